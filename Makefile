@@ -1,0 +1,53 @@
+# `make` shows the targets. Everything runs in .venv, made on first use.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+FILE ?= examples/bert-finetune.tonnage.yaml
+
+.DEFAULT_GOAL := help
+.PHONY: help venv plan test test-slow lint format docs bench clean
+
+help:  ## show the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(VENV)/bin/tonnage: pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $(STAMP)
+
+venv: $(VENV)/bin/tonnage  ## create .venv with tonnage in it
+
+plan: $(VENV)/bin/tonnage  ## rank every way to buy the work in FILE
+	@$(BIN)/tonnage plan $(FILE)
+
+test: $(STAMP)  ## run the tests (all but the slow ones)
+	$(BIN)/python -m pytest -n auto -m "not slow and not live and not gpu"
+
+test-slow: $(STAMP)  ## run the tests that take minutes
+	$(BIN)/python -m pytest -m slow
+
+lint: $(STAMP)  ## style, imports and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(STAMP)  ## let ruff rewrite the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(STAMP)  ## regenerate the generated pages of docs/
+	$(BIN)/python -m tonnage.cli.reference docs/cli.md
+	$(BIN)/python -m tonnage.workload.reference docs/workload-file.md
+
+bench: $(STAMP)  ## print the speed figures
+	$(BIN)/python benchmarks/plan_speed.py
+
+clean:  ## remove what was built
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	find . -name '*.egg-info' -type d -prune -exec rm -rf {} +

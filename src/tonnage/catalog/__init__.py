@@ -1,0 +1,41 @@
+"""What exists and where it is sold: devices, machines, offers, links, processors, each with its source."""
+
+from tonnage.catalog.aliases import Alias, devices_called, load_aliases
+from tonnage.catalog.catalog import Catalog, MistakenName, Provider, Region
+from tonnage.catalog.checks import Finding, check_catalog
+from tonnage.catalog.description import Description, describe
+from tonnage.catalog.grammar import GpuFilter, parse_gpu_filter
+from tonnage.catalog.hardware import Accelerator, Cpu, Link, Precision, Source
+from tonnage.catalog.loading import SnapshotMeta, load_catalog
+from tonnage.catalog.market import InstanceType, Offer, Purchase
+from tonnage.catalog.query import filter_accelerators, filter_instance_types, filter_offers, usd_per_gpu_hour
+
+__all__ = [
+    "Accelerator",
+    "Alias",
+    "Catalog",
+    "Cpu",
+    "Description",
+    "Finding",
+    "GpuFilter",
+    "InstanceType",
+    "Link",
+    "MistakenName",
+    "Offer",
+    "Precision",
+    "Provider",
+    "Purchase",
+    "Region",
+    "SnapshotMeta",
+    "Source",
+    "check_catalog",
+    "describe",
+    "devices_called",
+    "filter_accelerators",
+    "filter_instance_types",
+    "filter_offers",
+    "load_aliases",
+    "load_catalog",
+    "parse_gpu_filter",
+    "usd_per_gpu_hour",
+]

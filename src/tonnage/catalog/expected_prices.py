@@ -1,0 +1,131 @@
+"""What a price should be, going by its like: other regions, the provider's other machines, the market."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import median
+
+from tonnage.catalog.catalog import Catalog
+from tonnage.catalog.market import InstanceType, Offer
+
+FALLBACK_USD_PER_VCPU_HOUR = 0.045  # median of general-purpose list prices; used where a snapshot has no CPU machines
+FALLBACK_SPOT_FRACTION = 0.4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation:
+    """A price to compare with, and the rows it comes from."""
+
+    usd_per_instance_hour: float
+    factor: float  # a price this many times higher or lower is questionable
+    basis: str
+
+
+MARKET_FACTORS = {
+    "on_demand": 3.0,
+    "spot": 5.0,
+    "reserved_1y": 3.0,
+    "reserved_3y": 3.0,
+}  # spot is worth less here
+LIKE_FACTOR = 3.0
+
+
+class ExpectedPrices:
+    """Medians over comparable offers, each without the offer it judges; the market counts providers once.
+
+    A machine with devices is taken as `devices x a + vCPUs x b` (USD/h): `b` is what CPU machines cost per
+    vCPU, `a` the median of what is left per device. That way a large host with one small GPU is no surprise.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._machines = {instance.key: instance for instance in catalog.instance_types}
+        self._usd_per_vcpu = _usd_per_vcpu(catalog, self._machines)
+        self._same_machine: dict[tuple[str, ...], list[tuple[int, float]]] = defaultdict(list)
+        self._same_provider: dict[tuple[str, ...], list[tuple[int, float]]] = defaultdict(list)
+        self._market: dict[tuple[str, ...], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        for offer in catalog.offers:
+            machine = self._machine(offer)
+            each = self._unit_price(offer, machine)
+            self._same_machine[_machine_key(offer)].append((id(offer), float(offer.usd_per_instance_hour)))
+            if each is not None:
+                kind = _kind_key(offer, machine)
+                self._same_provider[offer.provider, *kind].append((id(offer), each))
+                self._market[kind][offer.provider].append(each)
+
+    def expectations(self, offer: Offer) -> Iterator[Expectation]:
+        """The expectations that other rows support, the most specific first; none for a one-off machine."""
+        others = _without(self._same_machine[_machine_key(offer)], offer)
+        if others:
+            yield Expectation(
+                usd_per_instance_hour=median(others),
+                factor=LIKE_FACTOR,
+                basis=f"{len(others)} other region(s)",
+            )
+        machine = self._machine(offer)
+        kind, device = _kind_key(offer, machine), machine.accelerator or "CPU"
+        units = _without(self._same_provider[offer.provider, *kind], offer)
+        if units:
+            yield Expectation(
+                usd_per_instance_hour=self._from_unit_price(median(units), offer, machine),
+                factor=LIKE_FACTOR,
+                basis=f"{offer.provider}'s {len(units)} other {device} offer(s)",
+            )
+        rivals = [median(prices) for seller, prices in self._market[kind].items() if seller != offer.provider]
+        if len(rivals) >= 2:
+            yield Expectation(
+                usd_per_instance_hour=self._from_unit_price(median(rivals), offer, machine),
+                factor=MARKET_FACTORS[offer.purchase],
+                basis=f"{len(rivals)} other providers' {device} offers",
+            )
+
+    def _machine(self, offer: Offer) -> InstanceType:
+        return self._machines[offer.provider, offer.instance_type]
+
+    def _unit_price(self, offer: Offer, machine: InstanceType) -> float | None:
+        """USD per device-hour after the vCPUs (per vCPU-hour for a CPU machine); None: no unit."""
+        price = float(offer.usd_per_instance_hour)
+        if machine.accelerator is None:
+            return price / machine.vcpus if machine.vcpus else None
+        host = (machine.vcpus or 0.0) * self._usd_per_vcpu[offer.purchase]
+        return max(price - host, 0.25 * price) / machine.accelerator_count
+
+    def _from_unit_price(self, unit: float, offer: Offer, machine: InstanceType) -> float:
+        if machine.accelerator is None:
+            return unit * (machine.vcpus or 0.0)
+        return unit * machine.accelerator_count + (machine.vcpus or 0.0) * self._usd_per_vcpu[offer.purchase]
+
+
+def _machine_key(offer: Offer) -> tuple[str, ...]:
+    return (offer.provider, offer.instance_type, offer.purchase)
+
+
+def _kind_key(offer: Offer, machine: InstanceType) -> tuple[str, ...]:
+    size = "slice" if 0 < machine.accelerator_count < 1 else "whole"
+    return (machine.accelerator or "", size, offer.purchase)
+
+
+def _without(group: list[tuple[int, float]], offer: Offer) -> list[float]:
+    return [figure for owner, figure in group if owner != id(offer)]
+
+
+def _usd_per_vcpu(catalog: Catalog, machines: dict[tuple[str, str], InstanceType]) -> dict[str, float]:
+    """USD per vCPU-hour of CPU machines, by purchase mode; spot as the usual fraction of on-demand."""
+    plain: list[float] = []
+    on_demand: dict[tuple[str, str, str], float] = {}
+    fractions: list[float] = []
+    for offer in catalog.offers:
+        machine = machines[offer.provider, offer.instance_type]
+        price = float(offer.usd_per_instance_hour)
+        if offer.purchase == "on_demand":
+            on_demand[offer.provider, offer.instance_type, offer.region] = price
+            if machine.accelerator is None and machine.vcpus:
+                plain.append(price / machine.vcpus)
+    for offer in catalog.offers:
+        base = on_demand.get((offer.provider, offer.instance_type, offer.region))
+        if offer.purchase == "spot" and base:
+            fractions.append(float(offer.usd_per_instance_hour) / base)
+    vcpu = median(plain) if plain else FALLBACK_USD_PER_VCPU_HOUR
+    spot = median(fractions) if fractions else FALLBACK_SPOT_FRACTION
+    return {"on_demand": vcpu, "spot": vcpu * spot, "reserved_1y": vcpu, "reserved_3y": vcpu}

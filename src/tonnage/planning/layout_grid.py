@@ -1,0 +1,128 @@
+"""The layouts worth trying for a training job on each machine type: a grid, without what cannot run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tonnage.planning.sized import IntArray
+from tonnage.sizing.devices import Machine
+from tonnage.sizing.layouts import RECOMPUTES, SHARDINGS, Layouts
+from tonnage.workload.jobs import TrainJob
+
+NODE_COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+MAX_MICRO_BATCH = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutGrid:
+    """Layout columns and the machine each row is for."""
+
+    machine: IntArray
+    layouts: Layouts
+
+
+def node_counts(max_nodes: int) -> tuple[int, ...]:
+    """Node counts to try, up to and including the limit."""
+    return (*(n for n in NODE_COUNTS if n < max_nodes), max_nodes)
+
+
+def grid_for(job: TrainJob, machines: Sequence[Machine], *, max_nodes: int, max_gpus: int | None) -> LayoutGrid:
+    """Every nodes x tensor x pipeline x sharding x recompute x micro-batch that divides the work evenly.
+
+    Tensor parallelism stays inside a node and divides the heads; a pipeline stage holds at least one layer; the
+    global batch is met exactly (data parallel x micro-batch x accumulation = global batch).
+    """
+    shapes: dict[tuple[int, bool], np.ndarray] = {}
+    rows, owners = [], []
+    for index, machine in enumerate(machines):
+        multi_node = machine.network_gb_per_s is not None
+        key = (machine.count, multi_node)
+        if key not in shapes:
+            counts = node_counts(max_nodes) if multi_node else (1,)
+            shapes[key] = _rows(job, machine.count, counts, max_gpus)
+        rows.append(shapes[key])
+        owners.append(np.full(len(shapes[key]), index, dtype=np.intp))
+    table = np.concatenate(rows) if rows else np.empty((0, 8))
+    return LayoutGrid(
+        machine=np.concatenate(owners) if owners else np.empty(0, dtype=np.intp),
+        layouts=Layouts(
+            nodes=table[:, 0],
+            data_parallel=table[:, 1],
+            tensor_parallel=table[:, 2],
+            pipeline_parallel=table[:, 3],
+            sharding=table[:, 4],
+            recompute=table[:, 5],
+            micro_batch=table[:, 6],
+            accumulation=table[:, 7],
+        ),
+    )
+
+
+def _rows(job: TrainJob, per_node: int, nodes: Sequence[int], max_gpus: int | None) -> np.ndarray:
+    """The grid of one node size, one layout a row, as float64 (n, 8)."""
+    rows: list[tuple[int, ...]] = []
+    for count in nodes:
+        gpus = count * per_node
+        if max_gpus is not None and gpus > max_gpus:
+            continue
+        for tensor, pipeline in _model_parallel(job, per_node, gpus):
+            data = gpus // (tensor * pipeline)
+            for micro, accumulation in _micro_batches(job, data):
+                if pipeline > 1 and accumulation < pipeline:
+                    continue
+                for sharding in _shardings(job, data):
+                    for recompute in _recomputes(job):
+                        rows.append((count, data, tensor, pipeline, sharding, recompute, micro, accumulation))
+    return np.array(rows, dtype=np.float64).reshape(-1, 8)
+
+
+def _model_parallel(job: TrainJob, per_node: int, gpus: int) -> list[tuple[int, int]]:
+    """Pairs of tensor and pipeline degree."""
+    tensors = [t for t in (1, 2, 4, 8, 16) if t <= per_node and per_node % t == 0 and _divides_heads(job, t)]
+    pipelines = [p for p in (1, 2, 4, 8, 16) if p <= max(job.model.layers, 1) and job.model.layers % p == 0]
+    if job.method == "qlora" or job.model.architecture in ("convolution", "encoder-decoder"):
+        tensors, pipelines = [1], [1]  # no common trainer runs these split
+    if job.tensor_parallel is not None:
+        tensors = [job.tensor_parallel] if job.tensor_parallel <= per_node else []
+    if job.pipeline_parallel is not None:
+        pipelines = [job.pipeline_parallel]
+    return [(t, p) for t in tensors for p in pipelines if gpus % (t * p) == 0]
+
+
+def _divides_heads(job: TrainJob, tensor: int) -> bool:
+    return tensor == 1 or (job.model.heads > 0 and job.model.heads % tensor == 0)
+
+
+def _micro_batches(job: TrainJob, data: int) -> list[tuple[int, int]]:
+    """Micro-batch sizes and the accumulation that makes up the global batch over `data` ranks."""
+    if job.global_batch % data:
+        return []
+    local = job.global_batch // data
+    if job.micro_batch is not None:
+        return [(job.micro_batch, local // job.micro_batch)] if local % job.micro_batch == 0 else []
+    sizes = [size for size in range(1, min(local, MAX_MICRO_BATCH) + 1) if local % size == 0]
+    return [(size, local // size) for size in _thinned(sizes)]
+
+
+def _thinned(sizes: list[int]) -> list[int]:
+    """About one size per doubling: the largest divisor below each power of two, and the largest of all."""
+    kept = {max(size for size in sizes if size <= 2**power) for power in range(11) if any(s <= 2**power for s in sizes)}
+    return sorted(kept | {sizes[-1]})
+
+
+def _shardings(job: TrainJob, data: int) -> list[int]:
+    if job.sharding is not None:
+        return [SHARDINGS.index(job.sharding)] if data > 1 or job.sharding == "ddp" else []
+    return [SHARDINGS.index(name) for name in (("ddp", "zero2", "zero3") if data > 1 else ("ddp",))]
+
+
+def _recomputes(job: TrainJob) -> list[int]:
+    if job.recompute is not None:
+        return [RECOMPUTES.index(job.recompute)]
+    if job.model.architecture == "convolution":
+        return [RECOMPUTES.index("none")]
+    names = ("none", "selective", "full") if job.attention == "eager" else ("none", "full")
+    return [RECOMPUTES.index(name) for name in names]

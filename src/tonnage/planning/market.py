@@ -1,0 +1,145 @@
+"""Which offers may be considered at all: constraints that need no sizing, and why each other offer is out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tonnage.catalog import Catalog
+from tonnage.catalog.market import InstanceType, Offer, Purchase
+from tonnage.planning.plan import Refusal
+from tonnage.planning.sized import Miss
+from tonnage.workload.jobs import Workload
+
+Group = tuple[str, str, Purchase]  # provider, instance type, purchase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Market:
+    """Offers that pass, and one refusal per instance type x purchase none of whose offers pass."""
+
+    offers: tuple[Offer, ...]
+    refused: tuple[Refusal, ...]
+
+
+def admit_offers(workload: Workload, catalog: Catalog) -> Market:
+    """Split the catalog's offers by purchase, provider, region, residency and GPU constraints."""
+    admitted: list[Offer] = []
+    out: dict[Group, tuple[Offer, Miss]] = {}
+    passing: set[Group] = set()
+    fixed: dict[Group, Miss | None] = {}
+    instances = {instance.key: instance for instance in catalog.instance_types}
+    for offer in catalog.offers:
+        group = (offer.provider, offer.instance_type, offer.purchase)
+        if group not in fixed:
+            fixed[group] = _instance_miss(workload, catalog, offer, instances[offer.provider, offer.instance_type])
+        miss = fixed[group] or _region_miss(workload, catalog, offer)
+        if miss is None:
+            admitted.append(offer)
+            passing.add(group)
+        elif group not in out:
+            out[group] = (offer, miss)
+    refused = [
+        refuse(instances[group[:2]], miss, region=offer.region, purchase=offer.purchase)
+        for group, (offer, miss) in out.items()
+        if group not in passing
+    ]
+    refused += _unpriced(catalog)
+    return Market(offers=tuple(admitted), refused=tuple(refused))
+
+
+def refuse(
+    instance: InstanceType,
+    miss: Miss,
+    *,
+    region: str = "",
+    purchase: Purchase | None = None,
+    count: int = 1,
+) -> Refusal:
+    """A miss with the identity of the candidate it is about."""
+    return Refusal(
+        provider=instance.provider,
+        instance_type=instance.name,
+        region=region,
+        purchase=purchase,
+        count=count,
+        gpu=instance.accelerator,
+        gpu_count=instance.accelerator_count,
+        binding=miss.binding,
+        needs=miss.needs,
+        has=miss.has,
+        flips_when=miss.flips_when,
+        shortfall=miss.shortfall,
+    )
+
+
+def _instance_miss(workload: Workload, catalog: Catalog, offer: Offer, instance: InstanceType) -> Miss | None:
+    """Constraints that hold for the whole instance type and purchase, whatever the region."""
+    wanted = workload.constraints
+    if offer.purchase not in workload.buy.purchases:
+        return Miss(
+            binding="purchase",
+            needs=f"one of {', '.join(workload.buy.purchases)}",
+            has=offer.purchase,
+            flips_when=f"buy.{offer.purchase}: true",
+        )
+    if offer.purchase == "spot" and not wanted.interruptible:
+        return Miss(
+            binding="interruptible",
+            needs="machines that stay",
+            has="spot",
+            flips_when="constraints.interruptible: true",
+        )
+    if wanted.providers and offer.provider not in wanted.providers:
+        return Miss(
+            binding="provider",
+            needs=f"one of {', '.join(wanted.providers)}",
+            has=offer.provider,
+            flips_when=f"constraints.providers includes {offer.provider}",
+        )
+    return _gpu_miss(workload, catalog, instance)
+
+
+def _gpu_miss(workload: Workload, catalog: Catalog, instance: InstanceType) -> Miss | None:
+    filters = workload.constraints.gpus
+    if not filters:
+        return None
+    if instance.accelerator is not None:
+        accelerator = catalog.accelerator(instance.accelerator)
+        if any(wanted.matches(accelerator, instance.accelerator_count) for wanted in filters):
+            return None
+    asked = " or ".join(wanted.text for wanted in filters)
+    has = f"{instance.accelerator}:{instance.accelerator_count:g}" if instance.accelerator else "no GPU"
+    return Miss(binding="gpu", needs=asked, has=has, flips_when=f"constraints.gpus includes {has}")
+
+
+def _region_miss(workload: Workload, catalog: Catalog, offer: Offer) -> Miss | None:
+    wanted = workload.constraints
+    if wanted.regions and offer.region and offer.region not in wanted.regions:
+        return Miss(
+            binding="region",
+            needs=f"one of {', '.join(wanted.regions)}",
+            has=offer.region,
+            flips_when=f"constraints.regions includes {offer.region}",
+        )
+    if wanted.residency:
+        region = catalog.region(offer.provider, offer.region)
+        area = region.area if region else None
+        if area not in wanted.residency:
+            return Miss(
+                binding="residency",
+                needs=f"data stays in {', '.join(wanted.residency)}",
+                has=area or "an unknown area",
+                flips_when=f"constraints.residency includes {area}" if area else "the catalog knows the region",
+            )
+    return None
+
+
+def _unpriced(catalog: Catalog) -> list[Refusal]:
+    """Instance types without any offer: a missing price is stated, never zero."""
+    priced = {(offer.provider, offer.instance_type) for offer in catalog.offers}
+    miss = Miss(binding="no price", needs="a price", has="none in the catalog", flips_when="a source states its price")
+    return [
+        refuse(instance, miss)
+        for instance in sorted(catalog.instance_types, key=lambda one: one.key)
+        if instance.key not in priced
+    ]

@@ -1,0 +1,142 @@
+"""The answer: ranked options, what was refused and why, what the job needs, how old the prices are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Literal
+
+from tonnage.catalog.market import Purchase
+from tonnage.pricing.ledger import Ledger
+from tonnage.sizing.estimates import Figure
+
+Objective = Literal["cost", "time", "pareto"]
+Binding = Literal[
+    "memory",
+    "deadline",
+    "budget",
+    "provider",
+    "region",
+    "residency",
+    "gpu",
+    "max_gpus",
+    "purchase",
+    "interruptible",
+    "latency",
+    "rate",
+    "hardware",
+    "network",
+    "shared gpu",
+    "no price",
+    "host memory",
+    "layout",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunDetail:
+    """How one machine type x count does the work: layout, and every predicted figure with its breakdown."""
+
+    layout: str
+    layout_fields: tuple[tuple[str, int | str], ...]
+    time_s: Figure | None  # None for a service, which has no end
+    time_parts: tuple[tuple[str, float], ...]  # seconds, of one step or pass
+    time_parts_of: str  # what the parts are of: "step", "request"...
+    memory_gib: Figure  # per device (host memory where there is no device)
+    memory_parts_gib: tuple[tuple[str, float], ...]
+    memory_available_gib: float
+    rates: tuple[tuple[str, Figure], ...]  # "samples_per_s", "tokens_per_s"...
+    latency_p95_s: Figure | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One way to do the work that meets every constraint."""
+
+    rank: int
+    provider: str
+    instance_type: str
+    region: str
+    purchase: Purchase
+    count: int  # instances
+    gpu: str | None
+    gpu_count: float  # per instance
+    usd_per_instance_hour: float
+    price_read_on: date | None
+    time_s: Figure | None  # wall clock: start-up, checkpoints and re-done work included
+    cost_usd: Figure  # of the job; of a month for a service
+    ledger: Ledger
+    run: RunDetail
+    risks: tuple[str, ...]
+    pareto: bool
+    loses_by: str  # "" for the winner: what it would take to win
+
+    @property
+    def identity(self) -> tuple[str, str, str, str, int]:
+        return (self.provider, self.instance_type, self.region, self.purchase, self.count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A candidate that is out: the limit that binds, what it needs, what it has, and what would let it in."""
+
+    provider: str
+    instance_type: str
+    region: str
+    purchase: Purchase | None
+    count: int
+    gpu: str | None
+    gpu_count: float
+    binding: Binding
+    needs: str
+    has: str
+    flips_when: str
+    shortfall: float  # needs / has where both are numbers (how near the miss is), else infinity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """What the job needs wherever it runs: (key with unit, figure, how it was found)."""
+
+    figures: tuple[tuple[str, Figure, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogStamp:
+    """Which prices the plan stands on."""
+
+    snapshot: str
+    built_on: date
+    oldest_price: date | None
+    undated_prices: int
+    offers: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The whole answer. `options` are ranked; `refused` holds one entry per instance type and purchase."""
+
+    name: str
+    kind: str
+    summary: tuple[tuple[str, str], ...]  # the workload in words: (label, value)
+    objective: Objective
+    as_of: datetime
+    horizon: Literal["job", "month"]
+    need: Need
+    options: tuple[Option, ...]
+    refused: tuple[Refusal, ...]
+    catalog: CatalogStamp
+    notes: tuple[str, ...]
+
+    @property
+    def best(self) -> Option | None:
+        return self.options[0] if self.options else None
+
+    @property
+    def nearest_misses(self) -> tuple[Refusal, ...]:
+        """The three refusals nearest to fitting, each of another GPU where possible."""
+        ordered = sorted(self.refused, key=lambda miss: (miss.shortfall, miss.provider, miss.instance_type))
+        seen: set[str | None] = set()
+        distinct = [miss for miss in ordered if not (miss.gpu in seen or seen.add(miss.gpu))]  # type: ignore[func-returns-value]
+        return tuple((distinct + [miss for miss in ordered if miss not in distinct])[:3])

@@ -1,0 +1,53 @@
+"""From joined columns to ranked options: the best node count of each offer, the best offer of each group, the order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tonnage.planning.joined import Joined
+from tonnage.planning.plan import Objective
+from tonnage.planning.sized import IntArray, best_per_group
+from tonnage.sizing.estimates import Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What an option may take; infinity where the workload says nothing. `max_gpus` is held by sizing."""
+
+    deadline_s: float
+    budget_usd: float
+
+
+def within(joined: Joined, limits: Limits) -> np.ndarray:
+    """Rows that meet the deadline and the budget on their expected figures."""
+    return (joined.wall_s <= limits.deadline_s) & (joined.cost_usd <= limits.budget_usd) & np.isfinite(joined.wall_s)
+
+
+def score(joined: Joined, objective: Objective, *, service: bool) -> Array:
+    """What is minimised: dollars, or seconds (dollars for a service, which has no end). Ties fall to the other."""
+    if objective == "time" and not service:
+        return joined.wall_s * (1 + 1e-12 * joined.cost_usd)
+    return joined.cost_usd * (1 + 1e-12 * joined.wall_s)
+
+
+def pareto_rows(cost: Array, wall: Array) -> np.ndarray:
+    """Rows that no other row beats in both cost and time, as a mask.
+
+    >>> pareto_rows(np.array([1.0, 2.0, 3.0]), np.array([9.0, 5.0, 6.0])).tolist()
+    [True, True, False]
+    """
+    order = np.lexsort((wall, cost))
+    best_before = np.minimum.accumulate(np.r_[np.inf, wall[order][:-1]])
+    mask = np.zeros(len(cost), dtype=bool)
+    mask[order] = wall[order] < best_before
+    return mask
+
+
+def choose(joined: Joined, rows: IntArray, group_of_offer: IntArray, value: Array, front: np.ndarray) -> IntArray:
+    """The best row of each group, and every row of the Pareto front; best value first."""
+    groups = group_of_offer[joined.offer[rows]].astype(np.int64)
+    best = rows[best_per_group(groups, value[rows])]
+    chosen = np.union1d(best, np.flatnonzero(front)).astype(np.intp)
+    return chosen[np.argsort(value[chosen], kind="stable")]

@@ -1,0 +1,176 @@
+"""Replicas of a served model on every machine type: machine x tensor parallel x concurrency, with what fits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tonnage.planning.plan import RunDetail
+from tonnage.planning.sized import IntArray, Miss
+from tonnage.sizing.assumptions import INFERENCE_MEMORY_SPREAD, INFERENCE_TIME_SPREAD, Assumptions
+from tonnage.sizing.devices import Devices, Machine, stack
+from tonnage.sizing.estimates import Array, Figure
+from tonnage.sizing.precision import SERVING_COMPUTE
+from tonnage.sizing.serving import CONCURRENCIES, Replicas, estimate_replicas
+from tonnage.units import to_gib
+from tonnage.workload.jobs import Requests
+from tonnage.workload.shapes import ModelShape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaTable:
+    """Columns: one replica per row. `per_node` replicas stand on one machine."""
+
+    shape: ModelShape
+    requests: Requests
+    weights: str
+    machine: IntArray
+    tensor_parallel: Array
+    per_node: Array
+    devices: Devices
+    replicas: Replicas
+    usable_bytes: Array
+    fits: np.ndarray
+
+    def memory_misses(self, machines: Sequence[Machine], fitting: set[int]) -> dict[int, Miss]:
+        """A memory miss for each machine type none of whose rows fit, from its leanest row."""
+        out: dict[int, Miss] = {}
+        for index in range(len(machines)):
+            rows = np.flatnonzero(self.machine == index)
+            if index in fitting or not len(rows):
+                continue
+            row = rows[np.argmin(self.replicas.needed_bytes[rows])]
+            needs, has = to_gib(float(self.replicas.needed_bytes[row])), to_gib(float(self.usable_bytes[row]))
+            out[index] = Miss(
+                binding="memory",
+                needs=f"{needs:.1f} GiB per GPU at tensor parallel {int(self.tensor_parallel[row])}",
+                has=f"{has:.1f} GiB usable",
+                flips_when=self._flip(int(row)),
+                shortfall=needs / has,
+            )
+        return out
+
+    def _flip(self, row: int) -> str:
+        """The first weight format whose smaller weights let this row fit, verified on its own components."""
+        memory = self.replicas.memory
+        kept = float(self.replicas.needed_bytes[row] - memory.weights_bytes[row])
+        from tonnage.sizing.inference_memory import estimate_serving_memory
+
+        for weights in ("fp8", "int8", "int4"):
+            smaller = estimate_serving_memory(
+                self.shape,
+                weights=weights,
+                tensor_parallel=self.tensor_parallel[row : row + 1],
+                batch_tokens=1.0,
+            )
+            if float(smaller.weights_bytes[0]) + kept <= float(self.usable_bytes[row]):
+                return f"weights: {weights}"
+        return "more or larger GPUs per node hold the weights"
+
+    def detail(self, row: int, *, time_s: Figure | None, nodes: int, notes: tuple[str, ...] = ()) -> RunDetail:
+        """The breakdown of one row on `nodes` machines."""
+        replicas = self.replicas
+        tensor, per_node = int(self.tensor_parallel[row]), int(self.per_node[row])
+        count = per_node * nodes
+        latency = INFERENCE_TIME_SPREAD.around(float(replicas.latency_p95_s[row]))
+        rate = float(replicas.requests_per_s[row]) * count
+        spread = INFERENCE_TIME_SPREAD
+        rates = [
+            (
+                "requests_per_s",
+                Figure(value=rate, low=rate / spread.high_factor, high=rate / spread.low_factor),
+            )
+        ]
+        parts = [("mean latency", float(replicas.latency_mean_s[row]))]
+        if self.requests.output_tokens is not None and np.isfinite(replicas.tpot_s[row]):
+            rates.append(("output_tokens_per_s", rates[0][1].scaled(self.requests.output_tokens.mean)))
+            parts = [
+                ("ttft p95", float(replicas.ttft_p95_s[row])),
+                ("time per output token", float(replicas.tpot_s[row])),
+                ("mean latency", float(replicas.latency_mean_s[row])),
+            ]
+        memory = replicas.memory
+        kv = float(replicas.needed_bytes[row] - memory.fixed_bytes[row])
+        components = {
+            "weights": float(memory.weights_bytes[row]),
+            "activations": float(memory.activations_bytes[row]),
+            "kv cache": kv,
+            "context": float(memory.context_bytes[row]),
+        }
+        concurrency = int(replicas.concurrency[row])
+        held = "requests in flight" if kv > 0 else "a batch"
+        text = f"{count} replica" + ("s" if count > 1 else "")
+        text += (f", tp {tensor}" if tensor > 1 else "") + f", {concurrency} {held} each, {self.weights}"
+        return RunDetail(
+            layout=text,
+            layout_fields=(
+                ("replicas", count),
+                ("replicas_per_node", per_node),
+                ("nodes", nodes),
+                ("tensor_parallel", tensor),
+                ("concurrency", concurrency),
+                ("weights", self.weights),
+            ),
+            time_s=time_s,
+            time_parts=tuple(parts),
+            time_parts_of="request",
+            memory_gib=INFERENCE_MEMORY_SPREAD.around(to_gib(float(replicas.needed_bytes[row]))),
+            memory_parts_gib=tuple((name, to_gib(size)) for name, size in components.items() if size > 0),
+            memory_available_gib=to_gib(float(self.devices.memory_bytes[row])),
+            rates=tuple(rates),
+            latency_p95_s=latency,
+            notes=notes,
+        )
+
+
+def replica_table(
+    shape: ModelShape,
+    requests: Requests,
+    machines: Sequence[Machine],
+    *,
+    weights: str,
+    tensor_parallel: int | None,
+    assumed: Assumptions,
+) -> ReplicaTable:
+    """Every machine type x tensor-parallel degree x concurrency, sized in one go."""
+    machine_column, tensor_column, concurrency = [], [], []
+    for index, machine in enumerate(machines):
+        for tensor in _degrees(shape, machine.count, tensor_parallel):
+            machine_column += [index] * len(CONCURRENCIES)
+            tensor_column += [float(tensor)] * len(CONCURRENCIES)
+            concurrency += list(CONCURRENCIES)
+    owner = np.array(machine_column, dtype=np.intp)
+    tensor_array = np.array(tensor_column, dtype=np.float64)
+    devices = stack(machines, SERVING_COMPUTE[weights], assumed).take(owner)
+    replicas = estimate_replicas(
+        shape,
+        requests,
+        devices,
+        weights=weights,
+        tensor_parallel=tensor_array,
+        concurrency=np.array(concurrency, dtype=np.float64),
+        assumed=assumed,
+    )
+    usable = devices.memory_bytes * assumed.kv_cache_memory_fraction
+    return ReplicaTable(
+        shape=shape,
+        requests=requests,
+        weights=weights,
+        machine=owner,
+        tensor_parallel=tensor_array,
+        per_node=devices.per_node // tensor_array,
+        devices=devices,
+        replicas=replicas,
+        usable_bytes=usable,
+        fits=(replicas.needed_bytes <= usable) & np.isfinite(replicas.latency_mean_s),
+    )
+
+
+def _degrees(shape: ModelShape, per_node: int, wanted: int | None) -> list[int]:
+    if wanted is not None:
+        return [wanted] if wanted <= per_node else []
+    if shape.architecture not in ("decoder", "encoder"):
+        return [1]
+    return [t for t in (1, 2, 4, 8, 16) if per_node % t == 0 and shape.heads % t == 0]

@@ -1,0 +1,84 @@
+"""What may break an option's promise, said beside it."""
+
+from __future__ import annotations
+
+from tonnage.catalog.market import InstanceType, Offer
+from tonnage.planning.plan import RunDetail
+from tonnage.sizing.estimates import Figure
+from tonnage.units import SECONDS_PER_HOUR
+from tonnage.workload.jobs import ServeJob, Workload
+
+VCPUS_PER_GPU_COMFORTABLE = 4.0  # input workers per device that keep a fine-tune fed: judgement
+
+
+def risks_of(
+    workload: Workload,
+    offer: Offer,
+    instance: InstanceType,
+    run: RunDetail,
+    time: Figure | None,
+    max_age_days: int,
+) -> tuple[str, ...]:
+    """Risks of one option, the gravest first; empty when none is known."""
+    found = [
+        *_promise_risks(workload, run, time),
+        *_memory_risks(run),
+        *_market_risks(workload, offer, max_age_days),
+        *_host_risks(instance, run),
+        *run.notes,
+    ]
+    return tuple(found)
+
+
+def _promise_risks(workload: Workload, run: RunDetail, time: Figure | None) -> list[str]:
+    out = []
+    deadline = workload.constraints.deadline_s
+    if deadline is not None and time is not None and time.high > deadline:
+        out.append(
+            f"may miss the deadline: the 80 % interval reaches {time.high / SECONDS_PER_HOUR:.3g} h of "
+            f"{deadline / SECONDS_PER_HOUR:.3g} h"
+        )
+    job, p95 = workload.job, run.latency_p95_s
+    promised = job.p95_latency_s if isinstance(job, ServeJob) else None
+    if promised is not None and p95 is not None and p95.high > promised:
+        out.append(
+            f"may break the p95 promise: the 80 % interval reaches {p95.high * 1e3:.0f} ms of {promised * 1e3:.0f} ms"
+        )
+    return out
+
+
+def _memory_risks(run: RunDetail) -> list[str]:
+    if run.memory_gib.high <= run.memory_available_gib:
+        return []
+    return [
+        f"may run out of memory: the 80 % interval reaches {run.memory_gib.high:.1f} GiB of "
+        f"{run.memory_available_gib:.1f} GiB"
+    ]
+
+
+def _market_risks(workload: Workload, offer: Offer, max_age_days: int) -> list[str]:
+    out = []
+    if offer.purchase == "spot":
+        out.append("spot: may be interrupted or not to be had; the rate is an assumption")
+    if offer.read_on is None:
+        out.append("the price carries no date")
+    else:
+        age = (workload.as_of.date() - offer.read_on).days
+        if age > max_age_days:
+            out.append(f"the price is {age} days old")
+    if "_COMMUNITY" in offer.instance_type:
+        out.append("community host: no data-centre guarantees")
+    return out
+
+
+def _host_risks(instance: InstanceType, run: RunDetail) -> list[str]:
+    out = []
+    gpus = instance.accelerator_count
+    if gpus and instance.vcpus is not None and instance.vcpus / gpus < VCPUS_PER_GPU_COMFORTABLE:
+        out.append(f"{instance.vcpus / gpus:g} vCPUs a GPU may starve the input pipeline")
+    weights = dict(run.memory_parts_gib).get("weights", 0.0)
+    if instance.memory_gib is not None and weights > instance.memory_gib:
+        out.append(
+            f"host memory {instance.memory_gib:g} GiB is less than the weights ({weights:.1f} GiB): load in shards"
+        )
+    return out

@@ -1,0 +1,130 @@
+"""A service on every machine type: the load one replica carries within its promise, and the fleet for the rate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+
+import numpy as np
+
+from tonnage.planning.plan import RunDetail
+from tonnage.planning.replica_table import ReplicaTable, replica_table
+from tonnage.planning.sized import Miss, Sized, best_per_group
+from tonnage.sizing.assumptions import INFERENCE_TIME_SPREAD, Assumptions
+from tonnage.sizing.devices import Machine
+from tonnage.sizing.estimates import Array
+from tonnage.units import SECONDS_PER_HOUR
+from tonnage.workload.jobs import Constraints, ServeJob
+
+
+def size_service(job: ServeJob, machines: Sequence[Machine], constraints: Constraints, assumed: Assumptions) -> Sized:
+    """The smallest fleet per machine type that answers `rate_per_s` with p95 latency and TTFT inside the promise."""
+    table = replica_table(
+        job.model,
+        job.requests,
+        machines,
+        weights=job.weights,
+        tensor_parallel=job.tensor_parallel,
+        assumed=assumed,
+    )
+    replicas = table.replicas
+    holds = table.fits & _promise_kept(job, table)
+    load = job.rate_per_s / np.where(holds, replicas.requests_per_s, np.nan)
+
+    def fleet(factor: float) -> Array:
+        """Machines needed if a replica carries 1/factor of what is predicted."""
+        return np.ceil((np.ceil(load * factor) + job.spare_replicas) / table.per_node)
+
+    nodes = fleet(1.0)
+    allowed = holds & (nodes <= _node_limit(table, constraints))
+    rows = np.flatnonzero(allowed)
+    # Fewest machines; among those the lowest latency.
+    score = nodes[rows] + replicas.latency_p95_s[rows] * 1e-6
+    best = rows[best_per_group(table.machine[rows].astype(np.int64), score)]
+    misses = _misses(job, table, machines, holds, nodes, set(table.machine[best].tolist()), constraints)
+
+    def detail(row: int) -> RunDetail:
+        chosen = int(best[row])
+        share = job.rate_per_s / (float(replicas.requests_per_s[chosen]) * table.per_node[chosen] * nodes[chosen])
+        return table.detail(
+            chosen,
+            time_s=None,
+            nodes=int(nodes[chosen]),
+            notes=(f"the fleet runs at {share:.0%} of what it holds",),
+        )
+
+    return Sized(
+        machine=table.machine[best],
+        nodes=nodes[best],
+        low_factor=np.ones(len(best)),  # a month is a month: the size of the fleet is what varies
+        high_factor=np.ones(len(best)),
+        nodes_low=fleet(INFERENCE_TIME_SPREAD.low_factor)[best],
+        nodes_high=fleet(INFERENCE_TIME_SPREAD.high_factor)[best],
+        work_s=np.full(len(best), job.hours_per_month * SECONDS_PER_HOUR),
+        detail=detail,
+        misses=misses,
+    )
+
+
+def _promise_kept(job: ServeJob, table: ReplicaTable) -> np.ndarray:
+    kept = np.ones(len(table.machine), dtype=bool)
+    if job.p95_latency_s is not None:
+        kept &= table.replicas.latency_p95_s <= job.p95_latency_s
+    if job.p95_ttft_s is not None:
+        kept &= table.replicas.ttft_p95_s <= job.p95_ttft_s
+    return kept
+
+
+def _node_limit(table: ReplicaTable, constraints: Constraints) -> np.ndarray:
+    """Machines allowed: replicas need no network between them, so not `max_nodes` but `max_gpus` binds a fleet."""
+    if constraints.max_gpus is None:
+        return np.full(len(table.machine), np.inf)
+    return np.floor(constraints.max_gpus / table.devices.per_node)
+
+
+def _misses(
+    job: ServeJob,
+    table: ReplicaTable,
+    machines: Sequence[Machine],
+    holds: np.ndarray,
+    nodes: np.ndarray,
+    sized: set[int],
+    constraints: Constraints,
+) -> dict[int, Miss]:
+    """Memory misses first; then the promise (the best latency it shows); then the GPU limit."""
+    fitting = set(table.machine[table.fits].tolist())
+    out = table.memory_misses(machines, fitting)
+    for index in fitting - sized:
+        rows = np.flatnonzero((table.machine == index) & table.fits)
+        if not holds[rows].any():
+            out[index] = _latency_miss(job, table, rows)
+            continue
+        held = rows[holds[rows]]
+        gpus = ceil(float(np.min(nodes[held] * table.devices.per_node[held])))
+        out[index] = Miss(
+            binding="max_gpus",
+            needs=f"{gpus} GPUs for {job.rate_per_s:g} requests/s",
+            has=f"max_gpus: {constraints.max_gpus}",
+            flips_when=f"max_gpus: {gpus}",
+            shortfall=gpus / max(constraints.max_gpus or 1, 1),
+        )
+    return out
+
+
+def _latency_miss(job: ServeJob, table: ReplicaTable, rows: np.ndarray) -> Miss:
+    p95, ttft = table.replicas.latency_p95_s[rows], table.replicas.ttft_p95_s[rows]
+    name, best, limit = "p95 latency", float(p95.min()), job.p95_latency_s
+    if limit is None or (best <= limit and job.p95_ttft_s is not None):
+        name, best, limit = "p95 TTFT", float(ttft.min()), job.p95_ttft_s
+    assert limit is not None
+    fewer = ""
+    if job.requests.output_tokens is not None and name == "p95 latency":
+        tokens = int(job.requests.output_tokens.mean * limit / best)
+        fewer = f", or about {tokens} output tokens" if tokens >= 1 else ""
+    return Miss(
+        binding="latency",
+        needs=f"{name} {best * 1e3:.0f} ms with one request at a time",
+        has=f"{limit * 1e3:.0f} ms promised",
+        flips_when=f"the promise is {best * 1.05 * 1e3:.0f} ms{fewer}",
+        shortfall=best / limit,
+    )

@@ -1,0 +1,92 @@
+"""Groups that were sized and priced but break a limit in every row: which limit, by how much, and what would do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tonnage.catalog.market import InstanceType, Offer
+from tonnage.planning.joined import Joined
+from tonnage.planning.market import refuse
+from tonnage.planning.plan import Refusal
+from tonnage.planning.ranking import Limits
+from tonnage.planning.sized import Miss
+from tonnage.units import SECONDS_PER_HOUR
+
+
+def limit_misses(
+    offers: Sequence[Offer],
+    instances: Mapping[tuple[str, str], InstanceType],
+    joined: Joined,
+    group_of_offer: np.ndarray,
+    allowed: np.ndarray,
+    limits: Limits,
+    *,
+    service: bool,
+) -> list[Refusal]:
+    """One refusal per group without an allowed row, from the row that comes nearest to its limits."""
+    groups = group_of_offer[joined.offer]
+    lost = np.setdiff1d(np.unique(groups), np.unique(groups[allowed]))
+    if not len(lost):
+        return []
+    with np.errstate(invalid="ignore"):  # an endless spot run against no deadline is inf / inf
+        excess = np.fmax(joined.wall_s / limits.deadline_s, joined.cost_usd / limits.budget_usd)
+    order = np.lexsort((joined.cost_usd, excess, groups))
+    _, first = np.unique(groups[order], return_index=True)
+    nearest = {int(groups[row]): int(row) for row in order[first]}
+    return [_refusal(offers, instances, joined, nearest[int(group)], limits, service=service) for group in lost]
+
+
+def _refusal(
+    offers: Sequence[Offer],
+    instances: Mapping[tuple[str, str], InstanceType],
+    joined: Joined,
+    row: int,
+    limits: Limits,
+    *,
+    service: bool,
+) -> Refusal:
+    offer = offers[int(joined.offer[row])]
+    miss = _miss(joined, row, limits, service=service)
+    return refuse(
+        instances[offer.provider, offer.instance_type],
+        miss,
+        region=offer.region,
+        purchase=offer.purchase,
+        count=int(joined.nodes[row]),
+    )
+
+
+def _miss(joined: Joined, row: int, limits: Limits, *, service: bool) -> Miss:
+    wall, cost = float(joined.wall_s[row]), float(joined.cost_usd[row])
+    if service and joined.spot[row]:
+        return Miss(
+            binding="interruptible",
+            needs="a replica to spare while spot machines are replaced",
+            has="serve.spare_replicas: 0",
+            flips_when="serve.spare_replicas: 1",
+        )
+    if wall > limits.deadline_s:
+        return Miss(
+            binding="deadline",
+            needs=_duration(wall),
+            has=f"{_duration(limits.deadline_s)} to the deadline",
+            flips_when=f"the deadline is {_duration(wall * 1.01)} away, or the work runs "
+            f"{wall / limits.deadline_s:.2f}x as fast",
+            shortfall=wall / limits.deadline_s,
+        )
+    return Miss(
+        binding="budget",
+        needs=f"${cost:,.2f}",
+        has=f"${limits.budget_usd:,.2f}",
+        flips_when=f"the budget is ${cost:,.2f}, or the price falls by {100 * (1 - limits.budget_usd / cost):.0f} %",
+        shortfall=cost / limits.budget_usd,
+    )
+
+
+def _duration(seconds: float) -> str:
+    """Hours, or minutes below one hour."""
+    if not np.isfinite(seconds):
+        return "no end in sight"
+    return f"{seconds / 60:.1f} min" if seconds < SECONDS_PER_HOUR else f"{seconds / SECONDS_PER_HOUR:.2f} h"

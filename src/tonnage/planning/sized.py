@@ -1,0 +1,55 @@
+"""What sizing hands to ranking, whatever the kind of work: columns of (machine, nodes, seconds) and the misses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tonnage.planning.plan import Binding, RunDetail
+from tonnage.sizing.estimates import Array
+
+IntArray = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Miss:
+    """Why no layout works on one machine type: the limit, what is needed, what is there, what would change it."""
+
+    binding: Binding
+    needs: str
+    has: str
+    flips_when: str
+    shortfall: float = float("inf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sized:
+    """The best layout of each machine type x node count that fits, and one miss per machine type that does not.
+
+    `work_s` is the pure run time, without start-up or interruptions (a month's seconds for a service). `detail(row)`
+    builds the full breakdown of one row; only rows that are shown pay for it.
+    """
+
+    machine: IntArray  # index into the machine list
+    nodes: Array
+    work_s: Array
+    low_factor: Array  # 80 % interval of the run time, as factors on `work_s`
+    high_factor: Array
+    nodes_low: Array  # machines if the prediction's better end holds; equals `nodes` where the count is chosen
+    nodes_high: Array
+    detail: Callable[[int], RunDetail]
+    misses: Mapping[int, Miss] = field(default_factory=dict)
+
+
+def best_per_group(group: NDArray[np.int64], score: Array) -> IntArray:
+    """Row of the lowest score in each group, ordered by group; ties go to the earlier row.
+
+    >>> best_per_group(np.array([0, 0, 1]), np.array([2.0, 1.0, 5.0])).tolist()
+    [1, 2]
+    """
+    order = np.lexsort((np.arange(len(group)), score, group))
+    _, first = np.unique(group[order], return_index=True)
+    return order[first].astype(np.intp)

@@ -1,0 +1,104 @@
+"""Sizing dispatched by kind of work: one table of sized runs over all instance types, whatever they are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tonnage.catalog import Catalog
+from tonnage.catalog.market import InstanceType
+from tonnage.planning.batch_sizing import size_batch
+from tonnage.planning.machines import Key, MachinePark, accelerator_park
+from tonnage.planning.plan import RunDetail
+from tonnage.planning.serve_sizing import size_service
+from tonnage.planning.sized import Miss, Sized
+from tonnage.planning.tabular_sizing import size_tabular
+from tonnage.planning.train_sizing import size_training
+from tonnage.sizing.assumptions import Assumptions
+from tonnage.sizing.precision import SERVING_COMPUTE, TRAINING
+from tonnage.workload.jobs import BatchJob, ServeJob, TabularJob, TrainJob, TrainPrecision, Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizedPark:
+    """Sized runs, which machine each instance type is (absent: see `unsized`), and the misses by instance type."""
+
+    sized: Sized
+    index: dict[Key, int]
+    unsized: dict[Key, Miss]
+
+
+def size_job(
+    workload: Workload, catalog: Catalog, instances: Sequence[InstanceType], assumed: Assumptions
+) -> SizedPark:
+    """Size the workload on every instance type given."""
+    job, constraints = workload.job, workload.constraints
+    if isinstance(job, TabularJob):
+        return _merge(size_tabular(job, catalog, instances, constraints, assumed))
+    if isinstance(job, TrainJob):
+        parts = []
+        for precision, subset in _by_precision(job, catalog, instances):
+            park = accelerator_park(catalog, subset, precision=TRAINING[precision].compute, assumed=assumed)
+            concrete = replace(job, precision=precision)
+            parts.append((park, size_training(concrete, park.machines, constraints, assumed)))
+        return _merge(parts)
+    park = accelerator_park(catalog, instances, precision=SERVING_COMPUTE[job.weights], assumed=assumed)
+    if isinstance(job, ServeJob):
+        return _merge([(park, size_service(job, park.machines, constraints, assumed))])
+    assert isinstance(job, BatchJob)
+    return _merge([(park, size_batch(job, park.machines, constraints, assumed))])
+
+
+def _by_precision(
+    job: TrainJob, catalog: Catalog, instances: Sequence[InstanceType]
+) -> list[tuple[TrainPrecision, list[InstanceType]]]:
+    """Instance types by the precision they train in: for `auto`, bf16 where the device has a rate for it, else fp16."""
+    if job.precision != "auto":
+        return [(job.precision, list(instances))]
+    bf16: list[InstanceType] = []
+    fp16: list[InstanceType] = []
+    for instance in instances:
+        device = catalog.accelerator(instance.accelerator) if instance.accelerator else None
+        only_fp16 = device is not None and device.dense_bf16_tflops is None and device.dense_fp16_tflops is not None
+        (fp16 if only_fp16 else bf16).append(instance)
+    return [("bf16", bf16), ("fp16", fp16)]
+
+
+def _merge(parts: Sequence[tuple[MachinePark, Sized]]) -> SizedPark:
+    """One table out of several, machine indexes shifted."""
+    index: dict[Key, int] = {}
+    unsized: dict[Key, Miss] = {}
+    misses: dict[int, Miss] = {}
+    machine, first_rows, offset = [], [0], 0
+    for park, sized in parts:
+        index |= {key: position + offset for key, position in park.index.items()}
+        unsized |= park.unsized
+        misses |= {position + offset: miss for position, miss in sized.misses.items()}
+        machine.append(sized.machine + offset)
+        first_rows.append(first_rows[-1] + len(sized.machine))
+        offset += len(park.index)  # at least as many as it has machines
+
+    def detail(row: int) -> RunDetail:
+        part = int(np.searchsorted(first_rows, row, side="right")) - 1
+        return parts[part][1].detail(row - first_rows[part])
+
+    def column(name: str) -> np.ndarray:
+        return np.concatenate([getattr(sized, name) for _, sized in parts])
+
+    return SizedPark(
+        sized=Sized(
+            machine=np.concatenate(machine).astype(np.intp),
+            nodes=column("nodes"),
+            work_s=column("work_s"),
+            low_factor=column("low_factor"),
+            high_factor=column("high_factor"),
+            nodes_low=column("nodes_low"),
+            nodes_high=column("nodes_high"),
+            detail=detail,
+            misses=misses,
+        ),
+        index=index,
+        unsized=unsized,
+    )

@@ -1,0 +1,114 @@
+"""The answer of `tonnage size`: what the job needs, and how it would run on each kind of machine, without prices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from tonnage.catalog import Catalog
+from tonnage.catalog.grammar import GpuFilter
+from tonnage.catalog.market import InstanceType
+from tonnage.planning.need import needs_of
+from tonnage.planning.plan import Binding, Need, RunDetail
+from tonnage.planning.sized_park import size_job
+from tonnage.planning.summary import summarise
+from tonnage.sizing.assumptions import Assumptions
+from tonnage.workload.jobs import Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeRow:
+    """One kind of machine x node count that holds the job, with its best layout. `gpu` None: processors only."""
+
+    gpu: str | None
+    gpu_count: float  # in one machine
+    nodes: int
+    instance_types: tuple[str, ...]  # "provider/name" that are this machine
+    run: RunDetail
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeMiss:
+    """A kind of machine that does not hold the job."""
+
+    gpu: str | None
+    gpu_count: float
+    instance_types: tuple[str, ...]
+    binding: Binding
+    needs: str
+    has: str
+    flips_when: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeReport:
+    """Needs, machines that hold the job (fewest GPUs first), machines that do not."""
+
+    name: str
+    kind: str
+    summary: tuple[tuple[str, str], ...]
+    as_of: datetime
+    need: Need
+    rows: tuple[SizeRow, ...]
+    misses: tuple[SizeMiss, ...]
+
+
+def make_size_report(
+    workload: Workload,
+    catalog: Catalog,
+    *,
+    gpus: tuple[GpuFilter, ...] = (),
+    assumed: Assumptions | None = None,
+) -> SizeReport:
+    """Size `workload` on every kind of machine in the catalog, or on those that one of `gpus` asks for.
+
+    Without `gpus` the workload's own GPU constraint holds; a count (`H100:8`) is per machine. Raises
+    UnknownAccelerator when a filter names no device.
+    """
+    filters = gpus or workload.constraints.gpus
+    for one in filters:
+        catalog.accelerators_matching(one)
+    instances = [one for one in catalog.instance_types if not filters or _asked(one, catalog, filters)]
+    park = size_job(workload, catalog, instances, assumed or Assumptions())
+    names: dict[int, list[str]] = {}
+    kinds: dict[int, tuple[str | None, float]] = {}
+    by_key = {instance.key: instance for instance in instances}
+    for key, machine in park.index.items():
+        names.setdefault(machine, []).append("/".join(key))
+        kinds[machine] = (by_key[key].accelerator, by_key[key].accelerator_count)
+    rows = [
+        SizeRow(
+            gpu=kinds[machine][0],
+            gpu_count=kinds[machine][1],
+            nodes=int(park.sized.nodes[row]),
+            instance_types=tuple(sorted(names[machine])),
+            run=park.sized.detail(row),
+        )
+        for row, machine in enumerate(park.sized.machine.tolist())
+    ]
+    misses = [
+        SizeMiss(gpu=kinds[machine][0], gpu_count=kinds[machine][1], instance_types=tuple(sorted(names[machine])),
+                 binding=miss.binding, needs=miss.needs, has=miss.has, flips_when=miss.flips_when)
+        for machine, miss in park.sized.misses.items()
+    ] + [
+        SizeMiss(gpu=by_key[key].accelerator, gpu_count=by_key[key].accelerator_count,
+                 instance_types=("/".join(key),), binding=miss.binding, needs=miss.needs, has=miss.has,
+                 flips_when=miss.flips_when)
+        for key, miss in park.unsized.items()
+    ]  # fmt: skip
+    return SizeReport(
+        name=workload.name,
+        kind=workload.kind,
+        summary=summarise(workload),
+        as_of=workload.as_of,
+        need=needs_of(workload.job),
+        rows=tuple(sorted(rows, key=lambda one: (one.gpu_count * one.nodes, one.gpu or "", one.instance_types))),
+        misses=tuple(sorted(misses, key=lambda one: (one.gpu or "", one.gpu_count, one.instance_types))),
+    )
+
+
+def _asked(instance: InstanceType, catalog: Catalog, filters: tuple[GpuFilter, ...]) -> bool:
+    if instance.accelerator is None:
+        return False
+    device = catalog.accelerator(instance.accelerator)
+    return any(one.matches(device, instance.accelerator_count) for one in filters)

@@ -1,0 +1,123 @@
+"""The workload in words, as reports print it above the plan."""
+
+from __future__ import annotations
+
+from tonnage.units import SECONDS_PER_HOUR
+from tonnage.workload.jobs import (
+    BatchJob,
+    Constraints,
+    Lengths,
+    Requests,
+    ServeJob,
+    TabularJob,
+    TrainJob,
+    Workload,
+)
+from tonnage.workload.parameters import count_parameters
+from tonnage.workload.shapes import ModelShape
+
+
+def summarise(workload: Workload) -> tuple[tuple[str, str], ...]:
+    """(label, value) pairs: the model, the job, the constraints."""
+    job = workload.job
+    if isinstance(job, TrainJob):
+        rows = _train(job)
+    elif isinstance(job, ServeJob):
+        rows = _serve(job)
+    elif isinstance(job, BatchJob):
+        rows = [
+            ("model", _model(job.model)),
+            ("items", f"{job.items:,}"),
+            *_requests(job.requests),
+            ("weights", job.weights),
+        ]
+    else:
+        rows = _tabular(job)
+    limits = _constraints(workload.constraints)
+    return (*rows, *limits, ("buy", ", ".join(workload.buy.purchases).replace("_", "-")))
+
+
+def _model(shape: ModelShape) -> str:
+    return f"{shape.name}, {_count(count_parameters(shape).total)} parameters"
+
+
+def _count(number: float) -> str:
+    """1,234,567 -> 1.23 M: three significant digits."""
+    for size, suffix in ((1e12, " T"), (1e9, " B"), (1e6, " M"), (1e3, " k")):
+        if number >= size:
+            return f"{number / size:.3g}{suffix}"
+    return f"{number:.3g}"
+
+
+def _lengths(lengths: Lengths) -> str:
+    if lengths.mean == lengths.maximum:
+        return f"{lengths.maximum} tokens"
+    return f"{lengths.mean:g} tokens on average, {lengths.maximum} at most"
+
+
+def _train(job: TrainJob) -> list[tuple[str, str]]:
+    image = job.model.architecture in ("vision-transformer", "convolution")
+    rows = [
+        ("model", _model(job.model)),
+        ("method", f"{job.method}, {job.precision} precision, {job.optimizer}"),
+        ("data", f"{job.samples:,} " + ("images" if image else "sequences") + f" x {job.epochs:g} epochs"),
+    ]
+    if not image:
+        rows.append(("lengths", _lengths(job.lengths)))
+    rows.append(("global batch", f"{job.global_batch}"))
+    return rows
+
+
+def _requests(requests: Requests) -> list[tuple[str, str]]:
+    rows = [("input", _lengths(requests.input_tokens))]
+    if requests.output_tokens is not None:
+        rows.append(("output", _lengths(requests.output_tokens)))
+    return rows
+
+
+def _serve(job: ServeJob) -> list[tuple[str, str]]:
+    rows = [
+        ("model", _model(job.model)),
+        ("rate", f"{job.rate_per_s:g} requests/s"),
+        *_requests(job.requests),
+    ]
+    promises = []
+    if job.p95_latency_s is not None:
+        promises.append(f"p95 latency {job.p95_latency_s * 1e3:g} ms")
+    if job.p95_ttft_s is not None:
+        promises.append(f"p95 TTFT {job.p95_ttft_s * 1e3:g} ms")
+    if promises:
+        rows.append(("promise", ", ".join(promises)))
+    return [*rows, ("weights", job.weights), ("hours a month", f"{job.hours_per_month:g}")]
+
+
+def _tabular(job: TabularJob) -> list[tuple[str, str]]:
+    rows = [("data", f"{job.rows:,} rows x {job.features:,} features")]
+    if job.method == "boosted-trees":
+        rows.append(("method", f"boosted trees: {job.trees} trees of depth {job.depth}, {job.bins} bins"))
+    else:
+        widths = "-".join(str(width) for width in job.hidden_layers)
+        rows.append(("method", f"MLP {widths}, {job.epochs:g} epochs, batch {job.global_batch}"))
+    return rows
+
+
+def _constraints(wanted: Constraints) -> list[tuple[str, str]]:
+    parts = []
+    if wanted.deadline_s is not None:
+        parts.append(f"within {wanted.deadline_s / SECONDS_PER_HOUR:.3g} h")
+    if wanted.budget_usd is not None:
+        parts.append(f"at most ${wanted.budget_usd:,.2f}")
+    for label, values in (
+        ("on", wanted.providers),
+        ("in", wanted.regions),
+        ("data stays in", wanted.residency),
+    ):
+        if values:
+            parts.append(f"{label} {', '.join(values)}")
+    if wanted.gpus:
+        parts.append("GPU " + " or ".join(one.text for one in wanted.gpus))
+    if not wanted.interruptible:
+        parts.append("not interruptible")
+    if wanted.max_gpus is not None:
+        parts.append(f"at most {wanted.max_gpus} GPUs")
+    return [("constraints", "; ".join(parts))] if parts else []

@@ -1,0 +1,221 @@
+"""Boosted trees or an MLP on every machine type, with accelerators or without: host and device memory, seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tonnage.catalog import Catalog
+from tonnage.catalog.market import InstanceType
+from tonnage.planning.machines import Key, MachinePark, accelerator_park
+from tonnage.planning.plan import RunDetail
+from tonnage.planning.sized import Miss, Sized
+from tonnage.sizing.assumptions import TRAINING_MEMORY_SPREAD, Assumptions
+from tonnage.sizing.devices import Machine, stack
+from tonnage.sizing.estimates import Array, Figure, Spread
+from tonnage.sizing.tabular import (
+    CpuColumns,
+    TabularEstimate,
+    estimate_mlp_on_cpus,
+    estimate_mlp_on_gpus,
+    estimate_trees_on_cpus,
+    estimate_trees_on_gpus,
+    time_spread,
+)
+from tonnage.units import from_gib, to_gib
+from tonnage.workload.jobs import Constraints, TabularJob
+
+COMPUTE_PRECISION = "fp32"  # histograms and small dense layers are summed in fp32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Hosts:
+    """Host columns beside the machines; NaN where a provider does not state them."""
+
+    vcpus: Array
+    memory_bytes: Array
+    arm: np.ndarray
+
+
+def size_tabular(
+    job: TabularJob,
+    catalog: Catalog,
+    instances: Sequence[InstanceType],
+    constraints: Constraints,
+    assumed: Assumptions,
+) -> list[tuple[MachinePark, Sized]]:
+    """One table for machines with accelerators, one for processors alone; one machine each (no cluster of them)."""
+    with_gpus = [one for one in instances if one.accelerator is not None]
+    without = [one for one in instances if one.accelerator is None]
+    return [
+        _on_gpus(job, catalog, with_gpus, constraints, assumed),
+        _on_cpus(job, without),
+    ]
+
+
+def _on_gpus(
+    job: TabularJob, catalog: Catalog, instances: Sequence[InstanceType], constraints: Constraints, assumed: Assumptions
+) -> tuple[MachinePark, Sized]:
+    shared = accelerator_park(catalog, instances, precision=COMPUTE_PRECISION, assumed=assumed)
+    kept = [one for one in instances if one.key in shared.index]
+    machines = [shared.machines[shared.index[one.key]] for one in kept]
+    park = _one_each(kept, machines, shared.unsized)
+    if not kept:
+        return park, _empty()
+    devices = stack(machines, COMPUTE_PRECISION, assumed)
+    hosts = _hosts(kept)
+    estimate = (estimate_trees_on_gpus if job.method == "boosted-trees" else estimate_mlp_on_gpus)(
+        job, devices, devices.per_node, hosts.memory_bytes
+    )
+    usable = devices.memory_bytes * (1.0 - assumed.memory_margin_fraction)
+    misses = _misses(kept, estimate, hosts, usable, constraints, devices.per_node)
+    labels = [f"{int(count)} GPU" + ("s" if count > 1 else "") for count in devices.per_node]
+    return park, _sized(job, estimate, misses, labels, devices.memory_bytes, "gpu")
+
+
+def _on_cpus(job: TabularJob, instances: Sequence[InstanceType]) -> tuple[MachinePark, Sized]:
+    unknown = Miss(
+        binding="hardware", needs="a number of vCPUs", has="not in the catalog", flips_when="the catalog gains it"
+    )
+    kept = [one for one in instances if one.vcpus is not None]
+    unsized = {one.key: unknown for one in instances if one.vcpus is None}
+    park = MachinePark(machines=(), index={one.key: row for row, one in enumerate(kept)}, unsized=unsized)
+    if not kept:
+        return park, _empty()
+    hosts = _hosts(kept)
+    columns = CpuColumns(vcpus=hosts.vcpus, memory_bytes=hosts.memory_bytes, arm=hosts.arm)
+    estimate = (estimate_trees_on_cpus if job.method == "boosted-trees" else estimate_mlp_on_cpus)(job, columns)
+    misses = _misses(kept, estimate, hosts, None, Constraints(), np.zeros(len(kept)))
+    labels = [f"{one.vcpus:g} vCPUs" for one in kept]
+    return park, _sized(job, estimate, misses, labels, hosts.memory_bytes, "cpu")
+
+
+def _one_each(
+    instances: Sequence[InstanceType], machines: Sequence[Machine], unsized: dict[Key, Miss]
+) -> MachinePark:
+    """A machine per instance type: hosts differ in processors and memory, which matter here."""
+    return MachinePark(
+        machines=tuple(machines), index={one.key: row for row, one in enumerate(instances)}, unsized=unsized
+    )
+
+
+def _hosts(instances: Sequence[InstanceType]) -> _Hosts:
+    def number(value: float | None) -> float:
+        return np.nan if value is None else value
+
+    return _Hosts(
+        vcpus=np.array([number(one.vcpus) for one in instances]),
+        memory_bytes=np.array([from_gib(number(one.memory_gib)) for one in instances]),
+        arm=np.array([one.cpu_arch == "arm64" for one in instances], dtype=bool),
+    )
+
+
+def _misses(
+    instances: Sequence[InstanceType],
+    estimate: TabularEstimate,
+    hosts: _Hosts,
+    device_usable: Array | None,
+    constraints: Constraints,
+    gpus: Array,
+) -> dict[int, Miss]:
+    """Rows whose host or device memory is too small, or unknown, or that hold more GPUs than allowed."""
+    out: dict[int, Miss] = {}
+    for row in range(len(instances)):
+        need, has = float(estimate.host_memory_bytes[row]), float(hosts.memory_bytes[row])
+        if constraints.max_gpus is not None and gpus[row] > constraints.max_gpus:
+            out[row] = Miss(
+                binding="max_gpus",
+                needs=f"{gpus[row]:g} GPUs, as the machine is sold",
+                has=f"max_gpus: {constraints.max_gpus}",
+                flips_when=f"max_gpus: {gpus[row]:g}",
+                shortfall=float(gpus[row]) / constraints.max_gpus,
+            )
+        elif device_usable is not None and estimate.device_memory_bytes[row] > device_usable[row]:
+            out[row] = _memory_miss("memory", "per GPU", float(estimate.device_memory_bytes[row]), float(device_usable[row]))
+        elif np.isnan(has):
+            out[row] = Miss(
+                binding="host memory",
+                needs=f"{to_gib(need):.1f} GiB of host memory",
+                has="not in the catalog",
+                flips_when="the catalog gains it",
+            )
+        elif need > has:
+            out[row] = _memory_miss("host memory", "of host memory", need, has)
+        elif not np.isfinite(estimate.total_s[row]):
+            out[row] = Miss(
+                binding="network",
+                needs="a published bandwidth between the GPUs",
+                has="none in the catalog",
+                flips_when="the catalog gains it",
+            )
+    return out
+
+
+def _memory_miss(binding: str, what: str, need: float, has: float) -> Miss:
+    return Miss(
+        binding=binding,  # type: ignore[arg-type]
+        needs=f"{to_gib(need):.1f} GiB {what}",
+        has=f"{to_gib(has):.1f} GiB",
+        flips_when=f"rows x features fall by {100 * (1 - has / need):.0f} %",
+        shortfall=need / has,
+    )
+
+
+def _empty() -> Sized:
+    none = np.empty(0)
+
+    def nothing(row: int) -> RunDetail:
+        raise IndexError(row)
+
+    return Sized(
+        machine=none.astype(np.intp), nodes=none, work_s=none, low_factor=none, high_factor=none, nodes_low=none,
+        nodes_high=none, detail=nothing,
+    )  # fmt: skip
+
+
+def _sized(
+    job: TabularJob,
+    estimate: TabularEstimate,
+    misses: dict[int, Miss],
+    labels: Sequence[str],
+    available_bytes: Array,
+    kind: str,
+) -> Sized:
+    rows = np.array([row for row in range(len(labels)) if row not in misses], dtype=np.intp)
+    spread: Spread = time_spread(job, kind)
+    ones = np.ones(len(rows))
+
+    def detail(row: int) -> RunDetail:
+        chosen = int(rows[row])
+        seconds = float(estimate.total_s[chosen])
+        time = spread.around(seconds, basis="assumed")
+        peak = float((estimate.device_memory_bytes if kind == "gpu" else estimate.host_memory_bytes)[chosen])
+        rate = job.rows * (job.trees if job.method == "boosted-trees" else job.epochs) / seconds
+        rows_per_s = Figure(
+            value=rate, low=rate / spread.high_factor, high=rate / spread.low_factor, basis="assumed"
+        )
+        return RunDetail(
+            layout=labels[chosen],
+            layout_fields=(("on", kind), ("units", labels[chosen])),
+            time_s=time,
+            time_parts=tuple(estimate.parts(chosen).items()),
+            time_parts_of="job",
+            memory_gib=TRAINING_MEMORY_SPREAD.around(to_gib(peak)),
+            memory_parts_gib=tuple((name, to_gib(size)) for name, size in estimate.components(chosen).items()),
+            memory_available_gib=to_gib(float(available_bytes[chosen])),
+            rates=(("row_passes_per_s", rows_per_s),),
+        )
+
+    return Sized(
+        machine=rows,
+        nodes=ones,
+        work_s=estimate.total_s[rows],
+        low_factor=ones * spread.low_factor,
+        high_factor=ones * spread.high_factor,
+        nodes_low=ones,
+        nodes_high=ones,
+        detail=detail,
+        misses=misses,
+    )

@@ -1,0 +1,213 @@
+"""A training job on every machine type: drop what does not fit, keep the fastest layout per node count."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tonnage.planning.layout_grid import LayoutGrid, grid_for
+from tonnage.planning.plan import RunDetail
+from tonnage.planning.sized import IntArray, Miss, Sized, best_per_group
+from tonnage.planning.training_flips import cheapest_fit
+from tonnage.sizing.assumptions import (
+    TRAINING_MEMORY_SPREAD,
+    TRAINING_TIME_SPREAD,
+    Assumptions,
+)
+from tonnage.sizing.devices import Devices, Machine, stack
+from tonnage.sizing.estimates import Array, Figure
+from tonnage.sizing.precision import TRAINING
+from tonnage.sizing.training_memory import TrainingMemory, estimate_training_memory
+from tonnage.sizing.training_time import TrainingStep, estimate_training_step
+from tonnage.units import to_gib
+from tonnage.workload.jobs import Constraints, TrainJob
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingTable:
+    """Layouts that fit, with their step times: the columns `detail` reads."""
+
+    job: TrainJob
+    grid: LayoutGrid
+    devices: Devices
+    memory: TrainingMemory
+    step: TrainingStep
+    usable_bytes: Array
+
+
+def size_training(job: TrainJob, machines: Sequence[Machine], constraints: Constraints, assumed: Assumptions) -> Sized:
+    """Time and memory of `job` (precision not `auto`) on each machine type, all layouts tried.
+
+    The machines must publish the figures that sizing needs (`devices.peak_tflops` has been asked before).
+    """
+    grid = grid_for(job, machines, max_nodes=constraints.max_nodes, max_gpus=constraints.max_gpus)
+    stacked = stack(machines, TRAINING[job.precision].compute, assumed)
+    memory = estimate_training_memory(job, grid.layouts, assumed)
+    usable = stacked.memory_bytes[grid.machine] * (1.0 - assumed.memory_margin_fraction)
+    fits = memory.total_bytes <= usable
+    candidates = _largest_micro_batches(grid, fits)
+    table = _timed(job, grid, candidates, stacked, assumed)
+    known = np.isfinite(table.step.total_s)
+    best = _fastest(table, known)
+    steps = np.ceil(job.samples / job.global_batch) * job.epochs
+    sized_machines = set(table.grid.machine[best].tolist())
+    misses = _misses(job, machines, grid, memory, usable, sized_machines, fits, assumed)
+    nodes = table.grid.layouts.nodes[best]
+    return Sized(
+        machine=table.grid.machine[best],
+        nodes=nodes,
+        low_factor=np.full(len(best), TRAINING_TIME_SPREAD.low_factor),
+        high_factor=np.full(len(best), TRAINING_TIME_SPREAD.high_factor),
+        nodes_low=nodes,
+        nodes_high=nodes,
+        work_s=table.step.total_s[best] * steps,
+        detail=lambda row: _detail(table, int(best[row]), float(steps)),
+        misses=misses,
+    )
+
+
+def _largest_micro_batches(grid: LayoutGrid, fits: np.ndarray) -> IntArray:
+    """Per layout (everything but the micro-batch), the two largest micro-batches that fit: the fast ones."""
+    rows: IntArray = np.flatnonzero(fits)
+    if not len(rows):
+        return rows
+    lay = grid.layouts
+    group = grid.machine[rows].astype(np.int64)
+    parts = (lay.nodes, lay.tensor_parallel, lay.pipeline_parallel, lay.sharding, lay.recompute)
+    for column, base in zip(parts, (4096, 64, 256, 4, 4), strict=True):  # each base exceeds its column
+        group = group * base + column[rows].astype(np.int64)
+    order = np.lexsort((-lay.micro_batch[rows], group))
+    ordered = group[order]
+    first = np.r_[True, ordered[1:] != ordered[:-1]]
+    second = np.r_[False, first[:-1]] & ~first
+    chosen: IntArray = rows[order[first | second]]
+    return chosen
+
+
+def _timed(job: TrainJob, grid: LayoutGrid, rows: IntArray, stacked: Devices, assumed: Assumptions) -> TrainingTable:
+    layouts = grid.layouts.take(rows)
+    machine = grid.machine[rows]
+    devices = stacked.take(machine)
+    return TrainingTable(
+        job=job,
+        grid=LayoutGrid(machine=machine, layouts=layouts),
+        devices=devices,
+        memory=estimate_training_memory(job, layouts, assumed),
+        step=estimate_training_step(job, layouts, devices, assumed),
+        usable_bytes=devices.memory_bytes,
+    )
+
+
+def _fastest(table: TrainingTable, known: np.ndarray) -> IntArray:
+    """The fastest layout of each machine x node count, without splitting the model where that fits.
+
+    Every trainer runs DDP and ZeRO / FSDP; tensor and pipeline parallel take a framework of their own, so they are
+    proposed only where nothing else fits (or where the workload asks for them: then the grid holds nothing else).
+    """
+    layouts = table.grid.layouts
+    split = layouts.tensor_parallel * layouts.pipeline_parallel > 1
+    rows = np.flatnonzero(known)
+    group = table.grid.machine[rows].astype(np.int64) * 4096 + table.grid.layouts.nodes[rows].astype(np.int64)
+    return rows[best_per_group(group, table.step.total_s[rows] + 1e12 * split[rows])].astype(np.intp)
+
+
+def _detail(table: TrainingTable, row: int, steps: float) -> RunDetail:
+    job, layout = table.job, table.grid.layouts.row(row)
+    step_s = float(table.step.total_s[row])
+    time = TRAINING_TIME_SPREAD.around(step_s * steps)
+    rate = TRAINING_TIME_SPREAD.around(step_s)
+    per_step = float(job.global_batch)
+    samples = _inverse(rate, per_step)
+    rates = [("samples_per_s", samples)]
+    if job.model.architecture not in ("vision-transformer", "convolution"):
+        rates.append(("tokens_per_s", samples.scaled(job.lengths.mean)))
+    peak = float(table.devices.peak_flop_per_s[row])
+    mfu = _inverse(rate, float(table.step.model_flop[row]) / peak)
+    memory = TRAINING_MEMORY_SPREAD.around(to_gib(float(table.memory.total_bytes[row])))
+    return RunDetail(
+        layout=layout.describe(),
+        layout_fields=(
+            ("gpus", layout.gpus),
+            ("nodes", layout.nodes),
+            ("data_parallel", layout.data_parallel),
+            ("tensor_parallel", layout.tensor_parallel),
+            ("pipeline_parallel", layout.pipeline_parallel),
+            ("sharding", layout.sharding),
+            ("recompute", layout.recompute),
+            ("micro_batch", layout.micro_batch),
+            ("accumulation", layout.accumulation),
+            ("precision", job.precision),
+        ),
+        time_s=time,
+        time_parts=tuple(table.step.parts(row).items()),
+        time_parts_of="step",
+        memory_gib=memory,
+        memory_parts_gib=tuple((name, to_gib(size)) for name, size in table.memory.components(row).items()),
+        memory_available_gib=to_gib(float(table.usable_bytes[row])),
+        rates=(*rates, ("mfu_fraction", mfu)),
+    )
+
+
+def _inverse(seconds: Figure, amount: float) -> Figure:
+    """`amount` per second, its interval turned round."""
+    return Figure(
+        value=amount / seconds.value,
+        low=amount / seconds.high,
+        high=amount / seconds.low,
+        basis=seconds.basis,
+    )
+
+
+def _misses(
+    job: TrainJob,
+    machines: Sequence[Machine],
+    grid: LayoutGrid,
+    memory: TrainingMemory,
+    usable: Array,
+    sized: set[int],
+    fits: np.ndarray,
+    assumed: Assumptions,
+) -> dict[int, Miss]:
+    """For each machine type without a layout: how much the leanest layout needs, and the smallest change that fits."""
+    missing = [index for index in range(len(machines)) if index not in sized]
+    if not missing:
+        return {}
+    out: dict[int, Miss] = {}
+    leanest = best_per_group(grid.machine.astype(np.int64), memory.total_bytes)
+    lean_row = {int(grid.machine[row]): int(row) for row in leanest}
+    flips = cheapest_fit(job, [machines[index] for index in missing], assumed)
+    any_fit = set(grid.machine[fits].tolist())
+    for index, flip in zip(missing, flips, strict=True):
+        if index not in lean_row:
+            out[index] = _no_layout(job, machines[index])
+            continue
+        if index in any_fit:
+            out[index] = Miss(
+                binding="network",
+                needs="a published link bandwidth",
+                has="none in the catalog",
+                flips_when="the catalog gains the link's bandwidth",
+            )
+            continue
+        row = lean_row[index]
+        needs, has = to_gib(float(memory.total_bytes[row])), to_gib(float(usable[row]))
+        layout = grid.layouts.row(row).describe()
+        out[index] = Miss(
+            binding="memory",
+            needs=f"{needs:.1f} GiB per GPU even with {layout}",
+            has=f"{has:.1f} GiB usable",
+            flips_when=flip,
+            shortfall=needs / has,
+        )
+    return out
+
+
+def _no_layout(job: TrainJob, machine: Machine) -> Miss:
+    return Miss(
+        binding="layout",
+        needs=f"a global batch that divides over {machine.count} GPUs",
+        has=f"global batch {job.global_batch}",
+        flips_when=f"global_batch is a multiple of {machine.count} (and max_gpus allows {machine.count})",
+    )

@@ -1,0 +1,165 @@
+"""Judgements the physics needs: each with its default, its range and where it comes from.
+
+They are arguments of the functions that use them (`Assumptions()` by default), so a calibration can replace them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Final
+
+from tonnage.sizing.estimates import Spread
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assumption:
+    """One judgement as the documentation prints it."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assumptions:
+    """Efficiencies, floors and overheads. Units in the names; `SOURCES` says range and origin of each."""
+
+    gemm_peak_fraction: float = 0.74
+    memory_peak_fraction: float = 0.80
+    roofline_sharpness: float = 3.0
+    tiles_to_half_rate: float = 7.0
+    kernel_floor_us: float = 6.0
+    power_limited_fraction: float = 0.65
+    attention_peak_fraction: float = 0.55
+    attention_half_length_tokens: float = 256.0
+    host_launch_us_per_kernel: float = 9.0
+    compiled_kernel_fraction: float = 0.35
+    convolution_peak_fraction: float = 0.50
+    optimizer_memory_fraction: float = 0.75
+    communication_overlap_fraction: float = 0.80
+    network_peak_fraction: float = 0.60
+    network_latency_us: float = 40.0
+    runtime_context_gib: float = 0.8
+    collective_buffers_gib: float = 0.7
+    library_workspace_gib: float = 0.15
+    fragmentation_fraction: float = 0.05
+    memory_margin_fraction: float = 0.05
+    loss_bytes_per_logit: float = 14.0
+    kv_cache_memory_fraction: float = 0.90
+    serving_step_overhead_us: float = 900.0
+    target_utilisation: float = 0.80
+
+
+SOURCES: Final[dict[str, tuple[float, float, str]]] = {
+    "gemm_peak_fraction": (
+        0.72,
+        0.80,
+        "fit to 1,064 fp16 matrix products measured on A100, A40 and H100 (microsoft/vidur@7d475133): "
+        "median error 4 %, 90th percentile 12 %",
+    ),
+    "memory_peak_fraction": (
+        0.74,
+        0.92,
+        "the same products at 1 to 64 tokens, where weights stream from memory",
+    ),
+    "roofline_sharpness": (2.5, 4.0, "the same fit: how sharply compute- and memory-bound times join"),
+    "tiles_to_half_rate": (
+        3.0,
+        10.0,
+        "the same fit: 128 x 128 output tiles at which half the rate is reached",
+    ),
+    "kernel_floor_us": (4.0, 10.0, "the same fit: what one kernel costs however small"),
+    "power_limited_fraction": (
+        0.55,
+        0.80,
+        "share of the printed rate that boards of 75 W or less sustain: TensorRT BERT-large on T4 reaches 0.64 to 0.67 "
+        "of what the same formula gives for A100 and V100 (NVIDIA/TensorRT demo/BERT@5094c1de)",
+    ),
+    "attention_peak_fraction": (
+        0.35,
+        0.70,
+        "FlashAttention-2 reaches 50 to 73 % of peak forward on A100 (Dao 2023, arXiv:2307.08691, figure 4)",
+    ),
+    "attention_half_length_tokens": (128.0, 512.0, "the same figure: rate over sequence length 512 to 16k"),
+    "host_launch_us_per_kernel": (
+        6.0,
+        14.0,
+        "eager PyTorch BERT-base takes 8 to 9 ms for one forward whatever the batch (~0.65 ms a layer); "
+        "NVIDIA DeepLearningExamples and onnxruntime tables",
+    ),
+    "compiled_kernel_fraction": (
+        0.2,
+        0.5,
+        "kernels left after torch.compile fuses element-wise work: judgement",
+    ),
+    "convolution_peak_fraction": (
+        0.35,
+        0.60,
+        "ResNet-50 mixed-precision training on V100 and A100, NVIDIA DeepLearningExamples: judgement within",
+    ),
+    "optimizer_memory_fraction": (0.6, 0.9, "fused AdamW streams its state at memory bandwidth: judgement"),
+    "communication_overlap_fraction": (
+        0.5,
+        0.95,
+        "share of gradient and parameter traffic hidden behind compute by DDP and FSDP: judgement",
+    ),
+    "network_peak_fraction": (
+        0.4,
+        0.9,
+        "share of the printed network rate that collectives across nodes reach: judgement; measured points "
+        "are 6 to 22 GB/s on 100 to 200 Gbit/s links",
+    ),
+    "network_latency_us": (
+        15.0,
+        80.0,
+        "a small message between nodes: 24 to 56 us measured (microsoft/vidur@7d475133)",
+    ),
+    "runtime_context_gib": (0.4, 1.2, "CUDA context and loaded kernels, outside the framework's allocator"),
+    "collective_buffers_gib": (0.3, 1.5, "NCCL channels and buffers per device, with more than one device"),
+    "library_workspace_gib": (0.05, 0.5, "cuBLAS / cuDNN workspaces"),
+    "fragmentation_fraction": (0.0, 0.15, "reserved over allocated in the caching allocator"),
+    "memory_margin_fraction": (0.0, 0.15, "safety margin kept free; `--memory-margin` sets it"),
+    "loss_bytes_per_logit": (
+        8.0,
+        18.0,
+        "16-bit logits (2), fp32 copy (4), log-softmax (4) and gradient (4) held at the start of backward",
+    ),
+    "kv_cache_memory_fraction": (0.85, 0.95, "vLLM's default gpu_memory_utilization is 0.9"),
+    "serving_step_overhead_us": (
+        300.0,
+        2500.0,
+        "scheduler, sampler and input preparation per step of a Python engine on A100 "
+        "(microsoft/vidur@acb95f6c cpu_overheads.csv: 0.04 + 0.65 + 0.14 ms)",
+    ),
+    "target_utilisation": (
+        0.6,
+        0.9,
+        "load at which a fleet is planned, so that queues stay short: judgement",
+    ),
+}
+
+# 80 % intervals of this first version, before a calibration narrows them. Training time: 10th and 90th percentile of
+# measured over predicted on 395 published single-node runs of language models (NVIDIA DeepLearningExamples, Lambda,
+# llm-foundry, torchtune, DLPerf; V100 to H100, fp32 to bf16), none of which the formulas were fitted to; median 1.09.
+# The others are judgements.
+TRAINING_TIME_SPREAD: Final = Spread(low_factor=0.85, high_factor=1.48)
+TRAINING_MEMORY_SPREAD: Final = Spread(low_factor=0.85, high_factor=1.15)
+INFERENCE_TIME_SPREAD: Final = Spread(low_factor=0.75, high_factor=1.40)
+INFERENCE_MEMORY_SPREAD: Final = Spread(low_factor=0.92, high_factor=1.10)
+TABULAR_TIME_SPREAD: Final = Spread(low_factor=0.5, high_factor=2.0)
+
+
+def listed(assumptions: Assumptions) -> tuple[Assumption, ...]:
+    """Every assumption with its range and source, in declaration order."""
+    return tuple(
+        Assumption(
+            name=field.name,
+            value=float(getattr(assumptions, field.name)),
+            low=SOURCES[field.name][0],
+            high=SOURCES[field.name][1],
+            source=SOURCES[field.name][2],
+        )
+        for field in fields(assumptions)
+    )

@@ -1,0 +1,121 @@
+"""The columns of hardware figures that the rate formulas read, one row per candidate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from tonnage.catalog.hardware import Accelerator, Link
+from tonnage.errors import UnsizedHardware
+from tonnage.sizing.assumptions import Assumptions
+from tonnage.sizing.estimates import Array
+from tonnage.units import TERA, from_gib
+
+# Software that runs the operators we size: CUDA and ROCm builds of PyTorch, vLLM and the like. Other chips need
+# another compiler (Neuron, XLA, SynapseAI) whose rates the published peaks do not tell.
+SIZED_VENDORS = ("NVIDIA", "AMD")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """One node as the physics sees it: devices, how they talk, and how the node talks to others."""
+
+    accelerator: Accelerator
+    count: int  # devices in the node
+    intra: Link | None  # None: one device, or unknown
+    network_gb_per_s: float | None  # per node, one direction; None: not published
+    network_latency_us: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Devices:
+    """Hardware columns: rates at the compute precision, memory and links of each candidate."""
+
+    peak_flop_per_s: Array
+    bandwidth_bytes_per_s: Array
+    memory_bytes: Array
+    per_node: Array  # devices in a node
+    intra_bytes_per_s: Array  # all-reduce bus bandwidth per device inside a node
+    intra_latency_s: Array
+    inter_bytes_per_s: Array  # per node, one direction; NaN: not published
+    inter_latency_s: Array
+
+    def take(self, rows: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Devices:
+        """The candidates' columns from the machines' columns."""
+        return Devices(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+
+
+def peak_tflops(accelerator: Accelerator, precision: str) -> float:
+    """Dense peak at a compute precision, 10¹² operations a second.
+
+    Raises UnsizedHardware when the vendor is not sized or the figure is not published.
+    """
+    if accelerator.vendor not in SIZED_VENDORS:
+        raise UnsizedHardware(
+            f"{accelerator.name}: {accelerator.vendor} devices run another compiler whose rates are not calibrated"
+        )
+    wanted = {"fp32": "fp32", "tf32": "tf32", "fp16": "fp16", "bf16": "bf16", "fp8": "fp8", "int8": "int8"}
+    peak = accelerator.dense_tflops(wanted[precision])  # type: ignore[arg-type]
+    if peak is None:
+        raise UnsizedHardware(f"{accelerator.name}: no {precision} rate is published (or the device has none)")
+    return peak
+
+
+def usable_bytes(accelerator: Accelerator) -> float:
+    """Device memory the driver reports, else what the vendor sells; raises UnsizedHardware when neither is known."""
+    memory_gib = accelerator.usable_memory_gib or accelerator.memory_gib
+    if memory_gib is None:
+        raise UnsizedHardware(f"{accelerator.name}: memory size is not published")
+    return from_gib(memory_gib)
+
+
+POWER_LIMITED_W = 75.0  # what a PCIe slot feeds: boards at or below it cannot hold their boost clock
+
+
+def sustained_flop_per_s(accelerator: Accelerator, precision: str, power_limited_fraction: float) -> float:
+    """Peak rate a device can hold: what is printed, less on boards fed by the slot alone."""
+    peak = peak_tflops(accelerator, precision) * TERA
+    limited = accelerator.tdp_w is not None and accelerator.tdp_w <= POWER_LIMITED_W
+    return peak * power_limited_fraction if limited else peak
+
+
+def stack(machines: Sequence[Machine], precision: str, assumed: Assumptions) -> Devices:
+    """Columns for `machines` at one compute precision (bytes, seconds).
+
+    Raises UnsizedHardware naming the missing figure; call `peak_tflops` first to drop such machines.
+    """
+    return Devices(
+        peak_flop_per_s=np.array(
+            [sustained_flop_per_s(m.accelerator, precision, assumed.power_limited_fraction) for m in machines]
+        ),
+        bandwidth_bytes_per_s=np.array([_bandwidth(m.accelerator) for m in machines]),
+        memory_bytes=np.array([usable_bytes(m.accelerator) for m in machines]),
+        per_node=np.array([float(m.count) for m in machines]),
+        intra_bytes_per_s=np.array([_intra_bandwidth(m) for m in machines]),
+        intra_latency_s=np.array([_intra_latency_us(m) * 1e-6 for m in machines]),
+        inter_bytes_per_s=np.array(
+            [np.nan if m.network_gb_per_s is None else m.network_gb_per_s * 1e9 for m in machines]
+        ),
+        inter_latency_s=np.array([m.network_latency_us * 1e-6 for m in machines]),
+    )
+
+
+def _bandwidth(accelerator: Accelerator) -> float:
+    if accelerator.memory_bandwidth_gb_per_s is None:
+        raise UnsizedHardware(f"{accelerator.name}: memory bandwidth is not published")
+    return accelerator.memory_bandwidth_gb_per_s * 1e9
+
+
+def _intra_bandwidth(machine: Machine) -> float:
+    """All-reduce bus bandwidth inside the node, bytes a second; NaN where several devices share an unknown link."""
+    if machine.count == 1:
+        return np.inf
+    if machine.intra is None or machine.intra.bus_bandwidth_gb_per_s is None:
+        return np.nan
+    return machine.intra.bus_bandwidth_gb_per_s * 1e9
+
+
+def _intra_latency_us(machine: Machine) -> float:
+    return machine.intra.latency_us if machine.intra and machine.intra.latency_us is not None else 30.0

@@ -1,0 +1,43 @@
+"""A predicted figure with its 80 % interval and where it comes from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Num = float | Array  # formulas take one candidate or a column of candidates alike
+Basis = Literal["computed", "measured", "assumed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A prediction: the value, an 80 % interval around it, and its basis. The unit is in the name that holds it."""
+
+    value: float
+    low: float
+    high: float
+    basis: Basis = "computed"
+
+    def scaled(self, factor: float) -> Figure:
+        """The same figure in another unit, or for `factor` times the work (factor >= 0)."""
+        return Figure(value=self.value * factor, low=self.low * factor, high=self.high * factor, basis=self.basis)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """Relative 80 % interval of a kind of prediction: low = value x low_factor, high = value x high_factor."""
+
+    low_factor: float
+    high_factor: float
+
+    def around(self, value: float, basis: Basis = "computed") -> Figure:
+        return Figure(value=value, low=value * self.low_factor, high=value * self.high_factor, basis=basis)
+
+
+def column(value: Num, rows: int) -> Array:
+    """`value` as a column of `rows` float64 entries."""
+    return np.broadcast_to(np.asarray(value, dtype=np.float64), (rows,)).copy()

@@ -1,0 +1,89 @@
+"""Memory of a served model per device, and how many requests its KV cache holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tonnage.sizing.assumptions import Assumptions
+from tonnage.sizing.estimates import Array, Num, column
+from tonnage.sizing.precision import WEIGHT_BYTES
+from tonnage.units import from_gib
+from tonnage.workload.parameters import count_parameters
+from tonnage.workload.shapes import ModelShape
+
+KV_ELEMENT_BYTES = 2.0  # fp16 / bf16 cache whatever the weights
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingMemory:
+    """Bytes per device of one replica, one row per candidate. `kv_bytes_per_token` is per device."""
+
+    weights_bytes: Array
+    activations_bytes: Array
+    context_bytes: Array
+    kv_bytes_per_token: Array
+
+    @property
+    def fixed_bytes(self) -> Array:
+        """What a replica needs before its first request."""
+        return self.weights_bytes + self.activations_bytes + self.context_bytes
+
+    def needed_bytes(self, requests: Num, tokens_per_request: Num) -> Array:
+        """Fixed bytes and the KV cache of `requests` held at once."""
+        return self.fixed_bytes + requests * tokens_per_request * self.kv_bytes_per_token
+
+
+def kv_bytes_per_token(shape: ModelShape, tensor_parallel: Num = 1.0) -> Num:
+    """Bytes of keys and values one token leaves in all decoder layers, per device.
+
+    2 · layers · kv_heads · head_dim · 2 B, kv heads divided over the tensor-parallel group as far as they go.
+    Encoders, vision models and convolutions keep none; with a sliding window the tokens held are limited, not these.
+
+    >>> from tonnage.workload.known import find_model
+    >>> kv_bytes_per_token(find_model("llama-2-7b"))  # 2 x 32 layers x 4096 x 2 bytes
+    524288.0
+    """
+    if not shape.causal:
+        return 0.0
+    heads = shape.kv_heads / np.minimum(tensor_parallel, shape.kv_heads)
+    return 2.0 * shape.layers * heads * shape.head_dim * KV_ELEMENT_BYTES
+
+
+def held_tokens(shape: ModelShape, tokens: Num) -> Num:
+    """Tokens a request keeps in the cache: all, or as many as the sliding window sees."""
+    return np.minimum(tokens, shape.sliding_window) if shape.sliding_window else tokens
+
+
+def estimate_serving_memory(
+    shape: ModelShape,
+    *,
+    weights: str,
+    tensor_parallel: Array,
+    batch_tokens: Num,
+    assumed: Assumptions | None = None,
+) -> ServingMemory:
+    """Memory of one replica: weights, the activations of `batch_tokens` in one pass, runtime; bytes per device.
+
+    Nothing is kept for backward: activations are the widest layer's inputs and outputs (and, for a causal model, the
+    logits of the sequences, which are small beside them). int4 keeps embeddings and head at 16 bit.
+    """
+    assumed = assumed or Assumptions()
+    rows, t = len(tensor_parallel), tensor_parallel
+    count = count_parameters(shape)
+    tables = count.embedding_total + count.lm_head
+    body = count.total - tables
+    table_bytes = max(WEIGHT_BYTES[weights], 2.0)
+    widest: Num = shape.hidden * 4 + 2 * max(shape.ffn * (max(shape.experts_per_token, 1)), shape.hidden * 3) / t
+    if shape.architecture == "convolution":
+        widest = max(conv.out_channels * conv.output_side**2 for conv in shape.convolutions) * 4.0
+    several = np.where(t > 1, assumed.collective_buffers_gib, 0.0)
+    return ServingMemory(
+        weights_bytes=column((body * WEIGHT_BYTES[weights] + tables * table_bytes) / t, rows),
+        activations_bytes=column(batch_tokens * widest * 2.0, rows),
+        context_bytes=column(
+            from_gib(1.0) * (assumed.runtime_context_gib + assumed.library_workspace_gib + several), rows
+        ),
+        kv_bytes_per_token=column(kv_bytes_per_token(shape, t), rows),
+    )

@@ -1,0 +1,272 @@
+"""Shape -> operators: what one forward pass does (FLOP), moves (bytes) and keeps for backward (bytes).
+
+A column in (micro-batch, tensor parallel degree...) gives columns out. FLOP counts a multiply-add as two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from tonnage.sizing.estimates import Num
+from tonnage.workload.shapes import ModelShape
+
+Kind = Literal["gemm", "attention", "elementwise", "convolution"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """One kind of work in a forward pass, done `count` times.
+
+    `flop` and `moved_bytes` are for one time, `kept_bytes` for all together. `rows` x `columns` is the output of a
+    matrix product (what tiles cover); `weight_elements` are read once per time. `kernels` counts the launches of one
+    time in an unfused framework.
+    """
+
+    name: str
+    kind: Kind
+    count: Num = 1.0
+    flop: Num = 0.0
+    moved_bytes: Num = 0.0
+    kept_bytes: Num = 0.0
+    rows: Num = 1.0
+    columns: Num = 1.0
+    weight_elements: Num = 0.0
+    kernels: float = 1.0
+    query_length: Num = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pass:
+    """What one forward pass covers: `batch` sequences of `query` new tokens looking at `keys` tokens.
+
+    `element_bytes` / `residual_bytes` as in `precision.TrainingNumbers`; `weight_bytes` per weight as read by kernels.
+    """
+
+    batch: Num
+    query: Num
+    keys: Num
+    element_bytes: float = 2.0
+    residual_bytes: float = 2.0
+    weight_bytes: float = 2.0
+    tensor_parallel: Num = 1.0
+    attention: str = "sdpa"
+    training: bool = True
+
+    @property
+    def tokens(self) -> Num:
+        return self.batch * self.query
+
+
+def gemm(name: str, span: Pass, *, rows: Num, inner: Num, columns: Num, kept: Num = 0.0, count: Num = 1.0) -> Operator:
+    """rows x inner times inner x columns: 2·m·k·n FLOP; input, weights and output each move once."""
+    element, weight = span.element_bytes, span.weight_bytes
+    return Operator(
+        name=name,
+        kind="gemm",
+        count=count,
+        flop=2.0 * rows * inner * columns,
+        moved_bytes=element * (rows * inner + rows * columns) + weight * inner * columns,
+        kept_bytes=kept,
+        rows=rows,
+        columns=columns,
+        weight_elements=inner * columns,
+    )
+
+
+def elementwise(
+    name: str, *, moved_bytes: Num, kept_bytes: Num = 0.0, kernels: float = 1.0, count: Num = 1.0
+) -> Operator:
+    """Work bound by memory: norms, activations, residual adds, dropout, look-ups."""
+    return Operator(
+        name=name,
+        kind="elementwise",
+        count=count,
+        moved_bytes=moved_bytes,
+        kept_bytes=kept_bytes,
+        kernels=kernels,
+    )
+
+
+def attention_operators(shape: ModelShape, span: Pass, *, causal: bool, keys: Num, prefix: str = "") -> list[Operator]:
+    """Scores and their product with the values: 4·b·q·k·a·d FLOP, half of it where attention is causal and flash.
+
+    Eager attention writes the score matrix (s x s per head) several times and keeps 5·a·s bytes per token at 16 bit
+    (Korthikanti et al. 2022, arXiv:2205.05198, section 4.1); fused kernels keep one log-sum per row instead.
+    """
+    width = shape.heads * shape.head_dim / span.tensor_parallel
+    kv_width = shape.kv_heads * shape.head_dim / np.minimum(span.tensor_parallel, shape.kv_heads)
+    if shape.sliding_window:
+        keys = np.minimum(keys, shape.sliding_window)
+    tokens, element = span.tokens, span.element_bytes
+    scores = span.batch * (shape.heads / span.tensor_parallel) * span.query * keys
+    fused = span.attention != "eager"
+    reads = element * (2 * tokens * width + 2 * span.batch * keys * kv_width)
+    halved = 0.5 if causal and fused else 1.0
+    operators = [
+        Operator(
+            name=prefix + "attention",
+            kind="attention",
+            flop=4.0 * tokens * keys * width * np.where(np.asarray(span.query) > 1, halved, 1.0),
+            moved_bytes=reads if fused else reads + 2 * element * scores,
+            kept_bytes=element * tokens * (2 * width + 2 * kv_width)
+            + (4 * tokens * shape.heads / span.tensor_parallel if fused else 0.0),
+            query_length=span.query,
+            kernels=1.0 if fused else 2.0,
+        )
+    ]
+    if not fused:
+        softmax_bytes = 4.0 if span.residual_bytes > span.element_bytes else element
+        kept = scores * (softmax_bytes + element + 1) if span.training else 0.0
+        operators.append(
+            elementwise(
+                prefix + "softmax",
+                moved_bytes=scores * (4 * element + 2 * softmax_bytes),
+                kept_bytes=kept,
+                kernels=4,
+            )
+        )
+    return operators
+
+
+def mlp_operators(shape: ModelShape, span: Pass, *, ffn: float, experts: int, per_token: int) -> list[Operator]:
+    """Two matrix products around an activation, or three where it is gated; per expert where tokens are routed."""
+    hidden, element, tokens, t = shape.hidden, span.element_bytes, span.tokens, span.tensor_parallel
+    inner = ffn / t
+    rows: Num
+    count: Num
+    if experts:
+        busy = experts * (1.0 - (1.0 - per_token / experts) ** np.asarray(tokens, dtype=np.float64))
+        rows, count = tokens * per_token / busy, busy
+    else:
+        rows, count = tokens, 1.0
+    ups = 2 if shape.gated_mlp else 1
+    routed = rows * count
+    kept_activation: Num = element * routed * inner * (4 if shape.gated_mlp else 2)
+    operators = [
+        gemm("mlp up", span, rows=rows, inner=hidden, columns=inner, count=count * ups),
+        elementwise(
+            "mlp activation",
+            moved_bytes=element * routed * inner * (ups + 1) * (2 if shape.gated_mlp else 1),
+            kept_bytes=kept_activation,
+            kernels=2 if shape.gated_mlp else 1,
+        ),
+        gemm("mlp down", span, rows=rows, inner=inner, columns=hidden, count=count),
+    ]
+    if experts:
+        operators.append(gemm("router", span, rows=tokens, inner=hidden, columns=float(experts)))
+        operators.append(elementwise("dispatch", moved_bytes=4 * element * routed * hidden, kernels=6))
+    return operators
+
+
+def layer_operators(
+    shape: ModelShape, span: Pass, *, causal: bool, cross_keys: Num | None = None, dense: bool = False
+) -> list[Operator]:
+    """One transformer layer, forward. `cross_keys`: length of the encoder output a decoder layer also attends to.
+
+    Kept bytes follow the term list of Korthikanti et al. 2022 (34·s·b·h at 16 bit for a plain layer without scores),
+    with the residual stream and norm inputs at `residual_bytes`; tensor parallelism is assumed with sequence
+    parallelism, so everything divides by its degree.
+    """
+    hidden, element, residual = shape.hidden, span.element_bytes, span.residual_bytes
+    tokens, t = span.tokens, span.tensor_parallel
+    width = shape.heads * shape.head_dim / t
+    kv_width = shape.kv_heads * shape.head_dim / np.minimum(t, shape.kv_heads)
+    operators = [
+        gemm(
+            "qkv",
+            span,
+            rows=tokens,
+            inner=hidden,
+            columns=width + 2 * kv_width,
+            kept=element * tokens * hidden / t,
+        ),
+        *attention_operators(shape, span, causal=causal, keys=span.keys),
+        gemm("attention output", span, rows=tokens, inner=width, columns=hidden),
+    ]
+    if cross_keys is not None:
+        operators += [
+            gemm(
+                "cross query",
+                span,
+                rows=tokens,
+                inner=hidden,
+                columns=width,
+                kept=element * tokens * hidden / t,
+            ),
+            *attention_operators(shape, span, causal=False, keys=cross_keys, prefix="cross "),
+            gemm("cross output", span, rows=tokens, inner=width, columns=hidden),
+        ]
+        if span.training:  # at inference the encoder's keys and values are computed once, in prefill
+            rows = span.batch * cross_keys
+            operators.append(gemm("cross key value", span, rows=rows, inner=hidden, columns=2 * kv_width))
+    if shape.experts and not dense:
+        operators += mlp_operators(shape, span, ffn=shape.ffn, experts=shape.experts, per_token=shape.experts_per_token)
+        if shape.shared_expert_ffn:
+            operators += mlp_operators(shape, span, ffn=shape.shared_expert_ffn, experts=0, per_token=0)
+    else:
+        ffn = shape.dense_ffn if dense and shape.dense_ffn else shape.ffn
+        operators += mlp_operators(shape, span, ffn=ffn, experts=0, per_token=0)
+    norms = shape.norms_per_layer + (1 if cross_keys is not None else 0)
+    dropped = 1.0 if span.training and not shape.gated_mlp else 0.0  # today's gated decoders train without dropout
+    operators.append(
+        elementwise(
+            "norms and residuals",
+            moved_bytes=norms * tokens * hidden * (4 * residual + 2 * element + dropped) / t,
+            kept_bytes=norms * tokens * hidden * (residual + dropped) / t + element * tokens * hidden / t,
+            kernels=norms * (3 + 2 * dropped),
+        )
+    )
+    if shape.positions == "rotary":
+        operators.append(elementwise("rotary", moved_bytes=4 * element * tokens * (width + kv_width), kernels=4))
+    return operators
+
+
+def head_operators(shape: ModelShape, span: Pass, *, logit_tokens: Num) -> list[Operator]:
+    """Embedding look-up and vocabulary projection over `logit_tokens` positions (0: the job has no vocabulary loss)."""
+    t, tokens = span.tensor_parallel, span.tokens
+    operators = [
+        elementwise("embedding", moved_bytes=2 * span.residual_bytes * tokens * shape.hidden, kernels=3),
+    ]
+    if shape.vocab and np.any(np.asarray(logit_tokens) > 0):
+        operators.append(
+            gemm("vocabulary", span, rows=logit_tokens, inner=shape.embedding_width, columns=shape.vocab / t)
+        )
+        if span.training:
+            operators.append(elementwise("loss", moved_bytes=16.0 * logit_tokens * shape.vocab / t, kernels=5))
+    return operators
+
+
+def convolution_operators(shape: ModelShape, span: Pass) -> list[Operator]:
+    """Convolutions as implicit matrix products (rows: batch x output pixels), each with a norm and an activation."""
+    operators: list[Operator] = []
+    for conv in shape.convolutions:
+        rows = span.batch * float(conv.output_side**2)
+        inner = conv.in_channels / conv.groups * conv.kernel**2
+        outputs = rows * conv.out_channels
+        inputs = rows * conv.in_channels
+        operators.append(
+            Operator(
+                name=f"convolution {conv.kernel}x{conv.kernel}",
+                kind="convolution",
+                count=float(conv.count),
+                flop=2.0 * rows * inner * conv.out_channels,
+                moved_bytes=span.element_bytes * (inputs + outputs),
+                kept_bytes=span.element_bytes * outputs * conv.count,
+                rows=rows,
+                columns=float(conv.out_channels),
+                weight_elements=inner * conv.out_channels,
+            )
+        )
+        operators.append(
+            elementwise(
+                "norm and activation",
+                count=float(conv.count),
+                moved_bytes=span.element_bytes * outputs * 5,
+                kept_bytes=span.element_bytes * outputs * conv.count,
+                kernels=3,
+            )
+        )
+    return operators

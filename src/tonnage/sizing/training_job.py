@@ -1,0 +1,74 @@
+"""What time and memory of training both read off a job: parameter shares per device, and the forward stages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tonnage.sizing.estimates import Array
+from tonnage.sizing.layouts import Layouts
+from tonnage.sizing.operators import Pass
+from tonnage.sizing.precision import TrainingNumbers
+from tonnage.sizing.stages import Stage, forward_stages, image_tokens
+from tonnage.workload.jobs import TrainJob
+from tonnage.workload.parameters import count_parameters, lora_parameters
+
+
+def has_vocabulary_loss(job: TrainJob) -> bool:
+    """Whether logits over the vocabulary are computed for every token: language modelling, not classification."""
+    if job.model.architecture in ("vision-transformer", "convolution"):
+        return False
+    objective = job.objective or ("classification" if job.model.architecture == "encoder" else "language-model")
+    return objective == "language-model"
+
+
+def longest_tokens(job: TrainJob) -> float:
+    """Tokens of the longest sequence (an image's patches)."""
+    if job.model.architecture == "vision-transformer":
+        return image_tokens(job.model)
+    return float(job.lengths.maximum)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterShare:
+    """Parameters on the fullest device before sharding: those trained, those frozen, one layer's, and the rest."""
+
+    trained: Array
+    frozen: Array
+    per_layer: Array
+    outer: Array  # embeddings and heads
+
+
+def parameter_share(job: TrainJob, layouts: Layouts) -> ParameterShare:
+    """Tensor parallelism divides every matrix; the pipeline divides layers, and its first stage holds the embedding."""
+    count = count_parameters(job.model)
+    layers = max(job.model.layers + job.model.encoder_layers, 1)
+    per_layer = np.asarray(count.per_layer / layouts.tensor_parallel)
+    outer_total = count.total - count.per_layer * (1 if job.model.shared_layers else layers)
+    here = np.ceil(layers / layouts.pipeline_parallel)
+    if job.model.shared_layers:
+        here = np.ones_like(here)
+    outer = outer_total / layouts.tensor_parallel * np.ones_like(here)
+    base = per_layer * here + outer
+    if job.method == "full":
+        return ParameterShare(trained=base, frozen=np.zeros_like(base), per_layer=per_layer, outer=outer)
+    adapters = lora_parameters(job.model, rank=job.lora.rank, targets=job.lora.targets)
+    adapters_here = adapters / layouts.tensor_parallel * here / layers
+    return ParameterShare(trained=adapters_here, frozen=base, per_layer=per_layer, outer=outer)
+
+
+def training_stages(job: TrainJob, layouts: Layouts, *, length: float, numbers: TrainingNumbers) -> list[Stage]:
+    """Forward stages of one micro-batch at one sequence length (tokens; ignored for images)."""
+    span = Pass(
+        batch=layouts.micro_batch,
+        query=length,
+        keys=length,
+        element_bytes=numbers.element_bytes,
+        residual_bytes=numbers.residual_bytes,
+        weight_bytes=numbers.element_bytes,
+        tensor_parallel=layouts.tensor_parallel,
+        attention=job.attention,
+    )
+    logit_tokens = layouts.micro_batch * length if has_vocabulary_loss(job) else 0.0
+    return forward_stages(job.model, span, logit_tokens=logit_tokens)

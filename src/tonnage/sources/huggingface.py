@@ -1,0 +1,149 @@
+"""`config.json` of a model on the Hugging Face hub, kept on disk once read. Imports httpx on use.
+
+Environment, as the hub's own client reads it: HF_ENDPOINT, HF_TOKEN, HF_HUB_OFFLINE.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tonnage.errors import InputError, SourceError
+
+if TYPE_CHECKING:
+    import httpx
+
+DEFAULT_ENDPOINT: Final = "https://huggingface.co"
+LARGEST_CONFIG_BYTES: Final = 2**20
+_REPOSITORY: Final = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?", re.ASCII)
+_TRUE: Final = ("1", "on", "yes", "true")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HuggingFaceConfigs:
+    """Fetches `config.json` by repository name; `cache` holds one folder a repository."""
+
+    cache: Path
+    endpoint: str = DEFAULT_ENDPOINT
+    token: str | None = field(default=None, repr=False)
+    offline: bool = False
+    timeout_s: float = 10.0
+    attempts: int = 3
+    wait_s: float = 0.5  # before the second attempt; doubles after each
+
+    @classmethod
+    def from_environment(cls, cache: Path, environ: Mapping[str, str]) -> HuggingFaceConfigs:
+        """As HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE say."""
+        return cls(
+            cache=cache,
+            endpoint=(environ.get("HF_ENDPOINT") or DEFAULT_ENDPOINT).rstrip("/"),
+            token=environ.get("HF_TOKEN") or None,
+            offline=environ.get("HF_HUB_OFFLINE", "").strip().casefold() in _TRUE,
+        )
+
+    def fetch(self, repository: str) -> Mapping[str, Any]:
+        """The config of `organisation/model`, from the cache or the hub.
+
+        Raises InputError when there is no such repository, it is closed to us, or we are offline and it is not
+        cached; SourceError when the hub does not answer as it should.
+        """
+        if not _REPOSITORY.fullmatch(repository):
+            raise InputError(f"'{repository}' is not a repository", hint="write hf://organisation/model")
+        kept = self.cache / repository / "config.json"
+        if (text := _read_kept(kept)) is not None:
+            return _parse(text, str(kept))
+        if self.offline:
+            raise InputError(
+                f"{repository} is not cached and HF_HUB_OFFLINE forbids the network",
+                hint="unset HF_HUB_OFFLINE once, or name a config.json on disk",
+            )
+        url = f"{self.endpoint}/{repository}/resolve/main/config.json"
+        text = self._download(url, repository)
+        config = _parse(text, url)
+        _keep(kept, text)
+        return config
+
+    def _download(self, url: str, repository: str) -> str:
+        import httpx
+
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        failure = ""
+        for attempt in range(self.attempts):
+            if attempt:
+                time.sleep(self.wait_s * 2 ** (attempt - 1))
+            try:
+                with (
+                    httpx.Client(timeout=self.timeout_s, follow_redirects=True, headers=headers) as client,
+                    client.stream("GET", url) as response,
+                ):
+                    if response.status_code != 429 and response.status_code < 500:
+                        return _read_answer(response, url, repository)
+                    failure = f"status {response.status_code}"
+            except httpx.TransportError as error:
+                failure = f"{type(error).__name__}: {error}"
+            except (httpx.HTTPError, httpx.InvalidURL) as error:
+                raise SourceError(f"{url}: {error}", hint="check HF_ENDPOINT") from error
+        raise SourceError(
+            f"{url} failed {self.attempts} times, last with {failure}",
+            hint="try again later, or save the config.json beside the workload file and name its path",
+        )
+
+
+def _read_answer(response: httpx.Response, url: str, repository: str) -> str:
+    if response.status_code in (401, 403):
+        raise InputError(
+            f"{repository} is not there, or not open to us (status {response.status_code})",
+            hint="check the name; for a gated model accept its licence and set HF_TOKEN",
+        )
+    if response.status_code == 404:
+        raise InputError(f"{repository} has no config.json on the hub", hint="check the name")
+    if response.status_code != 200:
+        raise SourceError(f"{url} answered status {response.status_code}")
+    parts, size = [], 0
+    for part in response.iter_bytes():
+        size += len(part)
+        if size > LARGEST_CONFIG_BYTES:
+            raise SourceError(f"{url} is larger than 1 MB: no config.json")
+        parts.append(part)
+    try:
+        return b"".join(parts).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise SourceError(f"{url} is not UTF-8 text") from error
+
+
+def _parse(text: str, where: str) -> Mapping[str, Any]:
+    try:
+        config = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise SourceError(f"{where} is not JSON: {error}", hint="a cached file may be deleted") from error
+    if not isinstance(config, dict):
+        raise SourceError(f"{where} holds no JSON object", hint="a cached file may be deleted")
+    return config
+
+
+def _read_kept(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):  # not cached, or not readable: the hub has it
+        return None
+
+
+def _keep(path: Path, text: str) -> None:
+    """Write whole or not at all. A cache that cannot be written only costs the next fetch."""
+    draft = ""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, draft = tempfile.mkstemp(dir=path.parent)
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        Path(draft).replace(path)
+    except OSError:
+        if draft:
+            Path(draft).unlink(missing_ok=True)

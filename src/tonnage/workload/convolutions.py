@@ -1,0 +1,114 @@
+"""Residual networks as lists of convolutions, and what a forward pass of them costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+from tonnage.workload.shapes import Convolution, ModelShape
+
+Block = Literal["basic", "bottleneck"]
+STEM_CHANNELS = 64
+BOTTLENECK_EXPANSION = 4
+
+
+def resnet_convolutions(
+    depths: Sequence[int],
+    widths: Sequence[int],
+    block: Block,
+    *,
+    image_side: int = 224,
+    image_channels: int = 3,
+    stem_channels: int = STEM_CHANNELS,
+) -> tuple[Convolution, ...]:
+    """Convolutions of a residual network, in order; equal ones are one entry with a count.
+
+    `widths` are the output channels of each stage. The stem is 7 x 7 with stride 2, then a stride-2 max pool;
+    every stage after the first halves the side, in the 3 x 3 convolution of a bottleneck («v1.5»).
+    Source: He et al. 2015, arXiv:1512.03385, Table 1; stride as in torchvision and NVIDIA ResNet-50 v1.5.
+    """
+    side = _halved(image_side)
+    convolutions = [Convolution(in_channels=image_channels, out_channels=stem_channels, kernel=7, output_side=side)]
+    side = _halved(side)  # the max pool
+    channels = stem_channels
+    for stage, (depth, width) in enumerate(zip(depths, widths, strict=True)):
+        input_side, side = side, side if stage == 0 else _halved(side)
+        convolutions += _block(block, channels, width, input_side, side)
+        convolutions += _repeated(_block(block, width, width, side, side), depth - 1)
+        channels = width
+    return tuple(convolutions)
+
+
+def resnet_widths(block: Block, stages: int = 4) -> tuple[int, ...]:
+    """Output channels of each stage in the paper: 64, 128, ... for basic blocks, 4 x that for bottlenecks.
+
+    >>> resnet_widths("bottleneck")
+    (256, 512, 1024, 2048)
+    """
+    expansion = BOTTLENECK_EXPANSION if block == "bottleneck" else 1
+    return tuple(STEM_CHANNELS * expansion * 2**stage for stage in range(stages))
+
+
+def resnet_sizes(
+    depths: Sequence[int],
+    block: Block,
+    *,
+    image_side: int,
+    widths: tuple[int, ...] = (),
+    stem_channels: int = STEM_CHANNELS,
+) -> dict[str, Any]:
+    """Fields of a residual network's shape: `layers` counts blocks, `hidden` is the pooled width."""
+    widths = widths or resnet_widths(block, len(depths))
+    convolutions = resnet_convolutions(depths, widths, block, image_side=image_side, stem_channels=stem_channels)
+    zero = dict.fromkeys(("heads", "kv_heads", "head_dim", "ffn", "vocab"), 0)
+    return {**zero, "layers": sum(depths), "hidden": widths[-1], "convolutions": convolutions}
+
+
+def convolution_macs(convolutions: Iterable[Convolution]) -> int:
+    """Multiply-accumulates of the convolutions for one image: k² · C_in/groups · C_out · side² each."""
+    return sum(
+        part.count * part.kernel**2 * (part.in_channels // part.groups) * part.out_channels * part.output_side**2
+        for part in convolutions
+    )
+
+
+def forward_flop_per_image(shape: ModelShape) -> int:
+    """FLOP of one forward pass of a convolutional network: 2 per multiply-accumulate, classifier included.
+
+    Leaves out norms, activations and pooling (under 1 % for ResNet-50).
+    """
+    return 2 * (convolution_macs(shape.convolutions) + shape.hidden * shape.classes)
+
+
+def _halved(side: int) -> int:
+    """Output side of a stride-2 convolution or pool with «same» padding."""
+    return (side + 1) // 2
+
+
+def _block(block: Block, channels: int, width: int, input_side: int, side: int) -> list[Convolution]:
+    """One residual block; a 1 x 1 shortcut is added where width or side changes."""
+    if block == "basic":
+        layers = [(channels, width, 3, side), (width, width, 3, side)]
+    else:
+        inner = width // BOTTLENECK_EXPANSION
+        layers = [(channels, inner, 1, input_side), (inner, inner, 3, side), (inner, width, 1, side)]
+    if channels != width or input_side != side:
+        layers.append((channels, width, 1, side))
+    return [
+        Convolution(in_channels=inputs, out_channels=outputs, kernel=kernel, output_side=output_side)
+        for inputs, outputs, kernel, output_side in layers
+    ]
+
+
+def _repeated(block: list[Convolution], times: int) -> list[Convolution]:
+    return [
+        Convolution(
+            in_channels=part.in_channels,
+            out_channels=part.out_channels,
+            kernel=part.kernel,
+            output_side=part.output_side,
+            count=times,
+        )
+        for part in block
+        if times > 0
+    ]

@@ -1,0 +1,183 @@
+"""From a checked workload file to the frozen values the rest of the library works on."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from math import ceil
+from typing import assert_never
+
+from tonnage.catalog.grammar import parse_gpu_filter
+from tonnage.units import SECONDS_PER_HOUR
+from tonnage.workload.file.job_fields import RequestFields, TabularFields
+from tonnage.workload.file.kinds import BatchFile, ServeFile, TabularFile, TrainFile, WorkloadFile
+from tonnage.workload.file.length_fields import LengthFields, freeze_lengths
+from tonnage.workload.file.terms_checks import choose_purchases, is_interruptible
+from tonnage.workload.jobs import (
+    BatchJob,
+    Buy,
+    Constraints,
+    Job,
+    Lengths,
+    Lora,
+    Requests,
+    ServeJob,
+    TabularJob,
+    Team,
+    TrainJob,
+    Workload,
+)
+from tonnage.workload.shapes import ModelShape
+
+
+def freeze_workload(
+    file: WorkloadFile, shape: ModelShape | None, *, name: str, as_of: datetime, source: str | None
+) -> Workload:
+    """The `Workload` of a file in which no problem was found. `shape` is None for tables only."""
+    return Workload(
+        name=file.name or name,
+        kind=file.kind,
+        job=_freeze_job(file, shape),
+        constraints=_freeze_constraints(file, as_of),
+        buy=_freeze_buy(file),
+        team=Team(size=file.team.size, ml_expertise=file.team.ml_expertise, compliance=file.team.compliance),
+        as_of=as_of,
+        file=source,
+    )
+
+
+def _freeze_job(file: WorkloadFile, shape: ModelShape | None) -> Job:
+    if isinstance(file, TabularFile):
+        return _freeze_tabular(file.tabular)
+    assert shape is not None
+    match file:
+        case TrainFile():
+            return _freeze_train(file, shape)
+        case ServeFile():
+            return _freeze_serve(file, shape)
+        case BatchFile():
+            return BatchJob(
+                model=shape,
+                requests=_freeze_requests(file.batch, shape),
+                items=_count_items(file),
+                weights=file.batch.weights,
+                tensor_parallel=file.batch.tensor_parallel,
+            )
+        case _:
+            assert_never(file)
+
+
+def _freeze_train(file: TrainFile, shape: ModelShape) -> TrainJob:
+    data, train = file.data, file.train
+    lengths = _lengths_for(data.seq_len, shape)
+    samples = data.samples if data.samples is not None else ceil((data.tokens or 0) / lengths.mean)
+    lora = Lora() if train.lora is None else Lora(rank=train.lora.rank, targets=train.lora.targets)
+    return TrainJob(
+        model=shape,
+        samples=samples,
+        lengths=lengths,
+        epochs=float(data.epochs),
+        global_batch=train.global_batch,
+        method=train.method,
+        precision=train.precision,
+        objective=train.objective,
+        optimizer=train.optimizer,
+        attention=train.attention,
+        compile=train.compile,
+        lora=lora,
+        micro_batch=train.micro_batch,
+        recompute=train.recompute,
+        sharding=train.sharding,
+        tensor_parallel=train.tensor_parallel,
+        pipeline_parallel=train.pipeline_parallel,
+    )
+
+
+def _freeze_serve(file: ServeFile, shape: ModelShape) -> ServeJob:
+    serve = file.serve
+    return ServeJob(
+        model=shape,
+        requests=_freeze_requests(serve, shape),
+        rate_per_s=float(serve.rate_per_s),
+        p95_latency_s=serve.p95_latency,
+        p95_ttft_s=serve.p95_ttft,
+        weights=serve.weights,
+        tensor_parallel=serve.tensor_parallel,
+        spare_replicas=serve.spare_replicas,
+        hours_per_month=float(serve.hours_per_month),
+    )
+
+
+def _freeze_tabular(table: TabularFields) -> TabularJob:
+    return TabularJob(
+        rows=table.rows,
+        features=table.features,
+        method=table.method,
+        trees=table.trees,
+        depth=table.depth,
+        bins=table.bins,
+        epochs=float(table.epochs),
+        hidden_layers=tuple(table.hidden_layers),
+        global_batch=table.global_batch,
+    )
+
+
+def _freeze_requests(requests: RequestFields, shape: ModelShape) -> Requests:
+    output = requests.output_tokens
+    return Requests(
+        input_tokens=_lengths_for(requests.input_tokens, shape),
+        output_tokens=None if output is None else freeze_lengths(output),
+    )
+
+
+def _lengths_for(lengths: LengthFields | None, shape: ModelShape) -> Lengths:
+    """As stated; an image is its patches and class tokens to a vision transformer, else one item."""
+    if lengths is not None:
+        return freeze_lengths(lengths)
+    patches = (shape.image_side // shape.patch_side) ** 2 if shape.patch_side else 0
+    tokens = max(1, patches + shape.class_tokens)
+    return Lengths(mean=float(tokens), maximum=tokens)
+
+
+def _count_items(file: BatchFile) -> int:
+    batch = file.batch
+    if batch.items is not None:
+        return batch.items
+    assert batch.items_per_hour is not None
+    assert batch.hours is not None
+    return ceil(batch.items_per_hour * batch.hours)
+
+
+def _freeze_constraints(file: WorkloadFile, as_of: datetime) -> Constraints:
+    limits = file.constraints
+    return Constraints(
+        deadline_s=_deadline_s(file, as_of),
+        budget_usd=None if limits.budget_usd is None else float(limits.budget_usd),
+        providers=limits.providers,
+        regions=limits.regions,
+        residency=limits.residency,
+        gpus=tuple(parse_gpu_filter(text) for text in limits.gpus),
+        interruptible=is_interruptible(limits, file.buy, service=isinstance(file, ServeFile)),
+        max_gpus=limits.max_gpus,
+        max_nodes=limits.max_nodes or (64 if isinstance(file, ServeFile | BatchFile) else 8),
+    )
+
+
+def _deadline_s(file: WorkloadFile, as_of: datetime) -> float | None:
+    """The nearer of the stated deadline and, for items per hour, the hours they arrive in."""
+    stated = file.constraints.deadline
+    limits_s = [] if stated is None else [stated.seconds_from(as_of)]
+    if isinstance(file, BatchFile) and file.batch.hours is not None:
+        limits_s.append(file.batch.hours * SECONDS_PER_HOUR)
+    return min(limits_s, default=None)
+
+
+def _freeze_buy(file: WorkloadFile) -> Buy:
+    buy = file.buy
+    rate: float | None = buy.interruptions_per_hour
+    return Buy(
+        purchases=choose_purchases(file.constraints, buy, service=isinstance(file, ServeFile)),
+        interruptions_per_hour=None if rate is None else float(rate),
+        checkpoint_interval_s=buy.checkpoint_interval,
+        startup_s=buy.startup,
+        discount_percent=tuple(sorted((name, float(share)) for name, share in buy.discounts.items())),
+    )

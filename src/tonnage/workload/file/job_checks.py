@@ -1,0 +1,213 @@
+"""Contradictions between a job and its model: lengths, parallelism, adapters, promises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import assert_never
+
+from tonnage.workload.durations import render_duration
+from tonnage.workload.file.job_fields import BatchFields, RequestFields, ServeFields
+from tonnage.workload.file.kinds import BatchFile, ServeFile, TabularFile, TrainFile, WorkloadFile
+from tonnage.workload.file.length_fields import LengthFields, find_length_faults
+from tonnage.workload.file.problems import Problem
+from tonnage.workload.file.terms_fields import ConstraintFields
+from tonnage.workload.file.yaml_lines import KeyPath
+from tonnage.workload.shapes import ModelShape
+
+IMAGES = ("vision-transformer", "convolution")
+
+
+def find_job_problems(file: WorkloadFile, shape: ModelShape | None) -> Iterator[Problem]:
+    """Everything in the job that cannot hold; without a shape, what can be said without one."""
+    match file:
+        case TrainFile():
+            yield from _train_problems(file)
+            if shape is not None:
+                yield from _train_shape_problems(file, shape)
+        case ServeFile():
+            yield from _serve_problems(file.serve)
+            yield from _request_problems("serve", file.serve, file.constraints, shape)
+        case BatchFile():
+            yield from _batch_problems(file.batch)
+            yield from _request_problems("batch", file.batch, file.constraints, shape)
+        case TabularFile():
+            return
+        case _:
+            assert_never(file)
+
+
+def _train_problems(file: TrainFile) -> Iterator[Problem]:
+    data, train = file.data, file.train
+    if data.samples is None and data.tokens is None:
+        yield Problem(("data", "samples"), "is missing", "say how much data: `samples:` or `tokens:`")
+    if data.samples is not None and data.tokens is not None:
+        yield Problem(("data", "tokens"), "give `samples` or `tokens`, not both", "remove one")
+    if data.seq_len is not None:
+        yield from _length_problems(("data", "seq_len"), data.seq_len)
+    if train.micro_batch is not None and train.micro_batch > train.global_batch:
+        yield Problem(
+            ("train", "micro_batch"),
+            f"found {train.micro_batch}, above global_batch ({train.global_batch})",
+            "global_batch counts the samples of all GPUs; raise it or lower micro_batch",
+        )
+    if train.lora is not None and train.method == "full":
+        yield Problem(
+            ("train", "lora"),
+            "adapters are set, but method is full",
+            "write `method: lora` or `method: qlora`",
+        )
+    if train.method == "qlora" and train.precision in ("fp32", "tf32"):
+        yield Problem(
+            ("train", "precision"),
+            f"found '{train.precision}', but qlora computes in 16 bits over a 4-bit base",
+            "write `precision: bf16` or fp16",
+        )
+    yield from _gpu_count_problems("train", train.tensor_parallel, train.pipeline_parallel, file.constraints)
+
+
+def _train_shape_problems(file: TrainFile, shape: ModelShape) -> Iterator[Problem]:
+    data, train = file.data, file.train
+    if shape.architecture in IMAGES:
+        if data.seq_len is not None:
+            yield _not_for_images(("data", "seq_len"), shape)
+        if data.tokens is not None:
+            yield Problem(("data", "tokens"), f"{shape.name} learns from images", "give `samples`")
+    elif data.seq_len is None:
+        yield Problem(("data", "seq_len"), "is missing", "tokens per sequence: a number, or `{mean: 48, max: 128}`")
+    else:
+        yield from _position_problems(("data", "seq_len"), data.seq_len.max, shape)
+    if train.method != "full" and shape.architecture == "convolution":
+        yield Problem(("train", "method"), f"found '{train.method}', but {shape.name} has no projections", "use `full`")
+    yield from _parallel_problems("train", train.tensor_parallel, shape)
+    if train.pipeline_parallel is not None and train.pipeline_parallel > shape.layers + shape.encoder_layers:
+        layers = shape.layers + shape.encoder_layers
+        yield Problem(
+            ("train", "pipeline_parallel"),
+            f"found {train.pipeline_parallel}, more stages than {shape.name} has layers ({layers})",
+            f"use at most {layers}" if layers else "leave it out: this model has no layers to cut between",
+        )
+
+
+def _serve_problems(serve: ServeFields) -> Iterator[Problem]:
+    if serve.p95_ttft is not None and serve.p95_latency is not None and serve.p95_ttft > serve.p95_latency:
+        yield Problem(
+            ("serve", "p95_ttft"),
+            f"found {render_duration(serve.p95_ttft)}, above p95_latency, "
+            f"which is {render_duration(serve.p95_latency)}",
+            "the first token comes before the whole answer",
+        )
+
+
+def _batch_problems(batch: BatchFields) -> Iterator[Problem]:
+    rate, hours = batch.items_per_hour, batch.hours
+    if batch.items is not None and (rate is not None or hours is not None):
+        extra = "items_per_hour" if rate is not None else "hours"
+        yield Problem(("batch", extra), "give `items`, or `items_per_hour` with `hours`, not both", "remove one")
+    elif batch.items is None and (rate is None or hours is None):
+        missing = "items" if rate is None and hours is None else "hours" if hours is None else "items_per_hour"
+        yield Problem(("batch", missing), "is missing", "give `items`, or `items_per_hour` together with `hours`")
+    elif rate is not None and hours is not None and rate * hours < 1:
+        yield Problem(("batch", "hours"), "less than one item in all", "raise items_per_hour or hours")
+
+
+def _request_problems(
+    section: str, requests: RequestFields, limits: ConstraintFields, shape: ModelShape | None
+) -> Iterator[Problem]:
+    for name, lengths in (("input_tokens", requests.input_tokens), ("output_tokens", requests.output_tokens)):
+        if lengths is not None:
+            yield from _length_problems((section, name), lengths)
+    yield from _gpu_count_problems(section, requests.tensor_parallel, None, limits)
+    if shape is None:
+        return
+    yield from _parallel_problems(section, requests.tensor_parallel, shape)
+    yield from _input_problems(section, requests, shape)
+    if shape.causal:
+        yield from _generation_problems(section, requests, shape)
+        return
+    if requests.output_tokens is not None:
+        fault = f"{shape.name} generates no tokens"
+        yield Problem((section, "output_tokens"), fault, "remove the key: it answers in one pass")
+    if isinstance(requests, ServeFields) and requests.p95_ttft is not None:
+        yield Problem((section, "p95_ttft"), f"{shape.name} generates no tokens, so no first one", "use `p95_latency`")
+
+
+def _input_problems(section: str, requests: RequestFields, shape: ModelShape) -> Iterator[Problem]:
+    path = (section, "input_tokens")
+    if shape.architecture in IMAGES:
+        if requests.input_tokens is not None:
+            yield _not_for_images(path, shape)
+    elif requests.input_tokens is None:
+        yield Problem(path, "is missing", "tokens per request: a number, or `{mean: 200, max: 512}`")
+    else:
+        yield from _position_problems(path, requests.input_tokens.max, shape)
+
+
+def _generation_problems(section: str, requests: RequestFields, shape: ModelShape) -> Iterator[Problem]:
+    path = (section, "output_tokens")
+    if requests.output_tokens is None:
+        yield Problem(path, "is missing", "tokens per answer: a number, or `{mean: 32, max: 64}`")
+        return
+    longest = requests.output_tokens.max
+    if shape.architecture == "decoder" and requests.input_tokens is not None:
+        if longest is None or requests.input_tokens.max is None:
+            return
+        together = longest + requests.input_tokens.max
+        if not any(_position_problems(path, requests.input_tokens.max, shape)):  # else told there
+            yield from _position_problems(path, together, shape, "input and output together")
+        return
+    yield from _position_problems(path, longest, shape)
+
+
+def _length_problems(path: KeyPath, lengths: LengthFields) -> Iterator[Problem]:
+    for name, fault in find_length_faults(lengths):
+        yield Problem((*path, name) if name else path, fault, "for example `{mean: 48, max: 128}`")
+
+
+def _position_problems(
+    path: KeyPath, longest: int | None, shape: ModelShape, what: str = "the longest sequence"
+) -> Iterator[Problem]:
+    longest_possible = _longest_possible(shape)
+    if longest is not None and longest_possible is not None and longest > longest_possible:
+        yield Problem(
+            path,
+            f"found {longest} ({what}), but {shape.name} has learned positions for {longest_possible}",
+            f"cut it to {longest_possible}, or choose a model for longer texts",
+        )
+
+
+def _longest_possible(shape: ModelShape) -> int | None:
+    """Tokens a table of learned positions reaches; None where positions are computed."""
+    if shape.positions != "learned" or not shape.max_positions:
+        return None
+    return shape.max_positions - shape.reserved_positions
+
+
+def _parallel_problems(section: str, tensor_parallel: int | None, shape: ModelShape) -> Iterator[Problem]:
+    if tensor_parallel in (None, 1):
+        return
+    path = (section, "tensor_parallel")
+    if not shape.heads:
+        yield Problem(path, f"{shape.name} has no attention heads to share out", "leave the key out")
+    elif shape.heads % tensor_parallel:
+        fits = [str(count) for count in range(1, min(shape.heads, 64) + 1) if shape.heads % count == 0]
+        yield Problem(
+            path,
+            f"found {tensor_parallel}, which does not divide the {shape.heads} heads of {shape.name}",
+            f"one of {', '.join(fits)}",
+        )
+
+
+def _gpu_count_problems(
+    section: str, tensor: int | None, pipeline: int | None, limits: ConstraintFields
+) -> Iterator[Problem]:
+    needed = (tensor or 1) * (pipeline or 1)
+    if limits.max_gpus is not None and needed > limits.max_gpus:
+        yield Problem(
+            ("constraints", "max_gpus"),
+            f"found {limits.max_gpus}, but `{section}` asks for {needed} GPUs a copy of the model",
+            "raise max_gpus, or lower tensor_parallel or pipeline_parallel",
+        )
+
+
+def _not_for_images(path: KeyPath, shape: ModelShape) -> Problem:
+    return Problem(path, f"{shape.name} takes images, which have no token length", "remove the key")

@@ -1,0 +1,154 @@
+"""The models we know by name: their published shapes and published parameter counts."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Any
+
+from tonnage.errors import CatalogError, UnknownModel, did_you_mean, nearest
+from tonnage.workload.convolutions import resnet_sizes
+from tonnage.workload.families import SHAPE_FIELDS, complete_shape
+from tonnage.workload.shapes import ModelShape
+
+_SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "max_positions")
+_TUNED = re.compile(r"(-hf|-chat|-instruct|-it)+$")  # a tuned model has its base model's shape
+_LETTER_DIGIT = re.compile(r"(?<=[a-z])-(?=\d)|(?<=\d)-(?=[a-z])")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownModel:
+    """One row of `data/models.csv`.
+
+    `published_parameters` is a count that someone printed, named in `published_in` with any step taken from
+    the printed figure; it never comes from `count_parameters`, so that it can test it. `read_on`: when that
+    figure was last looked up, there or quoted elsewhere (None: not recorded).
+    """
+
+    shape: ModelShape
+    aliases: tuple[str, ...]
+    published_parameters: int
+    published_in: str
+    read_on: date | None
+
+
+def known_models() -> Mapping[str, ModelShape]:
+    """Name to shape of every known model, in the order of the table."""
+    return _shapes()
+
+
+def find_model(name: str) -> ModelShape:
+    """The shape of the model called `name`: its name, an alias, or either behind an organisation.
+
+    Case, underscores and a hyphen between letter and digit do not count; `-hf`, `-chat`, `-instruct` and
+    `-it` at the end are dropped. Raises `UnknownModel` with the nearest names.
+
+    >>> find_model("meta-llama/Llama-2-7b-hf").name
+    'llama-2-7b'
+    """
+    return model_record(name).shape
+
+
+def published_parameters(name: str) -> int:
+    """Parameters of the model called `name` as its authors or its model page print them."""
+    return model_record(name).published_parameters
+
+
+def model_record(name: str) -> KnownModel:
+    """The whole row behind `name`, with sources. Raises `UnknownModel` as `find_model` does."""
+    spellings, records = _spellings(), known_records()
+    for candidate in _candidates(name):
+        if candidate in spellings:
+            return records[spellings[candidate]]
+    suggestions = nearest(_folded(name), records)
+    raise UnknownModel(
+        f"no model named '{name}' among the {len(records)} known shapes",
+        suggestions=suggestions,
+        hint=did_you_mean(suggestions, "a path to its config.json or an inline shape works too"),
+    )
+
+
+@cache
+def known_records() -> Mapping[str, KnownModel]:
+    """Name to row, in the order of the table."""
+    table = files("tonnage.workload").joinpath("data/models.csv").read_text(encoding="utf-8")
+    records: dict[str, KnownModel] = {}
+    for line, row in enumerate(csv.DictReader(table.splitlines()), start=2):
+        try:
+            record = _parse_row(row)
+        except (KeyError, TypeError, ValueError) as error:
+            raise CatalogError(f"models.csv:{line}: {row.get('name')!r}: {error}") from error
+        if record.shape.name in records:
+            raise CatalogError(f"models.csv:{line}: '{record.shape.name}' stands there twice")
+        records[record.shape.name] = record
+    return MappingProxyType(records)
+
+
+@cache
+def _shapes() -> Mapping[str, ModelShape]:
+    return MappingProxyType({name: record.shape for name, record in known_records().items()})
+
+
+@cache
+def _spellings() -> Mapping[str, str]:
+    """Every accepted spelling, folded, to the model's name."""
+    spellings: dict[str, str] = {}
+    for name, record in known_records().items():
+        for spelling in (name, *record.aliases):
+            for form in (_folded(spelling), _joined(spelling)):
+                if spellings.setdefault(form, name) != name:
+                    raise CatalogError(f"models.csv: '{spelling}' names both {spellings[form]} and {name}")
+    return spellings
+
+
+def _candidates(name: str) -> Iterator[str]:
+    """Spellings to try, the most literal first; whole before the organisation is dropped («vit-b/16»)."""
+    for spelling in (name, name.rstrip("/").rsplit("/", 1)[-1]):
+        untuned = _TUNED.sub("", _folded(spelling))
+        yield from (_folded(spelling), _joined(spelling), untuned, _joined(untuned))
+
+
+def _folded(name: str) -> str:
+    return name.strip().casefold().replace("_", "-").replace(" ", "-")
+
+
+def _joined(name: str) -> str:
+    """Without the hyphen between a letter and a digit: llama-2-70b and llama2-70b, ResNet-50 and resnet50."""
+    return _LETTER_DIGIT.sub("", _folded(name))
+
+
+def _parse_row(row: Mapping[str, str]) -> KnownModel:
+    sizes: dict[str, Any] = {column: int(row[column]) for column in _SIZES if row[column]}
+    other = dict(item.split("=", 1) for item in row["other"].split(";") if item)
+    if row["family"] == "resnet":
+        sizes |= resnet_sizes(
+            [int(depth) for depth in other.pop("depths").split("-")],
+            "bottleneck" if other.pop("block") == "bottleneck" else "basic",
+            image_side=int(other["image_side"]),
+        )
+    values = {**sizes, **{field: _value(field, text) for field, text in other.items()}}
+    return KnownModel(
+        shape=complete_shape(row["family"], {**_texts(row), **values}),
+        aliases=tuple(alias for alias in row["aliases"].split(";") if alias),
+        published_parameters=int(row["published_parameters"]),
+        published_in=row["published_in"],
+        read_on=date.fromisoformat(row["read_on"]) if row["read_on"] else None,
+    )
+
+
+def _texts(row: Mapping[str, str]) -> dict[str, str]:
+    return {"name": row["name"], "source": row["source"], "notes": row["notes"]}
+
+
+def _value(field: str, text: str) -> int | bool | str:
+    if field not in SHAPE_FIELDS:
+        raise KeyError(f"'{field}' is no field of a model shape")
+    if text in ("true", "false"):
+        return text == "true"
+    return int(text) if text.isdigit() else text

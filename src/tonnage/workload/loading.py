@@ -1,0 +1,169 @@
+"""Read a workload file: text in, a frozen `Workload` out, or one WorkloadError that tells every problem."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from pydantic import ValidationError
+
+from tonnage.catalog.catalog import Catalog
+from tonnage.catalog.loading import load_catalog
+from tonnage.errors import WorkloadError, did_you_mean, nearest
+from tonnage.workload.file.freezing import freeze_workload
+from tonnage.workload.file.job_checks import find_job_problems
+from tonnage.workload.file.kinds import KINDS, TabularFile, WorkloadFile
+from tonnage.workload.file.model_reference import FetchConfig, ModelFinder
+from tonnage.workload.file.problems import (
+    Problem,
+    explain_validation,
+    raise_problem,
+    raise_problems,
+    shorten,
+)
+from tonnage.workload.file.terms_checks import find_term_problems
+from tonnage.workload.file.yaml_lines import Document, read_yaml
+from tonnage.workload.jobs import Workload
+from tonnage.workload.shapes import ModelShape
+
+LARGEST_FILE_BYTES: Final = 1024 * 1024
+_EXAMPLES: Final = "the folder examples/ has one file of each kind; docs/workload-file.md lists every key"
+
+
+def load_workload(
+    path: Path | str,
+    *,
+    as_of: datetime,
+    fetch_config: FetchConfig | None = None,
+    catalog: Catalog | None = None,
+) -> Workload:
+    """The workload in a file. WorkloadError (file, line, key, value, hint) for whatever is wrong with it.
+
+    `as_of` (with its time zone) is the clock deadlines are held against; `fetch_config` reads the
+    config.json of an `hf://` model; names of providers, regions and GPUs are those of `catalog` (None: the
+    built-in one).
+    """
+    path = Path(path)
+    text = _read_text(path)
+    return parse_workload(
+        text,
+        file=str(path),
+        folder=path.parent,
+        as_of=as_of,
+        fetch_config=fetch_config,
+        catalog=catalog,
+    )
+
+
+def parse_workload(
+    text: str,
+    *,
+    file: str | None,
+    folder: Path | None,
+    as_of: datetime,
+    fetch_config: FetchConfig | None = None,
+    catalog: Catalog | None = None,
+) -> Workload:
+    """The workload in a text. `file` names it in errors; relative model paths start from `folder`."""
+    if as_of.tzinfo is None:
+        raise ValueError("as_of must carry a time zone")
+    document = read_yaml(text, file=file)
+    finder = ModelFinder(folder, fetch_config)
+    entries = _validate(document, finder)
+    shape, problems = _find_shape(entries, finder)
+    problems += find_job_problems(entries, shape)
+    problems += find_term_problems(entries, as_of=as_of, catalog=catalog or _built_in_catalog())
+    raise_problems(problems, document)
+    return freeze_workload(entries, shape, name=_name_from(file), as_of=as_of, source=file)
+
+
+@lru_cache(maxsize=1)
+def _built_in_catalog() -> Catalog:
+    return load_catalog()
+
+
+def _read_text(path: Path) -> str:
+    file = str(path)
+    try:
+        if path.is_dir():
+            raise WorkloadError("is a folder, not a workload file", hint=_files_in(path), file=file)
+        with path.open("rb") as stream:
+            raw = stream.read(LARGEST_FILE_BYTES + 1)
+    except FileNotFoundError:
+        raise WorkloadError("no such file", hint=_neighbours(path), file=file) from None
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
+        reason = getattr(error, "strerror", None) or str(error)
+        raise WorkloadError(f"cannot be read: {reason}", hint="check the path", file=file) from error
+    if len(raw) > LARGEST_FILE_BYTES:
+        raise WorkloadError("is over 1 MB; a workload file is a page of text", hint=_EXAMPLES, file=file)
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        message = f"is not UTF-8 text (byte {error.start})"
+        raise WorkloadError(message, hint="save it as UTF-8", file=file, line=line) from error
+    return text
+
+
+def _files_in(folder: Path) -> str:
+    names = sorted(entry.name for entry in folder.glob("*.yaml"))[:5]
+    return f"name the file: {', '.join(names)}" if names else "name the file inside it"
+
+
+def _neighbours(path: Path) -> str:
+    try:
+        names = [entry.name for entry in path.parent.glob("*.yaml")]
+    except OSError:
+        names = []
+    return did_you_mean(nearest(path.name, names), _EXAMPLES)
+
+
+def _validate(document: Document, finder: ModelFinder) -> WorkloadFile:
+    entries = document.value
+    if entries is None:
+        raise WorkloadError("is empty", hint=_EXAMPLES, file=document.file)
+    if not isinstance(entries, dict):
+        what = "a list" if isinstance(entries, list) else shorten(entries)
+        raise_problem((), f"found {what} at the top, expected keys such as `kind:`", document, _EXAMPLES)
+    model = _choose_kind(entries.get("kind"), document)
+    try:
+        return model.model_validate(entries)
+    except ValidationError as error:
+        problems = list(explain_validation(error, model, document))
+        problems += _model_problems(entries.get("model"), finder)  # tell it now, not after the next try
+        raise_problems(problems, document)
+        raise
+
+
+def _choose_kind(kind: object, document: Document) -> type[WorkloadFile]:
+    names = ", ".join(KINDS)
+    if kind is None:
+        raise_problem(("kind",), f"is missing, expected one of {names}", document, "for example `kind: train`")
+    if not isinstance(kind, str) or kind not in KINDS:
+        close = nearest(kind, KINDS, count=1) if isinstance(kind, str) else ()
+        expected = f"found {shorten(kind)}, expected one of {names}"
+        raise_problem(("kind",), expected, document, did_you_mean(close, _EXAMPLES))
+    return KINDS[kind]
+
+
+def _find_shape(entries: WorkloadFile, finder: ModelFinder) -> tuple[ModelShape | None, list[Problem]]:
+    if isinstance(entries, TabularFile):
+        return None, []
+    found = finder.find(entries.model)
+    return (found, []) if isinstance(found, ModelShape) else (None, list(found))
+
+
+def _model_problems(reference: object, finder: ModelFinder) -> list[Problem]:
+    found = finder.find(reference) if isinstance(reference, str) and reference else ()
+    return [] if isinstance(found, ModelShape) else list(found)
+
+
+def _name_from(file: str | None) -> str:
+    if file is None:
+        return "workload"
+    name = Path(file).name
+    for suffix in (".yaml", ".yml", ".tonnage"):
+        name = name.removesuffix(suffix)
+    return name or "workload"

@@ -1,0 +1,139 @@
+"""Step time: published throughputs, and what must always hold."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import pytest
+
+from tonnage.catalog.loading import load_catalog
+from tonnage.sizing.assumptions import TRAINING_TIME_SPREAD
+from tonnage.sizing.devices import Devices
+from tonnage.sizing.layouts import one_layout
+from tonnage.sizing.training_time import estimate_training_step
+from tonnage.workload.jobs import Lengths, TrainJob
+from tonnage.workload.known import find_model
+from tonnage.workload.shapes import ModelShape
+
+SAMPLE = Path(__file__).parent.parent / "data" / "training_throughput.csv"
+FACTS = Path(os.environ.get("TONNAGE_FACTS", "")) / "training_calibration.csv"
+
+
+def job(model: str, *, batch: int, length: int, **changes: object) -> TrainJob:
+    base = TrainJob(
+        model=find_model(model), samples=batch, lengths=Lengths(mean=length, maximum=length), epochs=1,
+        global_batch=batch, precision="bf16", objective="language-model",
+    )  # fmt: skip
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def predicted_over_measured(row: dict[str, str], devices: Callable[..., Devices]) -> float | None:
+    """Ratio for one row of a table in the measured-facts columns; None where this version cannot judge it."""
+    needed = ("n_layers", "d_model", "n_heads", "d_ff", "vocab", "seq_len", "micro_batch_per_gpu", "n_gpus")
+    single_node = row["sharding"] in ("", "none", "none/ddp", "zero3/fsdp")
+    if row["metric"] not in ("sequences_per_s", "tokens_per_s_per_gpu") or row["quality"] != "ok":
+        return None
+    if any(not row[key] for key in needed) or row["precision"] not in ("fp32", "tf32", "fp16", "bf16"):
+        return None
+    gpus, micro = int(float(row["n_gpus"])), int(float(row["micro_batch_per_gpu"]))
+    if not single_node or gpus > 8:
+        return None
+    encoder = any(word in row["model"] for word in ("BERT", "ELECTRA", "electra"))
+    hidden, heads, length = (int(float(row[key])) for key in ("d_model", "n_heads", "seq_len"))
+    shape = ModelShape(
+        name=row["model"], architecture="encoder" if encoder else "decoder", layers=int(float(row["n_layers"])),
+        hidden=hidden, heads=heads, kv_heads=int(float(row["n_kv_heads"] or heads)), head_dim=hidden // heads,
+        ffn=int(float(row["d_ff"])), vocab=int(float(row["vocab"])), gated_mlp="llama" in row["model"].lower(),
+    )  # fmt: skip
+    accumulation = int(float(row["grad_accum"] or 1))
+    work = TrainJob(
+        model=shape, samples=1, lengths=Lengths(mean=length, maximum=length), epochs=1,
+        global_batch=micro * accumulation * gpus, precision=row["precision"],  # type: ignore[arg-type]
+        method="lora" if "lora" in row["method"] else "full",
+        attention="flash" if row["attention"] == "flash" else "eager",
+        compile=row["compile"] == "y", objective="language-model",
+    )  # fmt: skip
+    known = {device.name for device in load_catalog().accelerators}
+    name = row["gpu"].replace("H100-80GB-", "H100-").replace("RTX", "RTX-").replace("RTX-6000Ada", "RTX-6000-Ada")
+    name = name.replace("RTX-A6000", "A6000")
+    if name not in known:
+        return None
+    link = "nvlink4" if "H100-SXM" in name else "nvlink3" if "SXM" in name else "nvlink2" if "V100" in name else "pcie4"
+    layout = one_layout(
+        micro_batch=micro, accumulation=accumulation, data_parallel=gpus,
+        sharding="zero3" if "fsdp" in row["sharding"] else "ddp",
+        recompute="full" if row["activation_checkpointing"].startswith("full") else "none",
+    )  # fmt: skip
+    step = estimate_training_step(work, layout, devices(name, precision=row["precision"], count=gpus, link=link))
+    rate = work.global_batch / float(step.total_s[0])
+    return (rate * length / gpus if row["metric"] == "tokens_per_s_per_gpu" else rate) / float(row["value"])
+
+
+def ratios(path: Path, devices: Callable[..., Devices]) -> list[float]:
+    with path.open(newline="") as file:
+        found = [predicted_over_measured(row, devices) for row in csv.DictReader(file)]
+    return [ratio for ratio in found if ratio is not None and np.isfinite(ratio)]
+
+
+def test_sample_of_published_throughputs(devices: Callable[..., Devices]) -> None:
+    """Uncalibrated physics is within 20 % at the median on a sample of published runs, and 80 % of them lie in (about)
+    the interval it states."""
+    found = ratios(SAMPLE, devices)
+    assert len(found) >= 20
+    assert median(abs(ratio - 1) for ratio in found) < 0.20
+    inside = [TRAINING_TIME_SPREAD.low_factor <= ratio <= TRAINING_TIME_SPREAD.high_factor for ratio in found]
+    assert 0.6 <= sum(inside) / len(inside) <= 1.0
+
+
+@pytest.mark.skipif(not FACTS.is_file(), reason="TONNAGE_FACTS names no folder with training_calibration.csv")
+def test_all_published_throughputs(devices: Callable[..., Devices]) -> None:
+    """The same on every run of the facts table that this version can judge."""
+    found = ratios(FACTS, devices)
+    assert len(found) > 250
+    assert median(abs(ratio - 1) for ratio in found) < 0.20
+
+
+def test_backward_is_twice_forward_and_less_with_a_frozen_base(devices: Callable[..., Devices]) -> None:
+    """Full training costs 3 forwards, LoRA about 2 (no weight gradients of the base)."""
+    device = devices("A100-80GB-SXM")
+    layout = one_layout(micro_batch=4)
+    full = estimate_training_step(job("llama-2-7b", batch=4, length=2048), layout, device)
+    lora = estimate_training_step(job("llama-2-7b", batch=4, length=2048, method="lora"), layout, device)
+    assert full.backward_s[0] == pytest.approx(2 * full.forward_s[0])
+    assert 1.0 < lora.backward_s[0] / lora.forward_s[0] < 1.4
+
+
+def test_an_unpublished_link_gives_no_figure(devices: Callable[..., Devices]) -> None:
+    """Eight GPUs whose link has no published bandwidth: not a number, never another link's figure."""
+    layout = one_layout(micro_batch=4, data_parallel=8)
+    step = estimate_training_step(job("gpt2", batch=32, length=512), layout, devices("A100-80GB-SXM", count=8))
+    assert np.isnan(step.total_s[0])
+
+
+def test_pipeline_bubble_is_published_fraction(devices: Callable[..., Devices]) -> None:
+    """Bubble over ideal time is (p-1)/m (Narayanan et al. 2021, section 2.2), up to the hand-over of activations."""
+    device = devices("A100-80GB-SXM", count=8, link="nvlink3")
+    work = job("gpt2-xl", batch=32, length=1024)
+    layout = one_layout(micro_batch=1, accumulation=32, pipeline_parallel=8)
+    step = estimate_training_step(work, layout, device)
+    ideal = step.forward_s[0] + step.backward_s[0] + step.launch_s[0]
+    assert step.bubble_s[0] / ideal == pytest.approx(7 / 32, rel=0.05)
+
+
+@pytest.mark.parametrize("name", ["T4", "V100-16GB", "A100-80GB-SXM", "H100-SXM"])
+def test_larger_micro_batches_never_lower_the_rate(name: str, devices: Callable[..., Devices]) -> None:
+    """Samples a second grow (or stay) with the micro-batch on every device."""
+    device = devices(name, precision="fp16")
+    rates = [
+        micro / float(estimate_training_step(
+            job("bert-base-uncased", batch=micro, length=128, precision="fp16"), one_layout(micro_batch=micro), device,
+        ).total_s[0])
+        for micro in (1, 2, 4, 8, 16, 32, 64)
+    ]  # fmt: skip
+    assert rates == sorted(rates)
