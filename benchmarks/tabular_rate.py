@@ -1,4 +1,4 @@
-"""Measures how fast this machine trains boosted trees (XGBoost hist) and multiplies matrices, about four minutes.
+"""Measures how fast this machine trains boosted trees (XGBoost hist) and multiplies matrices, about six minutes.
 
     pip install xgboost-cpu==3.2.0 numpy
     python benchmarks/tabular_rate.py            # prints rows and writes two CSV files under benchmarks/results

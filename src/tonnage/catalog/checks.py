@@ -150,21 +150,17 @@ def _ratios(instances: Iterable[InstanceType]) -> Iterator[Finding]:
 def _prices(catalog: Catalog) -> Iterator[Finding]:
     prices = ExpectedPrices(catalog)
     for offer in catalog.offers:
-        price = float(offer.usd_per_instance_hour)
-        for expectation in prices.expectations(offer):
-            factor = price / expectation.usd_per_instance_hour
-            if 1 / expectation.factor <= factor <= expectation.factor:
-                continue
-            how = f"{factor:.1f} times" if factor > 1 else f"{factor:.2f} times"
+        doubt = prices.doubt(offer)
+        if doubt is not None:
+            message, expectation = doubt
             yield Finding(
                 severity="warning",
                 subject=offer_subject(offer),
-                message=f"{how} what {expectation.basis} suggest",
+                message=message,
                 figure=f"{offer.usd_per_instance_hour} USD/h",
                 expected=f"about {expectation.usd_per_instance_hour:.4g} USD/h",
                 source=offer.source.text,
             )
-            break
 
 
 def _spot(catalog: Catalog) -> Iterator[Finding]:

@@ -80,6 +80,15 @@ class ExpectedPrices:
                 basis=f"{len(rivals)} other providers' {device} offers",
             )
 
+    def doubt(self, offer: Offer) -> tuple[str, Expectation] | None:
+        """The first expectation that the offer's price breaks, and by how much in words; None when it breaks none."""
+        for expectation in self.expectations(offer):
+            factor = float(offer.usd_per_instance_hour) / expectation.usd_per_instance_hour
+            if not 1 / expectation.factor <= factor <= expectation.factor:
+                how = f"{factor:.1f} times" if factor > 1 else f"{factor:.2f} times"
+                return f"{how} what {expectation.basis} suggest", expectation
+        return None
+
     def _machine(self, offer: Offer) -> InstanceType:
         return self._machines[offer.provider, offer.instance_type]
 

@@ -91,9 +91,14 @@ def _machine(catalog: Catalog, instance: InstanceType, assumed: Assumptions) -> 
 
 
 def _network_gb_per_s(instance: InstanceType, out: Link | None, assumed: Assumptions) -> float | None:
-    """What collectives reach between nodes: measured where the link's row has it, else a share of the printed rate."""
+    """What collectives reach between nodes: measured where the link's row has it, else a share of the printed rate.
+
+    A link's own rate goes before the instance's, which counts network cards that devices do not use.
+    """
     if out is not None and out.bus_bandwidth_gb_per_s is not None:
         return out.bus_bandwidth_gb_per_s
+    if out is not None and out.peak_gb_per_s is not None:
+        return out.peak_gb_per_s * assumed.network_peak_fraction
     if instance.network_gbit_per_s is None:
         return None
     return gbit_to_gb_per_s(instance.network_gbit_per_s) * assumed.network_peak_fraction

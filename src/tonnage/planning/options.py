@@ -8,6 +8,7 @@ from decimal import Decimal
 
 import numpy as np
 
+from tonnage.catalog.expected_prices import ExpectedPrices
 from tonnage.catalog.market import InstanceType, Offer
 from tonnage.planning.joined import Joined
 from tonnage.planning.plan import Objective, Option
@@ -33,6 +34,7 @@ class OptionBuilder:
     terms: Terms
     service: bool
     max_age_days: int
+    expected: ExpectedPrices
 
     def ranked(self, rows: IntArray, front: np.ndarray, objective: Objective) -> tuple[Option, ...]:
         """Options for `rows` (best first), ranks and the losers' distance to the winner filled in.
@@ -86,7 +88,7 @@ class OptionBuilder:
             cost_usd=cost,
             ledger=ledger,
             run=run,
-            risks=risks_of(self.workload, offer, instance, run, time, self.max_age_days),
+            risks=risks_of(self.workload, offer, instance, run, time, self.max_age_days, self.expected.doubt(offer)),
             pareto=on_front,
             loses_by="",
         )

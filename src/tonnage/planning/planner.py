@@ -9,6 +9,7 @@ from decimal import Decimal
 import numpy as np
 
 from tonnage.catalog import Catalog
+from tonnage.catalog.expected_prices import ExpectedPrices
 from tonnage.catalog.market import InstanceType, Offer
 from tonnage.planning.joined import Joined, join
 from tonnage.planning.market import admit_offers, refuse
@@ -54,7 +55,7 @@ def make_plan(
     park = size_job(workload, catalog, [instances[key] for key in keys], assumed)
     offers = [offer for offer in market.offers if (offer.provider, offer.instance_type) in park.index]
     table = _join(workload, offers, park, service=service)
-    options, rejected = _rank(workload, table, instances, objective, service=service, max_age=max_price_age_days)
+    options, rejected = _rank(workload, catalog, table, objective, service=service, max_age=max_price_age_days)
     refused = [*market.refused, *_sizing_refusals(market.offers, instances, park), *rejected]
     return Plan(
         name=workload.name,
@@ -100,8 +101,8 @@ def _join(workload: Workload, offers: Sequence[Offer], park: SizedPark, *, servi
 
 def _rank(
     workload: Workload,
+    catalog: Catalog,
     table: _Table,
-    instances: dict[tuple[str, str], InstanceType],
     objective: Objective,
     *,
     service: bool,
@@ -109,6 +110,7 @@ def _rank(
 ) -> tuple[tuple[Option, ...], list[Refusal]]:
     """Ranked options, and a refusal for each group whose every row breaks a limit."""
     joined, limits = table.joined, limits_of(workload.constraints)
+    instances = {instance.key: instance for instance in catalog.instance_types}
     groups = _groups(table.offers)
     allowed = within(joined, limits)
     if service and getattr(workload.job, "spare_replicas", 0) < 1:
@@ -122,9 +124,17 @@ def _rank(
     if objective == "pareto":
         chosen = chosen[np.argsort(~front[chosen], kind="stable")]
     builder = OptionBuilder(
-        workload=workload, offers=table.offers, instances=instances, sized=table.park.sized, joined=joined,
-        price=table.price, terms=terms_of(workload.buy), service=service, max_age_days=max_age,
-    )  # fmt: skip
+        workload=workload,
+        offers=table.offers,
+        instances=instances,
+        sized=table.park.sized,
+        joined=joined,
+        price=table.price,
+        terms=terms_of(workload.buy),
+        service=service,
+        max_age_days=max_age,
+        expected=ExpectedPrices(catalog),
+    )
     options = builder.ranked(chosen, front, objective)
     rejected = limit_misses(table.offers, instances, joined, groups, allowed, limits, service=service)
     return options, rejected

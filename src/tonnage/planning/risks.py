@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tonnage.catalog.expected_prices import Expectation
 from tonnage.catalog.market import InstanceType, Offer
 from tonnage.planning.plan import RunDetail
 from tonnage.sizing.estimates import Figure
@@ -18,11 +19,13 @@ def risks_of(
     run: RunDetail,
     time: Figure | None,
     max_age_days: int,
+    doubt: tuple[str, Expectation] | None,
 ) -> tuple[str, ...]:
-    """Risks of one option, the gravest first; empty when none is known."""
+    """Risks of one option, the gravest first. `doubt`: what the catalog holds of its price, if it is odd."""
     found = [
         *_promise_risks(workload, run, time),
         *_memory_risks(run),
+        *([f"doubtful price: {doubt[0]}"] if doubt else []),
         *_market_risks(workload, offer, max_age_days),
         *_host_risks(instance, run),
         *run.notes,

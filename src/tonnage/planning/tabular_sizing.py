@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,10 +12,11 @@ from tonnage.catalog.market import InstanceType
 from tonnage.planning.machines import Key, MachinePark, accelerator_park
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.sized import Miss, Sized
-from tonnage.sizing.assumptions import TRAINING_MEMORY_SPREAD, Assumptions
+from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Machine, stack
 from tonnage.sizing.estimates import Array, Figure, Spread
 from tonnage.sizing.tabular import (
+    TABULAR_MEMORY_SPREAD,
     CpuColumns,
     TabularEstimate,
     estimate_mlp_on_cpus,
@@ -27,7 +28,15 @@ from tonnage.sizing.tabular import (
 from tonnage.units import from_gib, to_gib
 from tonnage.workload.jobs import Constraints, TabularJob
 
-COMPUTE_PRECISION = "fp32"  # histograms and small dense layers are summed in fp32
+COMPUTE_PRECISION = "fp16"  # the MLP trains in mixed precision; trees never read the matrix rate
+
+ONE_THREAD_A_CORE_FAMILIES = ("m7a.", "c7a.", "r7a.")  # AWS sells these AMD machines without hyper-threads
+NO_ROCM = Miss(
+    binding="rate",
+    needs="boosted trees on ROCm",
+    has="no measurement of them",
+    flips_when="tabular.method: mlp, or a GPU that runs CUDA",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +57,23 @@ def size_tabular(
 ) -> list[tuple[MachinePark, Sized]]:
     """One table for machines with accelerators, one for processors alone; one machine each (no cluster of them)."""
     with_gpus = [one for one in instances if one.accelerator is not None]
+    if job.method == "boosted-trees":
+        with_gpus, amd = _split_by_vendor(catalog, with_gpus)
+    else:
+        amd = []
     without = [one for one in instances if one.accelerator is None]
-    return [
-        _on_gpus(job, catalog, with_gpus, constraints, assumed),
-        _on_cpus(job, without),
+    park, sized = _on_gpus(job, catalog, with_gpus, constraints, assumed)
+    refused = {one.key: NO_ROCM for one in amd}
+    return [(replace(park, unsized=park.unsized | refused), sized), _on_cpus(job, without)]
+
+
+def _split_by_vendor(
+    catalog: Catalog, instances: Sequence[InstanceType]
+) -> tuple[list[InstanceType], list[InstanceType]]:
+    """Instance types whose devices are not AMD's, and those whose are."""
+    amd = {device.name for device in catalog.accelerators if device.vendor == "AMD"}
+    return [one for one in instances if one.accelerator not in amd], [
+        one for one in instances if one.accelerator in amd
     ]
 
 
@@ -85,16 +107,16 @@ def _on_cpus(job: TabularJob, instances: Sequence[InstanceType]) -> tuple[Machin
     if not kept:
         return park, _empty()
     hosts = _hosts(kept)
-    columns = CpuColumns(vcpus=hosts.vcpus, memory_bytes=hosts.memory_bytes, arm=hosts.arm)
+    single = np.array([one.provider == "aws" and one.name.startswith(ONE_THREAD_A_CORE_FAMILIES) for one in kept])
+    threads = np.where(single | hosts.arm, 1.0, 2.0)
+    columns = CpuColumns(vcpus=hosts.vcpus, memory_bytes=hosts.memory_bytes, arm=hosts.arm, threads_per_core=threads)
     estimate = (estimate_trees_on_cpus if job.method == "boosted-trees" else estimate_mlp_on_cpus)(job, columns)
     misses = _misses(kept, estimate, hosts, None, Constraints(), np.zeros(len(kept)))
     labels = [f"{one.vcpus:g} vCPUs" for one in kept]
     return park, _sized(job, estimate, misses, labels, hosts.memory_bytes, "cpu")
 
 
-def _one_each(
-    instances: Sequence[InstanceType], machines: Sequence[Machine], unsized: dict[Key, Miss]
-) -> MachinePark:
+def _one_each(instances: Sequence[InstanceType], machines: Sequence[Machine], unsized: dict[Key, Miss]) -> MachinePark:
     """A machine per instance type: hosts differ in processors and memory, which matter here."""
     return MachinePark(
         machines=tuple(machines), index={one.key: row for row, one in enumerate(instances)}, unsized=unsized
@@ -133,7 +155,9 @@ def _misses(
                 shortfall=float(gpus[row]) / constraints.max_gpus,
             )
         elif device_usable is not None and estimate.device_memory_bytes[row] > device_usable[row]:
-            out[row] = _memory_miss("memory", "per GPU", float(estimate.device_memory_bytes[row]), float(device_usable[row]))
+            out[row] = _memory_miss(
+                "memory", "per GPU", float(estimate.device_memory_bytes[row]), float(device_usable[row])
+            )
         elif np.isnan(has):
             out[row] = Miss(
                 binding="host memory",
@@ -191,19 +215,18 @@ def _sized(
         chosen = int(rows[row])
         seconds = float(estimate.total_s[chosen])
         time = spread.around(seconds, basis="assumed")
-        peak = float((estimate.device_memory_bytes if kind == "gpu" else estimate.host_memory_bytes)[chosen])
+        memory = estimate.device if kind == "gpu" else estimate.host
+        peak, parts = float(memory.total_bytes[chosen]), memory.components(chosen)
         rate = job.rows * (job.trees if job.method == "boosted-trees" else job.epochs) / seconds
-        rows_per_s = Figure(
-            value=rate, low=rate / spread.high_factor, high=rate / spread.low_factor, basis="assumed"
-        )
+        rows_per_s = Figure(value=rate, low=rate / spread.high_factor, high=rate / spread.low_factor, basis="assumed")
         return RunDetail(
             layout=labels[chosen],
             layout_fields=(("on", kind), ("units", labels[chosen])),
             time_s=time,
             time_parts=tuple(estimate.parts(chosen).items()),
             time_parts_of="job",
-            memory_gib=TRAINING_MEMORY_SPREAD.around(to_gib(peak)),
-            memory_parts_gib=tuple((name, to_gib(size)) for name, size in estimate.components(chosen).items()),
+            memory_gib=TABULAR_MEMORY_SPREAD.around(to_gib(peak)),
+            memory_parts_gib=tuple((name, to_gib(size)) for name, size in parts.items()),
             memory_available_gib=to_gib(float(available_bytes[chosen])),
             rates=(("row_passes_per_s", rows_per_s),),
         )

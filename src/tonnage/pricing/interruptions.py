@@ -54,8 +54,8 @@ def young_interval_s(checkpoint_s: float, rate_per_s: Array) -> Array:
 
     Source: Young 1974, «A first order approximation to the optimum checkpoint interval», CACM 17(9).
 
-    >>> float(young_interval_s(60.0, np.array([1 / 7200]))[0])  # one interruption in two hours
-    929.5160030897801
+    >>> round(float(young_interval_s(60.0, np.array([1 / 7200]))[0]))  # one interruption in two hours
+    930
     """
     return np.sqrt(2.0 * checkpoint_s / rate_per_s)
 

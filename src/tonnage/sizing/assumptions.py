@@ -148,7 +148,6 @@ TRAINING_TIME_SPREAD: Final = Spread(low_factor=0.85, high_factor=1.48)
 TRAINING_MEMORY_SPREAD: Final = Spread(low_factor=0.85, high_factor=1.15)
 INFERENCE_TIME_SPREAD: Final = Spread(low_factor=0.75, high_factor=1.40)
 INFERENCE_MEMORY_SPREAD: Final = Spread(low_factor=0.92, high_factor=1.10)
-TABULAR_TIME_SPREAD: Final = Spread(low_factor=0.5, high_factor=2.0)
 
 
 def listed(assumptions: Assumptions) -> tuple[Assumption, ...]:

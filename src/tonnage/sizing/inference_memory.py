@@ -42,7 +42,7 @@ def kv_bytes_per_token(shape: ModelShape, tensor_parallel: Num = 1.0) -> Num:
     Encoders, vision models and convolutions keep none; with a sliding window the tokens held are limited, not these.
 
     >>> from tonnage.workload.known import find_model
-    >>> kv_bytes_per_token(find_model("llama-2-7b"))  # 2 x 32 layers x 4096 x 2 bytes
+    >>> float(kv_bytes_per_token(find_model("llama-2-7b")))  # 2 x 32 layers x 4096 x 2 bytes
     524288.0
     """
     if not shape.causal:

@@ -19,7 +19,7 @@ class CpuColumns:
 
     A vCPU is a hardware thread: half a core on x86, a whole core on Graviton and other Arm servers, and on AWS's AMD
     families from the seventh generation (m7a, c7a). `threads_per_core` says so where it is known; None takes 2 for
-    x86 and 1 for Arm. Source: Amazon EC2 user guide, «CPU options», default threads per core of each type.
+    x86 and 1 for Arm. Source: default threads per core that Amazon EC2 states for each type (VCpuInfo).
     """
 
     vcpus: Array

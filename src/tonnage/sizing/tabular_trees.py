@@ -60,7 +60,11 @@ def histogram_bytes(job: TabularJob) -> float:
 
 
 def quantised_bytes_per_cell(job: TabularJob) -> float:
-    """A dense ELLPACK entry: ceil(log2(bins)) bits. Releases before 3.0 add the bits that number the features."""
+    """A dense ELLPACK entry: ceil(log2(bins)) bits.
+
+    XGBoost 2.x also numbers the feature in it, two to three bytes a cell (dmlc/xgboost issue 10981; dense pages are
+    smaller from 3.0 on).
+    """
     return ceil(log2(job.bins)) / BITS_PER_BYTE
 
 
