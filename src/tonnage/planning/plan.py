@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date, datetime
+from math import isfinite
 from typing import Literal
 
 from tonnage.catalog.market import Purchase
@@ -128,6 +129,7 @@ class Plan:
     refused: tuple[Refusal, ...]
     catalog: CatalogStamp
     notes: tuple[str, ...]
+    relaxations: tuple[str, ...] = ()  # where nothing fits: single constraints whose removal gives an option
 
     @property
     def best(self) -> Option | None:
@@ -135,8 +137,10 @@ class Plan:
 
     @property
     def nearest_misses(self) -> tuple[Refusal, ...]:
-        """The three refusals nearest to fitting, each of another GPU where possible."""
-        ordered = sorted(self.refused, key=lambda miss: (miss.shortfall, miss.provider, miss.instance_type))
+        """The three refusals nearest to fitting, each of another GPU where possible; those that lack a figure by
+        a known factor go before those that a constraint rules out."""
+        measured = [miss for miss in self.refused if isfinite(miss.shortfall)] or list(self.refused)
+        ordered = sorted(measured, key=lambda miss: (miss.shortfall, miss.provider, miss.instance_type))
         seen: set[str | None] = set()
         distinct = [miss for miss in ordered if not (miss.gpu in seen or seen.add(miss.gpu))]  # type: ignore[func-returns-value]
         return tuple((distinct + [miss for miss in ordered if miss not in distinct])[:3])

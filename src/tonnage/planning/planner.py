@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 import numpy as np
@@ -17,6 +17,7 @@ from tonnage.planning.need import needs_of
 from tonnage.planning.options import OptionBuilder
 from tonnage.planning.plan import CatalogStamp, Objective, Option, Plan, Refusal
 from tonnage.planning.ranking import Limits, choose, pareto_rows, score, within
+from tonnage.planning.relaxations import relaxations
 from tonnage.planning.shortfalls import limit_misses
 from tonnage.planning.sized_park import SizedPark, size_job
 from tonnage.planning.summary import summarise
@@ -48,6 +49,16 @@ def make_plan(
     Raises nothing when nothing fits: the plan then has no options, and `nearest_misses` says what came closest.
     """
     assumed = assumed or Assumptions()
+    plan = _plan(workload, catalog, objective, assumed, max_price_age_days)
+    if plan.options:
+        return plan
+    free = relaxations(workload, lambda relaxed: _plan(relaxed, catalog, objective, assumed, max_price_age_days))
+    return replace(plan, relaxations=free)
+
+
+def _plan(
+    workload: Workload, catalog: Catalog, objective: Objective, assumed: Assumptions, max_price_age_days: int
+) -> Plan:
     service = isinstance(workload.job, ServeJob)
     market = admit_offers(workload, catalog)
     instances = {instance.key: instance for instance in catalog.instance_types}

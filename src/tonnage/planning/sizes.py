@@ -10,7 +10,7 @@ from tonnage.catalog.grammar import GpuFilter
 from tonnage.catalog.market import InstanceType
 from tonnage.planning.need import needs_of
 from tonnage.planning.plan import Binding, Need, RunDetail
-from tonnage.planning.sized_park import size_job
+from tonnage.planning.sized_park import SizedPark, size_job
 from tonnage.planning.summary import summarise
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.workload.jobs import Workload
@@ -18,7 +18,7 @@ from tonnage.workload.jobs import Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeRow:
-    """One kind of machine x node count that holds the job, with its best layout. `gpu` None: processors only."""
+    """One kind of machine that holds the job, on the fewest nodes that do, with its best layout. `gpu` None: processors only."""
 
     gpu: str | None
     gpu_count: float  # in one machine
@@ -42,7 +42,7 @@ class SizeMiss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeReport:
-    """Needs, machines that hold the job (fewest GPUs first), machines that do not."""
+    """Needs, machines that hold the job (fewest GPUs first, each with the fewest nodes), machines that do not."""
 
     name: str
     kind: str
@@ -76,6 +76,7 @@ def make_size_report(
     for key, machine in park.index.items():
         names.setdefault(machine, []).append("/".join(key))
         kinds[machine] = (by_key[key].accelerator, by_key[key].accelerator_count)
+    fewest = _fewest_nodes(park)
     rows = [
         SizeRow(
             gpu=kinds[machine][0],
@@ -84,7 +85,7 @@ def make_size_report(
             instance_types=tuple(sorted(names[machine])),
             run=park.sized.detail(row),
         )
-        for row, machine in enumerate(park.sized.machine.tolist())
+        for row, machine in fewest
     ]
     misses = [
         SizeMiss(gpu=kinds[machine][0], gpu_count=kinds[machine][1], instance_types=tuple(sorted(names[machine])),
@@ -102,9 +103,31 @@ def make_size_report(
         summary=summarise(workload),
         as_of=workload.as_of,
         need=needs_of(workload.job),
-        rows=tuple(sorted(rows, key=lambda one: (one.gpu_count * one.nodes, one.gpu or "", one.instance_types))),
+        rows=tuple(
+            sorted(_merged(rows), key=lambda one: (one.gpu_count * one.nodes, one.gpu or "", one.instance_types))
+        ),
         misses=tuple(sorted(misses, key=lambda one: (one.gpu or "", one.gpu_count, one.instance_types))),
     )
+
+
+def _fewest_nodes(park: SizedPark) -> list[tuple[int, int]]:
+    """(row, machine) of the smallest node count that holds the job on each machine."""
+    best: dict[int, int] = {}
+    for row, machine in enumerate(park.sized.machine.tolist()):
+        if machine not in best or park.sized.nodes[row] < park.sized.nodes[best[machine]]:
+            best[machine] = row
+    return [(row, machine) for machine, row in best.items()]
+
+
+def _merged(rows: list[SizeRow]) -> list[SizeRow]:
+    """Machines whose runs are the same (they differ in a network that is not used) as one row."""
+    kinds: dict[tuple[str | None, float, int, RunDetail], list[str]] = {}
+    for one in rows:
+        kinds.setdefault((one.gpu, one.gpu_count, one.nodes, one.run), []).extend(one.instance_types)
+    return [
+        SizeRow(gpu=gpu, gpu_count=count, nodes=nodes, run=run, instance_types=tuple(sorted(names)))
+        for (gpu, count, nodes, run), names in kinds.items()
+    ]
 
 
 def _asked(instance: InstanceType, catalog: Catalog, filters: tuple[GpuFilter, ...]) -> bool:

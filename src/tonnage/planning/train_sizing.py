@@ -53,7 +53,7 @@ def size_training(job: TrainJob, machines: Sequence[Machine], constraints: Const
     best = _fastest(table, known)
     steps = np.ceil(job.samples / job.global_batch) * job.epochs
     sized_machines = set(table.grid.machine[best].tolist())
-    misses = _misses(job, machines, grid, memory, usable, sized_machines, fits, assumed)
+    misses = _misses(job, machines, grid, memory, usable, sized_machines, fits, assumed, constraints.max_nodes)
     nodes = table.grid.layouts.nodes[best]
     return Sized(
         machine=table.grid.machine[best],
@@ -169,6 +169,7 @@ def _misses(
     sized: set[int],
     fits: np.ndarray,
     assumed: Assumptions,
+    max_nodes: int,
 ) -> dict[int, Miss]:
     """For each machine type without a layout: how much the leanest layout needs, and the smallest change that fits."""
     missing = [index for index in range(len(machines)) if index not in sized]
@@ -177,7 +178,7 @@ def _misses(
     out: dict[int, Miss] = {}
     leanest = best_per_group(grid.machine.astype(np.int64), memory.total_bytes)
     lean_row = {int(grid.machine[row]): int(row) for row in leanest}
-    flips = cheapest_fit(job, [machines[index] for index in missing], assumed)
+    flips = cheapest_fit(job, [machines[index] for index in missing], assumed, max_nodes=max_nodes)
     any_fit = set(grid.machine[fits].tolist())
     for index, flip in zip(missing, flips, strict=True):
         if index not in lean_row:
@@ -198,7 +199,7 @@ def _misses(
             binding="memory",
             needs=f"{needs:.1f} GiB per GPU even with {layout}",
             has=f"{has:.1f} GiB usable",
-            flips_when=flip,
+            flips_when=flip or "nothing tried: not even adapters, 4-bit weights and 64 nodes together",
             shortfall=needs / has,
         )
     return out

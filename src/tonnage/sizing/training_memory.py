@@ -40,7 +40,7 @@ class TrainingMemory:
     gradients_bytes: Array  # those that stand beside the activations at the peak
     optimizer_bytes: Array
     adapters_bytes: Array
-    gathered_bytes: Array  # ZeRO-3: whole layers while they are used
+    working_weights_bytes: Array  # low-precision copies (autocast), or whole layers while ZeRO-3 uses them
     activations_bytes: Array
     logits_bytes: Array
     buckets_bytes: Array  # DDP's copy of the gradients
@@ -119,7 +119,7 @@ def _state(job: TrainJob, layouts: Layouts, share: ParameterShare, numbers: Trai
         "gradients_bytes": column(gradients, rows),
         "optimizer_bytes": column(trained * optimizer / optimizer_cut, rows),
         "adapters_bytes": column(0.0 if full else trained * numbers.weight_bytes / weight_cut, rows),
-        "gathered_bytes": column(gathered, rows),
+        "working_weights_bytes": column(gathered, rows),
         "buckets_bytes": column(buckets, rows),
     }
 
