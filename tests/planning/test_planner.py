@@ -189,3 +189,16 @@ def test_precision_auto_uses_fp16_where_there_is_no_bf16(catalog: Catalog, make_
 def test_same_input_same_plan(catalog: Catalog, make_train: Maker) -> None:
     """Planning is deterministic."""
     assert make_plan(make_train(), catalog) == make_plan(make_train(), catalog)
+
+
+def test_relaxations_name_the_single_constraint_that_blocks(catalog: Catalog, make_train: Maker) -> None:
+    """When one constraint rules everything out, taking it away is named with the option that this gives."""
+    blocked = make_train("llama-65b", constraints=Constraints(gpus=(parse_gpu_filter("T4"),)))
+    plan = make_plan(blocked, catalog)
+    assert not plan.options
+    best = make_plan(replace(blocked, constraints=Constraints()), catalog).best
+    assert best is not None
+    assert plan.relaxations == (
+        f"without constraints.gpus: {best.provider} {best.instance_type} x {best.count} "
+        f"{best.purchase.replace('_', '-')}, ${best.cost_usd.value:,.2f}",
+    )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tonnage.planning.plan import Plan
-from tonnage.workload.jobs import Buy, Constraints, Workload
+from tonnage.workload.jobs import Constraints, Workload
 
 FREE = Constraints()
 
@@ -21,11 +21,9 @@ def relaxed_workloads(workload: Workload) -> list[tuple[str, Workload]]:
             without = replace(stated, **{name: getattr(FREE, name)})
             out.append((f"without constraints.{key}", replace(workload, constraints=without)))
     if not stated.interruptible or "spot" not in workload.buy.purchases:
-        spot = Buy(purchases=tuple(dict.fromkeys((*workload.buy.purchases, "spot"))))
-        allowed = replace(workload.buy, purchases=spot.purchases)
-        out.append(
-            ("with spot allowed", replace(workload, constraints=replace(stated, interruptible=True), buy=allowed))
-        )
+        buy = replace(workload.buy, purchases=tuple(dict.fromkeys((*workload.buy.purchases, "spot"))))
+        interruptible = replace(stated, interruptible=True)
+        out.append(("with spot allowed", replace(workload, constraints=interruptible, buy=buy)))
     return out
 
 

@@ -18,7 +18,7 @@ from tonnage.workload.jobs import Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeRow:
-    """One kind of machine that holds the job, on the fewest nodes that do, with its best layout. `gpu` None: processors only."""
+    """One kind of machine that holds the job, on the fewest nodes that do, in its best layout. `gpu` None: no GPU."""
 
     gpu: str | None
     gpu_count: float  # in one machine
