@@ -41,8 +41,9 @@ format: $(STAMP)  ## let ruff rewrite the code
 	$(BIN)/ruff format .
 
 docs: $(STAMP)  ## regenerate the generated pages of docs/
-	$(BIN)/python -m tonnage.cli.reference docs/cli.md
+	$(BIN)/python -m tonnage.cli.reference > docs/cli.md
 	$(BIN)/python -m tonnage.workload.reference docs/workload-file.md
+	$(BIN)/python docs/refresh.py
 
 bench: $(STAMP)  ## print the speed figures
 	$(BIN)/python benchmarks/plan_speed.py

@@ -1,0 +1,65 @@
+"""Run every `console` block of README.md and docs/, and write what the commands print today: `python docs/refresh.py`.
+
+A block starts with `$ tonnage ...`; a comment behind it may say `exit N` (the expected exit code) and `head N` (show
+the first N lines, then «...»). A block of `yaml` whose first line names a file (`# examples/NAME`) shows that file.
+`tests/test_docs.py` fails when a page is not what this would write.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = (ROOT / "README.md", ROOT / "docs" / "tutorial.md")
+AS_OF = "2026-11-20T00:00Z"
+COLUMNS = "112"
+CONSOLE = re.compile(r"```console\n\$ (?P<command>[^\n#]+?)(?P<comment>  # [^\n]+)?\n(?P<output>.*?)```", re.DOTALL)
+SHOWN_FILE = re.compile(r"```yaml\n# (?P<path>examples/[^\n]+)\n.*?```", re.DOTALL)
+
+
+def run(command: str, comment: str) -> str:
+    """What a command prints (messages after output), cut as the comment says; RuntimeError on another exit code."""
+    program, *arguments = shlex.split(command)
+    if program != "tonnage":
+        raise RuntimeError(f"only tonnage is run in documents, not {program}")
+    environment = {"COLUMNS": COLUMNS, "NO_COLOR": "1", "TONNAGE_AS_OF": AS_OF, "TONNAGE_HOME": os.devnull + "/none"}
+    done = subprocess.run(
+        [sys.executable, "-m", "tonnage", *arguments],
+        cwd=ROOT, capture_output=True, text=True, env=os.environ | environment, check=False,
+    )  # fmt: skip
+    expected = int(found.group(1)) if (found := re.search(r"exit (\d+)", comment)) else 0
+    if done.returncode != expected:
+        raise RuntimeError(f"{command}: exit {done.returncode}, expected {expected}\n{done.stderr}")
+    lines = (done.stdout + done.stderr).rstrip("\n").splitlines()
+    if head := re.search(r"head (\d+)", comment):
+        lines = [*lines[: int(head.group(1))], "..."]
+    return "".join(line.rstrip() + "\n" for line in lines)
+
+
+def refreshed(text: str) -> str:
+    """The page with every block as it should be."""
+
+    def console(match: re.Match[str]) -> str:
+        command, comment = match["command"], match["comment"] or ""
+        return f"```console\n$ {command}{comment}\n{run(command, comment)}```"
+
+    def shown_file(match: re.Match[str]) -> str:
+        content = (ROOT / match["path"]).read_text()
+        return f"```yaml\n# {match['path']}\n{content}```"
+
+    return SHOWN_FILE.sub(shown_file, CONSOLE.sub(console, text))
+
+
+def main() -> None:
+    for page in PAGES:
+        page.write_text(refreshed(page.read_text()))
+        print(f"wrote {page.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()

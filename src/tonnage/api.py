@@ -1,0 +1,272 @@
+"""The Python API: the command line's verbs as functions that return values a notebook can show.
+
+>>> import tonnage
+>>> result = tonnage.plan({"kind": "train", "model": "bert-base-uncased",
+...     "data": {"samples": 1000, "seq_len": 128, "epochs": 1}}, as_of="2026-11-20", max_gpus=1)
+>>> result.options[0].rank
+1
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+from tonnage.catalog import Catalog
+from tonnage.catalog import load_catalog as load_snapshot
+from tonnage.catalog.loading import read_meta, snapshot_folders
+from tonnage.errors import InputError
+from tonnage.overrides import override_constraints, parse_override_gpus
+from tonnage.planning import Objective, Option, Plan, Refusal, SizeReport, make_plan, make_size_report
+from tonnage.reports.explain import explain_report
+from tonnage.reports.frames import Library, make_frame
+from tonnage.reports.plan import plan_report
+from tonnage.reports.rendering import Report, render_report
+from tonnage.reports.selection import select_candidates
+from tonnage.reports.size import size_report
+from tonnage.settings import Settings, load_settings
+from tonnage.sizing.assumptions import Assumption, Assumptions, listed
+from tonnage.workload.jobs import Workload
+from tonnage.workload.loading import load_workload as load_file
+from tonnage.workload.loading import parse_workload
+
+WorkloadSource = Workload | Mapping[str, Any] | str | Path
+Clock = datetime | date | str
+LARGEST_MARGIN = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """What a report can do in Python and in a notebook."""
+
+    def _report(self) -> Report:
+        raise NotImplementedError
+
+    def to_json(self) -> str:
+        """The same text as `-o json`."""
+        return render_report(self._report(), "json")
+
+    def to_csv(self) -> str:
+        """The same text as `-o csv`."""
+        return render_report(self._report(), "csv")
+
+    def to_markdown(self) -> str:
+        """The same text as `-o md`."""
+        return render_report(self._report(), "md")
+
+    def to_frame(self, library: Library | None = None) -> Any:
+        """One row an option (a machine, for a size), as pandas or polars; MissingExtra where neither is installed."""
+        report = self._report()
+        return make_frame(report.columns, report.rows(), library)
+
+    def __str__(self) -> str:
+        return render_report(self._report(), "table")
+
+    def _repr_html_(self) -> str:
+        from tonnage.reports.html import render_html
+
+        return render_html(self._report().page(), fragment=True)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanResult(_Result):
+    """A plan, with the catalog and the assumptions it stands on. `top` options are shown, all are held."""
+
+    plan: Plan
+    catalog: Catalog
+    assumptions: tuple[Assumption, ...]
+    top: int = 10
+
+    @property
+    def best(self) -> Option | None:
+        return self.plan.best
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        return self.plan.options
+
+    @property
+    def refused(self) -> tuple[Refusal, ...]:
+        return self.plan.refused
+
+    def explain(self, name: str | None = None) -> Explanation:
+        """Why it came out so, or what became of `name`; UnknownName with the nearest where there is no such thing."""
+        return Explanation(self, name)
+
+    def _report(self) -> Report:
+        return plan_report(self.plan, top=self.top)
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation(_Result):
+    """The answer of `explain`: the winner in full, or one instance type, GPU or provider."""
+
+    result: PlanResult
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.name is not None:  # an unknown name is told now, not when it is shown
+            select_candidates(self.result.plan, self.result.catalog, self.name)
+
+    def _report(self) -> Report:
+        plan, catalog, name = self.result.plan, self.result.catalog, self.name
+        selection = None if name is None else select_candidates(plan, catalog, name)
+        return explain_report(plan, selection, self.result.assumptions, top=self.result.top)
+
+
+@dataclass(frozen=True, slots=True)
+class SizeResult(_Result):
+    """What the job needs and the machines that hold it."""
+
+    size: SizeReport
+    every_row: bool = False
+    top: int = 30
+
+    def _report(self) -> Report:
+        return size_report(self.size, top=self.top, every_row=self.every_row)
+
+
+def load_catalog(folder: Path | str | None = None, *, settings: Settings | None = None) -> Catalog:
+    """The snapshot in `folder`; else the one the settings name, else the newest of those at home and the built-in."""
+    if folder is not None:
+        return load_snapshot(Path(folder))
+    settings = settings or _settings()
+    if settings.catalog is not None:
+        return load_snapshot(settings.catalog)
+    return load_snapshot(newest_snapshot(settings.home))
+
+
+def newest_snapshot(home: Path) -> Path | None:
+    """The newest imported snapshot, None where the built-in one is newer."""
+    folder = home / "snapshots"
+    found = sorted(folder.glob("[!.]*/snapshot.toml")) if folder.is_dir() else []
+    if not found:
+        return None
+    newest = max(found, key=lambda path: (read_meta(path).built_on, path.parent.name))
+    built_in = read_meta(snapshot_folders()[-1] / "snapshot.toml").built_on
+    return newest.parent if read_meta(newest).built_on >= built_in else None
+
+
+def load_workload(
+    source: Mapping[str, Any] | str | Path,
+    *,
+    as_of: Clock | None = None,
+    catalog: Catalog | None = None,
+    settings: Settings | None = None,
+) -> Workload:
+    """A workload from a file, from YAML text (several lines) or from a mapping.
+
+    Without a clock the work starts today, or now where its deadline is an instant.
+    """
+    settings = settings or _settings(as_of)
+    catalog = catalog or load_catalog(settings=settings)
+    if settings.as_of is not None:
+        return _read(source, settings.as_of, catalog, settings)
+    now = datetime.now(UTC).replace(second=0, microsecond=0)
+    today = now.replace(hour=0, minute=0)
+    at_now, at_today = (_read(source, clock, catalog, settings) for clock in (now, today))
+    return at_today if at_today.constraints == at_now.constraints else at_now
+
+
+def plan(
+    workload: WorkloadSource,
+    *,
+    rank: Objective = "cost",
+    catalog: Catalog | Path | str | None = None,
+    as_of: Clock | None = None,
+    memory_margin: float | None = None,
+    max_price_age_days: int | None = None,
+    top: int = 10,
+    settings: Settings | None = None,
+    **constraints: Any,
+) -> PlanResult:
+    """Rank every way to do the work. `constraints` replace the workload's: providers, regions, gpus, deadline,
+    budget_usd, residency, interruptible, max_gpus, max_nodes.
+
+    `memory_margin` is the share of device memory kept free (0 to 0.5). A plan where nothing fits has no options.
+    """
+    if rank not in ("cost", "time", "pareto"):
+        raise InputError(f"cannot rank by '{rank}'", hint="one of cost, time, pareto")
+    if top < 1:
+        raise InputError(f"found {top} for top, expected 1 or more")
+    settings = settings or _settings(as_of)
+    market = catalog if isinstance(catalog, Catalog) else load_catalog(catalog, settings=settings)
+    job = override_constraints(_workload(workload, as_of, market, settings), market, **constraints)
+    assumed = assumptions_with(memory_margin)
+    age = settings.max_price_age_days if max_price_age_days is None else max_price_age_days
+    made = make_plan(job, market, objective=rank, assumed=assumed, max_price_age_days=age)
+    return PlanResult(made, market, listed(assumed), top)
+
+
+def size(
+    workload: WorkloadSource,
+    *,
+    gpus: str | tuple[str, ...] | list[str] = (),
+    catalog: Catalog | Path | str | None = None,
+    as_of: Clock | None = None,
+    memory_margin: float | None = None,
+    top: int = 30,
+    settings: Settings | None = None,
+) -> SizeResult:
+    """What the job needs, and how it runs on each kind of machine (or on those of `gpus`), without prices."""
+    settings = settings or _settings(as_of)
+    market = catalog if isinstance(catalog, Catalog) else load_catalog(catalog, settings=settings)
+    filters = parse_override_gpus(gpus, market)
+    job = _workload(workload, as_of, market, settings)
+    made = make_size_report(job, market, gpus=filters, assumed=assumptions_with(memory_margin))
+    return SizeResult(made, every_row=bool(filters), top=top)
+
+
+def assumptions_with(memory_margin: float | None) -> Assumptions:
+    """The defaults, with another share of device memory kept free."""
+    if memory_margin is None:
+        return Assumptions()
+    if not 0 <= memory_margin <= LARGEST_MARGIN:  # NaN fails too
+        raise InputError(
+            f"found {memory_margin} for the memory margin, expected 0 to {LARGEST_MARGIN}",
+            hint="it is the share of device memory kept free, such as 0.1",
+        )
+    return Assumptions(memory_margin_fraction=memory_margin)
+
+
+def _settings(as_of: Clock | None = None) -> Settings:
+    return load_settings({"as_of": as_of}, os.environ, Path.cwd())
+
+
+def _workload(source: WorkloadSource, as_of: Clock | None, catalog: Catalog, settings: Settings) -> Workload:
+    if not isinstance(source, Workload):
+        return load_workload(source, catalog=catalog, settings=settings)
+    if as_of is not None:
+        raise InputError("this workload has its clock already", hint="give as_of to load_workload")
+    return source
+
+
+def _read(source: Mapping[str, Any] | str | Path, clock: datetime, catalog: Catalog, settings: Settings) -> Workload:
+    from tonnage.sources.huggingface import HuggingFaceConfigs
+
+    fetch = HuggingFaceConfigs.from_environment(settings.home / "huggingface", os.environ).fetch
+    if isinstance(source, Mapping):
+        import yaml
+
+        text = yaml.safe_dump(dict(source), sort_keys=False)
+    elif isinstance(source, str) and "\n" in source:
+        text = source
+    else:
+        return load_file(source, as_of=clock, fetch_config=fetch, catalog=catalog)
+    return parse_workload(text, file=None, folder=Path.cwd(), as_of=clock, fetch_config=fetch, catalog=catalog)
+
+
+__all__ = [
+    "Catalog",
+    "Explanation",
+    "PlanResult",
+    "SizeResult",
+    "load_catalog",
+    "load_workload",
+    "plan",
+    "size",
+]

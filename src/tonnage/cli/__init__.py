@@ -1,0 +1,5 @@
+"""The command line. `main` is its one door: it maps every outcome to an exit code."""
+
+from tonnage.cli.running import main, run
+
+__all__ = ["main", "run"]

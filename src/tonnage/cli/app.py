@@ -1,0 +1,47 @@
+"""All verbs in one typer application. What a verb needs is imported when it runs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tonnage.cli import catalog, catalog_import, config, doctor, explain, plan, size
+
+app = typer.Typer(
+    name="tonnage",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    help="Which hardware, on which platform, bought how, and will it hold?",
+    epilog="Exit codes: 0 done, 1 failed, 2 bad input, 3 nothing fits, 4 refused, 130 interrupted.",
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from tonnage import __version__
+
+        typer.echo(f"tonnage {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Which hardware, on which platform, bought how, and will it hold?"""
+
+
+app.command("size", short_help="What a workload needs, on which GPUs it fits")(size.size)
+app.command("plan", short_help="Rank every way to buy what it needs")(plan.plan)
+app.command("explain", short_help="Why the winner won and each loser lost")(explain.explain)
+catalog.commands.add_typer(
+    catalog_import.commands, name="import", short_help="Newer prices into a snapshot of your own"
+)
+app.add_typer(catalog.commands, name="catalog", short_help="GPUs, machines, prices, model shapes")
+app.add_typer(config.commands, name="config", short_help="Which settings hold, and from where")
+app.command("doctor", short_help="Check this installation")(doctor.doctor)

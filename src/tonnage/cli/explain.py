@@ -1,0 +1,54 @@
+"""`tonnage explain`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tonnage.cli import options
+from tonnage.cli.plan import make, stop_if_nothing_fits
+from tonnage.cli.session import open_session
+
+
+def explain(
+    file: options.File,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NAME]",
+            autocompletion=options.complete_name,
+            help="An instance type, a GPU or a provider. Without it: the winner and every loser.",
+            show_default=False,
+        ),
+    ] = None,
+    rank: options.Rank = "cost",
+    top: options.Top = 10,
+    provider: options.Providers = None,
+    region: options.Regions = None,
+    gpu: options.Gpus = None,
+    deadline: options.Deadline = None,
+    budget: options.Budget = None,
+    memory_margin: options.MemoryMargin = None,
+    max_price_age: options.MaxPriceAge = None,
+    catalog: options.CatalogFolder = None,
+    as_of: options.AsOf = None,
+    output: options.Output = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Show why the plan came out so: the winner's ledger, time, memory and assumptions, and what each loser lacks.
+
+    For each loser: the limit that binds, and the smallest change that would make it win.
+    """
+    session = open_session(output=output, as_of=as_of, catalog=catalog, max_price_age_days=max_price_age, quiet=quiet)
+    result = make(
+        session, file, rank=rank, top=top, providers=provider, regions=region, gpus=gpu, deadline=deadline,
+        budget_usd=budget, memory_margin=memory_margin,
+    )  # fmt: skip
+    from tonnage.reports.explain import explain_report
+    from tonnage.reports.selection import select_candidates
+
+    selection = None if name is None else select_candidates(result.plan, result.catalog, name)
+    session.show(explain_report(result.plan, selection, result.assumptions, top=top))
+    if name is None:
+        stop_if_nothing_fits(result)

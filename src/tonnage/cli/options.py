@@ -1,0 +1,149 @@
+"""Options that several verbs share, each described once; their completions."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+_RANKS = ("cost", "time", "pareto")
+_FORMS = ("table", "json", "csv", "md", "html")
+
+
+def _starting_with(names: list[str] | tuple[str, ...], typed: str) -> list[str]:
+    return [name for name in names if name.casefold().startswith(typed.casefold())]
+
+
+def complete_form(incomplete: str) -> list[str]:
+    return _starting_with(_FORMS, incomplete)
+
+
+def complete_rank(incomplete: str) -> list[str]:
+    return _starting_with(_RANKS, incomplete)
+
+
+def complete_provider(incomplete: str) -> list[str]:
+    from tonnage.catalog import load_catalog
+
+    return _starting_with([provider.name for provider in load_catalog().providers], incomplete)
+
+
+def complete_region(incomplete: str) -> list[str]:
+    from tonnage.catalog import load_catalog
+
+    return _starting_with(sorted({offer.region for offer in load_catalog().offers if offer.region}), incomplete)
+
+
+def complete_gpu(incomplete: str) -> list[str]:
+    from tonnage.catalog import load_catalog
+
+    return _starting_with([device.name for device in load_catalog().accelerators], incomplete)
+
+
+def complete_name(incomplete: str) -> list[str]:
+    """Instance types and GPUs."""
+    from tonnage.catalog import load_catalog
+
+    catalog = load_catalog()
+    names = [device.name for device in catalog.accelerators] + [one.name for one in catalog.instance_types]
+    return _starting_with(sorted(set(names)), incomplete)
+
+
+File = Annotated[str, typer.Argument(metavar="FILE", help="A workload file, NAME.tonnage.yaml.", show_default=False)]
+Output = Annotated[
+    str | None,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="FORM",
+        autocompletion=complete_form,
+        help="table, json, csv, md or html. [default: table, or the setting `output`]",
+        show_default=False,
+    ),
+]
+AsOf = Annotated[
+    str | None,
+    typer.Option(
+        "--as-of",
+        metavar="WHEN",
+        help="The clock: a date or an instant such as 2026-12-01T00:00Z. [default: now]",
+        show_default=False,
+    ),
+]
+CatalogFolder = Annotated[
+    str | None,
+    typer.Option(
+        "--catalog",
+        metavar="FOLDER",
+        help="A catalog snapshot. [default: the newest imported or built-in one]",
+        show_default=False,
+    ),
+]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No messages on stderr but errors.")]
+Top = Annotated[int, typer.Option("--top", metavar="N", min=1, help="Rows on a page; JSON and CSV hold all.")]
+ListTop = Annotated[
+    int | None,
+    typer.Option("--top", metavar="N", min=1, help="Rows on a page; JSON and CSV hold all. [default: all]"),
+]
+Rank = Annotated[
+    str,
+    typer.Option("--rank", metavar="BY", autocompletion=complete_rank, help="cost, time or pareto."),
+]
+Providers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--provider", metavar="NAME", autocompletion=complete_provider, help="Only this provider; may be repeated."
+    ),
+]
+Regions = Annotated[
+    list[str] | None,
+    typer.Option("--region", metavar="NAME", autocompletion=complete_region, help="Only this region; may be repeated."),
+]
+Gpus = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--gpu",
+        metavar="SPEC",
+        autocompletion=complete_gpu,
+        help="Only these GPUs: H100:8, A100-80GB:1..8, 24GB..80GB; may be repeated.",
+    ),
+]
+Gpu = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[SPEC]",
+        autocompletion=complete_gpu,
+        help="Only these GPUs: H100:8, A100-80GB:1..8, 24GB..80GB.",
+        show_default=False,
+    ),
+]
+GpuOption = Annotated[
+    str | None,
+    typer.Option(
+        "--gpu", metavar="SPEC", autocompletion=complete_gpu, help="The same as SPEC alone.", show_default=False
+    ),
+]
+Deadline = Annotated[
+    str | None,
+    typer.Option("--deadline", metavar="WHEN", help="A duration such as 8h or an instant.", show_default=False),
+]
+Budget = Annotated[
+    float | None, typer.Option("--budget", metavar="USD", help="At most; for a service a month.", show_default=False)
+]
+MemoryMargin = Annotated[
+    float | None,
+    typer.Option(
+        "--memory-margin", metavar="FRACTION", help="Device memory kept free. [default: 0.05]", show_default=False
+    ),
+]
+MaxPriceAge = Annotated[
+    int | None,
+    typer.Option(
+        "--max-price-age",
+        metavar="DAYS",
+        help="Prices older than this are marked as a risk. [default: 180]",
+        show_default=False,
+    ),
+]
+Sort = Annotated[str | None, typer.Option("--sort", metavar="FIELD", help="The field to sort by.", show_default=False)]
+Descending = Annotated[bool, typer.Option("--desc", help="Largest first.")]

@@ -1,0 +1,60 @@
+"""`tonnage plan`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tonnage.cli import options
+from tonnage.cli.session import Session, open_session
+
+
+def plan(
+    file: options.File,
+    rank: options.Rank = "cost",
+    top: options.Top = 10,
+    provider: options.Providers = None,
+    region: options.Regions = None,
+    gpu: options.Gpus = None,
+    deadline: options.Deadline = None,
+    budget: options.Budget = None,
+    memory_margin: options.MemoryMargin = None,
+    max_price_age: options.MaxPriceAge = None,
+    catalog: options.CatalogFolder = None,
+    as_of: options.AsOf = None,
+    output: options.Output = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Rank every way to buy what the workload needs, and say why each other one lost.
+
+    --provider, --region, --gpu, --deadline and --budget replace the file's own constraints.
+    Exit code 3: nothing fits; the nearest misses are shown.
+    """
+    session = open_session(output=output, as_of=as_of, catalog=catalog, max_price_age_days=max_price_age, quiet=quiet)
+    result = make(
+        session, file, rank=rank, top=top, providers=provider, regions=region, gpus=gpu, deadline=deadline,
+        budget_usd=budget, memory_margin=memory_margin,
+    )  # fmt: skip
+    from tonnage.reports.plan import plan_report
+
+    session.show(plan_report(result.plan, top=top))
+    stop_if_nothing_fits(result)
+
+
+def make(session: Session, file: str, **given: Any) -> Any:
+    """The plan of a file under a session's settings."""
+    with session.progress("planning"):
+        from tonnage import api
+
+        return api.plan(file, settings=session.settings, **given)
+
+
+def stop_if_nothing_fits(result: Any) -> None:
+    """NothingFits, with the change nearest at hand, where a plan has no option."""
+    if result.options:
+        return
+    from tonnage.errors import NothingFits
+
+    plan = result.plan
+    misses = plan.nearest_misses
+    hint = f"{misses[0].provider} {misses[0].instance_type} would fit with: {misses[0].flips_when}" if misses else None
+    raise NothingFits(f"nothing fits {plan.name}: {len(plan.refused):,} candidates refused", hint=hint)

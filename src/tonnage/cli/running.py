@@ -1,0 +1,91 @@
+"""Run one command line: errors to stderr with a hint, and the exit code of the outcome."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from tonnage.cli.streams import abandon_stdout, prepare_streams
+from tonnage.errors import TonnageError
+
+OK: Final = 0
+FAILED: Final = 1
+BAD_INPUT: Final = 2
+INTERRUPTED: Final = 130
+
+
+def main() -> None:
+    """Run the process's own arguments and leave with the exit code."""
+    prepare_streams()
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code: 0 done, 1 failed, 2 bad input, 3 nothing fits, 4 refused."""
+    try:
+        return _flushed(_invoke(arguments))
+    except TonnageError as error:
+        complain(str(error), error.hint)
+        return error.exit_code
+    except BrokenPipeError:
+        abandon_stdout()
+        return OK
+    except KeyboardInterrupt:
+        complain("interrupted")
+        return INTERRUPTED
+    except Exception as error:
+        return _internal_error(error)
+
+
+def _invoke(arguments: Sequence[str]) -> int:
+    import typer
+    from typer.main import get_command
+
+    from tonnage.cli.app import app
+
+    try:
+        outcome = get_command(app).main(list(arguments), prog_name="tonnage", standalone_mode=False)
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # typer's usage errors have it, under every version's own name
+            raise
+        _usage_error(error)
+        return BAD_INPUT
+    if outcome == INTERRUPTED:
+        complain("interrupted")
+    return outcome if isinstance(outcome, int) else OK
+
+
+def _usage_error(error: Exception) -> None:
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "tonnage"
+    message = error.format_message()  # type: ignore[attr-defined]
+    if type(error).__name__ == "NoArgsIsHelpError":  # a group called without a command: the message is its help
+        sys.stderr.write(message + "\n")
+        return
+    complain(message, f"`{command} --help` shows what it takes")
+
+
+def complain(message: str, hint: str | None = None) -> None:
+    """An error on stderr, with what to do next."""
+    sys.stderr.write(f"error: {message}\n" + (f"hint: {hint}\n" if hint else ""))
+
+
+def _flushed(code: int) -> int:
+    sys.stdout.flush()
+    return code
+
+
+def _internal_error(error: Exception) -> int:
+    complain(
+        f"internal error: {type(error).__name__}: {error}",
+        "this is a bug in tonnage; TONNAGE_DEBUG=1 shows where, please report it",
+    )
+    if os.environ.get("TONNAGE_DEBUG"):
+        import traceback
+
+        traceback.print_exception(error, file=sys.stderr)
+    return FAILED

@@ -1,0 +1,70 @@
+"""What every verb does around its work: settings from flags, and a report to stdout in the form asked for."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tonnage.cli.streams import write_stdout
+
+if TYPE_CHECKING:
+    from tonnage.reports.rendering import Report
+    from tonnage.settings import Settings
+
+WIDTH_WITHOUT_TERMINAL = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The settings of one command, and its two ways to speak: `show` (stdout) and `say` (stderr)."""
+
+    settings: Settings
+    quiet: bool
+
+    def show(self, report: Report) -> None:
+        """Print a report on stdout."""
+        from tonnage.reports.rendering import Look, render_report
+
+        look = Look(width=terminal_width(), color=self._in_color())
+        write_stdout(render_report(report, self.settings.output, look))
+
+    def say(self, message: str) -> None:
+        """A message on stderr, unless quiet."""
+        if not self.quiet:
+            sys.stderr.write(message + "\n")
+
+    @contextmanager
+    def progress(self, message: str) -> Iterator[None]:
+        """A line that stands while something takes time; on a terminal only."""
+        shown = sys.stderr.isatty() and not self.quiet
+        if shown:
+            sys.stderr.write(f"{message} ...\r")
+            sys.stderr.flush()
+        try:
+            yield
+        finally:
+            if shown:
+                sys.stderr.write("\r\033[K")
+
+    def _in_color(self) -> bool:
+        if self.settings.color == "auto":
+            return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+        return self.settings.color == "always"
+
+
+def open_session(*, quiet: bool = False, **flags: Any) -> Session:
+    """The settings of flags, environment and files; InputError on a value that cannot be used."""
+    from tonnage.settings import load_settings
+
+    return Session(load_settings(flags, os.environ, Path.cwd()), quiet)
+
+
+def terminal_width() -> int:
+    """Cells a line: COLUMNS, else the terminal's own, else 120."""
+    return shutil.get_terminal_size(fallback=(WIDTH_WITHOUT_TERMINAL, 24)).columns

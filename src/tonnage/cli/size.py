@@ -1,0 +1,36 @@
+"""`tonnage size`."""
+
+from __future__ import annotations
+
+from tonnage.cli import options
+from tonnage.cli.session import open_session
+
+
+def size(
+    file: options.File,
+    gpu: options.Gpus = None,
+    top: options.Top = 30,
+    memory_margin: options.MemoryMargin = None,
+    catalog: options.CatalogFolder = None,
+    as_of: options.AsOf = None,
+    output: options.Output = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Tell what the workload needs (memory, FLOPs, time), and the fewest of each GPU that hold it; no prices.
+
+    With --gpu every machine with that GPU is listed. Exit code 3: nothing holds it.
+    """
+    session = open_session(output=output, as_of=as_of, catalog=catalog, quiet=quiet)
+    with session.progress("sizing"):
+        from tonnage import api
+        from tonnage.reports.size import size_report
+
+        result = api.size(file, gpus=tuple(gpu or ()), memory_margin=memory_margin, top=top, settings=session.settings)
+    session.show(size_report(result.size, top=top, every_row=result.every_row))
+    if not result.size.rows:
+        from tonnage.errors import NothingFits
+
+        raise NothingFits(
+            f"no machine in the catalog holds {result.size.name}",
+            hint="the report names each limit; see `tonnage plan`",
+        )

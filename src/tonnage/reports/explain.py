@@ -1,0 +1,230 @@
+"""Why a plan came out as it did: the winner in full, or what became of a name; assumptions and losers beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from tonnage.planning.plan import Option, Plan
+from tonnage.reports.blocks import Block, Column, Heading, Page, Pairs, Paragraph, Table
+from tonnage.reports.plain import plain_instant, plain_number
+from tonnage.reports.plan_document import (
+    catalog_document,
+    needs_document,
+    option_document,
+    refusal_document,
+    workload_document,
+)
+from tonnage.reports.plan_page import (
+    by_binding,
+    describe_option,
+    miss_table,
+    nothing_fits_blocks,
+    price_blocks,
+    workload_blocks,
+)
+from tonnage.reports.rendering import Format, Look, Report, render_report
+from tonnage.reports.run_blocks import run_blocks
+from tonnage.reports.selection import Selection
+from tonnage.reports.wording import (
+    plural,
+    render_date,
+    render_gpus,
+    render_machines,
+    render_money,
+    render_price,
+    render_purchase,
+    short,
+)
+from tonnage.sizing.assumptions import Assumption
+
+EXPLAIN_SCHEMA: Final = "tonnage/explain@1"
+CSV_COLUMNS: Final = (
+    "outcome", "rank", "provider", "instance_type", "region", "count", "purchase", "gpu", "gpu_count",
+    "binding", "needs", "has", "flips_when",
+)  # fmt: skip
+
+
+def explain_report(plan: Plan, selection: Selection | None, assumptions: Sequence[Assumption], *, top: int) -> Report:
+    """The explanation of a whole plan, or of what `selection` names. Pages show `top` losers of each kind."""
+    return Report(
+        page=lambda: _page(plan, selection, assumptions, top),
+        document=lambda: _document(plan, selection, assumptions),
+        columns=CSV_COLUMNS,
+        rows=lambda: _rows(plan, selection),
+    )
+
+
+def render_explain(
+    plan: Plan,
+    selection: Selection | None,
+    assumptions: Sequence[Assumption],
+    form: Format,
+    *,
+    top: int = 10,
+    look: Look | None = None,
+) -> str:
+    """The text of an explanation."""
+    return render_report(explain_report(plan, selection, assumptions, top=top), form, look)
+
+
+def _page(plan: Plan, selection: Selection | None, assumptions: Sequence[Assumption], top: int) -> Page:
+    if selection is None:
+        title = f"Why this plan for {plan.name} ({plan.kind}), as of {plan.as_of:%Y-%m-%d}"
+        blocks = [*workload_blocks(plan.summary), *_whole_plan(plan, top), *_assumption_blocks(assumptions)]
+        return Page(title=title, blocks=(*blocks, *price_blocks(plan.catalog)))
+    title = f"{selection.name} in the plan for {plan.name} ({plan.kind}), as of {plan.as_of:%Y-%m-%d}"
+    return Page(title=title, blocks=tuple(_selected(plan, selection, top)))
+
+
+def _whole_plan(plan: Plan, top: int) -> Iterator[Block]:
+    if plan.best is None:
+        yield from nothing_fits_blocks(plan)
+    else:
+        yield from option_blocks(plan, plan.best)
+        yield from _ranked_losers(plan, plan.options[1:], top)
+    yield from _refused_groups(plan, top)
+
+
+def _selected(plan: Plan, selection: Selection, top: int) -> Iterator[Block]:
+    found, out = selection.options, selection.refused
+    yield Paragraph(text=f"{selection.kind} {selection.name}: {plural(len(found), 'option')}, {len(out):,} refused.")
+    if not found and not out:
+        yield Paragraph(text="The catalog knows it but has no machine with it on offer.", tone="warning")
+        return
+    if found:
+        yield from option_blocks(plan, found[0])
+        yield from _ranked_losers(plan, found[1:], top)
+    if out:
+        yield Heading(text="Refused")
+        yield miss_table(out)
+
+
+def option_blocks(plan: Plan, option: Option) -> Iterator[Block]:
+    """One option in full: figures, ledger, run, risks."""
+    first = option.rank == 1
+    yield Heading(text="The winner" if first else f"Rank {option.rank} of {len(plan.options)}")
+    yield Paragraph(text=describe_option(option, horizon=plan.horizon), tone="good" if first else "plain")
+    if option.loses_by:
+        yield Paragraph(text=f"It {option.loses_by}.")
+    yield from ledger_blocks(option, horizon=plan.horizon)
+    yield from run_blocks(option.run, device="GPU" if option.gpu else "machine")
+    if option.risks:
+        yield Heading(text="Risks")
+        yield Pairs(rows=tuple((str(number), risk) for number, risk in enumerate(option.risks, start=1)))
+
+
+def ledger_blocks(option: Option, *, horizon: str) -> Iterator[Block]:
+    """Every line of the cost, and their sum."""
+    yield Heading(text="What it costs" + (" a month" if horizon == "month" else ""))
+    columns = (
+        Column(title="line", wraps=True),
+        Column(title="quantity", align="right"),
+        Column(title="unit", folds=3),
+        Column(title="price", align="right"),
+        Column(title="USD", align="right"),
+        Column(title="price read", folds=1, fold_text="price read {}"),
+        Column(title="source", folds=2, wraps=True),
+    )
+    lines = [
+        (line.what, f"{line.quantity:,.4f}", line.unit, render_price(float(line.usd_per_unit)),
+         f"{line.usd:,.4f}", render_date(line.read_on), line.source)
+        for line in option.ledger.lines
+    ]  # fmt: skip
+    total = ("total", "", "", "", f"{option.ledger.total_usd:,.4f}", "", "")
+    yield Table(columns=columns, rows=(*lines, total))
+
+
+def _ranked_losers(plan: Plan, losers: Sequence[Option], top: int) -> Iterator[Block]:
+    if not losers:
+        return
+    shown = losers[:top]
+    yield Heading(text=f"Ranked behind it: {len(shown):,} of {len(losers):,}")
+    columns = (
+        Column(title="#", align="right"),
+        Column(title="provider"),
+        Column(title="machines", wraps=True),
+        Column(title="GPUs", folds=2),
+        Column(title="bought"),
+        Column(title="cost", align="right"),
+        Column(title="binding limit", folds=1),
+        Column(title="and what would make it win", folds=3, wraps=True),
+    )
+    limit = "time" if plan.objective == "time" else "price"
+    rows = tuple(
+        (str(option.rank), option.provider, render_machines(option.count, option.instance_type),
+         render_gpus(option.gpu, option.gpu_count, option.count), render_purchase(option.purchase),
+         render_money(option.cost_usd.value), limit, option.loses_by)
+        for option in shown
+    )  # fmt: skip
+    yield Table(columns=columns, rows=rows)
+
+
+def _refused_groups(plan: Plan, top: int) -> Iterator[Block]:
+    for binding, group in by_binding(plan.refused):
+        shown = group[:top]
+        yield Heading(text=f"Out by {binding}: {len(shown):,} of {len(group):,}")
+        yield miss_table(shown, limit=False)
+    if any(len(group) > top for _, group in by_binding(plan.refused)):
+        yield Paragraph(
+            text="Name an instance type, GPU or provider to see it alone; `-o csv` holds all.", tone="faint"
+        )
+
+
+def _assumption_blocks(assumptions: Sequence[Assumption]) -> Iterator[Block]:
+    yield Heading(text="Assumptions used")
+    columns = (
+        Column(title="assumption"),
+        Column(title="value", align="right"),
+        Column(title="range", folds=1),
+        Column(title="source", folds=2, wraps=True),
+    )
+    rows = tuple(
+        (one.name, short(one.value, 4), f"{short(one.low)}–{short(one.high)}", one.source) for one in assumptions
+    )
+    yield Table(columns=columns, rows=rows)
+
+
+def _document(plan: Plan, selection: Selection | None, assumptions: Sequence[Assumption]) -> dict[str, Any]:
+    options = plan.options if selection is None else selection.options
+    refused = plan.refused if selection is None else selection.refused
+    return {
+        "schema": EXPLAIN_SCHEMA,
+        "objective": plan.objective,
+        "as_of": plain_instant(plan.as_of),
+        "horizon": plan.horizon,
+        "workload": workload_document(plan.name, plan.kind, plan.summary),
+        "needs": needs_document(plan.need),
+        "subject": None if selection is None else {"name": selection.name, "kind": selection.kind},
+        "winner": None if plan.best is None else option_document(plan.best),
+        "options": [option_document(option) for option in options],
+        "refused": [refusal_document(refusal) for refusal in refused],
+        "assumptions": [
+            {
+                "name": one.name,
+                "value": plain_number(one.value),
+                "low": plain_number(one.low),
+                "high": plain_number(one.high),
+                "source": one.source,
+            }
+            for one in assumptions
+        ],
+        "catalog": catalog_document(plan.catalog),
+        "notes": list(plan.notes),
+    }
+
+
+def _rows(plan: Plan, selection: Selection | None) -> list[list[Any]]:
+    options = plan.options if selection is None else selection.options
+    refused = plan.refused if selection is None else selection.refused
+    limit = "time" if plan.objective == "time" else "price"
+    ranked: list[list[Any]] = [
+        ["option", one.rank, one.provider, one.instance_type, one.region, one.count, one.purchase, one.gpu,
+         plain_number(one.gpu_count), "" if one.rank == 1 else limit, "", "", one.loses_by]
+        for one in options
+    ]  # fmt: skip
+    return ranked + [
+        ["refused", None, one.provider, one.instance_type, one.region, one.count, one.purchase, one.gpu,
+         plain_number(one.gpu_count), one.binding, one.needs, one.has, one.flips_when]
+        for one in refused
+    ]  # fmt: skip

@@ -1,0 +1,32 @@
+"""A page as HTML: a fragment for notebooks, or a whole page that needs nothing else."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from tonnage.reports.blocks import Page
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+
+def render_html(page: Page, *, fragment: bool = False) -> str:
+    """The page as HTML, all text escaped, styles inside, no script and nothing fetched."""
+    return _template().render(page=page, fragment=fragment)
+
+
+@lru_cache(maxsize=1)
+def _template() -> Template:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("tonnage.reports"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.globals["kind"] = lambda block: type(block).__name__
+    return environment.get_template("page.html.jinja")

@@ -1,0 +1,98 @@
+"""Values as JSON and CSV carry them: rounded, never NaN or infinite, always in the same order."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any, Final
+
+from tonnage.sizing.estimates import Figure
+
+DIGITS: Final = 6  # significant; a prediction is not better than that
+_EXACT: Final = 2.0**53  # whole numbers up to here are kept whole
+
+
+def plain_number(value: float | None) -> float | int | None:
+    """Six significant digits; whole numbers stay whole; what is not finite is null.
+
+    >>> plain_number(0.123456789), plain_number(109482240.0), plain_number(float("inf"))
+    (0.123457, 109482240, None)
+    """
+    if value is None or not math.isfinite(value):
+        return None
+    value = float(value)
+    if value.is_integer() and abs(value) <= _EXACT:
+        return int(value)
+    return float(f"{value:.{DIGITS}g}")
+
+
+def plain_usd(amount: float | Decimal) -> float | int | None:
+    """An amount of money: to the hundredth of a cent, which is what ledgers count in.
+
+    >>> plain_usd(Decimal("1234567.8901"))
+    1234567.8901
+    """
+    rounded = round(float(amount), 4)
+    if not math.isfinite(rounded):
+        return None
+    return int(rounded) if rounded.is_integer() else rounded
+
+
+def plain_figure(figure: Figure | None) -> dict[str, Any] | None:
+    """A prediction: value, 80 % interval, basis."""
+    if figure is None:
+        return None
+    return {
+        "value": plain_number(figure.value),
+        "low": plain_number(figure.low),
+        "high": plain_number(figure.high),
+        "basis": figure.basis,
+    }
+
+
+def plain_cost(figure: Figure) -> dict[str, Any]:
+    """A predicted amount of money."""
+    return {
+        "value": plain_usd(figure.value),
+        "low": plain_usd(figure.low),
+        "high": plain_usd(figure.high),
+        "basis": figure.basis,
+    }
+
+
+def plain_day(day: date | None) -> str | None:
+    return None if day is None else day.isoformat()
+
+
+def plain_instant(instant: datetime) -> str:
+    """An instant; the date alone at midnight UTC."""
+    text = instant.isoformat()
+    return text.removesuffix("T00:00:00+00:00")
+
+
+def dump_json(document: Mapping[str, Any]) -> str:
+    """The text of a document, with a newline at its end; ValueError on NaN or infinity."""
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def dump_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """A header and one line a row; None is an empty cell, true and false are words."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow([_cell(value) for value in row])
+    return stream.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return "" if not math.isfinite(value) else repr(int(value)) if value.is_integer() else repr(value)
+    return "" if value is None else value

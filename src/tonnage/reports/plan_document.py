@@ -1,0 +1,166 @@
+"""A plan as JSON (`tonnage/plan@1`) and as CSV rows: every option and every refusal."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tonnage.planning.plan import CatalogStamp, Need, Option, Plan, Refusal, RunDetail
+from tonnage.pricing.ledger import Ledger
+from tonnage.reports.plain import (
+    plain_cost,
+    plain_day,
+    plain_figure,
+    plain_instant,
+    plain_number,
+    plain_usd,
+)
+
+PLAN_SCHEMA: Final = "tonnage/plan@1"
+OPTION_COLUMNS: Final = (
+    "rank", "provider", "instance_type", "region", "count", "purchase", "gpu", "gpu_count", "layout",
+    "time_s", "time_low_s", "time_high_s", "cost_usd", "cost_low_usd", "cost_high_usd", "usd_per_instance_hour",
+    "price_read_on", "memory_gib", "memory_low_gib", "memory_high_gib", "memory_available_gib",
+    "latency_p95_s", "pareto", "risks", "loses_by",
+)  # fmt: skip
+
+
+def plan_document(plan: Plan) -> dict[str, Any]:
+    """The whole plan in plain values. Keys: docs/json.md."""
+    return {
+        "schema": PLAN_SCHEMA,
+        "objective": plan.objective,
+        "as_of": plain_instant(plan.as_of),
+        "horizon": plan.horizon,
+        "workload": workload_document(plan.name, plan.kind, plan.summary),
+        "needs": needs_document(plan.need),
+        "options": [option_document(option) for option in plan.options],
+        "refused": [refusal_document(refusal) for refusal in plan.refused],
+        "nearest_misses": [] if plan.options else [refusal_document(miss) for miss in plan.nearest_misses],
+        "catalog": catalog_document(plan.catalog),
+        "notes": list(plan.notes),
+    }
+
+
+def workload_document(name: str, kind: str, summary: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+    return {"name": name, "kind": kind, "summary": dict(summary)}
+
+
+def needs_document(need: Need) -> dict[str, Any]:
+    """Key with unit -> figure, and how it was found."""
+    return {key: {**(plain_figure(figure) or {}), "how": how} for key, figure, how in need.figures}
+
+
+def catalog_document(stamp: CatalogStamp) -> dict[str, Any]:
+    return {
+        "snapshot": stamp.snapshot,
+        "built_on": stamp.built_on.isoformat(),
+        "oldest_price": plain_day(stamp.oldest_price),
+        "undated_prices": stamp.undated_prices,
+        "offers": stamp.offers,
+    }
+
+
+def option_document(option: Option) -> dict[str, Any]:
+    """One option: identity, figures, ledger, risks."""
+    return {
+        "rank": option.rank,
+        "provider": option.provider,
+        "instance_type": option.instance_type,
+        "region": option.region,
+        "count": option.count,
+        "purchase": option.purchase,
+        "gpu": option.gpu,
+        "gpu_count": plain_number(option.gpu_count),
+        "usd_per_instance_hour": plain_number(option.usd_per_instance_hour),
+        "price_read_on": plain_day(option.price_read_on),
+        "layout": option.run.layout,
+        "time_s": plain_figure(option.time_s),
+        "cost_usd": plain_cost(option.cost_usd),
+        "ledger": ledger_document(option.ledger),
+        "run": run_document(option.run),
+        "risks": list(option.risks),
+        "pareto": option.pareto,
+        "loses_by": option.loses_by,
+    }
+
+
+def ledger_document(ledger: Ledger) -> list[dict[str, Any]]:
+    """The lines; their `usd` sum to the option's `cost_usd.value`."""
+    return [
+        {
+            "what": line.what,
+            "quantity": float(line.quantity),
+            "unit": line.unit,
+            "usd_per_unit": float(line.usd_per_unit),
+            "usd": plain_usd(line.usd),
+            "discount_percent": plain_number(float(line.discount_percent)),
+            "source": line.source,
+            "read_on": plain_day(line.read_on),
+        }
+        for line in ledger.lines
+    ]
+
+
+def run_document(run: RunDetail) -> dict[str, Any]:
+    """How the machines do the work; memory is per device."""
+    return {
+        "layout": dict(run.layout_fields),
+        "time_s": plain_figure(run.time_s),
+        "time_parts_s": {part: plain_number(seconds) for part, seconds in run.time_parts},
+        "time_parts_of": run.time_parts_of,
+        "memory_gib": plain_figure(run.memory_gib),
+        "memory_available_gib": plain_number(run.memory_available_gib),
+        "memory_parts_gib": {part: plain_number(gib) for part, gib in run.memory_parts_gib},
+        "rates": {key: plain_figure(figure) for key, figure in run.rates},
+        "latency_p95_s": plain_figure(run.latency_p95_s),
+        "notes": list(run.notes),
+    }
+
+
+def refusal_document(refusal: Refusal) -> dict[str, Any]:
+    """One candidate that is out. `shortfall`: needs / has, null where they are not numbers."""
+    return {
+        "provider": refusal.provider,
+        "instance_type": refusal.instance_type,
+        "region": refusal.region,
+        "count": refusal.count,
+        "purchase": refusal.purchase,
+        "gpu": refusal.gpu,
+        "gpu_count": plain_number(refusal.gpu_count),
+        "binding": refusal.binding,
+        "needs": refusal.needs,
+        "has": refusal.has,
+        "flips_when": refusal.flips_when,
+        "shortfall": plain_number(refusal.shortfall),
+    }
+
+
+def option_rows(options: tuple[Option, ...]) -> list[list[Any]]:
+    """One row an option, in the columns of `OPTION_COLUMNS`; several risks stand with «; » between them."""
+    return [_option_row(option) for option in options]
+
+
+def _option_row(option: Option) -> list[Any]:
+    time, cost, memory = option.time_s, option.cost_usd, option.run.memory_gib
+    latency = option.run.latency_p95_s
+    return [
+        option.rank,
+        option.provider,
+        option.instance_type,
+        option.region,
+        option.count,
+        option.purchase,
+        option.gpu,
+        plain_number(option.gpu_count),
+        option.run.layout,
+        *(plain_number(getattr(time, end)) if time else None for end in ("value", "low", "high")),
+        *(plain_usd(getattr(cost, end)) for end in ("value", "low", "high")),
+        plain_number(option.usd_per_instance_hour),
+        plain_day(option.price_read_on),
+        *(plain_number(getattr(memory, end)) for end in ("value", "low", "high")),
+        plain_number(option.run.memory_available_gib),
+        plain_number(latency.value) if latency else None,
+        option.pareto,
+        "; ".join(option.risks),
+        option.loses_by,
+    ]

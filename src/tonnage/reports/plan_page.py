@@ -1,0 +1,212 @@
+"""A plan as people read it: the job, what it needs, the ranking, why the others lost, how old the prices are."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from tonnage.planning.plan import CatalogStamp, Need, Option, Plan, Refusal
+from tonnage.reports.blocks import Block, Bullets, Column, Heading, Page, Pairs, Paragraph, Table
+from tonnage.reports.option_table import option_table
+from tonnage.reports.wording import (
+    plural,
+    render_date,
+    render_duration,
+    render_gpus,
+    render_interval,
+    render_machines,
+    render_money,
+    render_money_interval,
+    render_purchase,
+    render_quantity,
+    render_time_interval,
+)
+
+ORDER_WORDS = {"cost": "lowest cost first", "time": "fastest first", "pareto": "Pareto front of cost and time first"}
+
+
+def plan_page(plan: Plan, *, top: int) -> Page:
+    """The report of a plan; `top` options are shown."""
+    blocks: list[Block] = [*workload_blocks(plan.summary), *need_blocks(plan.need)]
+    if plan.options:
+        blocks += [*_verdict(plan), *_ranking(plan, top), *_best_per_provider(plan)]
+    else:
+        blocks += nothing_fits_blocks(plan)
+    blocks += [*_losers(plan), *price_blocks(plan.catalog)]
+    if plan.notes:
+        blocks += [Heading(text="Notes"), Bullets(items=plan.notes)]
+    return Page(title=f"Plan for {plan.name} ({plan.kind}), as of {plan.as_of:%Y-%m-%d}", blocks=tuple(blocks))
+
+
+def workload_blocks(summary: tuple[tuple[str, str], ...]) -> Iterator[Block]:
+    yield Heading(text="The job")
+    yield Pairs(rows=summary)
+
+
+def need_blocks(need: Need) -> Iterator[Block]:
+    yield Heading(text="What it needs, wherever it runs")
+    rows = []
+    for key, figure, how in need.figures:
+        label, text = render_quantity(key, figure.value)
+        rows.append((label, text, how))
+    columns = (Column(title=""), Column(title="", align="right"), Column(title="", wraps=True))
+    yield Table(columns=columns, rows=tuple(rows))
+
+
+def _verdict(plan: Plan) -> Iterator[Block]:
+    best = plan.options[0]
+    yield Heading(text="Best")
+    yield Paragraph(text=describe_option(best, horizon=plan.horizon), tone="good")
+    memory, room = best.run.memory_gib, best.run.memory_available_gib
+    where = "a GPU" if best.gpu else "a machine"
+    yield Paragraph(text=f"{best.run.layout}; {render_interval(memory, 'GiB')} of {room:.1f} GiB on {where}.")
+    if best.risks:
+        yield Paragraph(text="Mind: " + "; ".join(best.risks) + ".", tone="warning")
+
+
+def describe_option(option: Option, *, horizon: str) -> str:
+    """One sentence: what, where, how bought, how long, how much."""
+    place = f" in {option.region}" if option.region else ""
+    machines = render_machines(option.count, option.instance_type)
+    text = (
+        f"{machines} ({render_gpus(option.gpu, option.gpu_count, option.count)}) "
+        f"at {option.provider}{place}, {render_purchase(option.purchase)}: "
+    )
+    cost = f"{render_money(option.cost_usd.value)}{_bracketed(render_money_interval(option.cost_usd))}"
+    if horizon == "month":
+        latency = option.run.latency_p95_s
+        promise = "" if latency is None else f", p95 {render_duration(latency.value)}"
+        return f"{text}{cost} a month{promise}."
+    when = render_duration(option.time_s.value if option.time_s else None)
+    return f"{text}{cost} in {when}{_bracketed(render_time_interval(option.time_s))}."
+
+
+def _bracketed(interval: str) -> str:
+    return f" ({interval})" if interval else ""
+
+
+def _ranking(plan: Plan, top: int) -> Iterator[Block]:
+    shown = plan.options[:top]
+    yield Heading(
+        text=f"Ranking: {ORDER_WORDS[plan.objective]}, {len(shown):,} of {plural(len(plan.options), 'option')}"
+    )
+    table, legend = option_table(plan, shown, best_first=True)
+    yield table
+    if legend.rows:
+        yield Paragraph(text="Risks", tone="faint")
+        yield legend
+
+
+def _best_per_provider(plan: Plan) -> Iterator[Block]:
+    """The best option of each provider, where there are several."""
+    first: dict[str, Option] = {}
+    for option in plan.options:
+        first.setdefault(option.provider, option)
+    if len(first) < 2:
+        return
+    yield Heading(text="Best of each provider")
+    service = plan.horizon == "month"
+    columns = (
+        Column(title="#", align="right"),
+        Column(title="provider", folds=1, fold_text="at {}"),
+        Column(title="machines", wraps=True),
+        Column(title="GPUs", folds=4),
+        Column(title="bought", folds=3),
+        Column(title="p95" if service else "time", align="right", folds=2),
+        Column(title="cost a month" if service else "cost", align="right"),
+        Column(title="loses by", folds=5, wraps=True),
+    )
+    yield Table(columns=columns, rows=tuple(_provider_row(option, service) for option in first.values()))
+
+
+def _provider_row(option: Option, service: bool) -> tuple[str, ...]:
+    time = option.run.latency_p95_s if service else option.time_s
+    return (
+        str(option.rank),
+        option.provider,
+        render_machines(option.count, option.instance_type),
+        render_gpus(option.gpu, option.gpu_count, option.count),
+        render_purchase(option.purchase),
+        render_duration(time.value if time else None),
+        render_money(option.cost_usd.value),
+        option.loses_by or "the winner",
+    )
+
+
+def nothing_fits_blocks(plan: Plan) -> Iterator[Block]:
+    """The three nearest misses, each with the smallest change that would let it in."""
+    yield Heading(text="Nothing fits")
+    tried = plural(len(plan.refused), "candidate")
+    yield Paragraph(text=f"None of {tried} meets the job and its constraints. The nearest misses:", tone="warning")
+    yield miss_table(plan.nearest_misses)
+
+
+def miss_table(misses: Sequence[Refusal], *, limit: bool = True) -> Table:
+    """Refusals, one a row; `limit`: with the limit that binds."""
+    columns = (
+        Column(title="provider"),
+        Column(title="machines", wraps=True),
+        Column(title="GPUs", folds=2),
+        Column(title="bought", folds=3),
+        *((Column(title="limit"),) if limit else ()),
+        Column(title="needs", wraps=True, folds=1, fold_text="needs {}"),
+        Column(title="has", wraps=True, folds=1, fold_text="has {}"),
+        Column(title="would fit with", wraps=True, folds=1, fold_text="→ {}"),
+    )
+    return Table(columns=columns, rows=tuple(_miss_row(miss, limit) for miss in misses))
+
+
+def _miss_row(miss: Refusal, limit: bool) -> tuple[str, ...]:
+    return (
+        miss.provider,
+        render_machines(miss.count, miss.instance_type),
+        render_gpus(miss.gpu, miss.gpu_count, miss.count),
+        render_purchase(miss.purchase),
+        *((miss.binding,) if limit else ()),
+        miss.needs,
+        miss.has,
+        miss.flips_when,
+    )
+
+
+def by_binding(refused: Sequence[Refusal]) -> list[tuple[str, list[Refusal]]]:
+    """Refusals by the limit that binds, most frequent limit first; within one the nearest miss first."""
+    groups: dict[str, list[Refusal]] = defaultdict(list)
+    for refusal in refused:
+        groups[refusal.binding].append(refusal)
+    for group in groups.values():
+        group.sort(
+            key=lambda miss: (miss.shortfall, miss.gpu is None, miss.provider, miss.instance_type, miss.purchase or "")
+        )
+    return sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+
+
+def _losers(plan: Plan) -> Iterator[Block]:
+    if not plan.refused:
+        return
+    yield Heading(text=f"Why {plural(len(plan.refused), 'other')} fell out")
+    columns = (
+        Column(title="limit"),
+        Column(title="out", align="right"),
+        Column(title="nearest", wraps=True),
+        Column(title="needs", wraps=True, folds=1, fold_text="needs {}"),
+        Column(title="has", wraps=True, folds=2, fold_text="has {}"),
+        Column(title="what would let it in", wraps=True, folds=3, fold_text="→ {}"),
+    )
+    rows = tuple(
+        (binding, f"{len(group):,}", f"{group[0].provider} {render_machines(group[0].count, group[0].instance_type)}",
+         group[0].needs, group[0].has, group[0].flips_when)
+        for binding, group in by_binding(plan.refused)
+    )  # fmt: skip
+    yield Table(columns=columns, rows=rows)
+
+
+def price_blocks(stamp: CatalogStamp) -> Iterator[Block]:
+    yield Heading(text="Prices")
+    text = f"Catalog {stamp.snapshot} (built {stamp.built_on}), {stamp.offers:,} prices. Of those compared here"
+    if stamp.oldest_price:
+        text += f" the oldest was read on {render_date(stamp.oldest_price)}"
+        text += f", and {stamp.undated_prices:,} carry no date." if stamp.undated_prices else "."
+    else:
+        text += f" {stamp.undated_prices:,} carry no date."
+    yield Paragraph(text=text)

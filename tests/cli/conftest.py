@@ -1,0 +1,69 @@
+"""Run `tonnage` as a user does: in a process of its own, with a home and a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+BERT = str(EXAMPLES / "bert-finetune.tonnage.yaml")
+DAY = ("--as-of", "2026-11-20")
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """No settings but a home of the test's own; 120 columns."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("TONNAGE_", "HF_"))}
+    kept.pop("NO_COLOR", None)
+    return kept | {
+        "TONNAGE_HOME": str(tmp_path / "home"),
+        "COLUMNS": "120",
+        "PYTHONPATH": str(ROOT / "src"),
+        "PYTHONUTF8": "1",
+    }
+
+
+@pytest.fixture
+def tonnage(tmp_path: Path, environment: dict[str, str]) -> Run:
+    """Run one command line; keyword `env` adds to the environment."""
+
+    def run(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "tonnage", *arguments],
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            cwd=tmp_path,
+            env=environment | (env or {}),
+            timeout=120,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture
+def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """The same within this process, for the many cases that need no process of their own."""
+    monkeypatch.setenv("TONNAGE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("COLUMNS", "120")
+    for name in ("NO_COLOR", "TONNAGE_OUTPUT", "TONNAGE_AS_OF", "TONNAGE_CATALOG", "TONNAGE_DEBUG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        from tonnage.cli import run as run_line
+
+        code = run_line(arguments)
+        printed = capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, code, printed.out, printed.err)
+
+    return run

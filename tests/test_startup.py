@@ -1,0 +1,68 @@
+"""`tonnage --help` stays fast because nothing heavy is imported for it. Looked at, not timed."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import tonnage
+
+HEAVY = {
+    "numpy",
+    "pandas",
+    "polars",
+    "httpx",
+    "sqlalchemy",
+    "jinja2",
+    "pydantic",
+    "yaml",
+    "rich",
+    "gpuhunt",
+    "platformdirs",
+}
+PROJECT = Path(__file__).parents[1] / "pyproject.toml"
+
+
+def modules_after(code: str) -> set[str]:
+    script = f"{code}\nimport sys, json\nsys.stderr.write(json.dumps(sorted(sys.modules)))"
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(json.loads(answer.stderr))
+
+
+def test_importing_the_command_line_is_light() -> None:
+    """`import tonnage.cli` and building all commands bring in nothing heavy."""
+    assert not HEAVY & modules_after("import tonnage.cli, tonnage.cli.app")
+
+
+def test_help_is_light() -> None:
+    """Nor does printing the help."""
+    code = (
+        "import contextlib, io\nfrom tonnage.cli import run\n"
+        "with contextlib.redirect_stdout(io.StringIO()): assert run(['--help']) == 0"
+    )
+    assert not HEAVY & modules_after(code)
+
+
+def test_importing_the_package_is_light() -> None:
+    """`import tonnage` loads the API only when one of its names is used."""
+    assert not HEAVY & modules_after("import tonnage")
+
+
+def test_planning_needs_no_web_library() -> None:
+    """A plan printed as JSON imports neither httpx nor jinja2 nor a data frame library."""
+    file = PROJECT.parent / "examples" / "bert-finetune.tonnage.yaml"
+    code = (
+        "import contextlib, io\nfrom tonnage.cli import run\n"
+        f"with contextlib.redirect_stdout(io.StringIO()): assert run(['plan', {str(file)!r}, '-o', 'json']) == 0"
+    )
+    assert not {"httpx", "jinja2", "pandas", "polars", "sqlalchemy"} & modules_after(code)
+
+
+def test_version_is_the_projects() -> None:
+    """`__version__` is the version of pyproject.toml."""
+    found = re.search(r'^version = "(.+)"', PROJECT.read_text(encoding="utf-8"), re.MULTILINE)
+    assert found
+    assert tonnage.__version__ == found[1]
