@@ -1,9 +1,9 @@
 """A replica under load: how many requests a second it answers within its promise, and the latency it shows.
 
 Decoders batch continuously: with B requests in flight a step takes S(B), a request stays W(B) = prefill + output x S(B)
-seconds; by Little's law the replica answers B / W(B) requests a second. Arrivals are Poisson, so the number in
-flight varies like sqrt(B); the 95th percentile is read at B + 1.645·sqrt(B). Encoders answer in batches: a request waits
-for the batch under way and then for its own.
+seconds; by Little's law the replica answers B / W(B) requests a second. Arrivals are Poisson, so the number in flight
+varies like sqrt(B); the 95th percentile is read at B + 1.645·sqrt(B). Encoders answer in batches: a request waits for
+the batch under way and then for its own.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Measured rows -> predicted beside measured, fitted efficiencies, intervals."""

@@ -1,0 +1,33 @@
+"""One measured row beside its prediction, or the reason why it cannot be judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A prediction of exactly what a row states, in the row's own convention and unit.
+
+    `far`: how far the row is from what the calibration has seen (0: device generation, precision and engine all seen;
+    1 for each of them that was not); intervals widen with it.
+    """
+
+    row_id: str
+    metric: str
+    family: str
+    gpu: str
+    measured: float
+    predicted: float
+    suspect: bool
+    group: str  # which interval applies: "training time", "training memory", "encoder time", ...
+    far: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """A row that is not judged, and why."""
+
+    row_id: str
+    metric: str
+    reason: str
