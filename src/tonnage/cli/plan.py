@@ -57,4 +57,6 @@ def stop_if_nothing_fits(result: Any) -> None:
     plan = result.plan
     misses = plan.nearest_misses
     hint = f"{misses[0].provider} {misses[0].instance_type} would fit with: {misses[0].flips_when}" if misses else None
+    if plan.relaxations:
+        hint = plan.relaxations[0]
     raise NothingFits(f"nothing fits {plan.name}: {len(plan.refused):,} candidates refused", hint=hint)

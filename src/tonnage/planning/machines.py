@@ -57,13 +57,18 @@ def accelerator_park(
 def _unsized(catalog: Catalog, instance: InstanceType, precision: str) -> Miss | None:
     """Why this instance type cannot be sized for work on accelerators, or None."""
     if instance.accelerator is None:
-        return Miss(binding="hardware", needs="an accelerator", has="none", flips_when="never: it is a CPU machine")
+        return Miss(
+            binding="hardware",
+            needs="an accelerator",
+            has="none",
+            flips_when="nothing: it takes a GPU",
+        )
     if instance.accelerator_count < 1 or instance.accelerator_count != int(instance.accelerator_count):
         return Miss(
             binding="shared gpu",
             needs="a whole device",
             has=f"{instance.accelerator_count:g} of one",
-            flips_when="never: the rate of a slice is not published",
+            flips_when="the rate of a slice is published",
         )
     accelerator = catalog.accelerator(instance.accelerator)
     try:

@@ -108,7 +108,9 @@ def _gpu_miss(workload: Workload, catalog: Catalog, instance: InstanceType) -> M
         if any(wanted.matches(accelerator, instance.accelerator_count) for wanted in filters):
             return None
     asked = " or ".join(wanted.text for wanted in filters)
-    has = f"{instance.accelerator}:{instance.accelerator_count:g}" if instance.accelerator else "no GPU"
+    if instance.accelerator is None:
+        return Miss(binding="gpu", needs=asked, has="no GPU", flips_when="constraints.gpus is left out")
+    has = f"{instance.accelerator}:{instance.accelerator_count:g}"
     return Miss(binding="gpu", needs=asked, has=has, flips_when=f"constraints.gpus includes {has}")
 
 

@@ -100,7 +100,7 @@ class ReplicaTable:
             "context": float(memory.context_bytes[row]),
         }
         concurrency = int(replicas.concurrency[row])
-        held = "requests in flight" if kv > 0 else "a batch"
+        held = f"request{'s' if concurrency > 1 else ''} in flight" if kv > 0 else "a batch"
         text = f"{count} replica" + ("s" if count > 1 else "")
         text += (f", tp {tensor}" if tensor > 1 else "") + f", {concurrency} {held} each, {self.weights}"
         return RunDetail(

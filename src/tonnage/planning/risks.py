@@ -28,7 +28,6 @@ def risks_of(
         *([f"doubtful price: {doubt[0]}"] if doubt else []),
         *_market_risks(workload, offer, max_age_days),
         *_host_risks(instance, run),
-        *run.notes,
     ]
     return tuple(found)
 

@@ -80,7 +80,7 @@ def _miss(joined: Joined, row: int, limits: Limits, *, service: bool) -> Miss:
         binding="budget",
         needs=f"${cost:,.2f}",
         has=f"${limits.budget_usd:,.2f}",
-        flips_when=f"the budget is ${cost:,.2f}, or the price falls by {100 * (1 - limits.budget_usd / cost):.0f} %",
+        flips_when=f"the budget is ${cost:,.2f}, or the price falls by {100 * (1 - limits.budget_usd / cost):.2g} %",
         shortfall=cost / limits.budget_usd,
     )
 

@@ -112,7 +112,7 @@ def _on_cpus(job: TabularJob, instances: Sequence[InstanceType]) -> tuple[Machin
     columns = CpuColumns(vcpus=hosts.vcpus, memory_bytes=hosts.memory_bytes, arm=hosts.arm, threads_per_core=threads)
     estimate = (estimate_trees_on_cpus if job.method == "boosted-trees" else estimate_mlp_on_cpus)(job, columns)
     misses = _misses(kept, estimate, hosts, None, Constraints(), np.zeros(len(kept)))
-    labels = [f"{one.vcpus:g} vCPUs" for one in kept]
+    labels = [f"{one.vcpus:g} vCPU" + ("s" if one.vcpus != 1 else "") for one in kept]
     return park, _sized(job, estimate, misses, labels, hosts.memory_bytes, "cpu")
 
 

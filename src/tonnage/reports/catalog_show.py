@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tonnage.catalog import Accelerator, Cpu, Description, InstanceType, Link, Offer
 from tonnage.reports.blocks import Block, Bullets, Column, Heading, Page, Pairs, Table
-from tonnage.reports.plain import plain_day, plain_number
+from tonnage.reports.plain import plain_day
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import render_date, render_price, render_purchase, short
 
@@ -113,7 +113,7 @@ def _offer_row(offer: Offer) -> list[Any]:
         offer.instance_type,
         offer.region,
         offer.purchase,
-        plain_number(float(offer.usd_per_instance_hour)),
+        plain_price(offer.usd_per_instance_hour),
         plain_day(offer.read_on),
         offer.source.text,
         offer.notes,

@@ -43,6 +43,16 @@ def plain_usd(amount: float | Decimal) -> float | int | None:
     return int(rounded) if rounded.is_integer() else rounded
 
 
+def plain_price(price: float | Decimal) -> float | int:
+    """A price per unit, as it was read: prices are facts, so no digit is dropped.
+
+    >>> plain_price(Decimal("1.692835"))
+    1.692835
+    """
+    value = float(price)
+    return int(value) if value.is_integer() else value
+
+
 def plain_figure(figure: Figure | None) -> dict[str, Any] | None:
     """A prediction: value, 80 % interval, basis."""
     if figure is None:

@@ -12,6 +12,7 @@ from tonnage.reports.plain import (
     plain_figure,
     plain_instant,
     plain_number,
+    plain_price,
     plain_usd,
 )
 
@@ -36,6 +37,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         "options": [option_document(option) for option in plan.options],
         "refused": [refusal_document(refusal) for refusal in plan.refused],
         "nearest_misses": [] if plan.options else [refusal_document(miss) for miss in plan.nearest_misses],
+        "relaxations": list(plan.relaxations),
         "catalog": catalog_document(plan.catalog),
         "notes": list(plan.notes),
     }
@@ -71,7 +73,7 @@ def option_document(option: Option) -> dict[str, Any]:
         "purchase": option.purchase,
         "gpu": option.gpu,
         "gpu_count": plain_number(option.gpu_count),
-        "usd_per_instance_hour": plain_number(option.usd_per_instance_hour),
+        "usd_per_instance_hour": plain_price(option.usd_per_instance_hour),
         "price_read_on": plain_day(option.price_read_on),
         "layout": option.run.layout,
         "time_s": plain_figure(option.time_s),
@@ -155,7 +157,7 @@ def _option_row(option: Option) -> list[Any]:
         option.run.layout,
         *(plain_number(getattr(time, end)) if time else None for end in ("value", "low", "high")),
         *(plain_usd(getattr(cost, end)) for end in ("value", "low", "high")),
-        plain_number(option.usd_per_instance_hour),
+        plain_price(option.usd_per_instance_hour),
         plain_day(option.price_read_on),
         *(plain_number(getattr(memory, end)) for end in ("value", "low", "high")),
         plain_number(option.run.memory_available_gib),

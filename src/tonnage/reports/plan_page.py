@@ -139,6 +139,9 @@ def nothing_fits_blocks(plan: Plan) -> Iterator[Block]:
     tried = plural(len(plan.refused), "candidate")
     yield Paragraph(text=f"None of {tried} meets the job and its constraints. The nearest misses:", tone="warning")
     yield miss_table(plan.nearest_misses)
+    if plan.relaxations:
+        yield Paragraph(text="One constraint less would do:")
+        yield Bullets(items=plan.relaxations)
 
 
 def miss_table(misses: Sequence[Refusal], *, limit: bool = True) -> Table:
