@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tonnage.catalog import Accelerator, Cpu, Description, InstanceType, Link, Offer
 from tonnage.reports.blocks import Block, Bullets, Column, Heading, Page, Pairs, Table
-from tonnage.reports.plain import plain_day
+from tonnage.reports.plain import plain_day, plain_price
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import render_date, render_price, render_purchase, short
 
