@@ -94,17 +94,18 @@ class PlanRefused(TonnageError):
 
 
 def nearest(name: str, known: Iterable[str], *, count: int = 3) -> tuple[str, ...]:
-    """The names in `known` most like `name`, best first; case does not count.
+    """The names in `known` most like `name`, best first; case does not count. Those that it begins go first.
 
-    >>> nearest("bert-bas", ["bert-base-uncased", "bert-base-cased", "gpt2"], count=1)
-    ('bert-base-cased',)
+    >>> nearest("bert-bas", ["bert-base-uncased", "bart-base", "gpt2"], count=2)
+    ('bert-base-uncased', 'bart-base')
     """
     by_folded = {candidate.casefold(): candidate for candidate in known}
     folded = name.casefold()
+    begun = sorted((other for other in by_folded if folded and other.startswith(folded)), key=lambda o: (len(o), o))
     close = get_close_matches(folded, by_folded, n=count, cutoff=0.5)
-    if len(close) < count:
-        close += [other for other in sorted(by_folded) if folded in other and other not in close]
-    return tuple(by_folded[match] for match in close[:count])
+    holding = sorted(other for other in by_folded if folded and folded in other)
+    ordered = dict.fromkeys([*begun, *close, *holding])
+    return tuple(by_folded[match] for match in ordered)[:count]
 
 
 def did_you_mean(suggestions: tuple[str, ...], otherwise: str) -> str:
