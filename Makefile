@@ -25,11 +25,11 @@ venv: $(VENV)/bin/tonnage  ## create .venv with tonnage in it
 plan: $(VENV)/bin/tonnage  ## rank every way to buy the work in FILE
 	@$(BIN)/tonnage plan $(FILE)
 
-test: $(STAMP)  ## run the tests (all but the slow ones)
-	$(BIN)/python -m pytest -n auto -m "not slow and not live and not gpu"
+test: $(STAMP)  ## run the tests
+	$(BIN)/python -m pytest -n auto -m "not live and not gpu"
 
-test-slow: $(STAMP)  ## run the tests that take minutes
-	$(BIN)/python -m pytest -m slow
+test-slow: $(STAMP)  ## try many more generated workloads (minutes)
+	TONNAGE_EXAMPLES=400 $(BIN)/python -m pytest -n auto tests/planning/test_properties.py
 
 lint: $(STAMP)  ## style, imports and types
 	$(BIN)/ruff check .

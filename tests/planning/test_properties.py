@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import replace
 from decimal import Decimal
 from functools import lru_cache
@@ -40,7 +41,8 @@ MODELS = (
     "vit-base-patch16-224",
     "resnet-50",
 )
-SMALL = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EXAMPLES = int(os.environ.get("TONNAGE_EXAMPLES", "25"))  # `make test-slow` tries more
+SMALL = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @lru_cache

@@ -19,7 +19,18 @@ from tonnage.units import mib_to_gib
 
 OLDEST_PYTHON: Final = (3, 11)
 NVIDIA_SMI_TIMEOUT_S: Final = 10
-EXTRAS: Final = {"frames": ("pandas", "polars"), "gpuhunt": ("gpuhunt",)}  # one module of each is enough
+EXTRAS: Final = {  # one module of each is enough
+    "frames": ("pandas", "polars"),
+    "gpuhunt": ("gpuhunt",),
+    "train": ("torch",),
+    "ray": ("ray",),
+    "tabular": ("xgboost",),
+    "spark": ("pyspark",),
+    "serve": ("onnxruntime",),
+    "cloud": ("sky",),
+    "report": ("altair",),
+    "ui": ("nicegui",),
+}
 
 
 def examine(settings: Settings) -> tuple[Check, ...]:
