@@ -150,3 +150,12 @@ def test_an_unknown_link_is_a_catalog_error(catalog: Catalog) -> None:
     assert catalog.link("") is None
     with pytest.raises(CatalogError):
         catalog.link("nvlink9")
+
+
+def test_sort_keys_may_be_everyday_words(catalog: Catalog) -> None:
+    """`price` and `memory` sort like the keys they stand for; an unknown word names the keys."""
+    by_word = filter_offers(catalog, sort_by="price")
+    assert by_word == filter_offers(catalog, sort_by="usd_per_instance_hour")
+    assert filter_accelerators(catalog, sort_by="memory") == filter_accelerators(catalog, sort_by="memory_gib")
+    with pytest.raises(InputError, match="cannot sort by 'colour'"):
+        filter_accelerators(catalog, sort_by="colour")

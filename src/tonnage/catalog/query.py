@@ -145,11 +145,21 @@ def _at_most(figure: float | None, high: float | None) -> bool:
     return high is None or (figure is not None and figure <= high)
 
 
+def _sort_key(asked: str, sortable: Sequence[str]) -> str:
+    """The key that was asked for, by its name, an everyday word for it, or the beginning of one key."""
+    words = {"price": "usd_per_instance_hour", "memory": "memory_gib", "bandwidth": "memory_bandwidth_gb_per_s"}
+    named = words.get(asked, asked)
+    begun = [name for name in sortable if name.startswith(named)]
+    if named in sortable or len(begun) == 1:
+        return named if named in sortable else begun[0]
+    hint = did_you_mean(tuple(begun) or nearest(asked, sortable), f"one of {', '.join(sortable)}")
+    raise InputError(f"cannot sort by '{asked}'", hint=hint)
+
+
 def _sorted(values: Iterable[T], kind: type[T], sort_by: str, descending: bool) -> tuple[T, ...]:
     fields: Sequence[str] = kind.__slots__  # type: ignore[attr-defined]
     sortable = [name for name in fields if name not in ("source", "notes")]
-    if sort_by not in sortable:
-        raise InputError(f"cannot sort by '{sort_by}'", hint=f"one of {', '.join(sortable)}")
+    sort_by = _sort_key(sort_by, sortable)
     return _by_key(values, lambda value: getattr(value, sort_by), descending)
 
 
