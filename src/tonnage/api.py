@@ -21,7 +21,7 @@ from tonnage.catalog import load_catalog as load_snapshot
 from tonnage.catalog.loading import read_meta, snapshot_folders
 from tonnage.errors import InputError
 from tonnage.overrides import override_constraints, parse_override_gpus
-from tonnage.planning import Objective, Option, Plan, Refusal, SizeReport, make_plan, make_size_report
+from tonnage.planning import Objective, Option, Plan, Refusal, SizeReport, assumptions_used, make_plan, make_size_report
 from tonnage.reports.explain import explain_report
 from tonnage.reports.frames import Library, make_frame
 from tonnage.reports.plan import plan_report
@@ -29,7 +29,7 @@ from tonnage.reports.rendering import Report, render_report
 from tonnage.reports.selection import select_candidates
 from tonnage.reports.size import size_report
 from tonnage.settings import Settings, load_settings
-from tonnage.sizing.assumptions import Assumption, Assumptions, listed
+from tonnage.sizing.assumptions import Assumption, Assumptions
 from tonnage.workload.jobs import Workload
 from tonnage.workload.loading import load_workload as load_file
 from tonnage.workload.loading import parse_workload
@@ -199,7 +199,7 @@ def plan(
     assumed = assumptions_with(memory_margin)
     age = settings.max_price_age_days if max_price_age_days is None else max_price_age_days
     made = make_plan(job, market, objective=rank, assumed=assumed, max_price_age_days=age)
-    return PlanResult(made, market, listed(assumed), top)
+    return PlanResult(made, market, assumptions_used(job, assumed), top)
 
 
 def size(

@@ -15,6 +15,7 @@ from tonnage.workload.jobs import Constraints, ServeJob, Workload
 
 NAMES = (
     "providers", "regions", "residency", "gpus", "deadline", "budget_usd", "interruptible", "max_gpus", "max_nodes",
+    "hold",
 )  # fmt: skip
 
 
@@ -115,7 +116,7 @@ def _count(value: Any, _: Workload, __: Catalog) -> int:
 
 def _switch(value: Any, _: Workload, __: Catalog) -> bool:
     if not isinstance(value, bool):
-        raise InputError(f"interruptible: found {value!r}, expected True or False")
+        raise InputError(f"found {value!r}, expected True or False")
     return value
 
 
@@ -129,4 +130,5 @@ _READERS: dict[str, Callable[[Any, Workload, Catalog], Any]] = {
     "max_gpus": _count,
     "max_nodes": _count,
     "interruptible": _switch,
+    "hold": _switch,
 }

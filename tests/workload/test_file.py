@@ -78,7 +78,7 @@ train:
    sharding: zero2, tensor_parallel: 2, pipeline_parallel: 3}
 constraints:
   {deadline: 1d, budget_usd: 500, providers: aws, regions: [us-east-1], gpus: ["H100:8", 24GB..80GB],
-   interruptible: true, residency: us, max_gpus: 64, max_nodes: 4}
+   interruptible: true, residency: us, max_gpus: 64, max_nodes: 4, hold: true}
 buy:
   {reserved_1y: true, on_demand: false, interruptions_per_hour: 0.1, checkpoint_interval: 30m, startup: 0s,
    discounts: {gcp: 5, aws: 12.5}}

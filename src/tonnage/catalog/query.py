@@ -114,6 +114,7 @@ def _region_matcher(catalog: Catalog, regions: Sequence[str], areas: Sequence[st
         if region.casefold() not in known:
             hint = did_you_mean(nearest(region, sorted(known - {""})), "regions are spelled as the provider does")
             raise InputError(f"no region named '{region}' in the catalog", hint=hint)
+    _check_areas(catalog, areas)
     by_provider = {provider.name: set(provider.areas) for provider in catalog.providers}
 
     def matches(offer: Offer) -> bool:
@@ -125,6 +126,15 @@ def _region_matcher(catalog: Catalog, regions: Sequence[str], areas: Sequence[st
         return not areas or (place is not None and (place.area in areas or place.country.casefold() in areas))
 
     return matches
+
+
+def _check_areas(catalog: Catalog, areas: Sequence[str]) -> None:
+    known = {region.area for region in catalog.regions} | {region.country.casefold() for region in catalog.regions}
+    for area in areas:
+        if area not in known:
+            raise InputError(
+                f"no area named '{area}'", hint="us, ca, sa, eu, uk, ch, me, af, ap, or a country such as de"
+            )
 
 
 def _known_providers(catalog: Catalog, providers: Sequence[str]) -> set[str]:

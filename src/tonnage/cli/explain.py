@@ -29,6 +29,7 @@ def explain(
     gpu: options.Gpus = None,
     deadline: options.Deadline = None,
     budget: options.Budget = None,
+    hold: options.Hold = None,
     memory_margin: options.MemoryMargin = None,
     max_price_age: options.MaxPriceAge = None,
     catalog: options.CatalogFolder = None,
@@ -43,7 +44,7 @@ def explain(
     session = open_session(output=output, as_of=as_of, catalog=catalog, max_price_age_days=max_price_age, quiet=quiet)
     result = make(
         session, file, rank=rank, top=top, providers=provider, regions=region, gpus=gpu, deadline=deadline,
-        budget_usd=budget, memory_margin=memory_margin,
+        budget_usd=budget, hold=hold, memory_margin=memory_margin,
     )  # fmt: skip
     from tonnage.reports.explain import explain_report
     from tonnage.reports.selection import select_candidates

@@ -130,6 +130,10 @@ Deadline = Annotated[
 Budget = Annotated[
     float | None, typer.Option("--budget", metavar="USD", help="At most; for a service a month.", show_default=False)
 ]
+Hold = Annotated[
+    bool | None,
+    typer.Option("--hold", help="Limits must hold at the far end of the 80 % interval.", show_default=False),
+]
 MemoryMargin = Annotated[
     float | None,
     typer.Option(

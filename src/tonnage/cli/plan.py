@@ -17,6 +17,7 @@ def plan(
     gpu: options.Gpus = None,
     deadline: options.Deadline = None,
     budget: options.Budget = None,
+    hold: options.Hold = None,
     memory_margin: options.MemoryMargin = None,
     max_price_age: options.MaxPriceAge = None,
     catalog: options.CatalogFolder = None,
@@ -32,7 +33,7 @@ def plan(
     session = open_session(output=output, as_of=as_of, catalog=catalog, max_price_age_days=max_price_age, quiet=quiet)
     result = make(
         session, file, rank=rank, top=top, providers=provider, regions=region, gpus=gpu, deadline=deadline,
-        budget_usd=budget, memory_margin=memory_margin,
+        budget_usd=budget, hold=hold, memory_margin=memory_margin,
     )  # fmt: skip
     from tonnage.reports.plan import plan_report
 

@@ -1,5 +1,6 @@
 """Workload x catalog x prices -> ranked plans, and why each other candidate fell out."""
 
+from tonnage.planning.assumed import assumptions_used
 from tonnage.planning.plan import CatalogStamp, Need, Objective, Option, Plan, Refusal, RunDetail
 from tonnage.planning.planner import make_plan
 from tonnage.planning.sizes import SizeMiss, SizeReport, SizeRow, make_size_report
@@ -15,6 +16,7 @@ __all__ = [
     "SizeMiss",
     "SizeReport",
     "SizeRow",
+    "assumptions_used",
     "make_plan",
     "make_size_report",
 ]

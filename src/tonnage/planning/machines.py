@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tonnage.catalog import Catalog
-from tonnage.catalog.hardware import Link
+from tonnage.catalog.hardware import Accelerator, Link
 from tonnage.catalog.market import InstanceType
 from tonnage.errors import UnsizedHardware
+from tonnage.planning.changes import job_with
 from tonnage.planning.sized import Miss
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Machine, peak_tflops, usable_bytes
@@ -72,15 +73,29 @@ def _unsized(catalog: Catalog, instance: InstanceType, precision: str) -> Miss |
         )
     accelerator = catalog.accelerator(instance.accelerator)
     try:
-        peak_tflops(accelerator, precision)
-        usable_bytes(accelerator)
-        if accelerator.memory_bandwidth_gb_per_s is None:
-            raise UnsizedHardware(f"{accelerator.name}: memory bandwidth is not published")
+        _check_figures(accelerator, precision)
     except UnsizedHardware as error:
-        other = "fp16" if precision == "bf16" and accelerator.dense_fp16_tflops is not None else None
-        flip = f"precision: {other}" if other else "the catalog gains the figure"
-        return Miss(binding="rate", needs=error.message, has="unknown", flips_when=flip)
+        if precision == "bf16" and _sizes_in(accelerator, "fp16"):
+            change = job_with(precision="fp16")
+            return Miss(binding="rate", needs=error.message, has="unknown", flips_when="precision: fp16", change=change)
+        return Miss(binding="rate", needs=error.message, has="unknown", flips_when="the catalog gains the figure")
     return None
+
+
+def _check_figures(accelerator: Accelerator, precision: str) -> None:
+    """Raises UnsizedHardware naming the first figure that sizing needs and nobody publishes."""
+    peak_tflops(accelerator, precision)
+    usable_bytes(accelerator)
+    if accelerator.memory_bandwidth_gb_per_s is None:
+        raise UnsizedHardware(f"{accelerator.name}: memory bandwidth is not published")
+
+
+def _sizes_in(accelerator: Accelerator, precision: str) -> bool:
+    try:
+        _check_figures(accelerator, precision)
+    except UnsizedHardware:
+        return False
+    return True
 
 
 def _machine(catalog: Catalog, instance: InstanceType, assumed: Assumptions) -> Machine:

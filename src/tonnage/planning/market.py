@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tonnage.catalog import Catalog
 from tonnage.catalog.market import InstanceType, Offer, Purchase
+from tonnage.planning.changes import bought_as, constrained, including
 from tonnage.planning.plan import Refusal
 from tonnage.planning.sized import Miss
 from tonnage.workload.jobs import Workload
@@ -69,6 +70,7 @@ def refuse(
         has=miss.has,
         flips_when=miss.flips_when,
         shortfall=miss.shortfall,
+        change=miss.change,
     )
 
 
@@ -81,6 +83,7 @@ def _instance_miss(workload: Workload, catalog: Catalog, offer: Offer, instance:
             needs=f"one of {', '.join(workload.buy.purchases)}",
             has=offer.purchase,
             flips_when=f"buy.{offer.purchase}: true",
+            change=bought_as(offer.purchase),
         )
     if offer.purchase == "spot" and not wanted.interruptible:
         return Miss(
@@ -88,6 +91,7 @@ def _instance_miss(workload: Workload, catalog: Catalog, offer: Offer, instance:
             needs="machines that stay",
             has="spot",
             flips_when="constraints.interruptible: true",
+            change=constrained(interruptible=True),
         )
     if wanted.providers and offer.provider not in wanted.providers:
         return Miss(
@@ -95,6 +99,7 @@ def _instance_miss(workload: Workload, catalog: Catalog, offer: Offer, instance:
             needs=f"one of {', '.join(wanted.providers)}",
             has=offer.provider,
             flips_when=f"constraints.providers includes {offer.provider}",
+            change=including("providers", offer.provider),
         )
     return _gpu_miss(workload, catalog, instance)
 
@@ -109,9 +114,17 @@ def _gpu_miss(workload: Workload, catalog: Catalog, instance: InstanceType) -> M
             return None
     asked = " or ".join(wanted.text for wanted in filters)
     if instance.accelerator is None:
-        return Miss(binding="gpu", needs=asked, has="no GPU", flips_when="constraints.gpus is left out")
+        return Miss(
+            binding="gpu",
+            needs=asked,
+            has="no GPU",
+            flips_when="constraints.gpus is left out",
+            change=constrained(gpus=()),
+        )
     has = f"{instance.accelerator}:{instance.accelerator_count:g}"
-    return Miss(binding="gpu", needs=asked, has=has, flips_when=f"constraints.gpus includes {has}")
+    return Miss(
+        binding="gpu", needs=asked, has=has, flips_when=f"constraints.gpus includes {has}", change=constrained(gpus=())
+    )
 
 
 def _region_miss(workload: Workload, catalog: Catalog, offer: Offer) -> Miss | None:
@@ -122,6 +135,7 @@ def _region_miss(workload: Workload, catalog: Catalog, offer: Offer) -> Miss | N
             needs=f"one of {', '.join(wanted.regions)}",
             has=offer.region,
             flips_when=f"constraints.regions includes {offer.region}",
+            change=including("regions", offer.region),
         )
     if wanted.residency:
         region = catalog.region(offer.provider, offer.region)
@@ -130,8 +144,9 @@ def _region_miss(workload: Workload, catalog: Catalog, offer: Offer) -> Miss | N
             return Miss(
                 binding="residency",
                 needs=f"data stays in {', '.join(wanted.residency)}",
-                has=area or "an unknown area",
-                flips_when=f"constraints.residency includes {area}" if area else "the catalog knows the region",
+                has=f"prices in {area}" if area else "a listing that states no region",
+                flips_when=f"constraints.residency includes {area}" if area else "the listing states its regions",
+                change=including("residency", area) if area else None,
             )
     return None
 

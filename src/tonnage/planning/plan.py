@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
-from math import isfinite
 from typing import Literal
 
 from tonnage.catalog.market import Purchase
+from tonnage.planning.changes import Change
 from tonnage.pricing.ledger import Ledger
 from tonnage.sizing.estimates import Figure
 
 Objective = Literal["cost", "time", "pareto"]
+Promise = Literal["latency", "ttft"]  # which latency a service promised
 Binding = Literal[
     "memory",
     "deadline",
@@ -48,6 +49,8 @@ class RunDetail:
     memory_available_gib: float
     rates: tuple[tuple[str, Figure], ...]  # "samples_per_s", "tokens_per_s"...
     latency_p95_s: Figure | None = None
+    ttft_p95_s: Figure | None = None  # where tokens are generated
+    promise: Promise = "latency"
     notes: tuple[str, ...] = ()
 
 
@@ -80,7 +83,8 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """A candidate that is out: the limit that binds, what it needs, what it has, and what would let it in."""
+    """A candidate that is out: the limit that binds, what it needs, what it has, and what lifts it (another may bind
+    then)."""
 
     provider: str
     instance_type: str
@@ -94,6 +98,7 @@ class Refusal:
     has: str
     flips_when: str
     shortfall: float  # needs / has where both are numbers (how near the miss is), else infinity
+    change: Change | None = field(default=None, compare=False, repr=False)  # what `flips_when` says, to be tried
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,17 +135,13 @@ class Plan:
     catalog: CatalogStamp
     notes: tuple[str, ...]
     relaxations: tuple[str, ...] = ()  # where nothing fits: single constraints whose removal gives an option
+    nearest_misses: tuple[Refusal, ...] = ()  # where nothing fits: up to three, their changes tried and found to fit
+
+    @property
+    def best_dated(self) -> Option | None:
+        """The best option whose price says when it was read."""
+        return next((option for option in self.options if option.price_read_on is not None), None)
 
     @property
     def best(self) -> Option | None:
         return self.options[0] if self.options else None
-
-    @property
-    def nearest_misses(self) -> tuple[Refusal, ...]:
-        """The three refusals nearest to fitting, each of another GPU where possible; those that lack a figure by
-        a known factor go before those that a constraint rules out."""
-        measured = [miss for miss in self.refused if isfinite(miss.shortfall)] or list(self.refused)
-        ordered = sorted(measured, key=lambda miss: (miss.shortfall, miss.provider, miss.instance_type))
-        seen: set[str | None] = set()
-        distinct = [miss for miss in ordered if not (miss.gpu in seen or seen.add(miss.gpu))]  # type: ignore[func-returns-value]
-        return tuple((distinct + [miss for miss in ordered if miss not in distinct])[:3])

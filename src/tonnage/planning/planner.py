@@ -11,13 +11,15 @@ import numpy as np
 from tonnage.catalog import Catalog
 from tonnage.catalog.expected_prices import ExpectedPrices
 from tonnage.catalog.market import InstanceType, Offer
+from tonnage.planning.assumed import terms_note
 from tonnage.planning.joined import Joined, join
 from tonnage.planning.market import admit_offers, refuse
+from tonnage.planning.nearest import SHOWN, nearest_misses
 from tonnage.planning.need import needs_of
 from tonnage.planning.options import OptionBuilder
 from tonnage.planning.plan import CatalogStamp, Objective, Option, Plan, Refusal
 from tonnage.planning.ranking import Limits, choose, pareto_rows, score, within
-from tonnage.planning.relaxations import relaxations
+from tonnage.planning.relaxations import best_of_each_gpu, describe_relaxation, relaxations
 from tonnage.planning.shortfalls import limit_misses
 from tonnage.planning.sized_park import SizedPark, size_job
 from tonnage.planning.summary import summarise
@@ -52,8 +54,17 @@ def make_plan(
     plan = _plan(workload, catalog, objective, assumed, max_price_age_days)
     if plan.options:
         return plan
-    free = relaxations(workload, lambda relaxed: _plan(relaxed, catalog, objective, assumed, max_price_age_days))
-    return replace(plan, relaxations=free)
+
+    def again(changed: Workload, offered: Catalog = catalog) -> Plan:
+        return _plan(changed, offered, objective, assumed, max_price_age_days)
+
+    free = relaxations(workload, again)
+    chosen = [option for _, freed in free for option in best_of_each_gpu(freed.options, SHOWN)]
+    return replace(
+        plan,
+        relaxations=tuple(describe_relaxation(text, freed.options[0]) for text, freed in free),
+        nearest_misses=nearest_misses(workload, catalog, plan.refused, chosen, again),
+    )
 
 
 def _plan(
@@ -79,7 +90,7 @@ def _plan(
         options=options,
         refused=tuple(sorted(refused, key=lambda r: (r.provider, r.instance_type, r.purchase or ""))),
         catalog=_stamp(catalog, offers),
-        notes=_notes(workload, catalog, options),
+        notes=_notes(workload, catalog),
     )
 
 
@@ -147,7 +158,16 @@ def _rank(
         expected=ExpectedPrices(catalog),
     )
     options = builder.ranked(chosen, front, objective)
-    rejected = limit_misses(table.offers, instances, joined, groups, allowed, limits, service=service)
+    rejected = limit_misses(
+        table.offers,
+        instances,
+        joined,
+        groups,
+        allowed,
+        limits,
+        service=service,
+        startup_s=terms_of(workload.buy).startup_s,
+    )
     return options, rejected
 
 
@@ -155,6 +175,7 @@ def limits_of(constraints: Constraints) -> Limits:
     return Limits(
         deadline_s=np.inf if constraints.deadline_s is None else constraints.deadline_s,
         budget_usd=np.inf if constraints.budget_usd is None else constraints.budget_usd,
+        hold=constraints.hold,
     )
 
 
@@ -197,19 +218,13 @@ def _stamp(catalog: Catalog, offers: Sequence[Offer]) -> CatalogStamp:
     )
 
 
-def _notes(workload: Workload, catalog: Catalog, options: Sequence[Option]) -> tuple[str, ...]:
-    """What to know before relying on the plan: missing purchase modes, and winners that stand on weak prices."""
+def _notes(workload: Workload, catalog: Catalog) -> tuple[str, ...]:
+    """What to know before relying on the plan: missing purchase modes and what was assumed."""
     sold = {offer.purchase for offer in catalog.offers}
     missing = [purchase for purchase in workload.buy.purchases if purchase not in sold]
     notes = [f"no {purchase} price is in the catalog: such options are left out, not free" for purchase in missing]
-    if options and options[0].price_read_on is None:
-        dated = next((option for option in options if option.price_read_on is not None), None)
-        if dated is not None:
-            notes.append(
-                f"the winner's price carries no date; the best with a dated price is #{dated.rank} "
-                f"{dated.provider} {dated.instance_type} {dated.purchase.replace('_', '-')} "
-                f"(${dated.cost_usd.value:,.2f}, read {dated.price_read_on})"
-            )
+    if workload.kind != "serve" and (note := terms_note(workload.buy)) is not None:
+        notes.append(note)
     if isinstance(workload.job, ServeJob | BatchJob):
         notes.append(
             "inference figures assume an engine with fused kernels and captured graphs (TensorRT, ONNX Runtime, vLLM "

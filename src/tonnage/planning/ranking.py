@@ -18,11 +18,14 @@ class Limits:
 
     deadline_s: float
     budget_usd: float
+    hold: bool = False  # at the far end of the interval
 
 
 def within(joined: Joined, limits: Limits) -> np.ndarray:
-    """Rows that meet the deadline and the budget on their expected figures."""
-    return (joined.wall_s <= limits.deadline_s) & (joined.cost_usd <= limits.budget_usd) & np.isfinite(joined.wall_s)
+    """Rows that meet the deadline and the budget on their expected figures, or at their intervals' far end."""
+    wall = joined.wall_high_s if limits.hold else joined.wall_s
+    cost = joined.cost_high_usd if limits.hold else joined.cost_usd
+    return (wall <= limits.deadline_s) & (cost <= limits.budget_usd) & np.isfinite(joined.wall_s)
 
 
 def score(joined: Joined, objective: Objective, *, service: bool) -> Array:

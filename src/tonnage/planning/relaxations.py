@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from tonnage.planning.plan import Plan
+from tonnage.planning.plan import Option, Plan
 from tonnage.workload.jobs import Constraints, Workload
 
 FREE = Constraints()
@@ -27,14 +27,21 @@ def relaxed_workloads(workload: Workload) -> list[tuple[str, Workload]]:
     return out
 
 
-def relaxations(workload: Workload, plan: Callable[[Workload], Plan]) -> tuple[str, ...]:
-    """Texts such as «without constraints.gpus: aws p5.48xlarge x 2, $69.16»; empty when no single one helps."""
-    found = []
-    for text, relaxed in relaxed_workloads(workload):
-        best = plan(relaxed).best
-        if best is not None:
-            found.append(
-                f"{text}: {best.provider} {best.instance_type} x {best.count} "
-                f"{best.purchase.replace('_', '-')}, ${best.cost_usd.value:,.2f}"
-            )
-    return tuple(found)
+def relaxations(workload: Workload, plan: Callable[[Workload], Plan]) -> list[tuple[str, Plan]]:
+    """Single constraints whose removal gives an option, each with the plan then; empty when no one helps."""
+    tried = [(text, plan(relaxed)) for text, relaxed in relaxed_workloads(workload)]
+    return [(text, freed) for text, freed in tried if freed.best is not None]
+
+
+def describe_relaxation(text: str, best: Option) -> str:
+    """«without constraints.gpus: aws p5.48xlarge x 2 on-demand, $69.16»."""
+    bought = best.purchase.replace("_", "-")
+    return f"{text}: {best.provider} {best.instance_type} x {best.count} {bought}, ${best.cost_usd.value:,.2f}"
+
+
+def best_of_each_gpu(options: Sequence[Option], count: int) -> list[Option]:
+    """The first `count` options that run on different GPUs, in rank order."""
+    firsts: dict[str | None, Option] = {}
+    for option in options:
+        firsts.setdefault(option.gpu, option)
+    return list(firsts.values())[:count]

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tonnage.planning.plan import RunDetail
+from tonnage.planning.changes import job_with
+from tonnage.planning.plan import Promise, RunDetail
 from tonnage.planning.sized import IntArray, Miss
 from tonnage.sizing.assumptions import INFERENCE_MEMORY_SPREAD, INFERENCE_TIME_SPREAD, Assumptions
 from tonnage.sizing.devices import Devices, Machine, stack
 from tonnage.sizing.estimates import Array, Figure
+from tonnage.sizing.inference_memory import estimate_serving_memory
 from tonnage.sizing.precision import SERVING_COMPUTE
 from tonnage.sizing.serving import CONCURRENCIES, Replicas, estimate_replicas
 from tonnage.units import to_gib
@@ -43,21 +45,21 @@ class ReplicaTable:
                 continue
             row = rows[np.argmin(self.replicas.needed_bytes[rows])]
             needs, has = to_gib(float(self.replicas.needed_bytes[row])), to_gib(float(self.usable_bytes[row]))
+            smaller = self._smaller_weights(int(row))
             out[index] = Miss(
                 binding="memory",
                 needs=f"{needs:.1f} GiB per GPU at tensor parallel {int(self.tensor_parallel[row])}",
-                has=f"{has:.1f} GiB usable",
-                flips_when=self._flip(int(row)),
+                has=f"{has:.1f} GiB, 10 % kept free",
+                flips_when=f"weights: {smaller}" if smaller else "more or larger GPUs in the machine hold the weights",
+                change=job_with(weights=smaller) if smaller else None,
                 shortfall=needs / has,
             )
         return out
 
-    def _flip(self, row: int) -> str:
+    def _smaller_weights(self, row: int) -> str | None:
         """The first weight format whose smaller weights let this row fit, verified on its own components."""
         memory = self.replicas.memory
         kept = float(self.replicas.needed_bytes[row] - memory.weights_bytes[row])
-        from tonnage.sizing.inference_memory import estimate_serving_memory
-
         for weights in ("fp8", "int8", "int4"):
             smaller = estimate_serving_memory(
                 self.shape,
@@ -66,10 +68,12 @@ class ReplicaTable:
                 batch_tokens=1.0,
             )
             if float(smaller.weights_bytes[0]) + kept <= float(self.usable_bytes[row]):
-                return f"weights: {weights}"
-        return "more or larger GPUs per node hold the weights"
+                return weights
+        return None
 
-    def detail(self, row: int, *, time_s: Figure | None, nodes: int, notes: tuple[str, ...] = ()) -> RunDetail:
+    def detail(
+        self, row: int, *, time_s: Figure | None, nodes: int, notes: tuple[str, ...] = (), promise: Promise = "latency"
+    ) -> RunDetail:
         """The breakdown of one row on `nodes` machines."""
         replicas = self.replicas
         tensor, per_node = int(self.tensor_parallel[row]), int(self.per_node[row])
@@ -83,9 +87,11 @@ class ReplicaTable:
                 Figure(value=rate, low=rate / spread.high_factor, high=rate / spread.low_factor),
             )
         ]
+        ttft: Figure | None = None
         parts = [("mean latency", float(replicas.latency_mean_s[row]))]
         if self.requests.output_tokens is not None and np.isfinite(replicas.tpot_s[row]):
             rates.append(("output_tokens_per_s", rates[0][1].scaled(self.requests.output_tokens.mean)))
+            ttft = INFERENCE_TIME_SPREAD.around(float(replicas.ttft_p95_s[row]))
             parts = [
                 ("ttft p95", float(replicas.ttft_p95_s[row])),
                 ("time per output token", float(replicas.tpot_s[row])),
@@ -121,6 +127,8 @@ class ReplicaTable:
             memory_available_gib=to_gib(float(self.devices.memory_bytes[row])),
             rates=tuple(rates),
             latency_p95_s=latency,
+            ttft_p95_s=ttft,
+            promise=promise,
             notes=notes,
         )
 

@@ -7,7 +7,8 @@ from math import ceil
 
 import numpy as np
 
-from tonnage.planning.plan import RunDetail
+from tonnage.planning.changes import constrained, job_with
+from tonnage.planning.plan import Promise, RunDetail
 from tonnage.planning.replica_table import ReplicaTable, replica_table
 from tonnage.planning.sized import Miss, Sized, best_per_group
 from tonnage.sizing.assumptions import INFERENCE_TIME_SPREAD, Assumptions
@@ -28,7 +29,7 @@ def size_service(job: ServeJob, machines: Sequence[Machine], constraints: Constr
         assumed=assumed,
     )
     replicas = table.replicas
-    holds = table.fits & _promise_kept(job, table)
+    holds = table.fits & _promise_kept(job, table, hold=constraints.hold)
     load = job.rate_per_s / np.where(holds, replicas.requests_per_s, np.nan)
 
     def fleet(factor: float) -> Array:
@@ -38,20 +39,18 @@ def size_service(job: ServeJob, machines: Sequence[Machine], constraints: Constr
     nodes = fleet(1.0)
     allowed = holds & (nodes <= _node_limit(table, constraints))
     rows = np.flatnonzero(allowed)
-    # Fewest machines; among those the lowest latency.
-    score = nodes[rows] + replicas.latency_p95_s[rows] * 1e-6
+    # Fewest machines; among those the least tensor parallel (whole replicas answer more); then the lowest latency.
+    score = nodes[rows] + table.tensor_parallel[rows] * 1e-3 + replicas.latency_p95_s[rows] * 1e-6
     best = rows[best_per_group(table.machine[rows].astype(np.int64), score)]
     misses = _misses(job, table, machines, holds, nodes, set(table.machine[best].tolist()), constraints)
+
+    promise: Promise = "ttft" if job.p95_ttft_s is not None and job.p95_latency_s is None else "latency"
 
     def detail(row: int) -> RunDetail:
         chosen = int(best[row])
         share = job.rate_per_s / (float(replicas.requests_per_s[chosen]) * table.per_node[chosen] * nodes[chosen])
-        return table.detail(
-            chosen,
-            time_s=None,
-            nodes=int(nodes[chosen]),
-            notes=(f"the fleet runs at {share:.0%} of what it holds",),
-        )
+        note = f"the rate is {share:.0%} of what this fleet is planned to carry within its promise"
+        return table.detail(chosen, time_s=None, nodes=int(nodes[chosen]), notes=(note,), promise=promise)
 
     return Sized(
         machine=table.machine[best],
@@ -66,12 +65,13 @@ def size_service(job: ServeJob, machines: Sequence[Machine], constraints: Constr
     )
 
 
-def _promise_kept(job: ServeJob, table: ReplicaTable) -> np.ndarray:
+def _promise_kept(job: ServeJob, table: ReplicaTable, *, hold: bool) -> np.ndarray:
     kept = np.ones(len(table.machine), dtype=bool)
+    margin = INFERENCE_TIME_SPREAD.high_factor if hold else 1.0
     if job.p95_latency_s is not None:
-        kept &= table.replicas.latency_p95_s <= job.p95_latency_s
+        kept &= table.replicas.latency_p95_s * margin <= job.p95_latency_s
     if job.p95_ttft_s is not None:
-        kept &= table.replicas.ttft_p95_s <= job.p95_ttft_s
+        kept &= table.replicas.ttft_p95_s * margin <= job.p95_ttft_s
     return kept
 
 
@@ -106,6 +106,7 @@ def _misses(
             needs=f"{gpus} GPUs for {job.rate_per_s:g} requests/s",
             has=f"max_gpus: {constraints.max_gpus}",
             flips_when=f"max_gpus: {gpus}",
+            change=constrained(max_gpus=gpus),
             shortfall=gpus / max(constraints.max_gpus or 1, 1),
         )
     return out
@@ -113,9 +114,9 @@ def _misses(
 
 def _latency_miss(job: ServeJob, table: ReplicaTable, rows: np.ndarray) -> Miss:
     p95, ttft = table.replicas.latency_p95_s[rows], table.replicas.ttft_p95_s[rows]
-    name, best, limit = "p95 latency", float(p95.min()), job.p95_latency_s
+    name, key, best, limit = "p95 latency", "p95_latency_s", float(p95.min()), job.p95_latency_s
     if limit is None or (best <= limit and job.p95_ttft_s is not None):
-        name, best, limit = "p95 TTFT", float(ttft.min()), job.p95_ttft_s
+        name, key, best, limit = "p95 TTFT", "p95_ttft_s", float(ttft.min()), job.p95_ttft_s
     assert limit is not None
     fewer = ""
     if job.requests.output_tokens is not None and name == "p95 latency":
@@ -127,4 +128,5 @@ def _latency_miss(job: ServeJob, table: ReplicaTable, rows: np.ndarray) -> Miss:
         has=f"{limit * 1e3:.0f} ms promised",
         flips_when=f"the promise is {best * 1.05 * 1e3:.0f} ms{fewer}",
         shortfall=best / limit,
+        change=job_with(**{key: best * 1.05}),
     )

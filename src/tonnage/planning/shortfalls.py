@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tonnage.catalog.market import InstanceType, Offer
+from tonnage.planning.changes import constrained, job_with
 from tonnage.planning.joined import Joined
 from tonnage.planning.market import refuse
 from tonnage.planning.plan import Refusal
@@ -24,6 +25,7 @@ def limit_misses(
     limits: Limits,
     *,
     service: bool,
+    startup_s: float,
 ) -> list[Refusal]:
     """One refusal per group without an allowed row, from the row that comes nearest to its limits."""
     groups = group_of_offer[joined.offer]
@@ -35,7 +37,10 @@ def limit_misses(
     order = np.lexsort((joined.cost_usd, excess, groups))
     _, first = np.unique(groups[order], return_index=True)
     nearest = {int(groups[row]): int(row) for row in order[first]}
-    return [_refusal(offers, instances, joined, nearest[int(group)], limits, service=service) for group in lost]
+    return [
+        _refusal(offers, instances, joined, nearest[int(group)], limits, service=service, startup_s=startup_s)
+        for group in lost
+    ]
 
 
 def _refusal(
@@ -46,9 +51,10 @@ def _refusal(
     limits: Limits,
     *,
     service: bool,
+    startup_s: float,
 ) -> Refusal:
     offer = offers[int(joined.offer[row])]
-    miss = _miss(joined, row, limits, service=service)
+    miss = _miss(joined, row, limits, service=service, startup_s=startup_s)
     return refuse(
         instances[offer.provider, offer.instance_type],
         miss,
@@ -58,30 +64,40 @@ def _refusal(
     )
 
 
-def _miss(joined: Joined, row: int, limits: Limits, *, service: bool) -> Miss:
-    wall, cost = float(joined.wall_s[row]), float(joined.cost_usd[row])
+def _miss(joined: Joined, row: int, limits: Limits, *, service: bool, startup_s: float) -> Miss:
+    wall = float((joined.wall_high_s if limits.hold else joined.wall_s)[row])
+    cost = float((joined.cost_high_usd if limits.hold else joined.cost_usd)[row])
     if service and joined.spot[row]:
         return Miss(
             binding="interruptible",
             needs="a replica to spare while spot machines are replaced",
             has="serve.spare_replicas: 0",
             flips_when="serve.spare_replicas: 1",
+            change=job_with(spare_replicas=1),
         )
     if wall > limits.deadline_s:
-        return Miss(
-            binding="deadline",
-            needs=_duration(wall),
-            has=f"{_duration(limits.deadline_s)} to the deadline",
-            flips_when=f"the deadline is {_duration(wall * 1.01)} away, or the work runs "
-            f"{wall / limits.deadline_s:.2f}x as fast",
-            shortfall=wall / limits.deadline_s,
-        )
+        return _deadline_miss(wall, limits.deadline_s, startup_s)
     return Miss(
         binding="budget",
         needs=f"${cost:,.2f}",
         has=f"${limits.budget_usd:,.2f}",
         flips_when=f"the budget is ${cost:,.2f}, or the price falls by {100 * (1 - limits.budget_usd / cost):.2g} %",
         shortfall=cost / limits.budget_usd,
+        change=constrained(budget_usd=cost * 1.001),
+    )
+
+
+def _deadline_miss(wall_s: float, deadline_s: float, startup_s: float) -> Miss:
+    """How much later, or how much faster: start-up takes its time however fast the work runs."""
+    later = f"the deadline is {_duration(wall_s * 1.01)} away"
+    faster = (wall_s - startup_s) / (deadline_s - startup_s) if deadline_s > startup_s else np.inf
+    return Miss(
+        binding="deadline",
+        needs=_duration(wall_s),
+        has=f"{_duration(deadline_s)} to the deadline",
+        flips_when=later + (f", or the work runs {faster:.2f}x as fast" if np.isfinite(faster) else ""),
+        shortfall=wall_s / deadline_s,
+        change=constrained(deadline_s=wall_s * 1.01) if np.isfinite(wall_s) else None,
     )
 
 

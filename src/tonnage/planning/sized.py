@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from tonnage.planning.changes import Change
 from tonnage.planning.plan import Binding, RunDetail
 from tonnage.sizing.estimates import Array
 
@@ -23,6 +24,7 @@ class Miss:
     has: str
     flips_when: str
     shortfall: float = float("inf")
+    change: Change | None = None  # the same as `flips_when`, to be tried
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

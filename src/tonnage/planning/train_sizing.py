@@ -46,14 +46,15 @@ def size_training(job: TrainJob, machines: Sequence[Machine], constraints: Const
     stacked = stack(machines, TRAINING[job.precision].compute, assumed)
     memory = estimate_training_memory(job, grid.layouts, assumed)
     usable = stacked.memory_bytes[grid.machine] * (1.0 - assumed.memory_margin_fraction)
-    fits = memory.total_bytes <= usable
+    needed = memory.total_bytes * (TRAINING_MEMORY_SPREAD.high_factor if constraints.hold else 1.0)
+    fits = needed <= usable
     candidates = _largest_micro_batches(grid, fits)
     table = _timed(job, grid, candidates, stacked, assumed)
     known = np.isfinite(table.step.total_s)
     best = _fastest(table, known)
     steps = np.ceil(job.samples / job.global_batch) * job.epochs
     sized_machines = set(table.grid.machine[best].tolist())
-    misses = _misses(job, machines, grid, memory, usable, sized_machines, fits, assumed, constraints.max_nodes)
+    misses = _misses(job, machines, grid, needed, usable, sized_machines, fits, assumed, constraints.max_nodes)
     nodes = table.grid.layouts.nodes[best]
     return Sized(
         machine=table.grid.machine[best],
@@ -164,7 +165,7 @@ def _misses(
     job: TrainJob,
     machines: Sequence[Machine],
     grid: LayoutGrid,
-    memory: TrainingMemory,
+    needed: Array,
     usable: Array,
     sized: set[int],
     fits: np.ndarray,
@@ -176,7 +177,7 @@ def _misses(
     if not missing:
         return {}
     out: dict[int, Miss] = {}
-    leanest = best_per_group(grid.machine.astype(np.int64), memory.total_bytes)
+    leanest = best_per_group(grid.machine.astype(np.int64), needed)
     lean_row = {int(grid.machine[row]): int(row) for row in leanest}
     flips = cheapest_fit(job, [machines[index] for index in missing], assumed, max_nodes=max_nodes)
     any_fit = set(grid.machine[fits].tolist())
@@ -193,13 +194,14 @@ def _misses(
             )
             continue
         row = lean_row[index]
-        needs, has = to_gib(float(memory.total_bytes[row])), to_gib(float(usable[row]))
+        needs, has = to_gib(float(needed[row])), to_gib(float(usable[row]))
         layout = grid.layouts.row(row).describe()
         out[index] = Miss(
             binding="memory",
             needs=f"{needs:.1f} GiB per GPU even with {layout}",
-            has=f"{has:.1f} GiB usable",
-            flips_when=flip or "nothing tried: not even adapters, 4-bit weights and 64 nodes together",
+            has=f"{has:.1f} GiB, {assumed.memory_margin_fraction:.0%} kept free",
+            flips_when=flip.text if flip else "nothing tried: not even adapters, 4-bit weights and 64 nodes together",
+            change=flip.change() if flip else None,
             shortfall=needs / has,
         )
     return out

@@ -10,6 +10,7 @@ from tonnage.planning.plan import Option, Plan
 from tonnage.reports.blocks import Column, Pairs, Table
 from tonnage.reports.wording import (
     plural,
+    promised_latency,
     render_duration,
     render_gpus,
     render_machines,
@@ -47,7 +48,8 @@ def option_table(plan: Plan, options: Sequence[Option], *, best_first: bool) -> 
 
 
 def _row(option: Option, notes: RiskNotes, *, service: bool, front: bool) -> tuple[str, ...]:
-    time = option.run.latency_p95_s if service else option.time_s
+    promised = promised_latency(option.run)
+    time = promised[1] if service and promised else option.time_s
     return (
         str(option.rank),
         option.provider,

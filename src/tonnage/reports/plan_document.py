@@ -115,6 +115,7 @@ def run_document(run: RunDetail) -> dict[str, Any]:
         "memory_parts_gib": {part: plain_number(gib) for part, gib in run.memory_parts_gib},
         "rates": {key: plain_figure(figure) for key, figure in run.rates},
         "latency_p95_s": plain_figure(run.latency_p95_s),
+        "ttft_p95_s": plain_figure(run.ttft_p95_s),
         "notes": list(run.notes),
     }
 

@@ -10,6 +10,7 @@ from tonnage.reports.blocks import Block, Bullets, Column, Heading, Page, Pairs,
 from tonnage.reports.option_table import option_table
 from tonnage.reports.wording import (
     plural,
+    promised_latency,
     render_date,
     render_duration,
     render_gpus,
@@ -62,6 +63,9 @@ def _verdict(plan: Plan) -> Iterator[Block]:
     yield Paragraph(text=f"{best.run.layout}; {render_interval(memory, 'GiB')} of {room:.1f} GiB on {where}.")
     if best.risks:
         yield Paragraph(text="Mind: " + "; ".join(best.risks) + ".", tone="warning")
+    dated = plan.best_dated
+    if dated is not None and dated is not best:
+        yield Paragraph(text=f"Best with a dated price, #{dated.rank}: {describe_option(dated, horizon=plan.horizon)}")
 
 
 def describe_option(option: Option, *, horizon: str) -> str:
@@ -74,8 +78,8 @@ def describe_option(option: Option, *, horizon: str) -> str:
     )
     cost = f"{render_money(option.cost_usd.value)}{_bracketed(render_money_interval(option.cost_usd))}"
     if horizon == "month":
-        latency = option.run.latency_p95_s
-        promise = "" if latency is None else f", p95 {render_duration(latency.value)}"
+        promised = promised_latency(option.run)
+        promise = "" if promised is None else f", {promised[0]} {render_duration(promised[1].value)}"
         return f"{text}{cost} a month{promise}."
     when = render_duration(option.time_s.value if option.time_s else None)
     return f"{text}{cost} in {when}{_bracketed(render_time_interval(option.time_s))}."
@@ -120,7 +124,8 @@ def _best_per_provider(plan: Plan) -> Iterator[Block]:
 
 
 def _provider_row(option: Option, service: bool) -> tuple[str, ...]:
-    time = option.run.latency_p95_s if service else option.time_s
+    promised = promised_latency(option.run)
+    time = promised[1] if service and promised else option.time_s
     return (
         str(option.rank),
         option.provider,
@@ -134,7 +139,7 @@ def _provider_row(option: Option, service: bool) -> tuple[str, ...]:
 
 
 def nothing_fits_blocks(plan: Plan) -> Iterator[Block]:
-    """The three nearest misses, each with the smallest change that would let it in."""
+    """The nearest misses, each with changes that were tried and let it in."""
     yield Heading(text="Nothing fits")
     tried = plural(len(plan.refused), "candidate")
     yield Paragraph(text=f"None of {tried} meets the job and its constraints. The nearest misses:", tone="warning")
@@ -154,7 +159,7 @@ def miss_table(misses: Sequence[Refusal], *, limit: bool = True) -> Table:
         *((Column(title="limit"),) if limit else ()),
         Column(title="needs", wraps=True, folds=1, fold_text="needs {}"),
         Column(title="has", wraps=True, folds=1, fold_text="has {}"),
-        Column(title="would fit with", wraps=True, folds=1, fold_text="→ {}"),
+        Column(title="would fit with" if limit else "what lifts this limit", wraps=True, folds=1, fold_text="→ {}"),
     )
     return Table(columns=columns, rows=tuple(_miss_row(miss, limit) for miss in misses))
 
@@ -194,7 +199,7 @@ def _losers(plan: Plan) -> Iterator[Block]:
         Column(title="nearest", wraps=True),
         Column(title="needs", wraps=True, folds=1, fold_text="needs {}"),
         Column(title="has", wraps=True, folds=2, fold_text="has {}"),
-        Column(title="what would let it in", wraps=True, folds=3, fold_text="→ {}"),
+        Column(title="what lifts this limit", wraps=True, folds=3, fold_text="→ {}"),
     )
     rows = tuple(
         (binding, f"{len(group):,}", f"{group[0].provider} {render_machines(group[0].count, group[0].instance_type)}",

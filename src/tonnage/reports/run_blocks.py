@@ -40,6 +40,9 @@ def _run_rows(run: RunDetail) -> Iterator[tuple[str, str, str]]:
     if run.latency_p95_s is not None:
         note = _interval_note(render_time_interval(run.latency_p95_s))
         yield "p95 latency", render_duration(run.latency_p95_s.value), note
+    if run.ttft_p95_s is not None:
+        note = _interval_note(render_time_interval(run.ttft_p95_s))
+        yield "p95 TTFT", render_duration(run.ttft_p95_s.value), note
     for key, figure in run.rates:
         label, value = render_quantity(key, figure.value)
         low, high = (render_quantity(key, end)[1] for end in (figure.low, figure.high))

@@ -120,7 +120,7 @@ def _miss_blocks(report: SizeReport) -> Iterator[Block]:
         Column(title="for example", wraps=True),
         Column(title="needs", wraps=True, folds=1, fold_text="needs {}"),
         Column(title="has", wraps=True, folds=2, fold_text="has {}"),
-        Column(title="what would let it in", wraps=True, folds=3, fold_text="→ {}"),
+        Column(title="what lifts this limit", wraps=True, folds=3, fold_text="→ {}"),
     )
     rows = tuple(
         (binding, str(len(group)), f"{render_gpus(group[0].gpu, group[0].gpu_count)}, {group[0].instance_types[0]}",

@@ -6,6 +6,7 @@ import math
 from datetime import date
 from typing import Final
 
+from tonnage.planning.plan import RunDetail
 from tonnage.sizing.estimates import Figure
 from tonnage.units import GIB, MIB, SECONDS_PER_HOUR
 
@@ -211,3 +212,10 @@ def plural(count: int, noun: str) -> str:
     ('1 option', '353 options')
     """
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def promised_latency(run: RunDetail) -> tuple[str, Figure] | None:
+    """What a service promised, by name, and its predicted 95th percentile; None for work that has an end."""
+    if run.promise == "ttft" and run.ttft_p95_s is not None:
+        return "p95 TTFT", run.ttft_p95_s
+    return None if run.latency_p95_s is None else ("p95", run.latency_p95_s)

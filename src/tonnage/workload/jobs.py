@@ -129,6 +129,7 @@ class Constraints:
     interruptible: bool = True  # False: spot is out
     max_gpus: int | None = None
     max_nodes: int = 8
+    hold: bool = False  # True: limits hold at the far end of the 80 % interval, not only at the expected figure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

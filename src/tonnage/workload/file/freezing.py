@@ -158,6 +158,7 @@ def _freeze_constraints(file: WorkloadFile, as_of: datetime) -> Constraints:
         gpus=tuple(parse_gpu_filter(text) for text in limits.gpus),
         interruptible=is_interruptible(limits, file.buy, service=isinstance(file, ServeFile)),
         max_gpus=limits.max_gpus,
+        hold=limits.hold,
         max_nodes=limits.max_nodes or (64 if isinstance(file, ServeFile | BatchFile) else 8),
     )
 

@@ -44,7 +44,8 @@ class DataFields(Door):
         example="1e9",
     )
     seq_len: TokenLengths | None = key(
-        "Lengths of the training sequences. Image models take none: their shape sets it.",
+        "Lengths of the training sequences. `mean` is what is computed, padding included; memory follows `max`. "
+        "Image models take none: their shape sets it.",
         default=None,
         unit="tokens",
         example="{mean: 48, max: 128}",

@@ -74,6 +74,12 @@ class ConstraintFields(Door):
         example="eu",
     )
     max_gpus: Count | None = key("Most GPUs at once.", default=None, shown="no limit", unit="GPUs", example="64")
+    hold: Flag = key(
+        "Whether deadline, budget, memory and promised latency must hold at the far end of the 80 % interval, not "
+        "only at the expected figure.",
+        default=False,
+        example="true",
+    )
     max_nodes: Count | None = key(
         "Most machines at once.",
         default=None,

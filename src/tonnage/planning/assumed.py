@@ -1,0 +1,69 @@
+"""Which judgements a plan of one kind of work stands on: those of sizing, and those of starting and interrupting."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tonnage.pricing.interruptions import TERMS_SOURCES, Terms
+from tonnage.sizing.assumptions import Assumption, Assumptions, listed
+from tonnage.sizing.tabular_assumptions import TabularAssumptions, listed_tabular
+from tonnage.workload.jobs import Buy, TabularJob, TrainJob, Workload
+
+SERVING_ONLY: Final = ("kv_cache_memory_fraction", "serving_step_overhead_us", "target_utilisation")
+TRAINING_ONLY: Final = (
+    "communication_overlap_fraction",
+    "compiled_kernel_fraction",
+    "fragmentation_fraction",
+    "host_launch_us_per_kernel",
+    "loss_bytes_per_logit",
+    "memory_margin_fraction",
+    "network_latency_us",
+    "network_peak_fraction",
+    "optimizer_memory_fraction",
+)
+
+
+def assumptions_used(workload: Workload, assumed: Assumptions) -> tuple[Assumption, ...]:
+    """The judgements behind a plan of `workload`, with ranges and sources; what the workload states is none."""
+    return (*_sizing(workload, assumed), *terms_assumed(workload.buy))
+
+
+def terms_assumed(buy: Buy) -> tuple[Assumption, ...]:
+    """Start-up, checkpoint and interruption terms that the workload leaves to us."""
+    default = Terms()
+    left = {"checkpoint_s": default.checkpoint_s}
+    if buy.startup_s is None:
+        left["startup_s"] = default.startup_s
+    if buy.interruptions_per_hour is None and "spot" in buy.purchases:
+        left["interruptions_per_hour"] = default.interruptions_per_hour
+    if "spot" not in buy.purchases:
+        del left["checkpoint_s"]
+    return tuple(
+        Assumption(name=name, value=left[name], low=low, high=high, source=source)
+        for name, (low, high, source) in TERMS_SOURCES.items()
+        if name in left
+    )
+
+
+def terms_note(buy: Buy) -> str | None:
+    """One sentence for the plan: what was assumed about starting and interruptions."""
+    words = {
+        "startup_s": ("start-up of {} min", 60.0),
+        "checkpoint_s": ("{} s a checkpoint", 1.0),
+        "interruptions_per_hour": ("{} interruptions an instance-hour on spot", 1.0),
+    }
+    parts = []
+    for one in terms_assumed(buy):
+        text, unit = words[one.name]
+        parts.append(f"{text.format(f'{one.value / unit:g}')} ({one.low / unit:g} to {one.high / unit:g})")
+    return "assumed, as the workload does not say: " + "; ".join(parts) if parts else None
+
+
+def _sizing(workload: Workload, assumed: Assumptions) -> tuple[Assumption, ...]:
+    job = workload.job
+    if isinstance(job, TabularJob):
+        return listed_tabular(TabularAssumptions())
+    convolution = job.model.architecture == "convolution"
+    unused = set(SERVING_ONLY if isinstance(job, TrainJob) else TRAINING_ONLY)
+    unused |= set() if convolution else {"convolution_peak_fraction"}
+    return tuple(one for one in listed(assumed) if one.name not in unused)

@@ -1,0 +1,41 @@
+"""Changes to a workload as values: what a refusal proposes, so that a plan can try it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from tonnage.workload.jobs import Workload
+
+Change = Callable[[Workload], Workload]
+
+
+def constrained(**limits: Any) -> Change:
+    """Constraints with `limits` in place of what stands there."""
+    return lambda workload: replace(workload, constraints=replace(workload.constraints, **limits))
+
+
+def including(name: str, value: str) -> Change:
+    """A constraint that lists what is allowed (`providers`, `regions`, `residency`) with `value` added."""
+
+    def change(workload: Workload) -> Workload:
+        limits: dict[str, Any] = {name: (*getattr(workload.constraints, name), value)}
+        return replace(workload, constraints=replace(workload.constraints, **limits))
+
+    return change
+
+
+def job_with(**fields: Any) -> Change:
+    """The job with `fields` changed."""
+    return lambda workload: replace(workload, job=replace(workload.job, **fields))
+
+
+def bought_as(purchase: Any) -> Change:
+    """One more way to buy."""
+    return lambda workload: replace(workload, buy=replace(workload.buy, purchases=(*workload.buy.purchases, purchase)))
+
+
+def both(first: Change, second: Change) -> Change:
+    """One change after the other."""
+    return lambda workload: second(first(workload))
