@@ -107,3 +107,22 @@ def test_replicas_trade_latency_for_rate(devices: Callable[..., Devices]) -> Non
     assert (np.diff(replicas.latency_p95_s) > 0).all()
     assert (replicas.latency_p95_s > replicas.latency_mean_s).all()
     assert (np.diff(replicas.needed_bytes) >= 0).all()
+
+
+def test_encoder_p95_follows_the_longest_requests(devices: Callable[..., Devices]) -> None:
+    """A spread of lengths raises the p95 above that of equal lengths, and the rate falls as batches are padded."""
+    shape, device = find_model("bert-large-uncased"), devices("T4", precision="fp16")
+    same, spread = (
+        estimate_replicas(
+            shape,
+            Requests(input_tokens=Lengths(mean=128, maximum=longest), output_tokens=None),
+            device,
+            weights="fp16",
+            tensor_parallel=ONE,
+            concurrency=ONE * 4,
+        )
+        for longest in (128, 512)
+    )
+    alone = forward_s(shape, device, batch=ONE * 4, query=512.0, keys=512.0, weights="fp16")
+    assert spread.latency_p95_s[0] > alone[0] > same.latency_p95_s[0] / 2
+    assert spread.requests_per_s[0] < same.requests_per_s[0]

@@ -14,10 +14,10 @@ import numpy as np
 
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Devices
-from tonnage.sizing.estimates import Array
+from tonnage.sizing.estimates import Array, Num
 from tonnage.sizing.inference_memory import ServingMemory, estimate_serving_memory, held_tokens
 from tonnage.sizing.inference_time import decode_step_s, forward_s, prefill_s
-from tonnage.workload.jobs import Requests
+from tonnage.workload.jobs import Lengths, Requests
 from tonnage.workload.shapes import ModelShape
 
 CONCURRENCIES = tuple(float(2**i) for i in range(11))  # 1 ... 1,024 requests in flight
@@ -66,14 +66,28 @@ def _encoder(
 ) -> Replicas:
     """Batches of up to `batch`: rate = utilisation x batch / S; p95 = wait for the batch under way + own + queue.
 
+    A batch is padded to its longest member, so S follows `padded_tokens`; the 95th percentile is a request of the
+    longest kind.
     The queue term is the mean wait of an M/D/1 queue of batches, S·u/(2(1-u)) (Pollaczek-Khinchine), at utilisation u.
     """
     length = requests.input_tokens
-    service = forward_s(
-        shape, devices, batch=batch, query=length.mean, keys=length.mean, weights=weights,
-        tensor_parallel=tensor_parallel, assumed=assumed,
-    )  # fmt: skip
-    service = service + assumed.serving_step_overhead_us * 1e-6
+
+    def batch_s(tokens: Num) -> Array:
+        """Seconds of one batch padded to `tokens`."""
+        service = forward_s(
+            shape,
+            devices,
+            batch=batch,
+            query=tokens,
+            keys=tokens,
+            weights=weights,
+            tensor_parallel=tensor_parallel,
+            assumed=assumed,
+        )
+        return service + assumed.serving_step_overhead_us * 1e-6
+
+    service = batch_s(padded_tokens(length, batch))
+    longest = batch_s(float(length.maximum)) if length.maximum > length.mean else service
     used = assumed.target_utilisation
     queue = service * used / (2 * (1 - used)) / np.maximum(batch, 1.0)
     memory = estimate_serving_memory(
@@ -83,7 +97,7 @@ def _encoder(
         batch_tokens=batch * length.maximum,
         assumed=assumed,
     )
-    p95 = 2.0 * service + 3.0 * queue
+    p95 = service + longest + 3.0 * queue
     return Replicas(
         concurrency=batch,
         requests_per_s=used * batch / service,
@@ -94,6 +108,14 @@ def _encoder(
         memory=memory,
         needed_bytes=memory.fixed_bytes,
     )
+
+
+def padded_tokens(length: Lengths, batch: Array) -> Array:
+    """Expected length a batch is padded to, tokens: the mean for one request, towards the longest as the batch grows.
+
+    mean + (max - mean)·(1 - 1/b): the expected largest of b draws of a uniform spread around the mean behaves so.
+    """
+    return length.mean + (length.maximum - length.mean) * (1.0 - 1.0 / np.maximum(batch, 1.0))
 
 
 def _decoder(
