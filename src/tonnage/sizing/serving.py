@@ -113,9 +113,10 @@ def _encoder(
 def padded_tokens(length: Lengths, batch: Array) -> Array:
     """Expected length a batch is padded to, tokens: the mean for one request, towards the longest as the batch grows.
 
-    mean + (max - mean)·(1 - 1/b): the expected largest of b draws of a uniform spread around the mean behaves so.
+    mean + (max - mean)·(b - 1)/(b + 1): the expected largest of b draws, spread evenly around the mean up to max.
     """
-    return length.mean + (length.maximum - length.mean) * (1.0 - 1.0 / np.maximum(batch, 1.0))
+    many = np.maximum(batch, 1.0)
+    return length.mean + (length.maximum - length.mean) * (many - 1.0) / (many + 1.0)
 
 
 def _decoder(
