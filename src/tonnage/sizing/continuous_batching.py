@@ -51,8 +51,8 @@ class DecoderServer:
     """
 
     __slots__ = (
-        "busy_s", "context", "decoding", "end_step", "events", "finished", "full_step", "growing", "log", "made", "now_s",
-        "order", "peak_tokens", "pending", "policy", "prefilling", "recompute", "steps", "times", "todo", "used",
+        "busy_s", "context", "decoding", "end_step", "events", "finished", "full_step", "growing", "log", "made",
+        "now_s", "order", "peak_tokens", "pending", "policy", "prefilling", "recompute", "steps", "times", "todo", "used",
         "waiting", "window",
     )  # fmt: skip
 
