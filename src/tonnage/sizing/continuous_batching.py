@@ -52,8 +52,8 @@ class DecoderServer:
 
     __slots__ = (
         "busy_s", "context", "decoding", "end_step", "events", "finished", "full_step", "growing", "log", "made",
-        "now_s", "order", "peak_tokens", "pending", "policy", "prefilling", "recompute", "steps", "times", "todo", "used",
-        "waiting", "window",
+        "now_s", "order", "peak_tokens", "pending", "policy", "prefilling", "recompute", "steps", "times", "todo",
+        "used", "waiting", "window",
     )  # fmt: skip
 
     def __init__(self, times: DecoderTimes, policy: ContinuousBatching, log: RequestLog) -> None:
