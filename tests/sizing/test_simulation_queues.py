@@ -135,3 +135,16 @@ def test_all_at_once_takes_the_servers_rate() -> None:
     assert seen.latency_s.maximum == pytest.approx(0.99)
     assert seen.latency_s.mean == pytest.approx(0.5)
     assert seen.requests_per_s == pytest.approx(100.0)
+
+
+def test_joining_the_shortest_queue_waits_less_than_taking_turns() -> None:
+    """Four servers at 0.9 load: both wait less than one server's M/D/1 would, the shortest queue least."""
+    service_s, load = 0.02, 0.9
+    traffic = Traffic(process=Poisson(rate_per_s=4 * load / service_s), lengths=FixedLengths(input_tokens=1),
+                      requests=COUNT)  # fmt: skip
+    turns, shortest = (
+        serve(constant_encoder(service_s), traffic.draw(0), replicas=4, dispatch=dispatch).latency_s.mean() - service_s
+        for dispatch in ("round_robin", "least_loaded")  # type: ignore[arg-type]
+    )
+    assert shortest < 0.7 * turns
+    assert turns < service_s * load / (2 * (1 - load))

@@ -20,7 +20,7 @@ from tonnage.sizing.request_log import RequestLog
 Dispatch = Literal["round_robin", "least_loaded"]
 WARM_UP_FRACTION = 0.1
 HORIZON_PROMISES = 20.0  # a load 5 % too high piles up one promise of delay over this many
-FEWEST_REQUESTS, MOST_REQUESTS = 2_000, 20_000
+FEWEST_REQUESTS, MOST_REQUESTS = 5_000, 40_000
 RATE_TOLERANCE = 0.01
 
 
@@ -133,7 +133,7 @@ def largest_rate(
     """The largest Poisson rate at which both p95 promises hold; None where they fail even without a queue.
 
     Bisection on the logarithm of the rate, to 1 %, every trial with the same unit draws. A trial lasts at least 20
-    promises (2,000 to 20,000 requests), so that an overload shows as latency: 5 % too much load delays the last request
+    promises (5,000 to 40,000 requests), so that an overload shows as latency: 5 % too much load delays the last request
     by one promise.
     """
     promise = min(p95_latency_s or math.inf, p95_ttft_s or math.inf)
