@@ -3,8 +3,8 @@
     python benchmarks/simulation_speed.py                      # made-up chat lengths
     python benchmarks/simulation_speed.py TRACE.csv [--json]   # a trace's own arrivals and lengths as well
 
-Prints seconds by load: an idle service (many short steps), a busy one, an overloaded one, a cache that is too small, four
-replicas, a closed loop, an encoder; and the search for the largest rate.
+Prints seconds by load: an idle service (many short steps), a busy one, an overloaded one, a cache that is too small,
+four replicas, a closed loop, an encoder; and the search for the largest rate.
 """
 
 from __future__ import annotations
@@ -56,9 +56,7 @@ def seconds(call: Callable[[], object], repeats: int = 3) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "trace", nargs="?", type=Path, help="CSV with arrived_at, num_prefill_tokens, num_decode_tokens"
-    )
+    parser.add_argument("trace", nargs="?", type=Path, help="CSV: arrived_at, num_prefill_tokens, num_decode_tokens")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     figures: dict[str, float] = {}

@@ -6,6 +6,7 @@ import csv
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -123,7 +124,7 @@ def test_more_load_is_never_faster(decoder: ReplicaModel, encoder: ReplicaModel)
                                       requests=2000), seed=7)
             for rate in rates
         ]  # fmt: skip
-        for slower, faster in zip(seen, seen[1:], strict=False):
+        for slower, faster in pairwise(seen):
             assert faster.latency_s.p95 > 0.98 * slower.latency_s.p95
             assert faster.ttft_s.p95 > 0.98 * slower.ttft_s.p95
         assert seen[-1].latency_s.p95 > 1.5 * seen[0].latency_s.p95

@@ -128,9 +128,7 @@ def test_closed_loop_keeps_its_law_with_several_users() -> None:
 
 def test_all_at_once_takes_the_servers_rate() -> None:
     """99 requests at time 0, one after the other: the last leaves at 99 S, the mean at 50 S."""
-    traffic = Traffic(
-        process=Deterministic(rate_per_s=float("inf")), lengths=FixedLengths(input_tokens=1), requests=100
-    )
+    traffic = Traffic(process=Deterministic(rate_per_s=float("inf")), lengths=FixedLengths(input_tokens=1), requests=99)
     seen = simulate(constant_encoder(0.01), traffic, seed=0, warm_up_fraction=0.0)
     assert seen.latency_s.maximum == pytest.approx(0.99)
     assert seen.latency_s.mean == pytest.approx(0.5)
@@ -138,13 +136,27 @@ def test_all_at_once_takes_the_servers_rate() -> None:
 
 
 def test_joining_the_shortest_queue_waits_less_than_taking_turns() -> None:
-    """Four servers at 0.9 load: both wait less than one server's M/D/1 would, the shortest queue least."""
-    service_s, load = 0.02, 0.9
-    traffic = Traffic(process=Poisson(rate_per_s=4 * load / service_s), lengths=FixedLengths(input_tokens=1),
+    """Four servers, exponential service, 0.9 load: the shortest queue waits least (with constant service: turns)."""
+    mean, second_s, load = 1000.0, 2e-5, 0.9
+    times = EncoderTimes(lengths=[0.0, 1e6], batch_s=[[0.0, 1e6 * second_s]])
+    replica = ReplicaModel(times=times, policy=DynamicBatching(max_batch=1, wait_s=0.0))
+    traffic = Traffic(process=Poisson(rate_per_s=4 * load / (mean * second_s)), lengths=FixedLengths(input_tokens=1),
                       requests=COUNT)  # fmt: skip
-    turns, shortest = (
-        serve(constant_encoder(service_s), traffic.draw(0), replicas=4, dispatch=dispatch).latency_s.mean() - service_s
-        for dispatch in ("round_robin", "least_loaded")  # type: ignore[arg-type]
-    )
+    stream = exponential_lengths(traffic.draw(0), mean, output=False)
+    turns = serve(replica, stream, replicas=4, dispatch="round_robin").latency_s.mean()
+    shortest = serve(replica, stream, replicas=4, dispatch="least_loaded").latency_s.mean()
     assert shortest < 0.7 * turns
-    assert turns < service_s * load / (2 * (1 - load))
+
+
+def test_constant_service_in_turns_is_one_queue_before_all_servers() -> None:
+    """Four servers of constant service taking turns answer first come, first served: M/D/4 from one queue, exactly."""
+    service_s = 0.02
+    traffic = Traffic(process=Poisson(rate_per_s=180.0), lengths=FixedLengths(input_tokens=1), requests=5_000)
+    stream = traffic.draw(0)
+    free = [0.0] * 4
+    finish = []
+    for at_s in stream.at_s.tolist():
+        server = free.index(min(free))
+        free[server] = max(free[server], at_s) + service_s
+        finish.append(free[server])
+    assert serve(constant_encoder(service_s), stream, replicas=4).finish_s == pytest.approx(finish)
