@@ -32,11 +32,11 @@ id config_id source model params n_layers d_model n_heads n_kv_heads d_ff vocab 
 micro_batch_per_gpu grad_accum global_batch precision method optimizer sharding activation_checkpointing attention
 compile metric value mfu_reported note published_value published_unit derived mem_kind train_tokens family source_group
 shape_source quality
-""".split()
+""".split()  # noqa: SIM905
 INFERENCE_COLUMNS = """
 id config_id source model params n_layers d_model n_heads n_kv_heads d_ff vocab kind gpu n_gpus tp engine precision
 weights_quant batch_size concurrency input_len output_len metric value note
-""".split()
+""".split()  # noqa: SIM905
 WARM_UP, STEPS = 3, 10  # steps before the clock, steps timed: at most
 POINT_S = 1.0  # about as long as a point is timed; slow steps are timed at least three times
 
