@@ -150,15 +150,17 @@ def build_model(torch: Any, shape: Shape, attention: str, recompute: str) -> Any
             scores = scores.masked_fill(above, float("-inf"))
         return functional.dropout(scores.softmax(-1), share, training) @ v
 
-    def rotate(x: Any, first: int) -> Any:
-        """Rotary positions (Su et al. 2021, arXiv:2104.09864), halves rotated against each other."""
+    def angles(first: int, tokens: int, x: Any) -> Any:
+        """Cosines and sines of rotary positions (Su et al. 2021, arXiv:2104.09864), once a pass."""
         half = head_dim // 2
-        steps = torch.arange(first, first + x.shape[2], device=x.device, dtype=torch.float32)
-        rates = 10000.0 ** (-torch.arange(half, device=x.device, dtype=torch.float32) / half)
-        angles = steps[:, None] * rates
-        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
-        a, b = x[..., :half], x[..., half:]
-        return torch.cat((a * cos - b * sin, a * sin + b * cos), -1)
+        steps = torch.arange(first, first + tokens, device=x.device, dtype=torch.float32)
+        turned = steps[:, None] * 10000.0 ** (-torch.arange(half, device=x.device, dtype=torch.float32) / half)
+        return turned.cos().to(x.dtype), turned.sin().to(x.dtype)
+
+    def rotate(x: Any, turn: Any) -> Any:
+        """Halves of each head rotated against each other."""
+        a, b = x.chunk(2, -1)
+        return torch.cat((a * turn[0] - b * turn[1], a * turn[1] + b * turn[0]), -1)
 
     class Block(nn.Module):
         def __init__(self) -> None:
@@ -172,13 +174,13 @@ def build_model(torch: Any, shape: Shape, attention: str, recompute: str) -> Any
             self.norm1, self.norm2 = norm(shape.hidden), norm(shape.hidden)
             self.drop = nn.Dropout(dropout)
 
-        def mix(self, x: Any, cache: Any) -> Any:
+        def mix(self, x: Any, cache: Any, turn: Any) -> Any:
             batch, tokens, _ = x.shape
             q, k, v = (made(x).view(batch, tokens, -1, head_dim).transpose(1, 2) for made in (self.q, self.k, self.v))
-            first = 0 if cache is None else cache[0].shape[2] - tokens
-            if shape.style == "llama":
-                q, k = rotate(q, first), rotate(k, first)
-            if cache is not None:  # the new token's keys and values take the last place
+            if turn is not None:
+                q, k = rotate(q, turn), rotate(k, turn)
+            if cache is not None:  # the new tokens' keys and values take the last places
+                first = cache[0].shape[2] - tokens
                 cache[0][:, :, first:], cache[1][:, :, first:] = k, v
                 k, v = cache
             return self.drop(self.out(attend(q, k, v, self.training).transpose(1, 2).reshape(batch, tokens, -1)))
@@ -187,11 +189,11 @@ def build_model(torch: Any, shape: Shape, attention: str, recompute: str) -> Any
             inner = functional.gelu(self.up(x)) if self.gate is None else functional.silu(self.gate(x)) * self.up(x)
             return self.drop(self.down(inner))
 
-        def forward(self, x: Any, cache: Any = None) -> Any:
+        def forward(self, x: Any, cache: Any = None, turn: Any = None) -> Any:
             if shape.style == "encoder":
-                x = self.norm1(x + self.mix(x, cache))
+                x = self.norm1(x + self.mix(x, cache, turn))
                 return self.norm2(x + self.feed(x))
-            x = x + self.mix(self.norm1(x), cache)
+            x = x + self.mix(self.norm1(x), cache, turn)
             return x + self.feed(self.norm2(x))
 
     class Model(nn.Module):
@@ -216,11 +218,12 @@ def build_model(torch: Any, shape: Shape, attention: str, recompute: str) -> Any
             if self.places is not None:
                 x = x + self.places.weight[first : first + ids.shape[1]]
             x = self.drop(self.last(x) if shape.style == "encoder" else x)
+            turn = angles(first, ids.shape[1], x) if shape.style == "llama" else None
             for index, block in enumerate(self.blocks):
                 if recompute == "full" and self.training:
-                    x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)
+                    x = torch.utils.checkpoint.checkpoint(block, x, None, turn, use_reentrant=False)
                 else:
-                    x = block(x, None if caches is None else caches[index])
+                    x = block(x, None if caches is None else caches[index], turn)
             if shape.style == "encoder":
                 return self.head(x[:, 0])
             x = self.last(x)
