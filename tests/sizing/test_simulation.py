@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tonnage.errors import InputError
+from tonnage.errors import InputError, UnsizedHardware
 from tonnage.sizing.arrivals import ClosedLoop, FixedLengths, Poisson, Replay, SpreadLengths, TraceLengths, Traffic
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.continuous_batching import ContinuousBatching
@@ -246,5 +246,11 @@ def test_what_cannot_be_served_is_said(decoder: ReplicaModel, encoder: ReplicaMo
         decoder.with_policy(DynamicBatching())
     with pytest.raises(InputError, match="leave none for prompts"):
         decoder.with_policy(replace(decoder.policy, step_tokens=256))
+    two_kinds = devices("H100-SXM").take(np.zeros(2, dtype=np.intp))
+    with pytest.raises(InputError, match="2 rows are given"):
+        ReplicaModel.from_sizing(find_model("llama-3.1-8b"), two_kinds, CHAT, weights="bf16")
+    unknown = replace(devices("H100-SXM", count=8, link="nvlink4"), intra_bytes_per_s=np.array([np.nan]))
+    with pytest.raises(UnsizedHardware, match="over 4 devices: the rate of the link"):
+        ReplicaModel.from_sizing(find_model("llama-3.1-70b"), unknown, CHAT, weights="bf16", tensor_parallel=4)
     with pytest.raises(InputError, match="no promise"):
         largest_rate(decoder, TraceLengths(trace=load_trace(DATA / "request_trace.csv")))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
-from tonnage.errors import InputError
+from tonnage.errors import InputError, UnsizedHardware
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.continuous_batching import ContinuousBatching, DecoderServer
 from tonnage.sizing.devices import Devices
@@ -68,6 +69,8 @@ class ReplicaModel:
         the cache that memory leaves (`kv_tokens_of`), an encoder batches of 32 within 2 ms. Raises InputError where the
         model does not fit the devices.
         """
+        if len(devices.peak_flop_per_s) != 1:
+            raise InputError(f"a replica stands on one kind of machine; {len(devices.peak_flop_per_s)} rows are given")
         assumed = assumed or Assumptions()
         group = float(tensor_parallel)
         if requests.output_tokens is None or not shape.causal:
@@ -78,7 +81,7 @@ class ReplicaModel:
                 shape, devices, weights=weights, tensor_parallel=group, most_requests=batching.max_batch,
                 longest_tokens=requests.input_tokens.maximum, assumed=assumed,
             )  # fmt: skip
-            return cls(times=table, policy=batching)
+            return cls(times=_known(table, table.batch_s, shape, tensor_parallel), policy=batching)
         longest = requests.input_tokens.maximum + requests.output_tokens.maximum
         continuous = policy or _default_policy(shape, devices, weights, tensor_parallel, assumed)
         if not isinstance(continuous, ContinuousBatching):
@@ -88,11 +91,24 @@ class ReplicaModel:
             shape, devices, weights=weights, tensor_parallel=group, most_requests=continuous.max_requests,
             most_tokens=max(most_tokens, continuous.step_tokens), longest_tokens=longest, assumed=assumed,
         )  # fmt: skip
-        return cls(times=steps, policy=continuous)
+        return cls(times=_known(steps, steps.decode_s, shape, tensor_parallel), policy=continuous)
 
     def with_policy(self, policy: ContinuousBatching | DynamicBatching) -> ReplicaModel:
         """The same step times under another policy (within the sizes the times reach)."""
         return replace(self, policy=policy)
+
+
+Times = TypeVar("Times", DecoderTimes, EncoderTimes)
+
+
+def _known(times: Times, table: list[list[float]], shape: ModelShape, tensor_parallel: int) -> Times:
+    """The times, once it is sure that they are; an unpublished link leaves them unknown."""
+    if not np.isfinite(np.array(table)).all():
+        raise UnsizedHardware(
+            f"{shape.name} over {tensor_parallel} devices: the rate of the link between them is not published",
+            hint="fewer devices a replica, or a machine whose link is known",
+        )
+    return times
 
 
 def kv_tokens_of(
