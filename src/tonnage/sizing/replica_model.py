@@ -1,0 +1,146 @@
+"""A replica as a simulation sees it: how long its steps take and how it schedules them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+
+from tonnage.errors import InputError, UnsizedHardware
+from tonnage.sizing.assumptions import Assumptions
+from tonnage.sizing.continuous_batching import ContinuousBatching, DecoderServer
+from tonnage.sizing.devices import Devices
+from tonnage.sizing.dynamic_batching import DynamicBatching, EncoderServer
+from tonnage.sizing.inference_memory import estimate_serving_memory
+from tonnage.sizing.request_log import RequestLog
+from tonnage.sizing.step_times import DecoderTimes, EncoderTimes, decoder_times, encoder_times
+from tonnage.workload.jobs import Requests
+from tonnage.workload.shapes import ModelShape
+
+Server = DecoderServer | EncoderServer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaModel:
+    """Step times and scheduling policy; both of a decoder, or both of an encoder."""
+
+    times: DecoderTimes | EncoderTimes
+    policy: ContinuousBatching | DynamicBatching
+
+    def __post_init__(self) -> None:
+        if isinstance(self.times, DecoderTimes) != isinstance(self.policy, ContinuousBatching):
+            raise InputError("a decoder's step times need continuous batching, an encoder's dynamic batching")
+        if isinstance(self.policy, DynamicBatching):
+            most = self.policy.max_batch
+        else:
+            most = self.policy.max_requests
+            if self.policy.step_tokens <= most:
+                raise InputError(
+                    f"{self.policy.step_tokens} tokens a step for {most} requests leave none for prompts",
+                    hint="step_tokens must be above max_requests",
+                )
+        if not 1 <= most <= self.times.most_requests:
+            raise InputError(f"batches of {most}: the step times reach from 1 to {self.times.most_requests}")
+
+    def server(self, log: RequestLog) -> Server:
+        """A fresh replica at time 0 that records in `log`."""
+        if isinstance(self.times, DecoderTimes) and isinstance(self.policy, ContinuousBatching):
+            return DecoderServer(self.times, self.policy, log)
+        assert isinstance(self.times, EncoderTimes)
+        assert isinstance(self.policy, DynamicBatching)
+        return EncoderServer(self.times, self.policy, log)
+
+    @classmethod
+    def from_sizing(
+        cls,
+        shape: ModelShape,
+        devices: Devices,
+        requests: Requests,
+        *,
+        weights: str,
+        tensor_parallel: int = 1,
+        policy: ContinuousBatching | DynamicBatching | None = None,
+        assumed: Assumptions | None = None,
+    ) -> ReplicaModel:
+        """A replica of `shape` on `tensor_parallel` of the devices in the one row of `devices`.
+
+        `requests.*.maximum` are the longest lengths it may meet. Without a `policy` a decoder gets vLLM's defaults and
+        the cache that memory leaves (`kv_tokens_of`), an encoder batches of 32 within 2 ms. Raises InputError where the
+        model does not fit the devices.
+        """
+        if len(devices.peak_flop_per_s) != 1:
+            raise InputError(f"a replica stands on one kind of machine; {len(devices.peak_flop_per_s)} rows are given")
+        assumed = assumed or Assumptions()
+        group = float(tensor_parallel)
+        if requests.output_tokens is None or not shape.causal:
+            batching = policy or DynamicBatching()
+            if not isinstance(batching, DynamicBatching):
+                raise InputError(f"{shape.name} writes no tokens: it is served with dynamic batching")
+            table = encoder_times(
+                shape, devices, weights=weights, tensor_parallel=group, most_requests=batching.max_batch,
+                longest_tokens=requests.input_tokens.maximum, assumed=assumed,
+            )  # fmt: skip
+            return cls(times=_known(table, table.batch_s, shape, tensor_parallel), policy=batching)
+        longest = requests.input_tokens.maximum + requests.output_tokens.maximum
+        continuous = policy or _default_policy(shape, devices, weights, tensor_parallel, assumed)
+        if not isinstance(continuous, ContinuousBatching):
+            raise InputError(f"{shape.name} writes tokens: it is served with continuous batching")
+        most_tokens = continuous.step_tokens if continuous.chunked else longest + continuous.max_requests
+        steps = decoder_times(
+            shape, devices, weights=weights, tensor_parallel=group, most_requests=continuous.max_requests,
+            most_tokens=max(most_tokens, continuous.step_tokens), longest_tokens=longest, assumed=assumed,
+        )  # fmt: skip
+        return cls(times=_known(steps, steps.decode_s, shape, tensor_parallel), policy=continuous)
+
+    def with_policy(self, policy: ContinuousBatching | DynamicBatching) -> ReplicaModel:
+        """The same step times under another policy (within the sizes the times reach)."""
+        return replace(self, policy=policy)
+
+
+Times = TypeVar("Times", DecoderTimes, EncoderTimes)
+
+
+def _known(times: Times, table: list[list[float]], shape: ModelShape, tensor_parallel: int) -> Times:
+    """The times, once it is sure that they are; an unpublished link leaves them unknown."""
+    if not np.isfinite(np.array(table)).all():
+        raise UnsizedHardware(
+            f"{shape.name} over {tensor_parallel} devices: the rate of the link between them is not published",
+            hint="fewer devices a replica, or a machine whose link is known",
+        )
+    return times
+
+
+def kv_tokens_of(
+    shape: ModelShape,
+    devices: Devices,
+    *,
+    weights: str,
+    tensor_parallel: int,
+    step_tokens: int,
+    assumed: Assumptions | None = None,
+) -> int:
+    """Tokens of KV cache that one replica holds: (memory x usable share - fixed bytes) / bytes a token, per device."""
+    assumed = assumed or Assumptions()
+    memory = estimate_serving_memory(
+        shape, weights=weights, tensor_parallel=np.array([float(tensor_parallel)]), batch_tokens=float(step_tokens),
+        assumed=assumed,
+    )  # fmt: skip
+    usable = float(devices.memory_bytes[0]) * assumed.kv_cache_memory_fraction
+    return max(int((usable - float(memory.fixed_bytes[0])) / float(memory.kv_bytes_per_token[0])), 0)
+
+
+def _default_policy(
+    shape: ModelShape, devices: Devices, weights: str, tensor_parallel: int, assumed: Assumptions
+) -> ContinuousBatching:
+    chunked = shape.architecture == "decoder"  # an encoder-decoder reads its prompt in one piece
+    base = ContinuousBatching(kv_tokens=1, chunked=chunked, window_tokens=shape.sliding_window or None)
+    tokens = kv_tokens_of(
+        shape, devices, weights=weights, tensor_parallel=tensor_parallel, step_tokens=base.step_tokens, assumed=assumed
+    )
+    if tokens < 1:
+        raise InputError(
+            f"{shape.name} in {weights} leaves no memory for a KV cache on {tensor_parallel} device(s)",
+            hint="more tensor parallelism, smaller weights or a larger GPU",
+        )
+    return replace(base, kv_tokens=tokens)

@@ -1,0 +1,171 @@
+"""Seconds of a server's steps, looked up: the sizing formulas evaluated once on a grid, then interpolated.
+
+A simulation asks for millions of steps; nothing here calls numpy once the tables stand. A mixed step of B decoding
+requests at mean context C and prompt chunks (p_i new tokens, k_i in all) takes
+
+    D(B, C) + [L(B + Σp) - L(B)] + Σ A(p_i, k_i)
+
+D: a decode step (weights, keys and values, engine overhead). L: one pass over n tokens with next to no attention, so
+the bracket is what the prompt tokens add where weights are read for the decodes anyway (0 while weights bound the
+pass, their compute once it binds). A: attention of a chunk, which looks at p·(k - p/2) pairs. With B = 0 this is a
+prefill and the engine's overhead.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tonnage.sizing.assumptions import Assumptions
+from tonnage.sizing.devices import Devices
+from tonnage.sizing.estimates import Array
+from tonnage.sizing.inference_time import decode_step_s, forward_s
+from tonnage.workload.shapes import ModelShape
+
+Row = list[float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecoderTimes:
+    """Step times of a decoder replica.
+
+    `decode_s[b][i]`: a decode step of b requests at a mean context of `contexts[i]` tokens (row 0 is the overhead of a
+    step without decodes); `linear_s[n]`: one pass over n tokens; `attention_s[i][j]`: attention of `chunks[i]` new
+    tokens over an equivalent of `keys[j]` keys.
+    """
+
+    contexts: Row
+    decode_s: list[Row]
+    linear_s: Row
+    chunks: Row
+    keys: Row
+    attention_s: list[Row]
+
+    @property
+    def most_requests(self) -> int:
+        return len(self.decode_s) - 1
+
+    @property
+    def most_tokens(self) -> int:
+        return len(self.linear_s) - 1
+
+    def decode_step_s(self, requests: int, context_tokens: float) -> float:
+        """Seconds of a decode step, linear between the table's contexts."""
+        row, grid = self.decode_s[requests], self.contexts
+        cell = min(max(bisect_right(grid, context_tokens) - 1, 0), len(grid) - 2)
+        share = (context_tokens - grid[cell]) / (grid[cell + 1] - grid[cell])
+        return row[cell] + (row[cell + 1] - row[cell]) * share
+
+    def chunk_attention_s(self, new_tokens: int, all_tokens: int) -> float:
+        """Seconds of attention of the last `new_tokens` of `all_tokens`; bilinear, as p·k is."""
+        across, along = self.chunks, self.keys
+        keys = 2.0 * all_tokens - new_tokens  # half of p·(2k - p) is p·(k - p/2), the pairs a causal chunk sees
+        i = min(max(bisect_right(across, new_tokens) - 1, 0), len(across) - 2)
+        j = min(max(bisect_right(along, keys) - 1, 0), len(along) - 2)
+        u = (new_tokens - across[i]) / (across[i + 1] - across[i])
+        v = (keys - along[j]) / (along[j + 1] - along[j])
+        low, high = self.attention_s[i], self.attention_s[i + 1]
+        near = low[j] + (low[j + 1] - low[j]) * v
+        return near + (high[j] + (high[j + 1] - high[j]) * v - near) * u
+
+    def prefill_step_s(self, tokens: int) -> float:
+        """Seconds of a step that reads one whole prompt and nothing else."""
+        return self.decode_s[0][0] + self.linear_s[tokens] + self.chunk_attention_s(tokens, tokens)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncoderTimes:
+    """`batch_s[b - 1][i]`: seconds of a batch of b requests padded to `lengths[i]` tokens, linear in between."""
+
+    lengths: Row
+    batch_s: list[Row] = field(default_factory=list)
+
+    @property
+    def most_requests(self) -> int:
+        return len(self.batch_s)
+
+    def service_s(self, requests: int, longest_tokens: float) -> float:
+        row, grid = self.batch_s[requests - 1], self.lengths
+        cell = min(max(bisect_right(grid, longest_tokens) - 1, 0), len(grid) - 2)
+        share = (longest_tokens - grid[cell]) / (grid[cell + 1] - grid[cell])
+        return row[cell] + (row[cell + 1] - row[cell]) * share
+
+
+def decoder_times(
+    shape: ModelShape,
+    devices: Devices,
+    *,
+    weights: str,
+    tensor_parallel: float,
+    most_requests: int,
+    most_tokens: int,
+    longest_tokens: int,
+    assumed: Assumptions,
+) -> DecoderTimes:
+    """Tables for up to `most_requests` decoding, `most_tokens` new tokens a step, `longest_tokens` in a request.
+
+    `devices` holds one row. Grid steps are a factor of 2 (contexts, keys), 1.41 (requests) and 1.19 (tokens): against
+    the formulas themselves the tables err by less than 2 % (`tests/sizing/test_simulation.py`).
+    """
+    overhead = assumed.serving_step_overhead_us * 1e-6
+    batches, contexts = _grid(most_requests, 2**0.5), _grid(longest_tokens, 2.0)
+    counts, chunks, keys = _grid(most_tokens, 2**0.25), _grid(most_tokens, 2.0), _grid(2 * longest_tokens, 2.0)
+
+    def passes(queries: Array, over: Array) -> Array:
+        rows = np.zeros(len(queries), dtype=np.intp)
+        return forward_s(
+            shape, devices.take(rows), batch=1.0, query=queries, keys=over, weights=weights,
+            tensor_parallel=np.full(len(rows), tensor_parallel), logit_tokens=1.0, assumed=assumed,
+        )  # fmt: skip
+
+    b, c = (grid.ravel() for grid in np.meshgrid(batches, contexts, indexing="ij"))
+    steps = decode_step_s(
+        shape, devices.take(np.zeros(len(b), dtype=np.intp)), batch=b, context_tokens=c, weights=weights,
+        tensor_parallel=np.full(len(b), tensor_parallel), assumed=assumed,
+    ).reshape(len(batches), len(contexts))  # fmt: skip
+    every = np.arange(1.0, most_requests + 1.0)
+    decode = np.stack([np.interp(every, batches, steps[:, i]) for i in range(len(contexts))], axis=1)
+    p, k = (grid.ravel() for grid in np.meshgrid(chunks, keys, indexing="ij"))
+    attention = np.maximum(passes(p, k) - passes(p, np.ones(len(k))), 0.0).reshape(len(chunks), len(keys))
+    linear = np.interp(np.arange(1.0, most_tokens + 1.0), counts, passes(counts, np.ones(len(counts))))
+    return DecoderTimes(
+        contexts=contexts.tolist(),
+        decode_s=[[overhead] * len(contexts), *decode.tolist()],
+        linear_s=[0.0, *linear.tolist()],
+        chunks=chunks.tolist(),
+        keys=keys.tolist(),
+        attention_s=attention.tolist(),
+    )
+
+
+def encoder_times(
+    shape: ModelShape,
+    devices: Devices,
+    *,
+    weights: str,
+    tensor_parallel: float,
+    most_requests: int,
+    longest_tokens: int,
+    assumed: Assumptions,
+) -> EncoderTimes:
+    """Tables for batches of up to `most_requests` requests of up to `longest_tokens` tokens; one row of `devices`."""
+    batches, lengths = _grid(most_requests, 2**0.5), _grid(longest_tokens, 2**0.5)
+    b, n = (grid.ravel() for grid in np.meshgrid(batches, lengths, indexing="ij"))
+    seconds = forward_s(
+        shape, devices.take(np.zeros(len(b), dtype=np.intp)), batch=b, query=n, keys=n, weights=weights,
+        tensor_parallel=np.full(len(b), tensor_parallel), assumed=assumed,
+    ).reshape(len(batches), len(lengths))  # fmt: skip
+    seconds = seconds + assumed.serving_step_overhead_us * 1e-6
+    every = np.arange(1.0, most_requests + 1.0)
+    table = np.stack([np.interp(every, batches, seconds[:, i]) for i in range(len(lengths))], axis=1)
+    return EncoderTimes(lengths=lengths.tolist(), batch_s=table.tolist())
+
+
+def _grid(most: int, ratio: float) -> NDArray[np.float64]:
+    """Whole numbers from 1 to `most`, each about `ratio` times the last; at least two of them."""
+    most = max(most, 2)
+    points = np.rint(ratio ** np.arange(int(np.log(most) / np.log(ratio)) + 1))
+    return np.unique(np.append(points, float(most)))
