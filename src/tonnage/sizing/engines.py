@@ -1,0 +1,96 @@
+"""Engines: what the software between a model and a device costs, as a few physical figures each.
+
+An engine is judged by its class. Frameworks that launch one kernel an operation are bound by the host at small sizes;
+compilers fuse element-wise work; fused-kernel engines replay captured kernels; LLM engines add a scheduler to every
+step. The figures are fitted by `calibration/inference_fit.py`; `RANGES` there says how far each may go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from tonnage.errors import UnknownName, did_you_mean, nearest
+
+NO_LIMIT: Final = float("inf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """One class of inference software.
+
+    Fractions are of the rate a device sustains (`sizing/inference_devices.py`) or of its memory bandwidth.
+    """
+
+    name: str
+    gemm_fraction: float = 0.85  # of the sustained matrix rate, for an output of very many tiles
+    tiles_to_half: float = 2.0  # 128 x 128 output tiles at which half of that is reached
+    memory_fraction: float = 0.80  # of bandwidth, streaming weights and keys
+    kernel_floor_us: float = 3.0  # device time of one kernel however small
+    elementwise_left: float = 0.5  # element-wise kernels and traffic left by fusion (over 1: casts and copies added)
+    attention_fraction: float = 0.4  # of the sustained rate inside the attention kernel at long queries
+    host_us_per_kernel: float = 0.0  # 0: kernels are captured, the host never bounds
+    call_us: float = 100.0  # one pass or one decode step, whatever its size: input, scheduler, output
+    sequence_us: float = 0.0  # each sequence of a pass: sampling, detokenising, copies
+    low_bit_fraction: float = 0.8  # share of int8 / fp8 matrix rates, beside the same engine's share at 16 bit
+    dequantise_bytes: float = 0.5  # per weight stored in fewer bits than it is multiplied in, as if it were streamed
+    convolution_fraction: float = 0.6  # of the sustained rate in convolutions, as gemm_fraction
+    exchange_us: float = 30.0  # a small all-reduce
+    fused_attention_tokens: float = NO_LIMIT  # longest sequence whose scores stay on the chip; 0: never
+    mixed_residual: bool = False  # 16-bit passes keep the residual stream in fp32 (autocast)
+
+
+_CLASSES: Final = (
+    Engine(name="eager", elementwise_left=1.0, host_us_per_kernel=9.0, call_us=300.0, fused_attention_tokens=0.0),
+    Engine(name="graph", elementwise_left=1.0, host_us_per_kernel=9.0, fused_attention_tokens=0.0, mixed_residual=True),
+    Engine(name="compiled", elementwise_left=0.7, host_us_per_kernel=4.0, fused_attention_tokens=0.0),
+    Engine(name="converted", elementwise_left=0.5, fused_attention_tokens=0.0),
+    Engine(name="fused", elementwise_left=0.4, fused_attention_tokens=512.0),
+    Engine(name="static-llm", elementwise_left=0.5),
+    Engine(name="llm", elementwise_left=0.5, call_us=900.0, sequence_us=5.0),
+)
+ENGINES: Final[Mapping[str, Engine]] = MappingProxyType({engine.name: engine for engine in _CLASSES})
+
+# Words of an engine's name -> its class, the first that is found; a server in front («triton+») does not count, a
+# name with «xla» or «compile» is compiled whatever stands before it.
+_WORDS: Final = (
+    ("xla", "compiled"), ("compile", "compiled"), ("torchscript", "compiled"), ("inductor", "compiled"),
+    ("onnxruntime-trt", "converted"), ("onnxruntime-tensorrt", "converted"), ("triton+trt", "converted"),
+    ("torch-tensorrt", "converted"), ("torch2trt", "converted"),
+    ("trtllm", "llm"), ("trt-llm", "llm"), ("tensorrt-llm", "llm"), ("tensorrt_llm", "llm"), ("vllm", "llm"),
+    ("sglang", "llm"), ("lmdeploy", "llm"), ("turbomind", "llm"), ("tgi", "llm"), ("text-generation-inference", "llm"),
+    ("lightllm", "llm"), ("mlc", "llm"), ("exllama", "llm"), ("llama.cpp", "llm"), ("llamacpp", "llm"), ("nim", "llm"),
+    ("ctranslate2", "static-llm"), ("fastertransformer", "fused"), ("aitemplate", "fused"), ("tensorrt", "fused"),
+    ("trt", "fused"), ("onnxruntime", "compiled"), ("ort", "compiled"), ("onnx", "compiled"), ("jax", "compiled"),
+    ("deepspeed", "compiled"), ("autoawq", "eager"), ("hf-", "eager"), ("transformers", "eager"),
+    ("huggingface", "eager"), ("pytorch", "eager"), ("torch", "eager"), ("paddle", "eager"),
+    ("tensorflow", "graph"), ("tf", "graph"),
+)  # fmt: skip
+
+
+def engine_class(name: str, *, generates: bool = False) -> str:
+    """The class of the engine called `name`; `generates`: it decodes tokens one by one.
+
+    Raises UnknownName listing the words known. A fused-kernel engine that decodes is a static LLM engine.
+
+    >>> engine_class("triton+onnxruntime-trt")
+    'converted'
+    """
+    folded = name.strip().casefold()
+    for word, kind in _WORDS:
+        if word in folded:
+            return "static-llm" if generates and kind == "fused" else kind
+    known = [word for word, _ in _WORDS]
+    raise UnknownName(
+        f"no class is known for the engine '{name}'; known: {', '.join(known)}",
+        suggestions=nearest(folded, known),
+        hint=did_you_mean(nearest(folded, known), f"or name a class: {', '.join(ENGINES)}"),
+    )
+
+
+def find_engine(name: str, *, generates: bool = False) -> Engine:
+    """The figures of a class, or of the class of the engine called `name`; UnknownName when there is none."""
+    folded = name.strip().casefold()
+    return ENGINES[folded] if folded in ENGINES else ENGINES[engine_class(name, generates=generates)]
