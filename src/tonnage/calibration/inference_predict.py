@@ -13,8 +13,9 @@ from tonnage.sizing.engines import ENGINES, Engine
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.inference_memory import cache_slots, inference_peak_bytes
-from tonnage.sizing.inference_pass import PassWork, pass_s, pass_work
+from tonnage.sizing.inference_pass import PassWork, decoder_only, pass_s, pass_work
 from tonnage.units import to_gib
+from tonnage.workload.shapes import ModelShape
 
 OFFLINE_TOKENS = 32768.0  # a batch large enough to saturate any device
 OFFLINE_IMAGES = 256.0
@@ -80,8 +81,9 @@ def _group(cases: Sequence[Case], index: Sequence[int], engines: Mapping[str, En
     batch, prompt, output = (np.array([getattr(c, name) for c in cases]) for name in ("batch", "input_tokens", "output_tokens"))  # fmt: skip
     slots = np.array([case.slots or np.inf for case in cases])
 
-    def work(batch: Array, query: Array | float, keys: Array | float, logits: Array | float) -> PassWork:
-        return pass_work(first.shape, devices, first.served, engine, batch=batch, query=query, keys=keys,
+    def work(batch: Array, query: Array | float, keys: Array | float, logits: Array | float,
+             shape: ModelShape = first.shape) -> PassWork:
+        return pass_work(shape, devices, first.served, engine, batch=batch, query=query, keys=keys,
                          tensor_parallel=tensor, logit_tokens=logits)  # fmt: skip
 
     if first.load in ("pass", "batching-server", "offline"):
@@ -94,7 +96,7 @@ def _group(cases: Sequence[Case], index: Sequence[int], engines: Mapping[str, En
         return Group(index=tuple(index), cases=tuple(cases), works=works, slots=slots)
     context = prompt + output / 2.0
     if first.load == "static":
-        works = (work(batch, prompt, prompt, batch), work(batch, 1.0, context, batch))
+        works = (work(batch, prompt, prompt, batch), work(batch, 1.0, context, batch, decoder_only(first.shape)))
         return Group(index=tuple(index), cases=tuple(cases), works=works, slots=slots)
     held = prompt + (output if first.load == "saturated" else output / 2.0)
     slots = np.minimum(slots, np.maximum(cache_slots(first.shape, first.served, devices, tensor, held), 1.0))

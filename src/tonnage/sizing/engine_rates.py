@@ -26,7 +26,8 @@ def engine_operator_s(operator: Operator, devices: Devices, engine: Engine) -> N
     fraction: Num
     if operator.kind == "attention":
         query = np.asarray(operator.query_length, dtype=np.float64)
-        fraction = engine.attention_fraction * query / (query + ATTENTION_HALF_TOKENS)
+        rising = np.where(query > 1, query / (query + ATTENTION_HALF_TOKENS), 1.0)  # a decode step streams the cache
+        fraction = engine.attention_fraction * rising
     else:
         best = engine.convolution_fraction if operator.kind == "convolution" else engine.gemm_fraction
         fraction = best * tile_fraction(operator.rows, operator.columns, engine.tiles_to_half)

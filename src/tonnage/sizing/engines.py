@@ -39,11 +39,12 @@ class Engine:
     convolution_fraction: float = 0.6  # of the sustained rate in convolutions, as gemm_fraction
     exchange_us: float = 30.0  # a small all-reduce
     fused_attention_tokens: float = NO_LIMIT  # longest sequence whose scores stay on the chip; 0: never
+    cache_copies: float = 0.0  # times the KV cache is moved each step beside being read (2: grown by concatenation)
     mixed_residual: bool = False  # 16-bit passes keep the residual stream in fp32 (autocast)
 
 
 _CLASSES: Final = (
-    Engine(name="eager", elementwise_left=1.0, host_us_per_kernel=9.0, call_us=300.0, fused_attention_tokens=0.0),
+    Engine(name="eager", elementwise_left=1.0, host_us_per_kernel=9.0, call_us=300.0, fused_attention_tokens=0.0, cache_copies=2.0),
     Engine(name="graph", elementwise_left=1.0, host_us_per_kernel=9.0, fused_attention_tokens=0.0, mixed_residual=True),
     Engine(name="compiled", elementwise_left=0.7, host_us_per_kernel=4.0, fused_attention_tokens=0.0),
     Engine(name="converted", elementwise_left=0.5, fused_attention_tokens=0.0),

@@ -89,8 +89,9 @@ def pass_work(
         tensor_parallel=tensor_parallel, attention="sdpa", training=False,
     )  # fmt: skip
     stored = stores_scores(shape, served, engine, query)
+    kv = served.kv_bytes / served.element_bytes * (1.0 + engine.cache_copies)
     stages = tuple(
-        replace(stage, operators=[new for op in stage.operators for new in _attention(op, shape, span, served, stored)])
+        replace(stage, operators=[new for op in stage.operators for new in _attention(op, shape, span, kv, stored)])
         for stage in forward_stages(shape, span, logit_tokens=logit_tokens)
     )
     return PassWork(
@@ -113,8 +114,8 @@ def image_length(shape: ModelShape) -> float:
     return float((shape.image_side // shape.patch_side) ** 2 + 1)
 
 
-def _attention(op: Operator, shape: ModelShape, span: Pass, served: ServedFormat, stored: Num) -> Sequence[Operator]:
-    """The attention operator at the cache's bytes, and the traffic of scores where they are stored.
+def _attention(op: Operator, shape: ModelShape, span: Pass, kv: float, stored: Num) -> Sequence[Operator]:
+    """The attention operator at `kv` times the cache's 16-bit traffic in a decode step, and the traffic of scores where they are stored.
 
     Scores are written by the first product, read and written by mask and softmax, read by the second: 6 transfers; a
     bias or a relative term per position adds a product and two transfers.
@@ -122,9 +123,9 @@ def _attention(op: Operator, shape: ModelShape, span: Pass, served: ServedFormat
     if op.kind != "attention":
         return (op,)
     relative = 1.0 if shape.positions == "relative" else 0.0
-    cached = np.where(np.asarray(op.query_length) > 1, 1.0, served.kv_bytes / served.element_bytes)
+    cached = np.where(np.asarray(op.query_length) > 1, 1.0, kv)
     scores = op.flop / (4.0 * shape.head_dim) * np.where(stored > 0, 2.0 if shape.causal else 1.0, 1.0)
-    moved = np.asarray(stored) * scores * max(served.element_bytes, 2.0) * (6.0 + 4.0 * relative)
+    moved = np.asarray(stored) * scores * max(span.element_bytes, 2.0) * (6.0 + 4.0 * relative)
     doubled = np.where(np.asarray(stored) > 0, 2.0 if shape.causal else 1.0, 1.0)
     flop = op.flop * np.where(np.asarray(op.query_length) > 1, doubled, 1.0) * (1.0 + relative)
     fused = replace(op, moved_bytes=op.moved_bytes * cached, flop=flop, kernels=op.kernels + np.max(stored))
@@ -152,3 +153,10 @@ def exchange_s(work: PassWork, engine: Engine) -> Num:
     nodes = np.ceil(ranks / devices.per_node)
     between = 2.0 * (nodes - 1) / nodes * work.exchanged_bytes / devices.inter_bytes_per_s + devices.inter_latency_s
     return np.where(ranks > 1, work.exchanges * (inside + np.where(nodes > 1, between, 0.0)), 0.0)
+
+
+def decoder_only(shape: ModelShape) -> ModelShape:
+    """A decode step of an encoder-decoder runs its decoder; the encoder ran in prefill."""
+    if shape.architecture != "encoder-decoder":
+        return shape
+    return replace(shape, architecture="decoder", encoder_layers=0, norms_per_layer=shape.norms_per_layer + 1)
