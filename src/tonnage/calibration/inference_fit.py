@@ -24,22 +24,28 @@ RANGES: Final[Mapping[str, tuple[float, float, str]]] = MappingProxyType({
     "tiles_to_half": (0.2, 12.0, "measured products: 3 to 10; captured graphs hide part of the ramp"),
     "memory_fraction": (0.55, 0.95, "measured products at 1 to 64 tokens: 0.74 to 0.92"),
     "kernel_floor_us": (1.0, 12.0, "launch gap on the device: 1.5 us in a captured graph, 4 to 10 us measured alone"),
-    "elementwise_left": (0.1, 2.5, "0: all fused into products; over 1: casts and copies that the operator list lacks"),
+    "elementwise_left": (0.1, 6.0, "0: all fused into products; over 1: casts and copies that the operator list lacks"),
     "attention_fraction": (0.05, 0.8, "FlashAttention-2 reaches 0.5 to 0.73 of peak; short sequences far less"),
     "host_us_per_kernel": (1.0, 40.0, "Python dispatch 5 to 15 us an operation, more on slow hosts"),
     "call_us": (5.0, 6000.0, "scheduler, sampler and input preparation: 0.3 to 2.5 ms measured for Python engines"),
     "sequence_us": (0.5, 200.0, "sampling, detokenising and bookkeeping of one sequence"),
     "low_bit_fraction": (0.4, 1.2, "quantising, dequantising and scaling around 8-bit products"),
     "convolution_fraction": (0.1, 1.0, "implicit products; first layer and small channels reach little"),
+    "convolution_elementwise_left": (0.02, 3.0, "norm and activation fold into the convolution, or stay kernels"),
     "exchange_us": (5.0, 60.0, "30 to 60 us measured with NCCL below 1 MB; custom kernels less"),
 })  # fmt: skip
-START: Final = ("gemm_fraction", "tiles_to_half", "kernel_floor_us", "elementwise_left", "attention_fraction", "call_us")
+VISION: Final = ("convolution_fraction", "convolution_elementwise_left")
+START: Final = ("gemm_fraction", "tiles_to_half", "kernel_floor_us", "elementwise_left", "attention_fraction", "call_us",
+                *VISION)  # fmt: skip
 FITTED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
-    "eager": (*START, "host_us_per_kernel", "convolution_fraction"),
-    "graph": (*START, "host_us_per_kernel", "convolution_fraction"),
-    "compiled": (*START, "host_us_per_kernel", "convolution_fraction"),
-    "converted": (*START, "convolution_fraction", "low_bit_fraction"),
-    "fused": (*START, "convolution_fraction", "low_bit_fraction"),
+    "eager": (*START, "host_us_per_kernel"),
+    "graph": (*START, "host_us_per_kernel"),
+    "traced": (*START, "host_us_per_kernel"),
+    "optimised": (*START, "host_us_per_kernel"),
+    "library": (*START, "low_bit_fraction"),
+    "compiled": (*START, "host_us_per_kernel"),
+    "converted": (*START, "low_bit_fraction"),
+    "fused": (*START, "low_bit_fraction"),
     "static-llm": ("gemm_fraction", "kernel_floor_us", "attention_fraction", "memory_fraction", "call_us",
                    "sequence_us", "exchange_us"),
     "llm": ("gemm_fraction", "tiles_to_half", "kernel_floor_us", "attention_fraction", "memory_fraction", "call_us",
@@ -128,7 +134,7 @@ def _informed(name: str, cases: Sequence[Case]) -> tuple[str, ...]:
     shapes = {case.shape.architecture for case in cases}
     silent = set()
     if "convolution" not in shapes:
-        silent.add("convolution_fraction")
+        silent.update(VISION)
     if not any(case.served.low_bit for case in cases):
         silent.add("low_bit_fraction")
     if all(case.tensor_parallel == 1 for case in cases):

@@ -21,6 +21,7 @@ from tonnage.workload.shapes import ModelShape
 
 Load = Literal["pass", "batching-server", "offline", "static", "saturated", "served"]
 _SIZE = re.compile(r"^(\d+(\.\d+)?[bmkld]|a\d+(\.\d+)?b|base|large|small|tiny|xl|xxl|huge|b\d+|l\d+|h\d+|\d{2,4}|v\d)$")
+_HALF_LENGTHS = re.compile(r"mean(?: real length)?\s*[=~]\s*seq_len/2")
 VARIABLE_LENGTH_SHARE: Final = 0.46  # mean over longest of SQuAD contexts cut at 384 tokens: 177 of 384
 UNSTATED_CONTEXT: Final = (64.0, 64.0)  # prompt and answer where a batch-1 decode rate states neither
 
@@ -78,6 +79,8 @@ def read_case(row: InferenceRow, catalog: Catalog) -> Case | Skipped:
         served = row_format(row, accelerator)
         peak_tflops(accelerator, served.compute)
         usable_bytes(accelerator)
+        if streams_too_fast(row, shape, accelerator, served):
+            return _skip(row, "faster than the weights can be streamed from memory: not a rate of single requests")
         return _case(row, shape, accelerator, served, catalog)
     except TonnageError as error:
         return _skip(row, error.message)
@@ -89,8 +92,10 @@ def _skip(row: InferenceRow, reason: str) -> Skipped:
 
 def _unjudgeable(row: InferenceRow) -> str | None:
     note = row.note.casefold()
-    if "padding removed" in note:
+    if re.search(r"remov\w*[ -]padding|padding removed", note) and not _HALF_LENGTHS.search(note):
         return "padding removed and the real lengths not stated"
+    if row.metric == "server_compute_ms_mean" and "pytorch" in row.engine:
+        return "a framework that launches asynchronously reports its launches as compute time"
     if row.metric == "latency_ms_mean" and "inflated by start-up" in note:
         return "mean latency includes start-up batches (the note says so)"
     if row.metric == "server_queue_ms_mean":
@@ -104,6 +109,16 @@ def _unjudgeable(row: InferenceRow) -> str | None:
     return None
 
 
+def streams_too_fast(row: InferenceRow, shape: ModelShape, accelerator: Accelerator, served: ServedFormat) -> bool:
+    """A rate of one request at a time beyond bandwidth over weight bytes, by more than a tenth, is physically not it."""
+    bandwidth = accelerator.memory_bandwidth_gb_per_s
+    if row.metric != "output_tokens_per_s" or row.batch_size != 1 or bandwidth is None or shape.experts:
+        return False
+    count = count_parameters(shape)
+    streamed = (count.total - count.embedding_total) * served.weight_bytes
+    return row.value > 1.1 * bandwidth * 1e9 * (row.n_gpus or 1) / streamed
+
+
 def row_engine(row: InferenceRow) -> str:
     """Engine class; compilation stated in the note counts."""
     note, name = row.note.casefold(), row.engine
@@ -111,7 +126,9 @@ def row_engine(row: InferenceRow) -> str:
         name += "-torchscript"
     if re.search(r"(?<!no )\bxla\b", note):
         name += "-xla"
-    return engine_class(name, generates=row.kind == "decoder")
+    kind = engine_class(name, generates=row.kind == "decoder")
+    # A closed benchmark division runs networks written for the engine, not converted ones.
+    return "fused" if kind == "converted" and "mlperf" in note else kind
 
 
 def row_format(row: InferenceRow, accelerator: Accelerator) -> ServedFormat:
@@ -126,7 +143,10 @@ def row_format(row: InferenceRow, accelerator: Accelerator) -> ServedFormat:
         served = replace(base, weight_bytes=served.weight_bytes)
     elif weights == "int4":
         served = replace(base, weight_bytes=served.weight_bytes)
-    return replace(served, kv_bytes=1.0) if "kv cache fp8" in row.note.casefold() else served
+    stated = "kv cache fp8" in row.note.casefold()
+    # TensorRT-LLM's fp8 recipe quantises weights, activations and the cache together.
+    recipe = served.compute == "fp8" and row.engine.casefold().startswith(("trtllm", "trt-llm", "tensorrt"))
+    return replace(served, kv_bytes=1.0) if stated or recipe else served
 
 
 def row_shape(row: InferenceRow) -> ModelShape:
@@ -195,6 +215,8 @@ def _pass_case(case: Case) -> Case | Skipped:
         length = float(variable.group(1)) * VARIABLE_LENGTH_SHARE
     if not length:
         return _skip(row, "input length not stated")
+    if _HALF_LENGTHS.search(note):  # padding removed, real lengths half the longest on average
+        length /= 2.0
     case = replace(case, input_tokens=length)
     if row.concurrency and row.concurrency > 1:
         return replace(case, load="batching-server", users=int(row.concurrency), batch=max(case.batch, 1.0))

@@ -17,12 +17,20 @@ SHARPNESS = 3.0  # how sharply compute- and memory-bound times join (fit to meas
 ATTENTION_HALF_TOKENS = 128.0  # query length at which the attention kernel reaches half its rate
 
 
+def fused_share(operator: Operator, engine: Engine) -> float:
+    """Share of an element-wise operator that fusion leaves; 1 for others."""
+    if operator.kind != "elementwise":
+        return 1.0
+    behind_convolution = operator.name == "norm and activation"
+    return engine.convolution_elementwise_left if behind_convolution else engine.elementwise_left
+
+
 def engine_operator_s(operator: Operator, devices: Devices, engine: Engine) -> Num:
     """Device seconds of one time of `operator`: (compute^3 + memory^3)^(1/3) + floor per kernel."""
     memory_s = operator.moved_bytes / (devices.bandwidth_bytes_per_s * engine.memory_fraction)
     floor_s = operator.kernels * engine.kernel_floor_us * 1e-6
     if operator.kind == "elementwise":
-        return (memory_s + floor_s) * engine.elementwise_left
+        return (memory_s + floor_s) * fused_share(operator, engine)
     fraction: Num
     if operator.kind == "attention":
         query = np.asarray(operator.query_length, dtype=np.float64)
@@ -39,7 +47,7 @@ def engine_kernels(operators: Iterable[Operator], engine: Engine) -> Num:
     """Kernels launched for the operators once each, after fusion."""
     total: Num = np.float64(0.0)
     for op in operators:
-        total = total + np.asarray(op.count) * op.kernels * (engine.elementwise_left if op.kind == "elementwise" else 1)
+        total = total + np.asarray(op.count) * op.kernels * fused_share(op, engine)
     return total
 
 

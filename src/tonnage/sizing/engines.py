@@ -37,6 +37,7 @@ class Engine:
     low_bit_fraction: float = 0.8  # share of int8 / fp8 matrix rates, beside the same engine's share at 16 bit
     dequantise_bytes: float = 0.5  # per weight stored in fewer bits than it is multiplied in, as if it were streamed
     convolution_fraction: float = 0.6  # of the sustained rate in convolutions, as gemm_fraction
+    convolution_elementwise_left: float = 0.5  # elementwise_left of norms and activations behind convolutions
     exchange_us: float = 30.0  # a small all-reduce
     fused_attention_tokens: float = NO_LIMIT  # longest sequence whose scores stay on the chip; 0: never
     cache_copies: float = 0.0  # times the KV cache is moved each step beside being read (2: grown by concatenation)
@@ -46,8 +47,11 @@ class Engine:
 _CLASSES: Final = (
     Engine(name="eager", elementwise_left=1.0, host_us_per_kernel=9.0, call_us=300.0, fused_attention_tokens=0.0, cache_copies=2.0),
     Engine(name="graph", elementwise_left=1.0, host_us_per_kernel=9.0, fused_attention_tokens=0.0, mixed_residual=True),
+    Engine(name="traced", elementwise_left=1.0, host_us_per_kernel=9.0, fused_attention_tokens=0.0),
     Engine(name="compiled", elementwise_left=0.7, host_us_per_kernel=4.0, fused_attention_tokens=0.0),
+    Engine(name="optimised", elementwise_left=0.5, host_us_per_kernel=4.0, fused_attention_tokens=0.0),
     Engine(name="converted", elementwise_left=0.5, fused_attention_tokens=0.0),
+    Engine(name="library", elementwise_left=0.4, fused_attention_tokens=384.0),
     Engine(name="fused", elementwise_left=0.4, fused_attention_tokens=512.0),
     Engine(name="static-llm", elementwise_left=0.5),
     Engine(name="llm", elementwise_left=0.5, call_us=900.0, sequence_us=5.0),
@@ -57,14 +61,15 @@ ENGINES: Final[Mapping[str, Engine]] = MappingProxyType({engine.name: engine for
 # Words of an engine's name -> its class, the first that is found; a server in front («triton+») does not count, a
 # name with «xla» or «compile» is compiled whatever stands before it.
 _WORDS: Final = (
-    ("xla", "compiled"), ("compile", "compiled"), ("torchscript", "compiled"), ("inductor", "compiled"),
+    ("xla", "compiled"), ("compile", "compiled"), ("torchscript", "traced"), ("triton+pytorch", "traced"), ("inductor", "compiled"),
     ("onnxruntime-trt", "converted"), ("onnxruntime-tensorrt", "converted"), ("triton+trt", "converted"),
     ("torch-tensorrt", "converted"), ("torch2trt", "converted"),
     ("trtllm", "llm"), ("trt-llm", "llm"), ("tensorrt-llm", "llm"), ("tensorrt_llm", "llm"), ("vllm", "llm"),
     ("sglang", "llm"), ("lmdeploy", "llm"), ("turbomind", "llm"), ("tgi", "llm"), ("text-generation-inference", "llm"),
     ("lightllm", "llm"), ("mlc", "llm"), ("exllama", "llm"), ("llama.cpp", "llm"), ("llamacpp", "llm"), ("nim", "llm"),
-    ("ctranslate2", "static-llm"), ("fastertransformer", "fused"), ("aitemplate", "fused"), ("tensorrt", "fused"),
-    ("trt", "fused"), ("onnxruntime", "compiled"), ("ort", "compiled"), ("onnx", "compiled"), ("jax", "compiled"),
+    ("ctranslate2", "static-llm"), ("fastertransformer", "library"), ("lightseq", "library"), ("bytetransformer", "library"),
+    ("turbotransformers", "library"), ("aitemplate", "fused"), ("tensorrt", "fused"),
+    ("trt", "fused"), ("onnxruntime", "optimised"), ("ort", "optimised"), ("onnx", "optimised"), ("openvino", "optimised"), ("jax", "compiled"),
     ("deepspeed", "compiled"), ("autoawq", "eager"), ("hf-", "eager"), ("transformers", "eager"),
     ("huggingface", "eager"), ("pytorch", "eager"), ("torch", "eager"), ("paddle", "eager"),
     ("tensorflow", "graph"), ("tf", "graph"),
@@ -82,7 +87,7 @@ def engine_class(name: str, *, generates: bool = False) -> str:
     folded = name.strip().casefold()
     for word, kind in _WORDS:
         if word in folded:
-            return "static-llm" if generates and kind == "fused" else kind
+            return "static-llm" if generates and kind in ("fused", "library", "converted") else kind
     known = [word for word, _ in _WORDS]
     raise UnknownName(
         f"no class is known for the engine '{name}'; known: {', '.join(known)}",
