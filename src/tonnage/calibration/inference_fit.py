@@ -29,6 +29,7 @@ RANGES: Final[Mapping[str, tuple[float, float, str]]] = MappingProxyType({
     "host_us_per_kernel": (1.0, 40.0, "Python dispatch 5 to 15 us an operation, more on slow hosts"),
     "call_us": (5.0, 6000.0, "scheduler, sampler and input preparation: 0.3 to 2.5 ms measured for Python engines"),
     "sequence_us": (0.5, 200.0, "sampling, detokenising and bookkeeping of one sequence"),
+    "request_us": (500.0, 60000.0, "HTTP front end, tokeniser and the way to the scheduler"),
     "low_bit_fraction": (0.4, 1.2, "quantising, dequantising and scaling around 8-bit products"),
     "convolution_fraction": (0.1, 1.0, "implicit products; first layer and small channels reach little"),
     "convolution_elementwise_left": (0.02, 3.0, "norm and activation fold into the convolution, or stay kernels"),
@@ -49,7 +50,9 @@ FITTED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
     "static-llm": ("gemm_fraction", "kernel_floor_us", "attention_fraction", "memory_fraction", "call_us",
                    "sequence_us", "exchange_us"),
     "llm": ("gemm_fraction", "tiles_to_half", "kernel_floor_us", "attention_fraction", "memory_fraction", "call_us",
-            "sequence_us", "exchange_us", "low_bit_fraction"),
+            "sequence_us", "exchange_us", "low_bit_fraction", "request_us"),
+    "llm-python": ("gemm_fraction", "kernel_floor_us", "memory_fraction", "call_us", "sequence_us", "low_bit_fraction",
+                   "request_us"),
 })  # fmt: skip
 STEPS: Final = (0.4, 0.2, 0.1, 0.05)
 ROUNDS: Final = 5
@@ -102,10 +105,10 @@ def fit_cases(cases: Sequence[Case], *, start: Mapping[str, Engine] | None = Non
 
 
 def fit_rows(cases: Sequence[Case]) -> list[Case]:
-    """Rows worth fitting to: means and rates, not tails; not loads that need a simulation (they test the fit)."""
+    """Rows worth fitting to: means and rates, not tails; not dynamic batching (it tests the fit)."""
     return [
         case for case in cases
-        if case.row.metric in FIT_METRICS and case.load in ("pass", "static", "saturated")
+        if case.row.metric in FIT_METRICS and (case.load in ("pass", "static", "saturated", "served"))
     ]  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from tonnage.calibration.inference_reading import Case
 from tonnage.sizing.batching import ReplicaRates, Served, simulate
 from tonnage.sizing.engines import ENGINES, Engine
 from tonnage.sizing.estimates import Array
-from tonnage.sizing.inference_devices import serving_devices
+from tonnage.sizing.inference_devices import host_factor, serving_devices
 from tonnage.sizing.inference_memory import cache_slots, inference_peak_bytes
 from tonnage.sizing.inference_pass import PassWork, decoder_only, pass_s, pass_work
 from tonnage.units import to_gib
@@ -21,6 +21,7 @@ OFFLINE_TOKENS = 32768.0  # a batch large enough to saturate any device
 OFFLINE_IMAGES = 256.0
 SERVER_SHARE = 0.87  # of offline throughput inside a latency limit: 0.72 to 0.95 over MLPerf submissions
 PREFILL_TOKENS = 8192.0  # prompt tokens an LLM engine reads together
+QUEUED_REQUESTS = 1500.0  # of a maximum-throughput run that does not say how many it queued
 STEP_BATCHES = tuple(float(2**i) for i in range(11))
 LENGTH_SPREAD = 0.9  # sigma of the logarithm of prompt and answer lengths in conversation data
 MOST_PROMPTS = 3000
@@ -83,13 +84,14 @@ def _group(cases: Sequence[Case], index: Sequence[int], engines: Mapping[str, En
     first, engine = cases[0], engines[cases[0].engine]
     devices = serving_devices([case.machine for case in cases], first.served.compute)
     tensor = np.array([float(case.tensor_parallel) for case in cases])
+    hosts = np.array([host_factor(case.machine.accelerator) for case in cases])
     batch, prompt, output = (np.array([getattr(c, name) for c in cases]) for name in ("batch", "input_tokens", "output_tokens"))  # fmt: skip
-    slots = np.array([case.slots or np.inf for case in cases])
+    slots = np.array([case.slots or default_slots(case) for case in cases])
 
     def work(batch: Array, query: Array | float, keys: Array | float, logits: Array | float,
              shape: ModelShape = first.shape) -> PassWork:
         return pass_work(shape, devices, first.served, engine, batch=batch, query=query, keys=keys,
-                         tensor_parallel=tensor, logit_tokens=logits)  # fmt: skip
+                         tensor_parallel=tensor, logit_tokens=logits, host_factor=hosts)  # fmt: skip
 
     if first.load in ("pass", "batching-server", "offline"):
         if first.load == "offline":
@@ -111,6 +113,18 @@ def _group(cases: Sequence[Case], index: Sequence[int], engines: Mapping[str, En
         return Group(index=tuple(index), cases=tuple(cases), works=(reading, work(slots, 1.0, context, slots)), slots=slots)  # fmt: skip
     steps = tuple(work(np.full(len(cases), b), 1.0, context, b) for b in STEP_BATCHES)
     return Group(index=tuple(index), cases=tuple(cases), works=(reading, *steps), slots=slots)
+
+
+def default_slots(case: Case) -> float:
+    """Most requests in flight where the row does not say: Python engines stop at 256, or 1,024 on large new devices.
+
+    vLLM's defaults of max_num_seqs by device: 1,024 from 70 GiB up, not for Ampere.
+    """
+    if case.engine != "llm-python":
+        return np.inf
+    device = case.machine.accelerator
+    large = (device.memory_gib or 0.0) >= 70.0 and device.dense_fp8_tflops is not None
+    return 1024.0 if large else 256.0
 
 
 def _pass(group: Group, engine: Engine) -> Figures:
@@ -166,7 +180,8 @@ def _saturated(group: Group, engine: Engine) -> Figures:
     prompt, output = group.column("input_tokens"), group.column("output_tokens")
     together = np.asarray(group.works[0].batch)
     each = (reading - engine.call_us * 1e-6) / together + output * step / group.slots
-    requests = group.column("replicas") / each
+    drained = 1.0 + 0.5 * group.slots / QUEUED_REQUESTS  # the last wave is on average half full
+    requests = group.column("replicas") / (each * drained)
     return {"requests": requests, "tokens": requests * output, "total": requests * (prompt + output)}
 
 
@@ -182,7 +197,7 @@ def _served(group: Group, engine: Engine) -> Figures:
                case.output_tokens, case.tensor_parallel, case.slots)  # fmt: skip
         if key not in done:
             done[key] = _simulate(case, steps[place], float(per_token[place]), float(group.slots[place]))
-        for name, value in _seen(case, done[key]).items():
+        for name, value in _seen(case, done[key], engine.request_us * 1e-6).items():
             out.setdefault(name, []).append(value)
     return {name: np.array(values) for name, values in out.items()}
 
@@ -208,12 +223,12 @@ def _lengths(rng: np.random.Generator, mean: float, sigma: float, count: int) ->
     return np.maximum(drawn * (mean / drawn.mean()), 1.0)
 
 
-def _seen(case: Case, served: Served) -> dict[str, float]:
+def _seen(case: Case, served: Served, front_s: float) -> dict[str, float]:
     count = len(served.ttft_s)
     requests = case.replicas * count / served.makespan_s
     out = {"requests": requests, "tokens": requests * case.output_tokens,
            "total": requests * (case.input_tokens + case.output_tokens)}  # fmt: skip
-    for name, values in (("ttft", served.ttft_s), ("tpot", served.tpot_s), ("latency", served.latency_s)):
+    for name, values in (("ttft", served.ttft_s + front_s), ("tpot", served.tpot_s), ("latency", served.latency_s + front_s)):
         out[name] = float(values.mean())
         out.update({f"{name}_{key}": float(np.quantile(values, q)) for key, q in PERCENTILES.items()})
     return out

@@ -227,13 +227,18 @@ def _pass_case(case: Case) -> Case | Skipped:
     return _skip(row, "batch size not stated")
 
 
+def _round(tokens: float) -> bool:
+    """A length someone chose; other figures are means over a data set."""
+    return tokens % 8 == 0 or tokens % 50 == 0
+
+
 def _decoder_case(case: Case) -> Case | Skipped:
     """Decoders: a fixed batch from start to end, all requests queued at once, or requests offered at a rate."""
     row, note = case.row, case.row.note.casefold()
     prompts = int(_number(r"(\d+)\s+(?:sharegpt-like )?(?:prompts|requests)\b", note) or 0)
-    varied = "sharegpt" in note or "dataset" in note
+    varied = "sharegpt" in note or ("fixed" not in note and not _round(case.output_tokens))
     if not case.input_tokens:
-        if "mlperf" in note or (case.batch != 1 and case.shape.architecture != "encoder-decoder"):
+        if case.batch != 1 or case.shape.architecture == "encoder-decoder":
             return _skip(row, "input and output lengths not stated")
         case = replace(case, input_tokens=UNSTATED_CONTEXT[0], output_tokens=UNSTATED_CONTEXT[1])
     if not case.output_tokens:

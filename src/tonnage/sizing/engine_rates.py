@@ -51,12 +51,15 @@ def engine_kernels(operators: Iterable[Operator], engine: Engine) -> Num:
     return total
 
 
-def engine_pass_s(stages: Sequence[Stage], devices: Devices, engine: Engine) -> Num:
-    """Seconds of one pass through `stages`, without what a call costs: the device, or the host where it is slower."""
+def engine_pass_s(stages: Sequence[Stage], devices: Devices, engine: Engine, host_factor: Num = 1.0) -> Num:
+    """Seconds of one pass through `stages`, without what a call costs: the device, or the host where it is slower.
+
+    `host_factor`: how much longer the hosts of these devices take for a launch.
+    """
     device: Num = np.float64(0.0)
     host: Num = np.float64(0.0)
     for stage in stages:
         for op in stage.operators:
             device = device + stage.repeats * op.count * engine_operator_s(op, devices, engine)
         host = host + stage.repeats * engine_kernels(stage.operators, engine) * engine.host_us_per_kernel * 1e-6
-    return np.maximum(device, host) if engine.host_us_per_kernel else device
+    return np.maximum(device, host * host_factor) if engine.host_us_per_kernel else device

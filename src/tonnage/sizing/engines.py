@@ -39,6 +39,7 @@ class Engine:
     convolution_fraction: float = 0.6  # of the sustained rate in convolutions, as gemm_fraction
     convolution_elementwise_left: float = 0.5  # elementwise_left of norms and activations behind convolutions
     exchange_us: float = 30.0  # a small all-reduce
+    request_us: float = 0.0  # once a request, before its first token: front end, tokeniser, network
     fused_attention_tokens: float = NO_LIMIT  # longest sequence whose scores stay on the chip; 0: never
     cache_copies: float = 0.0  # times the KV cache is moved each step beside being read (2: grown by concatenation)
     mixed_residual: bool = False  # 16-bit passes keep the residual stream in fp32 (autocast)
@@ -54,7 +55,8 @@ _CLASSES: Final = (
     Engine(name="library", elementwise_left=0.4, fused_attention_tokens=384.0),
     Engine(name="fused", elementwise_left=0.4, fused_attention_tokens=512.0),
     Engine(name="static-llm", elementwise_left=0.5),
-    Engine(name="llm", elementwise_left=0.5, call_us=900.0, sequence_us=5.0),
+    Engine(name="llm", elementwise_left=0.5, call_us=900.0, sequence_us=5.0, request_us=5000.0),
+    Engine(name="llm-python", elementwise_left=0.5, call_us=2000.0, sequence_us=50.0, request_us=20000.0),
 )
 ENGINES: Final[Mapping[str, Engine]] = MappingProxyType({engine.name: engine for engine in _CLASSES})
 
@@ -64,9 +66,9 @@ _WORDS: Final = (
     ("xla", "compiled"), ("compile", "compiled"), ("torchscript", "traced"), ("triton+pytorch", "traced"), ("inductor", "compiled"),
     ("onnxruntime-trt", "converted"), ("onnxruntime-tensorrt", "converted"), ("triton+trt", "converted"),
     ("torch-tensorrt", "converted"), ("torch2trt", "converted"),
-    ("trtllm", "llm"), ("trt-llm", "llm"), ("tensorrt-llm", "llm"), ("tensorrt_llm", "llm"), ("vllm", "llm"),
-    ("sglang", "llm"), ("lmdeploy", "llm"), ("turbomind", "llm"), ("tgi", "llm"), ("text-generation-inference", "llm"),
-    ("lightllm", "llm"), ("mlc", "llm"), ("exllama", "llm"), ("llama.cpp", "llm"), ("llamacpp", "llm"), ("nim", "llm"),
+    ("trtllm", "llm"), ("trt-llm", "llm"), ("tensorrt-llm", "llm"), ("tensorrt_llm", "llm"), ("vllm", "llm-python"),
+    ("sglang", "llm-python"), ("lmdeploy", "llm"), ("turbomind", "llm"), ("tgi", "llm-python"), ("text-generation-inference", "llm-python"),
+    ("lightllm", "llm-python"), ("mlc", "llm"), ("exllama", "llm-python"), ("llama.cpp", "llm"), ("llamacpp", "llm"), ("nim", "llm"),
     ("ctranslate2", "static-llm"), ("fastertransformer", "library"), ("lightseq", "library"), ("bytetransformer", "library"),
     ("turbotransformers", "library"), ("aitemplate", "fused"), ("tensorrt", "fused"),
     ("trt", "fused"), ("onnxruntime", "optimised"), ("ort", "optimised"), ("onnx", "optimised"), ("openvino", "optimised"), ("jax", "compiled"),

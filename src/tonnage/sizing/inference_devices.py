@@ -34,6 +34,16 @@ def sustained_tflops(accelerator: Accelerator, precision: str, assumed: Assumpti
     return printed * ceiling * (assumed.power_limited_fraction if limited else 1.0)
 
 
+# Launching a kernel on the hosts a device generation is sold with, PCIe 4 (2020 to 2022) as 1: TorchScript and
+# TensorFlow BERT at batch 1 take 1.4 to 2 times as long on the hosts of V100 and T4 (PCIe 3) as on those of A100.
+HOST_FACTORS = {3: 1.5, 4: 1.0, 5: 0.85}
+
+
+def host_factor(accelerator: Accelerator) -> float:
+    """How slow the hosts of this device's generation launch kernels, 1 where the generation is not known."""
+    return HOST_FACTORS.get(accelerator.pcie_generation or 4, 1.0)
+
+
 def serving_devices(machines: Sequence[Machine], precision: str, assumed: Assumptions | None = None) -> Devices:
     """`stack`, with sustained rates. Raises UnsizedHardware naming the missing figure."""
     assumed = assumed or Assumptions()

@@ -96,11 +96,10 @@ def cache_slots(
 ) -> Array:
     """Requests of `held` tokens whose keys and values fit beside the weights, per replica (an engine's pool).
 
-    The pool is what `kv_cache_memory_fraction` of the device leaves after weights and the activations of one read.
+    The pool is `CACHE_SHARE` of what weights, runtime and the activations of one read leave.
     """
-    assumed = Assumptions()
     fixed = _weights_bytes(shape, served) / tensor_parallel + ENGINE_WORKSPACE_BYTES
-    pool = devices.memory_bytes * assumed.kv_cache_memory_fraction - fixed
+    pool = (devices.memory_bytes - fixed) * CACHE_SHARE
     per_token = kv_bytes_per_token(shape, tensor_parallel) * served.kv_bytes / KV_ELEMENT_BYTES
     return pool / np.maximum(held_tokens(shape, held) * per_token, 1.0)
 
@@ -124,4 +123,5 @@ def _weights_bytes(shape: ModelShape, served: ServedFormat) -> float:
     return (count.total - tables) * served.weight_bytes + tables * max(served.weight_bytes, 2.0)
 
 
-ENGINE_WORKSPACE_BYTES = from_gib(2.0)  # activations of one read, captured graphs, runtime
+CACHE_SHARE = 0.95  # engines keep 5 to 10 % back
+ENGINE_WORKSPACE_BYTES = from_gib(1.5)  # activations of one read, captured graphs, runtime

@@ -58,6 +58,7 @@ class PassWork:
     tensor_parallel: Num
     exchanged_bytes: Num  # of one all-reduce
     exchanges: float
+    host_factor: Num = 1.0
 
     @property
     def rows(self) -> int:
@@ -75,6 +76,7 @@ def pass_work(
     keys: Num,
     tensor_parallel: Num = 1.0,
     logit_tokens: Num = 0.0,
+    host_factor: Num = 1.0,
 ) -> PassWork:
     """Lay out one pass of `batch` sequences of `query` new tokens over `keys` tokens.
 
@@ -98,6 +100,7 @@ def pass_work(
         stages=stages, devices=devices, served=served, batch=batch, tensor_parallel=tensor_parallel,
         exchanged_bytes=span.tokens * shape.hidden * max(served.element_bytes, 2.0),
         exchanges=2.0 * (shape.layers + shape.encoder_layers),
+        host_factor=host_factor,
     )  # fmt: skip
 
 
@@ -139,7 +142,8 @@ def pass_s(work: PassWork, engine: Engine) -> Array:
     devices = work.devices
     if work.served.low_bit:
         devices = replace(devices, peak_flop_per_s=devices.peak_flop_per_s * engine.low_bit_fraction)
-    seconds = engine_pass_s(work.stages, devices, engine) + (engine.call_us + engine.sequence_us * work.batch) * 1e-6
+    seconds = engine_pass_s(work.stages, devices, engine, work.host_factor)
+    seconds = seconds + (engine.call_us * work.host_factor + engine.sequence_us * work.batch) * 1e-6
     return column(seconds + exchange_s(work, engine), work.rows)
 
 
