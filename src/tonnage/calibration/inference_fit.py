@@ -49,11 +49,13 @@ FITTED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
     "fused": (*START, "low_bit_fraction"),
     "static-llm": ("gemm_fraction", "kernel_floor_us", "attention_fraction", "memory_fraction", "call_us",
                    "sequence_us", "exchange_us"),
+    "hosted-llm": ("gemm_fraction", "kernel_floor_us", "host_us_per_kernel", "call_us", "memory_fraction", "exchange_us"),
     "llm": ("gemm_fraction", "tiles_to_half", "kernel_floor_us", "attention_fraction", "memory_fraction", "call_us",
             "sequence_us", "exchange_us", "low_bit_fraction", "request_us"),
     "llm-python": ("gemm_fraction", "kernel_floor_us", "memory_fraction", "call_us", "sequence_us", "low_bit_fraction",
                    "request_us"),
 })  # fmt: skip
+SCHEDULER: Final = ("call_us", "sequence_us", "request_us")
 STEPS: Final = (0.4, 0.2, 0.1, 0.05)
 ROUNDS: Final = 5
 CLIPPED: Final = 0.7  # log error past which a row pulls no harder
@@ -121,6 +123,17 @@ def cell_weights(cases: Sequence[Case]) -> Array:
 
 
 def _fit_class(engine: Engine, cases: Sequence[Case]) -> Engine:
+    """All figures on rows that need no simulation, then the scheduler's on all rows."""
+    plain = [case for case in cases if case.load != "served"]
+    if plain:
+        engine = _searched(engine, plain, _informed(engine.name, plain), STEPS)
+    if len(plain) < len(cases):
+        few = len(plain) < len(cases) / 4
+        engine = _searched(engine, cases, FITTED[engine.name] if few else SCHEDULER, STEPS[1:] if few else STEPS[2:])
+    return engine
+
+
+def _searched(engine: Engine, cases: Sequence[Case], figures: Sequence[str], steps: Sequence[float]) -> Engine:
     laid = lay_out(cases, {engine.name: engine})
     measured = np.log([case.row.value for case in cases])
     weights = cell_weights(cases)
@@ -129,7 +142,7 @@ def _fit_class(engine: Engine, cases: Sequence[Case]) -> Engine:
         error = np.abs(np.log(laid.predict({candidate.name: candidate})) - measured)
         return float(np.sum(weights * np.minimum(np.nan_to_num(error, nan=CLIPPED), CLIPPED)))
 
-    return search(engine, _informed(engine.name, cases), loss)
+    return search(engine, figures, loss, steps)
 
 
 def _informed(name: str, cases: Sequence[Case]) -> tuple[str, ...]:
@@ -145,10 +158,12 @@ def _informed(name: str, cases: Sequence[Case]) -> tuple[str, ...]:
     return tuple(figure for figure in FITTED[name] if figure not in silent)
 
 
-def search(engine: Engine, figures: Sequence[str], loss: Callable[[Engine], float]) -> Engine:
+def search(
+    engine: Engine, figures: Sequence[str], loss: Callable[[Engine], float], steps: Sequence[float] = STEPS
+) -> Engine:
     """Shrinking steps along each figure's logarithm, inside `RANGES`."""
     best = loss(engine)
-    for step in STEPS:
+    for step in steps:
         for _ in range(ROUNDS):
             before = best
             for figure in figures:

@@ -21,7 +21,8 @@ OFFLINE_TOKENS = 32768.0  # a batch large enough to saturate any device
 OFFLINE_IMAGES = 256.0
 SERVER_SHARE = 0.87  # of offline throughput inside a latency limit: 0.72 to 0.95 over MLPerf submissions
 PREFILL_TOKENS = 8192.0  # prompt tokens an LLM engine reads together
-QUEUED_REQUESTS = 1500.0  # of a maximum-throughput run that does not say how many it queued
+QUEUED_TOKENS = 6e6  # generated in all by a maximum-throughput run that does not say how many requests it queued
+MOST_IN_FLIGHT = 2048.0  # TensorRT-LLM's default max_batch_size
 STEP_BATCHES = tuple(float(2**i) for i in range(11))
 LENGTH_SPREAD = 0.9  # sigma of the logarithm of prompt and answer lengths in conversation data
 MOST_PROMPTS = 3000
@@ -121,7 +122,7 @@ def default_slots(case: Case) -> float:
     vLLM's defaults of max_num_seqs by device: 1,024 from 70 GiB up, not for Ampere.
     """
     if case.engine != "llm-python":
-        return np.inf
+        return MOST_IN_FLIGHT
     device = case.machine.accelerator
     large = (device.memory_gib or 0.0) >= 70.0 and device.dense_fp8_tflops is not None
     return 1024.0 if large else 256.0
@@ -180,7 +181,7 @@ def _saturated(group: Group, engine: Engine) -> Figures:
     prompt, output = group.column("input_tokens"), group.column("output_tokens")
     together = np.asarray(group.works[0].batch)
     each = (reading - engine.call_us * 1e-6) / together + output * step / group.slots
-    drained = 1.0 + 0.5 * group.slots / QUEUED_REQUESTS  # the last wave is on average half full
+    drained = 1.0 + 0.5 * group.slots * output / QUEUED_TOKENS  # the last wave is on average half full
     requests = group.column("replicas") / (each * drained)
     return {"requests": requests, "tokens": requests * output, "total": requests * (prompt + output)}
 
@@ -196,13 +197,14 @@ def _served(group: Group, engine: Engine) -> Figures:
         key = (case.row.config_id, case.machine.accelerator.name, case.rate_per_s, case.users, case.input_tokens,
                case.output_tokens, case.tensor_parallel, case.slots)  # fmt: skip
         if key not in done:
-            done[key] = _simulate(case, steps[place], float(per_token[place]), float(group.slots[place]))
-        for name, value in _seen(case, done[key], engine.request_us * 1e-6).items():
+            done[key] = _simulate(case, steps[place], float(per_token[place]), float(group.slots[place]),
+                                  engine.request_us * 1e-6)  # fmt: skip
+        for name, value in _seen(case, done[key]).items():
             out.setdefault(name, []).append(value)
     return {name: np.array(values) for name, values in out.items()}
 
 
-def _simulate(case: Case, steps: Array, prompt_token_s: float, slots: float) -> Served:
+def _simulate(case: Case, steps: Array, prompt_token_s: float, slots: float, front_s: float) -> Served:
     count = min(case.prompts or 500, MOST_PROMPTS)
     rng = np.random.default_rng(0)
     spread = LENGTH_SPREAD if case.varied_lengths else 0.0
@@ -210,6 +212,7 @@ def _simulate(case: Case, steps: Array, prompt_token_s: float, slots: float) -> 
     rates = ReplicaRates(
         batches=np.array((0.0, *STEP_BATCHES)), step_s=np.array((steps[0] * 0.5, *steps)),
         prompt_token_s=prompt_token_s, slots=int(max(min(slots, STEP_BATCHES[-1]), 1)), chunk_tokens=PREFILL_TOKENS,
+        front_s=front_s,
     )  # fmt: skip
     return simulate(
         rates, arrivals_s=np.cumsum(gaps), input_tokens=_lengths(rng, case.input_tokens, spread, count),
@@ -223,12 +226,12 @@ def _lengths(rng: np.random.Generator, mean: float, sigma: float, count: int) ->
     return np.maximum(drawn * (mean / drawn.mean()), 1.0)
 
 
-def _seen(case: Case, served: Served, front_s: float) -> dict[str, float]:
+def _seen(case: Case, served: Served) -> dict[str, float]:
     count = len(served.ttft_s)
     requests = case.replicas * count / served.makespan_s
     out = {"requests": requests, "tokens": requests * case.output_tokens,
            "total": requests * (case.input_tokens + case.output_tokens)}  # fmt: skip
-    for name, values in (("ttft", served.ttft_s + front_s), ("tpot", served.tpot_s), ("latency", served.latency_s + front_s)):
+    for name, values in (("ttft", served.ttft_s), ("tpot", served.tpot_s), ("latency", served.latency_s)):
         out[name] = float(values.mean())
         out.update({f"{name}_{key}": float(np.quantile(values, q)) for key, q in PERCENTILES.items()})
     return out

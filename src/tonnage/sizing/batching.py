@@ -16,7 +16,8 @@ class ReplicaRates:
     """One replica's speed: seconds of a decode step at each of `batches` in flight, seconds to read one prompt token.
 
     `step_s` is taken between the given batches by straight lines. `slots`: most requests in flight;
-    `chunk_tokens`: most prompt tokens read in one step.
+    `chunk_tokens`: most prompt tokens read in one step; `front_s`: the front end's work on each request, one after
+    another, before the scheduler sees it.
     """
 
     batches: Array
@@ -24,6 +25,7 @@ class ReplicaRates:
     prompt_token_s: float
     slots: int
     chunk_tokens: float
+    front_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +51,7 @@ def simulate(
     count = len(input_tokens)
     table = np.interp(np.arange(rates.slots + 1), rates.batches, rates.step_s).tolist()
     prompts, outputs = input_tokens.tolist(), np.maximum(np.rint(output_tokens), 1).astype(int).tolist()
-    asked = [0.0] * count if users is not None else arrivals_s.tolist()
+    asked = [0.0] * count if users is not None else _through_front(arrivals_s, rates.front_s).tolist()
     first, done = [0.0] * count, [0.0] * count
     waiting: deque[list[float]] = deque()  # [request, prompt tokens left]
     leaving: list[tuple[int, int]] = []  # (step in which it gets its last token, request)
@@ -86,10 +88,20 @@ def simulate(
             else:
                 heappush(leaving, (step + outputs[request] - 1, request))
                 flying += 1
-    begin, end, ask = np.array(first), np.array(done), np.array(asked)
+    begin, end = np.array(first), np.array(done)
+    ask = arrivals_s if users is None else np.array(asked) - rates.front_s
     return Served(
         ttft_s=begin - ask,
         tpot_s=(end - begin) / np.maximum(np.array(outputs) - 1, 1),
         latency_s=end - ask,
         makespan_s=float(end.max() - ask.min()),
     )
+
+
+def _through_front(arrivals_s: Array, front_s: float) -> Array:
+    """When each request leaves a front end that takes `front_s` for one after another.
+
+    leaves_i = max(arrives_i, leaves_(i-1)) + front = (i+1)·front + max over j <= i of (arrives_j - j·front).
+    """
+    spent = front_s * np.arange(len(arrivals_s))
+    return np.asarray(np.maximum.accumulate(arrivals_s - spent) + spent + front_s)

@@ -39,7 +39,7 @@ class Engine:
     convolution_fraction: float = 0.6  # of the sustained rate in convolutions, as gemm_fraction
     convolution_elementwise_left: float = 0.5  # elementwise_left of norms and activations behind convolutions
     exchange_us: float = 30.0  # a small all-reduce
-    request_us: float = 0.0  # once a request, before its first token: front end, tokeniser, network
+    request_us: float = 0.0  # the front end's work on a request, one after another: HTTP, tokeniser, hand-over
     fused_attention_tokens: float = NO_LIMIT  # longest sequence whose scores stay on the chip; 0: never
     cache_copies: float = 0.0  # times the KV cache is moved each step beside being read (2: grown by concatenation)
     mixed_residual: bool = False  # 16-bit passes keep the residual stream in fp32 (autocast)
@@ -55,6 +55,7 @@ _CLASSES: Final = (
     Engine(name="library", elementwise_left=0.4, fused_attention_tokens=384.0),
     Engine(name="fused", elementwise_left=0.4, fused_attention_tokens=512.0),
     Engine(name="static-llm", elementwise_left=0.5),
+    Engine(name="hosted-llm", elementwise_left=0.5, host_us_per_kernel=9.0, cache_copies=1.0),
     Engine(name="llm", elementwise_left=0.5, call_us=900.0, sequence_us=5.0, request_us=5000.0),
     Engine(name="llm-python", elementwise_left=0.5, call_us=2000.0, sequence_us=50.0, request_us=20000.0),
 )
@@ -69,13 +70,20 @@ _WORDS: Final = (
     ("trtllm", "llm"), ("trt-llm", "llm"), ("tensorrt-llm", "llm"), ("tensorrt_llm", "llm"), ("vllm", "llm-python"),
     ("sglang", "llm-python"), ("lmdeploy", "llm"), ("turbomind", "llm"), ("tgi", "llm-python"), ("text-generation-inference", "llm-python"),
     ("lightllm", "llm-python"), ("mlc", "llm"), ("exllama", "llm-python"), ("llama.cpp", "llm"), ("llamacpp", "llm"), ("nim", "llm"),
-    ("ctranslate2", "static-llm"), ("fastertransformer", "library"), ("lightseq", "library"), ("bytetransformer", "library"),
+    ("ctranslate2", "library"), ("fastertransformer", "library"), ("lightseq", "library"), ("bytetransformer", "library"),
     ("turbotransformers", "library"), ("aitemplate", "fused"), ("tensorrt", "fused"),
     ("trt", "fused"), ("onnxruntime", "optimised"), ("ort", "optimised"), ("onnx", "optimised"), ("openvino", "optimised"), ("jax", "compiled"),
-    ("deepspeed", "compiled"), ("autoawq", "eager"), ("hf-", "eager"), ("transformers", "eager"),
+    ("deepspeed", "optimised"), ("autoawq", "eager"), ("hf-", "eager"), ("transformers", "eager"),
     ("huggingface", "eager"), ("pytorch", "eager"), ("torch", "eager"), ("paddle", "eager"),
     ("tensorflow", "graph"), ("tf", "graph"),
 )  # fmt: skip
+
+
+# What a class is called where it decodes: captured kernels run a whole generation, launched ones each step.
+_GENERATING: Final = {
+    "fused": "static-llm", "library": "static-llm", "converted": "static-llm", "compiled": "hosted-llm",
+    "optimised": "hosted-llm", "traced": "hosted-llm", "graph": "hosted-llm",
+}  # fmt: skip
 
 
 def engine_class(name: str, *, generates: bool = False) -> str:
@@ -89,7 +97,7 @@ def engine_class(name: str, *, generates: bool = False) -> str:
     folded = name.strip().casefold()
     for word, kind in _WORDS:
         if word in folded:
-            return "static-llm" if generates and kind in ("fused", "library", "converted") else kind
+            return _GENERATING.get(kind, kind) if generates else kind
     known = [word for word, _ in _WORDS]
     raise UnknownName(
         f"no class is known for the engine '{name}'; known: {', '.join(known)}",

@@ -124,4 +124,4 @@ def _weights_bytes(shape: ModelShape, served: ServedFormat) -> float:
 
 
 CACHE_SHARE = 0.95  # engines keep 5 to 10 % back
-ENGINE_WORKSPACE_BYTES = from_gib(1.5)  # activations of one read, captured graphs, runtime
+ENGINE_WORKSPACE_BYTES = from_gib(2.2)  # activations of one read, captured graphs, runtime
