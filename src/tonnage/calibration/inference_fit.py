@@ -180,7 +180,9 @@ def search(
     return engine
 
 
-def _residuals(cases: Sequence[Case], engines: Mapping[str, Engine]) -> dict[str, tuple[int, float, float, float, float]]:
+def _residuals(
+    cases: Sequence[Case], engines: Mapping[str, Engine]
+) -> dict[str, tuple[int, float, float, float, float]]:
     laid: Laid = lay_out(cases, engines)
     ratios = laid.predict(engines) / np.array([case.row.value for case in cases])
     groups: dict[str, list[float]] = {}

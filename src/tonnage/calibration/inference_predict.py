@@ -89,8 +89,9 @@ def _group(cases: Sequence[Case], index: Sequence[int], engines: Mapping[str, En
     batch, prompt, output = (np.array([getattr(c, name) for c in cases]) for name in ("batch", "input_tokens", "output_tokens"))  # fmt: skip
     slots = np.array([case.slots or default_slots(case) for case in cases])
 
-    def work(batch: Array, query: Array | float, keys: Array | float, logits: Array | float,
-             shape: ModelShape = first.shape) -> PassWork:
+    def work(
+        batch: Array, query: Array | float, keys: Array | float, logits: Array | float, shape: ModelShape = first.shape
+    ) -> PassWork:
         return pass_work(shape, devices, first.served, engine, batch=batch, query=query, keys=keys,
                          tensor_parallel=tensor, logit_tokens=logits, host_factor=hosts)  # fmt: skip
 
@@ -144,7 +145,9 @@ def served_remotely(case: Case) -> bool:
 
 def input_bytes(case: Case) -> float:
     """What a client sends with one sequence or image; token ids are small."""
-    return 3.0 * case.shape.image_side**2 * IMAGE_ELEMENT_BYTES if case.row.kind == "vision" else 16.0 * case.input_tokens
+    return (
+        3.0 * case.shape.image_side**2 * IMAGE_ELEMENT_BYTES if case.row.kind == "vision" else 16.0 * case.input_tokens
+    )
 
 
 def _offline(group: Group, engine: Engine) -> Figures:

@@ -67,7 +67,9 @@ def simulate(
             now = asked[entered]
             continue
         budget, read, started = rates.chunk_tokens, 0.0, []
-        while waiting and budget > 0 and (waiting[0][1] < prompts[int(waiting[0][0])] or flying + reading < rates.slots):
+        while (
+            waiting and budget > 0 and (waiting[0][1] < prompts[int(waiting[0][0])] or flying + reading < rates.slots)
+        ):
             head = waiting[0]
             if head[1] == prompts[int(head[0])]:
                 reading += 1

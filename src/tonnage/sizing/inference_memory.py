@@ -91,9 +91,7 @@ def estimate_serving_memory(
     )
 
 
-def cache_slots(
-    shape: ModelShape, served: ServedFormat, devices: Devices, tensor_parallel: Array, held: Num
-) -> Array:
+def cache_slots(shape: ModelShape, served: ServedFormat, devices: Devices, tensor_parallel: Array, held: Num) -> Array:
     """Requests of `held` tokens whose keys and values fit beside the weights, per replica (an engine's pool).
 
     The pool is `CACHE_SHARE` of what weights, runtime and the activations of one read leave.
@@ -105,7 +103,13 @@ def cache_slots(
 
 
 def inference_peak_bytes(
-    shape: ModelShape, served: ServedFormat, devices: Devices, tensor_parallel: Array, batch: Num, prompt: Num, output: Num
+    shape: ModelShape,
+    served: ServedFormat,
+    devices: Devices,
+    tensor_parallel: Array,
+    batch: Num,
+    prompt: Num,
+    output: Num,
 ) -> Array:
     """Device memory of a fixed batch held to its last token: weights, cache, the prompt's activations, runtime."""
     assumed = Assumptions()

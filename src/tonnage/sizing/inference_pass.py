@@ -16,6 +16,9 @@ from tonnage.sizing.stages import Stage, forward_stages
 from tonnage.workload.shapes import ModelShape
 
 
+BRIDGED_BYTES_PER_S = 60e9  # slower links go through the host's PCIe
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedFormat:
     """What a served precision means: the key of the rate it multiplies at, and bytes of each kind of element."""
@@ -148,12 +151,19 @@ def pass_s(work: PassWork, engine: Engine) -> Array:
 
 
 def exchange_s(work: PassWork, engine: Engine) -> Num:
-    """All-reduces of the pass: a latency of the engine's, then 2(n-1)/n · bytes over the link's bus bandwidth."""
+    """All-reduces of the pass: a latency of the engine's, then 2(n-1)/n · bytes over the link's bus bandwidth.
+
+    Cards on PCIe share switches and sockets: their bus bandwidth falls like (2/n)^0.5 with the cards that take part.
+    """
     ranks = np.asarray(work.tensor_parallel, dtype=np.float64)
     if not np.any(ranks > 1):
         return 0.0
     devices = work.devices
-    inside = 2.0 * (ranks - 1) / ranks * work.exchanged_bytes / devices.intra_bytes_per_s + engine.exchange_us * 1e-6
+    shared = np.where(devices.intra_bytes_per_s < BRIDGED_BYTES_PER_S, np.sqrt(np.maximum(ranks, 2.0) / 2.0), 1.0)
+    inside = (
+        shared * 2.0 * (ranks - 1) / ranks * work.exchanged_bytes / devices.intra_bytes_per_s
+        + engine.exchange_us * 1e-6
+    )
     nodes = np.ceil(ranks / devices.per_node)
     between = 2.0 * (nodes - 1) / nodes * work.exchanged_bytes / devices.inter_bytes_per_s + devices.inter_latency_s
     return np.where(ranks > 1, work.exchanges * (inside + np.where(nodes > 1, between, 0.0)), 0.0)
