@@ -55,6 +55,15 @@ FITTED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
     "llm-python": ("gemm_fraction", "kernel_floor_us", "memory_fraction", "call_us", "sequence_us", "low_bit_fraction",
                    "request_us"),
 })  # fmt: skip
+# Where a fit starts: each class's structure with the same plain figures, so that a fit does not remember another.
+INITIAL: Final[Mapping[str, Engine]] = MappingProxyType({
+    name: Engine(
+        name=name, host_us_per_kernel=9.0 if engine.host_us_per_kernel else 0.0, cache_copies=engine.cache_copies,
+        fused_attention_tokens=engine.fused_attention_tokens, mixed_residual=engine.mixed_residual,
+        dequantise_bytes=engine.dequantise_bytes, sequence_us=5.0, request_us=3000.0 if "llm" in name else 0.0,
+    )
+    for name, engine in ENGINES.items()
+})  # fmt: skip
 SCHEDULER: Final = ("call_us", "sequence_us", "request_us")
 STEPS: Final = (0.4, 0.2, 0.1, 0.05)
 ROUNDS: Final = 5
@@ -93,13 +102,13 @@ def fit_inference(
 
 def fit_cases(cases: Sequence[Case], *, start: Mapping[str, Engine] | None = None) -> InferenceFit:
     """`fit_inference` on rows already read."""
-    engines = dict(start or ENGINES)
+    engines = dict(start or INITIAL)
     counts: dict[str, int] = {}
     for name in engines:
         mine = fit_rows([case for case in cases if case.engine == name])
         counts[name] = len(mine)
         if mine:
-            engines[name] = _fit_class(engines[name], mine)
+            engines[name] = fit_class(engines[name], mine)
     return InferenceFit(
         engines=MappingProxyType(engines), rows=MappingProxyType(counts), ranges=RANGES,
         residuals=MappingProxyType(_residuals(cases, engines)),
@@ -122,7 +131,7 @@ def cell_weights(cases: Sequence[Case]) -> Array:
     return np.asarray(weights / weights.sum())
 
 
-def _fit_class(engine: Engine, cases: Sequence[Case]) -> Engine:
+def fit_class(engine: Engine, cases: Sequence[Case]) -> Engine:
     """All figures on rows that need no simulation, then the scheduler's on all rows."""
     plain = [case for case in cases if case.load != "served"]
     if plain:

@@ -32,6 +32,7 @@ TAILS = {"p50": 1.0, "p90": 1.005, "p95": 1.01, "p99": 1.013}
 HOST_TAILS = {"p50": 1.0, "p90": 1.015, "p95": 1.04, "p99": 1.06}
 SERVER_CALL_S = 0.35e-3  # client, network stack and queue of an inference server, one request
 CLIENT_BYTES_PER_S = 2.2e9  # inputs through the client's connection and the server's copies
+MANY_CLIENTS_BYTES_PER_S = 3.8e9  # the same, with many clients at once
 IMAGE_ELEMENT_BYTES = 4.0  # clients send fp32 pixels
 
 Figures = dict[str, Array]
@@ -133,7 +134,8 @@ def _pass(group: Group, engine: Engine) -> Figures:
     compute = pass_s(group.works[0], engine)
     batch = group.column("batch")
     served = np.array([1.0 if served_remotely(case) else 0.0 for case in group.cases])
-    seconds = compute + served * (SERVER_CALL_S + batch * input_bytes(group.cases[0]) / CLIENT_BYTES_PER_S)
+    sending = SERVER_CALL_S + batch * input_bytes(group.cases[0]) / CLIENT_BYTES_PER_S
+    seconds = compute + served * group.works[0].host_factor * sending
     return {"latency": seconds, "compute": compute, "rate": batch * group.column("replicas") / seconds}
 
 
@@ -160,7 +162,7 @@ def _batching_server(group: Group, engine: Engine) -> Figures:
     """Half the clients' requests are under way while the other half gathers: a request waits one pass and takes one."""
     seconds = pass_s(group.works[0], engine)
     users = group.column("users")
-    sending = users * input_bytes(group.cases[0]) / CLIENT_BYTES_PER_S
+    sending = group.works[0].host_factor * users * input_bytes(group.cases[0]) / MANY_CLIENTS_BYTES_PER_S
     latency = SERVER_CALL_S + np.maximum(2.0 * seconds, seconds + sending)
     return {"latency": latency, "rate": users / latency, "compute": seconds}
 
