@@ -36,8 +36,8 @@ RANGES: Final[Mapping[str, tuple[float, float, str]]] = MappingProxyType({
     "exchange_us": (5.0, 60.0, "30 to 60 us measured with NCCL below 1 MB; custom kernels less"),
 })  # fmt: skip
 VISION: Final = ("convolution_fraction", "convolution_elementwise_left")
-START: Final = ("gemm_fraction", "tiles_to_half", "kernel_floor_us", "elementwise_left", "attention_fraction", "call_us",
-                *VISION)  # fmt: skip
+START: Final = ("gemm_fraction", "tiles_to_half", "kernel_floor_us", "elementwise_left", "attention_fraction",
+                "call_us", *VISION)  # fmt: skip
 FITTED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
     "eager": (*START, "host_us_per_kernel"),
     "graph": (*START, "host_us_per_kernel"),
@@ -49,7 +49,8 @@ FITTED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
     "fused": (*START, "low_bit_fraction"),
     "static-llm": ("gemm_fraction", "kernel_floor_us", "attention_fraction", "memory_fraction", "call_us",
                    "sequence_us", "exchange_us"),
-    "hosted-llm": ("gemm_fraction", "kernel_floor_us", "host_us_per_kernel", "call_us", "memory_fraction", "exchange_us"),
+    "hosted-llm": ("gemm_fraction", "kernel_floor_us", "host_us_per_kernel", "call_us", "memory_fraction",
+                   "exchange_us"),
     "llm": ("gemm_fraction", "tiles_to_half", "kernel_floor_us", "attention_fraction", "memory_fraction", "call_us",
             "sequence_us", "exchange_us", "low_bit_fraction", "request_us"),
     "llm-python": ("gemm_fraction", "kernel_floor_us", "memory_fraction", "call_us", "sequence_us", "low_bit_fraction",
@@ -60,7 +61,8 @@ INITIAL: Final[Mapping[str, Engine]] = MappingProxyType({
     name: Engine(
         name=name, host_us_per_kernel=9.0 if engine.host_us_per_kernel else 0.0, cache_copies=engine.cache_copies,
         fused_attention_tokens=engine.fused_attention_tokens, mixed_residual=engine.mixed_residual,
-        dequantise_bytes=engine.dequantise_bytes, sequence_us=5.0, request_us=3000.0 if "llm" in name else 0.0,
+        dequantise_bytes=engine.dequantise_bytes, sequence_us=50.0 if name == "llm-python" else 5.0,
+        request_us={"llm": 2500.0, "llm-python": 17000.0}.get(name, 0.0),
     )
     for name, engine in ENGINES.items()
 })  # fmt: skip
@@ -69,8 +71,8 @@ STEPS: Final = (0.4, 0.2, 0.1, 0.05)
 ROUNDS: Final = 5
 CLIPPED: Final = 0.7  # log error past which a row pulls no harder
 FIT_METRICS: Final = (
-    "latency_ms_mean", "latency_ms_p50", "sequences_per_s", "samples_per_s", "output_tokens_per_s", "ttft_ms", "tpot_ms",
-    "tpot_ms_p50", "requests_per_s",
+    "latency_ms_mean", "latency_ms_p50", "sequences_per_s", "samples_per_s", "output_tokens_per_s", "ttft_ms",
+    "tpot_ms", "tpot_ms_p50", "requests_per_s",
 )  # fmt: skip
 
 
@@ -124,7 +126,7 @@ def fit_rows(cases: Sequence[Case]) -> list[Case]:
 
 
 def cell_weights(cases: Sequence[Case]) -> Array:
-    """Each family x device x engine x precision counts as the square root of its rows, so that no table drowns others."""
+    """Each family x device x engine x precision counts as the square root of its rows, lest one table drown others."""
     keys = [(c.family, c.row.gpu, c.row.engine, c.served) for c in cases]
     counts = {key: keys.count(key) for key in set(keys)}
     weights = np.array([1.0 / math.sqrt(counts[key]) for key in keys])
@@ -157,7 +159,7 @@ def _searched(engine: Engine, cases: Sequence[Case], figures: Sequence[str], ste
 def _informed(name: str, cases: Sequence[Case]) -> tuple[str, ...]:
     """The figures of a class that these rows can tell anything about."""
     shapes = {case.shape.architecture for case in cases}
-    silent = set()
+    silent: set[str] = set()
     if "convolution" not in shapes:
         silent.update(VISION)
     if not any(case.served.low_bit for case in cases):
@@ -179,7 +181,7 @@ def search(
                 for factor in (math.exp(step), math.exp(-step)):
                     low, high, _why = RANGES[figure]
                     value = min(max(getattr(engine, figure) * factor, low), high)
-                    candidate = replace(engine, **{figure: value})  # type: ignore[arg-type]
+                    candidate = replace(engine, **{figure: value})
                     score = loss(candidate)
                     if score < best:
                         best, engine = score, candidate

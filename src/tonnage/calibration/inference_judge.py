@@ -37,8 +37,10 @@ def judge_inference(
 def _judged(case: Case, predicted: float, fitted: InferenceFit | None) -> Judged | Skipped:
     row = case.row
     if not np.isfinite(predicted) or predicted <= 0:
+        link = case.machine.intra
+        unknown = case.tensor_parallel > 1 and (link is None or link.bus_bandwidth_gb_per_s is None)
         reason = f"{row.metric} does not follow from this kind of run"
-        if case.tensor_parallel > 1 and np.isnan(case.machine.intra.bus_bandwidth_gb_per_s or np.nan if case.machine.intra else np.nan):  # fmt: skip
+        if unknown:
             reason = f"the link between {case.machine.accelerator.name} devices is not known"
         return Skipped(row_id=row.id, metric=row.metric, reason=reason)
     return Judged(

@@ -87,7 +87,9 @@ def _group(cases: Sequence[Case], index: Sequence[int], engines: Mapping[str, En
     devices = serving_devices([case.machine for case in cases], first.served.compute)
     tensor = np.array([float(case.tensor_parallel) for case in cases])
     hosts = np.array([host_factor(case.machine.accelerator) for case in cases])
-    batch, prompt, output = (np.array([getattr(c, name) for c in cases]) for name in ("batch", "input_tokens", "output_tokens"))  # fmt: skip
+    batch, prompt, output = (
+        np.array([getattr(case, name) for case in cases]) for name in ("batch", "input_tokens", "output_tokens")
+    )
     slots = np.array([case.slots or default_slots(case) for case in cases])
 
     def work(
@@ -106,14 +108,15 @@ def _group(cases: Sequence[Case], index: Sequence[int], engines: Mapping[str, En
         return Group(index=tuple(index), cases=tuple(cases), works=works, slots=slots)
     context = prompt + output / 2.0
     if first.load == "static":
-        works = (work(batch, prompt, prompt, batch), work(batch, 1.0, context, batch, decoder_only(first.shape)))
-        return Group(index=tuple(index), cases=tuple(cases), works=works, slots=slots)
+        pair = (work(batch, prompt, prompt, batch), work(batch, 1.0, context, batch, decoder_only(first.shape)))
+        return Group(index=tuple(index), cases=tuple(cases), works=pair, slots=slots)
     held = prompt + (output if first.load == "saturated" else output / 2.0)
     slots = np.minimum(slots, np.maximum(cache_slots(first.shape, first.served, devices, tensor, held), 1.0))
     together = np.maximum(PREFILL_TOKENS / prompt, 1.0)
     reading = work(together, prompt, prompt, together)
     if first.load == "saturated":
-        return Group(index=tuple(index), cases=tuple(cases), works=(reading, work(slots, 1.0, context, slots)), slots=slots)  # fmt: skip
+        both = (reading, work(slots, 1.0, context, slots))
+        return Group(index=tuple(index), cases=tuple(cases), works=both, slots=slots)
     steps = tuple(work(np.full(len(cases), b), 1.0, context, b) for b in STEP_BATCHES)
     return Group(index=tuple(index), cases=tuple(cases), works=(reading, *steps), slots=slots)
 
@@ -175,13 +178,13 @@ def _static(group: Group, engine: Engine) -> Figures:
     requests = batch * group.column("replicas") / latency
     first = group.cases[0]
     tensor = group.column("tensor_parallel")
-    peak = inference_peak_bytes(first.shape, first.served, group.works[0].devices, tensor, batch, prompt, output)
+    peak = inference_peak_bytes(first.shape, first.served, tensor, batch, prompt, output)
     return {"latency": latency, "ttft": read, "tpot": step, "requests": requests, "tokens": requests * output,
             "total": requests * (prompt + output), "peak": peak}  # fmt: skip
 
 
 def _saturated(group: Group, engine: Engine) -> Figures:
-    """All requests queued at once: as many in flight as the cache holds; each costs its prompt and its share of steps."""
+    """All requests queued at once: as many in flight as the cache holds; each costs its prompt and a share of steps."""
     reading, step = (pass_s(work, engine) for work in group.works)
     prompt, output = group.column("input_tokens"), group.column("output_tokens")
     together = np.asarray(group.works[0].batch)
@@ -228,7 +231,7 @@ def _simulate(case: Case, steps: Array, prompt_token_s: float, slots: float, fro
 def _lengths(rng: np.random.Generator, mean: float, sigma: float, count: int) -> Array:
     """Lengths with that mean: equal, or log-normal."""
     drawn = np.exp(sigma * rng.standard_normal(count))
-    return np.maximum(drawn * (mean / drawn.mean()), 1.0)
+    return np.asarray(np.maximum(drawn * (mean / drawn.mean()), 1.0))
 
 
 def _seen(case: Case, served: Served) -> dict[str, float]:

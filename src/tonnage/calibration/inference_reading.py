@@ -110,7 +110,7 @@ def _unjudgeable(row: InferenceRow) -> str | None:
 
 
 def streams_too_fast(row: InferenceRow, shape: ModelShape, accelerator: Accelerator, served: ServedFormat) -> bool:
-    """A rate of one request at a time beyond bandwidth over weight bytes, by more than a tenth, is physically not it."""
+    """A rate of one request at a time beyond bandwidth over weight bytes, by over a tenth, is physically not it."""
     bandwidth = accelerator.memory_bandwidth_gb_per_s
     if row.metric != "output_tokens_per_s" or row.batch_size != 1 or bandwidth is None or shape.experts:
         return False
@@ -139,9 +139,7 @@ def row_format(row: InferenceRow, accelerator: Accelerator) -> ServedFormat:
         raise TonnageError(f"no number format is known for precision '{row.precision}', weights '{row.weights_quant}'")
     served, base = FORMATS[weights], FORMATS[row.precision]
     weight_only = weights == "int8" and row.precision != "int8"
-    if weight_only or (weights == "fp8" and accelerator.dense_fp8_tflops is None):
-        served = replace(base, weight_bytes=served.weight_bytes)
-    elif weights == "int4":
+    if weight_only or (weights == "fp8" and accelerator.dense_fp8_tflops is None) or weights == "int4":
         served = replace(base, weight_bytes=served.weight_bytes)
     stated = "kv cache fp8" in row.note.casefold()
     # TensorRT-LLM's fp8 recipe quantises weights, activations and the cache together.

@@ -105,7 +105,6 @@ def cache_slots(shape: ModelShape, served: ServedFormat, devices: Devices, tenso
 def inference_peak_bytes(
     shape: ModelShape,
     served: ServedFormat,
-    devices: Devices,
     tensor_parallel: Array,
     batch: Num,
     prompt: Num,

@@ -15,7 +15,8 @@ from tonnage.sizing.operators import Operator, Pass, elementwise
 from tonnage.sizing.stages import Stage, forward_stages
 from tonnage.workload.shapes import ModelShape
 
-
+ONE_SHOT_BYTES = float(2**18)  # engines' own all-reduce kernels hand over to NCCL near here
+ONE_SHOT_SHARE = 0.25
 BRIDGED_BYTES_PER_S = 60e9  # slower links go through the host's PCIe
 
 
@@ -121,7 +122,7 @@ def image_length(shape: ModelShape) -> float:
 
 
 def _attention(op: Operator, shape: ModelShape, span: Pass, kv: float, stored: Num) -> Sequence[Operator]:
-    """The attention operator at `kv` times the cache's 16-bit traffic in a decode step, and the traffic of scores where they are stored.
+    """The attention operator at `kv` times the cache's 16-bit traffic in a decode step, and scores where stored.
 
     Scores are written by the first product, read and written by mask and softmax, read by the second: 6 transfers; a
     bias or a relative term per position adds a product and two transfers.
@@ -153,17 +154,17 @@ def pass_s(work: PassWork, engine: Engine) -> Array:
 def exchange_s(work: PassWork, engine: Engine) -> Num:
     """All-reduces of the pass: a latency of the engine's, then 2(n-1)/n · bytes over the link's bus bandwidth.
 
+    Small messages go in one shot, at a quarter of the latency of the ring that large ones need.
     Cards on PCIe share switches and sockets: their bus bandwidth falls like (2/n)^0.5 with the cards that take part.
     """
     ranks = np.asarray(work.tensor_parallel, dtype=np.float64)
     if not np.any(ranks > 1):
         return 0.0
     devices = work.devices
+    size = work.exchanged_bytes
+    start_s = engine.exchange_us * 1e-6 * (ONE_SHOT_SHARE + (1.0 - ONE_SHOT_SHARE) * size / (size + ONE_SHOT_BYTES))
     shared = np.where(devices.intra_bytes_per_s < BRIDGED_BYTES_PER_S, np.sqrt(np.maximum(ranks, 2.0) / 2.0), 1.0)
-    inside = (
-        shared * 2.0 * (ranks - 1) / ranks * work.exchanged_bytes / devices.intra_bytes_per_s
-        + engine.exchange_us * 1e-6
-    )
+    inside = shared * 2.0 * (ranks - 1) / ranks * size / devices.intra_bytes_per_s + start_s
     nodes = np.ceil(ranks / devices.per_node)
     between = 2.0 * (nodes - 1) / nodes * work.exchanged_bytes / devices.inter_bytes_per_s + devices.inter_latency_s
     return np.where(ranks > 1, work.exchanges * (inside + np.where(nodes > 1, between, 0.0)), 0.0)
