@@ -11,8 +11,9 @@ from tonnage.planning.changes import job_with
 from tonnage.planning.plan import Promise, RunDetail
 from tonnage.planning.sized import IntArray, Miss
 from tonnage.sizing.assumptions import INFERENCE_MEMORY_SPREAD, INFERENCE_TIME_SPREAD, Assumptions
-from tonnage.sizing.devices import Devices, Machine, stack
+from tonnage.sizing.devices import Devices, Machine
 from tonnage.sizing.estimates import Array, Figure
+from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.inference_memory import estimate_serving_memory
 from tonnage.sizing.precision import SERVING_COMPUTE
 from tonnage.sizing.serving import CONCURRENCIES, Replicas, estimate_replicas
@@ -151,7 +152,7 @@ def replica_table(
             concurrency += list(CONCURRENCIES)
     owner = np.array(machine_column, dtype=np.intp)
     tensor_array = np.array(tensor_column, dtype=np.float64)
-    devices = stack(machines, SERVING_COMPUTE[weights], assumed).take(owner)
+    devices = serving_devices(machines, SERVING_COMPUTE[weights], assumed).take(owner)
     replicas = estimate_replicas(
         shape,
         requests,

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tonnage.sizing.assumptions import Assumptions
+from tonnage.sizing.devices import Devices
 from tonnage.sizing.estimates import Array, Num, column
+from tonnage.sizing.inference_pass import ServedFormat
 from tonnage.sizing.precision import WEIGHT_BYTES
 from tonnage.units import from_gib
 from tonnage.workload.parameters import count_parameters
@@ -87,3 +89,42 @@ def estimate_serving_memory(
         ),
         kv_bytes_per_token=column(kv_bytes_per_token(shape, t), rows),
     )
+
+
+def cache_slots(shape: ModelShape, served: ServedFormat, devices: Devices, tensor_parallel: Array, held: Num) -> Array:
+    """Requests of `held` tokens whose keys and values fit beside the weights, per replica (an engine's pool).
+
+    The pool is `CACHE_SHARE` of what weights, runtime and the activations of one read leave.
+    """
+    fixed = _weights_bytes(shape, served) / tensor_parallel + ENGINE_WORKSPACE_BYTES
+    pool = (devices.memory_bytes - fixed) * CACHE_SHARE
+    per_token = kv_bytes_per_token(shape, tensor_parallel) * served.kv_bytes / KV_ELEMENT_BYTES
+    return pool / np.maximum(held_tokens(shape, held) * per_token, 1.0)
+
+
+def inference_peak_bytes(
+    shape: ModelShape,
+    served: ServedFormat,
+    tensor_parallel: Array,
+    batch: Num,
+    prompt: Num,
+    output: Num,
+) -> Array:
+    """Device memory of a fixed batch held to its last token: weights, cache, the prompt's activations, runtime."""
+    assumed = Assumptions()
+    several = np.where(tensor_parallel > 1, assumed.collective_buffers_gib, 0.0)
+    runtime = from_gib(1.0) * (assumed.runtime_context_gib + assumed.library_workspace_gib + several)
+    cache = batch * (prompt + output) * kv_bytes_per_token(shape, tensor_parallel) * served.kv_bytes / KV_ELEMENT_BYTES
+    widest = shape.hidden * 4 + 2 * max(shape.ffn, shape.hidden * 3) / tensor_parallel
+    activations = batch * prompt * widest * served.element_bytes
+    return np.asarray(_weights_bytes(shape, served) / tensor_parallel + cache + activations + runtime)
+
+
+def _weights_bytes(shape: ModelShape, served: ServedFormat) -> float:
+    count = count_parameters(shape)
+    tables = count.embedding_total + count.lm_head
+    return (count.total - tables) * served.weight_bytes + tables * max(served.weight_bytes, 2.0)
+
+
+CACHE_SHARE = 0.95  # engines keep 5 to 10 % back
+ENGINE_WORKSPACE_BYTES = from_gib(2.2)  # activations of one read, captured graphs, runtime

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from tonnage.sizing.assumptions import Assumptions
-from tonnage.sizing.collectives import all_reduce_s
 from tonnage.sizing.devices import Devices
-from tonnage.sizing.estimates import Array, Num, column
-from tonnage.sizing.operators import Pass
-from tonnage.sizing.precision import WEIGHT_BYTES
-from tonnage.sizing.rates import launch_s, total_s
-from tonnage.sizing.stages import forward_stages
+from tonnage.sizing.engines import ENGINES, Engine
+from tonnage.sizing.estimates import Array, Num
+from tonnage.sizing.inference_pass import FORMATS, decoder_only, pass_s, pass_work
 from tonnage.workload.shapes import ModelShape
+
+
+def default_engine(shape: ModelShape, *, generates: bool | None = None) -> Engine:
+    """What we serve with: a Python LLM engine (vLLM's class) where tokens are generated, else fused kernels."""
+    return ENGINES["llm-python" if (shape.causal if generates is None else generates) else "fused"]
 
 
 def forward_s(
@@ -27,36 +27,21 @@ def forward_s(
     logit_tokens: Num = 0.0,
     assumed: Assumptions | None = None,
     captured: bool = True,
+    engine: Engine | None = None,
 ) -> Array:
     """Seconds of one pass of `batch` sequences, `query` new tokens each, looking at `keys` tokens.
 
-    `captured`: kernels are replayed (CUDA graph, TensorRT, ONNX Runtime), so the host's launches do not bound the pass.
-    With tensor parallelism each layer adds two all-reduces (Shoeybi et al. 2019, arXiv:1909.08053).
+    `captured`: kernels are replayed (CUDA graph, TensorRT), so the host's launches do not bound the pass; without, an
+    eager framework's figures serve. `engine` overrides both. With tensor parallelism each layer adds two all-reduces.
+    `devices` as `serving_devices` gives them; printed rates (`stack`) make a pass up to a fifth too fast.
     """
-    assumed = assumed or Assumptions()
-    element = 4.0 if weights == "fp32" else 2.0
-    span = Pass(
-        batch=batch,
-        query=query,
-        keys=keys,
-        element_bytes=element,
-        residual_bytes=element,
-        weight_bytes=WEIGHT_BYTES[weights],
-        tensor_parallel=tensor_parallel,
-        attention="sdpa",
-        training=False,
-    )
-    rows = len(devices.peak_flop_per_s)
-    device, host = np.zeros(rows), np.zeros(rows)
-    for stage in forward_stages(shape, span, logit_tokens=logit_tokens):
-        device = device + stage.repeats * total_s(stage.operators, devices, assumed)
-        host = host + stage.repeats * launch_s(stage.operators, assumed, compiled=False)
-    size = span.tokens * shape.hidden * element
-    nodes = np.ceil(np.asarray(tensor_parallel) / devices.per_node)
-    reduce_s = all_reduce_s(size, tensor_parallel, nodes, devices)
-    layers = shape.layers + shape.encoder_layers
-    exchange = np.where(np.asarray(tensor_parallel) > 1, 2.0 * layers * reduce_s, 0.0)
-    return column((device if captured else np.maximum(device, host)) + exchange, rows)
+    del assumed  # efficiencies are the engine's
+    engine = engine or (default_engine(shape, generates=False) if captured else ENGINES["eager"])
+    work = pass_work(
+        shape, devices, FORMATS[weights], engine, batch=batch, query=query, keys=keys,
+        tensor_parallel=tensor_parallel, logit_tokens=logit_tokens,
+    )  # fmt: skip
+    return pass_s(work, engine)
 
 
 def prefill_s(
@@ -68,6 +53,7 @@ def prefill_s(
     weights: str,
     tensor_parallel: Num = 1.0,
     assumed: Assumptions | None = None,
+    engine: Engine | None = None,
 ) -> Array:
     """Seconds to read `batch` prompts and produce their first token (without queueing)."""
     return forward_s(
@@ -80,6 +66,7 @@ def prefill_s(
         tensor_parallel=tensor_parallel,
         logit_tokens=batch,
         assumed=assumed,
+        engine=engine or default_engine(shape, generates=True),
     )
 
 
@@ -92,14 +79,15 @@ def decode_step_s(
     weights: str,
     tensor_parallel: Num = 1.0,
     assumed: Assumptions | None = None,
+    engine: Engine | None = None,
 ) -> Array:
     """Seconds to give each of `batch` requests one more token at a mean context of `context_tokens`.
 
-    Weights stream from memory once a step, each request's keys and values once; the engine adds its own overhead.
+    Weights stream from memory once a step, each request's keys and values once; the engine adds what a step and a
+    sequence cost its scheduler.
     """
-    assumed = assumed or Assumptions()
-    step = forward_s(
-        _decoder_only(shape),
+    return forward_s(
+        decoder_only(shape),
         devices,
         batch=batch,
         query=1.0,
@@ -108,14 +96,5 @@ def decode_step_s(
         tensor_parallel=tensor_parallel,
         logit_tokens=batch,
         assumed=assumed,
+        engine=engine or default_engine(shape, generates=True),
     )
-    return step + assumed.serving_step_overhead_us * 1e-6
-
-
-def _decoder_only(shape: ModelShape) -> ModelShape:
-    """A decode step of an encoder-decoder runs its decoder; the encoder ran in prefill."""
-    if shape.architecture != "encoder-decoder":
-        return shape
-    from dataclasses import replace
-
-    return replace(shape, architecture="decoder", encoder_layers=0, norms_per_layer=shape.norms_per_layer + 1)

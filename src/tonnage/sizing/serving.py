@@ -14,9 +14,10 @@ import numpy as np
 
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Devices
+from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array, Num
 from tonnage.sizing.inference_memory import ServingMemory, estimate_serving_memory, held_tokens
-from tonnage.sizing.inference_time import decode_step_s, forward_s, prefill_s
+from tonnage.sizing.inference_time import decode_step_s, default_engine, forward_s, prefill_s
 from tonnage.workload.jobs import Lengths, Requests
 from tonnage.workload.shapes import ModelShape
 
@@ -47,12 +48,13 @@ def estimate_replicas(
     tensor_parallel: Array,
     concurrency: Array,
     assumed: Assumptions | None = None,
+    engine: Engine | None = None,
 ) -> Replicas:
     """Load and latency of one replica per row at `concurrency` requests in flight (decoder) or per batch (encoder)."""
     assumed = assumed or Assumptions()
     if requests.output_tokens is not None and shape.causal:
-        return _decoder(shape, requests, devices, weights, tensor_parallel, concurrency, assumed)
-    return _encoder(shape, requests, devices, weights, tensor_parallel, concurrency, assumed)
+        return _decoder(shape, requests, devices, weights, tensor_parallel, concurrency, assumed, engine)
+    return _encoder(shape, requests, devices, weights, tensor_parallel, concurrency, assumed, engine)
 
 
 def _encoder(
@@ -63,6 +65,7 @@ def _encoder(
     tensor_parallel: Array,
     batch: Array,
     assumed: Assumptions,
+    engine: Engine | None,
 ) -> Replicas:
     """Batches of up to `batch`: rate = utilisation x batch / S; p95 = wait for the batch under way + own + queue.
 
@@ -74,7 +77,7 @@ def _encoder(
 
     def batch_s(tokens: Num) -> Array:
         """Seconds of one batch padded to `tokens`."""
-        service = forward_s(
+        return forward_s(
             shape,
             devices,
             batch=batch,
@@ -83,8 +86,8 @@ def _encoder(
             weights=weights,
             tensor_parallel=tensor_parallel,
             assumed=assumed,
+            engine=engine,
         )
-        return service + assumed.serving_step_overhead_us * 1e-6
 
     service = batch_s(padded_tokens(length, batch))
     longest = batch_s(float(length.maximum)) if length.maximum > length.mean else service
@@ -127,12 +130,17 @@ def _decoder(
     tensor_parallel: Array,
     concurrency: Array,
     assumed: Assumptions,
+    engine: Engine | None,
 ) -> Replicas:
     """Continuous batching: decode steps shared by all in flight, prefills of newcomers between them."""
     assert requests.output_tokens is not None
     prompt, output = requests.input_tokens, requests.output_tokens
-    common = {"weights": weights, "tensor_parallel": tensor_parallel, "assumed": assumed}
-    prefill = prefill_s(shape, devices, batch=1.0, input_tokens=prompt.mean, **common)  # type: ignore[arg-type]
+    engine = engine or default_engine(shape)
+    common = {"weights": weights, "tensor_parallel": tensor_parallel, "assumed": assumed, "engine": engine}
+    alone = prefill_s(shape, devices, batch=1.0, input_tokens=prompt.mean, **common)  # type: ignore[arg-type]
+    front = engine.request_us * 1e-6
+    # A prompt read among decode steps costs its tokens; the step's own overhead is paid anyway.
+    prefill = alone - engine.call_us * 1e-6
 
     def latency(in_flight: Array) -> tuple[Array, Array]:
         """Seconds a request stays with `in_flight` others, and seconds per output token."""
@@ -140,7 +148,7 @@ def _decoder(
         step = decode_step_s(shape, devices, batch=in_flight, context_tokens=context, **common)  # type: ignore[arg-type]
         # While a request decodes, every other request in flight is prefilled once per lifetime.
         per_token = step + in_flight * prefill / np.maximum(output.mean, 1.0)
-        return prefill + per_token * output.mean, per_token
+        return front + alone + per_token * output.mean, per_token
 
     stay, per_token = latency(concurrency)
     busy = concurrency + Z95 * np.sqrt(concurrency)
@@ -153,10 +161,10 @@ def _decoder(
     longest = np.maximum(tokens, busy * mean_tokens)
     return Replicas(
         concurrency=concurrency,
-        requests_per_s=concurrency / stay,
+        requests_per_s=np.minimum(concurrency / stay, 1.0 / front) if front else concurrency / stay,
         latency_mean_s=stay,
         latency_p95_s=np.maximum(stay95, stay * output.maximum / output.mean if output.maximum > output.mean else 0.0),
-        ttft_p95_s=prefill * 2.0 + per_token95,
+        ttft_p95_s=front + alone * 2.0 + per_token95,
         tpot_s=per_token,
         memory=memory,
         needed_bytes=memory.fixed_bytes + longest * memory.kv_bytes_per_token,

@@ -1,0 +1,220 @@
+"""Measured rows -> the figures of each engine class. A coordinate search in the logarithm, inside physical ranges."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+
+from tonnage.calibration.inference_predict import Laid, lay_out
+from tonnage.calibration.inference_reading import Case, is_suspect, read_case
+from tonnage.calibration.judgement import Skipped
+from tonnage.calibration.rows import InferenceRow
+from tonnage.catalog.catalog import Catalog
+from tonnage.sizing.engines import ENGINES, Engine
+from tonnage.sizing.estimates import Array
+
+# How far each figure may go, and why.
+RANGES: Final[Mapping[str, tuple[float, float, str]]] = MappingProxyType({
+    "gemm_fraction": (0.55, 1.0, "of the rate the best large product reached"),
+    "tiles_to_half": (0.2, 12.0, "measured products: 3 to 10; captured graphs hide part of the ramp"),
+    "memory_fraction": (0.55, 0.95, "measured products at 1 to 64 tokens: 0.74 to 0.92"),
+    "kernel_floor_us": (1.0, 12.0, "launch gap on the device: 1.5 us in a captured graph, 4 to 10 us measured alone"),
+    "elementwise_left": (0.1, 6.0, "0: all fused into products; over 1: casts and copies that the operator list lacks"),
+    "attention_fraction": (0.05, 0.8, "FlashAttention-2 reaches 0.5 to 0.73 of peak; short sequences far less"),
+    "host_us_per_kernel": (1.0, 40.0, "Python dispatch 5 to 15 us an operation, more on slow hosts"),
+    "call_us": (5.0, 6000.0, "scheduler, sampler and input preparation: 0.3 to 2.5 ms measured for Python engines"),
+    "sequence_us": (0.5, 200.0, "sampling, detokenising and bookkeeping of one sequence"),
+    "request_us": (500.0, 60000.0, "HTTP front end, tokeniser and the way to the scheduler"),
+    "low_bit_fraction": (0.4, 1.2, "quantising, dequantising and scaling around 8-bit products"),
+    "convolution_fraction": (0.1, 1.0, "implicit products; first layer and small channels reach little"),
+    "convolution_elementwise_left": (0.02, 3.0, "norm and activation fold into the convolution, or stay kernels"),
+    "exchange_us": (5.0, 60.0, "30 to 60 us measured with NCCL below 1 MB; custom kernels less"),
+})  # fmt: skip
+VISION: Final = ("convolution_fraction", "convolution_elementwise_left")
+START: Final = ("gemm_fraction", "tiles_to_half", "kernel_floor_us", "elementwise_left", "attention_fraction",
+                "call_us", *VISION)  # fmt: skip
+FITTED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
+    "eager": (*START, "host_us_per_kernel"),
+    "graph": (*START, "host_us_per_kernel"),
+    "traced": (*START, "host_us_per_kernel"),
+    "optimised": (*START, "host_us_per_kernel"),
+    "library": (*START, "low_bit_fraction"),
+    "compiled": (*START, "host_us_per_kernel"),
+    "converted": (*START, "low_bit_fraction"),
+    "fused": (*START, "low_bit_fraction"),
+    "static-llm": ("gemm_fraction", "kernel_floor_us", "attention_fraction", "memory_fraction", "call_us",
+                   "sequence_us", "exchange_us"),
+    "hosted-llm": ("gemm_fraction", "kernel_floor_us", "host_us_per_kernel", "call_us", "memory_fraction",
+                   "exchange_us"),
+    "llm": ("gemm_fraction", "tiles_to_half", "kernel_floor_us", "attention_fraction", "memory_fraction", "call_us",
+            "sequence_us", "exchange_us", "low_bit_fraction", "request_us"),
+    "llm-python": ("gemm_fraction", "kernel_floor_us", "memory_fraction", "call_us", "sequence_us", "low_bit_fraction",
+                   "request_us"),
+})  # fmt: skip
+# Where a fit starts: each class's structure with the same plain figures, so that a fit does not remember another.
+INITIAL: Final[Mapping[str, Engine]] = MappingProxyType({
+    name: Engine(
+        name=name, host_us_per_kernel=9.0 if engine.host_us_per_kernel else 0.0, cache_copies=engine.cache_copies,
+        fused_attention_tokens=engine.fused_attention_tokens, mixed_residual=engine.mixed_residual,
+        dequantise_bytes=engine.dequantise_bytes, sequence_us=50.0 if name == "llm-python" else 5.0,
+        request_us={"llm": 2500.0, "llm-python": 17000.0}.get(name, 0.0),
+    )
+    for name, engine in ENGINES.items()
+})  # fmt: skip
+SCHEDULER: Final = ("call_us", "sequence_us", "request_us")
+STEPS: Final = (0.4, 0.2, 0.1, 0.05)
+ROUNDS: Final = 5
+CLIPPED: Final = 0.7  # log error past which a row pulls no harder
+FIT_METRICS: Final = (
+    "latency_ms_mean", "latency_ms_p50", "sequences_per_s", "samples_per_s", "output_tokens_per_s", "ttft_ms",
+    "tpot_ms", "tpot_ms_p50", "requests_per_s",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InferenceFit:
+    """Fitted engine classes, the rows behind each, and what is left: quantiles of |predicted/measured - 1| and bias.
+
+    `residuals`: group -> (n, median error, 90th percentile, 10th and 90th percentile of measured over predicted).
+    """
+
+    engines: Mapping[str, Engine]
+    rows: Mapping[str, int]
+    ranges: Mapping[str, tuple[float, float, str]]
+    residuals: Mapping[str, tuple[int, float, float, float, float]]
+
+    def apply(self) -> Mapping[str, Engine]:
+        """The engines to hand to `Laid.predict` or, one by one, to the functions of `sizing`."""
+        return self.engines
+
+
+def fit_inference(
+    rows: Sequence[InferenceRow], catalog: Catalog, *, start: Mapping[str, Engine] | None = None
+) -> InferenceFit:
+    """Fit every engine class that has rows; the others keep their starting figures. Same rows, same fit."""
+    read = [read_case(row, catalog) for row in rows]
+    cases = [case for case in read if not isinstance(case, Skipped) and not is_suspect(case.row)]
+    return fit_cases(cases, start=start)
+
+
+def fit_cases(cases: Sequence[Case], *, start: Mapping[str, Engine] | None = None) -> InferenceFit:
+    """`fit_inference` on rows already read."""
+    engines = dict(start or INITIAL)
+    counts: dict[str, int] = {}
+    for name in engines:
+        mine = fit_rows([case for case in cases if case.engine == name])
+        counts[name] = len(mine)
+        if mine:
+            engines[name] = fit_class(engines[name], mine)
+    return InferenceFit(
+        engines=MappingProxyType(engines), rows=MappingProxyType(counts), ranges=RANGES,
+        residuals=MappingProxyType(_residuals(cases, engines)),
+    )  # fmt: skip
+
+
+def fit_rows(cases: Sequence[Case]) -> list[Case]:
+    """Rows worth fitting to: means and rates, not tails; not dynamic batching (it tests the fit)."""
+    return [
+        case for case in cases
+        if case.row.metric in FIT_METRICS and (case.load in ("pass", "static", "saturated", "served"))
+    ]  # fmt: skip
+
+
+def cell_weights(cases: Sequence[Case]) -> Array:
+    """Each family x device x engine x precision counts as the square root of its rows, lest one table drown others."""
+    keys = [(c.family, c.row.gpu, c.row.engine, c.served) for c in cases]
+    counts = {key: keys.count(key) for key in set(keys)}
+    weights = np.array([1.0 / math.sqrt(counts[key]) for key in keys])
+    return np.asarray(weights / weights.sum())
+
+
+def fit_class(engine: Engine, cases: Sequence[Case]) -> Engine:
+    """All figures on rows that need no simulation, then the scheduler's on all rows."""
+    plain = [case for case in cases if case.load != "served"]
+    if plain:
+        engine = _searched(engine, plain, _informed(engine.name, plain), STEPS)
+    if len(plain) < len(cases):
+        few = len(plain) < len(cases) / 4
+        engine = _searched(engine, cases, FITTED[engine.name] if few else SCHEDULER, STEPS[1:] if few else STEPS[2:])
+    return engine
+
+
+def _searched(engine: Engine, cases: Sequence[Case], figures: Sequence[str], steps: Sequence[float]) -> Engine:
+    laid = lay_out(cases, {engine.name: engine})
+    measured = np.log([case.row.value for case in cases])
+    weights = cell_weights(cases)
+
+    def loss(candidate: Engine) -> float:
+        error = np.abs(np.log(laid.predict({candidate.name: candidate})) - measured)
+        return float(np.sum(weights * np.minimum(np.nan_to_num(error, nan=CLIPPED), CLIPPED)))
+
+    return search(engine, figures, loss, steps)
+
+
+def _informed(name: str, cases: Sequence[Case]) -> tuple[str, ...]:
+    """The figures of a class that these rows can tell anything about."""
+    shapes = {case.shape.architecture for case in cases}
+    silent: set[str] = set()
+    if "convolution" not in shapes:
+        silent.update(VISION)
+    if not any(case.served.low_bit for case in cases):
+        silent.add("low_bit_fraction")
+    if all(case.tensor_parallel == 1 for case in cases):
+        silent.add("exchange_us")
+    return tuple(figure for figure in FITTED[name] if figure not in silent)
+
+
+def search(
+    engine: Engine, figures: Sequence[str], loss: Callable[[Engine], float], steps: Sequence[float] = STEPS
+) -> Engine:
+    """Shrinking steps along each figure's logarithm, inside `RANGES`."""
+    best = loss(engine)
+    for step in steps:
+        for _ in range(ROUNDS):
+            before = best
+            for figure in figures:
+                for factor in (math.exp(step), math.exp(-step)):
+                    low, high, _why = RANGES[figure]
+                    value = min(max(getattr(engine, figure) * factor, low), high)
+                    candidate = replace(engine, **{figure: value})
+                    score = loss(candidate)
+                    if score < best:
+                        best, engine = score, candidate
+                        break
+            if before - best < 1e-5:
+                break
+    return engine
+
+
+def _residuals(
+    cases: Sequence[Case], engines: Mapping[str, Engine]
+) -> dict[str, tuple[int, float, float, float, float]]:
+    laid: Laid = lay_out(cases, engines)
+    ratios = laid.predict(engines) / np.array([case.row.value for case in cases])
+    groups: dict[str, list[float]] = {}
+    for case, ratio in zip(cases, ratios, strict=True):
+        if np.isfinite(ratio):
+            groups.setdefault(residual_group(case), []).append(float(ratio))
+    out = {}
+    for name, values in sorted(groups.items()):
+        column = np.array(values)
+        error = np.abs(column - 1.0)
+        low, high = np.quantile(1.0 / column, (0.1, 0.9))
+        out[name] = (len(column), float(np.median(error)), float(np.quantile(error, 0.9)), float(low), float(high))
+    return out
+
+
+def residual_group(case: Case) -> str:
+    """Which interval a prediction takes: kind of work and of figure."""
+    if case.row.metric == "peak_mem_gib":
+        return "inference memory"
+    if case.row.kind != "decoder":
+        return "vision time" if case.row.kind == "vision" else "encoder time"
+    if case.row.metric.startswith(("ttft", "tpot")):
+        return "decoder " + case.row.metric[:4]
+    return "decoder rate"

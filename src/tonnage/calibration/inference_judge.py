@@ -1,0 +1,57 @@
+"""Measured inference rows beside their predictions, in each row's own metric and unit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tonnage.calibration.inference_fit import InferenceFit, residual_group
+from tonnage.calibration.inference_predict import lay_out
+from tonnage.calibration.inference_reading import Case, is_suspect, read_case
+from tonnage.calibration.judgement import Judged, Skipped
+from tonnage.calibration.rows import InferenceRow
+from tonnage.catalog.catalog import Catalog
+from tonnage.sizing.engines import ENGINES
+
+FITTED_ARCHITECTURES = ("Volta", "Turing", "Ampere", "Ada", "Hopper")  # device generations with rows behind the figures
+
+
+def judge_inference(
+    rows: Sequence[InferenceRow], catalog: Catalog, fitted: InferenceFit | None = None
+) -> list[Judged | Skipped]:
+    """Predict every row that states what was run; the others come back with the reason. Order is kept.
+
+    `fitted`: engine figures to predict with; the packaged ones (`ENGINES`) by default.
+    """
+    engines = fitted.apply() if fitted else ENGINES
+    read = [read_case(row, catalog) for row in rows]
+    cases = [case for case in read if not isinstance(case, Skipped)]
+    predicted = iter(lay_out(cases, engines).predict(engines) if cases else ())
+    out: list[Judged | Skipped] = []
+    for case in read:
+        out.append(case if isinstance(case, Skipped) else _judged(case, float(next(predicted)), fitted))
+    return out
+
+
+def _judged(case: Case, predicted: float, fitted: InferenceFit | None) -> Judged | Skipped:
+    row = case.row
+    if not np.isfinite(predicted) or predicted <= 0:
+        link = case.machine.intra
+        unknown = case.tensor_parallel > 1 and (link is None or link.bus_bandwidth_gb_per_s is None)
+        reason = f"{row.metric} does not follow from this kind of run"
+        if unknown:
+            reason = f"the link between {case.machine.accelerator.name} devices is not known"
+        return Skipped(row_id=row.id, metric=row.metric, reason=reason)
+    return Judged(
+        row_id=row.id, metric=row.metric, family=case.family, gpu=row.gpu, measured=row.value, predicted=predicted,
+        suspect=is_suspect(row), group=residual_group(case), far=distance(case, fitted),
+    )  # fmt: skip
+
+
+def distance(case: Case, fitted: InferenceFit | None) -> int:
+    """How many of device generation, number format and engine class no fitted row had."""
+    generation = case.machine.accelerator.architecture.split(" ")[0] not in FITTED_ARCHITECTURES
+    number_format = case.served.compute not in ("fp32", "tf32", "fp16", "bf16", "fp8", "int8")
+    engine = fitted is not None and not fitted.rows.get(case.engine)
+    return int(generation) + int(number_format) + int(engine)

@@ -1,0 +1,273 @@
+"""Cases -> predicted figures. The work of all cases is laid out once; engines' figures may then change many times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tonnage.calibration.inference_reading import Case
+from tonnage.sizing.batching import ReplicaRates, Served, simulate
+from tonnage.sizing.engines import ENGINES, Engine
+from tonnage.sizing.estimates import Array
+from tonnage.sizing.inference_devices import host_factor, serving_devices
+from tonnage.sizing.inference_memory import cache_slots, inference_peak_bytes
+from tonnage.sizing.inference_pass import PassWork, decoder_only, pass_s, pass_work
+from tonnage.units import to_gib
+from tonnage.workload.shapes import ModelShape
+
+OFFLINE_TOKENS = 32768.0  # a batch large enough to saturate any device
+OFFLINE_IMAGES = 256.0
+SERVER_SHARE = 0.87  # of offline throughput inside a latency limit: 0.72 to 0.95 over MLPerf submissions
+PREFILL_TOKENS = 8192.0  # prompt tokens an LLM engine reads together
+QUEUED_TOKENS = 6e6  # generated in all by a maximum-throughput run that does not say how many requests it queued
+MOST_IN_FLIGHT = 2048.0  # TensorRT-LLM's default max_batch_size
+STEP_BATCHES = tuple(float(2**i) for i in range(11))
+LENGTH_SPREAD = 0.9  # sigma of the logarithm of prompt and answer lengths in conversation data
+MOST_PROMPTS = 3000
+PERCENTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
+# Percentiles of repeated equal passes over their mean: captured kernels, and passes a host or a server takes part in.
+TAILS = {"p50": 1.0, "p90": 1.005, "p95": 1.01, "p99": 1.013}
+HOST_TAILS = {"p50": 1.0, "p90": 1.015, "p95": 1.04, "p99": 1.06}
+SERVER_CALL_S = 0.35e-3  # client, network stack and queue of an inference server, one request
+CLIENT_BYTES_PER_S = 2.2e9  # inputs through the client's connection and the server's copies
+MANY_CLIENTS_BYTES_PER_S = 3.8e9  # the same, with many clients at once
+IMAGE_ELEMENT_BYTES = 4.0  # clients send fp32 pixels
+
+Figures = dict[str, Array]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Cases of one shape, engine class, number format and kind of load: columns of one table."""
+
+    index: tuple[int, ...]
+    cases: tuple[Case, ...]
+    works: tuple[PassWork, ...]
+    slots: Array
+
+    @property
+    def engine(self) -> str:
+        return self.cases[0].engine
+
+    def column(self, name: str) -> Array:
+        return np.array([float(getattr(case, name)) for case in self.cases])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Laid:
+    """Every case in its group, ready to be timed."""
+
+    cases: tuple[Case, ...]
+    groups: tuple[Group, ...]
+
+    def predict(self, engines: Mapping[str, Engine] = ENGINES) -> Array:
+        """The figure each row states, in its metric and unit; NaN where the metric is not one of the load's."""
+        out = np.full(len(self.cases), np.nan)
+        for group in self.groups:
+            values = _LOADS[group.cases[0].load](group, engines[group.engine])
+            for place, (where, case) in enumerate(zip(group.index, group.cases, strict=True)):
+                out[where] = _metric(values, case, place)
+        return out
+
+
+def lay_out(cases: Sequence[Case], engines: Mapping[str, Engine] = ENGINES) -> Laid:
+    """Group the cases and lay out their passes."""
+    keys: dict[tuple[object, ...], list[int]] = {}
+    for place, case in enumerate(cases):
+        key = (case.shape.name, case.shape.layers, case.engine, case.served, case.load)
+        keys.setdefault(key, []).append(place)
+    groups = [_group([cases[i] for i in places], places, engines) for places in keys.values()]
+    return Laid(cases=tuple(cases), groups=tuple(groups))
+
+
+def _group(cases: Sequence[Case], index: Sequence[int], engines: Mapping[str, Engine]) -> Group:
+    first, engine = cases[0], engines[cases[0].engine]
+    devices = serving_devices([case.machine for case in cases], first.served.compute)
+    tensor = np.array([float(case.tensor_parallel) for case in cases])
+    hosts = np.array([host_factor(case.machine.accelerator) for case in cases])
+    batch, prompt, output = (
+        np.array([getattr(case, name) for case in cases]) for name in ("batch", "input_tokens", "output_tokens")
+    )
+    slots = np.array([case.slots or default_slots(case) for case in cases])
+
+    def work(
+        batch: Array, query: Array | float, keys: Array | float, logits: Array | float, shape: ModelShape = first.shape
+    ) -> PassWork:
+        return pass_work(shape, devices, first.served, engine, batch=batch, query=query, keys=keys,
+                         tensor_parallel=tensor, logit_tokens=logits, host_factor=hosts)  # fmt: skip
+
+    if first.load in ("pass", "batching-server", "offline"):
+        if first.load == "offline":
+            vision = first.row.kind == "vision"
+            batch = np.full(len(cases), OFFLINE_IMAGES) if vision else np.maximum(OFFLINE_TOKENS / prompt, 1.0)
+        elif first.load == "batching-server":
+            batch = np.maximum(np.array([float(case.users) for case in cases]) / 2.0, 1.0)
+        works = (work(batch, prompt, prompt, 0.0),)
+        return Group(index=tuple(index), cases=tuple(cases), works=works, slots=slots)
+    context = prompt + output / 2.0
+    if first.load == "static":
+        pair = (work(batch, prompt, prompt, batch), work(batch, 1.0, context, batch, decoder_only(first.shape)))
+        return Group(index=tuple(index), cases=tuple(cases), works=pair, slots=slots)
+    held = prompt + (output if first.load == "saturated" else output / 2.0)
+    slots = np.minimum(slots, np.maximum(cache_slots(first.shape, first.served, devices, tensor, held), 1.0))
+    together = np.maximum(PREFILL_TOKENS / prompt, 1.0)
+    reading = work(together, prompt, prompt, together)
+    if first.load == "saturated":
+        both = (reading, work(slots, 1.0, context, slots))
+        return Group(index=tuple(index), cases=tuple(cases), works=both, slots=slots)
+    steps = tuple(work(np.full(len(cases), b), 1.0, context, b) for b in STEP_BATCHES)
+    return Group(index=tuple(index), cases=tuple(cases), works=(reading, *steps), slots=slots)
+
+
+def default_slots(case: Case) -> float:
+    """Most requests in flight where the row does not say: Python engines stop at 256, or 1,024 on large new devices.
+
+    vLLM's defaults of max_num_seqs by device: 1,024 from 70 GiB up, not for Ampere.
+    """
+    if case.engine != "llm-python":
+        return MOST_IN_FLIGHT
+    device = case.machine.accelerator
+    large = (device.memory_gib or 0.0) >= 70.0 and device.dense_fp8_tflops is not None
+    return 1024.0 if large else 256.0
+
+
+def _pass(group: Group, engine: Engine) -> Figures:
+    compute = pass_s(group.works[0], engine)
+    batch = group.column("batch")
+    served = np.array([1.0 if served_remotely(case) else 0.0 for case in group.cases])
+    sending = SERVER_CALL_S + batch * input_bytes(group.cases[0]) / CLIENT_BYTES_PER_S
+    seconds = compute + served * group.works[0].host_factor * sending
+    return {"latency": seconds, "compute": compute, "rate": batch * group.column("replicas") / seconds}
+
+
+def served_remotely(case: Case) -> bool:
+    """A client measured it, through a server."""
+    note = case.row.note.casefold()
+    return "triton" in note and "mlperf" not in note
+
+
+def input_bytes(case: Case) -> float:
+    """What a client sends with one sequence or image; token ids are small."""
+    return (
+        3.0 * case.shape.image_side**2 * IMAGE_ELEMENT_BYTES if case.row.kind == "vision" else 16.0 * case.input_tokens
+    )
+
+
+def _offline(group: Group, engine: Engine) -> Figures:
+    seconds = pass_s(group.works[0], engine)
+    share = np.where(group.column("rate_per_s") > 0, SERVER_SHARE, 1.0)
+    return {"rate": share * np.asarray(group.works[0].batch) * group.column("replicas") / seconds}
+
+
+def _batching_server(group: Group, engine: Engine) -> Figures:
+    """Half the clients' requests are under way while the other half gathers: a request waits one pass and takes one."""
+    seconds = pass_s(group.works[0], engine)
+    users = group.column("users")
+    sending = group.works[0].host_factor * users * input_bytes(group.cases[0]) / MANY_CLIENTS_BYTES_PER_S
+    latency = SERVER_CALL_S + np.maximum(2.0 * seconds, seconds + sending)
+    return {"latency": latency, "rate": users / latency, "compute": seconds}
+
+
+def _static(group: Group, engine: Engine) -> Figures:
+    """One batch from prompt to last token: prefill gives the first token, each step one more."""
+    read, step = (pass_s(work, engine) for work in group.works)
+    prompt, output, batch = group.column("input_tokens"), group.column("output_tokens"), group.column("batch")
+    latency = read + np.maximum(output - 1.0, 0.0) * step
+    requests = batch * group.column("replicas") / latency
+    first = group.cases[0]
+    tensor = group.column("tensor_parallel")
+    peak = inference_peak_bytes(first.shape, first.served, tensor, batch, prompt, output)
+    return {"latency": latency, "ttft": read, "tpot": step, "requests": requests, "tokens": requests * output,
+            "total": requests * (prompt + output), "peak": peak}  # fmt: skip
+
+
+def _saturated(group: Group, engine: Engine) -> Figures:
+    """All requests queued at once: as many in flight as the cache holds; each costs its prompt and a share of steps."""
+    reading, step = (pass_s(work, engine) for work in group.works)
+    prompt, output = group.column("input_tokens"), group.column("output_tokens")
+    together = np.asarray(group.works[0].batch)
+    each = (reading - engine.call_us * 1e-6) / together + output * step / group.slots
+    drained = 1.0 + 0.5 * group.slots * output / QUEUED_TOKENS  # the last wave is on average half full
+    requests = group.column("replicas") / (each * drained)
+    return {"requests": requests, "tokens": requests * output, "total": requests * (prompt + output)}
+
+
+def _served(group: Group, engine: Engine) -> Figures:
+    """Requests offered at a rate, all at once, or by clients: simulated."""
+    reading = pass_s(group.works[0], engine) - engine.call_us * 1e-6
+    steps = np.stack([pass_s(work, engine) for work in group.works[1:]], axis=1)
+    per_token = reading / (np.asarray(group.works[0].batch) * group.column("input_tokens"))
+    done: dict[tuple[object, ...], Served] = {}
+    out: dict[str, list[float]] = {}
+    for place, case in enumerate(group.cases):
+        key = (case.row.config_id, case.machine.accelerator.name, case.rate_per_s, case.users, case.input_tokens,
+               case.output_tokens, case.tensor_parallel, case.slots)  # fmt: skip
+        if key not in done:
+            done[key] = _simulate(case, steps[place], float(per_token[place]), float(group.slots[place]),
+                                  engine.request_us * 1e-6)  # fmt: skip
+        for name, value in _seen(case, done[key]).items():
+            out.setdefault(name, []).append(value)
+    return {name: np.array(values) for name, values in out.items()}
+
+
+def _simulate(case: Case, steps: Array, prompt_token_s: float, slots: float, front_s: float) -> Served:
+    count = min(case.prompts or 500, MOST_PROMPTS)
+    rng = np.random.default_rng(0)
+    spread = LENGTH_SPREAD if case.varied_lengths else 0.0
+    gaps = rng.exponential(1.0 / case.rate_per_s, count) if case.rate_per_s else np.zeros(count)
+    rates = ReplicaRates(
+        batches=np.array((0.0, *STEP_BATCHES)), step_s=np.array((steps[0] * 0.5, *steps)),
+        prompt_token_s=prompt_token_s, slots=int(max(min(slots, STEP_BATCHES[-1]), 1)), chunk_tokens=PREFILL_TOKENS,
+        front_s=front_s,
+    )  # fmt: skip
+    return simulate(
+        rates, arrivals_s=np.cumsum(gaps), input_tokens=_lengths(rng, case.input_tokens, spread, count),
+        output_tokens=_lengths(rng, case.output_tokens, spread, count), users=case.users or None,
+    )  # fmt: skip
+
+
+def _lengths(rng: np.random.Generator, mean: float, sigma: float, count: int) -> Array:
+    """Lengths with that mean: equal, or log-normal."""
+    drawn = np.exp(sigma * rng.standard_normal(count))
+    return np.asarray(np.maximum(drawn * (mean / drawn.mean()), 1.0))
+
+
+def _seen(case: Case, served: Served) -> dict[str, float]:
+    count = len(served.ttft_s)
+    requests = case.replicas * count / served.makespan_s
+    out = {"requests": requests, "tokens": requests * case.output_tokens,
+           "total": requests * (case.input_tokens + case.output_tokens)}  # fmt: skip
+    for name, values in (("ttft", served.ttft_s), ("tpot", served.tpot_s), ("latency", served.latency_s)):
+        out[name] = float(values.mean())
+        out.update({f"{name}_{key}": float(np.quantile(values, q)) for key, q in PERCENTILES.items()})
+    return out
+
+
+_LOADS: Mapping[str, Callable[[Group, Engine], Figures]] = {
+    "pass": _pass, "offline": _offline, "batching-server": _batching_server, "static": _static,
+    "saturated": _saturated, "served": _served,
+}  # fmt: skip
+
+_RATES = {"sequences_per_s": "rate", "samples_per_s": "rate", "output_tokens_per_s": "tokens",
+          "total_tokens_per_s": "total", "requests_per_s": "requests"}  # fmt: skip
+
+
+def _metric(values: Figures, case: Case, place: int) -> float:
+    """The row's metric from the figures of its load; percentiles of equal passes by a fixed tail."""
+    metric = case.row.metric
+    if metric in _RATES:
+        found = values.get(_RATES[metric], values.get("rate"))
+        return float(found[place]) if found is not None else np.nan
+    if metric == "peak_mem_gib":
+        return to_gib(float(values["peak"][place])) if "peak" in values else np.nan
+    if metric == "server_compute_ms_mean":
+        return float(values.get("compute", values["latency"])[place]) * 1e3 if "latency" in values else np.nan
+    name, _, percentile = metric.replace("_ms", "").partition("_")
+    percentile = percentile if percentile in TAILS else ""
+    exact = values.get(f"{name}_{percentile}") if percentile else values.get(name)
+    if exact is not None:
+        return float(exact[place]) * 1e3
+    tails = TAILS if case.engine in ("fused", "library", "converted") and not served_remotely(case) else HOST_TAILS
+    return float(values[name][place]) * 1e3 * tails[percentile] if name in values else np.nan

@@ -1,0 +1,258 @@
+"""A measured inference row -> what was run: shape, engine class, number format, devices, load; or why not."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from tonnage.calibration.judgement import Skipped
+from tonnage.calibration.rows import InferenceRow
+from tonnage.catalog.catalog import Catalog
+from tonnage.catalog.hardware import Accelerator
+from tonnage.errors import TonnageError
+from tonnage.sizing.devices import Machine, peak_tflops, usable_bytes
+from tonnage.sizing.engines import engine_class
+from tonnage.sizing.inference_pass import FORMATS, ServedFormat
+from tonnage.workload.families import complete_shape
+from tonnage.workload.known import find_model
+from tonnage.workload.parameters import count_parameters
+from tonnage.workload.shapes import ModelShape
+
+Load = Literal["pass", "batching-server", "offline", "static", "saturated", "served"]
+_SIZE = re.compile(r"^(\d+(\.\d+)?[bmkld]|a\d+(\.\d+)?b|base|large|small|tiny|xl|xxl|huge|b\d+|l\d+|h\d+|\d{2,4}|v\d)$")
+_HALF_LENGTHS = re.compile(r"mean(?: real length)?\s*[=~]\s*seq_len/2")
+VARIABLE_LENGTH_SHARE: Final = 0.46  # mean over longest of SQuAD contexts cut at 384 tokens: 177 of 384
+UNSTATED_CONTEXT: Final = (64.0, 64.0)  # prompt and answer where a batch-1 decode rate states neither
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One row, understood. `replicas` x `tensor_parallel` devices; lengths in tokens, means where they vary."""
+
+    row: InferenceRow
+    shape: ModelShape
+    engine: str
+    served: ServedFormat
+    machine: Machine
+    tensor_parallel: int
+    replicas: int
+    load: Load
+    batch: float
+    input_tokens: float
+    output_tokens: float
+    rate_per_s: float = 0.0  # 0: all at once
+    users: int = 0  # 0: open loop
+    prompts: int = 0
+    varied_lengths: bool = False
+    slots: int = 0  # most in flight, where the row states it
+
+    @property
+    def family(self) -> str:
+        return model_family(self.row.model)
+
+
+def model_family(name: str) -> str:
+    """The name without its size: what is left out together.
+
+    >>> [model_family(name) for name in ("bert-6l-768d", "gpt-j-6b", "llama3.1-70b", "resnet50", "vit-b16-224")]
+    ['bert', 'gpt-j', 'llama3.1', 'resnet', 'vit']
+    """
+    parts = [part for part in name.casefold().split("/")[-1].split("-") if not _SIZE.match(part)]
+    stem = "-".join(parts) or name.casefold()
+    return re.sub(r"(?<=[a-z])\d{2,}$", "", stem)
+
+
+def is_suspect(row: InferenceRow) -> bool:
+    """The row's own note doubts it."""
+    return "suspect" in row.note.casefold() or "anomalous" in row.note.casefold()
+
+
+def read_case(row: InferenceRow, catalog: Catalog) -> Case | Skipped:
+    """What `row` measured, from its columns and note."""
+    try:
+        reason = _unjudgeable(row)
+        if reason:
+            return _skip(row, reason)
+        shape = row_shape(row)
+        accelerator = catalog.accelerator(row.gpu)
+        served = row_format(row, accelerator)
+        peak_tflops(accelerator, served.compute)
+        usable_bytes(accelerator)
+        if streams_too_fast(row, shape, accelerator, served):
+            return _skip(row, "faster than the weights can be streamed from memory: not a rate of single requests")
+        return _case(row, shape, accelerator, served, catalog)
+    except TonnageError as error:
+        return _skip(row, error.message)
+
+
+def _skip(row: InferenceRow, reason: str) -> Skipped:
+    return Skipped(row_id=row.id, metric=row.metric, reason=reason)
+
+
+def _unjudgeable(row: InferenceRow) -> str | None:
+    note = row.note.casefold()
+    if re.search(r"remov\w*[ -]padding|padding removed", note) and not _HALF_LENGTHS.search(note):
+        return "padding removed and the real lengths not stated"
+    if row.metric == "server_compute_ms_mean" and "pytorch" in row.engine:
+        return "a framework that launches asynchronously reports its launches as compute time"
+    if row.metric == "latency_ms_mean" and "inflated by start-up" in note:
+        return "mean latency includes start-up batches (the note says so)"
+    if row.metric == "server_queue_ms_mean":
+        return "queueing inside the server depends on its batching delay, which is not stated"
+    if row.metric == "peak_mem_gib" and "pool" in note:
+        return "memory is a pre-allocated pool, not a need"
+    if row.value <= 0:
+        return "the measured value is not positive"
+    if "mlperf" in note and "server" in note and row.metric.startswith(("latency", "ttft", "tpot")):
+        return "latency at an offered load that the row does not state"
+    return None
+
+
+def streams_too_fast(row: InferenceRow, shape: ModelShape, accelerator: Accelerator, served: ServedFormat) -> bool:
+    """A rate of one request at a time beyond bandwidth over weight bytes, by over a tenth, is physically not it."""
+    bandwidth = accelerator.memory_bandwidth_gb_per_s
+    if row.metric != "output_tokens_per_s" or row.batch_size != 1 or bandwidth is None or shape.experts:
+        return False
+    count = count_parameters(shape)
+    streamed = (count.total - count.embedding_total) * served.weight_bytes
+    return row.value > 1.1 * bandwidth * 1e9 * (row.n_gpus or 1) / streamed
+
+
+def row_engine(row: InferenceRow) -> str:
+    """Engine class; compilation stated in the note counts."""
+    note, name = row.note.casefold(), row.engine
+    if "torchscript" in note and "pytorch" in name:
+        name += "-torchscript"
+    if re.search(r"(?<!no )\bxla\b", note):
+        name += "-xla"
+    kind = engine_class(name, generates=row.kind == "decoder")
+    # A closed benchmark division runs networks written for the engine, not converted ones.
+    return "fused" if kind == "converted" and "mlperf" in note else kind
+
+
+def row_format(row: InferenceRow, accelerator: Accelerator) -> ServedFormat:
+    """Number format: weights as stored, the rate they multiply at (fp8 weights on a device without fp8: 16 bit)."""
+    quant = row.weights_quant.casefold()
+    weights = next((key for key in ("int4", "int8", "fp8") if key in quant), row.precision)
+    if weights not in FORMATS or row.precision not in FORMATS:
+        raise TonnageError(f"no number format is known for precision '{row.precision}', weights '{row.weights_quant}'")
+    served, base = FORMATS[weights], FORMATS[row.precision]
+    weight_only = weights == "int8" and row.precision != "int8"
+    if weight_only or (weights == "fp8" and accelerator.dense_fp8_tflops is None) or weights == "int4":
+        served = replace(base, weight_bytes=served.weight_bytes)
+    stated = "kv cache fp8" in row.note.casefold()
+    # TensorRT-LLM's fp8 recipe quantises weights, activations and the cache together.
+    recipe = served.compute == "fp8" and row.engine.casefold().startswith(("trtllm", "trt-llm", "tensorrt"))
+    return replace(served, kv_bytes=1.0) if stated or recipe else served
+
+
+def row_shape(row: InferenceRow) -> ModelShape:
+    """The known model of that name, else the shape in the columns, gated or plain as the parameter count says."""
+    try:
+        return find_model(row.model)
+    except TonnageError:
+        if not (row.n_layers and row.d_model and row.n_heads) or row.kind == "vision":
+            raise
+    sizes = {
+        "name": row.model, "source": row.source, "layers": row.n_layers, "hidden": row.d_model, "heads": row.n_heads,
+        "kv_heads": row.n_kv_heads or row.n_heads, "ffn": row.d_ff or 4 * row.d_model, "vocab": row.vocab or 30522,
+    }  # fmt: skip
+    options = [complete_shape(family, sizes) for family in (("bert",) if row.kind == "encoder" else ("gpt2", "llama"))]
+    params = row.params
+    if params is None:
+        return options[0]
+    return min(options, key=lambda shape: abs(count_parameters(shape).total - params))
+
+
+def _number(pattern: str, text: str) -> float | None:
+    found = re.search(pattern, text)
+    return float(found.group(1)) if found else None
+
+
+def _case(
+    row: InferenceRow, shape: ModelShape, accelerator: Accelerator, served: ServedFormat, catalog: Catalog
+) -> Case | Skipped:
+    tensor = int(row.tp or 1)
+    pipeline = int(_number(r"\bpp=(\d+)", row.note) or 1)
+    count = int(row.n_gpus or tensor)
+    if pipeline > 1:
+        return _skip(row, "pipeline-parallel inference is not predicted")
+    node = min(count, 8)
+    machine = Machine(
+        accelerator=accelerator, count=max(node, tensor), intra=catalog.link(device_link(accelerator, tensor)),
+        network_gb_per_s=None, network_latency_us=40.0,
+    )  # fmt: skip
+    plain = Case(
+        row=row, shape=shape, engine=row_engine(row), served=served, machine=machine, tensor_parallel=tensor,
+        replicas=max(count // tensor, 1), load="pass", batch=float(row.batch_size or 0),
+        input_tokens=row.input_len or 0.0, output_tokens=row.output_len or 0.0,
+    )  # fmt: skip
+    return _decoder_case(plain) if row.kind == "decoder" else _pass_case(plain)
+
+
+def device_link(accelerator: Accelerator, ranks: int) -> str:
+    """The link in links.csv between devices of one node: NVLink where the device has it, else PCIe."""
+    found = re.search(r"NVLink(\d)", accelerator.interconnect)
+    if ranks < 2:
+        return ""
+    if found:
+        return f"nvlink{found.group(1)}"
+    bridge = {4: "nvlink3-bridge", 5: "nvlink4-bridge"}.get(accelerator.pcie_generation or 0, "")
+    if "bridge" in accelerator.interconnect and bridge:
+        return bridge if ranks == 2 else f"{bridge}-pairs"
+    return f"pcie{accelerator.pcie_generation}" if accelerator.pcie_generation else ""
+
+
+def _pass_case(case: Case) -> Case | Skipped:
+    """Encoders and vision: a fixed batch, a server that batches single requests, or as much as goes in."""
+    row, note = case.row, case.row.note.casefold()
+    length = case.input_tokens or (1.0 if row.kind == "vision" else 0.0)
+    variable = re.search(r"real lengths \(<=\s*(\d+)", note)
+    if not length and variable:
+        length = float(variable.group(1)) * VARIABLE_LENGTH_SHARE
+    if not length:
+        return _skip(row, "input length not stated")
+    if _HALF_LENGTHS.search(note):  # padding removed, real lengths half the longest on average
+        length /= 2.0
+    case = replace(case, input_tokens=length)
+    if row.concurrency and row.concurrency > 1:
+        return replace(case, load="batching-server", users=int(row.concurrency), batch=max(case.batch, 1.0))
+    if case.batch:
+        return case
+    if row.metric in ("sequences_per_s", "samples_per_s", "requests_per_s"):
+        return replace(case, load="offline", rate_per_s=1.0 if "server" in note else 0.0)
+    return _skip(row, "batch size not stated")
+
+
+def _round(tokens: float) -> bool:
+    """A length someone chose; other figures are means over a data set."""
+    return tokens % 8 == 0 or tokens % 50 == 0
+
+
+def _decoder_case(case: Case) -> Case | Skipped:
+    """Decoders: a fixed batch from start to end, all requests queued at once, or requests offered at a rate."""
+    row, note = case.row, case.row.note.casefold()
+    prompts = int(_number(r"(\d+)\s+(?:sharegpt-like )?(?:prompts|requests)\b", note) or 0)
+    varied = "sharegpt" in note or ("fixed" not in note and not _round(case.output_tokens))
+    if not case.input_tokens:
+        if case.batch != 1 or case.shape.architecture == "encoder-decoder":
+            return _skip(row, "input and output lengths not stated")
+        case = replace(case, input_tokens=UNSTATED_CONTEXT[0], output_tokens=UNSTATED_CONTEXT[1])
+    if not case.output_tokens:
+        return _skip(row, "output length not stated")
+    rate = _number(r"request_rate_qps=(\d+(?:\.\d+)?|inf)", note) or 0.0
+    case = replace(case, varied_lengths=varied, prompts=prompts, rate_per_s=0.0 if rate == float("inf") else rate)
+    if case.batch:
+        return replace(case, load="static")
+    if row.concurrency and not prompts:
+        return replace(case, load="static", batch=row.concurrency)
+    if row.concurrency:
+        stated = "max batch" in note
+        return replace(case, load="served", users=0 if stated else int(row.concurrency),
+                       slots=int(row.concurrency) if stated else 0)  # fmt: skip
+    if prompts:
+        return replace(case, load="served")
+    if row.metric in ("output_tokens_per_s", "total_tokens_per_s", "requests_per_s"):
+        return replace(case, load="saturated")
+    return _skip(row, "neither batch, concurrency nor offered rate is stated")

@@ -1,0 +1,65 @@
+"""Operators under an engine -> seconds: roofline per kernel, a floor per kernel, the host where it bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from tonnage.sizing.devices import Devices
+from tonnage.sizing.engines import Engine
+from tonnage.sizing.estimates import Num
+from tonnage.sizing.operators import Operator
+from tonnage.sizing.rates import smooth_max, tile_fraction
+from tonnage.sizing.stages import Stage
+
+SHARPNESS = 3.0  # how sharply compute- and memory-bound times join (fit to measured matrix products)
+ATTENTION_HALF_TOKENS = 128.0  # query length at which the attention kernel reaches half its rate
+
+
+def fused_share(operator: Operator, engine: Engine) -> float:
+    """Share of an element-wise operator that fusion leaves; 1 for others."""
+    if operator.kind != "elementwise":
+        return 1.0
+    behind_convolution = operator.name == "norm and activation"
+    return engine.convolution_elementwise_left if behind_convolution else engine.elementwise_left
+
+
+def engine_operator_s(operator: Operator, devices: Devices, engine: Engine) -> Num:
+    """Device seconds of one time of `operator`: (compute^3 + memory^3)^(1/3) + floor per kernel."""
+    memory_s = operator.moved_bytes / (devices.bandwidth_bytes_per_s * engine.memory_fraction)
+    floor_s = operator.kernels * engine.kernel_floor_us * 1e-6
+    if operator.kind == "elementwise":
+        return (memory_s + floor_s) * fused_share(operator, engine)
+    fraction: Num
+    if operator.kind == "attention":
+        query = np.asarray(operator.query_length, dtype=np.float64)
+        rising = np.where(query > 1, query / (query + ATTENTION_HALF_TOKENS), 1.0)  # a decode step streams the cache
+        fraction = engine.attention_fraction * rising
+    else:
+        best = engine.convolution_fraction if operator.kind == "convolution" else engine.gemm_fraction
+        fraction = best * tile_fraction(operator.rows, operator.columns, engine.tiles_to_half)
+    compute_s = operator.flop / (devices.peak_flop_per_s * fraction)
+    return smooth_max(compute_s, memory_s, SHARPNESS) + floor_s
+
+
+def engine_kernels(operators: Iterable[Operator], engine: Engine) -> Num:
+    """Kernels launched for the operators once each, after fusion."""
+    total: Num = np.float64(0.0)
+    for op in operators:
+        total = total + np.asarray(op.count) * op.kernels * fused_share(op, engine)
+    return total
+
+
+def engine_pass_s(stages: Sequence[Stage], devices: Devices, engine: Engine, host_factor: Num = 1.0) -> Num:
+    """Seconds of one pass through `stages`, without what a call costs: the device, or the host where it is slower.
+
+    `host_factor`: how much longer the hosts of these devices take for a launch.
+    """
+    device: Num = np.float64(0.0)
+    host: Num = np.float64(0.0)
+    for stage in stages:
+        for op in stage.operators:
+            device = device + stage.repeats * op.count * engine_operator_s(op, devices, engine)
+        host = host + stage.repeats * engine_kernels(stage.operators, engine) * engine.host_us_per_kernel * 1e-6
+    return np.maximum(device, host * host_factor) if engine.host_us_per_kernel else device

@@ -1,0 +1,249 @@
+"""Engines: what the software between a model and a device costs, as a few physical figures each.
+
+An engine is judged by its class. Frameworks that launch one kernel an operation are bound by the host at small sizes;
+compilers fuse element-wise work; fused-kernel engines replay captured kernels; LLM engines add a scheduler to every
+step. The figures are fitted by `calibration/inference_fit.py`; `RANGES` there says how far each may go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from tonnage.errors import UnknownName, did_you_mean, nearest
+
+NO_LIMIT: Final = float("inf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """One class of inference software.
+
+    Fractions are of the rate a device sustains (`sizing/inference_devices.py`) or of its memory bandwidth.
+    """
+
+    name: str
+    gemm_fraction: float = 0.85  # of the sustained matrix rate, for an output of very many tiles
+    tiles_to_half: float = 2.0  # 128 x 128 output tiles at which half of that is reached
+    memory_fraction: float = 0.80  # of bandwidth, streaming weights and keys
+    kernel_floor_us: float = 3.0  # device time of one kernel however small
+    elementwise_left: float = 0.5  # element-wise kernels and traffic left by fusion (over 1: casts and copies added)
+    attention_fraction: float = 0.4  # of the sustained rate inside the attention kernel at long queries
+    host_us_per_kernel: float = 0.0  # 0: kernels are captured, the host never bounds
+    call_us: float = 100.0  # one pass or one decode step, whatever its size: input, scheduler, output
+    sequence_us: float = 0.0  # each sequence of a pass: sampling, detokenising, copies
+    low_bit_fraction: float = 0.8  # share of int8 / fp8 matrix rates, beside the same engine's share at 16 bit
+    dequantise_bytes: float = 0.45  # per weight stored in fewer bits than it is multiplied in, as if it were streamed
+    convolution_fraction: float = 0.6  # of the sustained rate in convolutions, as gemm_fraction
+    convolution_elementwise_left: float = 0.5  # elementwise_left of norms and activations behind convolutions
+    exchange_us: float = 30.0  # a small all-reduce
+    request_us: float = 0.0  # the front end's work on a request, one after another: HTTP, tokeniser, hand-over
+    fused_attention_tokens: float = NO_LIMIT  # longest sequence whose scores stay on the chip; 0: never
+    cache_copies: float = 0.0  # times the KV cache is moved each step beside being read (2: grown by concatenation)
+    mixed_residual: bool = False  # 16-bit passes keep the residual stream in fp32 (autocast)
+
+
+_CLASSES: Final = (
+    Engine(
+        name="eager",
+        gemm_fraction=0.861,
+        tiles_to_half=0.518,
+        kernel_floor_us=9.01,
+        elementwise_left=1.66,
+        attention_fraction=0.689,
+        host_us_per_kernel=27.0,
+        call_us=997.0,
+        sequence_us=5.0,
+        convolution_fraction=1.0,
+        convolution_elementwise_left=1.17,
+        fused_attention_tokens=0.0,
+        cache_copies=2.0,
+    ),
+    Engine(
+        name="graph",
+        gemm_fraction=1.0,
+        tiles_to_half=0.899,
+        kernel_floor_us=12.0,
+        elementwise_left=1.66,
+        attention_fraction=0.689,
+        host_us_per_kernel=8.14,
+        call_us=426.0,
+        sequence_us=5.0,
+        convolution_fraction=1.0,
+        convolution_elementwise_left=1.36,
+        fused_attention_tokens=0.0,
+        mixed_residual=True,
+    ),
+    Engine(
+        name="traced",
+        gemm_fraction=0.706,
+        tiles_to_half=0.233,
+        kernel_floor_us=12.0,
+        elementwise_left=1.29,
+        attention_fraction=0.397,
+        host_us_per_kernel=20.0,
+        call_us=316.0,
+        sequence_us=5.0,
+        fused_attention_tokens=0.0,
+    ),
+    Engine(
+        name="compiled",
+        gemm_fraction=0.662,
+        tiles_to_half=0.2,
+        kernel_floor_us=12.0,
+        elementwise_left=0.71,
+        attention_fraction=0.309,
+        host_us_per_kernel=12.1,
+        call_us=149.0,
+        sequence_us=5.0,
+        convolution_fraction=1.0,
+        convolution_elementwise_left=1.58,
+        fused_attention_tokens=0.0,
+    ),
+    Engine(
+        name="optimised",
+        gemm_fraction=0.55,
+        tiles_to_half=0.518,
+        kernel_floor_us=8.15,
+        elementwise_left=1.23,
+        attention_fraction=0.12,
+        host_us_per_kernel=13.4,
+        call_us=165.0,
+        sequence_us=5.0,
+        fused_attention_tokens=0.0,
+    ),
+    Engine(
+        name="converted",
+        gemm_fraction=0.57,
+        tiles_to_half=0.285,
+        kernel_floor_us=6.68,
+        elementwise_left=0.136,
+        attention_fraction=0.362,
+        call_us=367.0,
+        sequence_us=5.0,
+        convolution_fraction=1.0,
+        convolution_elementwise_left=0.409,
+        fused_attention_tokens=0.0,
+    ),
+    Engine(
+        name="library",
+        tiles_to_half=0.233,
+        kernel_floor_us=6.68,
+        elementwise_left=1.11,
+        attention_fraction=0.655,
+        call_us=286.0,
+        sequence_us=5.0,
+        low_bit_fraction=0.884,
+        fused_attention_tokens=384.0,
+    ),
+    Engine(
+        name="fused",
+        tiles_to_half=12.0,
+        kernel_floor_us=4.95,
+        elementwise_left=0.261,
+        attention_fraction=0.344,
+        call_us=105.0,
+        sequence_us=5.0,
+        low_bit_fraction=0.841,
+        convolution_fraction=0.861,
+        convolution_elementwise_left=0.136,
+        fused_attention_tokens=512.0,
+    ),
+    Engine(
+        name="static-llm",
+        gemm_fraction=0.809,
+        memory_fraction=0.863,
+        kernel_floor_us=12.0,
+        attention_fraction=0.05,
+        call_us=316.0,
+        sequence_us=28.8,
+        exchange_us=60.0,
+    ),
+    Engine(
+        name="hosted-llm",
+        gemm_fraction=0.55,
+        memory_fraction=0.55,
+        kernel_floor_us=12.0,
+        host_us_per_kernel=9.0,
+        call_us=4250.0,
+        sequence_us=5.0,
+        exchange_us=60.0,
+        cache_copies=1.0,
+    ),
+    Engine(
+        name="llm",
+        gemm_fraction=0.809,
+        tiles_to_half=12.0,
+        memory_fraction=0.841,
+        kernel_floor_us=8.15,
+        attention_fraction=0.536,
+        call_us=77.9,
+        sequence_us=0.553,
+        low_bit_fraction=0.977,
+        exchange_us=51.6,
+        request_us=1310.0,
+    ),
+    Engine(
+        name="llm-python",
+        gemm_fraction=0.55,
+        kernel_floor_us=3.66,
+        call_us=777.0,
+        sequence_us=6.77,
+        low_bit_fraction=0.564,
+        request_us=15400.0,
+    ),
+)
+ENGINES: Final[Mapping[str, Engine]] = MappingProxyType({engine.name: engine for engine in _CLASSES})
+
+# Words of an engine's name -> its class, the first that is found; a server in front («triton+») does not count, a
+# name with «xla» or «compile» is compiled whatever stands before it.
+_WORDS: Final = (
+    ("xla", "compiled"), ("compile", "compiled"), ("torchscript", "traced"), ("triton+pytorch", "traced"),
+    ("inductor", "compiled"), ("onnxruntime-trt", "converted"), ("onnxruntime-tensorrt", "converted"),
+    ("triton+trt", "converted"), ("torch-tensorrt", "converted"), ("torch2trt", "converted"), ("trtllm", "llm"),
+    ("trt-llm", "llm"), ("tensorrt-llm", "llm"), ("tensorrt_llm", "llm"), ("vllm", "llm-python"),
+    ("sglang", "llm-python"), ("lmdeploy", "llm"), ("turbomind", "llm"), ("tgi", "llm-python"),
+    ("text-generation-inference", "llm-python"), ("lightllm", "llm-python"), ("mlc", "llm"),
+    ("exllama", "llm-python"), ("llama.cpp", "llm"), ("llamacpp", "llm"), ("nim", "llm"), ("ctranslate2", "library"),
+    ("fastertransformer", "library"), ("lightseq", "library"), ("bytetransformer", "library"),
+    ("turbotransformers", "library"), ("aitemplate", "fused"), ("tensorrt", "fused"), ("trt", "fused"),
+    ("onnxruntime", "optimised"), ("ort", "optimised"), ("onnx", "optimised"), ("openvino", "optimised"),
+    ("jax", "compiled"), ("deepspeed", "optimised"), ("autoawq", "eager"), ("hf-", "eager"),
+    ("transformers", "eager"), ("huggingface", "eager"), ("pytorch", "eager"), ("torch", "eager"),
+    ("paddle", "eager"), ("tensorflow", "graph"), ("tf", "graph"),
+)  # fmt: skip
+
+
+# What a class is called where it decodes: captured kernels run a whole generation, launched ones each step.
+_GENERATING: Final = {
+    "fused": "static-llm", "library": "static-llm", "converted": "static-llm", "compiled": "hosted-llm",
+    "optimised": "hosted-llm", "traced": "hosted-llm", "graph": "hosted-llm",
+}  # fmt: skip
+
+
+def engine_class(name: str, *, generates: bool = False) -> str:
+    """The class of the engine called `name`; `generates`: it decodes tokens one by one.
+
+    Raises UnknownName listing the words known. A fused-kernel engine that decodes is a static LLM engine.
+
+    >>> engine_class("triton+onnxruntime-trt")
+    'converted'
+    """
+    folded = name.strip().casefold()
+    for word, kind in _WORDS:
+        if word in folded:
+            return _GENERATING.get(kind, kind) if generates else kind
+    known = [word for word, _ in _WORDS]
+    raise UnknownName(
+        f"no class is known for the engine '{name}'; known: {', '.join(known)}",
+        suggestions=nearest(folded, known),
+        hint=did_you_mean(nearest(folded, known), f"or name a class: {', '.join(ENGINES)}"),
+    )
+
+
+def find_engine(name: str, *, generates: bool = False) -> Engine:
+    """The figures of a class, or of the class of the engine called `name`; UnknownName when there is none."""
+    folded = name.strip().casefold()
+    return ENGINES[folded] if folded in ENGINES else ENGINES[engine_class(name, generates=generates)]

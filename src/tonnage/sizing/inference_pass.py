@@ -1,0 +1,177 @@
+"""One inference pass of many candidates: the work, laid out once; its seconds under any engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tonnage.sizing.devices import Devices
+from tonnage.sizing.engine_rates import engine_pass_s
+from tonnage.sizing.engines import Engine
+from tonnage.sizing.estimates import Array, Num, column
+from tonnage.sizing.operators import Operator, Pass, elementwise
+from tonnage.sizing.stages import Stage, forward_stages
+from tonnage.workload.shapes import ModelShape
+
+ONE_SHOT_BYTES = float(2**18)  # engines' own all-reduce kernels hand over to NCCL near here
+ONE_SHOT_SHARE = 0.25
+BRIDGED_BYTES_PER_S = 60e9  # slower links go through the host's PCIe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedFormat:
+    """What a served precision means: the key of the rate it multiplies at, and bytes of each kind of element."""
+
+    compute: str
+    element_bytes: float
+    weight_bytes: float
+    kv_bytes: float
+
+    @property
+    def low_bit(self) -> bool:
+        """Multiplies at 8 bits."""
+        return self.compute in ("int8", "fp8")
+
+    @property
+    def weight_only(self) -> bool:
+        """Weights are expanded before they are multiplied."""
+        return self.weight_bytes < (1.0 if self.low_bit else self.element_bytes)
+
+
+FORMATS = {
+    "fp32": ServedFormat(compute="fp32", element_bytes=4, weight_bytes=4, kv_bytes=4),
+    "tf32": ServedFormat(compute="tf32", element_bytes=4, weight_bytes=4, kv_bytes=4),
+    "fp16": ServedFormat(compute="fp16", element_bytes=2, weight_bytes=2, kv_bytes=2),
+    "bf16": ServedFormat(compute="bf16", element_bytes=2, weight_bytes=2, kv_bytes=2),
+    "fp8": ServedFormat(compute="fp8", element_bytes=2, weight_bytes=1, kv_bytes=2),
+    "int8": ServedFormat(compute="int8", element_bytes=1, weight_bytes=1, kv_bytes=2),
+    "int4": ServedFormat(compute="fp16", element_bytes=2, weight_bytes=0.5 + 2 / 128, kv_bytes=2),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassWork:
+    """The work of one pass, one row per candidate; independent of an engine's figures."""
+
+    stages: tuple[Stage, ...]
+    devices: Devices
+    served: ServedFormat
+    batch: Num
+    tensor_parallel: Num
+    exchanged_bytes: Num  # of one all-reduce
+    exchanges: float
+    host_factor: Num = 1.0
+
+    @property
+    def rows(self) -> int:
+        return len(self.devices.peak_flop_per_s)
+
+
+def pass_work(
+    shape: ModelShape,
+    devices: Devices,
+    served: ServedFormat,
+    engine: Engine,
+    *,
+    batch: Num,
+    query: Num,
+    keys: Num,
+    tensor_parallel: Num = 1.0,
+    logit_tokens: Num = 0.0,
+    host_factor: Num = 1.0,
+) -> PassWork:
+    """Lay out one pass of `batch` sequences of `query` new tokens over `keys` tokens.
+
+    Of the engine only its structure counts: whether scores are written to memory, what the residual stream takes. Two
+    all-reduces a layer under tensor parallelism (Shoeybi et al. 2019, arXiv:1909.08053).
+    """
+    sixteen_bit = served.element_bytes == 2.0
+    span = Pass(
+        batch=batch, query=query, keys=keys, element_bytes=served.element_bytes,
+        residual_bytes=4.0 if engine.mixed_residual and sixteen_bit else max(served.element_bytes, 2.0),
+        weight_bytes=served.weight_bytes + (engine.dequantise_bytes if served.weight_only else 0.0),
+        tensor_parallel=tensor_parallel, attention="sdpa", training=False,
+    )  # fmt: skip
+    stored = stores_scores(shape, served, engine, query)
+    kv = served.kv_bytes / served.element_bytes * (1.0 + engine.cache_copies)
+    stages = tuple(
+        replace(stage, operators=[new for op in stage.operators for new in _attention(op, shape, span, kv, stored)])
+        for stage in forward_stages(shape, span, logit_tokens=logit_tokens)
+    )
+    return PassWork(
+        stages=stages, devices=devices, served=served, batch=batch, tensor_parallel=tensor_parallel,
+        exchanged_bytes=span.tokens * shape.hidden * max(served.element_bytes, 2.0),
+        exchanges=2.0 * (shape.layers + shape.encoder_layers),
+        host_factor=host_factor,
+    )  # fmt: skip
+
+
+def stores_scores(shape: ModelShape, served: ServedFormat, engine: Engine, query: Num) -> Num:
+    """1 where attention scores pass through memory: no fused kernel, too long for it, fp32, or a bias per position."""
+    if shape.positions == "relative" or served.element_bytes == 4.0:
+        return np.ones_like(np.asarray(query, dtype=np.float64))
+    length = image_length(shape) if shape.architecture == "vision-transformer" else query
+    return np.where(np.asarray(length) > engine.fused_attention_tokens, 1.0, 0.0)
+
+
+def image_length(shape: ModelShape) -> float:
+    """Patches and the class token."""
+    return float((shape.image_side // shape.patch_side) ** 2 + 1)
+
+
+def _attention(op: Operator, shape: ModelShape, span: Pass, kv: float, stored: Num) -> Sequence[Operator]:
+    """The attention operator at `kv` times the cache's 16-bit traffic in a decode step, and scores where stored.
+
+    Scores are written by the first product, read and written by mask and softmax, read by the second: 6 transfers; a
+    bias or a relative term per position adds a product and two transfers.
+    """
+    if op.kind != "attention":
+        return (op,)
+    relative = 1.0 if shape.positions == "relative" else 0.0
+    cached = np.where(np.asarray(op.query_length) > 1, 1.0, kv)
+    scores = op.flop / (4.0 * shape.head_dim) * np.where(stored > 0, 2.0 if shape.causal else 1.0, 1.0)
+    moved = np.asarray(stored) * scores * max(span.element_bytes, 2.0) * (6.0 + 4.0 * relative)
+    doubled = np.where(np.asarray(stored) > 0, 2.0 if shape.causal else 1.0, 1.0)
+    flop = op.flop * np.where(np.asarray(op.query_length) > 1, doubled, 1.0) * (1.0 + relative)
+    fused = replace(op, moved_bytes=op.moved_bytes * cached, flop=flop, kernels=op.kernels + np.max(stored))
+    if not np.any(stored):
+        return (replace(op, moved_bytes=op.moved_bytes * cached),)
+    return (fused, elementwise(op.name + " scores", moved_bytes=moved, kernels=2.0 + 3.0 * relative))
+
+
+def pass_s(work: PassWork, engine: Engine) -> Array:
+    """Seconds of the pass under `engine`: kernels (or the host), what a call and a sequence cost, all-reduces."""
+    devices = work.devices
+    if work.served.low_bit:
+        devices = replace(devices, peak_flop_per_s=devices.peak_flop_per_s * engine.low_bit_fraction)
+    seconds = engine_pass_s(work.stages, devices, engine, work.host_factor)
+    seconds = seconds + (engine.call_us * work.host_factor + engine.sequence_us * work.batch) * 1e-6
+    return column(seconds + exchange_s(work, engine), work.rows)
+
+
+def exchange_s(work: PassWork, engine: Engine) -> Num:
+    """All-reduces of the pass: a latency of the engine's, then 2(n-1)/n · bytes over the link's bus bandwidth.
+
+    Small messages go in one shot, at a quarter of the latency of the ring that large ones need.
+    Cards on PCIe share switches and sockets: their bus bandwidth falls like (2/n)^0.5 with the cards that take part.
+    """
+    ranks = np.asarray(work.tensor_parallel, dtype=np.float64)
+    if not np.any(ranks > 1):
+        return 0.0
+    devices = work.devices
+    size = work.exchanged_bytes
+    start_s = engine.exchange_us * 1e-6 * (ONE_SHOT_SHARE + (1.0 - ONE_SHOT_SHARE) * size / (size + ONE_SHOT_BYTES))
+    shared = np.where(devices.intra_bytes_per_s < BRIDGED_BYTES_PER_S, np.sqrt(np.maximum(ranks, 2.0) / 2.0), 1.0)
+    inside = shared * 2.0 * (ranks - 1) / ranks * size / devices.intra_bytes_per_s + start_s
+    nodes = np.ceil(ranks / devices.per_node)
+    between = 2.0 * (nodes - 1) / nodes * work.exchanged_bytes / devices.inter_bytes_per_s + devices.inter_latency_s
+    return np.where(ranks > 1, work.exchanges * (inside + np.where(nodes > 1, between, 0.0)), 0.0)
+
+
+def decoder_only(shape: ModelShape) -> ModelShape:
+    """A decode step of an encoder-decoder runs its decoder; the encoder ran in prefill."""
+    if shape.architecture != "encoder-decoder":
+        return shape
+    return replace(shape, architecture="decoder", encoder_layers=0, norms_per_layer=shape.norms_per_layer + 1)

@@ -1,0 +1,160 @@
+"""Engine classes, what they cost, and continuous batching."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tonnage.catalog.loading import load_catalog
+from tonnage.errors import UnknownName
+from tonnage.sizing.batching import ReplicaRates, simulate
+from tonnage.sizing.devices import Devices, Machine
+from tonnage.sizing.engines import ENGINES, engine_class, find_engine
+from tonnage.sizing.inference_devices import serving_devices
+from tonnage.sizing.inference_pass import FORMATS, pass_s, pass_work
+from tonnage.workload.known import find_model
+
+
+def on(name: str, precision: str, *, count: int = 1, link: str = "") -> Devices:
+    catalog = load_catalog()
+    machine = Machine(
+        accelerator=catalog.accelerator(name), count=count, intra=catalog.link(link), network_gb_per_s=None,
+        network_latency_us=40.0,
+    )  # fmt: skip
+    return serving_devices([machine], precision)
+
+
+@pytest.mark.parametrize(
+    ("name", "generates", "expected"),
+    [
+        ("pytorch", False, "eager"),
+        ("tf", False, "graph"),
+        ("tf-xla", False, "compiled"),
+        ("torch.compile", False, "compiled"),
+        ("onnxruntime", False, "optimised"),
+        ("triton+onnxruntime-trt", False, "converted"),
+        ("TensorRT", False, "fused"),
+        ("aitemplate", False, "fused"),
+        ("fastertransformer", False, "library"),
+        ("fastertransformer", True, "static-llm"),
+        ("trtllm", True, "llm"),
+        ("tensorrt-llm", True, "llm"),
+        ("vLLM", True, "llm-python"),
+    ],
+)
+def test_engine_names_have_a_class(name: str, generates: bool, expected: str) -> None:
+    """An engine is its class, by a word of its name; one that decodes with captured kernels is a static LLM engine."""
+    assert engine_class(name, generates=generates) == expected
+    assert find_engine(name, generates=generates) is ENGINES[expected]
+
+
+def test_unknown_engine_is_an_error_that_lists_the_known() -> None:
+    """A name without a known word is never taken for another engine."""
+    with pytest.raises(UnknownName, match="vllm"):
+        engine_class("quux-serve")
+
+
+# Source tables: engine class, device, precision, model, batch, tokens, milliseconds.
+PUBLISHED = [
+    # NVIDIA/TensorRT demo/BERT@5094c1de (TensorRT 7.2.3.4)
+    ("fused", "A100-40GB-SXM", "fp16", "bert-base-uncased", 32.0, 128.0, 4.67),
+    ("fused", "A100-40GB-SXM", "fp16", "bert-large-uncased", 32.0, 128.0, 15.25),
+    ("fused", "V100-16GB", "fp16", "bert-base-uncased", 32.0, 128.0, 14.06),
+    ("fused", "T4", "fp16", "bert-large-uncased", 32.0, 128.0, 112.32),
+    # NVIDIA/DeepLearningExamples@729963dd PyTorch BERT triton/large, client latency at 384 tokens
+    ("optimised", "A100-80GB-SXM", "fp16", "bert-large-uncased", 16.0, 384.0, 56.4),
+    ("converted", "A100-80GB-SXM", "fp16", "bert-large-uncased", 16.0, 384.0, 29.4),
+    ("traced", "T4", "fp16", "bert-large-uncased", 16.0, 384.0, 290.5),
+]
+
+
+@pytest.mark.parametrize(("engine", "gpu", "precision", "model", "batch", "tokens", "milliseconds"), PUBLISHED)
+def test_published_latencies(
+    engine: str, gpu: str, precision: str, model: str, batch: float, tokens: float, milliseconds: float
+) -> None:
+    """Within 25 %: the 90th percentile that encoder latency is held to."""
+    work = pass_work(find_model(model), on(gpu, precision), FORMATS[precision], ENGINES[engine], batch=batch,
+                     query=tokens, keys=tokens)  # fmt: skip
+    assert pass_s(work, ENGINES[engine])[0] * 1e3 == pytest.approx(milliseconds, rel=0.25)
+
+
+def test_eager_framework_is_bound_by_its_host() -> None:
+    """Eager BERT-base takes about as long for 1 x 64 as for 4 x 64 tokens, several times a fused engine's time."""
+    shape, devices = find_model("bert-base-uncased"), on("A100-40GB-SXM", "fp16")
+
+    def seconds(engine: str, batch: float) -> float:
+        work = pass_work(shape, devices, FORMATS["fp16"], ENGINES[engine], batch=batch, query=64.0, keys=64.0)
+        return float(pass_s(work, ENGINES[engine])[0])
+
+    assert seconds("eager", 4.0) == pytest.approx(seconds("eager", 1.0), rel=0.02)
+    assert seconds("eager", 1.0) > 4 * seconds("fused", 1.0)
+
+
+def test_tensor_parallel_over_pcie_loses_to_nvlink() -> None:
+    """The same prefill on 8 cards takes much longer where they talk over PCIe."""
+    shape, engine = find_model("llama-2-70b"), ENGINES["llm"]
+    times = {
+        link: float(pass_s(pass_work(shape, on("A100-80GB-SXM", "fp16", count=8, link=link), FORMATS["fp16"], engine,
+                                     batch=4.0, query=2048.0, keys=2048.0, tensor_parallel=8.0), engine)[0])
+        for link in ("nvlink3", "pcie4")
+    }  # fmt: skip
+    assert times["pcie4"] > 1.5 * times["nvlink3"]
+
+
+def test_fp8_cache_makes_decoding_faster_at_long_contexts() -> None:
+    """Half the bytes of keys and values: a step of 64 requests at 4,096 tokens gets faster, one at 16 hardly."""
+    shape, engine, devices = find_model("llama-3.1-8b"), ENGINES["llm"], on("H100-SXM", "fp8")
+
+    def step(kv_bytes: float, context: float) -> float:
+        served = replace(FORMATS["fp8"], kv_bytes=kv_bytes)
+        return float(pass_s(pass_work(shape, devices, served, engine, batch=64.0, query=1.0, keys=context), engine)[0])
+
+    assert step(1.0, 4096.0) < 0.8 * step(2.0, 4096.0)
+    assert step(1.0, 16.0) == pytest.approx(step(2.0, 16.0), rel=0.02)
+
+
+RATES = ReplicaRates(
+    batches=np.array([0.0, 1.0, 64.0]), step_s=np.array([0.01, 0.01, 0.02]), prompt_token_s=1e-5, slots=64,
+    chunk_tokens=8192.0,
+)  # fmt: skip
+
+
+def test_a_lone_request_takes_prefill_and_steps() -> None:
+    """One request of 1,000 + 11 tokens: first token after its prompt and a step, ten more steps to the last."""
+    served = simulate(RATES, arrivals_s=np.zeros(1), input_tokens=np.array([1000.0]), output_tokens=np.array([11.0]))
+    assert served.ttft_s[0] == pytest.approx(0.01 + 1000 * 1e-5)
+    assert served.tpot_s[0] == pytest.approx(0.01)
+    assert served.latency_s[0] == pytest.approx(0.02 + 10 * 0.01)
+
+
+def test_offered_rate_is_served_until_capacity() -> None:
+    """Below capacity throughput is the offered rate and queues stay short; above it the first token waits long."""
+    count = 400
+
+    def run(rate: float) -> tuple[float, float]:
+        served = simulate(RATES, arrivals_s=np.arange(count) / rate, input_tokens=np.full(count, 500.0),
+                          output_tokens=np.full(count, 100.0))  # fmt: skip
+        return count / served.makespan_s, float(served.ttft_s.mean())
+
+    slow, short = run(5.0)
+    fast, long = run(500.0)
+    assert slow == pytest.approx(5.0, rel=0.05)
+    assert fast < 100.0
+    assert short < 0.05 < 0.5 < long
+
+
+def test_closed_loop_never_holds_more_than_its_users() -> None:
+    """With one user requests follow each other: the makespan is the sum of latencies."""
+    served = simulate(RATES, arrivals_s=np.zeros(5), input_tokens=np.full(5, 100.0), output_tokens=np.full(5, 20.0),
+                      users=1)  # fmt: skip
+    assert served.makespan_s == pytest.approx(float(served.latency_s.sum()))
+
+
+def test_the_front_end_serves_one_request_after_another() -> None:
+    """Ten requests at once through a front end of 0.1 s each: the last sees its first token after at least a second."""
+    served = simulate(replace(RATES, front_s=0.1), arrivals_s=np.zeros(10), input_tokens=np.full(10, 10.0),
+                      output_tokens=np.full(10, 5.0))  # fmt: skip
+    assert served.ttft_s.max() > 1.0
+    assert served.ttft_s.min() < 0.2
