@@ -37,6 +37,16 @@ class Assumptions:
     host_launch_us_per_kernel: float = 9.0
     compiled_kernel_fraction: float = 0.35
     convolution_peak_fraction: float = 0.50
+    fused_traffic_fraction: float = 0.50
+    sustained_volta_fraction: float = 0.95
+    sustained_turing_fraction: float = 0.75
+    sustained_ampere_fraction: float = 0.95
+    sustained_ada_fraction: float = 0.80
+    sustained_hopper_fraction: float = 0.75
+    sustained_other_fraction: float = 0.75
+    sustained_fp32_fraction: float = 1.15
+    sustained_tf32_fraction: float = 1.0
+    sustained_fp8_fraction: float = 0.80
     optimizer_memory_fraction: float = 0.75
     communication_overlap_fraction: float = 0.80
     network_peak_fraction: float = 0.60
@@ -50,6 +60,14 @@ class Assumptions:
     kv_cache_memory_fraction: float = 0.90
     serving_step_overhead_us: float = 900.0
     target_utilisation: float = 0.80
+
+    def sustained(self, what: str) -> float:
+        """Share of the isolated-kernel rate that training holds, for a generation or a compute precision (1: 16 bit,
+        which the generations' own figures describe; "" or another generation: the judgement for unknown ones)."""
+        if what in ("fp16", "bf16"):
+            return 1.0
+        name = f"sustained_{what.lower() or 'other'}_fraction"
+        return float(getattr(self, name, self.sustained_other_fraction))
 
 
 SOURCES: Final[dict[str, tuple[float, float, str]]] = {
@@ -99,6 +117,20 @@ SOURCES: Final[dict[str, tuple[float, float, str]]] = {
         0.60,
         "ResNet-50 mixed-precision training on V100 and A100, NVIDIA DeepLearningExamples: judgement within",
     ),
+    "fused_traffic_fraction": (0.2, 0.8, "element-wise time left after fusion: judgement"),
+    "sustained_volta_fraction": (0.7, 1.2, "share of the isolated-kernel rate held in training: judgement"),
+    "sustained_turing_fraction": (0.5, 1.0, "the same"),
+    "sustained_ampere_fraction": (0.7, 1.1, "the same"),
+    "sustained_ada_fraction": (0.5, 1.0, "the same"),
+    "sustained_hopper_fraction": (0.5, 1.0, "the same"),
+    "sustained_other_fraction": (0.5, 1.0, "the same, for generations without measured rows"),
+    "sustained_fp32_fraction": (
+        0.8,
+        1.3,
+        "32-bit products against 16-bit ones, each as a share of its peak: judgement",
+    ),
+    "sustained_tf32_fraction": (0.8, 1.2, "the same for tf32"),
+    "sustained_fp8_fraction": (0.5, 1.0, "the same for fp8, casts included"),
     "optimizer_memory_fraction": (0.6, 0.9, "fused AdamW streams its state at memory bandwidth: judgement"),
     "communication_overlap_fraction": (
         0.5,

@@ -17,6 +17,9 @@ from tonnage.units import TERA, from_gib
 # another compiler (Neuron, XLA, SynapseAI) whose rates the published peaks do not tell.
 SIZED_VENDORS = ("NVIDIA", "AMD")
 
+# First word of the catalog's architecture; -1 in a column stands for any other.
+GENERATIONS = ("Volta", "Turing", "Ampere", "Ada", "Hopper")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
@@ -41,10 +44,12 @@ class Devices:
     intra_latency_s: Array
     inter_bytes_per_s: Array  # per node, one direction; NaN: not published
     inter_latency_s: Array
+    generation: Array | None = None  # index into GENERATIONS; None: not told
 
     def take(self, rows: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Devices:
         """The candidates' columns from the machines' columns."""
-        return Devices(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+        columns = {field.name: getattr(self, field.name) for field in fields(self)}
+        return Devices(**{name: None if column is None else column[rows] for name, column in columns.items()})
 
 
 def peak_tflops(accelerator: Accelerator, precision: str) -> float:
@@ -99,7 +104,13 @@ def stack(machines: Sequence[Machine], precision: str, assumed: Assumptions) -> 
             [np.nan if m.network_gb_per_s is None else m.network_gb_per_s * 1e9 for m in machines]
         ),
         inter_latency_s=np.array([m.network_latency_us * 1e-6 for m in machines]),
+        generation=np.array([_generation(m.accelerator) for m in machines]),
     )
+
+
+def _generation(accelerator: Accelerator) -> float:
+    first = accelerator.architecture.split(" ")[0]
+    return float(GENERATIONS.index(first)) if first in GENERATIONS else -1.0
 
 
 def _bandwidth(accelerator: Accelerator) -> float:

@@ -5,7 +5,7 @@ A column in (micro-batch, tensor parallel degree...) gives columns out. FLOP cou
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -36,6 +36,8 @@ class Operator:
     weight_elements: Num = 0.0
     kernels: float = 1.0
     query_length: Num = 1.0
+    peak_share: Num = 1.0  # of the peak rate: work that stays at 16 bit beside 8-bit matrix products
+    scores: bool = False  # keeps the score matrix; selective recomputation does it again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,8 @@ class Pass:
     tensor_parallel: Num = 1.0
     attention: str = "sdpa"
     training: bool = True
+    cached_keys: Num = 0.0  # of `keys`, tokens of an earlier segment whose keys and values are made anew
+    half_rate: float = 1.0  # rate of 16-bit work as a share of the peak (0.5 where the peak is the 8-bit one)
 
     @property
     def tokens(self) -> Num:
@@ -77,7 +81,13 @@ def gemm(name: str, span: Pass, *, rows: Num, inner: Num, columns: Num, kept: Nu
 
 
 def elementwise(
-    name: str, *, moved_bytes: Num, kept_bytes: Num = 0.0, kernels: float = 1.0, count: Num = 1.0
+    name: str,
+    *,
+    moved_bytes: Num,
+    kept_bytes: Num = 0.0,
+    kernels: float = 1.0,
+    count: Num = 1.0,
+    scores: bool = False,
 ) -> Operator:
     """Work bound by memory: norms, activations, residual adds, dropout, look-ups."""
     return Operator(
@@ -87,6 +97,7 @@ def elementwise(
         moved_bytes=moved_bytes,
         kept_bytes=kept_bytes,
         kernels=kernels,
+        scores=scores,
     )
 
 
@@ -115,8 +126,12 @@ def attention_operators(shape: ModelShape, span: Pass, *, causal: bool, keys: Nu
             + (4 * tokens * shape.heads / span.tensor_parallel if fused else 0.0),
             query_length=span.query,
             kernels=1.0 if fused else 2.0,
+            peak_share=span.half_rate,
+            scores=True,
         )
     ]
+    if shape.relative_projections:
+        operators += relative_operators(shape, span, scores=scores, keys=keys, prefix=prefix)
     if not fused:
         softmax_bytes = 4.0 if span.residual_bytes > span.element_bytes else element
         kept = scores * (softmax_bytes + element + 1) if span.training else 0.0
@@ -126,9 +141,38 @@ def attention_operators(shape: ModelShape, span: Pass, *, causal: bool, keys: Nu
                 moved_bytes=scores * (4 * element + 2 * softmax_bytes),
                 kept_bytes=kept,
                 kernels=4,
+                scores=True,
             )
         )
     return operators
+
+
+def relative_operators(shape: ModelShape, span: Pass, *, scores: Num, keys: Num, prefix: str) -> list[Operator]:
+    """Learned projections of relative positions: one more score product with them (two in encoders: content to
+    position and back), and a gather or shift that copies it (Dai et al. 2019, arXiv:1901.02860; He et al. 2020,
+    arXiv:2006.03654)."""
+    width = shape.heads * shape.head_dim / span.tensor_parallel
+    ways = 1.0 if shape.causal else 2.0
+    return [
+        gemm(prefix + "position projection", span, rows=keys, inner=shape.hidden, columns=width * ways),
+        Operator(
+            name=prefix + "position scores",
+            kind="attention",
+            count=ways,
+            flop=2.0 * span.tokens * keys * width,
+            moved_bytes=span.element_bytes * (span.tokens + keys) * width,
+            query_length=span.query,
+            peak_share=span.half_rate,
+            scores=True,
+        ),
+        elementwise(
+            prefix + "position shift",
+            moved_bytes=5 * ways * span.element_bytes * scores,
+            kept_bytes=(span.element_bytes * scores * ways if span.training else 0.0),
+            kernels=3 * ways,
+            scores=True,
+        ),
+    ]
 
 
 def mlp_operators(shape: ModelShape, span: Pass, *, ffn: float, experts: int, per_token: int) -> list[Operator]:
@@ -183,6 +227,11 @@ def layer_operators(
             columns=width + 2 * kv_width,
             kept=element * tokens * hidden / t,
         ),
+        *(
+            [gemm("cached key value", span, rows=span.batch * span.cached_keys, inner=hidden, columns=2 * kv_width)]
+            if np.any(np.asarray(span.cached_keys) > 0)
+            else []
+        ),
         *attention_operators(shape, span, causal=causal, keys=span.keys),
         gemm("attention output", span, rows=tokens, inner=width, columns=hidden),
     ]
@@ -231,9 +280,8 @@ def head_operators(shape: ModelShape, span: Pass, *, logit_tokens: Num) -> list[
         elementwise("embedding", moved_bytes=2 * span.residual_bytes * tokens * shape.hidden, kernels=3),
     ]
     if shape.vocab and np.any(np.asarray(logit_tokens) > 0):
-        operators.append(
-            gemm("vocabulary", span, rows=logit_tokens, inner=shape.embedding_width, columns=shape.vocab / t)
-        )
+        product = gemm("vocabulary", span, rows=logit_tokens, inner=shape.embedding_width, columns=shape.vocab / t)
+        operators.append(replace(product, peak_share=span.half_rate))
         if span.training:
             operators.append(elementwise("loss", moved_bytes=16.0 * logit_tokens * shape.vocab / t, kernels=5))
     return operators
