@@ -34,7 +34,7 @@ class Operator:
     rows: Num = 1.0
     columns: Num = 1.0
     weight_elements: Num = 0.0
-    kernels: float = 1.0
+    kernels: Num = 1.0
     query_length: Num = 1.0
     peak_share: Num = 1.0  # of the peak rate: work that stays at 16 bit beside 8-bit matrix products
     scores: bool = False  # keeps the score matrix; selective recomputation does it again
@@ -85,7 +85,7 @@ def elementwise(
     *,
     moved_bytes: Num,
     kept_bytes: Num = 0.0,
-    kernels: float = 1.0,
+    kernels: Num = 1.0,
     count: Num = 1.0,
     scores: bool = False,
 ) -> Operator:

@@ -1,0 +1,143 @@
+"""Training rows beside their prediction, each in the convention the row itself uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tonnage.calibration.judgement import Judged, Skipped
+from tonnage.calibration.rows import TrainingRow
+from tonnage.calibration.training_case import Case, NoCase, build_case
+from tonnage.calibration.training_memory_rows import MEMORY_METRICS, judge_memory_row
+from tonnage.calibration.training_table import training_table
+from tonnage.catalog.catalog import Catalog
+from tonnage.errors import TonnageError
+from tonnage.sizing.assumptions import Assumptions
+from tonnage.sizing.devices import peak_tflops
+from tonnage.sizing.training_work import FULL, SELECTIVE
+
+if TYPE_CHECKING:
+    from tonnage.calibration.training_fit import TrainingFit
+
+TIME_GROUP, MEMORY_GROUP = "training time", "training memory"
+IMAGES = ("convolution", "vision-transformer")
+
+
+def judge_training(
+    rows: Sequence[TrainingRow], catalog: Catalog, fitted: TrainingFit | None = None
+) -> list[Judged | Skipped]:
+    """Each row predicted in its own convention, or skipped with the reason; in the order of `rows`.
+
+    Without `fitted` the assumptions the library ships with are used.
+    """
+    assumed = fitted.assumptions() if fitted else Assumptions()
+    results: dict[int, Judged | Skipped] = {}
+    timed: list[tuple[int, Case]] = []
+    for index, row in enumerate(rows):
+        if row.metric in MEMORY_METRICS:
+            results[index] = judge_memory_row(row, catalog, assumed)
+            continue
+        found = time_case(row, catalog)
+        if isinstance(found, Skipped):
+            results[index] = found
+        else:
+            timed.append((index, found))
+    if timed:
+        predictions = predict_metrics([case for _, case in timed], assumed)
+        for (index, case), value in zip(timed, predictions, strict=True):
+            results[index] = _judged(case, value, fitted)
+    return [results[index] for index in range(len(rows))]
+
+
+def time_case(row: TrainingRow, catalog: Catalog) -> Case | Skipped:
+    """The case of a row with a rate or a time, or why it has none."""
+    if row.metric not in CONVENTIONS:
+        return _skipped(row, f"metric '{row.metric}' is none of training time or memory")
+    try:
+        case = build_case(row, catalog)
+        peak_tflops(case.machine.accelerator, case.jobs[0].precision.removesuffix("-true"))
+    except NoCase as error:
+        return _skipped(row, str(error))
+    except TonnageError as error:
+        return _skipped(row, error.message)
+    if case.practice.offloaded_optimizer:
+        return _skipped(row, "optimizer on the CPU: its rate is the host's, which the row does not state")
+    if row.metric == "gpu_hours" and row.train_tokens is None:
+        return _skipped(row, "GPU hours without the number of tokens")
+    return case
+
+
+def predict_metrics(cases: Sequence[Case], assumed: Assumptions) -> list[float]:
+    """Each case's figure in its row's metric."""
+    steps = training_table(cases, assumed).steps(assumed)
+    pairs = zip(cases, steps.total_s, steps.model_flop, strict=True)
+    return [CONVENTIONS[case.row.metric](case, float(seconds), float(flop)) for case, seconds, flop in pairs]
+
+
+def _tokens_per_gpu(case: Case, seconds: float, flop: float) -> float:
+    return case.tokens / seconds / case.gpus
+
+
+def _samples(case: Case, seconds: float, flop: float) -> float:
+    return case.samples / seconds
+
+
+def _iteration(case: Case, seconds: float, flop: float) -> float:
+    return seconds
+
+
+def _achieved_tflops(case: Case, seconds: float, flop: float) -> float:
+    """FLOP of the papers' convention over time: whole attention, and the second forward where the row counts it."""
+    recompute = float(case.layouts.recompute[0])
+    counted = {FULL: 4.0 / 3.0, SELECTIVE: 1.0}.get(int(recompute), 1.0) if "HFU" in case.row.note else 1.0
+    return _whole_flop(case) * counted / seconds / case.gpus / 1e12
+
+
+def _whole_flop(case: Case) -> float:
+    """3 x (2 x matrix weights + 4·s·h attention) per token and layer, vocabulary included."""
+    job = case.jobs[0]
+    shape, length = job.model, job.lengths.mean
+    ups = 3 if shape.gated_mlp else 2
+    width = shape.heads * shape.head_dim
+    kv_width = shape.kv_heads * shape.head_dim
+    layer = 2.0 * shape.hidden * (2 * width + 2 * kv_width + ups * shape.ffn) + 4.0 * length * width
+    return 3.0 * case.tokens * (shape.layers * layer + 2.0 * shape.hidden * shape.vocab)
+
+
+def _gpu_hours(case: Case, seconds: float, flop: float) -> float:
+    assert case.row.train_tokens is not None
+    return case.row.train_tokens / (case.tokens / seconds / case.gpus) / 3600.0
+
+
+CONVENTIONS: dict[str, Callable[[Case, float, float], float]] = {
+    "tokens_per_s_per_gpu": _tokens_per_gpu,
+    "sequences_per_s": _samples,
+    "images_per_s": _samples,
+    "iteration_time_s": _iteration,
+    "achieved_tflops_per_gpu": _achieved_tflops,
+    "gpu_hours": _gpu_hours,
+}
+
+
+def _judged(case: Case, value: float, fitted: TrainingFit | None) -> Judged | Skipped:
+    row = case.row
+    if not np.isfinite(value) or value <= 0:
+        return _skipped(row, "a link between its devices has no published bandwidth")
+    image = case.jobs[0].model.architecture in IMAGES
+    return Judged(
+        row_id=row.id,
+        metric=row.metric,
+        family=row.family,
+        gpu=row.gpu,
+        measured=row.value,
+        predicted=value,
+        suspect=row.quality == "suspect",
+        group="image " + TIME_GROUP if image else TIME_GROUP,
+        far=fitted.distance(case) if fitted else 0,
+    )
+
+
+def _skipped(row: TrainingRow, reason: str) -> Skipped:
+    return Skipped(row_id=row.id, metric=row.metric, reason=reason)
