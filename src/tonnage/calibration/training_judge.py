@@ -121,6 +121,15 @@ CONVENTIONS: dict[str, Callable[[Case, float, float], float]] = {
 }
 
 
+TIMES = ("iteration_time_s", "gpu_hours")  # metrics that grow with time
+
+
+def case_ratio(case: Case, seconds: float, flop: float) -> float:
+    """Predicted over measured, turned so that above 1 always means: predicted too fast."""
+    value = CONVENTIONS[case.row.metric](case, seconds, flop) / case.row.value
+    return 1.0 / value if case.row.metric in TIMES else value
+
+
 def _judged(case: Case, value: float, fitted: TrainingFit | None) -> Judged | Skipped:
     row = case.row
     if not np.isfinite(value) or value <= 0:

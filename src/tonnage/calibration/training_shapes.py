@@ -16,7 +16,9 @@ ENCODER_WORDS = re.compile(r"(?<![a-z])(?:\w*bert\w*|electra|mpnet|xlnet|ernie|e
 ENCODER_DECODER_WORDS = re.compile(r"bart|(?<![a-z])m?t5|t0|mt0|pegasus|transformer.*(en-de|en-fr|wmt)|nmt", re.IGNORECASE)
 RELATIVE_WORDS = re.compile(r"transformer-?xl", re.IGNORECASE)
 VOCABULARY = re.compile(r"vocab(?:ulary)?(?: size)?(?: of)? (\d+)(k?)", re.IGNORECASE)
-ADAPTIVE_SOFTMAX_HEAD = 20_000  # words of the first cluster, which most tokens fall in (WikiText-103 configurations)
+# Adaptive softmax on WikiText-103: words of the first cluster, which most tokens fall in, and of the whole table
+# (Dai et al. 2019, arXiv:1901.02860; Merity et al. 2016, arXiv:1609.07843).
+ADAPTIVE_SOFTMAX_HEAD, ADAPTIVE_SOFTMAX_TABLE = 20_000, 267_735
 USUAL_VOCABULARY = {"encoder": 30_522, "decoder": 50_304, "encoder-decoder": 32_128}  # where a row does not say
 IMAGE = re.compile(r"image (\d{2,3})|(\d{2,3})x\d{2,3}(?!\d)")
 
@@ -89,6 +91,7 @@ def _from_columns(row: TrainingRow) -> ModelShape:
         max_positions=0 if relative else min(row.seq_len or 0, 1 << 17),
         positions="relative" if relative else "learned",
         relative_projections=relative,
+        extra_parameters=(ADAPTIVE_SOFTMAX_TABLE - sizes["vocab"]) * row.d_model if relative and not row.vocab else 0,
         token_types=2 if kind == "encoder" else 0,
         **sizes,
     )

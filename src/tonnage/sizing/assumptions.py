@@ -38,6 +38,10 @@ class Assumptions:
     compiled_kernel_fraction: float = 0.35
     convolution_peak_fraction: float = 0.50
     fused_traffic_fraction: float = 0.50
+    unfused_traffic_factor: float = 1.0
+    training_attention_fraction: float = 0.35
+    training_attention_hopper_share: float = 0.85
+    training_launch_us_per_kernel: float = 9.0
     sustained_volta_fraction: float = 0.95
     sustained_turing_fraction: float = 0.75
     sustained_ampere_fraction: float = 0.95
@@ -117,6 +121,10 @@ SOURCES: Final[dict[str, tuple[float, float, str]]] = {
         0.60,
         "ResNet-50 mixed-precision training on V100 and A100, NVIDIA DeepLearningExamples: judgement within",
     ),
+    "unfused_traffic_factor": (1.0, 2.0, "element-wise passes of an eager framework over the ones counted: judgement"),
+    "training_attention_fraction": (0.2, 0.6, "fused attention, forward and backward together, over the peak: judgement"),
+    "training_attention_hopper_share": (0.5, 1.0, "kernels written for the generation before: judgement"),
+    "training_launch_us_per_kernel": (4.0, 14.0, "the host's launches, which training queues ahead: judgement"),
     "fused_traffic_fraction": (0.2, 0.8, "element-wise time left after fusion: judgement"),
     "sustained_volta_fraction": (0.7, 1.2, "share of the isolated-kernel rate held in training: judgement"),
     "sustained_turing_fraction": (0.5, 1.0, "the same"),

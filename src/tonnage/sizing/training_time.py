@@ -67,11 +67,12 @@ def estimate_training_step(
 def step_seconds(work: StepWork, devices: Devices, assumed: Assumptions) -> TrainingStep:
     """Seconds of the work on the devices (one row each)."""
     sustained = sustained_devices(work, devices, assumed)
+    assumed = replace(assumed, attention_peak_fraction=assumed.training_attention_fraction)
     forward, backward, again, kernels = _device_seconds(work, sustained, assumed)
     bandwidth = devices.bandwidth_bytes_per_s
     dequantise = work.dequantised_bytes / (bandwidth * assumed.memory_peak_fraction)
     device = forward + backward + again + dequantise
-    launch = np.maximum(kernels * assumed.host_launch_us_per_kernel * 1e-6 - device, 0.0)
+    launch = np.maximum(kernels * assumed.training_launch_us_per_kernel * 1e-6 - device, 0.0)
     tensor = _tensor_parallel_s(work, devices)
     micro = device + launch + tensor
     m = work.accumulation
@@ -105,6 +106,8 @@ def _device_seconds(work: StepWork, devices: Devices, assumed: Assumptions) -> t
     sums = [np.zeros(work.rows) for _ in range(4)]
     for part in work.works:
         there = devices if part.owner is None else devices.take(part.owner)
+        if part.operator.kind == "attention":
+            there = _attention_devices(there, assumed)
         seconds = part.times * part.operator.count * _fused(part, operator_s(part.operator, there, assumed), assumed)
         passes = 1.0 + part.backward + part.again
         merged = 1.0 - np.asarray(part.fused) * (1.0 - assumed.compiled_kernel_fraction)
@@ -114,8 +117,21 @@ def _device_seconds(work: StepWork, devices: Devices, assumed: Assumptions) -> t
     return sums[0], sums[1], sums[2], sums[3]
 
 
+def _attention_devices(devices: Devices, assumed: Assumptions) -> Devices:
+    """Attention kernels reach a smaller share of Hopper's peak: they use the products of the generation before."""
+    if devices.generation is None:
+        return devices
+    hopper = devices.generation == GENERATIONS.index("Hopper")
+    factor = np.where(hopper, assumed.training_attention_hopper_share, 1.0)
+    return replace(devices, peak_flop_per_s=devices.peak_flop_per_s * factor)
+
+
 def _fused(part: Work, seconds: Num, assumed: Assumptions) -> Num:
-    return seconds * (1.0 - np.asarray(part.fused) * (1.0 - assumed.fused_traffic_fraction))
+    """Element-wise work of an eager framework takes more passes than counted, merged work fewer."""
+    if part.operator.kind != "elementwise":
+        return seconds
+    fused = np.asarray(part.fused)
+    return seconds * (fused * assumed.fused_traffic_fraction + (1.0 - fused) * assumed.unfused_traffic_factor)
 
 
 def _add(total: Array, value: Num, part: Work) -> None:
