@@ -14,7 +14,7 @@ from tonnage.workload.shapes import ModelShape
 MASKED_SHARE = 0.16  # masked positions of a masked-language-model: 20 of 128, 80 of 512 (Devlin et al. 2018)
 GENERATOR_SHARE = {768: 1 / 3, 1024: 1 / 4}  # width of ELECTRA's generator (Clark et al. 2020, arXiv:2003.10555, table 6)
 
-FUSED = re.compile(r"\bXLA\b|transformer engine|megatron|fused (?!optim)|DGX-[HB]\d|unsloth kernels|apex", re.IGNORECASE)
+FUSED = re.compile(r"\bXLA\b|transformer engine|megatron|fused (?!optim)|DGX-[HB]\d|unsloth kernels|apex|\bNHWC\b", re.IGNORECASE)
 MEGATRON = re.compile(r"megatron|PTD-P|oneflow|recompute \+|full recompute|\bTFLOPs? convention", re.IGNORECASE)
 TENSORFLOW = re.compile(r"\bTF[12]?\b|tensorflow", re.IGNORECASE)
 JAX = re.compile(r"\bJAX\b|paxml", re.IGNORECASE)

@@ -21,11 +21,10 @@ from tonnage.sizing.estimates import Array
 # Parameter -> the range it may take. Each is a field of `Assumptions`.
 TIME_PARAMETERS: Mapping[str, tuple[float, float]] = MappingProxyType(
     {
-        "sustained_volta_fraction": (0.5, 1.35),
-        "sustained_turing_fraction": (0.4, 1.35),
-        "sustained_ampere_fraction": (0.5, 1.35),
-        "sustained_ada_fraction": (0.3, 1.35),
-        "sustained_hopper_fraction": (0.4, 1.2),
+        "sustained_cap_fraction": (0.9, 1.35),
+        "joules_per_tflop_12nm": (0.3, 6.0),
+        "joules_per_tflop_7nm": (0.3, 3.0),
+        "joules_per_tflop_5nm": (0.2, 2.0),
         "sustained_fp32_fraction": (0.7, 1.35),
         "sustained_tf32_fraction": (0.7, 1.35),
         "sustained_fp8_fraction": (0.4, 1.1),

@@ -42,12 +42,10 @@ class Assumptions:
     training_attention_fraction: float = 0.35
     training_attention_hopper_share: float = 0.85
     training_launch_us_per_kernel: float = 9.0
-    sustained_volta_fraction: float = 0.95
-    sustained_turing_fraction: float = 0.75
-    sustained_ampere_fraction: float = 0.95
-    sustained_ada_fraction: float = 0.80
-    sustained_hopper_fraction: float = 0.75
-    sustained_other_fraction: float = 0.75
+    sustained_cap_fraction: float = 1.15
+    joules_per_tflop_12nm: float = 2.0
+    joules_per_tflop_7nm: float = 1.2
+    joules_per_tflop_5nm: float = 1.0
     sustained_fp32_fraction: float = 1.15
     sustained_tf32_fraction: float = 1.0
     sustained_fp8_fraction: float = 0.80
@@ -65,13 +63,9 @@ class Assumptions:
     serving_step_overhead_us: float = 900.0
     target_utilisation: float = 0.80
 
-    def sustained(self, what: str) -> float:
-        """Share of the isolated-kernel rate that training holds, for a generation or a compute precision (1: 16 bit,
-        which the generations' own figures describe; "" or another generation: the judgement for unknown ones)."""
-        if what in ("fp16", "bf16"):
-            return 1.0
-        name = f"sustained_{what.lower() or 'other'}_fraction"
-        return float(getattr(self, name, self.sustained_other_fraction))
+    def of_precision(self, compute: str) -> float:
+        """Share of its own peak that a precision's products reach, over what 16-bit products reach."""
+        return float(getattr(self, f"sustained_{compute}_fraction", 1.0))
 
 
 SOURCES: Final[dict[str, tuple[float, float, str]]] = {
@@ -126,12 +120,6 @@ SOURCES: Final[dict[str, tuple[float, float, str]]] = {
     "training_attention_hopper_share": (0.5, 1.0, "kernels written for the generation before: judgement"),
     "training_launch_us_per_kernel": (4.0, 14.0, "the host's launches, which training queues ahead: judgement"),
     "fused_traffic_fraction": (0.2, 0.8, "element-wise time left after fusion: judgement"),
-    "sustained_volta_fraction": (0.7, 1.2, "share of the isolated-kernel rate held in training: judgement"),
-    "sustained_turing_fraction": (0.5, 1.0, "the same"),
-    "sustained_ampere_fraction": (0.7, 1.1, "the same"),
-    "sustained_ada_fraction": (0.5, 1.0, "the same"),
-    "sustained_hopper_fraction": (0.5, 1.0, "the same"),
-    "sustained_other_fraction": (0.5, 1.0, "the same, for generations without measured rows"),
     "sustained_fp32_fraction": (
         0.8,
         1.3,

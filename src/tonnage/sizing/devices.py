@@ -18,7 +18,7 @@ from tonnage.units import TERA, from_gib
 SIZED_VENDORS = ("NVIDIA", "AMD")
 
 # First word of the catalog's architecture; -1 in a column stands for any other.
-GENERATIONS = ("Volta", "Turing", "Ampere", "Ada", "Hopper")
+GENERATIONS = ("Volta", "Turing", "Ampere", "Ada", "Hopper", "Blackwell")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +45,7 @@ class Devices:
     inter_bytes_per_s: Array  # per node, one direction; NaN: not published
     inter_latency_s: Array
     generation: Array | None = None  # index into GENERATIONS; None: not told
+    watts_per_tflop: Array | None = None  # power limit over the dense 16-bit peak; NaN: not published
 
     def take(self, rows: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Devices:
         """The candidates' columns from the machines' columns."""
@@ -105,12 +106,19 @@ def stack(machines: Sequence[Machine], precision: str, assumed: Assumptions) -> 
         ),
         inter_latency_s=np.array([m.network_latency_us * 1e-6 for m in machines]),
         generation=np.array([_generation(m.accelerator) for m in machines]),
+        watts_per_tflop=np.array([_watts_per_tflop(m.accelerator) for m in machines]),
     )
 
 
 def _generation(accelerator: Accelerator) -> float:
     first = accelerator.architecture.split(" ")[0]
     return float(GENERATIONS.index(first)) if first in GENERATIONS else -1.0
+
+
+def _watts_per_tflop(accelerator: Accelerator) -> float:
+    if accelerator.tdp_w is None or accelerator.dense_fp16_tflops is None:
+        return np.nan
+    return accelerator.tdp_w / accelerator.dense_fp16_tflops
 
 
 def _bandwidth(accelerator: Accelerator) -> float:

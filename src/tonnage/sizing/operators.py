@@ -167,7 +167,7 @@ def relative_operators(shape: ModelShape, span: Pass, *, scores: Num, keys: Num,
         ),
         elementwise(
             prefix + "position shift",
-            moved_bytes=16 * ways * span.element_bytes * scores,
+            moved_bytes=16 * ways * np.maximum(span.element_bytes, span.residual_bytes) * scores,
             kept_bytes=(span.element_bytes * scores * ways if span.training else 0.0),
             kernels=8 * ways,
             scores=True,

@@ -16,6 +16,10 @@ from tonnage.sizing.training_practice import PLAIN, Practice
 from tonnage.sizing.training_work import COMPUTES, StepWork, Work, step_work
 from tonnage.workload.jobs import TrainJob
 
+# Process class of each generation; any other is newer.
+PROCESS = {"Volta": "12nm", "Turing": "12nm", "Ampere": "7nm"}
+TYPICAL_BUDGET = 0.85  # share of the cap where the power limit is not published
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingStep:
@@ -91,13 +95,17 @@ def step_seconds(work: StepWork, devices: Devices, assumed: Assumptions) -> Trai
 
 
 def sustained_devices(work: StepWork, devices: Devices, assumed: Assumptions) -> Devices:
-    """The devices at the rate they hold through a training run: power and clocks cost newer generations more, and
-    8-bit or 32-bit products reach another share of their peak than 16-bit ones."""
-    by_precision = np.array([assumed.sustained(compute) for compute in COMPUTES])
-    factor = by_precision[work.compute.astype(np.intp)]
-    if devices.generation is not None:
-        by_generation = np.array([*(assumed.sustained(name) for name in GENERATIONS), assumed.sustained("")])
-        factor = factor * by_generation[devices.generation.astype(np.intp)]
+    """The devices at the rate they hold through a training run.
+
+    A board cannot feed all its tensor cores at full clock: the rate is what its power limit allows at the energy a
+    product costs in its process, up to a cap. 8-bit and 32-bit products reach another share of their peak.
+    """
+    by_precision = np.array([assumed.of_precision(compute) for compute in COMPUTES])
+    factor = by_precision[work.compute.astype(np.intp)] * assumed.sustained_cap_fraction
+    if devices.generation is not None and devices.watts_per_tflop is not None:
+        energy = np.array([getattr(assumed, f"joules_per_tflop_{PROCESS.get(name, '5nm')}") for name in GENERATIONS])
+        budget = devices.watts_per_tflop / energy[devices.generation.astype(np.intp)]
+        factor = factor * np.where(np.isnan(budget), TYPICAL_BUDGET, (1.0 + budget**-3.0) ** (-1.0 / 3.0))
     return replace(devices, peak_flop_per_s=devices.peak_flop_per_s * factor)
 
 
