@@ -53,6 +53,7 @@ def efficientnet_shape(variant: int, *, image_side: int = 0) -> ModelShape:
         hidden=head,
         classes=1000,
         convolutions=tuple(found),
+        gated_mlp=True,  # swish and squeeze-and-excitation: gates over every activation
         **zero,
     )
 

@@ -59,6 +59,8 @@ def engine_of(row: TrainingRow, shape: ModelShape, device: Accelerator) -> Engin
         context_parallel=_degree(row, "cp"),
         state="megatron" if megatron else "autocast",
         optimizer_passes=1.5 if row.optimizer.upper() == "LAMB" else 1.0,
+        sequence_parallel=not megatron or bool(re.search(r"sequence[ -]parallel", row.note)),
+        thin_residual=megatron or precision == "fp16" or bool(re.search(r"fsdp|zero", row.sharding)),
         offloaded_optimizer="offload" in row.sharding,
         offloaded_activations="offload" in row.activation_checkpointing,
         gradients_in_backward="in backward" in row.optimizer or "optimizer in backward" in row.note.lower(),

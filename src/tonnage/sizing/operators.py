@@ -57,6 +57,7 @@ class Pass:
     attention: str = "sdpa"
     training: bool = True
     cached_keys: Num = 0.0  # of `keys`, tokens of an earlier segment whose keys and values are made anew
+    sequence_parallel: bool = True  # tensor-parallel ranks share norms, dropout and residual adds
     half_rate: float = 1.0  # rate of 16-bit work as a share of the peak (0.5 where the peak is the 8-bit one)
 
     @property
@@ -212,7 +213,7 @@ def layer_operators(
 
     Kept bytes follow the term list of Korthikanti et al. 2022 (34·s·b·h at 16 bit for a plain layer without scores),
     with the residual stream and norm inputs at `residual_bytes`; tensor parallelism is assumed with sequence
-    parallelism, so everything divides by its degree.
+    parallelism where `span` says so: then everything divides by its degree.
     """
     hidden, element, residual = shape.hidden, span.element_bytes, span.residual_bytes
     tokens, t = span.tokens, span.tensor_parallel
@@ -225,7 +226,7 @@ def layer_operators(
             rows=tokens,
             inner=hidden,
             columns=width + 2 * kv_width,
-            kept=element * tokens * hidden / t,
+            kept=element * tokens * hidden / (t if span.sequence_parallel else 1.0),
         ),
         *(
             [gemm("cached key value", span, rows=span.batch * span.cached_keys, inner=hidden, columns=2 * kv_width)]
@@ -258,13 +259,14 @@ def layer_operators(
     else:
         ffn = shape.dense_ffn if dense and shape.dense_ffn else shape.ffn
         operators += mlp_operators(shape, span, ffn=ffn, experts=0, per_token=0)
+    shared = t if span.sequence_parallel else 1.0
     norms = shape.norms_per_layer + (1 if cross_keys is not None else 0)
     dropped = 1.0 if span.training and not shape.gated_mlp else 0.0  # today's gated decoders train without dropout
     operators.append(
         elementwise(
             "norms and residuals",
-            moved_bytes=norms * tokens * hidden * (4 * residual + 2 * element + dropped) / t,
-            kept_bytes=norms * tokens * hidden * (residual + dropped) / t + element * tokens * hidden / t,
+            moved_bytes=norms * tokens * hidden * (4 * residual + 2 * element + dropped) / shared,
+            kept_bytes=(norms * (residual + dropped) + element) * tokens * hidden / shared,
             kernels=norms * (3 + 2 * dropped),
         )
     )
@@ -287,9 +289,15 @@ def head_operators(shape: ModelShape, span: Pass, *, logit_tokens: Num) -> list[
     return operators
 
 
+# Passes over a convolution's output: norm (two reads, a write) and rectifier (a read, a write); with gated activations
+# (sigmoid times input, squeeze-and-excitation: pool, scale) and drop-connect seven more.
+PLAIN_PASSES, GATED_PASSES = 5, 12
+
+
 def convolution_operators(shape: ModelShape, span: Pass) -> list[Operator]:
     """Convolutions as implicit matrix products (rows: batch x output pixels), each with a norm and an activation."""
     operators: list[Operator] = []
+    passes = GATED_PASSES if shape.gated_mlp else PLAIN_PASSES
     for conv in shape.convolutions:
         rows = span.batch * float(conv.output_side**2)
         inner = conv.in_channels / conv.groups * conv.kernel**2
@@ -312,9 +320,9 @@ def convolution_operators(shape: ModelShape, span: Pass) -> list[Operator]:
             elementwise(
                 "norm and activation",
                 count=float(conv.count),
-                moved_bytes=span.element_bytes * outputs * 5,
+                moved_bytes=span.element_bytes * outputs * passes,
                 kept_bytes=span.element_bytes * outputs * conv.count,
-                kernels=3,
+                kernels=8 if shape.gated_mlp else 3,
             )
         )
     return operators

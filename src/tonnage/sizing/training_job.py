@@ -69,11 +69,12 @@ def training_stages(
         query=query,
         keys=length + practice.cached_tokens,
         element_bytes=numbers.element_bytes,
-        residual_bytes=numbers.residual_bytes,
+        residual_bytes=numbers.element_bytes if practice.thin_residual else numbers.residual_bytes,
         weight_bytes=numbers.element_bytes,
         tensor_parallel=layouts.tensor_parallel,
         attention=job.attention,
         cached_keys=float(practice.cached_tokens),
+        sequence_parallel=practice.sequence_parallel,
         half_rate=0.5 if numbers.compute == "fp8" else 1.0,
     )
     target = practice.target_tokens or query

@@ -19,8 +19,9 @@ class Practice:
     `context_parallel`: ranks that share one sequence. `state`: autocast keeps fp32 weights and 16-bit copies; a cast
     model is 16-bit with fp32 masters beside; megatron adds fp32 main gradients. `reduce_bytes`: gradient element on
     the wire (0: as the precision says). `optimizer_passes`: traffic over AdamW's (LAMB reads state twice).
-    `loss_bytes`: bytes a logit takes at the start of backward (0: the assumption). `scores_kept`: bytes a score of
-    unfused attention keeps (0: as the precision says).
+    `sequence_parallel`: tensor-parallel ranks share norms and residual adds (Korthikanti et al. 2022); before, each did
+    all of them. `thin_residual`: the residual stream is 16-bit too (cast models, FSDP mixed precision, Megatron).
+    `loss_bytes`: bytes a logit takes at the start of backward (0: the assumption).
     """
 
     fused: bool = False
@@ -36,8 +37,8 @@ class Practice:
     offloaded_optimizer: bool = False
     offloaded_activations: bool = False
     gradients_in_backward: bool = False  # each gradient is applied and freed as it comes (fused optimizer step)
-    own_embedding_gradient: bool = True
     sequence_parallel: bool = True
+    thin_residual: bool = False
 
 
 PLAIN = Practice()
