@@ -14,7 +14,7 @@ from tonnage.workload.shapes import ModelShape
 MASKED_SHARE = 0.16  # masked positions of a masked-language-model: 20 of 128, 80 of 512 (Devlin et al. 2018)
 GENERATOR_SHARE = {768: 1 / 3, 1024: 1 / 4}  # width of ELECTRA's generator (Clark et al. 2020, arXiv:2003.10555, table 6)
 
-FUSED = re.compile(r"\bXLA\b|transformer engine|megatron|fused (?!optim)|DGX-[HB]\d|unsloth kernels|apex|\bNHWC\b", re.IGNORECASE)
+FUSED = re.compile(r"transformer engine|megatron|fused (?!optim)|DGX-[HB]\d|unsloth kernels|apex|\bNHWC\b", re.IGNORECASE)
 MEGATRON = re.compile(r"megatron|PTD-P|oneflow|recompute \+|full recompute|\bTFLOPs? convention", re.IGNORECASE)
 TENSORFLOW = re.compile(r"\bTF[12]?\b|tensorflow", re.IGNORECASE)
 JAX = re.compile(r"\bJAX\b|paxml", re.IGNORECASE)
@@ -52,15 +52,16 @@ def engine_of(row: TrainingRow, shape: ModelShape, device: Accelerator) -> Engin
     megatron = bool(MEGATRON.search(text)) and shape.architecture == "decoder"
     compiled = row.compile == "y" or bool(re.search(r"\bXLA\b", row.note)) or bool(JAX.search(row.note))
     practice = Practice(
-        fused=bool(FUSED.search(text)) or compiled or megatron,
+        fused=bool(FUSED.search(text)) or megatron,
         cached_tokens=_cached(row),
         logit_share=MASKED_SHARE if shape.architecture == "encoder" else 1.0,
         interleave=_degree(row, "vp"),
         context_parallel=_degree(row, "cp"),
+        reduce_bytes=2.0 if megatron and precision == "fp16" else 0.0,
         state="megatron" if megatron else "autocast",
         optimizer_passes=1.5 if row.optimizer.upper() == "LAMB" else 1.0,
         sequence_parallel=not megatron or bool(re.search(r"sequence[ -]parallel", row.note)),
-        thin_residual=megatron or precision == "fp16" or bool(re.search(r"fsdp|zero", row.sharding)),
+        thin_residual=megatron or (precision == "fp16" and not TENSORFLOW.search(row.note)) or bool(re.search(r"fsdp|zero", row.sharding)),
         offloaded_optimizer="offload" in row.sharding,
         offloaded_activations="offload" in row.activation_checkpointing,
         gradients_in_backward="in backward" in row.optimizer or "optimizer in backward" in row.note.lower(),

@@ -38,6 +38,7 @@ class Assumptions:
     compiled_kernel_fraction: float = 0.35
     convolution_peak_fraction: float = 0.50
     fused_traffic_fraction: float = 0.50
+    compiled_traffic_fraction: float = 0.70
     unfused_traffic_factor: float = 1.0
     training_attention_fraction: float = 0.35
     training_attention_hopper_share: float = 0.85
@@ -119,7 +120,8 @@ SOURCES: Final[dict[str, tuple[float, float, str]]] = {
     "training_attention_fraction": (0.2, 0.6, "fused attention, forward and backward together, over the peak: judgement"),
     "training_attention_hopper_share": (0.5, 1.0, "kernels written for the generation before: judgement"),
     "training_launch_us_per_kernel": (4.0, 14.0, "the host's launches, which training queues ahead: judgement"),
-    "fused_traffic_fraction": (0.2, 0.8, "element-wise time left after fusion: judgement"),
+    "fused_traffic_fraction": (0.2, 1.0, "element-wise time left with hand-written fused kernels: judgement"),
+    "compiled_traffic_fraction": (0.2, 1.2, "the same with a compiler (XLA, torch.compile): judgement"),
     "sustained_fp32_fraction": (
         0.8,
         1.3,

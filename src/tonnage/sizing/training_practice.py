@@ -12,7 +12,8 @@ State = Literal["autocast", "cast-model", "megatron"]
 class Practice:
     """Habits of a training program. The defaults are those of PyTorch with transformers or Lightning.
 
-    `fused`: a compiler or hand-written kernels merge element-wise work (XLA, Transformer Engine, Megatron).
+    `fused`: hand-written kernels merge element-wise work (Megatron, Transformer Engine, TensorRT-like); what a
+    compiler merges follows the job's `compile`.
     `cached_tokens`: earlier tokens each segment also attends to (Transformer-XL). `target_tokens`: decoder length of
     an encoder-decoder (0: as the encoder's). `logit_share`: positions that go through the vocabulary projection
     (masked positions only: about 0.15). `interleave`: model chunks per pipeline stage (Narayanan et al. 2021).

@@ -118,7 +118,7 @@ def _device_seconds(work: StepWork, devices: Devices, assumed: Assumptions) -> t
             there = _attention_devices(there, assumed)
         seconds = part.times * part.operator.count * _fused(part, operator_s(part.operator, there, assumed), assumed)
         passes = 1.0 + part.backward + part.again
-        merged = 1.0 - np.asarray(part.fused) * (1.0 - assumed.compiled_kernel_fraction)
+        merged = 1.0 - (np.asarray(part.fused) > 0) * (1.0 - assumed.compiled_kernel_fraction)
         launches = part.times * part.operator.count * part.operator.kernels * passes * merged
         for total, value in zip(sums, (seconds, seconds * part.backward, seconds * part.again, launches), strict=True):
             _add(total, value, part)
@@ -138,8 +138,10 @@ def _fused(part: Work, seconds: Num, assumed: Assumptions) -> Num:
     """Element-wise work of an eager framework takes more passes than counted, merged work fewer."""
     if part.operator.kind != "elementwise":
         return seconds
-    fused = np.asarray(part.fused)
-    return seconds * (fused * assumed.fused_traffic_fraction + (1.0 - fused) * assumed.unfused_traffic_factor)
+    factors = np.array(
+        [assumed.unfused_traffic_factor, assumed.compiled_traffic_fraction, assumed.fused_traffic_fraction]
+    )
+    return seconds * factors[np.asarray(part.fused).astype(np.intp)]
 
 
 def _add(total: Array, value: Num, part: Work) -> None:

@@ -30,6 +30,7 @@ ZERO1, ZERO3 = SHARDINGS.index("zero1"), SHARDINGS.index("zero3")
 SELECTIVE, FULL = RECOMPUTES.index("selective"), RECOMPUTES.index("full")
 MATRIX_KINDS = ("gemm", "attention", "convolution")
 COMPUTES = ("fp32", "tf32", "fp16", "bf16", "fp8")  # `StepWork.compute` holds the index
+UNFUSED, COMPILED, HAND_FUSED = 0.0, 1.0, 2.0
 FLASH_BACKWARD = 2.5  # five products instead of two, the scores made again (Dao 2023, arXiv:2307.08691, section 3.1)
 
 
@@ -44,7 +45,7 @@ class Work:
     times: Num
     backward: Num
     again: Num  # how often backward repeats the forward (recomputation)
-    fused: Num  # 1 where a compiler or hand-written kernels merge it into its neighbours
+    fused: Num  # UNFUSED, COMPILED or HAND_FUSED: who merges it into its neighbours
     owner: NDArray[np.intp] | None = None
 
 
@@ -57,7 +58,6 @@ class StepWork:
     accumulation: Array
     bubble: Array  # micro-batches the pipeline idles
     nodes: Array
-    fused: Array
     trained_share: Array  # of the forward FLOP that backward costs: 2 full, 1 with a frozen base
     tensor_ranks: Array
     tensor_bytes: Array  # of one all-reduce
@@ -91,7 +91,6 @@ def step_work(job: TrainJob, layouts: Layouts, practice: Practice = PLAIN) -> St
         "accumulation": layouts.accumulation,
         "bubble": (layouts.pipeline_parallel - 1) / practice.interleave,
         "nodes": layouts.nodes,
-        "fused": float(practice.fused or job.compile),
         "trained_share": 2.0 if full else 1.0,
         "model_flop": flop * (3.0 if full else 2.0) * layouts.accumulation,
         **_tensor_columns(job, layouts, numbers, practice),
@@ -108,9 +107,13 @@ def _works(job: TrainJob, stages: Sequence[Stage], layouts: Layouts, practice: P
         repeats = np.ceil(stage.repeats / layouts.pipeline_parallel) if stage.layered else stage.repeats
         for op in stage.operators:
             again = np.where(full | (selective & op.scores), 1.0, 0.0) if stage.layered else 0.0
-            fused = float((practice.fused or job.compile) and op.kind == "elementwise")
+            fused = _fusion(job, practice) if op.kind == "elementwise" else UNFUSED
             found.append(Work(operator=op, times=repeats, backward=_backward(job, op), again=again, fused=fused))
     return tuple(found)
+
+
+def _fusion(job: TrainJob, practice: Practice) -> float:
+    return HAND_FUSED if practice.fused else COMPILED if job.compile else UNFUSED
 
 
 def _backward(job: TrainJob, op: Operator) -> float:
