@@ -50,7 +50,8 @@ def engine_of(row: TrainingRow, shape: ModelShape, device: Accelerator) -> Engin
         return None
     text = f"{row.note} {row.sharding}"
     megatron = bool(MEGATRON.search(text)) and shape.architecture == "decoder"
-    compiled = row.compile == "y" or bool(re.search(r"\bXLA\b", row.note)) or bool(JAX.search(row.note))
+    jax = bool(JAX.search(row.note))
+    compiled = jax or (row.compile == "y" and not TENSORFLOW.search(row.note))  # XLA of that time merged little there
     practice = Practice(
         fused=bool(FUSED.search(text)) or megatron,
         cached_tokens=_cached(row),

@@ -32,6 +32,7 @@ TIME_PARAMETERS: Mapping[str, tuple[float, float]] = MappingProxyType(
         "training_attention_hopper_share": (0.4, 1.2),
         "fused_traffic_fraction": (0.1, 1.2),
         "compiled_traffic_fraction": (0.1, 1.6),
+        "memory_saturation_exponent": (0.02, 0.6),
         "unfused_traffic_factor": (0.5, 2.5),
         "training_launch_us_per_kernel": (2.0, 16.0),
         "communication_overlap_fraction": (0.3, 0.97),

@@ -39,6 +39,7 @@ class Assumptions:
     convolution_peak_fraction: float = 0.50
     fused_traffic_fraction: float = 0.50
     compiled_traffic_fraction: float = 0.70
+    memory_saturation_exponent: float = 0.20
     unfused_traffic_factor: float = 1.0
     training_attention_fraction: float = 0.35
     training_attention_hopper_share: float = 0.85
@@ -116,6 +117,7 @@ SOURCES: Final[dict[str, tuple[float, float, str]]] = {
         0.60,
         "ResNet-50 mixed-precision training on V100 and A100, NVIDIA DeepLearningExamples: judgement within",
     ),
+    "memory_saturation_exponent": (0.0, 0.6, "loss of element-wise kernels on faster memory: judgement"),
     "unfused_traffic_factor": (1.0, 2.0, "element-wise passes of an eager framework over the ones counted: judgement"),
     "training_attention_fraction": (0.2, 0.6, "fused attention, forward and backward together, over the peak: judgement"),
     "training_attention_hopper_share": (0.5, 1.0, "kernels written for the generation before: judgement"),

@@ -18,6 +18,7 @@ from tonnage.workload.jobs import TrainJob
 
 # Process class of each generation; any other is newer.
 PROCESS = {"Volta": "12nm", "Turing": "12nm", "Ampere": "7nm"}
+MEMORY_OF_REFERENCE = 1.5e12  # bytes a second, where the traffic factors of element-wise work hold as they stand
 TYPICAL_BUDGET = 0.85  # share of the cap where the power limit is not published
 
 
@@ -116,7 +117,8 @@ def _device_seconds(work: StepWork, devices: Devices, assumed: Assumptions) -> t
         there = devices if part.owner is None else devices.take(part.owner)
         if part.operator.kind == "attention":
             there = _attention_devices(there, assumed)
-        seconds = part.times * part.operator.count * _fused(part, operator_s(part.operator, there, assumed), assumed)
+        once = _fused(part, operator_s(part.operator, there, assumed), there, assumed)
+        seconds = part.times * part.operator.count * once
         passes = 1.0 + part.backward + part.again
         merged = 1.0 - (np.asarray(part.fused) > 0) * (1.0 - assumed.compiled_kernel_fraction)
         launches = part.times * part.operator.count * part.operator.kernels * passes * merged
@@ -134,14 +136,16 @@ def _attention_devices(devices: Devices, assumed: Assumptions) -> Devices:
     return replace(devices, peak_flop_per_s=devices.peak_flop_per_s * factor)
 
 
-def _fused(part: Work, seconds: Num, assumed: Assumptions) -> Num:
-    """Element-wise work of an eager framework takes more passes than counted, merged work fewer."""
+def _fused(part: Work, seconds: Num, devices: Devices, assumed: Assumptions) -> Num:
+    """Element-wise work of an eager framework takes more passes than counted, merged work fewer. The faster the memory,
+    the smaller the share of it that such kernels reach: they are short, and issue instructions besides moving bytes."""
     if part.operator.kind != "elementwise":
         return seconds
     factors = np.array(
         [assumed.unfused_traffic_factor, assumed.compiled_traffic_fraction, assumed.fused_traffic_fraction]
     )
-    return seconds * factors[np.asarray(part.fused).astype(np.intp)]
+    faster = (devices.bandwidth_bytes_per_s / MEMORY_OF_REFERENCE) ** assumed.memory_saturation_exponent
+    return seconds * factors[np.asarray(part.fused).astype(np.intp)] * faster
 
 
 def _add(total: Array, value: Num, part: Work) -> None:
