@@ -231,7 +231,7 @@ def _micro_batch(
     if float(layout.pipeline_parallel[0]) > 1:
         return 1.0  # deep pipelines are run with the smallest bubble
     grid = replace(layout.take(np.zeros(len(sizes), dtype=np.intp)), micro_batch=sizes)
-    needs = sum(estimate_training_memory(job, grid).total_bytes for job in jobs)
+    needs = sum(estimate_training_memory(job, grid, practice=engine.practice).total_bytes for job in jobs)
     fitting = sizes[needs <= usable_bytes(device)]
     return float(fitting[-1]) if len(fitting) else 1.0
 

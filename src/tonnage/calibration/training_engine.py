@@ -63,6 +63,7 @@ def engine_of(row: TrainingRow, shape: ModelShape, device: Accelerator) -> Engin
         optimizer_passes=1.5 if row.optimizer.upper() == "LAMB" else 1.0,
         sequence_parallel=not megatron or bool(re.search(r"sequence[ -]parallel", row.note)),
         thin_residual=megatron or (precision == "fp16" and not TENSORFLOW.search(row.note)) or bool(re.search(r"fsdp|zero", row.sharding)),
+        loss_bytes=_loss_bytes(row, megatron=megatron),
         offloaded_optimizer="offload" in row.sharding,
         offloaded_activations="offload" in row.activation_checkpointing,
         gradients_in_backward="in backward" in row.optimizer or "optimizer in backward" in row.note.lower(),
@@ -144,6 +145,14 @@ def _targets(row: TrainingRow) -> int:
 def _degree(row: TrainingRow, kind: str) -> int:
     found = re.search(rf"\b{kind}=(\d+)", row.sharding)
     return int(found[1]) if found else 1
+
+
+def _loss_bytes(row: TrainingRow, *, megatron: bool) -> float:
+    """Bytes per logit of losses other than the plain one: made chunk by chunk (16-bit logits only stay), inside a
+    fused kernel (none), or Megatron's in place (16-bit logits, one fp32 copy, which becomes the gradient)."""
+    if re.search(r"unsloth kernels|unsloth,|fused[\w/ ,]*(CE|cross)", row.note, re.IGNORECASE):
+        return 0.5
+    return 2.0 if "chunked cross" in row.note else 6.0 if megatron else 0.0
 
 
 def _name(row: TrainingRow, *, megatron: bool, compiled: bool) -> str:

@@ -2,9 +2,115 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass, replace
+from functools import reduce
+
+import numpy as np
+
+from tonnage.calibration.judgement import Judged, Skipped
+from tonnage.calibration.rows import TrainingRow
+from tonnage.calibration.training_case import Case, NoCase, build_case
+from tonnage.catalog.catalog import Catalog
+from tonnage.errors import TonnageError
+from tonnage.sizing.assumptions import Assumptions
+from tonnage.sizing.devices import usable_bytes
+from tonnage.sizing.estimates import Array
+from tonnage.sizing.training_memory import TrainingMemory, estimate_training_memory
+from tonnage.units import from_gib, to_gib
+from tonnage.workload.jobs import Lengths
+
 MEMORY_METRICS = ("peak_mem_gib", "peak_mem_gb_unspecified", "fits", "max_seq_len")
+MEMORY_GROUP = "training memory"
+BUDGET = re.compile(r"VRAM-(\d+)GB")
+STAND_IN = "A100-80GB-SXM"  # peak memory does not depend on the device; a row without one needs some name to be built
+LENGTHS = np.unique(np.round(2.0 ** np.arange(6.0, 21.0, 0.05)))
 
 
-def judge_memory_row(row, catalog, assumed):
-    from tonnage.calibration.judgement import Skipped
-    return Skipped(row_id=row.id, metric=row.metric, reason="todo")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peak:
+    """Bytes per device of all jobs of a case."""
+
+    parts: tuple[TrainingMemory, ...]
+
+    def bytes(self, reading: str) -> Array:
+        """`allocated`, `reserved` or `device`."""
+        name = {"allocated": "allocated_bytes", "reserved": "reserved_bytes", "device": "total_bytes"}[reading]
+        return reduce(np.add, (getattr(part, name) for part in self.parts))
+
+
+def judge_memory_row(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> Judged | Skipped:
+    """One memory row beside its prediction."""
+    judge = {"fits": _fits, "max_seq_len": _longest}.get(row.metric, _peak)
+    try:
+        predicted = judge(row, catalog, assumed)
+    except NoCase as error:
+        return Skipped(row_id=row.id, metric=row.metric, reason=str(error))
+    except TonnageError as error:
+        return Skipped(row_id=row.id, metric=row.metric, reason=error.message)
+    return Judged(
+        row_id=row.id,
+        metric=row.metric,
+        family=row.family,
+        gpu=row.gpu,
+        measured=row.value,
+        predicted=predicted,
+        suspect=row.quality == "suspect",
+        group=MEMORY_GROUP,
+    )
+
+
+def reading_of(row: TrainingRow) -> str:
+    """Which of the three figures the row's tool reports. Not stated: reserved, what trainers log as the peak."""
+    text = row.mem_kind.lower()
+    if "nvidia-smi" in text or "smi" in text:
+        return "device"
+    return "allocated" if "active" in text or "allocated" in text else "reserved"
+
+
+def memory_case(row: TrainingRow, catalog: Catalog) -> Case:
+    """The case of a memory row. Peak memory does not depend on which device it is read on."""
+    if row.gpu and not BUDGET.search(row.gpu):
+        return build_case(row, catalog)
+    return build_case(replace(row, gpu=STAND_IN), catalog)
+
+
+def peak(case: Case, assumed: Assumptions) -> Peak:
+    """Peak memory of a case. A program that plans its memory ahead has no fragmentation."""
+    if "static" in case.row.mem_kind:
+        assumed = replace(assumed, fragmentation_fraction=0.0)
+    parts = (estimate_training_memory(job, case.layouts, assumed, case.practice) for job in case.jobs)
+    return Peak(parts=tuple(parts))
+
+
+def _peak(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> float:
+    if row.micro_batch_per_gpu is None:
+        raise NoCase("memory without the micro-batch")
+    size = float(peak(memory_case(row, catalog), assumed).bytes(reading_of(row))[0])
+    return to_gib(size)
+
+
+def _fits(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> float:
+    """1 where the peak with the safety margin stays within the device, else 0."""
+    case = memory_case(row, catalog)
+    needs = float(peak(case, assumed).bytes("device")[0]) * (1.0 + assumed.memory_margin_fraction)
+    return 1.0 if needs <= _capacity(row, case) else 0.0
+
+
+def _capacity(row: TrainingRow, case: Case) -> float:
+    budget = BUDGET.search(row.gpu)
+    return from_gib(float(budget[1])) if budget else usable_bytes(case.machine.accelerator)
+
+
+def _longest(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> float:
+    """The longest sequence whose peak stays within the device, no margin (the source tried until it failed)."""
+    case = memory_case(replace(row, seq_len=1024), catalog)
+    capacity = _capacity(row, case)
+    longest = 0.0
+    for length in LENGTHS:
+        lengths = Lengths(mean=float(length), maximum=int(length))
+        grown = replace(case, jobs=tuple(replace(job, lengths=lengths) for job in case.jobs))
+        if float(peak(grown, assumed).bytes("device")[0]) > capacity:
+            break
+        longest = float(length)
+    return longest

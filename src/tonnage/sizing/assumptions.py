@@ -61,6 +61,8 @@ class Assumptions:
     fragmentation_fraction: float = 0.05
     memory_margin_fraction: float = 0.05
     loss_bytes_per_logit: float = 14.0
+    compiled_loss_bytes_per_logit: float = 10.0
+    compiled_kept_fraction: float = 0.7
     kv_cache_memory_fraction: float = 0.90
     serving_step_overhead_us: float = 900.0
     target_utilisation: float = 0.80
@@ -158,6 +160,8 @@ SOURCES: Final[dict[str, tuple[float, float, str]]] = {
         18.0,
         "16-bit logits (2), fp32 copy (4), log-softmax (4) and gradient (4) held at the start of backward",
     ),
+    "compiled_loss_bytes_per_logit": (6.0, 12.0, "the same with a compiled loss, which saves one fp32 copy: judgement"),
+    "compiled_kept_fraction": (0.4, 1.0, "point-wise activations a compiler still keeps: judgement"),
     "kv_cache_memory_fraction": (0.85, 0.95, "vLLM's default gpu_memory_utilization is 0.9"),
     "serving_step_overhead_us": (
         300.0,
