@@ -14,6 +14,7 @@ from tonnage.calibration.training_engine import (
     engine_of,
     has_generator,
     has_vocabulary,
+    is_native,
 )
 from tonnage.calibration.training_shapes import NoShape, row_shape
 from tonnage.catalog.catalog import Catalog
@@ -211,6 +212,8 @@ def _sharding(row: TrainingRow, gpus: int) -> str:
 
 def _recompute(row: TrainingRow, gpus: int) -> str:
     text = row.activation_checkpointing.lower()
+    if not text and (is_native(row) or "qlora" in row.method):
+        return "full"  # the default of those recipes, and of preparing a 4-bit model in transformers / peft
     if text.startswith("full") or re.search(r"factor incl\. recompute", row.note):
         return "full"
     return "selective" if text.startswith("selective") else "none"

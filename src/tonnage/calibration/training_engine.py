@@ -64,9 +64,13 @@ def engine_of(row: TrainingRow, shape: ModelShape, device: Accelerator) -> Engin
         sequence_parallel=not megatron or bool(re.search(r"sequence[ -]parallel", row.note)),
         thin_residual=megatron or (precision == "fp16" and not TENSORFLOW.search(row.note)) or bool(re.search(r"fsdp|zero", row.sharding)),
         loss_bytes=_loss_bytes(row, megatron=megatron),
-        offloaded_optimizer="offload" in row.sharding,
-        offloaded_activations="offload" in row.activation_checkpointing,
-        gradients_in_backward="in backward" in row.optimizer or "optimizer in backward" in row.note.lower(),
+        kept_factor=1.4 if TENSORFLOW.search(row.note) else 1.0,
+        planned_memory="static" in row.mem_kind,
+        offloaded_optimizer=_is_paged(row),
+        offloaded_state="offload" in row.sharding,
+        offloaded_activations="offload" in row.activation_checkpointing
+        or (not row.activation_checkpointing and "unsloth" in row.note.lower()),
+        gradients_in_backward=_steps_in_backward(row),
     )
     return Engine(
         precision=precision,
@@ -99,8 +103,7 @@ def _precision(row: TrainingRow, device: Accelerator) -> TrainPrecision | None:
     found = _PRECISIONS.get(text)
     if found == "bf16" and not bf16:
         return "fp16"
-    native = row.method != "full" or NATIVE.search(f"{row.note} {row.source}")
-    return "bf16-true" if found == "bf16" and native else found
+    return "bf16-true" if found == "bf16" and (is_native(row) or row.method != "full") else found
 
 
 def _attention(row: TrainingRow, shape: ModelShape, device: Accelerator) -> Attention:
@@ -152,7 +155,27 @@ def _loss_bytes(row: TrainingRow, *, megatron: bool) -> float:
     fused kernel (none), or Megatron's in place (16-bit logits, one fp32 copy, which becomes the gradient)."""
     if re.search(r"unsloth kernels|unsloth,|fused[\w/ ,]*(CE|cross)", row.note, re.IGNORECASE):
         return 0.5
-    return 2.0 if "chunked cross" in row.note else 6.0 if megatron else 0.0
+    native = is_native(row) and row.activation_checkpointing != "none"
+    return 2.0 if "chunked cross" in row.note or native else 6.0 if megatron else 0.0
+
+
+def is_native(row: TrainingRow) -> bool:
+    """A run of the PyTorch-native fine-tuning recipes, whose default configuration recomputes activations, makes the
+    loss chunk by chunk, and on one GPU steps a paged optimizer inside backward."""
+    return bool(NATIVE.search(f"{row.note} {row.source}"))
+
+
+def _default_full(row: TrainingRow) -> bool:
+    default = "default config" in row.note and row.method == "full" and not row.activation_checkpointing
+    return is_native(row) and default and row.n_gpus == 1
+
+
+def _is_paged(row: TrainingRow) -> bool:
+    return _default_full(row) and not row.optimizer
+
+
+def _steps_in_backward(row: TrainingRow) -> bool:
+    return "in backward" in row.optimizer or "step fused in backward" in row.note or _default_full(row)
 
 
 def _name(row: TrainingRow, *, megatron: bool, compiled: bool) -> str:

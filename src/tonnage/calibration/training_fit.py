@@ -12,6 +12,7 @@ from tonnage.calibration.judgement import Skipped
 from tonnage.calibration.rows import TrainingRow
 from tonnage.calibration.training_case import Case
 from tonnage.calibration.training_judge import case_ratio, time_case
+from tonnage.calibration.training_memory_rows import MemoryTable, memory_table
 from tonnage.calibration.training_table import TrainingTable, training_table
 from tonnage.catalog.catalog import Catalog
 from tonnage.sizing.assumptions import Assumptions
@@ -25,9 +26,9 @@ TIME_PARAMETERS: Mapping[str, tuple[float, float]] = MappingProxyType(
         "joules_per_tflop_12nm": (0.3, 6.0),
         "joules_per_tflop_7nm": (0.3, 3.0),
         "joules_per_tflop_5nm": (0.2, 2.0),
-        "sustained_fp32_fraction": (0.7, 1.35),
+        "sustained_fp32_fraction": (0.7, 1.5),
         "sustained_tf32_fraction": (0.7, 1.35),
-        "sustained_fp8_fraction": (0.4, 1.35),
+        "sustained_fp8_fraction": (0.4, 1.5),
         "training_attention_fraction": (0.1, 0.7),
         "training_attention_hopper_share": (0.4, 1.2),
         "fused_traffic_fraction": (0.1, 1.2),
@@ -35,9 +36,18 @@ TIME_PARAMETERS: Mapping[str, tuple[float, float]] = MappingProxyType(
         "memory_saturation_exponent": (0.02, 0.6),
         "unfused_traffic_factor": (0.5, 2.5),
         "training_launch_us_per_kernel": (2.0, 16.0),
-        "communication_overlap_fraction": (0.3, 0.97),
+        "communication_overlap_fraction": (0.2, 0.97),
         "network_peak_fraction": (0.15, 0.95),
         "convolution_peak_fraction": (0.2, 0.9),
+    }
+)
+MEMORY_PARAMETERS: Mapping[str, tuple[float, float]] = MappingProxyType(
+    {
+        "collective_buffers_gib": (0.2, 2.0),
+        "fragmentation_fraction": (0.02, 0.5),
+        "runtime_context_gib": (0.3, 1.5),
+        "loss_bytes_per_logit": (8.0, 20.0),
+        "compiled_kept_fraction": (0.4, 1.0),
     }
 )
 FIRST_STEP, LAST_STEP = 0.16, 0.01
@@ -46,12 +56,12 @@ CAP = 0.7  # log error beyond which a row counts no more: a misread row must not
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Residuals:
-    """Quantiles of measured over predicted time (or memory) of one group of rows."""
+    """Quantiles of the log ratio, predicted over measured rate (or memory), of one group of rows."""
 
     group: str
     rows: int
     median_abs_log: float
-    quantiles: tuple[tuple[float, float], ...]  # probability, log(measured / predicted)
+    quantiles: tuple[tuple[float, float], ...]  # probability, log(predicted / measured)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,9 +97,32 @@ def apply(fit: TrainingFit) -> Assumptions:
 def fit_training(
     rows: Sequence[TrainingRow], catalog: Catalog, *, start: TrainingFit | None = None
 ) -> TrainingFit:
-    """Fit to the rows of good quality whose metric is a rate or a time. `start`: where the search begins."""
-    cases = fitting_cases(rows, catalog)
-    return fit_cases(training_table(cases), start=start)
+    """Fit time to the rows of good quality whose metric is a rate, memory to those that print a peak. `start`: where
+    the search begins."""
+    time_fit = fit_cases(training_table(fitting_cases(rows, catalog)), start=start)
+    table = memory_table(rows, catalog)
+    return with_memory(time_fit, table, start=start) if table.cases else time_fit
+
+
+def with_memory(
+    fit: TrainingFit, table: MemoryTable, *, start: TrainingFit | None = None, use: Array | None = None
+) -> TrainingFit:
+    """`fit` with the memory parameters fitted to a table too; `use` leaves rows out (weight 0)."""
+    weights = family_weights(table.cases) * (1.0 if use is None else use)
+
+    def loss(values: Mapping[str, float]) -> float:
+        errors = np.abs(table.log_ratios(replace(Assumptions(), **dict(values))))
+        return float(np.sum(weights * np.minimum(errors, CAP)) / np.sum(weights))
+
+    begin = {name: (start.values if start else {}).get(name, getattr(Assumptions(), name)) for name in MEMORY_PARAMETERS}
+    values = coordinate_search(loss, begin, MEMORY_PARAMETERS, first_step=FIRST_STEP, last_step=0.03)
+    errors = table.log_ratios(replace(Assumptions(), **values))[weights > 0]
+    return replace(
+        fit,
+        values=MappingProxyType({**fit.values, **values}),
+        ranges=MappingProxyType({**fit.ranges, **MEMORY_PARAMETERS}),
+        residuals=(*fit.residuals, residuals_of("memory", errors)),
+    )
 
 
 def fitting_cases(rows: Sequence[TrainingRow], catalog: Catalog) -> list[Case]:
@@ -107,7 +140,7 @@ def fit_cases(
     table: TrainingTable, *, start: TrainingFit | None = None, use: Array | None = None
 ) -> TrainingFit:
     """Fit to the cases of a table; `use` leaves some out (weight 0)."""
-    weights = family_weights(table) * (1.0 if use is None else use)
+    weights = family_weights(table.cases) * (1.0 if use is None else use)
     names = tuple(TIME_PARAMETERS)
 
     def loss(values: Mapping[str, float]) -> float:
@@ -137,9 +170,9 @@ def log_ratios(table: TrainingTable, assumed: Assumptions) -> Array:
     return np.where(np.isfinite(ratios) & (ratios > 0), np.log(np.maximum(ratios, 1e-9)), CAP)
 
 
-def family_weights(table: TrainingTable) -> Array:
+def family_weights(cases: Sequence[Case]) -> Array:
     """A family of n rows weighs as sqrt(n): many rows of one table are no independent evidence."""
-    families = [case.row.family for case in table.cases]
+    families = [case.row.family for case in cases]
     counts = {family: families.count(family) for family in set(families)}
     return np.array([counts[family] ** -0.5 for family in families])
 
@@ -150,11 +183,12 @@ def coordinate_search(
     ranges: Mapping[str, tuple[float, float]],
     *,
     first_step: float,
+    last_step: float = LAST_STEP,
 ) -> dict[str, float]:
-    """Each parameter in turn up or down by a factor while the loss falls; then half the factor, to `LAST_STEP`."""
+    """Each parameter in turn up or down by a factor while the loss falls; then half the factor, to `last_step`."""
     values = {name: float(np.clip(begin[name], *ranges[name])) for name in ranges}
     best, step = loss(values), first_step
-    while step >= LAST_STEP:
+    while step >= last_step:
         improved = False
         for name, (low, high) in ranges.items():
             for factor in (1.0 + step, 1.0 / (1.0 + step)):
@@ -176,17 +210,16 @@ def generation_of(case: Case) -> str:
 
 def _residuals(cases: Sequence[Case], errors: Array) -> tuple[Residuals, ...]:
     groups = ["all", *sorted({generation_of(case) for case in cases})]
-    found = []
-    for group in groups:
-        mask = np.array([group in ("all", generation_of(case)) for case in cases])
-        probabilities = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
-        values = np.quantile(errors[mask], probabilities)
-        found.append(
-            Residuals(
-                group=group,
-                rows=int(mask.sum()),
-                median_abs_log=float(np.median(np.abs(errors[mask]))),
-                quantiles=tuple(zip(probabilities, values.tolist(), strict=True)),
-            )
-        )
-    return tuple(found)
+    masks = [np.array([group in ("all", generation_of(case)) for case in cases]) for group in groups]
+    return tuple(residuals_of(group, errors[mask]) for group, mask in zip(groups, masks, strict=True))
+
+
+def residuals_of(group: str, errors: Array) -> Residuals:
+    """Quantiles of log ratios."""
+    probabilities = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
+    return Residuals(
+        group=group,
+        rows=len(errors),
+        median_abs_log=float(np.median(np.abs(errors))),
+        quantiles=tuple(zip(probabilities, np.quantile(errors, probabilities).tolist(), strict=True)),
+    )

@@ -62,7 +62,7 @@ def time_case(row: TrainingRow, catalog: Catalog) -> Case | Skipped:
         return _skipped(row, str(error))
     except TonnageError as error:
         return _skipped(row, error.message)
-    if case.practice.offloaded_optimizer:
+    if case.practice.offloaded_state:
         return _skipped(row, "optimizer on the CPU: its rate is the host's, which the row does not state")
     if row.metric == "gpu_hours" and row.train_tokens is None:
         return _skipped(row, "GPU hours without the number of tokens")

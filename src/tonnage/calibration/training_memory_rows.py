@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -76,9 +77,7 @@ def memory_case(row: TrainingRow, catalog: Catalog) -> Case:
 
 
 def peak(case: Case, assumed: Assumptions) -> Peak:
-    """Peak memory of a case. A program that plans its memory ahead has no fragmentation."""
-    if "static" in case.row.mem_kind:
-        assumed = replace(assumed, fragmentation_fraction=0.0)
+    """Peak memory of a case."""
     parts = (estimate_training_memory(job, case.layouts, assumed, case.practice) for job in case.jobs)
     return Peak(parts=tuple(parts))
 
@@ -86,7 +85,15 @@ def peak(case: Case, assumed: Assumptions) -> Peak:
 def _peak(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> float:
     if row.micro_batch_per_gpu is None:
         raise NoCase("memory without the micro-batch")
-    size = float(peak(memory_case(row, catalog), assumed).bytes(reading_of(row))[0])
+    return _reported(memory_case(row, catalog), assumed)
+
+
+def _reported(case: Case, assumed: Assumptions) -> float:
+    """The peak in the row's own reading and unit."""
+    row = case.row
+    size = float(peak(case, assumed).bytes(reading_of(row))[0])
+    if row.metric.endswith("unspecified"):
+        return size / 1e9  # GB read as 10⁹: what tools that divide bytes print
     return to_gib(size)
 
 
@@ -114,3 +121,27 @@ def _longest(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> float:
             break
         longest = float(length)
     return longest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryTable:
+    """Peak-memory rows with what of them does not change in a fit: the cases."""
+
+    cases: tuple[Case, ...]
+
+    def log_ratios(self, assumed: Assumptions) -> Array:
+        """log(predicted / measured), one a case."""
+        return np.array([np.log(_reported(case, assumed) / case.row.value) for case in self.cases])
+
+
+def memory_table(rows: Sequence[TrainingRow], catalog: Catalog) -> MemoryTable:
+    """Rows of good quality that print a peak and say enough to be sized."""
+    cases = []
+    for row in rows:
+        if not row.metric.startswith("peak") or row.quality == "suspect" or row.micro_batch_per_gpu is None:
+            continue
+        try:
+            cases.append(memory_case(row, catalog))
+        except (NoCase, TonnageError):
+            continue
+    return MemoryTable(cases=tuple(cases))

@@ -56,9 +56,9 @@ class Assumptions:
     network_peak_fraction: float = 0.60
     network_latency_us: float = 40.0
     runtime_context_gib: float = 0.8
-    collective_buffers_gib: float = 0.7
+    collective_buffers_gib: float = 0.9
     library_workspace_gib: float = 0.15
-    fragmentation_fraction: float = 0.05
+    fragmentation_fraction: float = 0.20
     memory_margin_fraction: float = 0.05
     loss_bytes_per_logit: float = 14.0
     compiled_loss_bytes_per_logit: float = 10.0
@@ -151,9 +151,9 @@ SOURCES: Final[dict[str, tuple[float, float, str]]] = {
         "a small message between nodes: 24 to 56 us measured (microsoft/vidur@7d475133)",
     ),
     "runtime_context_gib": (0.4, 1.2, "CUDA context and loaded kernels, outside the framework's allocator"),
-    "collective_buffers_gib": (0.3, 1.5, "NCCL channels and buffers per device, with more than one device"),
+    "collective_buffers_gib": (0.3, 1.5, "NCCL channels and buffers per device and communicator (data, tensor, pipeline parallel)"),
     "library_workspace_gib": (0.05, 0.5, "cuBLAS / cuDNN workspaces"),
-    "fragmentation_fraction": (0.0, 0.15, "reserved over allocated in the caching allocator"),
+    "fragmentation_fraction": (0.0, 0.3, "what the caching allocator reserves over the activations and logits in use"),
     "memory_margin_fraction": (0.0, 0.15, "safety margin kept free; `--memory-margin` sets it"),
     "loss_bytes_per_logit": (
         8.0,

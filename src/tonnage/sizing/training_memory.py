@@ -96,13 +96,13 @@ def estimate_training_memory(
     freed = activations + logits
     state["gradients_bytes"] = _gradients_at_peak(state["gradients_bytes"], freed, layouts, practice)
     allocated = sum(state.values(), start=np.zeros(rows)) + freed + workspace
-    ranks = np.where(layouts.gpus > 1, assumed.collective_buffers_gib, 0.0)
+    ranks = assumed.collective_buffers_gib * _communicators(layouts)
     return TrainingMemory(
         **state,
         activations_bytes=activations,
         logits_bytes=logits,
         workspace_bytes=workspace,
-        fragmentation_bytes=allocated * assumed.fragmentation_fraction,
+        fragmentation_bytes=freed * (0.0 if practice.planned_memory else assumed.fragmentation_fraction),
         context_bytes=column(from_gib(1.0) * (assumed.runtime_context_gib + ranks), rows),
     )
 
@@ -119,10 +119,10 @@ def _state(
     weight_cut = np.where(layouts.sharding >= ZERO3, dp, 1.0)
     trained = share.trained
     full = job.method == "full"
-    weights = trained * numbers.weight_bytes if full else share.frozen * _frozen_weight_bytes(job)
+    weights = trained * numbers.weight_bytes if full else _frozen_bytes(job, share)
     copies = trained * numbers.weight_copy_bytes if full else 0.0
     optimizer = optimizer_bytes_per_parameter(job.optimizer, numbers.optimizer_element_bytes, job.model.hidden)
-    masters = MASTER_BYTES if practice.state != "autocast" and numbers.weight_bytes < MASTER_BYTES else 0.0
+    masters = _master_bytes(numbers, practice)
     gradients = trained * numbers.gradient_bytes / gradient_cut
     bucketed = (layouts.sharding < ZERO2) & (dp > 1) & (practice.state == "autocast")
     buckets = np.where(bucketed, trained * numbers.gradient_bytes, 0.0)
@@ -131,21 +131,36 @@ def _state(
         2.0 * share.per_layer * numbers.element_bytes + share.outer * numbers.element_bytes,
         copies,
     )
-    on_device = 0.0 if practice.offloaded_optimizer else 1.0
+    on_device = 0.0 if practice.offloaded_state else 1.0
+    kept_state = 0.0 if practice.offloaded_optimizer else on_device
     return {
         "weights_bytes": column(weights / weight_cut, rows) * on_device,
         "gradients_bytes": column(gradients, rows) * on_device,
-        "optimizer_bytes": column(trained * (optimizer + masters) / optimizer_cut, rows) * on_device,
+        "optimizer_bytes": column(trained * (optimizer + masters) / optimizer_cut, rows) * kept_state,
         "adapters_bytes": column(0.0 if full else trained * numbers.weight_bytes / weight_cut, rows),
         "working_weights_bytes": column(gathered, rows),
         "buckets_bytes": column(buckets, rows),
     }
 
 
+def _communicators(layouts: Layouts) -> Array:
+    """Groups of ranks that a device talks in; each has channels and buffers of its own."""
+    degrees = (layouts.data_parallel, layouts.tensor_parallel, layouts.pipeline_parallel)
+    groups: Array = np.sum([np.where(degree > 1, 1.0, 0.0) for degree in degrees], axis=0)
+    return groups
+
+
 def _cast_numbers(numbers: TrainingNumbers) -> TrainingNumbers:
-    """A cast model stores 16-bit weights; gradients are 16-bit too, 32-bit where bf16 sums would lose digits."""
-    gradient = 2.0 if numbers.compute == "fp16" else 4.0
-    return replace(numbers, weight_bytes=2.0, weight_copy_bytes=0.0, gradient_bytes=gradient)
+    """A cast model stores 16-bit weights and gradients."""
+    return replace(numbers, weight_bytes=2.0, weight_copy_bytes=0.0, gradient_bytes=2.0)
+
+
+def _master_bytes(numbers: TrainingNumbers, practice: Practice) -> float:
+    """32-bit weights beside 16-bit ones, and the 32-bit gradients the optimizer steps with (a program that plans its
+    memory ahead gives these the room of dead activations)."""
+    if practice.state == "autocast" or numbers.weight_bytes >= MASTER_BYTES:
+        return 0.0
+    return MASTER_BYTES if practice.planned_memory else 2.0 * MASTER_BYTES
 
 
 def _gradients_at_peak(gradients: Array, freed: Array, layouts: Layouts, practice: Practice) -> Array:
@@ -158,11 +173,11 @@ def _gradients_at_peak(gradients: Array, freed: Array, layouts: Layouts, practic
     return np.where(standing, gradients, np.maximum(gradients - freed, 0.0))
 
 
-def _frozen_weight_bytes(job: TrainJob) -> float:
-    """Bytes per weight of a frozen base: 4-bit for QLoRA, else 16 bit (32 in full precision)."""
+def _frozen_bytes(job: TrainJob, share: ParameterShare) -> Array:
+    """Bytes of a frozen base: 16 bit (32 in full precision); QLoRA has 4-bit layers and leaves the tables at 16 bit."""
     if job.method == "qlora":
-        return NF4_BYTES_PER_PARAMETER
-    return 4.0 if job.precision in ("fp32", "tf32") else 2.0
+        return (share.frozen - share.outer) * NF4_BYTES_PER_PARAMETER + share.outer * 2.0
+    return share.frozen * (4.0 if job.precision in ("fp32", "tf32") else 2.0)
 
 
 def _activations(
@@ -188,7 +203,7 @@ def _activations(
     boundary = residual * tokens * job.model.hidden / cut * offloaded
     total: Num = np.zeros(rows)
     for stage in stages:
-        kept = _kept_bytes(stage, job, assumed)
+        kept = _kept_bytes(stage, job, assumed, practice)
         if not stage.layered:
             total = total + kept * stage.repeats * in_flight
             continue
@@ -203,8 +218,8 @@ def _activations(
     return column(total, rows)
 
 
-def _kept_bytes(stage: Stage, job: TrainJob, assumed: Assumptions) -> Num:
-    kept = total_kept_bytes(stage.operators)
+def _kept_bytes(stage: Stage, job: TrainJob, assumed: Assumptions, practice: Practice) -> Num:
+    kept = total_kept_bytes(stage.operators) * practice.kept_factor
     if not job.compile:
         return kept
     pointwise = total_kept_bytes(op for op in stage.operators if op.kind == "elementwise" and not op.scores)

@@ -35,7 +35,10 @@ class Practice:
     reduce_bytes: float = 0.0
     optimizer_passes: float = 1.0
     loss_bytes: float = 0.0
+    kept_factor: float = 1.0  # activations kept over those of PyTorch (graphs that break activations into primitives)
+    planned_memory: bool = False  # buffers are laid out before the run: nothing fragments
     offloaded_optimizer: bool = False
+    offloaded_state: bool = False  # weights and gradients too
     offloaded_activations: bool = False
     gradients_in_backward: bool = False  # each gradient is applied and freed as it comes (fused optimizer step)
     sequence_parallel: bool = True
