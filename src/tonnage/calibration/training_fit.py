@@ -45,9 +45,7 @@ MEMORY_PARAMETERS: Mapping[str, tuple[float, float]] = MappingProxyType(
     {
         "collective_buffers_gib": (0.2, 2.0),
         "fragmentation_fraction": (0.02, 0.5),
-        "runtime_context_gib": (0.3, 1.5),
-        "loss_bytes_per_logit": (8.0, 20.0),
-        "compiled_kept_fraction": (0.4, 1.0),
+        "runtime_context_gib": (0.5, 1.2),
     }
 )
 FIRST_STEP, LAST_STEP = 0.16, 0.01

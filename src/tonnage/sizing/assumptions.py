@@ -62,7 +62,7 @@ class Assumptions:
     memory_margin_fraction: float = 0.05
     loss_bytes_per_logit: float = 14.0
     compiled_loss_bytes_per_logit: float = 10.0
-    compiled_kept_fraction: float = 0.7
+    compiled_kept_fraction: float = 0.85
     kv_cache_memory_fraction: float = 0.90
     serving_step_overhead_us: float = 900.0
     target_utilisation: float = 0.80

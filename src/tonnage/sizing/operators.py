@@ -152,7 +152,7 @@ def relative_operators(shape: ModelShape, span: Pass, *, scores: Num, keys: Num,
     """Learned projections of relative positions: one more score product with them (two in encoders: content to
     position and back), and what lines it up with the keys (Dai et al. 2019, arXiv:1901.02860; He et al. 2020,
     arXiv:2006.03654): pad, copy, slice, add, scale and mask
-    (in 32 bit) read and write the scores some eight times."""
+    (in 32 bit) read and write the scores some twelve times."""
     width = shape.heads * shape.head_dim / span.tensor_parallel
     ways = 1.0 if shape.causal else 2.0
     return [
@@ -169,7 +169,7 @@ def relative_operators(shape: ModelShape, span: Pass, *, scores: Num, keys: Num,
         ),
         elementwise(
             prefix + "position shift",
-            moved_bytes=64 * ways * scores,
+            moved_bytes=96 * ways * scores,
             kept_bytes=(span.element_bytes * scores * ways if span.training else 0.0),
             kernels=8 * ways,
             scores=True,

@@ -33,6 +33,7 @@ class TrainingStep:
     launch_s: Array  # what the host's kernel launches add over the device's own time
     tensor_parallel_s: Array
     data_parallel_s: Array  # gradient and parameter traffic that compute does not hide
+    pipeline_s: Array  # handing activations from stage to stage
     bubble_s: Array
     optimizer_s: Array
     model_flop: Array  # FLOP per device of forward and backward, recomputation not counted (the MFU convention)
@@ -79,7 +80,8 @@ def step_seconds(work: StepWork, devices: Devices, assumed: Assumptions) -> Trai
     device = forward + backward + again + dequantise
     launch = np.maximum(kernels * assumed.training_launch_us_per_kernel * 1e-6 - device, 0.0)
     tensor = _tensor_parallel_s(work, devices)
-    micro = device + launch + tensor
+    hand_over = _hand_over_s(work, devices)
+    micro = device + launch + tensor + hand_over
     m = work.accumulation
     return TrainingStep(
         forward_s=forward * m,
@@ -89,7 +91,8 @@ def step_seconds(work: StepWork, devices: Devices, assumed: Assumptions) -> Trai
         launch_s=launch * m,
         tensor_parallel_s=tensor * m,
         data_parallel_s=_data_parallel_s(work, devices, micro * m, assumed),
-        bubble_s=work.bubble * (micro + _hand_over_s(work, devices)),
+        pipeline_s=hand_over * m,
+        bubble_s=work.bubble * micro,
         optimizer_s=work.optimizer_bytes / (bandwidth * assumed.optimizer_memory_fraction),
         model_flop=work.model_flop,
     )
@@ -180,6 +183,8 @@ def _data_parallel_s(work: StepWork, devices: Devices, compute_s: Array, assumed
 
 
 def _hand_over_s(work: StepWork, devices: Devices) -> Array:
-    """One micro-batch's activations to the next pipeline stage, forward and backward."""
+    """One micro-batch's activations to the next pipeline stage, forward and backward. Tensor-parallel ranks each send
+    their share (Narayanan et al. 2021, section 4.1), over the node's one network or each over its own link."""
     crosses = work.hand_over_crosses > devices.per_node
-    return np.where(work.hand_over_bytes > 0, 2.0 * send_s(work.hand_over_bytes, crosses, devices), 0.0)
+    share = work.hand_over_bytes / np.where(crosses, 1.0, work.tensor_ranks)
+    return np.where(work.hand_over_bytes > 0, 2.0 * send_s(share, crosses, devices), 0.0)

@@ -66,7 +66,7 @@ class StepWork:
     gradient_bytes: Array
     gathered_bytes: Array  # weights gathered in forward and again in backward of a micro-batch (ZeRO-3)
     gathered_layers: Array
-    hand_over_bytes: Array  # one micro-batch to the next pipeline stage
+    hand_over_bytes: Array  # one micro-batch to the next pipeline stage, all tensor-parallel ranks together
     hand_over_crosses: Array  # devices one pipeline step spans
     dequantised_bytes: Array  # per micro-batch
     optimizer_bytes: Array
@@ -138,7 +138,7 @@ def _tensor_columns(
         "tensor_ranks": t,
         "tensor_bytes": size,
         "tensor_calls": np.where(t > 1, calls, 0.0),
-        "hand_over_bytes": np.where(p > 1, size / t * practice.interleave, 0.0),
+        "hand_over_bytes": np.where(p > 1, size * practice.interleave, 0.0),
         "hand_over_crosses": t * p * practice.context_parallel,
     }
 
