@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import ceil
+from typing import Any
 
 from tonnage.workload.shapes import Convolution, ModelShape
 
@@ -45,7 +46,7 @@ def efficientnet_shape(variant: int, *, image_side: int = 0) -> ModelShape:
             found += _block(channels, outputs, expansion, kernel, side, here)
             side, channels = here, outputs
     found.append(Convolution(in_channels=channels, out_channels=head, kernel=1, output_side=side))
-    zero = dict.fromkeys(("heads", "kv_heads", "head_dim", "ffn", "vocab"), 0)
+    zero: dict[str, Any] = dict.fromkeys(("heads", "kv_heads", "head_dim", "ffn", "vocab"), 0)
     return ModelShape(
         name=f"efficientnet-b{variant}",
         architecture="convolution",

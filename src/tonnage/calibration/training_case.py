@@ -22,6 +22,7 @@ from tonnage.catalog.hardware import Accelerator, Link
 from tonnage.errors import TonnageError
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Machine, usable_bytes
+from tonnage.sizing.estimates import Array
 from tonnage.sizing.layouts import Layouts, one_layout
 from tonnage.sizing.training_memory import estimate_training_memory
 from tonnage.sizing.training_practice import Practice
@@ -186,7 +187,7 @@ def _layouts(
         tensor_parallel=tensor,
         pipeline_parallel=pipeline,
         sharding=_sharding(row, gpus),
-        recompute=_recompute(row, gpus),
+        recompute=_recompute(row),
         nodes=max(1, -(-gpus // per_node)),
     )
     micro = _micro_batch(row, jobs, engine, device, layout)
@@ -210,7 +211,7 @@ def _sharding(row: TrainingRow, gpus: int) -> str:
     return "zero3" if not text and row.n_gpus is None else "ddp"
 
 
-def _recompute(row: TrainingRow, gpus: int) -> str:
+def _recompute(row: TrainingRow) -> str:
     text = row.activation_checkpointing.lower()
     if not text and (is_native(row) or "qlora" in row.method):
         return "full"  # the default of those recipes, and of preparing a 4-bit model in transformers / peft
@@ -229,7 +230,7 @@ def _micro_batch(
     if tokens:
         return float(tokens[1]) / SENTENCE_TOKENS
     share = row.global_batch / float(layout.data_parallel[0]) if row.global_batch else LARGEST_MICRO_BATCH
-    sizes = 2.0 ** np.arange(11)
+    sizes: Array = np.asarray(2.0 ** np.arange(11.0), dtype=np.float64)
     sizes = sizes[sizes <= max(1.0, share)]
     if float(layout.pipeline_parallel[0]) > 1:
         return 1.0  # deep pipelines are run with the smallest bubble

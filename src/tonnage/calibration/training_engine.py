@@ -12,9 +12,14 @@ from tonnage.workload.jobs import Attention, Method, Optimizer, TrainPrecision
 from tonnage.workload.shapes import ModelShape
 
 MASKED_SHARE = 0.16  # masked positions of a masked-language-model: 20 of 128, 80 of 512 (Devlin et al. 2018)
-GENERATOR_SHARE = {768: 1 / 3, 1024: 1 / 4}  # width of ELECTRA's generator (Clark et al. 2020, arXiv:2003.10555, table 6)
+GENERATOR_SHARE = {
+    768: 1 / 3,
+    1024: 1 / 4,
+}  # width of ELECTRA's generator (Clark et al. 2020, arXiv:2003.10555, table 6)
 
-FUSED = re.compile(r"transformer engine|megatron|fused (?!optim)|DGX-[HB]\d|unsloth kernels|apex|\bNHWC\b", re.IGNORECASE)
+FUSED = re.compile(
+    r"transformer engine|megatron|fused (?!optim)|DGX-[HB]\d|unsloth kernels|apex|\bNHWC\b", re.IGNORECASE
+)
 MEGATRON = re.compile(r"megatron|PTD-P|oneflow|recompute \+|full recompute|\bTFLOPs? convention", re.IGNORECASE)
 TENSORFLOW = re.compile(r"\bTF[12]?\b|tensorflow", re.IGNORECASE)
 JAX = re.compile(r"\bJAX\b|paxml", re.IGNORECASE)
@@ -62,7 +67,9 @@ def engine_of(row: TrainingRow, shape: ModelShape, device: Accelerator) -> Engin
         state="megatron" if megatron else "autocast",
         optimizer_passes=1.5 if row.optimizer.upper() == "LAMB" else 1.0,
         sequence_parallel=not megatron or bool(re.search(r"sequence[ -]parallel", row.note)),
-        thin_residual=megatron or (precision == "fp16" and not TENSORFLOW.search(row.note)) or bool(re.search(r"fsdp|zero", row.sharding)),
+        thin_residual=megatron
+        or (precision == "fp16" and not TENSORFLOW.search(row.note))
+        or bool(re.search(r"fsdp|zero", row.sharding)),
         loss_bytes=_loss_bytes(row, megatron=megatron),
         kept_factor=1.4 if TENSORFLOW.search(row.note) else 1.0,
         planned_memory="static" in row.mem_kind,
@@ -113,7 +120,11 @@ def _attention(row: TrainingRow, shape: ModelShape, device: Accelerator) -> Atte
         return row.attention  # type: ignore[return-value]
     recent = device.architecture.split(" ")[0] in ("Hopper", "Blackwell", "Ada", "CDNA3", "CDNA4")
     gated = shape.gated_mlp and shape.positions == "rotary"
-    if gated or MODERN.search(row.note) or (recent and shape.architecture == "decoder" and not shape.relative_projections):
+    if (
+        gated
+        or MODERN.search(row.note)
+        or (recent and shape.architecture == "decoder" and not shape.relative_projections)
+    ):
         return "sdpa"
     return "eager"
 

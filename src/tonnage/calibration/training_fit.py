@@ -22,7 +22,6 @@ from tonnage.sizing.estimates import Array
 # Parameter -> the range it may take. Each is a field of `Assumptions`.
 TIME_PARAMETERS: Mapping[str, tuple[float, float]] = MappingProxyType(
     {
-        "sustained_cap_fraction": (0.9, 1.35),
         "joules_per_tflop_12nm": (0.3, 6.0),
         "joules_per_tflop_7nm": (0.3, 3.0),
         "joules_per_tflop_5nm": (0.2, 2.0),
@@ -35,17 +34,15 @@ TIME_PARAMETERS: Mapping[str, tuple[float, float]] = MappingProxyType(
         "compiled_traffic_fraction": (0.1, 1.6),
         "memory_saturation_exponent": (0.02, 0.6),
         "unfused_traffic_factor": (0.5, 2.5),
-        "training_launch_us_per_kernel": (2.0, 16.0),
         "communication_overlap_fraction": (0.2, 0.97),
         "network_peak_fraction": (0.15, 0.95),
-        "convolution_peak_fraction": (0.2, 0.9),
+        "training_convolution_fraction": (0.2, 0.9),
     }
 )
 MEMORY_PARAMETERS: Mapping[str, tuple[float, float]] = MappingProxyType(
     {
-        "collective_buffers_gib": (0.2, 2.0),
+        "training_communicator_gib": (0.2, 2.0),
         "fragmentation_fraction": (0.02, 0.5),
-        "runtime_context_gib": (0.5, 1.2),
     }
 )
 FIRST_STEP, LAST_STEP = 0.16, 0.01
@@ -92,9 +89,7 @@ def apply(fit: TrainingFit) -> Assumptions:
     return fit.assumptions()
 
 
-def fit_training(
-    rows: Sequence[TrainingRow], catalog: Catalog, *, start: TrainingFit | None = None
-) -> TrainingFit:
+def fit_training(rows: Sequence[TrainingRow], catalog: Catalog, *, start: TrainingFit | None = None) -> TrainingFit:
     """Fit time to the rows of good quality whose metric is a rate, memory to those that print a peak. `start`: where
     the search begins."""
     time_fit = fit_cases(training_table(fitting_cases(rows, catalog)), start=start)
@@ -112,7 +107,9 @@ def with_memory(
         errors = np.abs(table.log_ratios(replace(Assumptions(), **dict(values))))
         return float(np.sum(weights * np.minimum(errors, CAP)) / np.sum(weights))
 
-    begin = {name: (start.values if start else {}).get(name, getattr(Assumptions(), name)) for name in MEMORY_PARAMETERS}
+    begin = {
+        name: (start.values if start else {}).get(name, getattr(Assumptions(), name)) for name in MEMORY_PARAMETERS
+    }
     values = coordinate_search(loss, begin, MEMORY_PARAMETERS, first_step=FIRST_STEP, last_step=0.03)
     errors = table.log_ratios(replace(Assumptions(), **values))[weights > 0]
     return replace(
@@ -125,18 +122,14 @@ def with_memory(
 
 def fitting_cases(rows: Sequence[TrainingRow], catalog: Catalog) -> list[Case]:
     """Cases to fit to: not suspect, and rates rather than sums over whole runs."""
-    found = [
-        time_case(row, catalog) for row in rows if row.quality != "suspect" and row.metric not in UNFITTED_METRICS
-    ]
+    found = [time_case(row, catalog) for row in rows if row.quality != "suspect" and row.metric not in UNFITTED_METRICS]
     return [case for case in found if not isinstance(case, Skipped)]
 
 
 UNFITTED_METRICS = ("gpu_hours", "achieved_tflops_per_gpu", "iteration_time_s")
 
 
-def fit_cases(
-    table: TrainingTable, *, start: TrainingFit | None = None, use: Array | None = None
-) -> TrainingFit:
+def fit_cases(table: TrainingTable, *, start: TrainingFit | None = None, use: Array | None = None) -> TrainingFit:
     """Fit to the cases of a table; `use` leaves some out (weight 0)."""
     weights = family_weights(table.cases) * (1.0 if use is None else use)
     names = tuple(TIME_PARAMETERS)
@@ -163,8 +156,8 @@ def fit_cases(
 def log_ratios(table: TrainingTable, assumed: Assumptions) -> Array:
     """log(predicted / measured) as rates, one a case; large where nothing is predicted."""
     steps = table.steps(assumed)
-    pairs = zip(table.cases, steps.total_s, steps.model_flop, strict=True)
-    ratios = np.array([case_ratio(case, float(seconds), float(flop)) for case, seconds, flop in pairs])
+    pairs = zip(table.cases, steps.total_s, strict=True)
+    ratios = np.array([case_ratio(case, float(seconds)) for case, seconds in pairs])
     return np.where(np.isfinite(ratios) & (ratios > 0), np.log(np.maximum(ratios, 1e-9)), CAP)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +16,7 @@ from tonnage.catalog.catalog import Catalog
 from tonnage.errors import TonnageError
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import peak_tflops
-from tonnage.sizing.training_work import FULL, SELECTIVE
+from tonnage.sizing.training_work import FULL
 
 if TYPE_CHECKING:
     from tonnage.calibration.training_fit import TrainingFit
@@ -53,7 +53,7 @@ def judge_training(
 
 def time_case(row: TrainingRow, catalog: Catalog) -> Case | Skipped:
     """The case of a row with a rate or a time, or why it has none."""
-    if row.metric not in CONVENTIONS:
+    if row.metric not in (*RATES, *TIMES):
         return _skipped(row, f"metric '{row.metric}' is none of training time or memory")
     try:
         case = build_case(row, catalog)
@@ -72,27 +72,30 @@ def time_case(row: TrainingRow, catalog: Catalog) -> Case | Skipped:
 def predict_metrics(cases: Sequence[Case], assumed: Assumptions) -> list[float]:
     """Each case's figure in its row's metric."""
     steps = training_table(cases, assumed).steps(assumed)
-    pairs = zip(cases, steps.total_s, steps.model_flop, strict=True)
-    return [CONVENTIONS[case.row.metric](case, float(seconds), float(flop)) for case, seconds, flop in pairs]
+    return [in_convention(case, float(seconds)) for case, seconds in zip(cases, steps.total_s, strict=True)]
 
 
-def _tokens_per_gpu(case: Case, seconds: float, flop: float) -> float:
-    return case.tokens / seconds / case.gpus
+def in_convention(case: Case, seconds: float) -> float:
+    """A step of `seconds` as the metric of the case's row."""
+    tokens_per_gpu = case.tokens / seconds / case.gpus
+    match case.row.metric:
+        case "tokens_per_s_per_gpu":
+            return tokens_per_gpu
+        case "sequences_per_s" | "images_per_s":
+            return case.samples / seconds
+        case "iteration_time_s":
+            return seconds
+        case "gpu_hours":
+            assert case.row.train_tokens is not None
+            return case.row.train_tokens / tokens_per_gpu / 3600.0
+        case _:
+            return _whole_flop(case) * _counted(case) / seconds / case.gpus / 1e12
 
 
-def _samples(case: Case, seconds: float, flop: float) -> float:
-    return case.samples / seconds
-
-
-def _iteration(case: Case, seconds: float, flop: float) -> float:
-    return seconds
-
-
-def _achieved_tflops(case: Case, seconds: float, flop: float) -> float:
-    """FLOP of the papers' convention over time: whole attention, and the second forward where the row counts it."""
-    recompute = float(case.layouts.recompute[0])
-    counted = {FULL: 4.0 / 3.0, SELECTIVE: 1.0}.get(int(recompute), 1.0) if "HFU" in case.row.note else 1.0
-    return _whole_flop(case) * counted / seconds / case.gpus / 1e12
+def _counted(case: Case) -> float:
+    """Passes counted over forward and backward: a hardware rate counts the second forward too."""
+    repeated = int(case.layouts.recompute[0]) == FULL
+    return 4.0 / 3.0 if repeated and "HFU" in case.row.note else 1.0
 
 
 def _whole_flop(case: Case) -> float:
@@ -106,27 +109,13 @@ def _whole_flop(case: Case) -> float:
     return 3.0 * case.tokens * (shape.layers * layer + 2.0 * shape.hidden * shape.vocab)
 
 
-def _gpu_hours(case: Case, seconds: float, flop: float) -> float:
-    assert case.row.train_tokens is not None
-    return case.row.train_tokens / (case.tokens / seconds / case.gpus) / 3600.0
-
-
-CONVENTIONS: dict[str, Callable[[Case, float, float], float]] = {
-    "tokens_per_s_per_gpu": _tokens_per_gpu,
-    "sequences_per_s": _samples,
-    "images_per_s": _samples,
-    "iteration_time_s": _iteration,
-    "achieved_tflops_per_gpu": _achieved_tflops,
-    "gpu_hours": _gpu_hours,
-}
-
-
+RATES = ("tokens_per_s_per_gpu", "sequences_per_s", "images_per_s", "achieved_tflops_per_gpu")
 TIMES = ("iteration_time_s", "gpu_hours")  # metrics that grow with time
 
 
-def case_ratio(case: Case, seconds: float, flop: float) -> float:
+def case_ratio(case: Case, seconds: float) -> float:
     """Predicted over measured, turned so that above 1 always means: predicted too fast."""
-    value = CONVENTIONS[case.row.metric](case, seconds, flop) / case.row.value
+    value = in_convention(case, seconds) / case.row.value
     return 1.0 / value if case.row.metric in TIMES else value
 
 

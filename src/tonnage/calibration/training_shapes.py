@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 from tonnage.calibration.efficientnet import efficientnet_shape
 from tonnage.calibration.rows import TrainingRow
@@ -13,7 +14,9 @@ from tonnage.workload.parameters import count_parameters
 from tonnage.workload.shapes import Architecture, ModelShape
 
 ENCODER_WORDS = re.compile(r"(?<![a-z])(?:\w*bert\w*|electra|mpnet|xlnet|ernie|e5|bge|minilm)", re.IGNORECASE)
-ENCODER_DECODER_WORDS = re.compile(r"bart|(?<![a-z])m?t5|t0|mt0|pegasus|transformer.*(en-de|en-fr|wmt)|nmt", re.IGNORECASE)
+ENCODER_DECODER_WORDS = re.compile(
+    r"bart|(?<![a-z])m?t5|t0|mt0|pegasus|transformer.*(en-de|en-fr|wmt)|nmt", re.IGNORECASE
+)
 RELATIVE_WORDS = re.compile(r"transformer-?xl", re.IGNORECASE)
 VOCABULARY = re.compile(r"vocab(?:ulary)?(?: size)?(?: of)? (\d+)(k?)", re.IGNORECASE)
 # Adaptive softmax on WikiText-103: words of the first cluster, which most tokens fall in, and of the whole table
@@ -70,10 +73,11 @@ def _same(shape: ModelShape, row: TrainingRow) -> bool:
 
 
 def _from_columns(row: TrainingRow) -> ModelShape:
-    assert row.d_model is not None and row.n_layers is not None
+    assert row.d_model is not None
+    assert row.n_layers is not None
     kind = architecture(row.model)
     heads = row.n_heads or max(1, row.d_model // 128)
-    sizes = {
+    sizes: dict[str, Any] = {
         "layers": row.n_layers,
         "hidden": row.d_model,
         "heads": heads,
@@ -105,14 +109,12 @@ def _closest(row: TrainingRow, plain: ModelShape) -> ModelShape:
     )
     if row.params is None or plain.architecture == "encoder":
         return plain
-    candidates = [
-        replace(shape, tied_embeddings=tied) for shape in (plain, gated) for tied in (True, False)
-    ]
+    candidates = [replace(shape, tied_embeddings=tied) for shape in (plain, gated) for tied in (True, False)]
     stated = row.params
     return min(candidates, key=lambda shape: abs(count_parameters(shape).total / stated - 1.0))
 
 
-def _encoder_decoder(row: TrainingRow, sizes: dict[str, int]) -> ModelShape:
+def _encoder_decoder(row: TrainingRow, sizes: dict[str, Any]) -> ModelShape:
     heads = sizes["heads"]
     return ModelShape(
         name=row.model,

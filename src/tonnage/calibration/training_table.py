@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import Any
 
 import numpy as np
 
@@ -63,7 +64,9 @@ def _flattened(works: Sequence[StepWork]) -> tuple[Work, ...]:
         if not parts:
             continue
         entries = [part for _, part in parts]
-        figures = {name: _column([getattr(part.operator, name) for part in entries]) for name in FIGURES}
+        figures: dict[str, Any] = {
+            name: _column([getattr(part.operator, name) for part in entries]) for name in FIGURES
+        }
         found.append(
             Work(
                 operator=Operator(name=kind, kind=kind, **figures),

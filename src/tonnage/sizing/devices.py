@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 
@@ -49,8 +50,9 @@ class Devices:
 
     def take(self, rows: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Devices:
         """The candidates' columns from the machines' columns."""
-        columns = {field.name: getattr(self, field.name) for field in fields(self)}
-        return Devices(**{name: None if column is None else column[rows] for name, column in columns.items()})
+        columns: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        taken: dict[str, Any] = {name: None if column is None else column[rows] for name, column in columns.items()}
+        return Devices(**taken)
 
 
 def peak_tflops(accelerator: Accelerator, precision: str) -> float:

@@ -32,8 +32,9 @@ class Stage:
 def forward_stages(shape: ModelShape, span: Pass, *, logit_tokens: Num, target_tokens: Num = 0.0) -> list[Stage]:
     """The blocks of one forward pass over `span`.
 
-    In training an encoder-decoder sees `span.query` tokens on both sides, or `target_tokens` on the decoder's. `logit_tokens` is how many positions go
-    through the vocabulary projection (0 for a classification head, whose cost is negligible).
+    In training an encoder-decoder sees `span.query` tokens on both sides, or `target_tokens` on the decoder's.
+    `logit_tokens` is how many positions go through the vocabulary projection (0 for a classification head, whose cost
+    is negligible).
     """
     if shape.architecture == "convolution":
         return [Stage(name="convolutions", repeats=1, operators=convolution_operators(shape, span), layered=False)]

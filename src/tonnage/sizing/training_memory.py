@@ -85,8 +85,8 @@ def estimate_training_memory(
     rows = len(layouts.nodes)
     state = _state(job, layouts, share, numbers, practice)
     several = np.minimum(layouts.pipeline_parallel, layouts.accumulation)
-    first = _activations(stages, layouts, numbers, job, practice, assumed, several)
-    last = _activations(stages, layouts, numbers, job, practice, assumed, np.ones_like(several))
+    per_flight, once = _activations(stages, layouts, numbers, job, practice, assumed)
+    first, last = per_flight * several + once, per_flight + once
     logits = _logits(job, layouts, assumed, practice)
     # With a pipeline the first stage holds the most micro-batches, the last one the logits: the fuller of the two.
     staged = layouts.pipeline_parallel > 1
@@ -95,8 +95,7 @@ def estimate_training_memory(
     workspace = column(from_gib(assumed.library_workspace_gib), rows)
     freed = activations + logits
     state["gradients_bytes"] = _gradients_at_peak(state["gradients_bytes"], freed, layouts, practice)
-    allocated = sum(state.values(), start=np.zeros(rows)) + freed + workspace
-    ranks = assumed.collective_buffers_gib * _communicators(layouts)
+    ranks = assumed.training_communicator_gib * _communicators(layouts)
     return TrainingMemory(
         **state,
         activations_bytes=activations,
@@ -187,9 +186,8 @@ def _activations(
     job: TrainJob,
     practice: Practice,
     assumed: Assumptions,
-    in_flight: Array,
-) -> Array:
-    """Kept for backward by one pipeline stage with `in_flight` micro-batches.
+) -> tuple[Array, Array]:
+    """Kept for backward by one pipeline stage: for each micro-batch in flight, and once.
 
     Full recomputation keeps each layer's input (on the host, where activations are offloaded) and one layer's own
     activations; selective drops the score matrices. A compiler makes cheap point-wise results again instead of keeping
@@ -201,21 +199,20 @@ def _activations(
     tokens = layouts.micro_batch * longest_tokens(job) / practice.context_parallel
     offloaded = 0.0 if practice.offloaded_activations else 1.0
     boundary = residual * tokens * job.model.hidden / cut * offloaded
-    total: Num = np.zeros(rows)
+    full, selective = layouts.recompute == FULL, layouts.recompute == SELECTIVE
+    flying: Num = np.zeros(rows)
+    once: Num = np.zeros(rows)
     for stage in stages:
         kept = _kept_bytes(stage, job, assumed, practice)
         if not stage.layered:
-            total = total + kept * stage.repeats * in_flight
+            flying = flying + kept * stage.repeats
             continue
         scores = total_kept_bytes(op for op in stage.operators if op.scores and op.kind == "elementwise")
         here = np.ceil(stage.repeats / layouts.pipeline_parallel)
-        none = kept * here * in_flight
-        selective = (kept - scores) * here * in_flight + scores
-        full = boundary * here * in_flight + kept
-        total = total + np.select(
-            [layouts.recompute == FULL, layouts.recompute == SELECTIVE], [full, selective], default=none
-        )
-    return column(total, rows)
+        again = np.where(selective, scores, 0.0)
+        flying = flying + here * np.where(full, boundary, kept - again)
+        once = once + np.where(full, kept, again)
+    return column(flying, rows), column(once, rows)
 
 
 def _kept_bytes(stage: Stage, job: TrainJob, assumed: Assumptions, practice: Practice) -> Num:

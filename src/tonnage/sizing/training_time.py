@@ -73,7 +73,11 @@ def estimate_training_step(
 def step_seconds(work: StepWork, devices: Devices, assumed: Assumptions) -> TrainingStep:
     """Seconds of the work on the devices (one row each)."""
     sustained = sustained_devices(work, devices, assumed)
-    assumed = replace(assumed, attention_peak_fraction=assumed.training_attention_fraction)
+    assumed = replace(
+        assumed,
+        attention_peak_fraction=assumed.training_attention_fraction,
+        convolution_peak_fraction=assumed.training_convolution_fraction,
+    )
     forward, backward, again, kernels = _device_seconds(work, sustained, assumed)
     bandwidth = devices.bandwidth_bytes_per_s
     dequantise = work.dequantised_bytes / (bandwidth * assumed.memory_peak_fraction)
@@ -151,7 +155,7 @@ def _fused(part: Work, seconds: Num, devices: Devices, assumed: Assumptions) -> 
     return seconds * factors[np.asarray(part.fused).astype(np.intp)] * faster
 
 
-def _add(total: Array, value: Num, part: Work) -> None:
+def _add(total: Array, value: Num | np.ndarray, part: Work) -> None:
     if part.owner is None:
         total += value
     else:
