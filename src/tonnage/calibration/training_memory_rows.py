@@ -35,8 +35,13 @@ class Peak:
     parts: tuple[TrainingMemory, ...]
 
     def bytes(self, reading: str) -> Array:
-        """`allocated`, `reserved` or `device`."""
-        name = {"allocated": "allocated_bytes", "reserved": "reserved_bytes", "device": "total_bytes"}[reading]
+        """`allocated`, `reserved`, `device`, or what is `needed` for the run not to fail."""
+        name = {
+            "allocated": "allocated_bytes",
+            "reserved": "reserved_bytes",
+            "device": "total_bytes",
+            "needed": "needed_bytes",
+        }[reading]
         return reduce(np.add, (getattr(part, name) for part in self.parts))
 
 
@@ -100,7 +105,7 @@ def _reported(case: Case, assumed: Assumptions) -> float:
 def _fits(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> float:
     """1 where the peak with the safety margin stays within the device, else 0."""
     case = memory_case(row, catalog)
-    needs = float(peak(case, assumed).bytes("device")[0]) * (1.0 + assumed.memory_margin_fraction)
+    needs = float(peak(case, assumed).bytes("needed")[0]) * (1.0 + assumed.memory_margin_fraction)
     return 1.0 if needs <= _capacity(row, case) else 0.0
 
 
@@ -117,7 +122,7 @@ def _longest(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> float:
     for length in LENGTHS:
         lengths = Lengths(mean=float(length), maximum=int(length))
         grown = replace(case, jobs=tuple(replace(job, lengths=lengths) for job in case.jobs))
-        if float(peak(grown, assumed).bytes("device")[0]) > capacity:
+        if float(peak(grown, assumed).bytes("needed")[0]) > capacity:
             break
         longest = float(length)
     return longest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from functools import reduce
 
 import numpy as np
 
@@ -59,9 +60,14 @@ class TrainingMemory:
         return self.total_bytes - self.context_bytes
 
     @property
+    def needed_bytes(self) -> Array:
+        """What must fit: under pressure the allocator hands its cached blocks back before it fails, so fragmentation
+        shows on the device but does not decide."""
+        return self.total_bytes - self.fragmentation_bytes
+
+    @property
     def total_bytes(self) -> Array:
-        total: Array = np.sum([getattr(self, field.name) for field in fields(self)], axis=0, dtype=np.float64)
-        return total
+        return reduce(np.add, (getattr(self, field.name) for field in fields(self)))
 
     def components(self, index: int) -> dict[str, float]:
         """Component -> bytes of one row, without the `_bytes` suffix, zeros left out."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from functools import reduce
 
 import numpy as np
 
@@ -40,8 +41,7 @@ class TrainingStep:
 
     @property
     def total_s(self) -> Array:
-        total: Array = np.sum([getattr(self, name) for name in self._parts()], axis=0, dtype=np.float64)
-        return total
+        return reduce(np.add, (getattr(self, name) for name in self._parts()))
 
     @classmethod
     def _parts(cls) -> tuple[str, ...]:
