@@ -66,7 +66,7 @@ def test_what_cannot_be_judged_says_why(row: Row, catalog: Catalog, changes: dic
 
 
 def test_layout_strings(row: Row, catalog: Catalog) -> None:
-    """Degrees, interleaving, context parallelism and ZeRO are read from the sharding text; the batch from the layout."""
+    """Degrees, interleaving, context parallelism and ZeRO are read from the sharding text."""
     case = build_case(
         row(sharding="zero1,tp=4,pp=4,vp=5,cp=2,dp=2", n_gpus=64, gpu="H100-80GB-SXM", grad_accum=16), catalog
     )

@@ -20,13 +20,14 @@ GENERATOR_SHARE = {
 FUSED = re.compile(
     r"transformer engine|megatron|fused (?!optim)|DGX-[HB]\d|unsloth kernels|apex|\bNHWC\b", re.IGNORECASE
 )
-MEGATRON = re.compile(r"megatron|PTD-P|oneflow|recompute \+|full recompute|\bTFLOPs? convention", re.IGNORECASE)
+MEGATRON = re.compile(r"megatron|PTD-P|oneflow", re.IGNORECASE)
+SPLIT = re.compile(r"\b[tp]p=(?!1\b)\d+")  # tensor or pipeline parallel: programs of Megatron's kind
 TENSORFLOW = re.compile(r"\bTF[12]?\b|tensorflow", re.IGNORECASE)
 JAX = re.compile(r"\bJAX\b|paxml", re.IGNORECASE)
 MODERN = re.compile(r"DGX-[HB]\d|transformer engine|flash|SDPA|packed|recipe", re.IGNORECASE)
 PRETRAINING = re.compile(r"pre-?train", re.IGNORECASE)
 FINETUNING = re.compile(r"fine-?tun|squad|glue|sst|mrpc|few-shot", re.IGNORECASE)
-NATIVE = re.compile(r"finetune_(single|distributed)|torchtune", re.IGNORECASE)
+NATIVE = re.compile(r"(finetune|lora|qlora)_(single|distributed)", re.IGNORECASE)
 
 _PRECISIONS: dict[str, TrainPrecision] = {
     "fp32": "fp32", "32-true": "fp32", "tf32": "tf32", "fp16": "fp16", "16-mixed": "fp16", "fp16-mixed": "fp16",
@@ -54,7 +55,8 @@ def engine_of(row: TrainingRow, shape: ModelShape, device: Accelerator) -> Engin
     if precision is None:
         return None
     text = f"{row.note} {row.sharding}"
-    megatron = bool(MEGATRON.search(text)) and shape.architecture == "decoder"
+    megatron = bool(MEGATRON.search(row.note) or SPLIT.search(row.sharding)) and shape.architecture == "decoder"
+    attention = _attention(row, shape, device)
     jax = bool(JAX.search(row.note))
     compiled = jax or (row.compile == "y" and not TENSORFLOW.search(row.note))  # XLA of that time merged little there
     practice = Practice(
@@ -66,7 +68,7 @@ def engine_of(row: TrainingRow, shape: ModelShape, device: Accelerator) -> Engin
         reduce_bytes=2.0 if megatron and precision == "fp16" else 0.0,
         state="megatron" if megatron else "autocast",
         optimizer_passes=1.5 if row.optimizer.upper() == "LAMB" else 1.0,
-        sequence_parallel=not megatron or bool(re.search(r"sequence[ -]parallel", row.note)),
+        sequence_parallel=not megatron or _shares_sequence(row, attention),
         thin_residual=megatron
         or (precision == "fp16" and not TENSORFLOW.search(row.note))
         or bool(re.search(r"fsdp|zero", row.sharding)),
@@ -81,7 +83,7 @@ def engine_of(row: TrainingRow, shape: ModelShape, device: Accelerator) -> Engin
     )
     return Engine(
         precision=precision,
-        attention=_attention(row, shape, device),
+        attention=attention,
         method=_method(row),
         optimizer=_optimizer(row),
         compiled=compiled,
@@ -170,10 +172,15 @@ def _loss_bytes(row: TrainingRow, *, megatron: bool) -> float:
     return 2.0 if "chunked cross" in row.note or native else 6.0 if megatron else 0.0
 
 
+def _shares_sequence(row: TrainingRow, attention: Attention) -> bool:
+    """Sequence parallelism: where stated, and in software new enough for fused attention (both are of May 2022)."""
+    return attention != "eager" or bool(re.search(r"sequence[ -]parallel", row.note))
+
+
 def is_native(row: TrainingRow) -> bool:
     """A run of the PyTorch-native fine-tuning recipes, whose default configuration recomputes activations, makes the
     loss chunk by chunk, and on one GPU steps a paged optimizer inside backward."""
-    return bool(NATIVE.search(f"{row.note} {row.source}"))
+    return bool(NATIVE.search(row.note))
 
 
 def _default_full(row: TrainingRow) -> bool:

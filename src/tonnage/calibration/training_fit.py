@@ -45,6 +45,28 @@ MEMORY_PARAMETERS: Mapping[str, tuple[float, float]] = MappingProxyType(
         "fragmentation_fraction": (0.02, 0.5),
     }
 )
+# Where a search begins that must not know any fitted value: judgements made before the first fit.
+JUDGEMENTS: Mapping[str, float] = MappingProxyType(
+    {
+        "joules_per_tflop_12nm": 2.0,
+        "joules_per_tflop_7nm": 1.2,
+        "joules_per_tflop_5nm": 1.0,
+        "sustained_fp32_fraction": 1.15,
+        "sustained_tf32_fraction": 1.0,
+        "sustained_fp8_fraction": 0.8,
+        "training_attention_fraction": 0.35,
+        "training_attention_hopper_share": 0.85,
+        "fused_traffic_fraction": 0.5,
+        "compiled_traffic_fraction": 0.7,
+        "memory_saturation_exponent": 0.2,
+        "unfused_traffic_factor": 1.0,
+        "communication_overlap_fraction": 0.8,
+        "network_peak_fraction": 0.6,
+        "training_convolution_fraction": 0.5,
+        "training_communicator_gib": 0.7,
+        "fragmentation_fraction": 0.1,
+    }
+)
 FIRST_STEP, LAST_STEP = 0.16, 0.01
 CAP = 0.7  # log error beyond which a row counts no more: a misread row must not pull a parameter
 
@@ -107,9 +129,7 @@ def with_memory(
         errors = np.abs(table.log_ratios(replace(Assumptions(), **dict(values))))
         return float(np.sum(weights * np.minimum(errors, CAP)) / np.sum(weights))
 
-    begin = {
-        name: (start.values if start else {}).get(name, getattr(Assumptions(), name)) for name in MEMORY_PARAMETERS
-    }
+    begin = start.values if start else JUDGEMENTS
     values = coordinate_search(loss, begin, MEMORY_PARAMETERS, first_step=FIRST_STEP, last_step=0.03)
     errors = table.log_ratios(replace(Assumptions(), **values))[weights > 0]
     return replace(
@@ -132,13 +152,12 @@ UNFITTED_METRICS = ("gpu_hours", "achieved_tflops_per_gpu", "iteration_time_s")
 def fit_cases(table: TrainingTable, *, start: TrainingFit | None = None, use: Array | None = None) -> TrainingFit:
     """Fit to the cases of a table; `use` leaves some out (weight 0)."""
     weights = family_weights(table.cases) * (1.0 if use is None else use)
-    names = tuple(TIME_PARAMETERS)
 
     def loss(values: Mapping[str, float]) -> float:
         errors = np.abs(log_ratios(table, replace(Assumptions(), **dict(values))))
         return float(np.sum(weights * np.minimum(errors, CAP)) / np.sum(weights))
 
-    begin = dict(start.values) if start else {name: float(getattr(Assumptions(), name)) for name in names}
+    begin = start.values if start else JUDGEMENTS
     values = coordinate_search(loss, begin, TIME_PARAMETERS, first_step=0.04 if start else FIRST_STEP)
     kept = [case for case, weight in zip(table.cases, weights, strict=True) if weight > 0]
     errors = log_ratios(table, replace(Assumptions(), **values))[weights > 0]

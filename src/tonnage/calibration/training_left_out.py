@@ -34,7 +34,7 @@ class LeftOut:
 
 
 def leave_families_out(rows: Sequence[TrainingRow], catalog: Catalog) -> list[LeftOut]:
-    """For each family: fit without it, starting from the fit to all, and judge it."""
+    """For each family: fit without it, from judgements that know no fit, and judge it."""
     start = fit_training(rows, catalog)
     found = [time_case(row, catalog) for row in rows if row.quality != "suspect"]
     cases = [case for case in found if not isinstance(case, Skipped) and case.row.metric not in UNFITTED_METRICS]
@@ -50,10 +50,10 @@ def _left_out(
     tables: tuple[TrainingTable, MemoryTable],
 ) -> LeftOut:
     timed, memory = tables
-    fit = fit_cases(timed, start=start, use=_others(family, timed))
+    fit = fit_cases(timed, use=_others(family, timed))
     used = _others(family, memory)
     if 0 < used.sum() < len(used):
-        fit = with_memory(fit, memory, start=start, use=used)
+        fit = with_memory(fit, memory, use=used)
     else:  # no memory row of this family: the fit to all has not seen it either
         known = {name: value for name, value in start.values.items() if name not in fit.values}
         fit = replace(fit, values=MappingProxyType({**fit.values, **known}))

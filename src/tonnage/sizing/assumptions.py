@@ -37,30 +37,30 @@ class Assumptions:
     host_launch_us_per_kernel: float = 9.0
     compiled_kernel_fraction: float = 0.35
     convolution_peak_fraction: float = 0.50
-    training_convolution_fraction: float = 0.76
-    fused_traffic_fraction: float = 0.86
-    compiled_traffic_fraction: float = 0.58
+    training_convolution_fraction: float = 0.73
+    fused_traffic_fraction: float = 0.76
+    compiled_traffic_fraction: float = 0.7
     memory_saturation_exponent: float = 0.245
     unfused_traffic_factor: float = 1.25
-    training_attention_fraction: float = 0.324
-    training_attention_hopper_share: float = 0.62
+    training_attention_fraction: float = 0.327
+    training_attention_hopper_share: float = 0.615
     training_launch_us_per_kernel: float = 9.0
     sustained_cap_fraction: float = 1.15
-    joules_per_tflop_12nm: float = 2.57
-    joules_per_tflop_7nm: float = 0.96
+    joules_per_tflop_12nm: float = 2.82
+    joules_per_tflop_7nm: float = 0.967
     joules_per_tflop_5nm: float = 0.69
-    sustained_fp32_fraction: float = 1.35
+    sustained_fp32_fraction: float = 1.43
     sustained_tf32_fraction: float = 0.87
-    sustained_fp8_fraction: float = 1.39
+    sustained_fp8_fraction: float = 1.3
     optimizer_memory_fraction: float = 0.75
     communication_overlap_fraction: float = 0.20
     network_peak_fraction: float = 0.60
     network_latency_us: float = 40.0
     runtime_context_gib: float = 0.8
     collective_buffers_gib: float = 0.7
-    training_communicator_gib: float = 1.3
+    training_communicator_gib: float = 1.09
     library_workspace_gib: float = 0.15
-    fragmentation_fraction: float = 0.25
+    fragmentation_fraction: float = 0.3
     memory_margin_fraction: float = 0.05
     loss_bytes_per_logit: float = 14.0
     compiled_loss_bytes_per_logit: float = 10.0
@@ -310,7 +310,7 @@ SOURCES: Final[dict[str, tuple[float, float, str]]] = {
 # language models, V100 to H100) and peak memory (99 readings), each family judged by a fit that has not seen it
 # (docs/decisions/training-accuracy.md). The others are judgements.
 TRAINING_TIME_SPREAD: Final = Spread(low_factor=0.83, high_factor=1.29)
-TRAINING_MEMORY_SPREAD: Final = Spread(low_factor=0.74, high_factor=1.14)
+TRAINING_MEMORY_SPREAD: Final = Spread(low_factor=0.63, high_factor=1.12)
 INFERENCE_TIME_SPREAD: Final = Spread(low_factor=0.75, high_factor=1.40)
 INFERENCE_MEMORY_SPREAD: Final = Spread(low_factor=0.92, high_factor=1.10)
 
