@@ -100,12 +100,12 @@ def test_all_published_throughputs(devices: Callable[..., Devices]) -> None:
 
 
 def test_backward_is_twice_forward_and_less_with_a_frozen_base(devices: Callable[..., Devices]) -> None:
-    """Full training costs 3 forwards, LoRA about 2 (no weight gradients of the base)."""
+    """Full training costs a little over 3 forwards, LoRA about 2 (no weight gradients of the base)."""
     device = devices("A100-80GB-SXM")
     layout = one_layout(micro_batch=4)
     full = estimate_training_step(job("llama-2-7b", batch=4, length=2048), layout, device)
     lora = estimate_training_step(job("llama-2-7b", batch=4, length=2048, method="lora"), layout, device)
-    assert full.backward_s[0] == pytest.approx(2 * full.forward_s[0])
+    assert 2.0 <= full.backward_s[0] / full.forward_s[0] < 2.5  # fused attention makes its scores again
     assert 1.0 < lora.backward_s[0] / lora.forward_s[0] < 1.4
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from tonnage.units import TERA, from_gib
 # Software that runs the operators we size: CUDA and ROCm builds of PyTorch, vLLM and the like. Other chips need
 # another compiler (Neuron, XLA, SynapseAI) whose rates the published peaks do not tell.
 SIZED_VENDORS = ("NVIDIA", "AMD")
+
+# First word of the catalog's architecture; -1 in a column stands for any other.
+GENERATIONS = ("Volta", "Turing", "Ampere", "Ada", "Hopper", "Blackwell")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,10 +45,14 @@ class Devices:
     intra_latency_s: Array
     inter_bytes_per_s: Array  # per node, one direction; NaN: not published
     inter_latency_s: Array
+    generation: Array | None = None  # index into GENERATIONS; None: not told
+    watts_per_tflop: Array | None = None  # power limit over the dense 16-bit peak; NaN: not published
 
     def take(self, rows: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Devices:
         """The candidates' columns from the machines' columns."""
-        return Devices(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+        columns: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        taken: dict[str, Any] = {name: None if column is None else column[rows] for name, column in columns.items()}
+        return Devices(**taken)
 
 
 def peak_tflops(accelerator: Accelerator, precision: str) -> float:
@@ -99,7 +107,20 @@ def stack(machines: Sequence[Machine], precision: str, assumed: Assumptions) -> 
             [np.nan if m.network_gb_per_s is None else m.network_gb_per_s * 1e9 for m in machines]
         ),
         inter_latency_s=np.array([m.network_latency_us * 1e-6 for m in machines]),
+        generation=np.array([_generation(m.accelerator) for m in machines]),
+        watts_per_tflop=np.array([_watts_per_tflop(m.accelerator) for m in machines]),
     )
+
+
+def _generation(accelerator: Accelerator) -> float:
+    first = accelerator.architecture.split(" ")[0]
+    return float(GENERATIONS.index(first)) if first in GENERATIONS else -1.0
+
+
+def _watts_per_tflop(accelerator: Accelerator) -> float:
+    if accelerator.tdp_w is None or accelerator.dense_fp16_tflops is None:
+        return np.nan
+    return accelerator.tdp_w / accelerator.dense_fp16_tflops
 
 
 def _bandwidth(accelerator: Accelerator) -> float:

@@ -5,7 +5,7 @@ A column in (micro-batch, tensor parallel degree...) gives columns out. FLOP cou
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -34,8 +34,10 @@ class Operator:
     rows: Num = 1.0
     columns: Num = 1.0
     weight_elements: Num = 0.0
-    kernels: float = 1.0
+    kernels: Num = 1.0
     query_length: Num = 1.0
+    peak_share: Num = 1.0  # of the peak rate: work that stays at 16 bit beside 8-bit matrix products
+    scores: bool = False  # keeps the score matrix; selective recomputation does it again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,9 @@ class Pass:
     tensor_parallel: Num = 1.0
     attention: str = "sdpa"
     training: bool = True
+    cached_keys: Num = 0.0  # of `keys`, tokens of an earlier segment whose keys and values are made anew
+    sequence_parallel: bool = True  # tensor-parallel ranks share norms, dropout and residual adds
+    half_rate: float = 1.0  # rate of 16-bit work as a share of the peak (0.5 where the peak is the 8-bit one)
 
     @property
     def tokens(self) -> Num:
@@ -77,7 +82,13 @@ def gemm(name: str, span: Pass, *, rows: Num, inner: Num, columns: Num, kept: Nu
 
 
 def elementwise(
-    name: str, *, moved_bytes: Num, kept_bytes: Num = 0.0, kernels: float = 1.0, count: Num = 1.0
+    name: str,
+    *,
+    moved_bytes: Num,
+    kept_bytes: Num = 0.0,
+    kernels: Num = 1.0,
+    count: Num = 1.0,
+    scores: bool = False,
 ) -> Operator:
     """Work bound by memory: norms, activations, residual adds, dropout, look-ups."""
     return Operator(
@@ -87,6 +98,7 @@ def elementwise(
         moved_bytes=moved_bytes,
         kept_bytes=kept_bytes,
         kernels=kernels,
+        scores=scores,
     )
 
 
@@ -115,8 +127,12 @@ def attention_operators(shape: ModelShape, span: Pass, *, causal: bool, keys: Nu
             + (4 * tokens * shape.heads / span.tensor_parallel if fused else 0.0),
             query_length=span.query,
             kernels=1.0 if fused else 2.0,
+            peak_share=span.half_rate,
+            scores=True,
         )
     ]
+    if shape.relative_projections:
+        operators += relative_operators(shape, span, scores=scores, keys=keys, prefix=prefix)
     if not fused:
         softmax_bytes = 4.0 if span.residual_bytes > span.element_bytes else element
         kept = scores * (softmax_bytes + element + 1) if span.training else 0.0
@@ -126,9 +142,39 @@ def attention_operators(shape: ModelShape, span: Pass, *, causal: bool, keys: Nu
                 moved_bytes=scores * (4 * element + 2 * softmax_bytes),
                 kept_bytes=kept,
                 kernels=4,
+                scores=True,
             )
         )
     return operators
+
+
+def relative_operators(shape: ModelShape, span: Pass, *, scores: Num, keys: Num, prefix: str) -> list[Operator]:
+    """Learned projections of relative positions: one more score product with them (two in encoders: content to
+    position and back), and what lines it up with the keys (Dai et al. 2019, arXiv:1901.02860; He et al. 2020,
+    arXiv:2006.03654): pad, copy, slice, add, scale and mask
+    (in 32 bit) read and write the scores some twelve times."""
+    width = shape.heads * shape.head_dim / span.tensor_parallel
+    ways = 1.0 if shape.causal else 2.0
+    return [
+        gemm(prefix + "position projection", span, rows=keys, inner=shape.hidden, columns=width * ways),
+        Operator(
+            name=prefix + "position scores",
+            kind="attention",
+            count=ways,
+            flop=2.0 * span.tokens * keys * width,
+            moved_bytes=span.element_bytes * (span.tokens + keys) * width,
+            query_length=span.query,
+            peak_share=span.half_rate,
+            scores=True,
+        ),
+        elementwise(
+            prefix + "position shift",
+            moved_bytes=96 * ways * scores,
+            kept_bytes=(span.element_bytes * scores * ways if span.training else 0.0),
+            kernels=8 * ways,
+            scores=True,
+        ),
+    ]
 
 
 def mlp_operators(shape: ModelShape, span: Pass, *, ffn: float, experts: int, per_token: int) -> list[Operator]:
@@ -168,7 +214,7 @@ def layer_operators(
 
     Kept bytes follow the term list of Korthikanti et al. 2022 (34·s·b·h at 16 bit for a plain layer without scores),
     with the residual stream and norm inputs at `residual_bytes`; tensor parallelism is assumed with sequence
-    parallelism, so everything divides by its degree.
+    parallelism where `span` says so: then everything divides by its degree.
     """
     hidden, element, residual = shape.hidden, span.element_bytes, span.residual_bytes
     tokens, t = span.tokens, span.tensor_parallel
@@ -181,7 +227,12 @@ def layer_operators(
             rows=tokens,
             inner=hidden,
             columns=width + 2 * kv_width,
-            kept=element * tokens * hidden / t,
+            kept=element * tokens * hidden / (t if span.sequence_parallel else 1.0),
+        ),
+        *(
+            [gemm("cached key value", span, rows=span.batch * span.cached_keys, inner=hidden, columns=2 * kv_width)]
+            if np.any(np.asarray(span.cached_keys) > 0)
+            else []
         ),
         *attention_operators(shape, span, causal=causal, keys=span.keys),
         gemm("attention output", span, rows=tokens, inner=width, columns=hidden),
@@ -209,13 +260,14 @@ def layer_operators(
     else:
         ffn = shape.dense_ffn if dense and shape.dense_ffn else shape.ffn
         operators += mlp_operators(shape, span, ffn=ffn, experts=0, per_token=0)
+    shared = t if span.sequence_parallel else 1.0
     norms = shape.norms_per_layer + (1 if cross_keys is not None else 0)
     dropped = 1.0 if span.training and not shape.gated_mlp else 0.0  # today's gated decoders train without dropout
     operators.append(
         elementwise(
             "norms and residuals",
-            moved_bytes=norms * tokens * hidden * (4 * residual + 2 * element + dropped) / t,
-            kept_bytes=norms * tokens * hidden * (residual + dropped) / t + element * tokens * hidden / t,
+            moved_bytes=norms * tokens * hidden * (4 * residual + 2 * element + dropped) / shared,
+            kept_bytes=(norms * (residual + dropped) + element) * tokens * hidden / shared,
             kernels=norms * (3 + 2 * dropped),
         )
     )
@@ -231,17 +283,22 @@ def head_operators(shape: ModelShape, span: Pass, *, logit_tokens: Num) -> list[
         elementwise("embedding", moved_bytes=2 * span.residual_bytes * tokens * shape.hidden, kernels=3),
     ]
     if shape.vocab and np.any(np.asarray(logit_tokens) > 0):
-        operators.append(
-            gemm("vocabulary", span, rows=logit_tokens, inner=shape.embedding_width, columns=shape.vocab / t)
-        )
+        product = gemm("vocabulary", span, rows=logit_tokens, inner=shape.embedding_width, columns=shape.vocab / t)
+        operators.append(replace(product, peak_share=span.half_rate))
         if span.training:
             operators.append(elementwise("loss", moved_bytes=16.0 * logit_tokens * shape.vocab / t, kernels=5))
     return operators
 
 
+# Passes over a convolution's output: norm (two reads, a write) and rectifier (a read, a write); with gated activations
+# (sigmoid times input, squeeze-and-excitation: pool, scale) and drop-connect seven more.
+PLAIN_PASSES, GATED_PASSES = 5, 12
+
+
 def convolution_operators(shape: ModelShape, span: Pass) -> list[Operator]:
     """Convolutions as implicit matrix products (rows: batch x output pixels), each with a norm and an activation."""
     operators: list[Operator] = []
+    passes = GATED_PASSES if shape.gated_mlp else PLAIN_PASSES
     for conv in shape.convolutions:
         rows = span.batch * float(conv.output_side**2)
         inner = conv.in_channels / conv.groups * conv.kernel**2
@@ -264,9 +321,9 @@ def convolution_operators(shape: ModelShape, span: Pass) -> list[Operator]:
             elementwise(
                 "norm and activation",
                 count=float(conv.count),
-                moved_bytes=span.element_bytes * outputs * 5,
+                moved_bytes=span.element_bytes * outputs * passes,
                 kept_bytes=span.element_bytes * outputs * conv.count,
-                kernels=3,
+                kernels=8 if shape.gated_mlp else 3,
             )
         )
     return operators

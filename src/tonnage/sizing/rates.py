@@ -39,7 +39,7 @@ def operator_s(operator: Operator, devices: Devices, assumed: Assumptions) -> Nu
     else:
         ceiling = assumed.convolution_peak_fraction if operator.kind == "convolution" else assumed.gemm_peak_fraction
         fraction = ceiling * tile_fraction(operator.rows, operator.columns, assumed.tiles_to_half_rate)
-    compute_s = operator.flop / (devices.peak_flop_per_s * fraction)
+    compute_s = operator.flop / (devices.peak_flop_per_s * operator.peak_share * fraction)
     return smooth_max(compute_s, memory_s, assumed.roofline_sharpness) + floor_s
 
 

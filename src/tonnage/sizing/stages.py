@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from tonnage.sizing.estimates import Num
 from tonnage.sizing.operators import (
     Operator,
@@ -27,11 +29,12 @@ class Stage:
     layered: bool  # pipeline parallelism may cut between repeats
 
 
-def forward_stages(shape: ModelShape, span: Pass, *, logit_tokens: Num) -> list[Stage]:
+def forward_stages(shape: ModelShape, span: Pass, *, logit_tokens: Num, target_tokens: Num = 0.0) -> list[Stage]:
     """The blocks of one forward pass over `span`.
 
-    In training an encoder-decoder sees `span.query` tokens on both sides. `logit_tokens` is how many positions go
-    through the vocabulary projection (0 for a classification head, whose cost is negligible).
+    In training an encoder-decoder sees `span.query` tokens on both sides, or `target_tokens` on the decoder's.
+    `logit_tokens` is how many positions go through the vocabulary projection (0 for a classification head, whose cost
+    is negligible).
     """
     if shape.architecture == "convolution":
         return [Stage(name="convolutions", repeats=1, operators=convolution_operators(shape, span), layered=False)]
@@ -55,7 +58,8 @@ def forward_stages(shape: ModelShape, span: Pass, *, logit_tokens: Num) -> list[
             Stage(name="encoder", repeats=shape.encoder_layers, operators=layer_operators(shape, span, causal=False),
                   layered=True)
         )  # fmt: skip
-        decoder = layer_operators(shape, span, causal=True, cross_keys=span.keys)
+        inner = replace(span, query=target_tokens, keys=target_tokens) if np.any(target_tokens) else span
+        decoder = layer_operators(shape, inner, causal=True, cross_keys=span.keys)
         return [*stages, Stage(name="decoder", repeats=shape.layers, operators=decoder, layered=True)]
     if shape.dense_layers and shape.experts:
         dense = layer_operators(shape, span, causal=shape.causal, dense=True)

@@ -11,6 +11,7 @@ from tonnage.sizing.layouts import Layouts
 from tonnage.sizing.operators import Pass
 from tonnage.sizing.precision import TrainingNumbers
 from tonnage.sizing.stages import Stage, forward_stages, image_tokens
+from tonnage.sizing.training_practice import PLAIN, Practice
 from tonnage.workload.jobs import TrainJob
 from tonnage.workload.parameters import count_parameters, lora_parameters
 
@@ -58,17 +59,24 @@ def parameter_share(job: TrainJob, layouts: Layouts) -> ParameterShare:
     return ParameterShare(trained=adapters_here, frozen=base, per_layer=per_layer, outer=outer)
 
 
-def training_stages(job: TrainJob, layouts: Layouts, *, length: float, numbers: TrainingNumbers) -> list[Stage]:
+def training_stages(
+    job: TrainJob, layouts: Layouts, *, length: float, numbers: TrainingNumbers, practice: Practice = PLAIN
+) -> list[Stage]:
     """Forward stages of one micro-batch at one sequence length (tokens; ignored for images)."""
+    query = length / practice.context_parallel
     span = Pass(
         batch=layouts.micro_batch,
-        query=length,
-        keys=length,
+        query=query,
+        keys=length + practice.cached_tokens,
         element_bytes=numbers.element_bytes,
-        residual_bytes=numbers.residual_bytes,
+        residual_bytes=numbers.element_bytes if practice.thin_residual else numbers.residual_bytes,
         weight_bytes=numbers.element_bytes,
         tensor_parallel=layouts.tensor_parallel,
         attention=job.attention,
+        cached_keys=float(practice.cached_tokens),
+        sequence_parallel=practice.sequence_parallel,
+        half_rate=0.5 if numbers.compute == "fp8" else 1.0,
     )
-    logit_tokens = layouts.micro_batch * length if has_vocabulary_loss(job) else 0.0
-    return forward_stages(job.model, span, logit_tokens=logit_tokens)
+    target = practice.target_tokens or query
+    logit_tokens = layouts.micro_batch * target * practice.logit_share if has_vocabulary_loss(job) else 0.0
+    return forward_stages(job.model, span, logit_tokens=logit_tokens, target_tokens=practice.target_tokens)

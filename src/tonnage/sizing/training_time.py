@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import reduce
 
 import numpy as np
 
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.collectives import all_gather_s, all_reduce_s, send_s
-from tonnage.sizing.devices import Devices
-from tonnage.sizing.estimates import Array, Num, column
-from tonnage.sizing.layouts import RECOMPUTES, SHARDINGS, Layouts
-from tonnage.sizing.precision import (
-    NF4_BYTES_PER_PARAMETER,
-    TRAINING,
-    TrainingNumbers,
-    optimizer_bytes_per_parameter,
-)
-from tonnage.sizing.rates import launch_s, total_flop, total_s
-from tonnage.sizing.stages import Stage
-from tonnage.sizing.training_job import ParameterShare, parameter_share, training_stages
+from tonnage.sizing.devices import GENERATIONS, Devices
+from tonnage.sizing.estimates import Array, Num
+from tonnage.sizing.layouts import Layouts
+from tonnage.sizing.rates import operator_s
+from tonnage.sizing.training_practice import PLAIN, Practice
+from tonnage.sizing.training_work import COMPUTES, StepWork, Work, step_work
 from tonnage.workload.jobs import TrainJob
 
-ZERO1, ZERO3 = SHARDINGS.index("zero1"), SHARDINGS.index("zero3")
-FULL = RECOMPUTES.index("full")
-MATRIX_KINDS = ("gemm", "attention", "convolution")
+# Process class of each generation; any other is newer.
+PROCESS = {"Volta": "12nm", "Turing": "12nm", "Ampere": "7nm"}
+MEMORY_OF_REFERENCE = 1.5e12  # bytes a second, where the traffic factors of element-wise work hold as they stand
+TYPICAL_BUDGET = 0.85  # share of the cap where the power limit is not published
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,14 +34,14 @@ class TrainingStep:
     launch_s: Array  # what the host's kernel launches add over the device's own time
     tensor_parallel_s: Array
     data_parallel_s: Array  # gradient and parameter traffic that compute does not hide
+    pipeline_s: Array  # handing activations from stage to stage
     bubble_s: Array
     optimizer_s: Array
     model_flop: Array  # FLOP per device of forward and backward, recomputation not counted (the MFU convention)
 
     @property
     def total_s(self) -> Array:
-        total: Array = np.sum([getattr(self, name) for name in self._parts()], axis=0, dtype=np.float64)
-        return total
+        return reduce(np.add, (getattr(self, name) for name in self._parts()))
 
     @classmethod
     def _parts(cls) -> tuple[str, ...]:
@@ -59,120 +54,141 @@ class TrainingStep:
 
 
 def estimate_training_step(
-    job: TrainJob, layouts: Layouts, devices: Devices, assumed: Assumptions | None = None
+    job: TrainJob,
+    layouts: Layouts,
+    devices: Devices,
+    assumed: Assumptions | None = None,
+    practice: Practice = PLAIN,
 ) -> TrainingStep:
     """Time of one step of `job` under each layout, seconds, at the mean computed length.
 
-    A micro-batch costs its forward, twice that backward (once, where the base is frozen: only activation gradients),
-    and another forward where everything is recomputed. Gradient and parameter traffic hides behind compute up to
-    `communication_overlap_fraction`; the pipeline bubble is (p-1)/m of the work (Narayanan et al. 2021,
-    arXiv:2104.04473, section 2.2). Rows that need a link nobody publishes are NaN.
+    A micro-batch costs its forward, about twice that backward (once for products against a frozen base), and another
+    forward of the layers where everything is recomputed. Gradient and parameter traffic hides behind compute up to
+    `communication_overlap_fraction`; the pipeline bubble is (p-1)/m of the work, 1/v of that where stages are
+    interleaved (Narayanan et al. 2021, arXiv:2104.04473, section 2.2). Rows that need a link nobody publishes are NaN.
     """
-    assumed = assumed or Assumptions()
-    numbers = TRAINING[job.precision]
-    share = parameter_share(job, layouts)
-    stages = training_stages(job, layouts, length=job.lengths.mean, numbers=numbers)
-    rows, m, p = len(layouts.nodes), layouts.accumulation, layouts.pipeline_parallel
+    return step_seconds(step_work(job, layouts, practice), devices, assumed or Assumptions())
 
-    forward = _over_stages(stages, layouts, lambda stage: total_s(stage.operators, devices, assumed))
-    flop = _over_stages(stages, layouts, lambda stage: total_flop(stage.operators))
-    matrix = _over_stages(
-        stages,
-        layouts,
-        lambda stage: total_s([op for op in stage.operators if op.kind in MATRIX_KINDS], devices, assumed),
+
+def step_seconds(work: StepWork, devices: Devices, assumed: Assumptions) -> TrainingStep:
+    """Seconds of the work on the devices (one row each)."""
+    sustained = sustained_devices(work, devices, assumed)
+    assumed = replace(
+        assumed,
+        attention_peak_fraction=assumed.training_attention_fraction,
+        convolution_peak_fraction=assumed.training_convolution_fraction,
     )
-    backward = 2.0 * forward if job.method == "full" else 2.0 * forward - matrix
-    recompute = np.where(layouts.recompute == FULL, forward, 0.0)
-    dequantise = _dequantise_s(job, share, devices, assumed)
-    host = _over_stages(stages, layouts, lambda stage: launch_s(stage.operators, assumed, compiled=job.compile))
-    host = host * (3.0 + (layouts.recompute == FULL))
-    device = forward + backward + recompute + dequantise
-    launch = np.maximum(host - device, 0.0)
-    tensor = _tensor_parallel_s(job, layouts, devices, numbers)
-    micro = device + launch + tensor
-    data = _data_parallel_s(share, layouts, devices, numbers, micro * m, assumed)
+    forward, backward, again, kernels = _device_seconds(work, sustained, assumed)
+    bandwidth = devices.bandwidth_bytes_per_s
+    dequantise = work.dequantised_bytes / (bandwidth * assumed.memory_peak_fraction)
+    device = forward + backward + again + dequantise
+    launch = np.maximum(kernels * assumed.training_launch_us_per_kernel * 1e-6 - device, 0.0)
+    tensor = _tensor_parallel_s(work, devices)
+    hand_over = _hand_over_s(work, devices)
+    micro = device + launch + tensor + hand_over
+    m = work.accumulation
     return TrainingStep(
-        forward_s=column(forward * m, rows),
-        backward_s=column(backward * m, rows),
-        recompute_s=column(recompute * m, rows),
-        dequantise_s=column(dequantise * m, rows),
-        launch_s=column(launch * m, rows),
-        tensor_parallel_s=column(tensor * m, rows),
-        data_parallel_s=column(data, rows),
-        bubble_s=column((p - 1) * (micro + _hand_over_s(job, layouts, devices, numbers)), rows),
-        optimizer_s=column(_optimizer_s(job, share, layouts, devices, numbers, assumed), rows),
-        model_flop=column(flop * (3.0 if job.method == "full" else 2.0) * m, rows),
+        forward_s=forward * m,
+        backward_s=backward * m,
+        recompute_s=again * m,
+        dequantise_s=dequantise * m,
+        launch_s=launch * m,
+        tensor_parallel_s=tensor * m,
+        data_parallel_s=_data_parallel_s(work, devices, micro * m, assumed),
+        pipeline_s=hand_over * m,
+        bubble_s=work.bubble * micro,
+        optimizer_s=work.optimizer_bytes / (bandwidth * assumed.optimizer_memory_fraction),
+        model_flop=work.model_flop,
     )
 
 
-def _over_stages(stages: Sequence[Stage], layouts: Layouts, cost: Callable[[Stage], Num]) -> Array:
-    """Sum of `cost(stage)` over what one pipeline stage holds: its share of the layers, and (worst case) the head."""
-    total = np.zeros(len(layouts.nodes))
-    for stage in stages:
-        repeats = np.ceil(stage.repeats / layouts.pipeline_parallel) if stage.layered else stage.repeats
-        total = total + repeats * cost(stage)
-    return total
+def sustained_devices(work: StepWork, devices: Devices, assumed: Assumptions) -> Devices:
+    """The devices at the rate they hold through a training run.
 
-
-def _dequantise_s(job: TrainJob, share: ParameterShare, devices: Devices, assumed: Assumptions) -> Array | float:
-    """A 4-bit base is expanded to 16 bit in forward and in backward: read 4 bits, write and read 16."""
-    if job.method != "qlora":
-        return 0.0
-    moved = share.frozen * (NF4_BYTES_PER_PARAMETER + 2.0) * 2
-    return moved / (devices.bandwidth_bytes_per_s * assumed.memory_peak_fraction)
-
-
-def _tensor_parallel_s(job: TrainJob, layouts: Layouts, devices: Devices, numbers: TrainingNumbers) -> Array:
-    """Four all-reduces of the layer's activations per layer and micro-batch (two forward, two backward).
-
-    Source: Shoeybi et al. 2019, arXiv:1909.08053, section 3. With sequence parallelism the volume is the same.
+    A board cannot feed all its tensor cores at full clock: the rate is what its power limit allows at the energy a
+    product costs in its process, up to a cap. 8-bit and 32-bit products reach another share of their peak.
     """
-    length = job.lengths.mean
-    size = layouts.micro_batch * length * job.model.hidden * numbers.element_bytes
-    nodes = np.ceil(layouts.tensor_parallel / devices.per_node)
-    layers = np.ceil((job.model.layers + job.model.encoder_layers) / layouts.pipeline_parallel)
-    once = all_reduce_s(size, layouts.tensor_parallel, nodes, devices)
-    return np.where(layouts.tensor_parallel > 1, 4.0 * layers * once, 0.0)
+    by_precision = np.array([assumed.of_precision(compute) for compute in COMPUTES])
+    factor = by_precision[work.compute.astype(np.intp)] * assumed.sustained_cap_fraction
+    if devices.generation is not None and devices.watts_per_tflop is not None:
+        energy = np.array([getattr(assumed, f"joules_per_tflop_{PROCESS.get(name, '5nm')}") for name in GENERATIONS])
+        budget = devices.watts_per_tflop / energy[devices.generation.astype(np.intp)]
+        factor = factor * np.where(np.isnan(budget), TYPICAL_BUDGET, (1.0 + budget**-3.0) ** (-1.0 / 3.0))
+    return replace(devices, peak_flop_per_s=devices.peak_flop_per_s * factor)
 
 
-def _data_parallel_s(
-    share: ParameterShare,
-    layouts: Layouts,
-    devices: Devices,
-    numbers: TrainingNumbers,
-    compute_s: Array,
-    assumed: Assumptions,
-) -> Array:
-    """Gradients once a step; with ZeRO-3 also the weights, gathered in forward and in backward of each micro-batch."""
-    dp = layouts.data_parallel
-    nodes = np.minimum(layouts.nodes, dp)
-    gradients = all_reduce_s(share.trained * numbers.gradient_bytes, dp, nodes, devices)
-    gathered = (share.trained + share.frozen) * numbers.element_bytes
-    parameters = 2.0 * layouts.accumulation * all_gather_s(gathered, dp, nodes, devices)
-    traffic = gradients + np.where(layouts.sharding >= ZERO3, parameters, 0.0)
+def _device_seconds(work: StepWork, devices: Devices, assumed: Assumptions) -> tuple[Array, Array, Array, Array]:
+    """Forward, backward, recomputed forward of one micro-batch on the device, and kernels the host launches for it."""
+    sums = [np.zeros(work.rows) for _ in range(4)]
+    for part in work.works:
+        there = devices if part.owner is None else devices.take(part.owner)
+        if part.operator.kind == "attention":
+            there = _attention_devices(there, assumed)
+        once = _fused(part, operator_s(part.operator, there, assumed), there, assumed)
+        seconds = part.times * part.operator.count * once
+        passes = 1.0 + part.backward + part.again
+        merged = 1.0 - (np.asarray(part.fused) > 0) * (1.0 - assumed.compiled_kernel_fraction)
+        launches = part.times * part.operator.count * part.operator.kernels * passes * merged
+        for total, value in zip(sums, (seconds, seconds * part.backward, seconds * part.again, launches), strict=True):
+            _add(total, value, part)
+    return sums[0], sums[1], sums[2], sums[3]
+
+
+def _attention_devices(devices: Devices, assumed: Assumptions) -> Devices:
+    """Attention kernels reach a smaller share of Hopper's peak: they use the products of the generation before."""
+    if devices.generation is None:
+        return devices
+    hopper = devices.generation == GENERATIONS.index("Hopper")
+    factor = np.where(hopper, assumed.training_attention_hopper_share, 1.0)
+    return replace(devices, peak_flop_per_s=devices.peak_flop_per_s * factor)
+
+
+def _fused(part: Work, seconds: Num, devices: Devices, assumed: Assumptions) -> Num:
+    """Element-wise work of an eager framework takes more passes than counted, merged work fewer. The faster the memory,
+    the smaller the share of it that such kernels reach: they are short, and issue instructions besides moving bytes."""
+    if part.operator.kind != "elementwise":
+        return seconds
+    factors = np.array(
+        [assumed.unfused_traffic_factor, assumed.compiled_traffic_fraction, assumed.fused_traffic_fraction]
+    )
+    faster = (devices.bandwidth_bytes_per_s / MEMORY_OF_REFERENCE) ** assumed.memory_saturation_exponent
+    return seconds * factors[np.asarray(part.fused).astype(np.intp)] * faster
+
+
+def _add(total: Array, value: Num | np.ndarray, part: Work) -> None:
+    if part.owner is None:
+        total += value
+    else:
+        total += np.bincount(part.owner, weights=np.broadcast_to(value, part.owner.shape), minlength=len(total))
+
+
+def _tensor_parallel_s(work: StepWork, devices: Devices) -> Array:
+    nodes = np.ceil(work.tensor_ranks / devices.per_node)
+    once = all_reduce_s(work.tensor_bytes, work.tensor_ranks, nodes, devices)
+    return np.where(work.tensor_calls > 0, work.tensor_calls * once, 0.0)
+
+
+def _data_parallel_s(work: StepWork, devices: Devices, compute_s: Array, assumed: Assumptions) -> Array:
+    """Gradients once a step; with ZeRO-3 also the weights, gathered in forward and in backward of each micro-batch.
+
+    Ranks of a data-parallel group sit on as many nodes as they can; the groups of a node share its network.
+    """
+    ranks = work.data_ranks
+    nodes = np.minimum(work.nodes, ranks)
+    sharers = np.maximum(np.minimum(devices.per_node, work.tensor_ranks) * (nodes > 1), 1.0)
+    gradients = all_reduce_s(work.gradient_bytes, ranks, nodes, devices, sharers=sharers)
+    gathered = work.gathered_bytes > 0
+    once = all_gather_s(work.gathered_bytes, ranks, nodes, devices, sharers=sharers)
+    layered = work.gathered_layers * np.where(nodes > 1, devices.inter_latency_s, devices.intra_latency_s)
+    parameters = np.where(gathered, 2.0 * work.accumulation * (once + layered), 0.0)
+    traffic = gradients + parameters
     hidden = assumed.communication_overlap_fraction * np.minimum(traffic, compute_s)
-    return np.where(dp > 1, traffic - hidden, 0.0)
+    return np.where(ranks > 1, traffic - hidden, 0.0)
 
 
-def _hand_over_s(job: TrainJob, layouts: Layouts, devices: Devices, numbers: TrainingNumbers) -> Array:
-    """One micro-batch's activations to the next pipeline stage, forward and backward."""
-    length = job.lengths.mean
-    size = layouts.micro_batch * length * job.model.hidden * numbers.element_bytes / layouts.tensor_parallel
-    several = layouts.pipeline_parallel > 1
-    crosses = layouts.tensor_parallel * layouts.pipeline_parallel > devices.per_node
-    return np.where(several, 2.0 * send_s(np.where(several, size, 0.0), crosses, devices), 0.0)
-
-
-def _optimizer_s(
-    job: TrainJob,
-    share: ParameterShare,
-    layouts: Layouts,
-    devices: Devices,
-    numbers: TrainingNumbers,
-    assumed: Assumptions,
-) -> Array:
-    """Reading weights, gradients and state and writing weights and state once, at memory bandwidth."""
-    state = optimizer_bytes_per_parameter(job.optimizer, numbers.optimizer_element_bytes, job.model.hidden)
-    moved = share.trained * (2 * numbers.weight_bytes + numbers.gradient_bytes + 2 * state)
-    cut = np.where(layouts.sharding >= ZERO1, layouts.data_parallel, 1.0)
-    return moved / cut / (devices.bandwidth_bytes_per_s * assumed.optimizer_memory_fraction)
+def _hand_over_s(work: StepWork, devices: Devices) -> Array:
+    """One micro-batch's activations to the next pipeline stage, forward and backward. Tensor-parallel ranks each send
+    their share (Narayanan et al. 2021, section 4.1), over the node's one network or each over its own link."""
+    crosses = work.hand_over_crosses > devices.per_node
+    share = work.hand_over_bytes / np.where(crosses, 1.0, work.tensor_ranks)
+    return np.where(work.hand_over_bytes > 0, 2.0 * send_s(share, crosses, devices), 0.0)

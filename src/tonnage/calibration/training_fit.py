@@ -1,0 +1,235 @@
+"""Fitting the few parameters of training time to measured rows: a deterministic coordinate search in plain numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+
+from tonnage.calibration.judgement import Skipped
+from tonnage.calibration.rows import TrainingRow
+from tonnage.calibration.training_case import Case
+from tonnage.calibration.training_judge import case_ratio, time_case
+from tonnage.calibration.training_memory_rows import MemoryTable, memory_table
+from tonnage.calibration.training_table import TrainingTable, training_table
+from tonnage.catalog.catalog import Catalog
+from tonnage.sizing.assumptions import Assumptions
+from tonnage.sizing.devices import GENERATIONS
+from tonnage.sizing.estimates import Array
+
+# Parameter -> the range it may take. Each is a field of `Assumptions`.
+TIME_PARAMETERS: Mapping[str, tuple[float, float]] = MappingProxyType(
+    {
+        "joules_per_tflop_12nm": (0.3, 6.0),
+        "joules_per_tflop_7nm": (0.3, 3.0),
+        "joules_per_tflop_5nm": (0.2, 2.0),
+        "sustained_fp32_fraction": (0.7, 1.5),
+        "sustained_tf32_fraction": (0.7, 1.35),
+        "sustained_fp8_fraction": (0.4, 1.5),
+        "training_attention_fraction": (0.1, 0.7),
+        "training_attention_hopper_share": (0.4, 1.2),
+        "fused_traffic_fraction": (0.1, 1.2),
+        "compiled_traffic_fraction": (0.1, 1.6),
+        "memory_saturation_exponent": (0.02, 0.6),
+        "unfused_traffic_factor": (0.5, 2.5),
+        "communication_overlap_fraction": (0.2, 0.97),
+        "network_peak_fraction": (0.15, 0.95),
+        "training_convolution_fraction": (0.2, 0.9),
+    }
+)
+MEMORY_PARAMETERS: Mapping[str, tuple[float, float]] = MappingProxyType(
+    {
+        "training_communicator_gib": (0.2, 2.0),
+        "fragmentation_fraction": (0.02, 0.5),
+    }
+)
+# Where a search begins that must not know any fitted value: judgements made before the first fit.
+JUDGEMENTS: Mapping[str, float] = MappingProxyType(
+    {
+        "joules_per_tflop_12nm": 2.0,
+        "joules_per_tflop_7nm": 1.2,
+        "joules_per_tflop_5nm": 1.0,
+        "sustained_fp32_fraction": 1.15,
+        "sustained_tf32_fraction": 1.0,
+        "sustained_fp8_fraction": 0.8,
+        "training_attention_fraction": 0.35,
+        "training_attention_hopper_share": 0.85,
+        "fused_traffic_fraction": 0.5,
+        "compiled_traffic_fraction": 0.7,
+        "memory_saturation_exponent": 0.2,
+        "unfused_traffic_factor": 1.0,
+        "communication_overlap_fraction": 0.8,
+        "network_peak_fraction": 0.6,
+        "training_convolution_fraction": 0.5,
+        "training_communicator_gib": 0.7,
+        "fragmentation_fraction": 0.1,
+    }
+)
+FIRST_STEP, LAST_STEP = 0.16, 0.01
+CAP = 0.7  # log error beyond which a row counts no more: a misread row must not pull a parameter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Residuals:
+    """Quantiles of the log ratio, predicted over measured rate (or memory), of one group of rows."""
+
+    group: str
+    rows: int
+    median_abs_log: float
+    quantiles: tuple[tuple[float, float], ...]  # probability, log(predicted / measured)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingFit:
+    """Fitted parameters with the ranges they could take, the rows behind them, and what is left over."""
+
+    values: Mapping[str, float]
+    ranges: Mapping[str, tuple[float, float]]
+    rows: int
+    residuals: tuple[Residuals, ...]
+    generations: frozenset[str]
+    precisions: frozenset[str]
+    engines: frozenset[str]
+
+    def assumptions(self, base: Assumptions | None = None) -> Assumptions:
+        """`base` (the shipped assumptions) with the fitted values."""
+        return replace(base or Assumptions(), **dict(self.values))
+
+    def distance(self, case: Case) -> int:
+        """How many of device generation, precision and engine no fitted row had."""
+        return (
+            (generation_of(case) not in self.generations)
+            + (case.engine.precision not in self.precisions)
+            + (case.engine.name not in self.engines)
+        )
+
+
+def apply(fit: TrainingFit) -> Assumptions:
+    """The shipped assumptions with the fitted values."""
+    return fit.assumptions()
+
+
+def fit_training(rows: Sequence[TrainingRow], catalog: Catalog, *, start: TrainingFit | None = None) -> TrainingFit:
+    """Fit time to the rows of good quality whose metric is a rate, memory to those that print a peak. `start`: where
+    the search begins."""
+    time_fit = fit_cases(training_table(fitting_cases(rows, catalog)), start=start)
+    table = memory_table(rows, catalog)
+    return with_memory(time_fit, table, start=start) if table.cases else time_fit
+
+
+def with_memory(
+    fit: TrainingFit, table: MemoryTable, *, start: TrainingFit | None = None, use: Array | None = None
+) -> TrainingFit:
+    """`fit` with the memory parameters fitted to a table too; `use` leaves rows out (weight 0)."""
+    weights = family_weights(table.cases) * (1.0 if use is None else use)
+
+    def loss(values: Mapping[str, float]) -> float:
+        errors = np.abs(table.log_ratios(replace(Assumptions(), **dict(values))))
+        return float(np.sum(weights * np.minimum(errors, CAP)) / np.sum(weights))
+
+    begin = start.values if start else JUDGEMENTS
+    values = coordinate_search(loss, begin, MEMORY_PARAMETERS, first_step=FIRST_STEP, last_step=0.03)
+    errors = table.log_ratios(replace(Assumptions(), **values))[weights > 0]
+    return replace(
+        fit,
+        values=MappingProxyType({**fit.values, **values}),
+        ranges=MappingProxyType({**fit.ranges, **MEMORY_PARAMETERS}),
+        residuals=(*fit.residuals, residuals_of("memory", errors)),
+    )
+
+
+def fitting_cases(rows: Sequence[TrainingRow], catalog: Catalog) -> list[Case]:
+    """Cases to fit to: not suspect, and rates rather than sums over whole runs."""
+    found = [time_case(row, catalog) for row in rows if row.quality != "suspect" and row.metric not in UNFITTED_METRICS]
+    return [case for case in found if not isinstance(case, Skipped)]
+
+
+UNFITTED_METRICS = ("gpu_hours", "achieved_tflops_per_gpu", "iteration_time_s")
+
+
+def fit_cases(table: TrainingTable, *, start: TrainingFit | None = None, use: Array | None = None) -> TrainingFit:
+    """Fit to the cases of a table; `use` leaves some out (weight 0)."""
+    weights = family_weights(table.cases) * (1.0 if use is None else use)
+
+    def loss(values: Mapping[str, float]) -> float:
+        errors = np.abs(log_ratios(table, replace(Assumptions(), **dict(values))))
+        return float(np.sum(weights * np.minimum(errors, CAP)) / np.sum(weights))
+
+    begin = start.values if start else JUDGEMENTS
+    values = coordinate_search(loss, begin, TIME_PARAMETERS, first_step=0.04 if start else FIRST_STEP)
+    kept = [case for case, weight in zip(table.cases, weights, strict=True) if weight > 0]
+    errors = log_ratios(table, replace(Assumptions(), **values))[weights > 0]
+    return TrainingFit(
+        values=MappingProxyType(values),
+        ranges=TIME_PARAMETERS,
+        rows=len(kept),
+        residuals=_residuals(kept, errors),
+        generations=frozenset(generation_of(case) for case in kept),
+        precisions=frozenset(case.engine.precision for case in kept),
+        engines=frozenset(case.engine.name for case in kept),
+    )
+
+
+def log_ratios(table: TrainingTable, assumed: Assumptions) -> Array:
+    """log(predicted / measured) as rates, one a case; large where nothing is predicted."""
+    steps = table.steps(assumed)
+    pairs = zip(table.cases, steps.total_s, strict=True)
+    ratios = np.array([case_ratio(case, float(seconds)) for case, seconds in pairs])
+    return np.where(np.isfinite(ratios) & (ratios > 0), np.log(np.maximum(ratios, 1e-9)), CAP)
+
+
+def family_weights(cases: Sequence[Case]) -> Array:
+    """A family of n rows weighs as sqrt(n): many rows of one table are no independent evidence."""
+    families = [case.row.family for case in cases]
+    counts = {family: families.count(family) for family in set(families)}
+    return np.array([counts[family] ** -0.5 for family in families])
+
+
+def coordinate_search(
+    loss: Callable[[Mapping[str, float]], float],
+    begin: Mapping[str, float],
+    ranges: Mapping[str, tuple[float, float]],
+    *,
+    first_step: float,
+    last_step: float = LAST_STEP,
+) -> dict[str, float]:
+    """Each parameter in turn up or down by a factor while the loss falls; then half the factor, to `last_step`."""
+    values = {name: float(np.clip(begin[name], *ranges[name])) for name in ranges}
+    best, step = loss(values), first_step
+    while step >= last_step:
+        improved = False
+        for name, (low, high) in ranges.items():
+            for factor in (1.0 + step, 1.0 / (1.0 + step)):
+                trial = {**values, name: float(np.clip(values[name] * factor, low, high))}
+                found = loss(trial)
+                if found < best - 1e-6:
+                    values, best, improved = trial, found, True
+                    break
+        if not improved:
+            step /= 2.0
+    return values
+
+
+def generation_of(case: Case) -> str:
+    """Device generation of a case, as the rates know it."""
+    first = case.machine.accelerator.architecture.split(" ")[0]
+    return first if first in GENERATIONS else case.machine.accelerator.architecture
+
+
+def _residuals(cases: Sequence[Case], errors: Array) -> tuple[Residuals, ...]:
+    groups = ["all", *sorted({generation_of(case) for case in cases})]
+    masks = [np.array([group in ("all", generation_of(case)) for case in cases]) for group in groups]
+    return tuple(residuals_of(group, errors[mask]) for group, mask in zip(groups, masks, strict=True))
+
+
+def residuals_of(group: str, errors: Array) -> Residuals:
+    """Quantiles of log ratios."""
+    probabilities = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
+    return Residuals(
+        group=group,
+        rows=len(errors),
+        median_abs_log=float(np.median(np.abs(errors))),
+        quantiles=tuple(zip(probabilities, np.quantile(errors, probabilities).tolist(), strict=True)),
+    )

@@ -1,0 +1,141 @@
+"""Training rows beside their prediction, each in the convention the row itself uses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tonnage.calibration.judgement import Judged, Skipped
+from tonnage.calibration.rows import TrainingRow
+from tonnage.calibration.training_case import Case, NoCase, build_case
+from tonnage.calibration.training_memory_rows import MEMORY_METRICS, judge_memory_row
+from tonnage.calibration.training_table import training_table
+from tonnage.catalog.catalog import Catalog
+from tonnage.errors import TonnageError
+from tonnage.sizing.assumptions import Assumptions
+from tonnage.sizing.devices import peak_tflops
+from tonnage.sizing.training_work import FULL
+
+if TYPE_CHECKING:
+    from tonnage.calibration.training_fit import TrainingFit
+
+TIME_GROUP, MEMORY_GROUP = "training time", "training memory"
+IMAGES = ("convolution", "vision-transformer")
+
+
+def judge_training(
+    rows: Sequence[TrainingRow], catalog: Catalog, fitted: TrainingFit | None = None
+) -> list[Judged | Skipped]:
+    """Each row predicted in its own convention, or skipped with the reason; in the order of `rows`.
+
+    Without `fitted` the assumptions the library ships with are used.
+    """
+    assumed = fitted.assumptions() if fitted else Assumptions()
+    results: dict[int, Judged | Skipped] = {}
+    timed: list[tuple[int, Case]] = []
+    for index, row in enumerate(rows):
+        if row.metric in MEMORY_METRICS:
+            results[index] = judge_memory_row(row, catalog, assumed)
+            continue
+        found = time_case(row, catalog)
+        if isinstance(found, Skipped):
+            results[index] = found
+        else:
+            timed.append((index, found))
+    if timed:
+        predictions = predict_metrics([case for _, case in timed], assumed)
+        for (index, case), value in zip(timed, predictions, strict=True):
+            results[index] = _judged(case, value, fitted)
+    return [results[index] for index in range(len(rows))]
+
+
+def time_case(row: TrainingRow, catalog: Catalog) -> Case | Skipped:
+    """The case of a row with a rate or a time, or why it has none."""
+    if row.metric not in (*RATES, *TIMES):
+        return _skipped(row, f"metric '{row.metric}' is none of training time or memory")
+    try:
+        case = build_case(row, catalog)
+        peak_tflops(case.machine.accelerator, case.jobs[0].precision.removesuffix("-true"))
+    except NoCase as error:
+        return _skipped(row, str(error))
+    except TonnageError as error:
+        return _skipped(row, error.message)
+    if case.practice.offloaded_state:
+        return _skipped(row, "optimizer on the CPU: its rate is the host's, which the row does not state")
+    if row.metric == "gpu_hours" and row.train_tokens is None:
+        return _skipped(row, "GPU hours without the number of tokens")
+    return case
+
+
+def predict_metrics(cases: Sequence[Case], assumed: Assumptions) -> list[float]:
+    """Each case's figure in its row's metric."""
+    steps = training_table(cases, assumed).steps(assumed)
+    return [in_convention(case, float(seconds)) for case, seconds in zip(cases, steps.total_s, strict=True)]
+
+
+def in_convention(case: Case, seconds: float) -> float:
+    """A step of `seconds` as the metric of the case's row."""
+    tokens_per_gpu = case.tokens / seconds / case.gpus
+    match case.row.metric:
+        case "tokens_per_s_per_gpu":
+            return tokens_per_gpu
+        case "sequences_per_s" | "images_per_s":
+            return case.samples / seconds
+        case "iteration_time_s":
+            return seconds
+        case "gpu_hours":
+            assert case.row.train_tokens is not None
+            return case.row.train_tokens / tokens_per_gpu / 3600.0
+        case _:
+            return _whole_flop(case) * _counted(case) / seconds / case.gpus / 1e12
+
+
+def _counted(case: Case) -> float:
+    """Passes counted over forward and backward: a hardware rate counts the second forward too."""
+    repeated = int(case.layouts.recompute[0]) == FULL
+    return 4.0 / 3.0 if repeated and "HFU" in case.row.note else 1.0
+
+
+def _whole_flop(case: Case) -> float:
+    """3 x (2 x matrix weights + 4·s·h attention) per token and layer, vocabulary included."""
+    job = case.jobs[0]
+    shape, length = job.model, job.lengths.mean
+    ups = 3 if shape.gated_mlp else 2
+    width = shape.heads * shape.head_dim
+    kv_width = shape.kv_heads * shape.head_dim
+    layer = 2.0 * shape.hidden * (2 * width + 2 * kv_width + ups * shape.ffn) + 4.0 * length * width
+    return 3.0 * case.tokens * (shape.layers * layer + 2.0 * shape.hidden * shape.vocab)
+
+
+RATES = ("tokens_per_s_per_gpu", "sequences_per_s", "images_per_s", "achieved_tflops_per_gpu")
+TIMES = ("iteration_time_s", "gpu_hours")  # metrics that grow with time
+
+
+def case_ratio(case: Case, seconds: float) -> float:
+    """Predicted over measured, turned so that above 1 always means: predicted too fast."""
+    value = in_convention(case, seconds) / case.row.value
+    return 1.0 / value if case.row.metric in TIMES else value
+
+
+def _judged(case: Case, value: float, fitted: TrainingFit | None) -> Judged | Skipped:
+    row = case.row
+    if not np.isfinite(value) or value <= 0:
+        return _skipped(row, "a link between its devices has no published bandwidth")
+    image = case.jobs[0].model.architecture in IMAGES
+    return Judged(
+        row_id=row.id,
+        metric=row.metric,
+        family=row.family,
+        gpu=row.gpu,
+        measured=row.value,
+        predicted=value,
+        suspect=row.quality == "suspect",
+        group="image " + TIME_GROUP if image else TIME_GROUP,
+        far=fitted.distance(case) if fitted else 0,
+    )
+
+
+def _skipped(row: TrainingRow, reason: str) -> Skipped:
+    return Skipped(row_id=row.id, metric=row.metric, reason=reason)

@@ -1,0 +1,152 @@
+"""Memory rows beside their prediction: peaks in the reading a row names, «fits», and the longest sequence that fits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+
+import numpy as np
+
+from tonnage.calibration.judgement import Judged, Skipped
+from tonnage.calibration.rows import TrainingRow
+from tonnage.calibration.training_case import Case, NoCase, build_case
+from tonnage.catalog.catalog import Catalog
+from tonnage.errors import TonnageError
+from tonnage.sizing.assumptions import Assumptions
+from tonnage.sizing.devices import usable_bytes
+from tonnage.sizing.estimates import Array
+from tonnage.sizing.training_memory import TrainingMemory, estimate_training_memory
+from tonnage.units import from_gib, to_gib
+from tonnage.workload.jobs import Lengths
+
+MEMORY_METRICS = ("peak_mem_gib", "peak_mem_gb_unspecified", "fits", "max_seq_len")
+MEMORY_GROUP = "training memory"
+BUDGET = re.compile(r"VRAM-(\d+)GB")
+STAND_IN = "A100-80GB-SXM"  # peak memory does not depend on the device; a row without one needs some name to be built
+LENGTHS = np.unique(np.round(2.0 ** np.arange(6.0, 21.0, 0.05)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peak:
+    """Bytes per device of all jobs of a case."""
+
+    parts: tuple[TrainingMemory, ...]
+
+    def bytes(self, reading: str) -> Array:
+        """`allocated`, `reserved`, `device`, or what is `needed` for the run not to fail."""
+        name = {
+            "allocated": "allocated_bytes",
+            "reserved": "reserved_bytes",
+            "device": "total_bytes",
+            "needed": "needed_bytes",
+        }[reading]
+        return reduce(np.add, (getattr(part, name) for part in self.parts))
+
+
+def judge_memory_row(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> Judged | Skipped:
+    """One memory row beside its prediction."""
+    judge = {"fits": _fits, "max_seq_len": _longest}.get(row.metric, _peak)
+    try:
+        predicted = judge(row, catalog, assumed)
+    except NoCase as error:
+        return Skipped(row_id=row.id, metric=row.metric, reason=str(error))
+    except TonnageError as error:
+        return Skipped(row_id=row.id, metric=row.metric, reason=error.message)
+    return Judged(
+        row_id=row.id,
+        metric=row.metric,
+        family=row.family,
+        gpu=row.gpu,
+        measured=row.value,
+        predicted=predicted,
+        suspect=row.quality == "suspect",
+        group=MEMORY_GROUP,
+    )
+
+
+def reading_of(row: TrainingRow) -> str:
+    """Which of the three figures the row's tool reports. Not stated: reserved, what trainers log as the peak."""
+    text = row.mem_kind.lower()
+    if "nvidia-smi" in text or "smi" in text:
+        return "device"
+    return "allocated" if "active" in text or "allocated" in text else "reserved"
+
+
+def memory_case(row: TrainingRow, catalog: Catalog) -> Case:
+    """The case of a memory row. Peak memory does not depend on which device it is read on."""
+    if row.gpu and not BUDGET.search(row.gpu):
+        return build_case(row, catalog)
+    return build_case(replace(row, gpu=STAND_IN), catalog)
+
+
+def peak(case: Case, assumed: Assumptions) -> Peak:
+    """Peak memory of a case."""
+    parts = (estimate_training_memory(job, case.layouts, assumed, case.practice) for job in case.jobs)
+    return Peak(parts=tuple(parts))
+
+
+def _peak(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> float:
+    if row.micro_batch_per_gpu is None:
+        raise NoCase("memory without the micro-batch")
+    return _reported(memory_case(row, catalog), assumed)
+
+
+def _reported(case: Case, assumed: Assumptions) -> float:
+    """The peak in the row's own reading and unit."""
+    row = case.row
+    size = float(peak(case, assumed).bytes(reading_of(row))[0])
+    if row.metric.endswith("unspecified"):
+        return size / 1e9  # GB read as 10⁹: what tools that divide bytes print
+    return to_gib(size)
+
+
+def _fits(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> float:
+    """1 where the peak with the safety margin stays within the device, else 0."""
+    case = memory_case(row, catalog)
+    needs = float(peak(case, assumed).bytes("needed")[0]) * (1.0 + assumed.memory_margin_fraction)
+    return 1.0 if needs <= _capacity(row, case) else 0.0
+
+
+def _capacity(row: TrainingRow, case: Case) -> float:
+    budget = BUDGET.search(row.gpu)
+    return from_gib(float(budget[1])) if budget else usable_bytes(case.machine.accelerator)
+
+
+def _longest(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> float:
+    """The longest sequence whose peak stays within the device, no margin (the source tried until it failed)."""
+    case = memory_case(replace(row, seq_len=1024), catalog)
+    capacity = _capacity(row, case)
+    longest = 0.0
+    for length in LENGTHS:
+        lengths = Lengths(mean=float(length), maximum=int(length))
+        grown = replace(case, jobs=tuple(replace(job, lengths=lengths) for job in case.jobs))
+        if float(peak(grown, assumed).bytes("needed")[0]) > capacity:
+            break
+        longest = float(length)
+    return longest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryTable:
+    """Peak-memory rows with what of them does not change in a fit: the cases."""
+
+    cases: tuple[Case, ...]
+
+    def log_ratios(self, assumed: Assumptions) -> Array:
+        """log(predicted / measured), one a case."""
+        return np.array([np.log(_reported(case, assumed) / case.row.value) for case in self.cases])
+
+
+def memory_table(rows: Sequence[TrainingRow], catalog: Catalog) -> MemoryTable:
+    """Rows of good quality that print a peak and say enough to be sized."""
+    cases = []
+    for row in rows:
+        if not row.metric.startswith("peak") or row.quality == "suspect" or row.micro_batch_per_gpu is None:
+            continue
+        try:
+            cases.append(memory_case(row, catalog))
+        except (NoCase, TonnageError):
+            continue
+    return MemoryTable(cases=tuple(cases))

@@ -1,0 +1,89 @@
+"""Many training rows as one table of work, so that one evaluation of the formulas predicts them all.
+
+The operators of all rows stand in one column per kind, each entry with the row it belongs to; a fit builds the table
+once and evaluates it hundreds of times in milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from tonnage.calibration.training_case import Case
+from tonnage.sizing.assumptions import Assumptions
+from tonnage.sizing.devices import Devices, stack
+from tonnage.sizing.estimates import Array, Num
+from tonnage.sizing.operators import Kind, Operator
+from tonnage.sizing.training_time import TrainingStep, step_seconds
+from tonnage.sizing.training_work import StepWork, Work, added, column_names, step_work
+
+KINDS: tuple[Kind, ...] = ("gemm", "attention", "elementwise", "convolution")
+FIGURES = ("count", "flop", "moved_bytes", "rows", "columns", "kernels", "query_length", "peak_share")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingTable:
+    """Cases, their work and their devices, one row each; the network stands at its printed rate."""
+
+    cases: tuple[Case, ...]
+    work: StepWork
+    devices: Devices
+
+    def steps(self, assumed: Assumptions) -> TrainingStep:
+        """Parts of each row's step, seconds."""
+        inter = self.devices.inter_bytes_per_s * assumed.network_peak_fraction
+        return step_seconds(self.work, replace(self.devices, inter_bytes_per_s=inter), assumed)
+
+
+def training_table(cases: Sequence[Case], assumed: Assumptions | None = None) -> TrainingTable:
+    """The table of `cases` (at least one)."""
+    assumed = assumed or Assumptions()
+    works = [case_work(case) for case in cases]
+    columns = {name: np.concatenate([getattr(work, name) for work in works]) for name in column_names()}
+    stacked = [stack([case.machine], case.jobs[0].precision.removesuffix("-true"), assumed) for case in cases]
+    return TrainingTable(
+        cases=tuple(cases),
+        work=StepWork(works=_flattened(works), **columns),
+        devices=_joined(stacked),
+    )
+
+
+def case_work(case: Case) -> StepWork:
+    """The work of one step of a case: all its jobs."""
+    return reduce(added, (step_work(job, case.layouts, case.practice) for job in case.jobs))
+
+
+def _flattened(works: Sequence[StepWork]) -> tuple[Work, ...]:
+    found = []
+    for kind in KINDS:
+        parts = [(row, part) for row, work in enumerate(works) for part in work.works if part.operator.kind == kind]
+        if not parts:
+            continue
+        entries = [part for _, part in parts]
+        figures: dict[str, Any] = {
+            name: _column([getattr(part.operator, name) for part in entries]) for name in FIGURES
+        }
+        found.append(
+            Work(
+                operator=Operator(name=kind, kind=kind, **figures),
+                times=_column([part.times for part in entries]),
+                backward=_column([part.backward for part in entries]),
+                again=_column([part.again for part in entries]),
+                fused=_column([part.fused for part in entries]),
+                owner=np.array([row for row, _ in parts], dtype=np.intp),
+            )
+        )
+    return tuple(found)
+
+
+def _column(values: Sequence[Num]) -> Array:
+    return np.array([float(np.asarray(value).reshape(-1)[0]) for value in values])
+
+
+def _joined(devices: Sequence[Devices]) -> Devices:
+    names = Devices.__dataclass_fields__
+    return Devices(**{name: np.concatenate([getattr(device, name) for device in devices]) for name in names})

@@ -1,0 +1,48 @@
+"""How a training program does its work, where that differs from program to program and no workload file says it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+State = Literal["autocast", "cast-model", "megatron"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Practice:
+    """Habits of a training program. The defaults are those of PyTorch with transformers or Lightning.
+
+    `fused`: hand-written kernels merge element-wise work (Megatron, Transformer Engine, TensorRT-like); what a
+    compiler merges follows the job's `compile`.
+    `cached_tokens`: earlier tokens each segment also attends to (Transformer-XL). `target_tokens`: decoder length of
+    an encoder-decoder (0: as the encoder's). `logit_share`: positions that go through the vocabulary projection
+    (masked positions only: about 0.15). `interleave`: model chunks per pipeline stage (Narayanan et al. 2021).
+    `context_parallel`: ranks that share one sequence. `state`: autocast keeps fp32 weights and 16-bit copies; a cast
+    model is 16-bit with fp32 masters beside; megatron adds fp32 main gradients. `reduce_bytes`: gradient element on
+    the wire (0: as the precision says). `optimizer_passes`: traffic over AdamW's (LAMB reads state twice).
+    `sequence_parallel`: tensor-parallel ranks share norms and residual adds (Korthikanti et al. 2022); before, each did
+    all of them. `thin_residual`: the residual stream is 16-bit too (cast models, FSDP mixed precision, Megatron).
+    `loss_bytes`: bytes a logit takes at the start of backward (0: the assumption).
+    """
+
+    fused: bool = False
+    cached_tokens: int = 0
+    target_tokens: int = 0
+    logit_share: float = 1.0
+    interleave: int = 1
+    context_parallel: int = 1
+    state: State = "autocast"
+    reduce_bytes: float = 0.0
+    optimizer_passes: float = 1.0
+    loss_bytes: float = 0.0
+    kept_factor: float = 1.0  # activations kept over those of PyTorch (graphs that break activations into primitives)
+    planned_memory: bool = False  # buffers are laid out before the run: nothing fragments
+    offloaded_optimizer: bool = False
+    offloaded_state: bool = False  # weights and gradients too
+    offloaded_activations: bool = False
+    gradients_in_backward: bool = False  # each gradient is applied and freed as it comes (fused optimizer step)
+    sequence_parallel: bool = True
+    thin_residual: bool = False
+
+
+PLAIN = Practice()

@@ -1,0 +1,179 @@
+"""What one training step does on each device before any rate is known: operators, bytes on the wire, state traffic.
+
+Columns with one entry a candidate. `training_time` turns them into seconds; a calibration builds them once and turns
+them into seconds many times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tonnage.sizing.estimates import Array, Num, column
+from tonnage.sizing.layouts import RECOMPUTES, SHARDINGS, Layouts
+from tonnage.sizing.operators import Operator
+from tonnage.sizing.precision import (
+    NF4_BYTES_PER_PARAMETER,
+    TRAINING,
+    TrainingNumbers,
+    optimizer_bytes_per_parameter,
+)
+from tonnage.sizing.stages import Stage
+from tonnage.sizing.training_job import ParameterShare, parameter_share, training_stages
+from tonnage.sizing.training_practice import PLAIN, Practice
+from tonnage.workload.jobs import TrainJob
+
+ZERO1, ZERO3 = SHARDINGS.index("zero1"), SHARDINGS.index("zero3")
+SELECTIVE, FULL = RECOMPUTES.index("selective"), RECOMPUTES.index("full")
+MATRIX_KINDS = ("gemm", "attention", "convolution")
+COMPUTES = ("fp32", "tf32", "fp16", "bf16", "fp8")  # `StepWork.compute` holds the index
+UNFUSED, COMPILED, HAND_FUSED = 0.0, 1.0, 2.0
+FLASH_BACKWARD = 2.5  # five products instead of two, the scores made again (Dao 2023, arXiv:2307.08691, section 3.1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """One operator of the step: how often a micro-batch does it forward, and what its backward costs in forwards.
+
+    `owner`: the candidate each entry belongs to, where entries of several candidates stand in one column.
+    """
+
+    operator: Operator
+    times: Num
+    backward: Num
+    again: Num  # how often backward repeats the forward (recomputation)
+    fused: Num  # UNFUSED, COMPILED or HAND_FUSED: who merges it into its neighbours
+    owner: NDArray[np.intp] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepWork:
+    """Columns of one step. Bytes are per device and, where not said otherwise, per step."""
+
+    works: tuple[Work, ...]
+    compute: Array  # index into COMPUTES
+    accumulation: Array
+    bubble: Array  # micro-batches the pipeline idles
+    nodes: Array
+    trained_share: Array  # of the forward FLOP that backward costs: 2 full, 1 with a frozen base
+    tensor_ranks: Array
+    tensor_bytes: Array  # of one all-reduce
+    tensor_calls: Array  # all-reduces a micro-batch
+    data_ranks: Array
+    gradient_bytes: Array
+    gathered_bytes: Array  # weights gathered in forward and again in backward of a micro-batch (ZeRO-3)
+    gathered_layers: Array
+    hand_over_bytes: Array  # one micro-batch to the next pipeline stage, all tensor-parallel ranks together
+    hand_over_crosses: Array  # devices one pipeline step spans
+    dequantised_bytes: Array  # per micro-batch
+    optimizer_bytes: Array
+    optimizer_tensors: Array
+    model_flop: Array
+
+    @property
+    def rows(self) -> int:
+        return len(self.compute)
+
+
+def step_work(job: TrainJob, layouts: Layouts, practice: Practice = PLAIN) -> StepWork:
+    """The work of one step of `job` under each layout, at the mean computed length."""
+    numbers = TRAINING[job.precision]
+    share = parameter_share(job, layouts)
+    stages = training_stages(job, layouts, length=job.lengths.mean, numbers=numbers, practice=practice)
+    works = _works(job, stages, layouts, practice)
+    rows, full = len(layouts.nodes), job.method == "full"
+    flop: Num = sum((w.times * w.operator.count * w.operator.flop for w in works), start=np.float64(0.0))
+    columns = {
+        "compute": COMPUTES.index(numbers.compute),
+        "accumulation": layouts.accumulation,
+        "bubble": (layouts.pipeline_parallel - 1) / practice.interleave,
+        "nodes": layouts.nodes,
+        "trained_share": 2.0 if full else 1.0,
+        "model_flop": flop * (3.0 if full else 2.0) * layouts.accumulation,
+        **_tensor_columns(job, layouts, numbers, practice),
+        **_data_columns(job, layouts, share, numbers, practice),
+    }
+    return StepWork(works=works, **{name: column(value, rows) for name, value in columns.items()})
+
+
+def _works(job: TrainJob, stages: Sequence[Stage], layouts: Layouts, practice: Practice) -> tuple[Work, ...]:
+    """Operators with what one pipeline stage repeats: its share of the layers, and (worst case) the head."""
+    found = []
+    selective, full = layouts.recompute == SELECTIVE, layouts.recompute == FULL
+    for stage in stages:
+        repeats = np.ceil(stage.repeats / layouts.pipeline_parallel) if stage.layered else stage.repeats
+        for op in stage.operators:
+            again = np.where(full | (selective & op.scores), 1.0, 0.0) if stage.layered else 0.0
+            fused = _fusion(job, practice) if op.kind == "elementwise" else UNFUSED
+            found.append(Work(operator=op, times=repeats, backward=_backward(job, op), again=again, fused=fused))
+    return tuple(found)
+
+
+def _fusion(job: TrainJob, practice: Practice) -> float:
+    return HAND_FUSED if practice.fused else COMPILED if job.compile else UNFUSED
+
+
+def _backward(job: TrainJob, op: Operator) -> float:
+    """Forwards that an operator's backward costs. Products against a frozen base have one gradient, not two."""
+    if op.kind == "attention" and job.attention != "eager":
+        return FLASH_BACKWARD
+    frozen = job.method != "full" and op.kind in ("gemm", "convolution")
+    return 1.0 if frozen else 2.0
+
+
+def _tensor_columns(
+    job: TrainJob, layouts: Layouts, numbers: TrainingNumbers, practice: Practice
+) -> dict[str, Num | Array]:
+    """Four all-reduces of activations a layer and micro-batch, six where forward is done again (Shoeybi et al. 2019,
+    arXiv:1909.08053, section 3; with sequence parallelism the volume is the same), and the pipeline's hand-over."""
+    length = job.lengths.mean / practice.context_parallel
+    size = layouts.micro_batch * length * job.model.hidden * numbers.element_bytes
+    t, p = layouts.tensor_parallel, layouts.pipeline_parallel
+    layers = np.ceil((job.model.layers + job.model.encoder_layers) / p)
+    calls = layers * (4.0 + 2.0 * (layouts.recompute == FULL))
+    return {
+        "tensor_ranks": t,
+        "tensor_bytes": size,
+        "tensor_calls": np.where(t > 1, calls, 0.0),
+        "hand_over_bytes": np.where(p > 1, size * practice.interleave, 0.0),
+        "hand_over_crosses": t * p * practice.context_parallel,
+    }
+
+
+def _data_columns(
+    job: TrainJob, layouts: Layouts, share: ParameterShare, numbers: TrainingNumbers, practice: Practice
+) -> dict[str, Num | Array]:
+    """Gradients once a step, weights gathered per micro-batch, 4-bit expansion, and the optimizer's own traffic."""
+    shards = layouts.sharding >= ZERO3
+    state = optimizer_bytes_per_parameter(job.optimizer, numbers.optimizer_element_bytes, job.model.hidden)
+    moved = share.trained * (2 * numbers.weight_bytes + numbers.gradient_bytes + 2 * state) * practice.optimizer_passes
+    cut = np.where(layouts.sharding >= ZERO1, layouts.data_parallel, 1.0)
+    layers = np.ceil((job.model.layers + job.model.encoder_layers) / layouts.pipeline_parallel)
+    reduced = practice.reduce_bytes or numbers.gradient_bytes
+    gathered = (share.trained + share.frozen) * numbers.element_bytes
+    expanded = share.frozen * (NF4_BYTES_PER_PARAMETER + 2.0) * 2 if job.method == "qlora" else 0.0
+    return {
+        "data_ranks": layouts.data_parallel,
+        "gradient_bytes": share.trained * np.where(shards, numbers.element_bytes, reduced),
+        "gathered_bytes": np.where(shards, gathered, 0.0),
+        "gathered_layers": np.where(shards, layers, 0.0),
+        "dequantised_bytes": expanded,
+        "optimizer_bytes": moved / cut,
+        "optimizer_tensors": 0.0,
+    }
+
+
+def added(first: StepWork, second: StepWork) -> StepWork:
+    """Two models trained in one step on the same devices and layout (a generator and a discriminator)."""
+    summed = ("gradient_bytes", "gathered_bytes", "gathered_layers", "optimizer_bytes", "model_flop", "tensor_calls")
+    columns = {name: getattr(first, name) for name in column_names()}
+    columns.update({name: getattr(first, name) + getattr(second, name) for name in summed})
+    return StepWork(works=(*first.works, *second.works), **columns)
+
+
+def column_names() -> tuple[str, ...]:
+    """Every field of `StepWork` but `works`."""
+    return tuple(field.name for field in fields(StepWork) if field.name != "works")

@@ -1,0 +1,111 @@
+"""Fitting: what is planted is found, and a family left out is judged by a fit that has not seen it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tonnage.calibration.judgement import Judged, Skipped
+from tonnage.calibration.rows import TrainingRow
+from tonnage.calibration.training_fit import apply, coordinate_search, fit_training
+from tonnage.calibration.training_judge import judge_training, predict_metrics, time_case
+from tonnage.calibration.training_left_out import errors_of, leave_families_out
+from tonnage.calibration.training_table import training_table
+from tonnage.catalog import Catalog
+from tonnage.sizing.assumptions import Assumptions
+from tonnage.sizing.training_time import estimate_training_step
+
+Row = Callable[..., TrainingRow]
+
+
+def measured_by(assumed: Assumptions, rows: list[TrainingRow], catalog: Catalog) -> list[TrainingRow]:
+    """The rows with the values that `assumed` would measure."""
+    cases = [time_case(row, catalog) for row in rows]
+    kept = [case for case in cases if not isinstance(case, Skipped)]
+    assert len(kept) == len(rows)
+    return [replace(row, value=value) for row, value in zip(rows, predict_metrics(kept, assumed), strict=True)]
+
+
+def grid(row: Row) -> list[TrainingRow]:
+    """Two families over lengths, on A100."""
+    lengths = (512, 2048, 8192, 32768)
+    return [
+        row(id=f"{family}-{length}", family=family, seq_len=length, micro_batch_per_gpu=max(1, 32768 // length))
+        for family in ("one", "two")
+        for length in lengths
+    ]
+
+
+def test_planted_parameters_are_found(row: Row, catalog: Catalog) -> None:
+    """Rows made with slower attention and hungrier products are predicted within 2 % after the fit, not before."""
+    truth = replace(Assumptions(), training_attention_fraction=0.25, joules_per_tflop_7nm=1.4)
+    rows = measured_by(truth, grid(row), catalog)
+    before = errors_of(judge_training(rows, catalog), ("tokens_per_s_per_gpu",))
+    fit = fit_training(rows, catalog)
+    after = errors_of(judge_training(rows, catalog, fit), ("tokens_per_s_per_gpu",))
+    assert before is not None
+    assert after is not None
+    assert before.median > 0.1
+    assert after.p90 < 0.02
+    assert fit.rows == len(rows)
+    assert apply(fit).training_attention_fraction == pytest.approx(0.25, rel=0.1)
+
+
+def test_fit_is_deterministic_and_within_ranges(row: Row, catalog: Catalog) -> None:
+    """The same rows give the same values, each within the range it may take."""
+    rows = measured_by(replace(Assumptions(), joules_per_tflop_7nm=1.4), grid(row), catalog)
+    first, second = fit_training(rows, catalog), fit_training(rows, catalog)
+    assert dict(first.values) == dict(second.values)
+    assert all(low <= first.values[name] <= high for name, (low, high) in first.ranges.items())
+
+
+def test_families_are_left_out(row: Row, catalog: Catalog) -> None:
+    """A family whose values are absurd does not change the fit that judges it."""
+    rows = measured_by(Assumptions(), grid(row), catalog)
+    absurd = [replace(r, value=r.value / 3) if r.family == "two" else r for r in rows]
+    found = {left.family: left for left in leave_families_out(absurd, catalog)}
+    errors = errors_of(found["two"].results, ("tokens_per_s_per_gpu",))
+    assert errors is not None
+    assert errors.median == pytest.approx(2.0, rel=0.15)  # predicted right, so three times what the rows say
+
+
+def test_distance_counts_what_was_not_seen(row: Row, catalog: Catalog) -> None:
+    """A new generation and a new precision are two steps away."""
+    rows = measured_by(Assumptions(), grid(row), catalog)
+    fit = fit_training(rows, catalog)
+    near, far = judge_training([rows[0], replace(rows[0], gpu="H100-80GB-SXM", precision="fp8")], catalog, fit)
+    assert isinstance(near, Judged)
+    assert isinstance(far, Judged)
+    assert (near.far, far.far) == (0, 2)
+
+
+def test_table_equals_cases_one_by_one(row: Row, catalog: Catalog) -> None:
+    """The table of all rows gives what the formulas give case by case."""
+    cases = [c for c in (time_case(r, catalog) for r in grid(row)) if not isinstance(c, Skipped)]
+    table = training_table(cases)
+    together = table.steps(Assumptions()).total_s
+    inter = table.devices.inter_bytes_per_s * Assumptions().network_peak_fraction
+    devices = replace(table.devices, inter_bytes_per_s=inter)
+    apart = [
+        float(
+            estimate_training_step(
+                case.jobs[0], case.layouts, devices.take(np.array([index])), practice=case.practice
+            ).total_s[0]
+        )
+        for index, case in enumerate(cases)
+    ]
+    assert together.tolist() == pytest.approx(apart)
+
+
+def test_coordinate_search_finds_a_minimum_inside_its_ranges() -> None:
+    """A bowl's bottom is found; a bottom out of range stops at the edge."""
+
+    def bowl(values: Mapping[str, float]) -> float:
+        return abs(np.log(values["a"] / 2.0)) + abs(np.log(values["b"] / 50.0))
+
+    found = coordinate_search(bowl, {"a": 1.0, "b": 1.0}, {"a": (0.1, 9.0), "b": (0.1, 9.0)}, first_step=0.2)
+    assert found["a"] == pytest.approx(2.0, rel=0.02)
+    assert found["b"] == pytest.approx(9.0)
