@@ -14,7 +14,6 @@ import pytest
 
 from tonnage.errors import InputError, UnsizedHardware
 from tonnage.sizing.arrivals import ClosedLoop, FixedLengths, Poisson, Replay, SpreadLengths, TraceLengths, Traffic
-from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.continuous_batching import ContinuousBatching
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.dynamic_batching import DynamicBatching
@@ -61,13 +60,12 @@ def test_decode_table_is_the_formula(decoder: ReplicaModel, devices: Build, batc
 
 @pytest.mark.parametrize("tokens", [1, 37, 200, 467, 1500, 2048])
 def test_prefill_table_is_the_formula(decoder: ReplicaModel, devices: Build, tokens: int) -> None:
-    """A whole prompt in one step takes `prefill_s` and the engine's overhead, within 2 %."""
+    """A whole prompt in one step takes `prefill_s`, within 2 %."""
     assert isinstance(decoder.times, DecoderTimes)
     exact = prefill_s(
         find_model("llama-3.1-8b"), devices("H100-SXM"), batch=1.0, input_tokens=float(tokens), weights="bf16"
     )[0]
-    overhead_s = Assumptions().serving_step_overhead_us * 1e-6
-    assert decoder.times.prefill_step_s(tokens) == pytest.approx(exact + overhead_s, rel=0.02)
+    assert decoder.times.prefill_step_s(tokens) == pytest.approx(exact, rel=0.02)
 
 
 @pytest.mark.parametrize(("batch", "length"), [(1, 17), (3, 60), (11, 200), (32, 256)])
@@ -78,8 +76,7 @@ def test_encoder_table_is_the_formula(encoder: ReplicaModel, devices: Build, bat
         find_model("bert-base-uncased"), devices("A100-40GB-SXM", precision="fp16"), batch=float(batch),
         query=float(length), keys=float(length), weights="fp16",
     )[0]  # fmt: skip
-    overhead_s = Assumptions().serving_step_overhead_us * 1e-6
-    assert encoder.times.service_s(batch, length) == pytest.approx(exact + overhead_s, rel=0.02)
+    assert encoder.times.service_s(batch, length) == pytest.approx(exact, rel=0.02)
 
 
 def test_one_request_alone(decoder: ReplicaModel) -> None:

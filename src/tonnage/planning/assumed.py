@@ -9,7 +9,7 @@ from tonnage.sizing.assumptions import Assumption, Assumptions, listed
 from tonnage.sizing.tabular_assumptions import TabularAssumptions, listed_tabular
 from tonnage.workload.jobs import Buy, TabularJob, TrainJob, Workload
 
-SERVING_ONLY: Final = ("kv_cache_memory_fraction", "serving_step_overhead_us", "target_utilisation")
+SERVING_ONLY: Final = ("kv_cache_memory_fraction", "target_utilisation")
 TRAINING_ONLY: Final = (
     "communication_overlap_fraction",
     "compiled_kernel_fraction",

@@ -66,7 +66,6 @@ class Assumptions:
     compiled_loss_bytes_per_logit: float = 10.0
     compiled_kept_fraction: float = 0.85
     kv_cache_memory_fraction: float = 0.90
-    serving_step_overhead_us: float = 900.0
     target_utilisation: float = 0.80
 
     def of_precision(self, compute: str) -> float:
@@ -267,12 +266,6 @@ SOURCES: Final[dict[str, tuple[float, float, str]]] = {
         0.85,
         0.95,
         "vLLM's default gpu_memory_utilization is 0.9",
-    ),
-    "serving_step_overhead_us": (
-        300.0,
-        2500.0,
-        "scheduler, sampler and input preparation per step of a Python engine on A100 "
-        "(microsoft/vidur@acb95f6c cpu_overheads.csv: 0.04 + 0.65 + 0.14 ms)",
     ),
     "target_utilisation": (
         0.6,

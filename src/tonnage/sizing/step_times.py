@@ -5,10 +5,10 @@ requests at mean context C and prompt chunks (p_i new tokens, k_i in all) takes
 
     D(B, C) + [L(B + Σp) - L(B)] + Σ A(p_i, k_i)
 
-D: a decode step (weights, keys and values, engine overhead). L: one pass over n tokens with next to no attention, so
-the bracket is what the prompt tokens add where weights are read for the decodes anyway (0 while weights bound the
-pass, their compute once it binds). A: attention of a chunk, which looks at p·(k - p/2) pairs. With B = 0 this is a
-prefill and the engine's overhead.
+D: a decode step (weights, keys and values, what the engine adds to a call); D(0) = 0. L: one pass over n tokens with
+next to no attention; L(0) = 0. So the bracket is what the prompt tokens add where weights are read for the decodes
+anyway (0 while weights bound the pass, their compute once it binds). A: attention of a chunk, which looks at
+p·(k - p/2) pairs. With B = 0 this is a prefill.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.estimates import Array
-from tonnage.sizing.inference_time import decode_step_s, forward_s
+from tonnage.sizing.inference_time import decode_step_s, default_engine, forward_s
 from tonnage.workload.shapes import ModelShape
 
 Row = list[float]
@@ -32,7 +32,7 @@ Row = list[float]
 class DecoderTimes:
     """Step times of a decoder replica.
 
-    `decode_s[b][i]`: a decode step of b requests at a mean context of `contexts[i]` tokens (row 0 is the overhead of a
+    `decode_s[b][i]`: a decode step of b requests at a mean context of `contexts[i]` tokens (row 0 is zero, of a
     step without decodes); `linear_s[n]`: one pass over n tokens; `attention_s[i][j]`: attention of `chunks[i]` new
     tokens over an equivalent of `keys[j]` keys.
     """
@@ -110,7 +110,7 @@ def decoder_times(
     `devices` holds one row. Grid steps are a factor of 2 (contexts, keys), 1.41 (requests) and 1.19 (tokens): against
     the formulas themselves the tables err by less than 2 % (`tests/sizing/test_simulation.py`).
     """
-    overhead = assumed.serving_step_overhead_us * 1e-6
+    engine = default_engine(shape, generates=True)
     batches, contexts = _grid(most_requests, 2**0.5), _grid(longest_tokens, 2.0)
     counts, chunks, keys = _grid(most_tokens, 2**0.25), _grid(most_tokens, 2.0), _grid(2 * longest_tokens, 2.0)
 
@@ -118,13 +118,13 @@ def decoder_times(
         rows = np.zeros(len(queries), dtype=np.intp)
         return forward_s(
             shape, devices.take(rows), batch=1.0, query=queries, keys=over, weights=weights,
-            tensor_parallel=np.full(len(rows), tensor_parallel), logit_tokens=1.0, assumed=assumed,
+            tensor_parallel=np.full(len(rows), tensor_parallel), logit_tokens=1.0, assumed=assumed, engine=engine,
         )  # fmt: skip
 
     b, c = (grid.ravel() for grid in np.meshgrid(batches, contexts, indexing="ij"))
     steps = decode_step_s(
         shape, devices.take(np.zeros(len(b), dtype=np.intp)), batch=b, context_tokens=c, weights=weights,
-        tensor_parallel=np.full(len(b), tensor_parallel), assumed=assumed,
+        tensor_parallel=np.full(len(b), tensor_parallel), assumed=assumed, engine=engine,
     ).reshape(len(batches), len(contexts))  # fmt: skip
     every = np.arange(1.0, most_requests + 1.0)
     decode = np.stack([np.interp(every, batches, steps[:, i]) for i in range(len(contexts))], axis=1)
@@ -133,7 +133,7 @@ def decoder_times(
     linear = np.interp(np.arange(1.0, most_tokens + 1.0), counts, passes(counts, np.ones(len(counts))))
     return DecoderTimes(
         contexts=contexts.tolist(),
-        decode_s=[[overhead] * len(contexts), *decode.tolist()],
+        decode_s=[[0.0] * len(contexts), *decode.tolist()],
         linear_s=[0.0, *linear.tolist()],
         chunks=chunks.tolist(),
         keys=keys.tolist(),
@@ -158,7 +158,6 @@ def encoder_times(
         shape, devices.take(np.zeros(len(b), dtype=np.intp)), batch=b, query=n, keys=n, weights=weights,
         tensor_parallel=np.full(len(b), tensor_parallel), assumed=assumed,
     ).reshape(len(batches), len(lengths))  # fmt: skip
-    seconds = seconds + assumed.serving_step_overhead_us * 1e-6
     every = np.arange(1.0, most_requests + 1.0)
     table = np.stack([np.interp(every, batches, seconds[:, i]) for i in range(len(lengths))], axis=1)
     return EncoderTimes(lengths=lengths.tolist(), batch_s=table.tolist())
