@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tonnage.calibration.intervals import Intervals, fit_intervals
+from tonnage.calibration.intervals import fit_intervals, intervals_without_family
 from tonnage.calibration.judgement import Judged, Skipped
 from tonnage.calibration.kinds import Kind, rows_to_fit, with_quality
 from tonnage.calibration.leave_out import LeftOut, OnStep, left_out
@@ -86,7 +86,7 @@ def make_calibration(parts: Sequence[CrossValidation], *, made_on: str, left_out
         inference=fits.get("inference"),
         intervals=intervals,
         ranges=tuple(one for part in parts for one in part.ranges),
-        residuals=tuple(line for part in parts for line in residual_lines(part, intervals)),
+        residuals=tuple(line for part in parts for line in residual_lines(part)),
         data=tuple(part.data for part in parts),
     )
 
@@ -101,12 +101,12 @@ def value_ranges(kind: str, fitted: Any, without: Sequence[Any]) -> tuple[ValueR
     return tuple(found)
 
 
-def residual_lines(part: CrossValidation, intervals: Intervals) -> tuple[ResidualLine, ...]:
-    """Fitted and left-out error of each group, side by side."""
-    fitted = {line.metric: line for line in validate(part.judged, intervals).groups}
-    return tuple(
-        _residual_line(part.kind, line, fitted.get(line.metric)) for line in validate(part.left_out, intervals).groups
-    )
+def residual_lines(part: CrossValidation) -> tuple[ResidualLine, ...]:
+    """Fitted and left-out error of each group, side by side; coverage by intervals that never saw the row's family."""
+    near = [row for row in part.left_out if isinstance(row, Judged)]
+    fitted = {line.metric: line for line in validate(part.judged).groups}
+    lines = validate(part.left_out, intervals_without_family(near, part.far)).groups
+    return tuple(_residual_line(part.kind, line, fitted.get(line.metric)) for line in lines)
 
 
 def _residual_line(kind: str, line: ErrorLine, fitted: ErrorLine | None) -> ResidualLine:

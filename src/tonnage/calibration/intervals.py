@@ -111,6 +111,16 @@ def fit_intervals(near: Iterable[Judged], far: Iterable[Judged] = ()) -> Interva
     return Intervals(groups=tuple(found))
 
 
+def intervals_without_family(near: Sequence[Judged], far: Sequence[Judged] = ()) -> dict[str, Intervals]:
+    """For each family the intervals that the other families give: what an honest statement of coverage needs."""
+    return {
+        family: fit_intervals(
+            (row for row in near if row.family != family), (row for row in far if row.family != family)
+        )
+        for family in sorted({row.family for row in near})
+    }
+
+
 def usable(row: Judged) -> bool:
     """Whether a row has an error at all and counts among the good ones."""
     return not row.suspect and row.metric != "fits" and row.measured > 0 and row.predicted > 0

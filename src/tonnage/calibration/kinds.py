@@ -81,10 +81,10 @@ def fit_type(name: str) -> type:
     if name == "training":
         from tonnage.calibration.training_fit import TrainingFit
 
-        return TrainingFit
+        return TrainingFit  # type: ignore[no-any-return, unused-ignore]
     from tonnage.calibration.inference_fit import InferenceFit
 
-    return InferenceFit
+    return InferenceFit  # type: ignore[no-any-return, unused-ignore]
 
 
 def family_of(row: Any) -> str:

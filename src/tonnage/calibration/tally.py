@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from array import array
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from math import isfinite, log
 from typing import Final
 
@@ -83,14 +83,14 @@ class _Errors:
 class Tally:
     """What `validate` keeps while results stream by."""
 
-    def __init__(self, intervals: Intervals, capacity_of: CapacityOf | None) -> None:
+    def __init__(self, intervals: Intervals | Mapping[str, Intervals], capacity_of: CapacityOf | None) -> None:
         self.intervals, self.capacity_of = intervals, capacity_of
         self.rows = self.suspect_rows = self.suspect_predicted = self.predicted = 0
         self.skipped: Counter[str] = Counter()
         self.good, self.doubtful = _Errors(), _Errors()
         self.fit: Counter[Hashable] = Counter()
         self.worst: list[tuple[float, int, Judged]] = []
-        self._bounds: dict[tuple[str, int], tuple[float, float]] = {}
+        self._bounds: dict[tuple[str, int, str], tuple[float, float]] = {}
         self._capacity: dict[str, float | None] = {}
 
     def add(self, result: Judged | Skipped) -> None:
@@ -140,19 +140,25 @@ class Tally:
             self._compare_with_device(row)
 
     def _keep_if_bad(self, row: Judged) -> None:
-        entry = (abs(log(row.predicted / row.measured)), -self.rows, row)
+        entry = (round(abs(log(row.predicted / row.measured)), 9), -self.rows, row)
         if len(self.worst) < WORST_ROWS:
             heapq.heappush(self.worst, entry)
         elif entry[:2] > self.worst[0][:2]:
             heapq.heapreplace(self.worst, entry)
 
     def _covers(self, row: Judged) -> bool:
-        key = (row.group, row.far)
+        shared = isinstance(self.intervals, Intervals)
+        key = (row.group, row.far, "" if shared else row.family)
         if key not in self._bounds:
-            spread = self.intervals.spread(*key)
+            spread = self._intervals_of(row.family).spread(row.group, row.far)
             self._bounds[key] = (log(spread.low_factor), log(spread.high_factor))
         low, high = self._bounds[key]
         return low <= residual(row) <= high
+
+    def _intervals_of(self, family: str) -> Intervals:
+        if isinstance(self.intervals, Intervals):
+            return self.intervals
+        return self.intervals.get(family) or Intervals()
 
     def _compare_with_device(self, row: Judged) -> None:
         if self.capacity_of is None:

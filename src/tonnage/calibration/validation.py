@@ -5,7 +5,7 @@ The error of a row is |predicted / measured - 1|. Rows of doubtful quality are c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from tonnage.calibration.intervals import Intervals
@@ -67,12 +67,16 @@ def error_pct(row: Judged) -> float:
 
 
 def validate(
-    results: Iterable[Judged | Skipped], intervals: Intervals | None = None, *, capacity_of: CapacityOf | None = None
+    results: Iterable[Judged | Skipped],
+    intervals: Intervals | Mapping[str, Intervals] | None = None,
+    *,
+    capacity_of: CapacityOf | None = None,
 ) -> ValidationReport:
     """Sum up any number of results; they are not kept.
 
-    `capacity_of` gives the memory a device has for a run (see `device_capacity`); without it only «fits» rows count
-    as statements about fitting.
+    `intervals`: one for all rows, or one for each family (made without it); by default the judgement of
+    `sizing.assumptions`. `capacity_of` gives the memory a device has for a run (see `kinds.device_capacity`); without
+    it only «fits» rows count as statements about fitting.
     """
     from tonnage.calibration.tally import Tally
 
