@@ -18,7 +18,7 @@ BATCHES = (512, 128, 32, 8, 2)
 
 def predict(row: Row) -> Answer:
     """Mode `static` for a batch, `agg` for a concurrency; else the better of the two largest batches that fit."""
-    if row["kind"] != "decoder" or "llama" not in row["model"] and "qwen3" not in row["model"]:
+    if row["kind"] != "decoder" or ("llama" not in row["model"] and "qwen3" not in row["model"]):
         raise Declined("model not in its support matrix")
     if row["gpu"] not in SYSTEMS or row["engine"] not in ENGINES:
         raise Declined("GPU or engine not in its support matrix")
@@ -53,9 +53,7 @@ def _at_saturation(row: Row) -> float:
 
 
 def _question(row: Row) -> tuple[object, ...]:
-    shape = tuple(
-        int(number(row, name)) for name in ("n_layers", "d_model", "n_heads", "n_kv_heads", "d_ff", "vocab")
-    )
+    shape = tuple(int(number(row, name)) for name in ("n_layers", "d_model", "n_heads", "n_kv_heads", "d_ff", "vocab"))
     quant = QUANTS.get(row["weights_quant"] or row["precision"], "")
     lengths = (round(number(row, "input_len")), round(number_or(row, "output_len", 1)))
     return ("qwen3" in row["model"], shape, SYSTEMS[row["gpu"]], row["engine"], quant, lengths,

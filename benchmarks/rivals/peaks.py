@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cache
 
 from rivals.cells import Declined
-
 from tonnage.catalog import Accelerator, Catalog, load_catalog
 from tonnage.errors import UnknownAccelerator
 

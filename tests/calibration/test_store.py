@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -42,12 +44,15 @@ class Outer:
     many: tuple[Inner, ...]
     pairs: tuple[tuple[str, float], ...]
     table: dict[str, float]
+    frozen: Mapping[str, Inner]
+    names: frozenset[str]
     maybe: float | None = None
 
 
 OUTER = Outer(
     rate=0.1 + 0.2, count=3, label="Größe", inner=Inner(name="a", curve=(1.0, 2.0)),
     many=(Inner(name="b", curve=(3.0, 4.5)),), pairs=(("x", 1.0),), table={"k": 2.0},
+    frozen=MappingProxyType({"e": Inner(name="c", curve=(5.0, 6.0))}), names=frozenset({"y", "x"}),
 )  # fmt: skip
 
 

@@ -71,7 +71,7 @@ def _inference() -> Kind:
         name="inference",
         read=read_inference_rows,
         judge=judge_inference,
-        fit=lambda rows, catalog, start: fit_inference(rows, catalog, start=start),
+        fit=lambda rows, catalog, start: fit_inference(rows, catalog, start=getattr(start, "engines", start)),
         keys={"family": family_of, "gpu": lambda row: row.gpu, "engine": lambda row: row.engine},
     )
 

@@ -89,7 +89,9 @@ class _TableReader(Generic[R]):
     def _typed(self, reader: Any) -> Iterator[R | Skipped]:
         header = next(reader, None)
         if header is None:
-            raise InputError(f"{self.path} is empty", hint=f"its first line names columns: {self._required()}")
+            raise InputError(
+                f"{self.path} is empty", hint=f"its first line names columns: {','.join(self._required())}"
+            )
         place = self._places([name.strip() for name in header])
         for cells in reader:
             start, self.line = self.line + 1, reader.line_num
@@ -104,14 +106,15 @@ class _TableReader(Generic[R]):
 
     def _places(self, header: list[str]) -> dict[str, int]:
         twice = sorted({name for name in header if name in self.kinds and header.count(name) > 1})
-        missing = [name for name in self.kinds if name not in header and name not in _OPTIONAL]
+        missing = [name for name in self._required() if name not in header]
         if twice or missing:
             what = f"column '{twice[0]}' stands twice" if twice else f"no column {', '.join(map(repr, missing))}"
-            raise InputError(f"{self.path}, line 1: {what}", hint=f"the table needs the columns {self._required()}")
+            needed = ",".join(self._required())
+            raise InputError(f"{self.path}, line 1: {what}", hint=f"the table needs the columns {needed}")
         return {name: header.index(name) for name in self.kinds if name in header}
 
-    def _required(self) -> str:
-        return ",".join(name for name in self.kinds if name not in _OPTIONAL)
+    def _required(self) -> list[str]:
+        return [name for name in self.kinds if name not in _OPTIONAL and name not in self.defaults]
 
     def _row(self, line: int, cells: dict[str, str]) -> R | Skipped:
         identity = cells["id"] or f"line {line}"

@@ -42,6 +42,7 @@ class TrainingRow:
     family: str
     source_group: str
     quality: str
+    train_tokens: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from types import NoneType, UnionType
+from types import MappingProxyType, NoneType, UnionType
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 from tonnage.calibration.intervals import Intervals
@@ -99,7 +100,8 @@ def read_calibration(path: Path | Traversable, *, types: dict[str, type] | None 
 
 def save_calibration(calibration: Calibration, path: Path) -> None:
     """Write the file whole or not at all. Equal calibrations give equal bytes."""
-    text = json.dumps({"schema": SCHEMA, **asdict(calibration)}, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    document = {"schema": SCHEMA, **plain_value(calibration)}
+    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         beside.write_text(text, encoding="utf-8")
@@ -118,6 +120,22 @@ def digest_file(path: Path) -> str:
     return found.hexdigest()
 
 
+def plain_value(value: Any) -> Any:
+    """Dataclasses and mappings as dicts, tuples as lists, all the way down.
+
+    >>> plain_value({"a": (1, 2.5)})
+    {'a': [1, 2.5]}
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain_value(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain_value(part) for key, part in value.items()}
+    if isinstance(value, tuple | list | frozenset):
+        parts = sorted(value) if isinstance(value, frozenset) else value
+        return [plain_value(part) for part in parts]
+    return value
+
+
 def numbers_within(value: Any, path: str) -> dict[str, float]:
     """Every number inside a value of dataclasses, tuples and mappings, by its path.
 
@@ -130,7 +148,7 @@ def numbers_within(value: Any, path: str) -> dict[str, float]:
         return {}
     if isinstance(value, int | float):
         return {path: float(value)}
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         pairs = [(str(key), part) for key, part in value.items()]
     elif isinstance(value, tuple | list):
         pairs = [(_label(number, part), part) for number, part in enumerate(value)]
@@ -140,7 +158,7 @@ def numbers_within(value: Any, path: str) -> dict[str, float]:
 
 
 def rebuild(hint: Any, value: Any) -> Any:
-    """The value of type `hint` that `dataclasses.asdict` and JSON made `value` of: dataclasses, tuples, numbers.
+    """The value of type `hint` that `plain_value` and JSON made `value` of: dataclasses, tuples, mappings, numbers.
 
     >>> rebuild(tuple[tuple[str, float], ...], [["a", 1]])
     (('a', 1.0),)
@@ -153,8 +171,11 @@ def rebuild(hint: Any, value: Any) -> Any:
     if origin is tuple:
         kinds = arguments[:1] * len(value) if arguments[-1:] == (...,) else arguments
         return tuple(rebuild(kind, part) for kind, part in zip(kinds, value, strict=True))
-    if origin is dict:
-        return {rebuild(arguments[0], key): rebuild(arguments[1], part) for key, part in value.items()}
+    if origin is frozenset:
+        return frozenset(rebuild(arguments[0], part) for part in value)
+    if origin is dict or origin is Mapping:
+        table = {rebuild(arguments[0], key): rebuild(arguments[1], part) for key, part in value.items()}
+        return table if origin is dict else MappingProxyType(table)
     if is_dataclass(hint):
         hints = get_type_hints(hint)
         return hint(**{name: rebuild(hints[name], part) for name, part in value.items()})  # type: ignore[operator]
