@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 import pytest
 
 from tonnage.calibration.calibrating import cross_validate
@@ -39,6 +41,30 @@ def test_rounds_tell_how_far_they_are() -> None:
     rounds = list(left_out(ROWS, lambda row: row[0], fit, judge, on_step=lambda *step: told.append(step)))
     assert told == [("a", 1, 3), ("b", 2, 3), ("c", 3, 3)]
     assert [one.fitted for one in rounds] == [{"b", "c"}, {"a", "c"}, {"a", "b"}]
+
+
+def test_side_by_side_gives_the_same() -> None:
+    """Two processes: the same results in the same order, fits with read-only tables included."""
+
+    def table(rows: list[Row]) -> MappingProxyType[str, int]:
+        return MappingProxyType(dict(rows))
+
+    def told(rows: list[Row], fitted: MappingProxyType[str, int]) -> list[Judged | Skipped]:
+        return [Skipped(row_id=str(n), metric=family, reason=str(sorted(fitted.items()))) for family, n in rows]
+
+    one, two = (list(left_out(ROWS, lambda row: row[0], table, told, jobs=jobs)) for jobs in (1, 2))
+    assert one == two
+    assert two[0].fitted == {"b": 1, "c": 3}
+
+
+def test_an_error_in_a_process_comes_back() -> None:
+    """What a fit raises is raised here."""
+
+    def fails(rows: list[Row]) -> frozenset[str]:
+        raise InputError(f"{len(rows)} rows are too few")
+
+    with pytest.raises(InputError, match="2 rows are too few"):
+        leave_one_out(ROWS, lambda row: row[0], fails, judge, jobs=2)
 
 
 @pytest.mark.parametrize("rows", [[], ROWS[:1]])

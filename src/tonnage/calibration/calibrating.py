@@ -33,7 +33,7 @@ class CrossValidation:
 
 def cross_validate(
     kind: Kind, path: Path, catalog: Catalog, *, leave_out: str = "family", far: bool = True,
-    on_step: OnStep | None = None,
+    jobs: int = 1, on_step: OnStep | None = None,
 ) -> CrossValidation:  # fmt: skip
     """Fit a table and judge every row twice: by the fit on all rows, and by one that never saw its family.
 
@@ -44,9 +44,9 @@ def cross_validate(
     if on_step is not None:
         on_step("nothing", 0, 0)
     fitted = kind.fit(rows, catalog, None)
-    rounds = list(_rounds(kind, rows, catalog, leave_out, fitted, on_step))
+    rounds = list(_rounds(kind, rows, catalog, leave_out, fitted, jobs, on_step))
     keys = [key for key in FAR_KEYS if far and key in kind.keys and key != leave_out]
-    distant = [one for key in keys for one in _rounds(kind, rows, catalog, key, fitted, on_step)]
+    distant = [one for key in keys for one in _rounds(kind, rows, catalog, key, fitted, jobs, on_step)]
     return CrossValidation(
         kind=kind.name,
         fitted=fitted,
@@ -64,12 +64,15 @@ def cross_validate(
 
 
 def _rounds(
-    kind: Kind, rows: Sequence[Any], catalog: Catalog, key: str, start: Any, on_step: OnStep | None
+    kind: Kind, rows: Sequence[Any], catalog: Catalog, key: str, start: Any, jobs: int, on_step: OnStep | None
 ) -> Iterable[LeftOut[Any]]:
     def judge(held: list[Any], fitted: Any) -> list[Judged | Skipped]:
         return list(with_quality(held, kind.judge(held, catalog, fitted)))
 
-    return left_out(rows, kind.key(key), lambda kept: kind.fit(kept, catalog, start), judge, on_step=on_step)
+    def fit(kept: list[Any]) -> Any:
+        return kind.fit(kept, catalog, start)
+
+    return left_out(rows, kind.key(key), fit, judge, jobs=jobs, on_step=on_step)
 
 
 def make_calibration(parts: Sequence[CrossValidation], *, made_on: str, left_out: str) -> Calibration:

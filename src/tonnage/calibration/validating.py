@@ -41,6 +41,7 @@ def validate_left_out(
     leave_out: str,
     start: Calibration | None = None,
     memory_margin: float | None = None,
+    jobs: int = 1,
     on_step: OnStep | None = None,
 ) -> ValidationReport:
     """Every row judged by a fit on those rows of the same file that do not share its family, GPU or engine.
@@ -56,6 +57,7 @@ def validate_left_out(
         key,
         lambda kept: kind.fit(kept, catalog, first),
         lambda held, fitted: list(with_quality(held, kind.judge(held, catalog, fitted))),
+        jobs=jobs,
         on_step=on_step,
     )
     judged = [result for result in results if isinstance(result, Judged)]

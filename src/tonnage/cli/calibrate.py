@@ -10,7 +10,7 @@ import typer
 from tonnage.cli import options
 from tonnage.cli.meter import Meter
 from tonnage.cli.session import open_session
-from tonnage.cli.validate import check_key, complete_key
+from tonnage.cli.validate import Jobs, check_key, complete_key
 
 
 def calibrate(
@@ -32,6 +32,7 @@ def calibrate(
             help="What cross-validation leaves out in turn: family or gpu.",
         ),
     ] = "family",
+    jobs: Jobs = None,
     catalog: options.CatalogFolder = None,
     as_of: options.AsOf = None,
     output: options.Output = None,
@@ -48,6 +49,7 @@ def calibrate(
     from tonnage.api import load_catalog
     from tonnage.calibration.calibrating import cross_validate, make_calibration
     from tonnage.calibration.kinds import kind_named
+    from tonnage.calibration.leave_out import usual_jobs
     from tonnage.calibration.store import save_calibration
     from tonnage.errors import InputError
     from tonnage.reports.validation_calibration import calibration_report
@@ -62,7 +64,7 @@ def calibrate(
         kind.key(leave_out)
     with Meter(quiet=quiet) as meter:
         parts = [
-            cross_validate(kinds[name], path, known, leave_out=leave_out, on_step=meter.step)
+            cross_validate(kinds[name], path, known, leave_out=leave_out, jobs=jobs or usual_jobs(), on_step=meter.step)
             for name, path in files.items()
         ]
     made = make_calibration(parts, made_on=day, left_out=leave_out)

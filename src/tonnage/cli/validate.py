@@ -39,6 +39,16 @@ LeaveOut = Annotated[
         show_default=False,
     ),
 ]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs",
+        metavar="N",
+        min=1,
+        help="Fits side by side with --leave-out. [default: the processors, up to 8]",
+        show_default=False,
+    ),
+]
 CalibrationFile = Annotated[
     str | None,
     typer.Option(
@@ -64,6 +74,7 @@ def validate(
     leave_out: LeaveOut = None,
     calibration: CalibrationFile = None,
     memory_margin: options.MemoryMargin = None,
+    jobs: Jobs = None,
     catalog: options.CatalogFolder = None,
     output: options.Output = None,
     quiet: options.Quiet = False,
@@ -82,7 +93,7 @@ def validate(
         wanted.key(leave_out)
     used = _calibration(calibration)
     with Meter(quiet=quiet) as meter:
-        found = _validated(wanted, Path(file), leave_out, used, memory_margin, session.settings, meter)
+        found = _validated(wanted, Path(file), leave_out, used, memory_margin, jobs, session.settings, meter)
     made_on = None if used is None or leave_out is not None else used.made_on
     context = ValidationContext(kind=wanted.name, file=Path(file).name, left_out=leave_out, calibration=made_on)
     session.show(validation_report(found, context))
@@ -104,6 +115,7 @@ def _validated(
     leave_out: str | None,
     used: Calibration | None,
     memory_margin: float | None,
+    jobs: int | None,
     settings: Settings,
     meter: Meter,
 ) -> ValidationReport:
@@ -113,9 +125,12 @@ def _validated(
     known = load_catalog(settings=settings)
     if leave_out is None:
         return validate_file(kind, path, known, used, memory_margin=memory_margin, on_rows=meter.rows)
+    from tonnage.calibration.leave_out import usual_jobs
+
     return validate_left_out(
-        kind, path, known, leave_out=leave_out, start=used, memory_margin=memory_margin, on_step=meter.step
-    )
+        kind, path, known, leave_out=leave_out, start=used, memory_margin=memory_margin, jobs=jobs or usual_jobs(),
+        on_step=meter.step,
+    )  # fmt: skip
 
 
 def _calibration(file: str | None) -> Calibration | None:
