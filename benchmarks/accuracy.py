@@ -134,7 +134,7 @@ def detail(found: Study, target: Target) -> Iterator[str]:
     FIGURES.mkdir(exist_ok=True)
     points = [(row.measured, row.predicted) for row in rows]
     (FIGURES / f"{target.slug}.svg").write_text(scatter_svg(target.name, target.unit, points), encoding="utf-8")
-    yield f"## {target.name.capitalize()}\n"
+    yield f"## {target.name[0].upper()}{target.name[1:]}\n"
     yield f"![{target.name}, predicted over measured, each family left out](figures/{target.slug}.svg)\n"
     yield from breakdown(found, target, "GPU", lambda row: row.gpu)
     yield ""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import log
+from itertools import combinations
+from math import expm1, log
 from statistics import median
 from typing import TypeAlias
 
@@ -59,33 +60,46 @@ TARGETS = (
 
 def attributes(row: Judged, cells: Cells) -> dict[str, str]:
     """What a row has in common with others."""
-    batch = cells.get("micro_batch_per_gpu") or cells.get("batch_size") or cells.get("concurrency") or ""
+    batch = _batch(cells)
     return {
         "family": row.family,
         "gpu": row.gpu,
         "engine": cells.get("engine") or cells.get("source_group", ""),
         "precision": cells.get("precision", ""),
-        "batch": "1" if batch == "1" else "larger" if batch else "not stated",
+        "batch": batch if batch in ("1", "not stated") else "larger",
         "source": cells.get("source", ""),
     }
 
 
 def diagnosis(row: Judged, rows: Sequence[Judged], cells: Mapping[str, Cells]) -> str:
-    """What the row shares its error with, read off the attributes: the smallest group that is off by half as much.
+    """What the row shares its error with, read off its attributes alone and in pairs.
 
-    «alone» when rows that share each attribute are on average right: then the row itself is the outlier.
+    The smallest set of rows of the same kind that is off the same way by at least half as much; «alone» when there is
+    none: then the row itself is the outlier, or says too little of itself.
     """
     own = log(row.predicted / row.measured)
     mine = attributes(row, cells[row.row_id])
-    same_kind = [other for other in rows if other.group == row.group and other.row_id != row.row_id]
+    others = [
+        (attributes(other, cells[other.row_id]), log(other.predicted / other.measured))
+        for other in rows
+        if other.group == row.group and other.row_id != row.row_id
+    ]
     found: list[tuple[int, str]] = []
-    for name in ATTRIBUTES:
-        alike = [
-            log(other.predicted / other.measured)
-            for other in same_kind
-            if attributes(other, cells[other.row_id])[name] == mine[name]
-        ]
+    for names in (*((name,) for name in ATTRIBUTES), *combinations(ATTRIBUTES, 2)):
+        alike = [error for theirs, error in others if all(theirs[name] == mine[name] for name in names)]
         if len(alike) >= MIN_ALIKE and abs(median(alike)) >= abs(own) / 2 and median(alike) * own > 0:
-            shared = 100 * (2.718281828459045 ** median(alike) - 1)
-            found.append((len(alike), f"{name} {mine[name]}: {len(alike)} others are off by {shared:+.0f} % too"))
-    return min(found)[1] if found else "alone: rows that share its family, GPU, engine or source are not off this way"
+            what = " and ".join(f"{name} {mine[name]}" for name in names)
+            found.append(
+                (len(alike), f"{what}: {len(alike)} others are off by {100 * expm1(median(alike)):+.0f} % too")
+            )
+    if found:
+        return min(found)[1]
+    alike = [error for theirs, error in others if theirs["source"] == mine["source"]]
+    if not alike:
+        return "the only row of its source"
+    near = 100 * expm1(median(alike))
+    return f"alone: {len(alike)} others of its source are off by {near:+.0f} % (batch {_batch(cells[row.row_id])})"
+
+
+def _batch(cells: Cells) -> str:
+    return cells.get("micro_batch_per_gpu") or cells.get("batch_size") or cells.get("concurrency") or "not stated"

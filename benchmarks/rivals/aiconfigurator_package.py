@@ -16,14 +16,19 @@ QUANTS = {"fp8": "fp8", "int8": "int8_wo", "int4": "int4_wo", "awq-int4": "int4_
 BATCHES = (512, 128, 32, 8, 2)
 
 
-def predict(row: Row) -> Answer:
-    """Mode `static` for a batch, `agg` for a concurrency; else the better of the two largest batches that fit."""
+def check(row: Row) -> None:
+    """Declined unless the row lies in its support matrix and is of a kind that it speaks of."""
     if row["kind"] != "decoder" or ("llama" not in row["model"] and "qwen3" not in row["model"]):
         raise Declined("model not in its support matrix")
     if row["gpu"] not in SYSTEMS or row["engine"] not in ENGINES:
         raise Declined("GPU or engine not in its support matrix")
     if row["metric"].endswith(("p90", "p95", "p99")) or "request_rate" in row["note"]:
         raise Declined("says nothing about percentiles or offered load")
+
+
+def predict(row: Row) -> Answer:
+    """Mode `static` for a batch, `agg` for a concurrency; else the better of the two largest batches that fit."""
+    check(row)
     if row["batch_size"]:
         batch = number(row, "batch_size")
         first_ms, step_ms = _estimate(_question(row), "static", int(batch))

@@ -12,8 +12,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from importlib import import_module
 from pathlib import Path
 from statistics import median
+from types import ModuleType
+
+from rivals.cells import Declined
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parents[1] / "src"
@@ -106,10 +110,18 @@ def _asked(row: Mapping[str, str], ours: Mapping[str, float]) -> bool:
 
 
 def _sampled(rival: Rival, rows: list[dict[str, str]]) -> list[dict[str, str]]:
-    """The same rows on every machine: those it may know, ordered by a digest of their id."""
-    if rival.table == "inference":
-        rows = [row for row in rows if row["kind"] == "decoder" and row["engine"] in ("trtllm", "vllm", "sglang")]
-    return sorted(rows, key=lambda row: sha256(row["id"].encode()).hexdigest())[: rival.sample]
+    """The same rows on every machine: those in its support matrix, ordered by a digest of their id."""
+    module = import_module(f"rivals.{rival.module}")
+    known = [row for row in rows if _supported(module, row)]
+    return sorted(known, key=lambda row: sha256(row["id"].encode()).hexdigest())[: rival.sample]
+
+
+def _supported(module: ModuleType, row: Mapping[str, str]) -> bool:
+    try:
+        module.check(row)
+    except Declined:
+        return False
+    return True
 
 
 def _interpreter(rival: Rival) -> str | None:
