@@ -14,7 +14,6 @@ SYSTEMS = {"A100-80GB-SXM": "a100_sxm", "A100-80GB-PCIe": "a100_pcie", "H100-80G
 ENGINES = ("trtllm", "vllm", "sglang")
 QUANTS = {"fp8": "fp8", "int8": "int8_wo", "int4": "int4_wo", "awq-int4": "int4_wo"}
 BATCHES = (2048, 1024, 512, 256, 128, 64, 32, 16, 8, 4, 2, 1)
-PREFILL_TOKENS = 8192  # a step's budget when it may choose, as engines at saturation are set
 
 
 def check(row: Row) -> None:
@@ -47,18 +46,18 @@ def _at_saturation(row: Row) -> float:
     found: list[float] = []
     for batch in BATCHES:
         try:
-            found += [_saturated(row, batch, tokens) for tokens in (None, PREFILL_TOKENS)]
+            found.append(_saturated(row, batch))
         except Declined:
             continue
-        if len(found) >= 4:
+        if len(found) == 2:
             break
     if not found:
         raise Declined("says that no batch fits")
     return max(found)
 
 
-def _saturated(row: Row, batch: int, context_tokens: int | None) -> float:
-    first_ms, step_ms = _estimate(_question(row), "agg", batch, context_tokens)
+def _saturated(row: Row, batch: int) -> float:
+    first_ms, step_ms = _estimate(_question(row), "agg", batch)
     return serving_metric(row, batch=batch, first_s=first_ms / 1e3, step_s=step_ms / 1e3)
 
 
@@ -71,14 +70,15 @@ def _question(row: Row) -> tuple[object, ...]:
 
 
 @cache
-def _estimate(question: tuple, mode: str, batch: int, context_tokens: int | None = None) -> tuple[float, float]:  # type: ignore[type-arg]
+def _estimate(question: tuple, mode: str, batch: int) -> tuple[float, float]:  # type: ignore[type-arg]
     from aiconfigurator.cli.api import cli_estimate
 
     qwen, shape, system, engine, quant, (tokens_in, tokens_out), gpus = question
     try:
         found = cli_estimate(
             _model(qwen, shape), system, mode=mode, backend_name=engine, isl=tokens_in, osl=max(tokens_out, 2),
-            batch_size=batch, ctx_tokens=context_tokens, tp_size=gpus, gemm_quant_mode=quant or None,
+            batch_size=batch, tp_size=gpus, gemm_quant_mode=quant or None,
+            kvcache_quant_mode="fp8" if quant == "fp8" else None,
         )  # fmt: skip
     except Exception as error:
         raise Declined(f"its error: {type(error).__name__}") from error
