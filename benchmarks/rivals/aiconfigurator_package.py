@@ -31,13 +31,13 @@ def predict(row: Row) -> Answer:
     check(row)
     if row["batch_size"]:
         batch = number(row, "batch_size")
-        first_ms, step_ms = _estimate(_question(row), "static", int(batch))
+        mode = "static"
     elif row["concurrency"]:
         batch = number(row, "concurrency")
-        first_ms, step_ms = _estimate(_question(row), "agg", int(batch))
+        mode = "agg"
     else:
         return _at_saturation(row), ""
-    return serving_metric(row, batch=batch, first_s=first_ms / 1e3, step_s=step_ms / 1e3), ""
+    return _metric(row, int(batch), mode), ""
 
 
 def _at_saturation(row: Row) -> float:
@@ -57,7 +57,20 @@ def _at_saturation(row: Row) -> float:
 
 
 def _saturated(row: Row, batch: int) -> float:
-    first_ms, step_ms = _estimate(_question(row), "agg", batch)
+    return _metric(row, batch, "agg")
+
+
+def _metric(row: Row, batch: int, mode: str) -> float:
+    """Rates are its own figure of finished sequences a second; times are its own times."""
+    first_ms, step_ms, sequences_per_s = _estimate(_question(row), mode, batch)
+    tokens = number_or(row, "output_len", 1)
+    rates = {
+        "requests_per_s": sequences_per_s,
+        "output_tokens_per_s": sequences_per_s * tokens,
+        "total_tokens_per_s": sequences_per_s * (tokens + number(row, "input_len")),
+    }
+    if row["metric"] in rates:
+        return rates[row["metric"]]
     return serving_metric(row, batch=batch, first_s=first_ms / 1e3, step_s=step_ms / 1e3)
 
 
@@ -70,7 +83,7 @@ def _question(row: Row) -> tuple[object, ...]:
 
 
 @cache
-def _estimate(question: tuple, mode: str, batch: int) -> tuple[float, float]:  # type: ignore[type-arg]
+def _estimate(question: tuple, mode: str, batch: int) -> tuple[float, float, float]:  # type: ignore[type-arg]
     from aiconfigurator.cli.api import cli_estimate
 
     qwen, shape, system, engine, quant, (tokens_in, tokens_out), gpus = question
@@ -82,7 +95,7 @@ def _estimate(question: tuple, mode: str, batch: int) -> tuple[float, float]:  #
         )  # fmt: skip
     except Exception as error:
         raise Declined(f"its error: {type(error).__name__}") from error
-    return float(found.ttft), float(found.tpot)
+    return float(found.ttft), float(found.tpot), float(found.raw["seq/s"])
 
 
 @cache
