@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 FILE ?= examples/bert-finetune.tonnage.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help venv plan test test-slow lint format docs bench clean
+.PHONY: help venv plan test test-slow lint format docs bench accuracy clean
 
 help:  ## show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -47,6 +47,9 @@ docs: $(STAMP)  ## regenerate the generated pages of docs/
 
 bench: $(STAMP)  ## print the speed figures
 	$(BIN)/python benchmarks/plan_speed.py
+
+accuracy: $(STAMP)  ## write docs/accuracy.md from the fact tables in TONNAGE_FACTS (minutes)
+	$(BIN)/python benchmarks/accuracy.py
 
 clean:  ## remove what was built
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks

@@ -31,3 +31,4 @@ class Skipped:
     row_id: str
     metric: str
     reason: str
+    suspect: bool = False

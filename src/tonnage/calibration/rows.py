@@ -74,3 +74,5 @@ class InferenceRow:
     metric: str
     value: float
     note: str
+    family: str = ""  # blank: the model is its own family
+    quality: str = "ok"

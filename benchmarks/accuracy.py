@@ -1,0 +1,315 @@
+"""Write docs/accuracy.md: what Tonnage predicts against what was measured, left out and fitted, beside rivals.
+
+`TONNAGE_FACTS=FOLDER make accuracy`. The folder holds training_calibration.csv and inference_calibration.csv.
+`TONNAGE_RIVALS` names a folder with the rivals' environments (benchmarks/rivals/README.md).
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import exp
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from accuracy_figures import scatter_svg
+from accuracy_rows import TARGETS, Cells, Target, diagnosis
+from rivals.compare import RIVALS, Meeting, meet, percentile
+from tonnage.calibration.calibrating import CrossValidation, cross_validate, make_calibration
+from tonnage.calibration.intervals import Intervals, intervals_without_family, usable
+from tonnage.calibration.judgement import Judged, Skipped
+from tonnage.calibration.kinds import KINDS, device_capacity, kind_named
+from tonnage.calibration.leave_out import usual_jobs
+from tonnage.calibration.store import Calibration
+from tonnage.calibration.validation import MemoryFit, error_pct, validate
+from tonnage.catalog import Catalog, load_catalog
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "accuracy.md"
+FIGURES = ROOT / "docs" / "figures"
+DEVICE_SIZES_GIB = (8, 12, 16, 24, 32, 40, 48, 80, 96, 141)
+WORST = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """One table cross-validated, its cells by row id, and intervals that never saw a row's own family."""
+
+    part: CrossValidation
+    cells: Mapping[str, Cells]
+    honest: Mapping[str, Intervals]
+
+    def rows(self, target: Target, results: Sequence[Judged | Skipped]) -> list[Judged]:
+        """Good rows that a target counts."""
+        return [
+            row
+            for row in results
+            if isinstance(row, Judged) and usable(row) and target.belongs(row, self.cells[row.row_id])
+        ]
+
+    def left_out(self, target: Target) -> list[Judged]:
+        return self.rows(target, self.part.left_out)
+
+    def fitted(self, target: Target) -> list[Judged]:
+        return self.rows(target, self.part.judged)
+
+
+def study(name: str, path: Path, catalog: Catalog) -> Study:
+    """Cross-validate one table."""
+    started = perf_counter()
+
+    def told(left_out: str, number: int, of: int) -> None:
+        print(f"{name}: without {left_out} ({number} of {of}), {perf_counter() - started:.0f} s", file=sys.stderr)
+
+    part = cross_validate(kind_named(name), path, catalog, jobs=usual_jobs(), on_step=told)
+    with path.open(newline="", encoding="utf-8-sig") as stream:
+        cells = {row["id"]: row for row in csv.DictReader(stream)}
+    near = [row for row in part.left_out if isinstance(row, Judged)]
+    return Study(part=part, cells=cells, honest=intervals_without_family(near, part.far))
+
+
+def summary_table(studies: Mapping[str, Study]) -> Iterator[str]:
+    """The figures Tonnage is held to."""
+    yield "| prediction | rows | fitted: median | p90 | left out: median | p90 | held to | bias | covered |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: | --- | ---: | ---: |"
+    for target in (one for one in TARGETS if one.kind in studies):
+        found = studies[target.kind]
+        left = found.left_out(target)
+        if not left:
+            yield f"| {target.name} | 0 | — | — | — | — | {target.median_pct:g} / {target.p90_pct:g} | — | — |"
+            continue
+        middle, tail = errors(left)
+        met = "met" if middle <= target.median_pct and tail <= target.p90_pct else "not met"
+        yield (
+            f"| {target.name} | {len(left):,} | {two(errors(found.fitted(target)))} "
+            f"| **{middle:.1f}** | **{tail:.1f}** | {target.median_pct:g} / {target.p90_pct:g}: {met} "
+            f"| {median(map(error_pct, left)):+.1f} | {covered(left, found.honest)} |"
+        )
+
+
+def errors(rows: Sequence[Judged]) -> tuple[float, float] | None:
+    """Median and 90th percentile of the absolute error in %; None without rows."""
+    if not rows:
+        return None
+    values = [abs(error_pct(row)) for row in rows]
+    return median(values), percentile(values, 0.9)
+
+
+def two(found: tuple[float, float] | None) -> str:
+    """Two cells of a table."""
+    return "— | —" if found is None else f"{found[0]:.1f} | {found[1]:.1f}"
+
+
+def covered(rows: Sequence[Judged], honest: Mapping[str, Intervals]) -> str:
+    inside = sum((honest.get(row.family) or Intervals()).covers(row) for row in rows)
+    return f"{100 * inside / len(rows):.0f} %"
+
+
+def breakdown(found: Study, target: Target, title: str, key: Callable[[Judged], str]) -> Iterator[str]:
+    """Fitted and left-out error for each GPU or family."""
+    fitted, left = found.fitted(target), found.left_out(target)
+    yield f"| {title} | rows | fitted: median | p90 | left out: median | p90 | bias | covered |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    for name in sorted({key(row) for row in left}):
+        mine = [row for row in left if key(row) == name]
+        seen = [row for row in fitted if key(row) == name]
+        yield (
+            f"| {name or 'not stated'} | {len(mine):,} | {two(errors(seen))} | {two(errors(mine))} "
+            f"| {median(map(error_pct, mine)):+.1f} | {covered(mine, found.honest)} |"
+        )
+
+
+def detail(found: Study, target: Target) -> Iterator[str]:
+    """One section: by GPU, by family, the scatter, GPU x family."""
+    rows = found.left_out(target)
+    if not rows:
+        return
+    FIGURES.mkdir(exist_ok=True)
+    points = [(row.measured, row.predicted) for row in rows]
+    (FIGURES / f"{target.slug}.svg").write_text(scatter_svg(target.name, target.unit, points), encoding="utf-8")
+    yield f"## {target.name[0].upper()}{target.name[1:]}\n"
+    yield f"![{target.name}, predicted over measured, each family left out](figures/{target.slug}.svg)\n"
+    yield from breakdown(found, target, "GPU", lambda row: row.gpu)
+    yield ""
+    yield from breakdown(found, target, "family", lambda row: row.family)
+    yield "\n<details><summary>metric x GPU x family</summary>\n"
+    yield from breakdown(found, target, "metric, GPU, family", lambda row: f"{row.metric}, {row.gpu}, {row.family}")
+    yield "\n</details>\n"
+
+
+def worst_table(found: Study) -> Iterator[str]:
+    """The rows that are farthest off when their family is left out."""
+    rows = [row for row in found.part.left_out if isinstance(row, Judged) and usable(row)]
+    report = validate(rows)
+    yield "| row | metric | family | GPU | measured | predicted | error | what shares it |"
+    yield "| --- | --- | --- | --- | ---: | ---: | ---: | --- |"
+    for row in report.worst[:WORST]:
+        yield (
+            f"| {row.row_id} | {row.metric} | {row.family} | {row.gpu or 'not stated'} | {row.measured:.4g} "
+            f"| {row.predicted:.4g} | {error_pct(row):+.0f} % | {diagnosis(row, rows, found.cells).replace('|', '/')} |"
+        )
+
+
+def skipped_table(found: Study) -> Iterator[str]:
+    """Reasons, the most frequent first; then the share judged."""
+    report = validate(found.part.judged)
+    yield "| rows | reason |"
+    yield "| ---: | --- |"
+    yield from (f"| {count:,} | {reason.replace('|', '/')} |" for reason, count in report.skipped)
+    good = report.rows - report.suspect.rows
+    yield f"\n{report.predicted:,} of {good:,} good rows are judged ({100 * report.predicted / max(good, 1):.0f} %)."
+
+
+def memory_sentences(found: Study, catalog: Catalog) -> Iterator[str]:
+    """What the predictions say about fitting."""
+    fit = validate(found.part.left_out, capacity_of=device_capacity(catalog)).memory_fit
+    yield (
+        f"Against the device each run used, and rows that only say whether it fits ({fit.n} in all): "
+        f"{fit.false_fits} falsely said to fit, {fit.false_misfits} falsely said not to."
+    )
+    ladder = ladder_fit([row for row in found.part.left_out if isinstance(row, Judged) and usable(row)])
+    yield (
+        f"Against every common device size from {DEVICE_SIZES_GIB[0]} to {DEVICE_SIZES_GIB[-1]} GiB, with the default "
+        f"margin ({ladder.n:,} comparisons): {ladder.false_fits} falsely said to fit "
+        f"({100 * ladder.false_fits / max(ladder.n, 1):.1f} %), {ladder.false_misfits} falsely said not to."
+    )
+
+
+def ladder_fit(rows: Sequence[Judged], margin: float = 0.05) -> MemoryFit:
+    """Would the run fit devices of other sizes, by the prediction and by the measurement?"""
+    memory = [row for row in rows if row.metric.startswith("peak_mem")]
+    pairs = [
+        (row.predicted <= size * (1 - margin), row.measured <= size) for row in memory for size in DEVICE_SIZES_GIB
+    ]
+    return MemoryFit(
+        n=len(pairs),
+        false_fits=sum(said and not did for said, did in pairs),
+        false_misfits=sum(did and not said for said, did in pairs),
+    )
+
+
+def interval_table(made: Calibration) -> Iterator[str]:
+    yield "| group | rows | families | low | high | wider for each unknown |"
+    yield "| --- | ---: | ---: | ---: | ---: | --- |"
+    for one in made.intervals.groups:
+        basis = (
+            f"x {one.widening:.2f}, from {one.far_rows:,} rows" if one.far_rows else f"x {one.widening:.2f}, judgement"
+        )
+        factors = f"{exp(one.low_log):.3f} | {exp(one.high_log):.3f}"
+        yield f"| {one.group} | {one.rows:,} | {one.families} | {factors} | {basis} |"
+
+
+def rival_table(meetings: Sequence[Meeting]) -> Iterator[str]:
+    """Both errors on the rows that both answered; who is nearer at the median."""
+    yield "| rival | metric | rows | rival: median | p90 | Tonnage, left out: median | p90 | nearer |"
+    yield "| --- | --- | ---: | ---: | ---: | ---: | ---: | --- |"
+    for meeting in meetings:
+        for duel in meeting.duels:
+            yield (
+                f"| {duel.rival} | {duel.metric} | {duel.rows:,} | {duel.rival_median_pct:.1f} "
+                f"| {duel.rival_p90_pct:.1f} | {duel.our_median_pct:.1f} | {duel.our_p90_pct:.1f} | {duel.winner} |"
+            )
+    yield ""
+    for meeting in meetings:
+        if meeting.absent:
+            yield f"- **{meeting.rival.name}** is not measured here: {meeting.absent}."
+            continue
+        answered = sum(duel.rows for duel in meeting.duels)
+        sample = " (a sample, by a digest of the row's id)" if meeting.rival.sample else ""
+        why = "; ".join(f"{reason} ({count:,})" for reason, count in meeting.declined[:4])
+        asked = f"{meeting.asked:,} rows{sample}"
+        yield f"- **{meeting.rival.name}** answered {answered:,} of {asked}. Declined: {why or 'none'}."
+
+
+def meetings(studies: Mapping[str, Study], files: Mapping[str, Path]) -> list[Meeting]:
+    found = []
+    for rival in RIVALS:
+        if rival.table not in studies:
+            continue
+        print(f"rival: {rival.name}", file=sys.stderr)
+        ours = {
+            row.row_id: row.predicted
+            for row in studies[rival.table].part.left_out
+            if isinstance(row, Judged) and usable(row)
+        }
+        found.append(meet(rival, files[rival.table], ours))
+    return found
+
+
+HEAD = """\
+# Accuracy
+
+Generated by `make accuracy`; do not edit. Error is |predicted / measured - 1| in %. **Left out**: the row's whole model
+family was not in the fit. Fitted: it was. Bias: median of predicted / measured - 1. Covered: share of rows inside an
+80 % interval made without their family. Rows of doubtful quality are in no figure of this page. Check any table of the
+same columns with `tonnage validate training|inference FILE` and `--leave-out family|gpu|engine`.
+"""
+
+
+def page(studies: Mapping[str, Study], made: Calibration, met: Sequence[Meeting], catalog: Catalog) -> Iterator[str]:
+    yield HEAD
+    for found in studies.values():
+        yield f"- {found.part.kind}: {found.part.data.rows:,} rows, sha256 `{found.part.data.sha256[:16]}`"
+    yield f"- calibrated on {made.made_on}\n"
+    yield from summary_table(studies)
+    yield ""
+    if "training" in studies:
+        yield "### Does it fit?\n"
+        yield from memory_sentences(studies["training"], catalog)
+        yield ""
+    yield "## Rivals on the same rows\n"
+    yield from rival_table(met)
+    yield ""
+    for target in TARGETS:
+        if target.kind in studies:
+            yield from detail(studies[target.kind], target)
+    yield "## Intervals\n"
+    yield "Measured over predicted, 80 % of left-out rows inside. A row of an unknown GPU generation, precision or"
+    yield "engine has the interval widened by the factor, once for each.\n"
+    yield from interval_table(made)
+    for name, found in studies.items():
+        yield f"\n## The ten worst {name} rows\n"
+        yield from worst_table(found)
+        yield f"\n## Skipped {name} rows\n"
+        yield from skipped_table(found)
+    yield "\n## Columns\n"
+    yield "`tonnage validate` finds columns by the names in the header and ignores others. Blank is «not stated»."
+    for name in KINDS:
+        yield f"\n- {name}: {columns(name)}"
+
+
+def columns(name: str) -> str:
+    from dataclasses import fields
+
+    from tonnage.calibration.rows import InferenceRow, TrainingRow
+
+    return ", ".join(f"`{field.name}`" for field in fields(TrainingRow if name == "training" else InferenceRow))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--facts", default=os.environ.get("TONNAGE_FACTS"), help="the folder of fact tables")
+    parser.add_argument("--as-of", default="2026-11-20", help="the day printed on the page")
+    parser.add_argument("--only", choices=KINDS, action="append", help="one table only, for trying out")
+    parser.add_argument("--out", type=Path, default=PAGE)
+    given = parser.parse_args()
+    if not given.facts:
+        parser.error("name the folder of fact tables: TONNAGE_FACTS=FOLDER make accuracy")
+    catalog = load_catalog()
+    files = {name: Path(given.facts) / f"{name}_calibration.csv" for name in given.only or KINDS}
+    studies = {name: study(name, path, catalog) for name, path in files.items()}
+    made = make_calibration([one.part for one in studies.values()], made_on=given.as_of, left_out="family")
+    text = "\n".join(page(studies, made, meetings(studies, files), catalog)).rstrip("\n") + "\n"
+    given.out.write_text(text, encoding="utf-8")
+    print(f"wrote {given.out}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""From fact files to a calibration: fit, cross-validate with each family left out, intervals from what is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tonnage.calibration.intervals import fit_intervals, intervals_without_family
+from tonnage.calibration.judgement import Judged, Skipped
+from tonnage.calibration.kinds import Kind, rows_to_fit, with_quality
+from tonnage.calibration.leave_out import LeftOut, OnStep, left_out
+from tonnage.calibration.store import Calibration, DataDigest, ResidualLine, ValueRange, digest_file, numbers_within
+from tonnage.calibration.validation import ErrorLine, validate
+from tonnage.catalog.catalog import Catalog
+
+FAR_KEYS: Final = ("gpu", "engine")  # left out to learn how much wider an interval must be for the unknown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrossValidation:
+    """One table fitted, judged by the fit and judged with each family (or other key) left out."""
+
+    kind: str
+    fitted: Any
+    judged: tuple[Judged | Skipped, ...]
+    left_out: tuple[Judged | Skipped, ...]
+    far: tuple[Judged, ...]  # of rounds that left a whole GPU or engine out, the rows that then lie far
+    ranges: tuple[ValueRange, ...]
+    data: DataDigest
+
+
+def cross_validate(
+    kind: Kind, path: Path, catalog: Catalog, *, leave_out: str = "family", far: bool = True,
+    jobs: int = 1, on_step: OnStep | None = None,
+) -> CrossValidation:  # fmt: skip
+    """Fit a table and judge every row twice: by the fit on all rows, and by one that never saw its family.
+
+    Rounds start from the fit on all rows, for speed: a fit must end at the same place wherever it starts.
+    Raises InputError when the file cannot be read or has nothing to fit.
+    """
+    rows, skipped = rows_to_fit(kind, path)
+    if on_step is not None:
+        on_step("nothing", 0, 0)
+    fitted = kind.fit(rows, catalog, None)
+    rounds = list(_rounds(kind, rows, catalog, leave_out, fitted, jobs, on_step))
+    keys = [key for key in FAR_KEYS if far and key in kind.keys and key != leave_out]
+    distant = [one for key in keys for one in _rounds(kind, rows, catalog, key, fitted, jobs, on_step)]
+    return CrossValidation(
+        kind=kind.name,
+        fitted=fitted,
+        judged=(*skipped, *with_quality(rows, kind.judge(rows, catalog, fitted))),
+        left_out=(*skipped, *(result for one in rounds for result in one.results)),
+        far=tuple(
+            result
+            for one in (*rounds, *distant)
+            for result in one.results
+            if isinstance(result, Judged) and result.far > 0
+        ),
+        ranges=value_ranges(kind.name, fitted, [one.fitted for one in rounds]),
+        data=DataDigest(kind=kind.name, sha256=digest_file(path), rows=len(rows)),
+    )
+
+
+def _rounds(
+    kind: Kind, rows: Sequence[Any], catalog: Catalog, key: str, start: Any, jobs: int, on_step: OnStep | None
+) -> Iterable[LeftOut[Any]]:
+    def judge(held: list[Any], fitted: Any) -> list[Judged | Skipped]:
+        return list(with_quality(held, kind.judge(held, catalog, fitted)))
+
+    def fit(kept: list[Any]) -> Any:
+        return kind.fit(kept, catalog, start)
+
+    return left_out(rows, kind.key(key), fit, judge, jobs=jobs, on_step=on_step)
+
+
+def make_calibration(parts: Sequence[CrossValidation], *, made_on: str, left_out: str) -> Calibration:
+    """One calibration of the tables cross-validated."""
+    intervals = fit_intervals(
+        (row for part in parts for row in part.left_out if isinstance(row, Judged)),
+        (row for part in parts for row in part.far),
+    )
+    fits = {part.kind: part.fitted for part in parts}
+    return Calibration(
+        made_on=made_on,
+        left_out=left_out,
+        training=fits.get("training"),
+        inference=fits.get("inference"),
+        intervals=intervals,
+        ranges=tuple(one for part in parts for one in part.ranges),
+        residuals=tuple(line for part in parts for line in residual_lines(part)),
+        data=tuple(part.data for part in parts),
+    )
+
+
+def value_ranges(kind: str, fitted: Any, without: Sequence[Any]) -> tuple[ValueRange, ...]:
+    """Each fitted number with the least and greatest it takes in the fits `without` one family each."""
+    others = [numbers_within(one, kind) for one in without]
+    found = []
+    for name, value in numbers_within(fitted, kind).items():
+        seen = [value, *(one[name] for one in others if name in one)]
+        found.append(ValueRange(name=name, value=value, low=min(seen), high=max(seen)))
+    return tuple(found)
+
+
+def residual_lines(part: CrossValidation) -> tuple[ResidualLine, ...]:
+    """Fitted and left-out error of each group, side by side; coverage by intervals that never saw the row's family."""
+    near = [row for row in part.left_out if isinstance(row, Judged)]
+    fitted = {line.metric: line for line in validate(part.judged).groups}
+    lines = validate(part.left_out, intervals_without_family(near, part.far)).groups
+    return tuple(_residual_line(part.kind, line, fitted.get(line.metric)) for line in lines)
+
+
+def _residual_line(kind: str, line: ErrorLine, fitted: ErrorLine | None) -> ResidualLine:
+    return ResidualLine(
+        kind=kind,
+        group=line.metric,
+        n=line.n,
+        fitted_median_abs_pct=None if fitted is None else fitted.median_abs_pct,
+        fitted_p90_abs_pct=None if fitted is None else fitted.p90_abs_pct,
+        left_out_median_abs_pct=line.median_abs_pct,
+        left_out_p90_abs_pct=line.p90_abs_pct,
+        left_out_coverage80=line.coverage80,
+    )

@@ -1,0 +1,201 @@
+"""80 % intervals from residuals of rows that the fit never saw (split conformal, in log space, each tail by itself).
+
+A residual is ln(measured / predicted) in the direction of its group: a group of times counts a throughput row the
+other way round, so that one interval serves every metric of the same physics.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import exp, log, sqrt
+from typing import Final
+
+from tonnage.calibration.judgement import Judged
+from tonnage.sizing.assumptions import (
+    INFERENCE_MEMORY_SPREAD,
+    INFERENCE_TIME_SPREAD,
+    TRAINING_MEMORY_SPREAD,
+    TRAINING_TIME_SPREAD,
+)
+from tonnage.sizing.estimates import Spread
+
+COVERED: Final = 0.80
+FEWEST_ROWS: Final = 20  # a group with fewer borrows the residuals of all groups
+FARTHEST: Final = 2  # beyond two unknowns the interval widens no more
+DEFAULT_WIDENING: Final = 1.5  # where no residual of far rows is known: judgement, range 1.2 to 2.5
+_WIDEST: Final = 4.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupInterval:
+    """The interval of one group as logarithms of measured / predicted; `widening` is the factor for each unknown."""
+
+    group: str
+    rows: int
+    families: int
+    low_log: float
+    centre_log: float
+    high_log: float
+    widening: float
+    far_rows: int  # how many residuals the widening rests on; 0: the default
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intervals:
+    """Every group's interval. A group that no row was seen of has the judgement of `sizing.assumptions`."""
+
+    groups: tuple[GroupInterval, ...] = ()
+
+    def spread(self, group: str, far: int = 0) -> Spread:
+        """Low and high factor around a prediction of `group` that is `far` unknowns away from the data.
+
+        The prediction itself always lies inside.
+        """
+        for known in self.groups:
+            if known.group == group:
+                factor = known.widening ** min(far, FARTHEST)
+                low = known.centre_log + (known.low_log - known.centre_log) * factor
+                high = known.centre_log + (known.high_log - known.centre_log) * factor
+                return Spread(low_factor=exp(min(low, 0.0)), high_factor=exp(max(high, 0.0)))
+        return _judged_spread(group, far)
+
+    def covers(self, row: Judged) -> bool:
+        """Whether what was measured lies in the interval around what was predicted."""
+        spread = self.spread(row.group, row.far)
+        return log(spread.low_factor) <= residual(row) <= log(spread.high_factor)
+
+
+def residual(row: Judged) -> float:
+    """ln(measured / predicted), turned round for a rate in a group of amounts and for an amount in a group of rates."""
+    value = log(row.measured / row.predicted)
+    return value if counts_rate(row.metric) == is_rate_group(row.group) else -value
+
+
+def counts_rate(metric: str) -> bool:
+    """Whether more of `metric` means faster (or more room) rather than slower (or more bytes).
+
+    >>> counts_rate("tokens_per_s_per_gpu"), counts_rate("latency_ms_mean"), counts_rate("peak_mem_gib")
+    (True, False, False)
+    """
+    return "_per_s" in metric or "tflops" in metric or metric == "max_seq_len"
+
+
+def is_rate_group(group: str) -> bool:
+    """
+    >>> is_rate_group("decoder throughput"), is_rate_group("training time")
+    (True, False)
+    """
+    return "throughput" in group or "rate" in group.split()
+
+
+def fit_intervals(near: Iterable[Judged], far: Iterable[Judged] = ()) -> Intervals:
+    """Intervals of left-out rows: `near` gives each group's quantiles, `far` (GPU or engine left out) the widening.
+
+    Suspect rows and rows that say only «fits» are not used. A family's rows weigh 1/sqrt(their number), so that one
+    long table does not speak for all families and a short one not as loud.
+    """
+    known = [row for row in near if usable(row) and row.far == 0]
+    distant = [row for row in far if usable(row) and row.far > 0]
+    by_group: defaultdict[str, list[Judged]] = defaultdict(list)
+    for row in known:
+        by_group[row.group].append(row)
+    pooled = _quantiles(known) if len(known) >= FEWEST_ROWS else None
+    found = []
+    for group, rows in sorted(by_group.items()):
+        quantiles = _quantiles(rows) if len(rows) >= FEWEST_ROWS else pooled
+        if quantiles is not None:
+            beyond = [row for row in distant if row.group == group]
+            found.append(_group_interval(group, rows, quantiles, beyond))
+    return Intervals(groups=tuple(found))
+
+
+def intervals_without_family(near: Sequence[Judged], far: Sequence[Judged] = ()) -> dict[str, Intervals]:
+    """For each family the intervals that the other families give: what an honest statement of coverage needs."""
+    return {
+        family: fit_intervals(
+            (row for row in near if row.family != family), (row for row in far if row.family != family)
+        )
+        for family in sorted({row.family for row in near})
+    }
+
+
+def usable(row: Judged) -> bool:
+    """Whether a row has an error at all and counts among the good ones."""
+    return not row.suspect and row.metric != "fits" and row.measured > 0 and row.predicted > 0
+
+
+def _group_interval(
+    group: str, rows: Sequence[Judged], quantiles: tuple[float, float, float], beyond: Sequence[Judged]
+) -> GroupInterval:
+    low, centre, high = quantiles
+    return GroupInterval(
+        group=group,
+        rows=len(rows),
+        families=len({row.family for row in rows}),
+        low_log=low,
+        centre_log=centre,
+        high_log=high,
+        widening=_widening(quantiles, beyond),
+        far_rows=len(beyond) if len(beyond) >= FEWEST_ROWS else 0,
+    )
+
+
+def _widening(near: tuple[float, float, float], beyond: Sequence[Judged]) -> float:
+    """How much the interval must grow around its centre to hold 80 % of the far rows, a step of `far` each; >= 1."""
+    if len(beyond) < FEWEST_ROWS:
+        return DEFAULT_WIDENING
+    low, centre, high = near
+    needed = []
+    for row in beyond:
+        off = residual(row) - centre
+        side = (high - centre) if off >= 0 else (low - centre)
+        ratio = off / side if side else _WIDEST
+        needed.append(max(ratio, 1e-9) ** (1.0 / min(row.far, FARTHEST)))
+    return min(max(1.0, _weighted_quantile(needed, _weights(beyond), COVERED)), _WIDEST)
+
+
+def _quantiles(rows: Sequence[Judged]) -> tuple[float, float, float]:
+    values = [residual(row) for row in rows]
+    weights = _weights(rows)
+    tail = (1.0 - COVERED) / 2.0
+    low = -_weighted_quantile([-value for value in values], weights, 1.0 - tail)
+    high = _weighted_quantile(values, weights, 1.0 - tail)
+    return low, _weighted_quantile(values, weights, 0.5), high
+
+
+def _weights(rows: Sequence[Judged]) -> list[float]:
+    counts = Counter(row.family for row in rows)
+    return [1.0 / sqrt(counts[row.family]) for row in rows]
+
+
+def _weighted_quantile(values: Sequence[float], weights: Sequence[float], level: float) -> float:
+    """Smallest value with `level` of the weight at or below it, where one more row of average weight lies at infinity.
+
+    That row is the finite-sample correction of conformal prediction (Tibshirani et al. 2019, arXiv:1904.06019,
+    section 2). With too few rows to reach the level, the largest value.
+    """
+    total = sum(weights)
+    wanted = level * (total + total / len(weights))
+    reached = 0.0
+    ordered = sorted(zip(values, weights, strict=True))
+    for value, weight in ordered:
+        reached += weight
+        if reached >= wanted - 1e-12:
+            return value
+    return ordered[-1][0]
+
+
+def _judged_spread(group: str, far: int) -> Spread:
+    if "memory" in group:
+        base = TRAINING_MEMORY_SPREAD if "training" in group else INFERENCE_MEMORY_SPREAD
+    else:
+        base = TRAINING_TIME_SPREAD if "training" in group else INFERENCE_TIME_SPREAD
+    factor = DEFAULT_WIDENING ** min(far, FARTHEST)
+    low, high = base.low_factor**factor, base.high_factor**factor
+    return (
+        Spread(low_factor=1 / high, high_factor=1 / low)
+        if is_rate_group(group)
+        else Spread(low_factor=low, high_factor=high)
+    )

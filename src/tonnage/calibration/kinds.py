@@ -1,0 +1,144 @@
+"""The two kinds of measured facts, training and inference, behind one shape: read, judge, fit, what to leave out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from tonnage.calibration.judgement import Judged, Skipped
+from tonnage.calibration.reading import in_batches, read_inference_rows, read_training_rows
+from tonnage.catalog.catalog import Catalog
+from tonnage.errors import InputError, UnknownAccelerator
+from tonnage.sizing.assumptions import Assumptions
+
+KindName = Literal["training", "inference"]
+KINDS: Final[tuple[KindName, ...]] = ("training", "inference")
+KEYS: Final = ("family", "gpu", "engine")
+MOST_ROWS_TO_FIT: Final = 200_000
+
+Results = Sequence[Judged | Skipped]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """What differs between the two tables. Rows and fits are opaque here."""
+
+    name: KindName
+    read: Callable[[Path], Iterator[Any]]
+    judge: Callable[[list[Any], Catalog, Any], Results]
+    fit: Callable[[list[Any], Catalog, Any], Any]  # rows, catalog, where to start (or None)
+    keys: Mapping[str, Callable[[Any], str]]
+
+    def key(self, name: str) -> Callable[[Any], str]:
+        """How a row says its family, GPU or engine; InputError where the table does not."""
+        if name not in self.keys:
+            raise InputError(
+                f"{self.name} rows do not name their {name}",
+                hint=f"--leave-out takes {' or '.join(self.keys)} here",
+            )
+        return self.keys[name]
+
+
+def kind_named(name: str) -> Kind:
+    """The kind of that name, with the code that judges and fits it."""
+    if name == "training":
+        return _training()
+    if name == "inference":
+        return _inference()
+    raise InputError(f"'{name}' is no kind of measured facts", hint="training or inference")
+
+
+def _training() -> Kind:
+    from tonnage.calibration.training_fit import fit_training
+    from tonnage.calibration.training_judge import judge_training
+
+    return Kind(
+        name="training",
+        read=read_training_rows,
+        judge=judge_training,
+        fit=lambda rows, catalog, start: fit_training(rows, catalog, start=start),
+        keys={"family": family_of, "gpu": lambda row: row.gpu},
+    )
+
+
+def _inference() -> Kind:
+    from tonnage.calibration.inference_fit import fit_inference
+    from tonnage.calibration.inference_judge import judge_inference
+
+    return Kind(
+        name="inference",
+        read=read_inference_rows,
+        judge=judge_inference,
+        fit=lambda rows, catalog, start: fit_inference(rows, catalog, start=getattr(start, "engines", start)),
+        keys={"family": family_of, "gpu": lambda row: row.gpu, "engine": lambda row: row.engine},
+    )
+
+
+def fit_type(name: str) -> type:
+    """The type of a kind's fit."""
+    if name == "training":
+        from tonnage.calibration.training_fit import TrainingFit
+
+        return TrainingFit  # type: ignore[no-any-return, unused-ignore]
+    from tonnage.calibration.inference_fit import InferenceFit
+
+    return InferenceFit  # type: ignore[no-any-return, unused-ignore]
+
+
+def family_of(row: Any) -> str:
+    """The family a row states; its model where it states none."""
+    return row.family or row.model  # type: ignore[no-any-return]
+
+
+def judged_rows(
+    kind: Kind, items: Iterable[Any], catalog: Catalog, fitted: Any, *, on_rows: Callable[[int], None] | None = None
+) -> Iterator[Judged | Skipped]:
+    """Results for rows (and rows already skipped) as they stream by, a batch at a time."""
+    done = 0
+    for batch in in_batches(items):
+        yield from (item for item in batch if isinstance(item, Skipped))
+        rows = [item for item in batch if not isinstance(item, Skipped)]
+        yield from with_quality(rows, kind.judge(rows, catalog, fitted))
+        done += len(batch)
+        if on_rows is not None:
+            on_rows(done)
+
+
+def with_quality(rows: Sequence[Any], results: Results) -> Iterator[Judged | Skipped]:
+    """The results, those of suspect rows marked so."""
+    suspect = {row.id for row in rows if row.quality == "suspect"}
+    for result in results:
+        yield replace(result, suspect=True) if result.row_id in suspect and not result.suspect else result
+
+
+def rows_to_fit(kind: Kind, path: Path) -> tuple[list[Any], list[Skipped]]:
+    """All rows of a table at once, as a fit needs them, and those that cannot be used."""
+    rows, skipped = [], []
+    for item in kind.read(path):
+        if isinstance(item, Skipped):
+            skipped.append(item)
+        else:
+            rows.append(item)
+        if len(rows) > MOST_ROWS_TO_FIT:
+            raise InputError(
+                f"{path} has more than {MOST_ROWS_TO_FIT:,} rows, more than a fit takes",
+                hint="fit on a sample; `tonnage validate` without --leave-out takes any number of rows",
+            )
+    return rows, skipped
+
+
+def device_capacity(catalog: Catalog, margin_fraction: float | None = None) -> Callable[[str], float | None]:
+    """GiB a run may use on a GPU: what the driver reports (or else what is sold) less the safety margin."""
+    margin = Assumptions().memory_margin_fraction if margin_fraction is None else margin_fraction
+
+    def capacity(gpu: str) -> float | None:
+        try:
+            device = catalog.accelerator(gpu)
+        except UnknownAccelerator:
+            return None
+        sold = device.usable_memory_gib or device.memory_gib
+        return None if sold is None else sold * (1.0 - margin)
+
+    return capacity

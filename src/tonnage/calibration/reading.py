@@ -1,0 +1,177 @@
+"""Measured-facts tables row by row: typed values, a reason where a row cannot be used, an error on a broken cell.
+
+A file of any length is streamed: what stays in memory is one batch of rows and eight bytes for each id seen.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator
+from dataclasses import MISSING, fields
+from itertools import islice
+from math import isfinite
+from pathlib import Path
+from types import UnionType
+from typing import Any, Final, Generic, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from tonnage.calibration.judgement import Skipped
+from tonnage.calibration.rows import InferenceRow, TrainingRow
+from tonnage.calibration.seen import SeenIds
+from tonnage.errors import InputError
+
+T = TypeVar("T")
+R = TypeVar("R", bound=TrainingRow | InferenceRow)
+
+BATCH_ROWS: Final = 5_000
+DUPLICATE_ID: Final = "duplicate id"
+NO_VALUE: Final = "no value"
+ZERO_MEANS: Final = frozenset({"fits", "max_seq_len"})  # metrics where 0 says something: it does not fit at all
+_OPTIONAL: Final = frozenset(
+    {"config_id", "source", "n_kv_heads", "mfu_reported", "note", "mem_kind", "family", "source_group", "quality",
+     "compile", "attention", "optimizer", "grad_accum", "gpus_per_node", "concurrency", "weights_quant"}
+)  # fmt: skip
+
+
+def read_training_rows(path: str | Path) -> Iterator[TrainingRow | Skipped]:
+    """Rows of a training table in file order; a row that cannot be used comes as `Skipped` with its reason.
+
+    Raises InputError (file, line, column, value) when the file or a cell cannot be read.
+    """
+    return _TableReader(TrainingRow, Path(path)).rows()
+
+
+def read_inference_rows(path: str | Path) -> Iterator[InferenceRow | Skipped]:
+    """The same for an inference table."""
+    return _TableReader(InferenceRow, Path(path)).rows()
+
+
+def in_batches(items: Iterable[T], size: int = BATCH_ROWS) -> Iterator[list[T]]:
+    """Lists of up to `size` items.
+
+    >>> list(in_batches("abcde", 2))
+    [['a', 'b'], ['c', 'd'], ['e']]
+    """
+    stream = iter(items)
+    while batch := list(islice(stream, size)):
+        yield batch
+
+
+class _Unusable(Exception):
+    """A row that is well formed but says nothing one can judge."""
+
+
+class _TableReader(Generic[R]):
+    """One file read as rows of one type, columns found by the names in its header."""
+
+    def __init__(self, row_type: type[R], path: Path) -> None:
+        self.row_type, self.path = row_type, path
+        self.line = 1
+        hints = get_type_hints(row_type)
+        self.kinds = {field.name: _kind(hints[field.name]) for field in fields(row_type)}
+        self.defaults = {field.name: field.default for field in fields(row_type) if field.default is not MISSING}
+        self.seen = SeenIds()
+
+    def rows(self) -> Iterator[R | Skipped]:
+        try:
+            with self.path.open(encoding="utf-8-sig", newline="") as stream:
+                reader = csv.reader(stream, strict=True)
+                yield from self._typed(reader)
+        except OSError as error:
+            raise InputError(f"{self.path} cannot be read: {error.strerror or error}") from error
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{self.path}, after line {self.line}: not UTF-8 text ({error.reason})",
+                hint="save the table as CSV in UTF-8",
+            ) from error
+        except csv.Error as error:
+            raise InputError(f"{self.path}, line {self.line + 1}: not readable as CSV: {error}") from error
+
+    def _typed(self, reader: Any) -> Iterator[R | Skipped]:
+        header = next(reader, None)
+        if header is None:
+            raise InputError(
+                f"{self.path} is empty", hint=f"its first line names columns: {','.join(self._required())}"
+            )
+        place = self._places([name.strip() for name in header])
+        for cells in reader:
+            start, self.line = self.line + 1, reader.line_num
+            if not cells:
+                continue
+            if len(cells) != len(header):
+                raise InputError(
+                    f"{self.path}, line {start}: {len(cells)} cells, but the header names {len(header)} columns",
+                    hint="quote a cell that holds a comma, and leave no column out",
+                )
+            yield self._row(start, {name: cells[at].strip() for name, at in place.items()})
+
+    def _places(self, header: list[str]) -> dict[str, int]:
+        twice = sorted({name for name in header if name in self.kinds and header.count(name) > 1})
+        missing = [name for name in self._required() if name not in header]
+        if twice or missing:
+            what = f"column '{twice[0]}' stands twice" if twice else f"no column {', '.join(map(repr, missing))}"
+            needed = ",".join(self._required())
+            raise InputError(f"{self.path}, line 1: {what}", hint=f"the table needs the columns {needed}")
+        return {name: header.index(name) for name in self.kinds if name in header}
+
+    def _required(self) -> list[str]:
+        return [name for name in self.kinds if name not in _OPTIONAL and name not in self.defaults]
+
+    def _row(self, line: int, cells: dict[str, str]) -> R | Skipped:
+        identity = cells["id"] or f"line {line}"
+        suspect = cells.get("quality", "") == "suspect"
+        try:
+            row = self._value(line, cells | {"id": identity})
+            if self.seen.add(identity):
+                raise _Unusable(DUPLICATE_ID)
+        except _Unusable as reason:
+            return Skipped(row_id=identity, metric=cells["metric"], reason=str(reason), suspect=suspect)
+        return row
+
+    def _value(self, line: int, cells: dict[str, str]) -> R:
+        values: dict[str, Any] = {}
+        for name, kind in self.kinds.items():
+            cell = cells.get(name, "")
+            if kind is str:
+                values[name] = cell or self.defaults.get(name, "")
+            elif cell:
+                values[name] = self._number(line, name, cell, whole=kind is int)
+            else:
+                values[name] = None
+        _check_value(values["metric"], values["value"])
+        return self.row_type(**values)
+
+    def _number(self, line: int, name: str, cell: str, *, whole: bool) -> float:
+        try:
+            number = float(cell)
+        except ValueError:
+            self._fail(line, name, cell, "a number")
+        if not isfinite(number):
+            raise _Unusable(f"{name} is not finite")
+        if number < 0:
+            raise _Unusable(f"{name} is negative")
+        if not whole:
+            return number
+        if not number.is_integer():
+            self._fail(line, name, cell, "a whole number")
+        return int(number)
+
+    def _fail(self, line: int, column: str, cell: str, expected: str) -> NoReturn:
+        shown = cell if len(cell) <= 60 else cell[:60] + "…"
+        raise InputError(
+            f"{self.path}, line {line}, column '{column}': '{shown}' is not {expected}",
+            hint="correct the cell, or leave it blank where the figure is not stated",
+        )
+
+
+def _check_value(metric: str, value: float | None) -> None:
+    if value is None:
+        raise _Unusable(NO_VALUE)
+    if value == 0 and metric not in ZERO_MEANS:
+        raise _Unusable("value is zero")
+
+
+def _kind(hint: Any) -> type:
+    """str, int or float: what a column holds, blank or not."""
+    if get_origin(hint) in (Union, UnionType):
+        return next(kind for kind in get_args(hint) if kind is not type(None))  # type: ignore[no-any-return]
+    return hint  # type: ignore[no-any-return]

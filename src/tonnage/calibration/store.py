@@ -1,0 +1,206 @@
+"""The calibration file: fitted values, their ranges, intervals, residuals, and a digest of the rows behind them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from types import MappingProxyType, NoneType, UnionType
+from typing import Any, Final, Union, get_args, get_origin, get_type_hints
+
+from tonnage.calibration.intervals import Intervals
+from tonnage.errors import InputError
+
+SCHEMA: Final = "tonnage/calibration@1"
+FILE_NAME: Final = "calibration-v1.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueRange:
+    """A fitted number and how far it moves when one family at a time is left out of the fit."""
+
+    name: str  # path within the fit, such as "training.engine_gap.0"
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResidualLine:
+    """Errors of one group, fitted on all rows and with each family left out, in %."""
+
+    kind: str
+    group: str
+    n: int
+    fitted_median_abs_pct: float | None
+    fitted_p90_abs_pct: float | None
+    left_out_median_abs_pct: float
+    left_out_p90_abs_pct: float
+    left_out_coverage80: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataDigest:
+    """The rows a fit used: sha256 of the file's bytes, and how many rows it has."""
+
+    kind: str
+    sha256: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """Everything a calibration knows. `training` and `inference` are the fits' own types; None: not calibrated."""
+
+    made_on: str
+    left_out: str
+    training: Any
+    inference: Any
+    intervals: Intervals
+    ranges: tuple[ValueRange, ...] = ()
+    residuals: tuple[ResidualLine, ...] = ()
+    data: tuple[DataDigest, ...] = ()
+
+
+@cache
+def load_calibration() -> Calibration | None:
+    """The packaged calibration; None where this build carries none."""
+    place = files("tonnage.calibration") / "data" / FILE_NAME
+    return read_calibration(place) if place.is_file() else None
+
+
+def read_calibration(path: Path | Traversable, *, types: dict[str, type] | None = None) -> Calibration:
+    """A calibration file. Raises InputError when it is none, or of another version.
+
+    `types` gives the types of the fits; by default those of this build.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read as a calibration: {error}") from error
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise InputError(f"{path} is no calibration of this version ({SCHEMA})", hint="make one: `tonnage calibrate`")
+    try:
+        parts = {
+            field.name: rebuild(_hint(field.name), document[field.name])
+            for field in fields(Calibration)
+            if field.name not in ("training", "inference")
+        }
+        fits = {name: _fit(name, document[name], types) for name in ("training", "inference")}
+        return Calibration(**parts, **fits)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path} is not a complete calibration: {error}", hint="make it anew") from error
+
+
+def save_calibration(calibration: Calibration, path: Path) -> None:
+    """Write the file whole or not at all. Equal calibrations give equal bytes."""
+    document = {"schema": SCHEMA, **plain_value(calibration)}
+    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise InputError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def digest_file(path: Path) -> str:
+    """sha256 of a file's bytes, read in pieces."""
+    found = sha256()
+    with path.open("rb") as stream:
+        while piece := stream.read(1 << 20):
+            found.update(piece)
+    return found.hexdigest()
+
+
+def plain_value(value: Any) -> Any:
+    """Dataclasses and mappings as dicts, tuples as lists, all the way down.
+
+    >>> plain_value({"a": (1, 2.5)})
+    {'a': [1, 2.5]}
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain_value(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain_value(part) for key, part in value.items()}
+    if isinstance(value, tuple | list | frozenset):
+        parts = sorted(value) if isinstance(value, frozenset) else value
+        return [plain_value(part) for part in parts]
+    return value
+
+
+def numbers_within(value: Any, path: str) -> dict[str, float]:
+    """Every number inside a value of dataclasses, tuples and mappings, by its path.
+
+    >>> numbers_within({"a": (1.0, 2.0), "b": "text"}, "fit")
+    {'fit.a.0': 1.0, 'fit.a.1': 2.0}
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, bool):
+        return {}
+    if isinstance(value, int | float):
+        return {path: float(value)}
+    if isinstance(value, Mapping):
+        pairs = [(str(key), part) for key, part in value.items()]
+    elif isinstance(value, tuple | list):
+        pairs = [(_label(number, part), part) for number, part in enumerate(value)]
+    else:
+        return {}
+    return {name: number for key, part in pairs for name, number in numbers_within(part, f"{path}.{key}").items()}
+
+
+def rebuild(hint: Any, value: Any) -> Any:
+    """The value of type `hint` that `plain_value` and JSON made `value` of: dataclasses, tuples, mappings, numbers.
+
+    >>> rebuild(tuple[tuple[str, float], ...], [["a", 1]])
+    (('a', 1.0),)
+    """
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return value
+    if origin in (Union, UnionType):
+        return None if value is None else rebuild(next(one for one in arguments if one is not NoneType), value)
+    if origin is tuple:
+        kinds = arguments[:1] * len(value) if arguments[-1:] == (...,) else arguments
+        return tuple(rebuild(kind, part) for kind, part in zip(kinds, value, strict=True))
+    if origin is frozenset:
+        return frozenset(rebuild(arguments[0], part) for part in value)
+    if origin is dict or origin is Mapping:
+        table = {rebuild(arguments[0], key): rebuild(arguments[1], part) for key, part in value.items()}
+        return table if origin is dict else MappingProxyType(table)
+    if is_dataclass(hint):
+        hints = get_type_hints(hint)
+        return hint(**{name: rebuild(hints[name], part) for name, part in value.items()})  # type: ignore[operator]
+    return hint(value) if hint in (int, float, str, bool) else value
+
+
+def _fit(name: str, value: Any, types: dict[str, type] | None) -> Any:
+    if value is None:
+        return None
+    if types is not None:
+        return rebuild(types[name], value)
+    from tonnage.calibration.kinds import fit_type
+
+    return rebuild(fit_type(name), value)
+
+
+def _hint(name: str) -> Any:
+    return get_type_hints(Calibration)[name]
+
+
+def _label(number: int, part: Any) -> str:
+    """The number of an entry, or its own name where it starts with one."""
+    if isinstance(part, tuple | list) and part and isinstance(part[0], str):
+        return "/".join(str(one) for one in part if isinstance(one, str))
+    for field in ("name", "group", "key"):
+        if isinstance(getattr(part, field, None), str):
+            return str(getattr(part, field))
+    return str(number)

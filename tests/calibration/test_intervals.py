@@ -1,0 +1,129 @@
+"""Intervals hold what they promise on rows they never saw, and widen for the unknown."""
+
+from __future__ import annotations
+
+from math import exp, log
+
+import numpy as np
+import pytest
+
+from tonnage.calibration.intervals import (
+    DEFAULT_WIDENING,
+    Intervals,
+    fit_intervals,
+    intervals_without_family,
+    residual,
+)
+from tonnage.calibration.judgement import Judged
+from tonnage.sizing.assumptions import INFERENCE_TIME_SPREAD, TRAINING_MEMORY_SPREAD
+
+from .conftest import MakeJudged
+
+
+def noisy(judged: MakeJudged, seed: int, *, rows: int, families: int = 10, sigma: float = 0.1, far: int = 0,
+          bias: float = 0.0, metric: str = "iteration_time_s") -> list[Judged]:  # fmt: skip
+    """Rows whose measured value is off by a log-normal factor, skewed upwards."""
+    errors = np.random.default_rng(seed).normal(0.0, sigma, rows)
+    errors = np.where(errors > 0, 2 * errors, errors) + bias
+    return [
+        judged(row_id=str(n), metric=metric, family=f"f{n % families}", measured=100.0 * exp(error), far=far)
+        for n, error in enumerate(errors)
+    ]
+
+
+def test_four_of_five_new_rows_are_covered(judged: MakeJudged) -> None:
+    """On fresh rows of the same law 80 % lie inside, on average over samples; the long tail has the long side."""
+    covered, sides = [], []
+    for seed in range(30):
+        intervals = fit_intervals(noisy(judged, seed, rows=200))
+        covered.append(np.mean([intervals.covers(row) for row in noisy(judged, seed + 1000, rows=300)]))
+        spread = intervals.spread("training time")
+        sides.append((spread.high_factor - 1) / (1 - spread.low_factor))
+    assert 0.77 <= np.mean(covered) <= 0.84  # one sample of 200 rows is off by 3.4 points, the mean of 30 by 0.6
+    assert np.mean(sides) > 1.5
+
+
+def test_few_rows_give_a_wider_interval_than_their_own_quantiles(judged: MakeJudged) -> None:
+    """The finite-sample correction: with 20 rows the bounds lie at or outside the plain 10 % and 90 % quantiles."""
+    rows = noisy(judged, 3, rows=20)
+    values = sorted(residual(row) for row in rows)
+    found = fit_intervals(rows).groups[0]
+    assert found.low_log <= np.quantile(values, 0.10)
+    assert found.high_log >= np.quantile(values, 0.90)
+    assert found.low_log == pytest.approx(values[1])  # (20 + 1) x 0.1 = 2.1: the second smallest
+    assert found.high_log == pytest.approx(values[-2])
+
+
+def test_a_rate_and_a_time_are_one_residual(judged: MakeJudged) -> None:
+    """Half the throughput is twice the time, and the interval of a time says so for both."""
+    slow_rate = judged(metric="sequences_per_s", measured=50.0, predicted=100.0, group="training time")
+    slow_time = judged(metric="iteration_time_s", measured=200.0, predicted=100.0, group="training time")
+    assert residual(slow_rate) == pytest.approx(log(2))
+    assert residual(slow_time) == pytest.approx(log(2))
+    as_rate = judged(metric="output_tokens_per_s", measured=50.0, predicted=100.0, group="decoder throughput")
+    assert residual(as_rate) == pytest.approx(-log(2))
+
+
+def test_widening_holds_far_rows(judged: MakeJudged) -> None:
+    """Rows two and a half times as scattered where a GPU is unknown: the interval there covers them, near ones keep
+    their narrow one, and two unknowns widen more than one."""
+    near = noisy(judged, 1, rows=500)
+    distant = noisy(judged, 2, rows=500, sigma=0.25, far=1)
+    intervals = fit_intervals(near, distant)
+    assert 0.75 <= np.mean([intervals.covers(row) for row in noisy(judged, 7, rows=2000, sigma=0.25, far=1)]) <= 0.87
+    widths = [log(s.high_factor / s.low_factor) for s in (intervals.spread("training time", far) for far in (0, 1, 2))]
+    assert widths[0] < widths[1] < widths[2]
+    assert widths[1] / widths[0] == pytest.approx(2.5, rel=0.2)
+    assert intervals.groups[0].far_rows == 500
+
+
+def test_without_far_rows_the_widening_is_a_stated_judgement(judged: MakeJudged) -> None:
+    found = fit_intervals(noisy(judged, 1, rows=100)).groups[0]
+    assert (found.widening, found.far_rows) == (DEFAULT_WIDENING, 0)
+
+
+def test_the_prediction_lies_inside_even_where_it_is_biased(judged: MakeJudged) -> None:
+    """An interval that does not hold its own value would be nonsense to a reader."""
+    spread = fit_intervals(noisy(judged, 1, rows=100, sigma=0.01, bias=0.5)).spread("training time")
+    assert spread.low_factor == 1.0
+    assert spread.high_factor > exp(0.5)
+
+
+def test_an_unknown_group_has_the_judgement() -> None:
+    """Before a calibration the spreads of `sizing.assumptions` hold, turned round for a rate, wider when far."""
+    none = Intervals()
+    assert none.spread("training memory") == TRAINING_MEMORY_SPREAD
+    assert none.spread("encoder time") == INFERENCE_TIME_SPREAD
+    rate = none.spread("decoder throughput")
+    assert rate.low_factor == pytest.approx(1 / INFERENCE_TIME_SPREAD.high_factor)
+    assert none.spread("training memory", 1).high_factor > TRAINING_MEMORY_SPREAD.high_factor
+
+
+def test_doubtful_rows_do_not_count(judged: MakeJudged) -> None:
+    """Suspect rows and «fits» rows leave the interval as it is."""
+    rows = noisy(judged, 1, rows=60)
+    wild = [judged(measured=9e9, suspect=True), judged(metric="fits", measured=1.0, predicted=0.0)] * 30
+    assert fit_intervals([*rows, *wild]) == fit_intervals(rows)
+
+
+def test_a_small_group_borrows_from_all(judged: MakeJudged) -> None:
+    """Three rows place no 10 % quantile."""
+    many = noisy(judged, 1, rows=200)
+    few = [judged(group="encoder time", metric="latency_ms_mean", measured=100.1) for _ in range(3)]
+    intervals = fit_intervals([*many, *few])
+    assert intervals.spread("encoder time").high_factor > 1.1
+
+
+def test_a_long_table_does_not_speak_for_all(judged: MakeJudged) -> None:
+    """900 exact rows of one family beside 100 scattered ones of ten: the interval is still that of the scattered."""
+    exact = [judged(metric="iteration_time_s", family="long", measured=100.0) for _ in range(900)]
+    scattered = noisy(judged, 1, rows=100, sigma=0.3)
+    assert fit_intervals([*exact, *scattered]).spread("training time").high_factor > 1.3
+
+
+def test_a_familys_interval_does_not_see_the_family(judged: MakeJudged) -> None:
+    """Taking one family's rows away changes every interval but its own."""
+    rows = noisy(judged, 1, rows=300, families=3)
+    less = [row for row in rows if row.family != "f0"]
+    assert intervals_without_family(rows)["f0"] == fit_intervals(less)
+    assert intervals_without_family(rows)["f1"] != fit_intervals(less)

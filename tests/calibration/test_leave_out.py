@@ -1,0 +1,95 @@
+"""No row is ever judged by a fit that saw its family."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+import pytest
+
+from tonnage.calibration.calibrating import cross_validate
+from tonnage.calibration.judgement import Judged, Skipped
+from tonnage.calibration.kinds import Kind
+from tonnage.calibration.leave_out import leave_one_out, left_out
+from tonnage.catalog.loading import load_catalog
+from tonnage.errors import InputError
+
+from .conftest import Write
+
+Row = tuple[str, int]
+ROWS: list[Row] = [("b", 1), ("a", 2), ("c", 3), ("a", 4)]
+
+
+def fit(rows: list[Row]) -> frozenset[str]:
+    """The families a fit saw."""
+    return frozenset(family for family, _ in rows)
+
+
+def judge(rows: list[Row], fitted: frozenset[str]) -> list[Judged | Skipped]:
+    return [Skipped(row_id=str(n), metric=family, reason=" ".join(sorted(fitted))) for family, n in rows]
+
+
+def test_the_family_judged_was_not_fitted() -> None:
+    """Each row comes once, in order of family and then of the file, with a fit of exactly the other families."""
+    found = leave_one_out(ROWS, lambda row: row[0], fit, judge)
+    assert [(one.row_id, one.reason) for one in found if isinstance(one, Skipped)] == [
+        ("2", "b c"), ("4", "b c"), ("1", "a c"), ("3", "a b"),
+    ]  # fmt: skip
+
+
+def test_rounds_tell_how_far_they_are() -> None:
+    told: list[tuple[str, int, int]] = []
+    rounds = list(left_out(ROWS, lambda row: row[0], fit, judge, on_step=lambda *step: told.append(step)))
+    assert told == [("a", 1, 3), ("b", 2, 3), ("c", 3, 3)]
+    assert [one.fitted for one in rounds] == [{"b", "c"}, {"a", "c"}, {"a", "b"}]
+
+
+def test_side_by_side_gives_the_same() -> None:
+    """Two processes: the same results in the same order, fits with read-only tables included."""
+
+    def table(rows: list[Row]) -> MappingProxyType[str, int]:
+        return MappingProxyType(dict(rows))
+
+    def told(rows: list[Row], fitted: MappingProxyType[str, int]) -> list[Judged | Skipped]:
+        return [Skipped(row_id=str(n), metric=family, reason=str(sorted(fitted.items()))) for family, n in rows]
+
+    one, two = (list(left_out(ROWS, lambda row: row[0], table, told, jobs=jobs)) for jobs in (1, 2))
+    assert one == two
+    assert two[0].fitted == {"b": 1, "c": 3}
+
+
+def test_an_error_in_a_process_comes_back() -> None:
+    """What a fit raises is raised here."""
+
+    def fails(rows: list[Row]) -> frozenset[str]:
+        raise InputError(f"{len(rows)} rows are too few")
+
+    with pytest.raises(InputError, match="2 rows are too few"):
+        leave_one_out(ROWS, lambda row: row[0], fails, judge, jobs=2)
+
+
+@pytest.mark.parametrize("rows", [[], ROWS[:1]])
+def test_one_value_is_an_error(rows: list[Row]) -> None:
+    with pytest.raises(InputError, match="nothing is left to fit on"):
+        leave_one_out(rows, lambda row: row[0], fit, judge)
+
+
+def test_cross_validation_sees_every_row_twice(write: Write, kind: Kind) -> None:
+    """Once fitted, once left out; a model stands for its family where none is stated; unusable rows stay skipped."""
+    path = write(
+        [
+            {"family": "A", "value": "100", "gpu": "T4"},
+            {"family": "A", "value": "100", "gpu": "L4"},
+            {"family": "", "model": "B", "value": "300", "gpu": "T4"},
+            {"value": "nan"},
+        ]
+    )
+    part = cross_validate(kind, path, load_catalog(), far=True)
+    assert {row.row_id: row.predicted for row in part.judged if isinstance(row, Judged)} == {
+        "t1": 200.0, "t2": 100.0, "t3": 200.0,
+    }  # fmt: skip
+    assert {row.row_id: row.predicted for row in part.left_out if isinstance(row, Judged)} == {
+        "t1": 300.0, "t2": 300.0, "t3": 100.0,
+    }  # fmt: skip
+    assert [one.row_id for one in part.left_out if isinstance(one, Skipped)] == ["t4"]
+    assert {row.row_id for row in part.far} == {"t1", "t2", "t3"}  # t2 also without its family: L4 unseen then
+    assert part.data.rows == 3
