@@ -26,10 +26,11 @@ plan: $(VENV)/bin/tonnage  ## rank every way to buy the work in FILE
 	@$(BIN)/tonnage plan $(FILE)
 
 test: $(STAMP)  ## run the tests
-	$(BIN)/python -m pytest -n auto -m "not live and not gpu"
+	$(BIN)/python -m pytest -n auto -m "not slow and not live and not gpu"
 
-test-slow: $(STAMP)  ## try many more generated workloads (minutes)
+test-slow: $(STAMP)  ## tests that take minutes, many more generated workloads
 	TONNAGE_EXAMPLES=400 $(BIN)/python -m pytest -n auto tests/planning/test_properties.py
+	$(BIN)/python -m pytest -m slow
 
 lint: $(STAMP)  ## style, imports and types
 	$(BIN)/ruff check .
