@@ -61,14 +61,14 @@ class Study:
         return self.rows(target, self.part.judged)
 
 
-def study(name: str, path: Path, catalog: Catalog) -> Study:
+def study(name: str, path: Path, catalog: Catalog, *, far: bool) -> Study:
     """Cross-validate one table."""
     started = perf_counter()
 
     def told(left_out: str, number: int, of: int) -> None:
         print(f"{name}: without {left_out} ({number} of {of}), {perf_counter() - started:.0f} s", file=sys.stderr)
 
-    part = cross_validate(kind_named(name), path, catalog, jobs=usual_jobs(), on_step=told)
+    part = cross_validate(kind_named(name), path, catalog, jobs=usual_jobs(), on_step=told, far=far)
     with path.open(newline="", encoding="utf-8-sig") as stream:
         cells = {row["id"]: row for row in csv.DictReader(stream)}
     near = [row for row in part.left_out if isinstance(row, Judged)]
@@ -299,12 +299,13 @@ def main() -> None:
     parser.add_argument("--as-of", default="2026-11-20", help="the day printed on the page")
     parser.add_argument("--only", choices=KINDS, action="append", help="one table only, for trying out")
     parser.add_argument("--out", type=Path, default=PAGE)
+    parser.add_argument("--far", action="store_true", help="also leave out each GPU and each engine (slower)")
     given = parser.parse_args()
     if not given.facts:
         parser.error("name the folder of fact tables: TONNAGE_FACTS=FOLDER make accuracy")
     catalog = load_catalog()
     files = {name: Path(given.facts) / f"{name}_calibration.csv" for name in given.only or KINDS}
-    studies = {name: study(name, path, catalog) for name, path in files.items()}
+    studies = {name: study(name, path, catalog, far=given.far) for name, path in files.items()}
     made = make_calibration([one.part for one in studies.values()], made_on=given.as_of, left_out="family")
     text = "\n".join(page(studies, made, meetings(studies, files), catalog)).rstrip("\n") + "\n"
     given.out.write_text(text, encoding="utf-8")

@@ -37,16 +37,16 @@ def cross_validate(
 ) -> CrossValidation:  # fmt: skip
     """Fit a table and judge every row twice: by the fit on all rows, and by one that never saw its family.
 
-    Rounds start from the fit on all rows, for speed: a fit must end at the same place wherever it starts.
+    Every round starts from the judgements before any fit, so that nothing of the family left out leaks into it.
     Raises InputError when the file cannot be read or has nothing to fit.
     """
     rows, skipped = rows_to_fit(kind, path)
     if on_step is not None:
         on_step("nothing", 0, 0)
     fitted = kind.fit(rows, catalog, None)
-    rounds = list(_rounds(kind, rows, catalog, leave_out, fitted, jobs, on_step))
+    rounds = list(_rounds(kind, rows, catalog, leave_out, jobs, on_step))
     keys = [key for key in FAR_KEYS if far and key in kind.keys and key != leave_out]
-    distant = [one for key in keys for one in _rounds(kind, rows, catalog, key, fitted, jobs, on_step)]
+    distant = [one for key in keys for one in _rounds(kind, rows, catalog, key, jobs, on_step)]
     return CrossValidation(
         kind=kind.name,
         fitted=fitted,
@@ -64,13 +64,13 @@ def cross_validate(
 
 
 def _rounds(
-    kind: Kind, rows: Sequence[Any], catalog: Catalog, key: str, start: Any, jobs: int, on_step: OnStep | None
+    kind: Kind, rows: Sequence[Any], catalog: Catalog, key: str, jobs: int, on_step: OnStep | None
 ) -> Iterable[LeftOut[Any]]:
     def judge(held: list[Any], fitted: Any) -> list[Judged | Skipped]:
         return list(with_quality(held, kind.judge(held, catalog, fitted)))
 
     def fit(kept: list[Any]) -> Any:
-        return kind.fit(kept, catalog, start)
+        return kind.fit(kept, catalog, None)
 
     return left_out(rows, kind.key(key), fit, judge, jobs=jobs, on_step=on_step)
 

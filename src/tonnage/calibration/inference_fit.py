@@ -110,11 +110,22 @@ def fit_cases(cases: Sequence[Case], *, start: Mapping[str, Engine] | None = Non
         mine = fit_rows([case for case in cases if case.engine == name])
         counts[name] = len(mine)
         if mine:
-            engines[name] = fit_class(engines[name], mine)
+            engines[name] = _fit_class_once(engines[name], mine)
     return InferenceFit(
         engines=MappingProxyType(engines), rows=MappingProxyType(counts), ranges=RANGES,
         residuals=MappingProxyType(_residuals(cases, engines)),
     )  # fmt: skip
+
+
+_CLASSES: dict[tuple[Engine, tuple[str, ...]], Engine] = {}
+
+
+def _fit_class_once(engine: Engine, cases: Sequence[Case]) -> Engine:
+    """`fit_class`, remembered by start and rows: leaving a family out changes few classes of a cross-validation."""
+    key = (engine, tuple(case.row.id for case in cases))
+    if key not in _CLASSES:
+        _CLASSES[key] = fit_class(engine, cases)
+    return _CLASSES[key]
 
 
 def fit_rows(cases: Sequence[Case]) -> list[Case]:
