@@ -13,6 +13,8 @@ def predict(row: Row) -> Answer:
 
     if row["method"] != "full":
         raise Declined("knows full training only")
+    if number(row, "n_gpus") > 1 and row["sharding"] not in ("none", "none/ddp"):
+        raise Declined("knows one device, no sharding")
     mixed = {"fp16": "float16", "bf16": "bfloat16"}.get(row["precision"], "float32")
     parts = estimate_training_usage(int(4 * number(row, "params")), mixed)
     return memory_gib(row, max(parts.values())), ""

@@ -42,7 +42,7 @@ MATCHES = [  # filter, devices it matches
     ("T4", {"T4"}),
     ("L4", {"L4"}),
     ("L40", {"L40"}),
-    ("V100", {"V100-16GB", "V100-32GB"}),
+    ("V100", {"V100-16GB", "V100-32GB", "V100-PCIe-16GB"}),
     ("RTX6000Ada", {"RTX-6000-Ada"}),
     ("RTX 4090", {"RTX-4090"}),
     ("NVIDIA H100 80GB HBM3", {"H100-SXM"}),
