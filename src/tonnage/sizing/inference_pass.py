@@ -135,7 +135,9 @@ def _attention(op: Operator, shape: ModelShape, span: Pass, kv: float, stored: N
     moved = np.asarray(stored) * scores * max(span.element_bytes, 2.0) * (6.0 + 4.0 * relative)
     doubled = np.where(np.asarray(stored) > 0, 2.0 if shape.causal else 1.0, 1.0)
     flop = op.flop * np.where(np.asarray(op.query_length) > 1, doubled, 1.0) * (1.0 + relative)
-    fused = replace(op, moved_bytes=op.moved_bytes * cached, flop=flop, kernels=op.kernels + np.max(stored))
+    fused = replace(
+        op, moved_bytes=op.moved_bytes * cached, flop=flop, kernels=op.kernels + np.max(stored, initial=0.0)
+    )
     if not np.any(stored):
         return (replace(op, moved_bytes=op.moved_bytes * cached),)
     return (fused, elementwise(op.name + " scores", moved_bytes=moved, kernels=2.0 + 3.0 * relative))

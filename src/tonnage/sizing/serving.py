@@ -23,6 +23,7 @@ from tonnage.workload.shapes import ModelShape
 
 CONCURRENCIES = tuple(float(2**i) for i in range(11))  # 1 ... 1,024 requests in flight
 Z95 = 1.645  # 95th percentile of a normal variable
+Z999 = 3.09  # 99.9th
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +70,8 @@ def _encoder(
 ) -> Replicas:
     """Batches of up to `batch`: rate = utilisation x batch / S; p95 = wait for the batch under way + own + queue.
 
-    A batch is padded to its longest member, so S follows `padded_tokens`; the 95th percentile is a request of the
-    longest kind.
+    A batch is padded to its longest member, so S follows `padded_tokens`; the 95th percentile waits for one
+    batch and rides in one as long as the 95th percentile of lengths.
     The queue term is the mean wait of an M/D/1 queue of batches, S·u/(2(1-u)) (Pollaczek-Khinchine), at utilisation u.
     """
     length = requests.input_tokens
@@ -90,7 +91,7 @@ def _encoder(
         )
 
     service = batch_s(padded_tokens(length, batch))
-    longest = batch_s(float(length.maximum)) if length.maximum > length.mean else service
+    longest = np.maximum(batch_s(length.mean * upper_share(length)), service)
     used = assumed.target_utilisation
     queue = service * used / (2 * (1 - used)) / np.maximum(batch, 1.0)
     memory = estimate_serving_memory(
@@ -113,13 +114,29 @@ def _encoder(
     )
 
 
-def padded_tokens(length: Lengths, batch: Array) -> Array:
-    """Expected length a batch is padded to, tokens: the mean for one request, towards the longest as the batch grows.
+def log_spread(length: Lengths) -> float:
+    """Standard deviation of log length, if lengths are log-normal and the longest is their 99.9th percentile.
 
-    mean + (max - mean)·(b - 1)/(b + 1): the expected largest of b draws, spread evenly around the mean up to max.
+    ln(max/mean) = 3.09·s - s²/2, solved for s.
     """
-    many = np.maximum(batch, 1.0)
-    return length.mean + (length.maximum - length.mean) * (many - 1.0) / (many + 1.0)
+    ratio = min(float(np.log(length.maximum / length.mean)), Z999**2 / 2) if length.maximum > length.mean else 0.0
+    return Z999 - float(np.sqrt(Z999**2 - 2.0 * ratio))
+
+
+def upper_share(length: Lengths) -> float:
+    """The 95th percentile of such lengths over their mean: exp(1.645·s - s²/2)."""
+    s = log_spread(length)
+    return float(np.exp(Z95 * s - s * s / 2.0))
+
+
+def padded_tokens(length: Lengths, batch: Array) -> Array:
+    """Expected length a batch is padded to, tokens: the longest of `batch` log-normal draws, at most the maximum.
+
+    mean · exp(s·sqrt(2 ln b) - s²/2), the mean itself for one request.
+    """
+    s, many = log_spread(length), np.maximum(batch, 1.0)
+    longest = length.mean * np.exp(s * np.sqrt(2.0 * np.log(many)) - s * s / 2.0)
+    return np.clip(longest, length.mean, float(length.maximum))
 
 
 def _decoder(
@@ -132,27 +149,38 @@ def _decoder(
     assumed: Assumptions,
     engine: Engine | None,
 ) -> Replicas:
-    """Continuous batching: decode steps shared by all in flight, prefills of newcomers between them."""
+    """Continuous batching: decode steps shared by all in flight, prompts of newcomers read in the same steps.
+
+    Checked against the event simulation in docs/decisions/serving-simulation.md.
+    """
     assert requests.output_tokens is not None
     prompt, output = requests.input_tokens, requests.output_tokens
     engine = engine or default_engine(shape)
     common = {"weights": weights, "tensor_parallel": tensor_parallel, "assumed": assumed, "engine": engine}
+    long_prompt = prompt.mean * upper_share(prompt)
     alone = prefill_s(shape, devices, batch=1.0, input_tokens=prompt.mean, **common)  # type: ignore[arg-type]
+    alone95 = prefill_s(shape, devices, batch=1.0, input_tokens=long_prompt, **common)  # type: ignore[arg-type]
     front = engine.request_us * 1e-6
-    # A prompt read among decode steps costs its tokens; the step's own overhead is paid anyway.
-    prefill = alone - engine.call_us * 1e-6
+    context = prompt.mean + output.mean * np.exp(log_spread(output) ** 2) / 2.0  # long answers are met more often
+
+    def linear_s(tokens: Array) -> Array:
+        """One pass over `tokens` with next to no attention: what prompts add to a step is a difference of these."""
+        return forward_s(shape, devices, batch=1.0, query=tokens, keys=1.0, logit_tokens=1.0, **common)  # type: ignore[arg-type]
 
     def latency(in_flight: Array) -> tuple[Array, Array]:
         """Seconds a request stays with `in_flight` others, and seconds per output token."""
-        context = prompt.mean + output.mean / 2.0
         step = decode_step_s(shape, devices, batch=in_flight, context_tokens=context, **common)  # type: ignore[arg-type]
-        # While a request decodes, every other request in flight is prefilled once per lifetime.
-        per_token = step + in_flight * prefill / np.maximum(output.mean, 1.0)
+        # Weights are read once for decodes and prompts: a prompt costs what it adds. `arriving`: prompts a step.
+        arriving = in_flight / max(output.mean, 1.0)
+        seldom = arriving * (linear_s(in_flight + prompt.mean) - linear_s(in_flight))
+        often = linear_s(in_flight + arriving * prompt.mean) - linear_s(in_flight)
+        per_token = step + np.where(arriving <= 1.0, seldom, often)
         return front + alone + per_token * output.mean, per_token
 
     stay, per_token = latency(concurrency)
     busy = concurrency + Z95 * np.sqrt(concurrency)
     stay95, per_token95 = latency(busy)
+    spread = np.sqrt(np.log(stay95 / stay) ** 2 + np.log(upper_share(output)) ** 2)  # load and length vary apart
     memory = estimate_serving_memory(
         shape, weights=weights, tensor_parallel=tensor_parallel, batch_tokens=2048.0, assumed=assumed
     )
@@ -163,8 +191,8 @@ def _decoder(
         concurrency=concurrency,
         requests_per_s=np.minimum(concurrency / stay, 1.0 / front) if front else concurrency / stay,
         latency_mean_s=stay,
-        latency_p95_s=np.maximum(stay95, stay * output.maximum / output.mean if output.maximum > output.mean else 0.0),
-        ttft_p95_s=front + alone * 2.0 + per_token95,
+        latency_p95_s=stay * np.exp(spread),
+        ttft_p95_s=front + alone95 + per_token95,
         tpot_s=per_token,
         memory=memory,
         needed_bytes=memory.fixed_bytes + longest * memory.kv_bytes_per_token,
