@@ -27,7 +27,7 @@ from tonnage.calibration.intervals import Intervals, intervals_without_family, u
 from tonnage.calibration.judgement import Judged, Skipped
 from tonnage.calibration.kinds import KINDS, device_capacity, kind_named
 from tonnage.calibration.leave_out import usual_jobs
-from tonnage.calibration.store import Calibration
+from tonnage.calibration.store import Calibration, save_calibration
 from tonnage.calibration.validation import MemoryFit, error_pct, validate
 from tonnage.catalog import Catalog, load_catalog
 
@@ -299,6 +299,7 @@ def main() -> None:
     parser.add_argument("--as-of", default="2026-11-20", help="the day printed on the page")
     parser.add_argument("--only", choices=KINDS, action="append", help="one table only, for trying out")
     parser.add_argument("--out", type=Path, default=PAGE)
+    parser.add_argument("--save", type=Path, help="also write the calibration here")
     parser.add_argument("--far", action="store_true", help="also leave out each GPU and each engine (slower)")
     given = parser.parse_args()
     if not given.facts:
@@ -309,6 +310,8 @@ def main() -> None:
     made = make_calibration([one.part for one in studies.values()], made_on=given.as_of, left_out="family")
     text = "\n".join(page(studies, made, meetings(studies, files), catalog)).rstrip("\n") + "\n"
     given.out.write_text(text, encoding="utf-8")
+    if given.save:
+        save_calibration(made, given.save)
     print(f"wrote {given.out}", file=sys.stderr)
 
 
