@@ -17,6 +17,7 @@ from tonnage.calibration.store import (
     Calibration,
     digest_file,
     numbers_within,
+    plain_value,
     read_calibration,
     rebuild,
     save_calibration,
@@ -160,3 +161,10 @@ def test_digest_of_a_long_file(tmp_path: Path) -> None:
     path = tmp_path / "long"
     path.write_bytes(b"0123456789" * 300_000)
     assert digest_file(path) == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_infinity_survives() -> None:
+    """A limit that is infinite is written as JSON can carry it, and reads back as infinity."""
+    assert plain_value({"limit": float("inf")}) == {"limit": "inf"}
+    assert rebuild(float, plain_value(float("inf"))) == float("inf")
+    json.dumps(plain_value((float("-inf"), 1.0)), allow_nan=False)
