@@ -10,7 +10,7 @@ from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from math import isfinite
+from math import isinf
 from pathlib import Path
 from types import MappingProxyType, NoneType, UnionType
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
@@ -134,7 +134,7 @@ def plain_value(value: Any) -> Any:
     if isinstance(value, tuple | list | frozenset):
         parts = sorted(value) if isinstance(value, frozenset) else value
         return [plain_value(part) for part in parts]
-    if isinstance(value, float) and not isfinite(value):
+    if isinstance(value, float) and isinf(value):
         return str(value)  # JSON has no infinity; `float` reads it back
     return value
 
