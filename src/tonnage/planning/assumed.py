@@ -10,16 +10,12 @@ from tonnage.sizing.tabular_assumptions import TabularAssumptions, listed_tabula
 from tonnage.workload.jobs import Buy, TabularJob, TrainJob, Workload
 
 SERVING_ONLY: Final = ("kv_cache_memory_fraction", "target_utilisation")
-TRAINING_ONLY: Final = (
-    "communication_overlap_fraction",
-    "compiled_kernel_fraction",
-    "fragmentation_fraction",
-    "host_launch_us_per_kernel",
-    "loss_bytes_per_logit",
-    "memory_margin_fraction",
-    "network_latency_us",
-    "network_peak_fraction",
-    "optimizer_memory_fraction",
+SERVING: Final = (  # rates of inference are figures of the engine: sizing/engines.py
+    "power_limited_fraction",
+    "runtime_context_gib",
+    "collective_buffers_gib",
+    "library_workspace_gib",
+    *SERVING_ONLY,
 )
 
 
@@ -63,7 +59,10 @@ def _sizing(workload: Workload, assumed: Assumptions) -> tuple[Assumption, ...]:
     job = workload.job
     if isinstance(job, TabularJob):
         return listed_tabular(TabularAssumptions())
-    convolution = job.model.architecture == "convolution"
-    unused = set(SERVING_ONLY if isinstance(job, TrainJob) else TRAINING_ONLY)
-    unused |= set() if convolution else {"convolution_peak_fraction"}
-    return tuple(one for one in listed(assumed) if one.name not in unused)
+    judgements = listed(assumed)
+    if not isinstance(job, TrainJob):
+        return tuple(one for one in judgements if one.name in SERVING)
+    unused = {*SERVING_ONLY, "collective_buffers_gib"}
+    if job.model.architecture != "convolution":
+        unused |= {"convolution_peak_fraction", "training_convolution_fraction"}
+    return tuple(one for one in judgements if one.name not in unused)

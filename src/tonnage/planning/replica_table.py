@@ -50,7 +50,7 @@ class ReplicaTable:
             out[index] = Miss(
                 binding="memory",
                 needs=f"{needs:.1f} GiB per GPU at tensor parallel {int(self.tensor_parallel[row])}",
-                has=f"{has:.1f} GiB, 10 % kept free",
+                has=f"{has:.1f} GiB usable by the engine",
                 flips_when=f"weights: {smaller}" if smaller else "more or larger GPUs in the machine hold the weights",
                 change=job_with(weights=smaller) if smaller else None,
                 shortfall=needs / has,

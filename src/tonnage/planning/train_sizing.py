@@ -46,7 +46,7 @@ def size_training(job: TrainJob, machines: Sequence[Machine], constraints: Const
     stacked = stack(machines, TRAINING[job.precision].compute, assumed)
     memory = estimate_training_memory(job, grid.layouts, assumed)
     usable = stacked.memory_bytes[grid.machine] * (1.0 - assumed.memory_margin_fraction)
-    needed = memory.needed_bytes * (TRAINING_MEMORY_SPREAD.high_factor if constraints.hold else 1.0)
+    needed = memory.total_bytes * (TRAINING_MEMORY_SPREAD.high_factor if constraints.hold else 1.0)
     fits = needed <= usable
     candidates = _largest_micro_batches(grid, fits)
     table = _timed(job, grid, candidates, stacked, assumed)

@@ -96,5 +96,5 @@ def _fits(trial: Trial, job: TrainJob, machines: Sequence[Machine], assumed: Ass
     memory = estimate_training_memory(changed, grid.layouts, assumed)
     usable = np.array([usable_bytes(machine.accelerator) for machine in machines])
     limit = usable[grid.machine] * (1.0 - assumed.memory_margin_fraction)
-    fitting = set(grid.machine[memory.needed_bytes <= limit].tolist())
+    fitting = set(grid.machine[memory.total_bytes <= limit].tolist())
     return [index in fitting for index in range(len(machines))]
