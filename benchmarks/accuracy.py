@@ -30,6 +30,8 @@ from tonnage.calibration.leave_out import usual_jobs
 from tonnage.calibration.store import Calibration, save_calibration
 from tonnage.calibration.validation import MemoryFit, error_pct, validate
 from tonnage.catalog import Catalog, load_catalog
+from tonnage.sizing.assumptions import Assumptions
+from tonnage.sizing.fitting import fits
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "accuracy.md"
@@ -182,11 +184,14 @@ def memory_sentences(found: Study, catalog: Catalog) -> Iterator[str]:
     )
 
 
-def ladder_fit(rows: Sequence[Judged], margin: float = 0.05) -> MemoryFit:
-    """Would the run fit devices of other sizes, by the prediction and by the measurement?"""
+def ladder_fit(rows: Sequence[Judged], margin: float | None = None) -> MemoryFit:
+    """Would the run fit devices of other sizes, by the prediction (what is needed) and by the measurement?"""
+    kept = Assumptions().memory_margin_fraction if margin is None else margin
     memory = [row for row in rows if row.metric.startswith("peak_mem")]
     pairs = [
-        (row.predicted <= size * (1 - margin), row.measured <= size) for row in memory for size in DEVICE_SIZES_GIB
+        (bool(fits(row.predicted if row.needed_gib is None else row.needed_gib, size, kept)), row.measured <= size)
+        for row in memory
+        for size in DEVICE_SIZES_GIB
     ]
     return MemoryFit(
         n=len(pairs),

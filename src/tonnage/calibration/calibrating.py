@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from tonnage.calibration.intervals import fit_intervals, intervals_without_family
 from tonnage.calibration.judgement import Judged, Skipped
-from tonnage.calibration.kinds import Kind, rows_to_fit, with_quality
+from tonnage.calibration.kinds import DISTANCE_KEYS, Kind, rows_to_fit, seen_names, with_distance, with_quality
 from tonnage.calibration.leave_out import LeftOut, OnStep, left_out
-from tonnage.calibration.store import Calibration, DataDigest, ResidualLine, ValueRange, digest_file, numbers_within
+from tonnage.calibration.store import (
+    Calibration,
+    DataDigest,
+    ResidualLine,
+    SeenNames,
+    ValueRange,
+    digest_file,
+    numbers_within,
+)
 from tonnage.calibration.validation import ErrorLine, validate
 from tonnage.catalog.catalog import Catalog
 
-FAR_KEYS: Final = ("gpu", "engine")  # left out to learn how much wider an interval must be for the unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +36,7 @@ class CrossValidation:
     far: tuple[Judged, ...]  # of rounds that left a whole GPU or engine out, the rows that then lie far
     ranges: tuple[ValueRange, ...]
     data: DataDigest
+    seen: tuple[SeenNames, ...] = ()
 
 
 def cross_validate(
@@ -45,7 +53,7 @@ def cross_validate(
         on_step("nothing", 0, 0)
     fitted = kind.fit(rows, catalog, None)
     rounds = list(_rounds(kind, rows, catalog, leave_out, jobs, on_step))
-    keys = [key for key in FAR_KEYS if far and key in kind.keys and key != leave_out]
+    keys = [key for key in DISTANCE_KEYS if far and key in kind.keys and key != leave_out]
     distant = [one for key in keys for one in _rounds(kind, rows, catalog, key, jobs, on_step)]
     return CrossValidation(
         kind=kind.name,
@@ -60,19 +68,34 @@ def cross_validate(
         ),
         ranges=value_ranges(kind.name, fitted, [one.fitted for one in rounds]),
         data=DataDigest(kind=kind.name, sha256=digest_file(path), rows=len(rows)),
+        seen=tuple(
+            SeenNames(kind=kind.name, key=key, names=tuple(sorted(names)))
+            for key, names in seen_names(kind, rows).items()
+        ),
     )
 
 
 def _rounds(
     kind: Kind, rows: Sequence[Any], catalog: Catalog, key: str, jobs: int, on_step: OnStep | None
 ) -> Iterable[LeftOut[Any]]:
-    def judge(held: list[Any], fitted: Any) -> list[Judged | Skipped]:
-        return list(with_quality(held, kind.judge(held, catalog, fitted)))
-
     def fit(kept: list[Any]) -> Any:
         return kind.fit(kept, catalog, None)
 
-    return left_out(rows, kind.key(key), fit, judge, jobs=jobs, on_step=on_step)
+    return left_out(rows, kind.key(key), fit, judge_held(kind, rows, catalog, key), jobs=jobs, on_step=on_step)
+
+
+def judge_held(
+    kind: Kind, rows: Sequence[Any], catalog: Catalog, key: str
+) -> Callable[[list[Any], Any], list[Judged | Skipped]]:
+    """Judges the rows of a round, which share one value of `key`, at their distance from the others."""
+    value_of = kind.key(key)
+
+    def judge(held: list[Any], fitted: Any) -> list[Judged | Skipped]:
+        out = value_of(held[0])
+        seen = seen_names(kind, (row for row in rows if value_of(row) != out))
+        return list(with_distance(kind, held, with_quality(held, kind.judge(held, catalog, fitted)), seen))
+
+    return judge
 
 
 def make_calibration(parts: Sequence[CrossValidation], *, made_on: str, left_out: str) -> Calibration:
@@ -91,6 +114,7 @@ def make_calibration(parts: Sequence[CrossValidation], *, made_on: str, left_out
         ranges=tuple(one for part in parts for one in part.ranges),
         residuals=tuple(line for part in parts for line in residual_lines(part)),
         data=tuple(part.data for part in parts),
+        seen=tuple(one for part in parts for one in part.seen),
     )
 
 

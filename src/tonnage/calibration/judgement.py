@@ -10,7 +10,8 @@ class Judged:
     """A prediction of exactly what a row states, in the row's own convention and unit.
 
     `far`: how far the row is from what the calibration has seen (0: device generation, precision and engine all seen;
-    1 for each of them that was not); intervals widen with it.
+    1 for each of them that was not); intervals widen with it. `needed_gib`: of a memory row, what `sizing.fitting`
+    holds against a device (its own reading may be another); `capacity_gib`: the memory a row itself says there is.
     """
 
     row_id: str
@@ -22,6 +23,8 @@ class Judged:
     suspect: bool
     group: str  # which interval applies: "training time", "training memory", "encoder time", ...
     far: int = 0
+    needed_gib: float | None = None
+    capacity_gib: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,10 +12,12 @@ from tonnage.calibration.reading import in_batches, read_inference_rows, read_tr
 from tonnage.catalog.catalog import Catalog
 from tonnage.errors import InputError, UnknownAccelerator
 from tonnage.sizing.assumptions import Assumptions
+from tonnage.sizing.fitting import room
 
 KindName = Literal["training", "inference"]
 KINDS: Final[tuple[KindName, ...]] = ("training", "inference")
 KEYS: Final = ("family", "gpu", "engine")
+DISTANCE_KEYS: Final = ("gpu", "engine")  # a name that no fitted row had lies further from the data
 MOST_ROWS_TO_FIT: Final = 200_000
 
 Results = Sequence[Judged | Skipped]
@@ -93,14 +95,20 @@ def family_of(row: Any) -> str:
 
 
 def judged_rows(
-    kind: Kind, items: Iterable[Any], catalog: Catalog, fitted: Any, *, on_rows: Callable[[int], None] | None = None
+    kind: Kind,
+    items: Iterable[Any],
+    catalog: Catalog,
+    fitted: Any,
+    *,
+    seen: Mapping[str, frozenset[str]] | None = None,
+    on_rows: Callable[[int], None] | None = None,
 ) -> Iterator[Judged | Skipped]:
-    """Results for rows (and rows already skipped) as they stream by, a batch at a time."""
+    """Results for rows (and rows already skipped) as they stream by, a batch at a time. `seen`: see `with_distance`."""
     done = 0
     for batch in in_batches(items):
         yield from (item for item in batch if isinstance(item, Skipped))
         rows = [item for item in batch if not isinstance(item, Skipped)]
-        yield from with_quality(rows, kind.judge(rows, catalog, fitted))
+        yield from with_distance(kind, rows, with_quality(rows, kind.judge(rows, catalog, fitted)), seen or {})
         done += len(batch)
         if on_rows is not None:
             on_rows(done)
@@ -111,6 +119,28 @@ def with_quality(rows: Sequence[Any], results: Results) -> Iterator[Judged | Ski
     suspect = {row.id for row in rows if row.quality == "suspect"}
     for result in results:
         yield replace(result, suspect=True) if result.row_id in suspect and not result.suspect else result
+
+
+def with_distance(
+    kind: Kind, rows: Sequence[Any], results: Iterable[Judged | Skipped], seen: Mapping[str, frozenset[str]]
+) -> Iterator[Judged | Skipped]:
+    """The results, at least one unknown away from the data where the row's GPU or engine is none of those `seen`.
+
+    A judge counts what changes the physics (device generation, precision, class of engine); a device or an engine that
+    no row had is one step away even where its generation or class is known.
+    """
+    near = {
+        row.id for row in rows if all(not name or name in seen[key] for key in seen for name in (kind.key(key)(row),))
+    }
+    for result in results:
+        far = isinstance(result, Judged) and result.far == 0 and result.row_id not in near
+        yield replace(result, far=1) if far else result  # type: ignore[call-arg]
+
+
+def seen_names(kind: Kind, rows: Iterable[Any]) -> dict[str, frozenset[str]]:
+    """GPUs and engines that rows of good quality name."""
+    good = [row for row in rows if row.quality != "suspect"]
+    return {key: frozenset(kind.keys[key](row) for row in good) - {""} for key in DISTANCE_KEYS if key in kind.keys}
 
 
 def rows_to_fit(kind: Kind, path: Path) -> tuple[list[Any], list[Skipped]]:
@@ -139,6 +169,6 @@ def device_capacity(catalog: Catalog, margin_fraction: float | None = None) -> C
         except UnknownAccelerator:
             return None
         sold = device.usable_memory_gib or device.memory_gib
-        return None if sold is None else sold * (1.0 - margin)
+        return None if sold is None else room(sold, margin)
 
     return capacity

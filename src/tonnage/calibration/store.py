@@ -56,6 +56,15 @@ class DataDigest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeenNames:
+    """What the rows behind a fit name: their GPUs, their engines. Anything else is further away (`Judged.far`)."""
+
+    kind: str
+    key: str  # "gpu" or "engine"
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
     """Everything a calibration knows. `training` and `inference` are the fits' own types; None: not calibrated."""
 
@@ -67,6 +76,11 @@ class Calibration:
     ranges: tuple[ValueRange, ...] = ()
     residuals: tuple[ResidualLine, ...] = ()
     data: tuple[DataDigest, ...] = ()
+    seen: tuple[SeenNames, ...] = ()
+
+    def names_seen(self, kind: str) -> dict[str, frozenset[str]]:
+        """Key -> names, of one kind; a key that the calibration says nothing about is not in it."""
+        return {one.key: frozenset(one.names) for one in self.seen if one.kind == kind}
 
 
 @cache
@@ -91,7 +105,7 @@ def read_calibration(path: Path | Traversable, *, types: dict[str, type] | None 
         parts = {
             field.name: rebuild(_hint(field.name), document[field.name])
             for field in fields(Calibration)
-            if field.name not in ("training", "inference")
+            if field.name not in ("training", "inference") and (field.name in document or field.name != "seen")
         }
         fits = {name: _fit(name, document[name], types) for name in ("training", "inference")}
         return Calibration(**parts, **fits)
@@ -180,7 +194,7 @@ def rebuild(hint: Any, value: Any) -> Any:
         table = {rebuild(arguments[0], key): rebuild(arguments[1], part) for key, part in value.items()}
         return table if origin is dict else MappingProxyType(table)
     if is_dataclass(hint):
-        hints = get_type_hints(hint)
+        hints = _hints(hint)
         return hint(**{name: rebuild(hints[name], part) for name, part in value.items()})  # type: ignore[operator]
     return hint(value) if hint in (int, float, str, bool) else value
 
@@ -196,7 +210,12 @@ def _fit(name: str, value: Any, types: dict[str, type] | None) -> Any:
 
 
 def _hint(name: str) -> Any:
-    return get_type_hints(Calibration)[name]
+    return _hints(Calibration)[name]
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
 
 
 def _label(number: int, part: Any) -> str:

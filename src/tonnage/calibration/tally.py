@@ -21,6 +21,7 @@ from tonnage.calibration.validation import (
     SuspectRows,
     ValidationReport,
 )
+from tonnage.sizing.fitting import fits
 
 WORST_ROWS: Final = 10
 NOT_POSITIVE: Final = "the prediction is not a positive number"
@@ -83,8 +84,13 @@ class _Errors:
 class Tally:
     """What `validate` keeps while results stream by."""
 
-    def __init__(self, intervals: Intervals | Mapping[str, Intervals], capacity_of: CapacityOf | None) -> None:
-        self.intervals, self.capacity_of = intervals, capacity_of
+    def __init__(
+        self,
+        intervals: Intervals | Mapping[str, Intervals],
+        capacity_of: CapacityOf | None,
+        margin_fraction: float | None = None,
+    ) -> None:
+        self.intervals, self.capacity_of, self.margin_fraction = intervals, capacity_of, margin_fraction
         self.rows = self.suspect_rows = self.suspect_predicted = self.predicted = 0
         self.skipped: Counter[str] = Counter()
         self.good, self.doubtful = _Errors(), _Errors()
@@ -99,7 +105,7 @@ class Tally:
         if isinstance(result, Skipped):
             self._skip(result.reason, result.suspect)
         elif result.metric == FITS:
-            self._count_fit(result, said=result.predicted >= 0.5, did=result.measured >= 0.5)
+            self._count_fit(result, said=self._says_fits(result), did=result.measured >= 0.5)
         elif not _comparable(result):
             self._skip(NOT_POSITIVE, result.suspect)
         else:
@@ -167,7 +173,14 @@ class Tally:
             self._capacity[row.gpu] = self.capacity_of(row.gpu)
         capacity = self._capacity[row.gpu]
         if capacity is not None:
-            self._count(said=row.predicted <= capacity, did=True)  # it ran there, or it would not have been measured
+            needed = row.predicted if row.needed_gib is None else row.needed_gib
+            self._count(said=bool(fits(needed, capacity, 0.0)), did=True)  # it ran there: else there were no reading
+
+    def _says_fits(self, row: Judged) -> bool:
+        """The row's own verdict, or one with the margin asked for where the row says what is needed and there."""
+        if self.margin_fraction is None or row.needed_gib is None or row.capacity_gib is None:
+            return row.predicted >= 0.5
+        return bool(fits(row.needed_gib, row.capacity_gib, self.margin_fraction))
 
     def _count_fit(self, row: Judged, *, said: bool, did: bool) -> None:
         if row.suspect:

@@ -17,6 +17,7 @@ from tonnage.errors import TonnageError
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import usable_bytes
 from tonnage.sizing.estimates import Array
+from tonnage.sizing.fitting import fits
 from tonnage.sizing.training_memory import TrainingMemory, estimate_training_memory
 from tonnage.units import from_gib, to_gib
 from tonnage.workload.jobs import Lengths
@@ -25,6 +26,7 @@ MEMORY_METRICS = ("peak_mem_gib", "peak_mem_gb_unspecified", "fits", "max_seq_le
 MEMORY_GROUP = "training memory"
 BUDGET = re.compile(r"VRAM-(\d+)GB")
 STAND_IN = "A100-80GB-SXM"  # peak memory does not depend on the device; a row without one needs some name to be built
+Prediction = tuple[float, float | None, float | None]  # the row's figure, GiB needed, GiB there (None: as the device)
 LENGTHS = np.unique(np.round(2.0 ** np.arange(6.0, 21.0, 0.05)))
 
 
@@ -49,7 +51,7 @@ def judge_memory_row(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -
     """One memory row beside its prediction."""
     judge = {"fits": _fits, "max_seq_len": _longest}.get(row.metric, _peak)
     try:
-        predicted = judge(row, catalog, assumed)
+        predicted, needed_gib, capacity_gib = judge(row, catalog, assumed)
     except NoCase as error:
         return Skipped(row_id=row.id, metric=row.metric, reason=str(error))
     except TonnageError as error:
@@ -63,6 +65,8 @@ def judge_memory_row(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -
         predicted=predicted,
         suspect=row.quality == "suspect",
         group=MEMORY_GROUP,
+        needed_gib=needed_gib,
+        capacity_gib=capacity_gib,
     )
 
 
@@ -87,26 +91,29 @@ def peak(case: Case, assumed: Assumptions) -> Peak:
     return Peak(parts=tuple(parts))
 
 
-def _peak(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> float:
+def _peak(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> Prediction:
     if row.micro_batch_per_gpu is None:
         raise NoCase("memory without the micro-batch")
-    return _reported(memory_case(row, catalog), assumed)
+    case = memory_case(row, catalog)
+    found = peak(case, assumed)
+    return _reported(case, found), to_gib(float(found.bytes("needed")[0])), None
 
 
-def _reported(case: Case, assumed: Assumptions) -> float:
+def _reported(case: Case, found: Peak) -> float:
     """The peak in the row's own reading and unit."""
     row = case.row
-    size = float(peak(case, assumed).bytes(reading_of(row))[0])
+    size = float(found.bytes(reading_of(row))[0])
     if row.metric.endswith("unspecified"):
         return size / 1e9  # GB read as 10⁹: what tools that divide bytes print
     return to_gib(size)
 
 
-def _fits(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> float:
-    """1 where the peak with the safety margin stays within the device, else 0."""
+def _fits(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> Prediction:
+    """1 where what is needed stays within the device with the margin free, else 0."""
     case = memory_case(row, catalog)
-    needs = float(peak(case, assumed).bytes("needed")[0]) * (1.0 + assumed.memory_margin_fraction)
-    return 1.0 if needs <= _capacity(row, case) else 0.0
+    needs, has = float(peak(case, assumed).bytes("needed")[0]), _capacity(row, case)
+    said = float(fits(needs, has, assumed.memory_margin_fraction))
+    return said, to_gib(needs), to_gib(has)
 
 
 def _capacity(row: TrainingRow, case: Case) -> float:
@@ -114,7 +121,7 @@ def _capacity(row: TrainingRow, case: Case) -> float:
     return from_gib(float(budget[1])) if budget else usable_bytes(case.machine.accelerator)
 
 
-def _longest(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> float:
+def _longest(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> Prediction:
     """The longest sequence whose peak stays within the device, no margin (the source tried until it failed)."""
     case = memory_case(replace(row, seq_len=1024), catalog)
     capacity = _capacity(row, case)
@@ -122,10 +129,10 @@ def _longest(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> float:
     for length in LENGTHS:
         lengths = Lengths(mean=float(length), maximum=int(length))
         grown = replace(case, jobs=tuple(replace(job, lengths=lengths) for job in case.jobs))
-        if float(peak(grown, assumed).bytes("needed")[0]) > capacity:
+        if not fits(float(peak(grown, assumed).bytes("needed")[0]), capacity, 0.0):
             break
         longest = float(length)
-    return longest
+    return longest, None, None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +143,7 @@ class MemoryTable:
 
     def log_ratios(self, assumed: Assumptions) -> Array:
         """log(predicted / measured), one a case."""
-        return np.array([np.log(_reported(case, assumed) / case.row.value) for case in self.cases])
+        return np.array([np.log(_reported(case, peak(case, assumed)) / case.row.value) for case in self.cases])
 
 
 def memory_table(rows: Sequence[TrainingRow], catalog: Catalog) -> MemoryTable:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from tonnage.calibration.calibrating import judge_held
 from tonnage.calibration.intervals import Intervals, intervals_without_family
 from tonnage.calibration.judgement import Judged
-from tonnage.calibration.kinds import Kind, device_capacity, judged_rows, rows_to_fit, with_quality
+from tonnage.calibration.kinds import Kind, device_capacity, judged_rows, rows_to_fit
 from tonnage.calibration.leave_out import OnStep, leave_one_out
 from tonnage.calibration.store import Calibration
 from tonnage.calibration.validation import ValidationReport, validate
@@ -29,8 +30,10 @@ def validate_file(
     """
     fitted = None if calibration is None else getattr(calibration, kind.name)
     intervals = Intervals() if calibration is None else calibration.intervals
-    results = judged_rows(kind, kind.read(path), catalog, fitted, on_rows=on_rows)
-    return validate(results, intervals, capacity_of=device_capacity(catalog, memory_margin))
+    seen = {} if calibration is None else calibration.names_seen(kind.name)
+    results = judged_rows(kind, kind.read(path), catalog, fitted, seen=seen, on_rows=on_rows)
+    capacity_of = device_capacity(catalog, memory_margin)
+    return validate(results, intervals, capacity_of=capacity_of, margin_fraction=memory_margin)
 
 
 def validate_left_out(
@@ -56,10 +59,11 @@ def validate_left_out(
         rows,
         key,
         lambda kept: kind.fit(kept, catalog, first),
-        lambda held, fitted: list(with_quality(held, kind.judge(held, catalog, fitted))),
+        judge_held(kind, rows, catalog, leave_out),
         jobs=jobs,
         on_step=on_step,
     )
     judged = [result for result in results if isinstance(result, Judged)]
     intervals = intervals_without_family(judged, judged)
-    return validate([*skipped, *results], intervals, capacity_of=device_capacity(catalog, memory_margin))
+    capacity_of = device_capacity(catalog, memory_margin)
+    return validate([*skipped, *results], intervals, capacity_of=capacity_of, margin_fraction=memory_margin)

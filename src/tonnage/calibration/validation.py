@@ -71,16 +71,18 @@ def validate(
     intervals: Intervals | Mapping[str, Intervals] | None = None,
     *,
     capacity_of: CapacityOf | None = None,
+    margin_fraction: float | None = None,
 ) -> ValidationReport:
     """Sum up any number of results; they are not kept.
 
     `intervals`: one for all rows, or one for each family (made without it); by default the judgement of
     `sizing.assumptions`. `capacity_of` gives the memory a device has for a run (see `kinds.device_capacity`); without
-    it only «fits» rows count as statements about fitting.
+    it only «fits» rows count as statements about fitting. `margin_fraction` is what those keep free of the memory they
+    state; None: as they were judged.
     """
     from tonnage.calibration.tally import Tally
 
-    tally = Tally(intervals or Intervals(), capacity_of)
+    tally = Tally(intervals or Intervals(), capacity_of, margin_fraction)
     for result in results:
         tally.add(result)
     return tally.report()

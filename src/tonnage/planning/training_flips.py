@@ -13,6 +13,7 @@ from tonnage.planning.changes import Change, both, constrained, job_with
 from tonnage.planning.layout_grid import grid_for
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Machine, usable_bytes
+from tonnage.sizing.fitting import fits
 from tonnage.sizing.training_memory import estimate_training_memory
 from tonnage.workload.jobs import Lengths, TrainJob
 
@@ -82,19 +83,19 @@ def cheapest_fit(
         if not open_rows:
             break
         asked = [machines[index] for index in open_rows]
-        for index, fits in zip(open_rows, _fits(trial, job, asked, assumed), strict=True):
-            if fits:
+        for index, holds in zip(open_rows, _holds(trial, job, asked, assumed), strict=True):
+            if holds:
                 found[index] = trial
     return found
 
 
-def _fits(trial: Trial, job: TrainJob, machines: Sequence[Machine], assumed: Assumptions) -> list[bool]:
+def _holds(trial: Trial, job: TrainJob, machines: Sequence[Machine], assumed: Assumptions) -> list[bool]:
     changed = replace(job, **trial.fields)
     grid = grid_for(changed, machines, max_nodes=trial.max_nodes, max_gpus=None)
     if not len(grid.machine):
         return [False] * len(machines)
     memory = estimate_training_memory(changed, grid.layouts, assumed)
     usable = np.array([usable_bytes(machine.accelerator) for machine in machines])
-    limit = usable[grid.machine] * (1.0 - assumed.memory_margin_fraction)
-    fitting = set(grid.machine[memory.total_bytes <= limit].tolist())
+    enough = fits(memory.needed_bytes, usable[grid.machine], assumed.memory_margin_fraction)
+    fitting = set(grid.machine[enough].tolist())
     return [index in fitting for index in range(len(machines))]
