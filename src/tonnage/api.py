@@ -11,17 +11,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
+from tonnage.calibration.store import Calibration, read_calibration
 from tonnage.catalog import Catalog
 from tonnage.catalog import load_catalog as load_snapshot
 from tonnage.catalog.loading import read_meta, snapshot_folders
 from tonnage.errors import InputError
 from tonnage.overrides import override_constraints, parse_override_gpus
 from tonnage.planning import Objective, Option, Plan, Refusal, SizeReport, assumptions_used, make_plan, make_size_report
+from tonnage.planning.grounds import Grounds
 from tonnage.reports.explain import explain_report
 from tonnage.reports.frames import Library, make_frame
 from tonnage.reports.plan import plan_report
@@ -29,7 +31,7 @@ from tonnage.reports.rendering import Report, render_report
 from tonnage.reports.selection import select_candidates
 from tonnage.reports.size import size_report
 from tonnage.settings import Settings, load_settings
-from tonnage.sizing.assumptions import Assumption, Assumptions
+from tonnage.sizing.assumptions import Assumption
 from tonnage.workload.jobs import Workload
 from tonnage.workload.loading import load_workload as load_file
 from tonnage.workload.loading import parse_workload
@@ -178,6 +180,7 @@ def plan(
     rank: Objective = "cost",
     catalog: Catalog | Path | str | None = None,
     as_of: Clock | None = None,
+    calibration: Calibration | Path | str | None = None,
     memory_margin: float | None = None,
     max_price_age_days: int | None = None,
     top: int = 10,
@@ -187,6 +190,7 @@ def plan(
     """Rank every way to do the work. `constraints` replace the workload's: providers, regions, gpus, deadline,
     budget_usd, residency, interruptible, max_gpus, max_nodes.
 
+    `calibration` (a file, say) gives the fitted figures and intervals; by default the settings' one, else the packaged.
     `memory_margin` is the share of device memory kept free (0 to 0.5). A plan where nothing fits has no options.
     """
     if rank not in ("cost", "time", "pareto"):
@@ -196,10 +200,10 @@ def plan(
     settings = settings or _settings(as_of)
     market = catalog if isinstance(catalog, Catalog) else load_catalog(catalog, settings=settings)
     job = override_constraints(_workload(workload, as_of, market, settings), market, **constraints)
-    assumed = assumptions_with(memory_margin)
+    grounds = grounds_of(calibration, memory_margin, settings)
     age = settings.max_price_age_days if max_price_age_days is None else max_price_age_days
-    made = make_plan(job, market, objective=rank, assumed=assumed, max_price_age_days=age)
-    return PlanResult(made, market, assumptions_used(job, assumed), top)
+    made = make_plan(job, market, objective=rank, grounds=grounds, max_price_age_days=age)
+    return PlanResult(made, market, assumptions_used(job, grounds), top)
 
 
 def size(
@@ -208,6 +212,7 @@ def size(
     gpus: str | tuple[str, ...] | list[str] = (),
     catalog: Catalog | Path | str | None = None,
     as_of: Clock | None = None,
+    calibration: Calibration | Path | str | None = None,
     memory_margin: float | None = None,
     top: int = 30,
     settings: Settings | None = None,
@@ -217,20 +222,28 @@ def size(
     market = catalog if isinstance(catalog, Catalog) else load_catalog(catalog, settings=settings)
     filters = parse_override_gpus(gpus, market)
     job = _workload(workload, as_of, market, settings)
-    made = make_size_report(job, market, gpus=filters, assumed=assumptions_with(memory_margin))
+    made = make_size_report(job, market, gpus=filters, grounds=grounds_of(calibration, memory_margin, settings))
     return SizeResult(made, every_row=bool(filters), top=top)
 
 
-def assumptions_with(memory_margin: float | None) -> Assumptions:
-    """The defaults, with another share of device memory kept free."""
+def grounds_of(
+    calibration: Calibration | Path | str | None, memory_margin: float | None, settings: Settings
+) -> Grounds:
+    """What predictions stand on: a calibration, and the share of device memory kept free where it is given."""
+    if isinstance(calibration, Calibration):
+        grounds = Grounds.of(calibration)
+    elif (file := calibration or settings.calibration) is not None:
+        grounds = Grounds.of(read_calibration(Path(file)))
+    else:
+        grounds = Grounds.packaged()
     if memory_margin is None:
-        return Assumptions()
+        return grounds
     if not 0 <= memory_margin <= LARGEST_MARGIN:  # NaN fails too
         raise InputError(
             f"found {memory_margin} for the memory margin, expected 0 to {LARGEST_MARGIN}",
             hint="it is the share of device memory kept free, such as 0.1",
         )
-    return Assumptions(memory_margin_fraction=memory_margin)
+    return replace(grounds, assumed=replace(grounds.assumed, memory_margin_fraction=memory_margin))
 
 
 def _settings(as_of: Clock | None = None) -> Settings:

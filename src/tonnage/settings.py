@@ -28,6 +28,7 @@ class Settings:
     home: Path  # snapshots, runs and the database live here
     catalog: Path | None  # a catalog snapshot; None: the newest at home, else the built-in one
     facts: Path | None  # a folder of measured tables
+    calibration: Path | None  # a calibration file; None: the packaged one
     output: OutputFormat
     color: ColorMode
     as_of: datetime | None  # the clock, with its time zone; None: now
@@ -97,6 +98,7 @@ def _defaults(home: Path) -> dict[str, Any]:
     return {
         "catalog": None,
         "facts": None,
+        "calibration": None,
         "output": "table",
         "color": "auto",
         "as_of": None,
@@ -179,6 +181,7 @@ def _read_value(name: str, entry: _Found) -> Any:
         "home": _read_path,
         "catalog": _read_path,
         "facts": _read_path,
+        "calibration": _read_path,
         "output": lambda found: _read_choice(found, OUTPUTS),
         "color": lambda found: _read_choice(found, COLORS),
         "as_of": _read_instant,

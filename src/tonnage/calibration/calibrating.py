@@ -24,7 +24,6 @@ from tonnage.calibration.validation import ErrorLine, validate
 from tonnage.catalog.catalog import Catalog
 
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrossValidation:
     """One table fitted, judged by the fit and judged with each family (or other key) left out."""

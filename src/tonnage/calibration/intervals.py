@@ -53,13 +53,17 @@ class Intervals:
 
         The prediction itself always lies inside.
         """
-        for known in self.groups:
-            if known.group == group:
-                factor = known.widening ** min(far, FARTHEST)
-                low = known.centre_log + (known.low_log - known.centre_log) * factor
-                high = known.centre_log + (known.high_log - known.centre_log) * factor
-                return Spread(low_factor=exp(min(low, 0.0)), high_factor=exp(max(high, 0.0)))
-        return _judged_spread(group, far)
+        known = self.of_group(group)
+        if known is None:
+            return _judged_spread(group, far)
+        factor = known.widening ** min(far, FARTHEST)
+        low = known.centre_log + (known.low_log - known.centre_log) * factor
+        high = known.centre_log + (known.high_log - known.centre_log) * factor
+        return Spread(low_factor=exp(min(low, 0.0)), high_factor=exp(max(high, 0.0)))
+
+    def of_group(self, group: str) -> GroupInterval | None:
+        """The interval of a group; None where no row was seen of it."""
+        return next((one for one in self.groups if one.group == group), None)
 
     def covers(self, row: Judged) -> bool:
         """Whether what was measured lies in the interval around what was predicted."""

@@ -129,12 +129,13 @@ def with_distance(
     A judge counts what changes the physics (device generation, precision, class of engine); a device or an engine that
     no row had is one step away even where its generation or class is known.
     """
-    near = {
-        row.id for row in rows if all(not name or name in seen[key] for key in seen for name in (kind.key(key)(row),))
-    }
+    named = {key: kind.key(key) for key in seen}
+    near = {row.id for row in rows if all(named[key](row) in names | {""} for key, names in seen.items())}
     for result in results:
-        far = isinstance(result, Judged) and result.far == 0 and result.row_id not in near
-        yield replace(result, far=1) if far else result  # type: ignore[call-arg]
+        if isinstance(result, Judged) and result.far == 0 and result.row_id not in near:
+            yield replace(result, far=1)
+        else:
+            yield result
 
 
 def seen_names(kind: Kind, rows: Iterable[Any]) -> dict[str, frozenset[str]]:

@@ -194,7 +194,7 @@ def rebuild(hint: Any, value: Any) -> Any:
         table = {rebuild(arguments[0], key): rebuild(arguments[1], part) for key, part in value.items()}
         return table if origin is dict else MappingProxyType(table)
     if is_dataclass(hint):
-        hints = _hints(hint)
+        hints = _hints(hint if isinstance(hint, type) else type(hint))
         return hint(**{name: rebuild(hints[name], part) for name, part in value.items()})  # type: ignore[operator]
     return hint(value) if hint in (int, float, str, bool) else value
 
@@ -214,7 +214,7 @@ def _hint(name: str) -> Any:
 
 
 @cache
-def _hints(kind: Any) -> dict[str, Any]:
+def _hints(kind: type) -> dict[str, Any]:
     return get_type_hints(kind)
 
 

@@ -31,6 +31,7 @@ def explain(
     budget: options.Budget = None,
     hold: options.Hold = None,
     memory_margin: options.MemoryMargin = None,
+    calibration: options.CalibrationFile = None,
     max_price_age: options.MaxPriceAge = None,
     catalog: options.CatalogFolder = None,
     as_of: options.AsOf = None,
@@ -41,7 +42,10 @@ def explain(
 
     For each loser: the limit that binds, and the smallest change that would make it win.
     """
-    session = open_session(output=output, as_of=as_of, catalog=catalog, max_price_age_days=max_price_age, quiet=quiet)
+    session = open_session(
+        output=output, as_of=as_of, catalog=catalog, calibration=calibration, max_price_age_days=max_price_age,
+        quiet=quiet,
+    )  # fmt: skip
     result = make(
         session, file, rank=rank, top=top, providers=provider, regions=region, gpus=gpu, deadline=deadline,
         budget_usd=budget, hold=hold, memory_margin=memory_margin,

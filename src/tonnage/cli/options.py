@@ -140,6 +140,15 @@ MemoryMargin = Annotated[
         "--memory-margin", metavar="FRACTION", help="Device memory kept free. [default: 0.08]", show_default=False
     ),
 ]
+CalibrationFile = Annotated[
+    str | None,
+    typer.Option(
+        "--calibration",
+        metavar="FILE",
+        help="A calibration of your own. [default: the packaged one]",
+        show_default=False,
+    ),
+]
 MaxPriceAge = Annotated[
     int | None,
     typer.Option(

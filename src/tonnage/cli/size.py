@@ -11,6 +11,7 @@ def size(
     gpu: options.Gpus = None,
     top: options.Top = 30,
     memory_margin: options.MemoryMargin = None,
+    calibration: options.CalibrationFile = None,
     catalog: options.CatalogFolder = None,
     as_of: options.AsOf = None,
     output: options.Output = None,
@@ -20,7 +21,7 @@ def size(
 
     With --gpu every machine with that GPU is listed. Exit code 3: nothing holds it.
     """
-    session = open_session(output=output, as_of=as_of, catalog=catalog, quiet=quiet)
+    session = open_session(output=output, as_of=as_of, catalog=catalog, calibration=calibration, quiet=quiet)
     with session.progress("sizing"):
         from tonnage import api
         from tonnage.reports.size import size_report

@@ -49,15 +49,6 @@ Jobs = Annotated[
         show_default=False,
     ),
 ]
-CalibrationFile = Annotated[
-    str | None,
-    typer.Option(
-        "--calibration",
-        metavar="FILE",
-        help="A calibration of your own. [default: the packaged one]",
-        show_default=False,
-    ),
-]
 
 
 def validate(
@@ -72,7 +63,7 @@ def validate(
         ),
     ],
     leave_out: LeaveOut = None,
-    calibration: CalibrationFile = None,
+    calibration: options.CalibrationFile = None,
     memory_margin: options.MemoryMargin = None,
     jobs: Jobs = None,
     catalog: options.CatalogFolder = None,
@@ -84,14 +75,14 @@ def validate(
     By metric, GPU and model family; rows that cannot be judged by reason; rows marked suspect apart.
     """
     check_key(leave_out)
-    session = open_session(output=output, catalog=catalog, quiet=quiet)
+    session = open_session(output=output, catalog=catalog, calibration=calibration, quiet=quiet)
     from tonnage.calibration.kinds import kind_named
     from tonnage.reports.validation import ValidationContext, validation_report
 
     wanted = kind_named(kind)
     if leave_out is not None:
         wanted.key(leave_out)
-    used = _calibration(calibration)
+    used = _calibration(session.settings)
     with Meter(quiet=quiet) as meter:
         found = _validated(wanted, Path(file), leave_out, used, memory_margin, jobs, session.settings, meter)
     made_on = None if used is None or leave_out is not None else used.made_on
@@ -133,10 +124,10 @@ def _validated(
     )  # fmt: skip
 
 
-def _calibration(file: str | None) -> Calibration | None:
+def _calibration(settings: Settings) -> Calibration | None:
     from tonnage.calibration.store import load_calibration, read_calibration
 
-    return load_calibration() if file is None else read_calibration(Path(file))
+    return load_calibration() if settings.calibration is None else read_calibration(settings.calibration)
 
 
 def _why_nothing(found: ValidationReport, file: str) -> str:

@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from tonnage.planning.grounds import Grounds
 from tonnage.planning.layout_grid import node_counts
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.replica_table import replica_table
 from tonnage.planning.sized import Sized, best_per_group
-from tonnage.sizing.assumptions import INFERENCE_TIME_SPREAD, Assumptions
 from tonnage.sizing.devices import Machine
 from tonnage.workload.jobs import BatchJob, Constraints
 
 
-def size_batch(job: BatchJob, machines: Sequence[Machine], constraints: Constraints, assumed: Assumptions) -> Sized:
+def size_batch(job: BatchJob, machines: Sequence[Machine], constraints: Constraints, grounds: Grounds) -> Sized:
     """Seconds to answer `items` requests on 1 ... `max_nodes` machines of each type, latency no matter."""
-    table = replica_table(
-        job.model,
-        job.requests,
-        machines,
-        weights=job.weights,
-        tensor_parallel=job.tensor_parallel,
-        assumed=assumed,
-    )
+    table = replica_table(job, machines, grounds)
     fitting = np.flatnonzero(table.fits)
     per_machine = table.replicas.requests_per_s * table.per_node
     # A batch has no arrivals to wait for: replicas run full, not at the target utilisation of a service.
     if job.requests.output_tokens is None:
-        per_machine = per_machine / assumed.target_utilisation
+        per_machine = per_machine / grounds.assumed.target_utilisation
     best = fitting[best_per_group(table.machine[fitting].astype(np.int64), -per_machine[fitting])]
     counts = np.array(node_counts(constraints.max_nodes), dtype=np.float64)
     rows, nodes = np.repeat(best, len(counts)), np.tile(counts, len(best))
@@ -38,15 +32,17 @@ def size_batch(job: BatchJob, machines: Sequence[Machine], constraints: Constrai
         rows, nodes = rows[allowed], nodes[allowed]
     work = job.items / (per_machine[rows] * nodes)
 
+    low, high = table.factors("throughput", rows)
+
     def detail(row: int) -> RunDetail:
-        time = INFERENCE_TIME_SPREAD.around(float(work[row]))
-        return table.detail(int(rows[row]), time_s=time, nodes=int(nodes[row]))
+        interval = replace(table.intervals["throughput"][int(table.machine[rows[row]])], of="time")
+        return table.detail(int(rows[row]), time=(interval, float(work[row])), nodes=int(nodes[row]))
 
     return Sized(
         machine=table.machine[rows],
         nodes=nodes,
-        low_factor=np.full(len(rows), INFERENCE_TIME_SPREAD.low_factor),
-        high_factor=np.full(len(rows), INFERENCE_TIME_SPREAD.high_factor),
+        low_factor=low,
+        high_factor=high,
         nodes_low=nodes,
         nodes_high=nodes,
         work_s=work,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import Literal
 
 from tonnage.catalog.market import Purchase
 from tonnage.planning.changes import Change
 from tonnage.pricing.ledger import Ledger
-from tonnage.sizing.estimates import Figure
+from tonnage.sizing.estimates import Basis, Figure, Spread
 
 Objective = Literal["cost", "time", "pareto"]
 Promise = Literal["latency", "ttft"]  # which latency a service promised
@@ -36,6 +36,36 @@ Binding = Literal[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """Which 80 % interval a figure has, and the left-out rows behind it (0: a judgement)."""
+
+    of: str  # time, memory, latency, ttft, rate
+    group: str  # of the calibration, or what is judged
+    spread: Spread
+    rows: int = 0
+    families: int = 0
+    far_rows: int = 0  # rows that say how much wider it is for what is unknown; 0: judged, or nothing is
+    unknown: tuple[str, ...] = ()  # GPU, precision, engine that no row had: each widens it
+
+    def around(self, value: float, basis: Basis = "computed") -> Figure:
+        """The figure of that value."""
+        return self.spread.around(value, basis)
+
+    def inverse(self) -> Interval:
+        """The interval of one over the figure."""
+        turned = Spread(low_factor=1.0 / self.spread.high_factor, high_factor=1.0 / self.spread.low_factor)
+        return replace(self, spread=turned)
+
+    def describe(self) -> str:
+        """What stands behind it, in words."""
+        behind = f"{self.rows:,} left-out rows of {self.families} families" if self.rows else "judgement"
+        if not self.unknown:
+            return f"{self.group}: {behind}"
+        how = f"as {self.far_rows:,} rows of unseen devices ask" if self.far_rows else "by judgement"
+        return f"{self.group}: {behind}; none of {', '.join(self.unknown)}: widened {how}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunDetail:
     """How one machine type x count does the work: layout, and every predicted figure with its breakdown."""
 
@@ -52,6 +82,7 @@ class RunDetail:
     ttft_p95_s: Figure | None = None  # where tokens are generated
     promise: Promise = "latency"
     notes: tuple[str, ...] = ()
+    intervals: tuple[Interval, ...] = ()  # behind time, memory, latency, rate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

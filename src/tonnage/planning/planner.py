@@ -11,7 +11,8 @@ import numpy as np
 from tonnage.catalog import Catalog
 from tonnage.catalog.expected_prices import ExpectedPrices
 from tonnage.catalog.market import InstanceType, Offer
-from tonnage.planning.assumed import terms_note
+from tonnage.planning.assumed import prediction_notes, terms_note
+from tonnage.planning.grounds import Grounds
 from tonnage.planning.joined import Joined, join
 from tonnage.planning.market import admit_offers, refuse
 from tonnage.planning.nearest import SHOWN, nearest_misses
@@ -24,8 +25,7 @@ from tonnage.planning.shortfalls import limit_misses
 from tonnage.planning.sized_park import SizedPark, size_job
 from tonnage.planning.summary import summarise
 from tonnage.pricing.interruptions import Terms
-from tonnage.sizing.assumptions import Assumptions
-from tonnage.workload.jobs import BatchJob, Buy, Constraints, ServeJob, Workload
+from tonnage.workload.jobs import Buy, Constraints, ServeJob, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,20 +43,21 @@ def make_plan(
     catalog: Catalog,
     *,
     objective: Objective = "cost",
-    assumed: Assumptions | None = None,
+    grounds: Grounds | None = None,
     max_price_age_days: int = 180,
 ) -> Plan:
-    """Rank every way in the catalog to do `workload`.
+    """Rank every way in the catalog to do `workload`. `grounds`: what predictions stand on; the packaged calibration
+    by default.
 
     Raises nothing when nothing fits: the plan then has no options, and `nearest_misses` says what came closest.
     """
-    assumed = assumed or Assumptions()
-    plan = _plan(workload, catalog, objective, assumed, max_price_age_days)
+    grounds = grounds or Grounds.packaged()
+    plan = _plan(workload, catalog, objective, grounds, max_price_age_days)
     if plan.options:
         return plan
 
     def again(changed: Workload, offered: Catalog = catalog) -> Plan:
-        return _plan(changed, offered, objective, assumed, max_price_age_days)
+        return _plan(changed, offered, objective, grounds, max_price_age_days)
 
     free = relaxations(workload, again)
     chosen = [option for _, freed in free for option in best_of_each_gpu(freed.options, SHOWN)]
@@ -68,13 +69,13 @@ def make_plan(
 
 
 def _plan(
-    workload: Workload, catalog: Catalog, objective: Objective, assumed: Assumptions, max_price_age_days: int
+    workload: Workload, catalog: Catalog, objective: Objective, grounds: Grounds, max_price_age_days: int
 ) -> Plan:
     service = isinstance(workload.job, ServeJob)
     market = admit_offers(workload, catalog)
     instances = {instance.key: instance for instance in catalog.instance_types}
     keys = sorted({(offer.provider, offer.instance_type) for offer in market.offers})
-    park = size_job(workload, catalog, [instances[key] for key in keys], assumed)
+    park = size_job(workload, catalog, [instances[key] for key in keys], grounds)
     offers = [offer for offer in market.offers if (offer.provider, offer.instance_type) in park.index]
     table = _join(workload, offers, park, service=service)
     options, rejected = _rank(workload, catalog, table, objective, service=service, max_age=max_price_age_days)
@@ -90,7 +91,7 @@ def _plan(
         options=options,
         refused=tuple(sorted(refused, key=lambda r: (r.provider, r.instance_type, r.purchase or ""))),
         catalog=_stamp(catalog, offers),
-        notes=_notes(workload, catalog),
+        notes=(*_notes(workload, catalog), *prediction_notes(workload, options, grounds)),
     )
 
 
@@ -225,9 +226,4 @@ def _notes(workload: Workload, catalog: Catalog) -> tuple[str, ...]:
     notes = [f"no {purchase} price is in the catalog: such options are left out, not free" for purchase in missing]
     if workload.kind != "serve" and (note := terms_note(workload.buy)) is not None:
         notes.append(note)
-    if isinstance(workload.job, ServeJob | BatchJob):
-        notes.append(
-            "inference figures assume an engine with fused kernels and captured graphs (TensorRT, ONNX Runtime, vLLM "
-            "class); eager PyTorch or TensorFlow takes about twice as long"
-        )
     return tuple(notes)

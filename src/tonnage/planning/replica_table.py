@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tonnage.planning.changes import job_with
-from tonnage.planning.plan import Promise, RunDetail
+from tonnage.planning.grounds import Grounds
+from tonnage.planning.plan import Interval, Promise, RunDetail
 from tonnage.planning.sized import IntArray, Miss
-from tonnage.sizing.assumptions import INFERENCE_MEMORY_SPREAD, INFERENCE_TIME_SPREAD, Assumptions
 from tonnage.sizing.devices import Devices, Machine
+from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array, Figure
 from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.inference_memory import estimate_serving_memory
 from tonnage.sizing.precision import SERVING_COMPUTE
 from tonnage.sizing.serving import CONCURRENCIES, Replicas, estimate_replicas
 from tonnage.units import to_gib
-from tonnage.workload.jobs import Requests
+from tonnage.workload.jobs import BatchJob, Requests, ServeJob
 from tonnage.workload.shapes import ModelShape
 
 
@@ -29,6 +30,9 @@ class ReplicaTable:
     shape: ModelShape
     requests: Requests
     weights: str
+    engine: Engine
+    intervals: Mapping[str, tuple[Interval, ...]]  # of latency, ttft and throughput (as seconds), one a machine
+    held: Interval  # of memory
     machine: IntArray
     tensor_parallel: Array
     per_node: Array
@@ -36,6 +40,13 @@ class ReplicaTable:
     replicas: Replicas
     usable_bytes: Array
     fits: np.ndarray
+
+    def factors(self, of: str, rows: IntArray) -> tuple[Array, Array]:
+        """Low and high factor of an interval, in columns over `rows`."""
+        spreads = [one.spread for one in self.intervals[of]]
+        low, high = ([getattr(one, end) for one in spreads] for end in ("low_factor", "high_factor"))
+        machine = self.machine[rows]
+        return np.array(low, dtype=np.float64)[machine], np.array(high, dtype=np.float64)[machine]
 
     def memory_misses(self, machines: Sequence[Machine], fitting: set[int]) -> dict[int, Miss]:
         """A memory miss for each machine type none of whose rows fit, from its leanest row."""
@@ -73,26 +84,29 @@ class ReplicaTable:
         return None
 
     def detail(
-        self, row: int, *, time_s: Figure | None, nodes: int, notes: tuple[str, ...] = (), promise: Promise = "latency"
+        self,
+        row: int,
+        *,
+        time: tuple[Interval, float] | None,
+        nodes: int,
+        notes: tuple[str, ...] = (),
+        promise: Promise = "latency",
     ) -> RunDetail:
-        """The breakdown of one row on `nodes` machines."""
-        replicas = self.replicas
+        """The breakdown of one row on `nodes` machines. `time`: seconds of the whole work, with their interval."""
+        replicas, machine = self.replicas, int(self.machine[row])
+        of_latency, of_ttft, of_rate = (self.intervals[name][machine] for name in ("latency", "ttft", "throughput"))
+        used = [of_latency, of_rate]
         tensor, per_node = int(self.tensor_parallel[row]), int(self.per_node[row])
         count = per_node * nodes
-        latency = INFERENCE_TIME_SPREAD.around(float(replicas.latency_p95_s[row]))
+        latency = of_latency.around(float(replicas.latency_p95_s[row]))
         rate = float(replicas.requests_per_s[row]) * count
-        spread = INFERENCE_TIME_SPREAD
-        rates = [
-            (
-                "requests_per_s",
-                Figure(value=rate, low=rate / spread.high_factor, high=rate / spread.low_factor),
-            )
-        ]
+        rates = [("requests_per_s", of_rate.inverse().around(rate))]
         ttft: Figure | None = None
         parts = [("mean latency", float(replicas.latency_mean_s[row]))]
         if self.requests.output_tokens is not None and np.isfinite(replicas.tpot_s[row]):
             rates.append(("output_tokens_per_s", rates[0][1].scaled(self.requests.output_tokens.mean)))
-            ttft = INFERENCE_TIME_SPREAD.around(float(replicas.ttft_p95_s[row]))
+            ttft = of_ttft.around(float(replicas.ttft_p95_s[row]))
+            used.insert(1, of_ttft)
             parts = [
                 ("ttft p95", float(replicas.ttft_p95_s[row])),
                 ("time per output token", float(replicas.tpot_s[row])),
@@ -119,11 +133,12 @@ class ReplicaTable:
                 ("tensor_parallel", tensor),
                 ("concurrency", concurrency),
                 ("weights", self.weights),
+                ("engine_class", self.engine.name),
             ),
-            time_s=time_s,
+            time_s=None if time is None else time[0].around(time[1]),
             time_parts=tuple(parts),
             time_parts_of="request",
-            memory_gib=INFERENCE_MEMORY_SPREAD.around(to_gib(float(replicas.needed_bytes[row]))),
+            memory_gib=self.held.around(to_gib(float(replicas.needed_bytes[row]))),
             memory_parts_gib=tuple((name, to_gib(size)) for name, size in components.items() if size > 0),
             memory_available_gib=to_gib(float(self.devices.memory_bytes[row])),
             rates=tuple(rates),
@@ -131,22 +146,16 @@ class ReplicaTable:
             ttft_p95_s=ttft,
             promise=promise,
             notes=notes,
+            intervals=(*(() if time is None else (time[0],)), *used, self.held),
         )
 
 
-def replica_table(
-    shape: ModelShape,
-    requests: Requests,
-    machines: Sequence[Machine],
-    *,
-    weights: str,
-    tensor_parallel: int | None,
-    assumed: Assumptions,
-) -> ReplicaTable:
+def replica_table(job: ServeJob | BatchJob, machines: Sequence[Machine], grounds: Grounds) -> ReplicaTable:
     """Every machine type x tensor-parallel degree x concurrency, sized in one go."""
+    shape, weights, assumed, engine = job.model, job.weights, grounds.assumed, grounds.engine(job)
     machine_column, tensor_column, concurrency = [], [], []
     for index, machine in enumerate(machines):
-        for tensor in _degrees(shape, machine.count, tensor_parallel):
+        for tensor in _degrees(shape, machine.count, job.tensor_parallel):
             machine_column += [index] * len(CONCURRENCIES)
             tensor_column += [float(tensor)] * len(CONCURRENCIES)
             concurrency += list(CONCURRENCIES)
@@ -155,18 +164,26 @@ def replica_table(
     devices = serving_devices(machines, SERVING_COMPUTE[weights], assumed).take(owner)
     replicas = estimate_replicas(
         shape,
-        requests,
+        job.requests,
         devices,
         weights=weights,
         tensor_parallel=tensor_array,
         concurrency=np.array(concurrency, dtype=np.float64),
         assumed=assumed,
+        engine=engine,
     )
     usable = devices.memory_bytes * assumed.kv_cache_memory_fraction
     return ReplicaTable(
         shape=shape,
-        requests=requests,
+        requests=job.requests,
         weights=weights,
+        engine=engine,
+        intervals={
+            "latency": tuple(grounds.pass_time(job, one.accelerator) for one in machines),
+            "ttft": tuple(grounds.first_token_time(job, one.accelerator) for one in machines),
+            "throughput": tuple(grounds.throughput_time(job, one.accelerator) for one in machines),
+        },
+        held=grounds.served_memory(),
         machine=owner,
         tensor_parallel=tensor_array,
         per_node=devices.per_node // tensor_array,

@@ -8,31 +8,27 @@ from math import ceil
 import numpy as np
 
 from tonnage.planning.changes import constrained, job_with
+from tonnage.planning.grounds import Grounds
 from tonnage.planning.plan import Promise, RunDetail
 from tonnage.planning.replica_table import ReplicaTable, replica_table
 from tonnage.planning.sized import Miss, Sized, best_per_group
-from tonnage.sizing.assumptions import INFERENCE_TIME_SPREAD, Assumptions
 from tonnage.sizing.devices import Machine
 from tonnage.sizing.estimates import Array
 from tonnage.units import SECONDS_PER_HOUR
 from tonnage.workload.jobs import Constraints, ServeJob
 
 
-def size_service(job: ServeJob, machines: Sequence[Machine], constraints: Constraints, assumed: Assumptions) -> Sized:
+def size_service(job: ServeJob, machines: Sequence[Machine], constraints: Constraints, grounds: Grounds) -> Sized:
     """The smallest fleet per machine type that answers `rate_per_s` with p95 latency and TTFT inside the promise."""
-    table = replica_table(
-        job.model,
-        job.requests,
-        machines,
-        weights=job.weights,
-        tensor_parallel=job.tensor_parallel,
-        assumed=assumed,
-    )
+    table = replica_table(job, machines, grounds)
     replicas = table.replicas
     holds = table.fits & _promise_kept(job, table, hold=constraints.hold)
     load = job.rate_per_s / np.where(holds, replicas.requests_per_s, np.nan)
 
-    def fleet(factor: float) -> Array:
+    every = np.arange(len(table.machine))
+    low, high = table.factors("throughput", every)
+
+    def fleet(factor: Array | float) -> Array:
         """Machines needed if a replica carries 1/factor of what is predicted."""
         return np.ceil((np.ceil(load * factor) + job.spare_replicas) / table.per_node)
 
@@ -50,15 +46,15 @@ def size_service(job: ServeJob, machines: Sequence[Machine], constraints: Constr
         chosen = int(best[row])
         share = job.rate_per_s / (float(replicas.requests_per_s[chosen]) * table.per_node[chosen] * nodes[chosen])
         note = f"the rate is {share:.0%} of what this fleet is planned to carry within its promise"
-        return table.detail(chosen, time_s=None, nodes=int(nodes[chosen]), notes=(note,), promise=promise)
+        return table.detail(chosen, time=None, nodes=int(nodes[chosen]), notes=(note,), promise=promise)
 
     return Sized(
         machine=table.machine[best],
         nodes=nodes[best],
         low_factor=np.ones(len(best)),  # a month is a month: the size of the fleet is what varies
         high_factor=np.ones(len(best)),
-        nodes_low=fleet(INFERENCE_TIME_SPREAD.low_factor)[best],
-        nodes_high=fleet(INFERENCE_TIME_SPREAD.high_factor)[best],
+        nodes_low=fleet(low)[best],
+        nodes_high=fleet(high)[best],
         work_s=np.full(len(best), job.hours_per_month * SECONDS_PER_HOUR),
         detail=detail,
         misses=misses,
@@ -67,10 +63,12 @@ def size_service(job: ServeJob, machines: Sequence[Machine], constraints: Constr
 
 def _promise_kept(job: ServeJob, table: ReplicaTable, *, hold: bool) -> np.ndarray:
     kept = np.ones(len(table.machine), dtype=bool)
-    margin = INFERENCE_TIME_SPREAD.high_factor if hold else 1.0
+    every = np.arange(len(table.machine))
     if job.p95_latency_s is not None:
+        margin = table.factors("latency", every)[1] if hold else 1.0
         kept &= table.replicas.latency_p95_s * margin <= job.p95_latency_s
     if job.p95_ttft_s is not None:
+        margin = table.factors("ttft", every)[1] if hold else 1.0
         kept &= table.replicas.ttft_p95_s * margin <= job.p95_ttft_s
     return kept
 

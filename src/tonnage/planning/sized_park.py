@@ -10,13 +10,13 @@ import numpy as np
 from tonnage.catalog import Catalog
 from tonnage.catalog.market import InstanceType
 from tonnage.planning.batch_sizing import size_batch
+from tonnage.planning.grounds import Grounds
 from tonnage.planning.machines import Key, MachinePark, accelerator_park
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.serve_sizing import size_service
 from tonnage.planning.sized import Miss, Sized
 from tonnage.planning.tabular_sizing import size_tabular
 from tonnage.planning.train_sizing import size_training
-from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.precision import SERVING_COMPUTE, TRAINING
 from tonnage.workload.jobs import BatchJob, ServeJob, TabularJob, TrainJob, TrainPrecision, Workload
 
@@ -30,11 +30,9 @@ class SizedPark:
     unsized: dict[Key, Miss]
 
 
-def size_job(
-    workload: Workload, catalog: Catalog, instances: Sequence[InstanceType], assumed: Assumptions
-) -> SizedPark:
+def size_job(workload: Workload, catalog: Catalog, instances: Sequence[InstanceType], grounds: Grounds) -> SizedPark:
     """Size the workload on every instance type given."""
-    job, constraints = workload.job, workload.constraints
+    job, constraints, assumed = workload.job, workload.constraints, grounds.assumed
     if isinstance(job, TabularJob):
         return _merge(size_tabular(job, catalog, instances, constraints, assumed))
     if isinstance(job, TrainJob):
@@ -42,13 +40,13 @@ def size_job(
         for precision, subset in _by_precision(job, catalog, instances):
             park = accelerator_park(catalog, subset, precision=TRAINING[precision].compute, assumed=assumed)
             concrete = replace(job, precision=precision)
-            parts.append((park, size_training(concrete, park.machines, constraints, assumed)))
+            parts.append((park, size_training(concrete, park.machines, constraints, grounds)))
         return _merge(parts)
     park = accelerator_park(catalog, instances, precision=SERVING_COMPUTE[job.weights], assumed=assumed)
     if isinstance(job, ServeJob):
-        return _merge([(park, size_service(job, park.machines, constraints, assumed))])
+        return _merge([(park, size_service(job, park.machines, constraints, grounds))])
     assert isinstance(job, BatchJob)
-    return _merge([(park, size_batch(job, park.machines, constraints, assumed))])
+    return _merge([(park, size_batch(job, park.machines, constraints, grounds))])
 
 
 def _by_precision(

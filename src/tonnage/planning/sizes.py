@@ -8,11 +8,11 @@ from datetime import datetime
 from tonnage.catalog import Catalog
 from tonnage.catalog.grammar import GpuFilter
 from tonnage.catalog.market import InstanceType
+from tonnage.planning.grounds import Grounds
 from tonnage.planning.need import needs_of
 from tonnage.planning.plan import Binding, Need, RunDetail
 from tonnage.planning.sized_park import SizedPark, size_job
 from tonnage.planning.summary import summarise
-from tonnage.sizing.assumptions import Assumptions
 from tonnage.workload.jobs import Workload
 
 
@@ -58,18 +58,18 @@ def make_size_report(
     catalog: Catalog,
     *,
     gpus: tuple[GpuFilter, ...] = (),
-    assumed: Assumptions | None = None,
+    grounds: Grounds | None = None,
 ) -> SizeReport:
     """Size `workload` on every kind of machine in the catalog, or on those that one of `gpus` asks for.
 
-    Without `gpus` the workload's own GPU constraint holds; a count (`H100:8`) is per machine. Raises
-    UnknownAccelerator when a filter names no device.
+    Without `gpus` the workload's own GPU constraint holds; a count (`H100:8`) is per machine. `grounds`: what
+    predictions stand on; the packaged calibration by default. Raises UnknownAccelerator when a filter names no device.
     """
     filters = gpus or workload.constraints.gpus
     for one in filters:
         catalog.accelerators_matching(one)
     instances = [one for one in catalog.instance_types if not filters or _asked(one, catalog, filters)]
-    park = size_job(workload, catalog, instances, assumed or Assumptions())
+    park = size_job(workload, catalog, instances, grounds or Grounds.packaged())
     names: dict[int, list[str]] = {}
     kinds: dict[int, tuple[str | None, float]] = {}
     by_key = {instance.key: instance for instance in instances}

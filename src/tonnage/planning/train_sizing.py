@@ -7,22 +7,30 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tonnage.planning.grounds import Grounds
 from tonnage.planning.layout_grid import LayoutGrid, grid_for
-from tonnage.planning.plan import RunDetail
+from tonnage.planning.plan import Interval, RunDetail
 from tonnage.planning.sized import IntArray, Miss, Sized, best_per_group
 from tonnage.planning.training_flips import cheapest_fit
-from tonnage.sizing.assumptions import (
-    TRAINING_MEMORY_SPREAD,
-    TRAINING_TIME_SPREAD,
-    Assumptions,
-)
+from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Devices, Machine, stack
 from tonnage.sizing.estimates import Array, Figure
+from tonnage.sizing.fitting import fits, room
 from tonnage.sizing.precision import TRAINING
 from tonnage.sizing.training_memory import TrainingMemory, estimate_training_memory
 from tonnage.sizing.training_time import TrainingStep, estimate_training_step
 from tonnage.units import to_gib
 from tonnage.workload.jobs import Constraints, TrainJob
+
+NOTED_GIB = 0.05  # an allocator's slack below this goes without saying
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Intervals:
+    """Of step time and memory needed, one a machine."""
+
+    time: tuple[Interval, ...]
+    memory: tuple[Interval, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,32 +43,40 @@ class TrainingTable:
     memory: TrainingMemory
     step: TrainingStep
     usable_bytes: Array
+    intervals: _Intervals
 
 
-def size_training(job: TrainJob, machines: Sequence[Machine], constraints: Constraints, assumed: Assumptions) -> Sized:
+def size_training(job: TrainJob, machines: Sequence[Machine], constraints: Constraints, grounds: Grounds) -> Sized:
     """Time and memory of `job` (precision not `auto`) on each machine type, all layouts tried.
 
     The machines must publish the figures that sizing needs (`devices.peak_tflops` has been asked before).
     """
+    assumed = grounds.assumed
     grid = grid_for(job, machines, max_nodes=constraints.max_nodes, max_gpus=constraints.max_gpus)
     stacked = stack(machines, TRAINING[job.precision].compute, assumed)
     memory = estimate_training_memory(job, grid.layouts, assumed)
-    usable = stacked.memory_bytes[grid.machine] * (1.0 - assumed.memory_margin_fraction)
-    needed = memory.total_bytes * (TRAINING_MEMORY_SPREAD.high_factor if constraints.hold else 1.0)
-    fits = needed <= usable
-    candidates = _largest_micro_batches(grid, fits)
-    table = _timed(job, grid, candidates, stacked, assumed)
+    intervals = _Intervals(
+        time=tuple(grounds.training_time(job, one.accelerator) for one in machines),
+        memory=tuple(grounds.training_memory(job, one.accelerator) for one in machines),
+    )
+    worst = np.array([one.spread.high_factor for one in intervals.memory])
+    needed = memory.needed_bytes * (worst[grid.machine] if constraints.hold else 1.0)
+    enough = fits(needed, stacked.memory_bytes[grid.machine], assumed.memory_margin_fraction)
+    candidates = _largest_micro_batches(grid, enough)
+    table = _timed(job, grid, candidates, stacked, assumed, intervals)
     known = np.isfinite(table.step.total_s)
     best = _fastest(table, known)
     steps = np.ceil(job.samples / job.global_batch) * job.epochs
     sized_machines = set(table.grid.machine[best].tolist())
-    misses = _misses(job, machines, grid, needed, usable, sized_machines, fits, assumed, constraints.max_nodes)
+    usable = room(1.0, assumed.memory_margin_fraction) * stacked.memory_bytes[grid.machine]
+    misses = _misses(job, machines, grid, needed, usable, sized_machines, enough, assumed, constraints.max_nodes)
     nodes = table.grid.layouts.nodes[best]
+    spreads = [intervals.time[machine].spread for machine in table.grid.machine[best]]
     return Sized(
         machine=table.grid.machine[best],
         nodes=nodes,
-        low_factor=np.full(len(best), TRAINING_TIME_SPREAD.low_factor),
-        high_factor=np.full(len(best), TRAINING_TIME_SPREAD.high_factor),
+        low_factor=np.array([one.low_factor for one in spreads], dtype=np.float64),
+        high_factor=np.array([one.high_factor for one in spreads], dtype=np.float64),
         nodes_low=nodes,
         nodes_high=nodes,
         work_s=table.step.total_s[best] * steps,
@@ -69,9 +85,9 @@ def size_training(job: TrainJob, machines: Sequence[Machine], constraints: Const
     )
 
 
-def _largest_micro_batches(grid: LayoutGrid, fits: np.ndarray) -> IntArray:
+def _largest_micro_batches(grid: LayoutGrid, enough: np.ndarray) -> IntArray:
     """Per layout (everything but the micro-batch), the two largest micro-batches that fit: the fast ones."""
-    rows: IntArray = np.flatnonzero(fits)
+    rows: IntArray = np.flatnonzero(enough)
     if not len(rows):
         return rows
     lay = grid.layouts
@@ -87,7 +103,9 @@ def _largest_micro_batches(grid: LayoutGrid, fits: np.ndarray) -> IntArray:
     return chosen
 
 
-def _timed(job: TrainJob, grid: LayoutGrid, rows: IntArray, stacked: Devices, assumed: Assumptions) -> TrainingTable:
+def _timed(
+    job: TrainJob, grid: LayoutGrid, rows: IntArray, stacked: Devices, assumed: Assumptions, intervals: _Intervals
+) -> TrainingTable:
     layouts = grid.layouts.take(rows)
     machine = grid.machine[rows]
     devices = stacked.take(machine)
@@ -98,6 +116,7 @@ def _timed(job: TrainJob, grid: LayoutGrid, rows: IntArray, stacked: Devices, as
         memory=estimate_training_memory(job, layouts, assumed),
         step=estimate_training_step(job, layouts, devices, assumed),
         usable_bytes=devices.memory_bytes,
+        intervals=intervals,
     )
 
 
@@ -117,8 +136,9 @@ def _fastest(table: TrainingTable, known: np.ndarray) -> IntArray:
 def _detail(table: TrainingTable, row: int, steps: float) -> RunDetail:
     job, layout = table.job, table.grid.layouts.row(row)
     step_s = float(table.step.total_s[row])
-    time = TRAINING_TIME_SPREAD.around(step_s * steps)
-    rate = TRAINING_TIME_SPREAD.around(step_s)
+    machine = int(table.grid.machine[row])
+    of_time, of_memory = table.intervals.time[machine], table.intervals.memory[machine]
+    time, rate = of_time.around(step_s * steps), of_time.around(step_s)
     per_step = float(job.global_batch)
     samples = _inverse(rate, per_step)
     rates = [("samples_per_s", samples)]
@@ -126,7 +146,9 @@ def _detail(table: TrainingTable, row: int, steps: float) -> RunDetail:
         rates.append(("tokens_per_s", samples.scaled(job.lengths.mean)))
     peak = float(table.devices.peak_flop_per_s[row])
     mfu = _inverse(rate, float(table.step.model_flop[row]) / peak)
-    memory = TRAINING_MEMORY_SPREAD.around(to_gib(float(table.memory.total_bytes[row])))
+    parts = table.memory.components(row)
+    held = to_gib(parts.pop("fragmentation", 0.0))
+    notes = (f"the allocator may hold {held:.2g} GiB more while there is room",) if held >= NOTED_GIB else ()
     return RunDetail(
         layout=layout.describe(),
         layout_fields=(
@@ -144,10 +166,12 @@ def _detail(table: TrainingTable, row: int, steps: float) -> RunDetail:
         time_s=time,
         time_parts=tuple(table.step.parts(row).items()),
         time_parts_of="step",
-        memory_gib=memory,
-        memory_parts_gib=tuple((name, to_gib(size)) for name, size in table.memory.components(row).items()),
+        memory_gib=of_memory.around(to_gib(float(table.memory.needed_bytes[row]))),
+        memory_parts_gib=tuple((name, to_gib(size)) for name, size in parts.items()),
         memory_available_gib=to_gib(float(table.usable_bytes[row])),
         rates=(*rates, ("mfu_fraction", mfu)),
+        notes=notes,
+        intervals=(of_time, of_memory),
     )
 
 
@@ -168,7 +192,7 @@ def _misses(
     needed: Array,
     usable: Array,
     sized: set[int],
-    fits: np.ndarray,
+    enough: np.ndarray,
     assumed: Assumptions,
     max_nodes: int,
 ) -> dict[int, Miss]:
@@ -180,7 +204,7 @@ def _misses(
     leanest = best_per_group(grid.machine.astype(np.int64), needed)
     lean_row = {int(grid.machine[row]): int(row) for row in leanest}
     flips = cheapest_fit(job, [machines[index] for index in missing], assumed, max_nodes=max_nodes)
-    any_fit = set(grid.machine[fits].tolist())
+    any_fit = set(grid.machine[enough].tolist())
     for index, flip in zip(missing, flips, strict=True):
         if index not in lean_row:
             out[index] = _no_layout(job, machines[index])

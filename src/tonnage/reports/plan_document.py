@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tonnage.planning.plan import CatalogStamp, Need, Option, Plan, Refusal, RunDetail
+from tonnage.planning.plan import CatalogStamp, Interval, Need, Option, Plan, Refusal, RunDetail
 from tonnage.pricing.ledger import Ledger
 from tonnage.reports.plain import (
     plain_cost,
@@ -116,7 +116,22 @@ def run_document(run: RunDetail) -> dict[str, Any]:
         "rates": {key: plain_figure(figure) for key, figure in run.rates},
         "latency_p95_s": plain_figure(run.latency_p95_s),
         "ttft_p95_s": plain_figure(run.ttft_p95_s),
+        "intervals": [interval_document(one) for one in run.intervals],
         "notes": list(run.notes),
+    }
+
+
+def interval_document(one: Interval) -> dict[str, Any]:
+    """Which 80 % interval a figure of the run has, and what stands behind it (0 rows: a judgement)."""
+    return {
+        "of": one.of,
+        "group": one.group,
+        "low_factor": plain_number(one.spread.low_factor),
+        "high_factor": plain_number(one.spread.high_factor),
+        "left_out_rows": one.rows,
+        "left_out_families": one.families,
+        "unknown": list(one.unknown),
+        "unknown_rows": one.far_rows,
     }
 
 

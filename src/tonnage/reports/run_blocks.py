@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tonnage.planning.plan import RunDetail
+from tonnage.planning.plan import Interval, RunDetail
 from tonnage.reports.blocks import Block, Column, Heading, Paragraph, Table
 from tonnage.reports.wording import (
     render_duration,
@@ -27,10 +27,20 @@ def run_blocks(run: RunDetail, *, device: str) -> Iterator[Block]:
     yield Table(columns=_PARTS, rows=tuple(_memory_rows(run)))
     total, room = render_interval(run.memory_gib, "GiB"), run.memory_available_gib
     yield Paragraph(text=f"{total} of {short(room)} GiB usable: {100 * run.memory_gib.value / room:.0f} % full.")
+    if run.notes:
+        yield Paragraph(text="; ".join(run.notes) + ".", tone="faint")
+    if run.intervals:
+        yield Heading(text="What the 80 % intervals stand on")
+        yield Table(columns=_INTERVALS, rows=tuple(_interval_row(one) for one in run.intervals))
 
 
 _PLAIN = (Column(title=""), Column(title="", wraps=True), Column(title="", wraps=True))
+_INTERVALS = (Column(title="of"), Column(title="measured / predicted"), Column(title="rows", wraps=True))
 _PARTS = (Column(title=""), Column(title="", align="right"), Column(title="", align="right"))
+
+
+def _interval_row(one: Interval) -> tuple[str, str, str]:
+    return one.of, f"{short(one.spread.low_factor)}–{short(one.spread.high_factor)}", one.describe()
 
 
 def _run_rows(run: RunDetail) -> Iterator[tuple[str, str, str]]:

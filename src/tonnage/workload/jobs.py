@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import Final, Literal
 
 from tonnage.catalog.grammar import GpuFilter
 from tonnage.catalog.market import Purchase
@@ -18,6 +18,11 @@ Recompute = Literal["none", "selective", "full"]
 Attention = Literal["eager", "sdpa", "flash"]
 Sharding = Literal["ddp", "zero1", "zero2", "zero3"]
 WeightFormat = Literal["fp32", "fp16", "bf16", "fp8", "int8", "int4"]
+EngineName = Literal[
+    "vllm", "sglang", "tgi", "tensorrt-llm", "lmdeploy", "llama.cpp", "tensorrt", "onnxruntime",
+    "onnxruntime-tensorrt", "ctranslate2", "torch-compile", "torchscript", "pytorch", "tensorflow",
+]  # fmt: skip
+GENERATING_ENGINES: Final = ("vllm", "sglang", "tgi", "tensorrt-llm", "lmdeploy", "llama.cpp")  # write tokens only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +88,7 @@ class ServeJob:
     p95_ttft_s: float | None = None
     weights: WeightFormat = "fp16"
     tensor_parallel: int | None = None
+    engine: EngineName | None = None  # None: vllm where tokens are generated, else fused kernels (TensorRT)
     spare_replicas: int = 0
     hours_per_month: float = 730.0
 
@@ -96,6 +102,7 @@ class BatchJob:
     items: int
     weights: WeightFormat = "fp16"
     tensor_parallel: int | None = None
+    engine: EngineName | None = None  # None: as in ServeJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,6 +61,7 @@ def _freeze_job(file: WorkloadFile, shape: ModelShape | None) -> Job:
                 items=_count_items(file),
                 weights=file.batch.weights,
                 tensor_parallel=file.batch.tensor_parallel,
+                engine=file.batch.engine,
             )
         case _:
             assert_never(file)
@@ -102,6 +103,7 @@ def _freeze_serve(file: ServeFile, shape: ModelShape) -> ServeJob:
         p95_ttft_s=serve.p95_ttft,
         weights=serve.weights,
         tensor_parallel=serve.tensor_parallel,
+        engine=serve.engine,
         spare_replicas=serve.spare_replicas,
         hours_per_month=float(serve.hours_per_month),
     )

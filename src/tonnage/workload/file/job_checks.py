@@ -12,6 +12,7 @@ from tonnage.workload.file.length_fields import LengthFields, find_length_faults
 from tonnage.workload.file.problems import Problem
 from tonnage.workload.file.terms_fields import ConstraintFields
 from tonnage.workload.file.yaml_lines import KeyPath
+from tonnage.workload.jobs import GENERATING_ENGINES
 from tonnage.workload.shapes import ModelShape
 
 IMAGES = ("vision-transformer", "convolution")
@@ -124,6 +125,9 @@ def _request_problems(
     if shape.causal:
         yield from _generation_problems(section, requests, shape)
         return
+    if requests.engine in GENERATING_ENGINES:
+        fault = f"found '{requests.engine}', which serves models that generate; {shape.name} does not"
+        yield Problem((section, "engine"), fault, "use tensorrt, onnxruntime or pytorch")
     if requests.output_tokens is not None:
         fault = f"{shape.name} generates no tokens"
         yield Problem((section, "output_tokens"), fault, "remove the key: it answers in one pass")

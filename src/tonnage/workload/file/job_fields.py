@@ -21,6 +21,7 @@ from tonnage.workload.file.fields import (
 from tonnage.workload.file.length_fields import TokenLengths
 from tonnage.workload.jobs import (
     Attention,
+    EngineName,
     Method,
     Objective,
     Optimizer,
@@ -134,6 +135,12 @@ class RequestFields(Door):
     weights: WeightFormat = key("Format the weights are held in.", default="fp16", example="fp16")
     tensor_parallel: Count | None = key(
         "GPUs that share one copy of the model.", default=None, shown="chosen", unit="GPUs", example="2"
+    )
+    engine: EngineName | None = key(
+        "Software that runs the model; `tonnage explain` lists the figures used for it.",
+        default=None,
+        shown="vllm for a model that generates tokens, else tensorrt",
+        example="onnxruntime",
     )
 
 

@@ -1,0 +1,142 @@
+"""What the predictions of a plan stand on: judgements and fitted figures, engine classes, intervals of left-out rows.
+
+One calibration serves plans and `validate` alike: the packaged one, or a file of the user's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from tonnage.calibration.intervals import FARTHEST, Intervals
+from tonnage.calibration.store import Calibration, load_calibration
+from tonnage.catalog.hardware import Accelerator
+from tonnage.planning.plan import Interval
+from tonnage.sizing.assumptions import INFERENCE_MEMORY_SPREAD, Assumptions
+from tonnage.sizing.devices import GENERATIONS
+from tonnage.sizing.engines import ENGINES, Engine, engine_class
+from tonnage.sizing.inference_time import default_engine
+from tonnage.workload.jobs import BatchJob, ServeJob, TrainJob
+
+IMAGES = ("convolution", "vision-transformer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grounds:
+    """Figures and intervals that sizing works with. `training` and `inference` are the calibration's fits, if any."""
+
+    assumed: Assumptions
+    engines: Mapping[str, Engine]
+    intervals: Intervals
+    training: Any = None
+    inference: Any = None
+    seen: Mapping[str, Mapping[str, frozenset[str]]] = field(default_factory=lambda: MappingProxyType({}))
+    made_on: str | None = None  # of the calibration; None: the library's own judgements
+
+    @classmethod
+    def of(cls, calibration: Calibration | None, assumed: Assumptions | None = None) -> Grounds:
+        """What a calibration says. `assumed`, where given, is used as it is, in place of the fitted figures."""
+        if calibration is None:
+            return cls(assumed=assumed or Assumptions(), engines=ENGINES, intervals=Intervals())
+        training, inference = calibration.training, calibration.inference
+        return cls(
+            assumed=assumed or (training.assumptions() if training else Assumptions()),
+            engines={**ENGINES, **(inference.apply() if inference else {})},
+            intervals=calibration.intervals,
+            training=training,
+            inference=inference,
+            seen={kind: calibration.names_seen(kind) for kind in ("training", "inference")},
+            made_on=calibration.made_on,
+        )
+
+    @classmethod
+    def packaged(cls) -> Grounds:
+        """The calibration that comes with this build."""
+        return cls.of(load_calibration())
+
+    def training_time(self, job: TrainJob, device: Accelerator) -> Interval:
+        """Of a step's seconds."""
+        group = "image training time" if job.model.architecture in IMAGES else "training time"
+        return self._interval("time", group, self._unknown_in_training(job, device))
+
+    def training_memory(self, job: TrainJob, device: Accelerator) -> Interval:
+        """Of the bytes needed. They do not depend on which device they are in."""
+        del job, device
+        return self._interval("memory", "training memory", ())
+
+    def pass_time(self, job: ServeJob | BatchJob, device: Accelerator) -> Interval:
+        """Of the latency of one pass: encoders and vision; of a whole answer where tokens are generated."""
+        group = "decoder tpot" if generates(job) else self._pass_group(job)
+        return self._interval("latency", group, self._unknown_in_inference(job, device))
+
+    def first_token_time(self, job: ServeJob | BatchJob, device: Accelerator) -> Interval:
+        """Of the time to the first token."""
+        return self._interval("ttft", "decoder ttft", self._unknown_in_inference(job, device))
+
+    def throughput_time(self, job: ServeJob | BatchJob, device: Accelerator) -> Interval:
+        """Of the seconds a given load takes: requests or tokens a second, turned round."""
+        unknown = self._unknown_in_inference(job, device)
+        if not generates(job):
+            return self._interval("rate", self._pass_group(job), unknown)
+        return self._interval("rate", "decoder rate", unknown).inverse()
+
+    def served_memory(self) -> Interval:
+        """Of what an engine holds. Its pool is set, not measured: no row tells, so this is a judgement."""
+        return Interval(of="memory", group="served memory", spread=INFERENCE_MEMORY_SPREAD)
+
+    def engine(self, job: ServeJob | BatchJob) -> Engine:
+        """The figures of the engine a job names, or of the usual one for its model."""
+        if job.engine is None:
+            return self.engines[default_engine(job.model, generates=generates(job)).name]
+        return self.engines[engine_class(job.engine, generates=generates(job))]
+
+    def _pass_group(self, job: ServeJob | BatchJob) -> str:
+        return "vision time" if job.model.architecture in IMAGES else "encoder time"
+
+    def _unknown_in_training(self, job: TrainJob, device: Accelerator) -> tuple[str, ...]:
+        """What of device, precision and program no fitted row had."""
+        if self.training is None:
+            return ()
+        found = self._unknown_device("training", device, self.training.generations)
+        if job.precision not in self.training.precisions:
+            found.append(f"precision {job.precision}")
+        engine = "compiled" if job.compile else "pytorch"
+        if engine not in self.training.engines:
+            found.append(f"engine {engine}")
+        return tuple(found)
+
+    def _unknown_in_inference(self, job: ServeJob | BatchJob, device: Accelerator) -> tuple[str, ...]:
+        if self.inference is None:
+            return ()
+        found = self._unknown_device("inference", device, frozenset())
+        if not self.inference.rows.get(self.engine(job).name):
+            found.append(f"engine {self.engine(job).name}")
+        return tuple(found)
+
+    def _unknown_device(self, kind: str, device: Accelerator, generations: frozenset[str]) -> list[str]:
+        first = device.architecture.split(" ")[0]
+        generation = first if first in GENERATIONS else device.architecture
+        if generations and generation not in generations:
+            return [f"{generation} GPUs"]
+        seen = self.seen.get(kind, {}).get("gpu")
+        return [device.name] if seen is not None and device.name not in seen else []
+
+    def _interval(self, of: str, group: str, unknown: tuple[str, ...]) -> Interval:
+        far = min(len(unknown), FARTHEST)
+        known = self.intervals.of_group(group)
+        return Interval(
+            of=of,
+            group=group,
+            spread=self.intervals.spread(group, far),
+            rows=0 if known is None else known.rows,
+            families=0 if known is None else known.families,
+            far_rows=0 if known is None or not far else known.far_rows,
+            unknown=unknown,
+        )
+
+
+def generates(job: ServeJob | BatchJob) -> bool:
+    """Whether a job writes tokens one by one."""
+    return job.requests.output_tokens is not None and job.model.causal
