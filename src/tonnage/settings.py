@@ -28,7 +28,7 @@ class Settings:
     home: Path  # snapshots, runs and the database live here
     catalog: Path | None  # a catalog snapshot; None: the newest at home, else the built-in one
     facts: Path | None  # a folder of measured tables
-    calibration: Path | None  # a calibration file; None: the packaged one
+    calibration: Path | None = None  # a calibration file; None: the packaged one
     output: OutputFormat
     color: ColorMode
     as_of: datetime | None  # the clock, with its time zone; None: now

@@ -181,6 +181,32 @@ def test_an_empty_file_is_an_error(inside: Run, tmp_path: Path) -> None:
     assert "is empty" in done.stderr
 
 
+def test_an_open_quote_names_line_and_column(inside: Run, tmp_path: Path) -> None:
+    """What CSV itself cannot read is placed too."""
+    path = Path(table(tmp_path / "f.csv", TrainingRow, [{}, {}]))
+    lines = path.read_text().splitlines()
+    cells = lines[2].split(",")
+    cells[3] = '"BERT'
+    path.write_text("\n".join([*lines[:2], ",".join(cells)]) + "\n")
+    done = inside("validate", "training", str(path))
+    assert done.returncode == 2
+    assert "f.csv, line 3, column 'model': not readable as CSV" in done.stderr
+
+
+def test_a_short_line_names_the_column(inside: Run, tmp_path: Path) -> None:
+    path = Path(table(tmp_path / "f.csv", TrainingRow, [{}]))
+    path.write_text(path.read_text() + "t9,c9\n")
+    done = inside("validate", "training", str(path))
+    assert "line 3: 2 cells" in done.stderr
+    assert "column 'source' is missing" in done.stderr
+
+
+def test_a_second_row_of_an_id_is_counted(inside: Run, tmp_path: Path) -> None:
+    path = table(tmp_path / "f.csv", TrainingRow, [{"id": "t1"}, {"id": "t1"}, {"id": "t2"}])
+    document = json.loads(inside("validate", "training", path, "-o", "json").stdout)
+    assert (document["rows"], document["predicted"], document["skipped"]) == (3, 2, {"duplicate id": 1})
+
+
 def test_a_calibration_is_written_and_used(inside: Run, training: str, tmp_path: Path) -> None:
     """Byte-identical for the same clock; `validate --calibration` then predicts by it."""
     inference = table(

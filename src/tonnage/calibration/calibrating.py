@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from tonnage.calibration.intervals import fit_intervals, intervals_without_family
 from tonnage.calibration.judgement import Judged, Skipped
 from tonnage.calibration.kinds import DISTANCE_KEYS, Kind, rows_to_fit, seen_names, with_distance, with_quality
-from tonnage.calibration.leave_out import LeftOut, OnStep, left_out
+from tonnage.calibration.leave_out import Cut, OnStep, left_out_by
 from tonnage.calibration.store import (
     Calibration,
     DataDigest,
@@ -51,9 +51,16 @@ def cross_validate(
     if on_step is not None:
         on_step("nothing", 0, 0)
     fitted = kind.fit(rows, catalog, None)
-    rounds = list(_rounds(kind, rows, catalog, leave_out, jobs, on_step))
-    keys = [key for key in DISTANCE_KEYS if far and key in kind.keys and key != leave_out]
-    distant = [one for key in keys for one in _rounds(kind, rows, catalog, key, jobs, on_step)]
+    further = [key for key in DISTANCE_KEYS if far and key in kind.keys and key != leave_out]
+    keys = [key for key in further if len({kind.keys[key](row) for row in rows}) > 1]
+    found = left_out_by(
+        rows,
+        [Cut(name=key, key=kind.key(key), judge=judge_held(kind, rows, catalog, key)) for key in (leave_out, *keys)],
+        lambda kept: kind.fit(kept, catalog, None),
+        jobs=jobs,
+        on_step=on_step,
+    )
+    rounds, distant = found[leave_out], [one for key in keys for one in found[key]]
     return CrossValidation(
         kind=kind.name,
         fitted=fitted,
@@ -72,15 +79,6 @@ def cross_validate(
             for key, names in seen_names(kind, rows).items()
         ),
     )
-
-
-def _rounds(
-    kind: Kind, rows: Sequence[Any], catalog: Catalog, key: str, jobs: int, on_step: OnStep | None
-) -> Iterable[LeftOut[Any]]:
-    def fit(kept: list[Any]) -> Any:
-        return kind.fit(kept, catalog, None)
-
-    return left_out(rows, kind.key(key), fit, judge_held(kind, rows, catalog, key), jobs=jobs, on_step=on_step)
 
 
 def judge_held(

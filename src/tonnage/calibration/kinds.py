@@ -108,7 +108,8 @@ def judged_rows(
     for batch in in_batches(items):
         yield from (item for item in batch if isinstance(item, Skipped))
         rows = [item for item in batch if not isinstance(item, Skipped)]
-        yield from with_distance(kind, rows, with_quality(rows, kind.judge(rows, catalog, fitted)), seen or {})
+        found = with_hints(rows, with_quality(rows, kind.judge(rows, catalog, fitted)), catalog)
+        yield from with_distance(kind, rows, found, seen or {})
         done += len(batch)
         if on_rows is not None:
             on_rows(done)
@@ -119,6 +120,31 @@ def with_quality(rows: Sequence[Any], results: Results) -> Iterator[Judged | Ski
     suspect = {row.id for row in rows if row.quality == "suspect"}
     for result in results:
         yield replace(result, suspect=True) if result.row_id in suspect and not result.suspect else result
+
+
+def with_hints(
+    rows: Sequence[Any], results: Iterable[Judged | Skipped], catalog: Catalog
+) -> Iterator[Judged | Skipped]:
+    """The results, those skipped for a GPU that the catalog does not know with the nearest names it does."""
+    gpu_of = {row.id: row.gpu for row in rows}
+    hints: dict[str, str] = {}
+    for result in results:
+        gpu = gpu_of.get(result.row_id, "")
+        if isinstance(result, Judged) or not gpu or gpu not in result.reason:
+            yield result
+            continue
+        if gpu not in hints:
+            hints[gpu] = _unknown_gpu(gpu, catalog)
+        yield replace(result, reason=hints[gpu] or result.reason)
+
+
+def _unknown_gpu(name: str, catalog: Catalog) -> str:
+    """Why a GPU cannot be judged, with what may be meant; "" for one that the catalog knows."""
+    try:
+        catalog.accelerator(name)
+    except UnknownAccelerator as error:
+        return f"{error.message}: {error.hint}" if error.hint else error.message
+    return ""
 
 
 def with_distance(

@@ -29,6 +29,59 @@ class LeftOut(Generic[Fit]):
     results: tuple[Judged | Skipped, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut(Generic[Row]):
+    """One way to cut a table: `key` names what shares a part; `judge` takes the part left out and a fit on the rest."""
+
+    name: str
+    key: Callable[[Row], str]
+    judge: Callable[[list[Row], Any], Sequence[Judged | Skipped]]
+
+
+def left_out_by(
+    rows: Sequence[Row],
+    cuts: Sequence[Cut[Row]],
+    fit: Callable[[list[Row]], Fit],
+    *,
+    jobs: int = 1,
+    on_step: OnStep | None = None,
+) -> dict[str, tuple[LeftOut[Fit], ...]]:
+    """Rounds of several cuts, by the cut's name: one for each value of its key, in alphabetical order; rows keep the
+    order they came in.
+
+    With `jobs` > 1 all rounds run side by side in processes, whichever cut they are of, with the same results.
+    Raises InputError when a cut has only one value, since nothing would be left to fit on.
+    """
+    parts = {(cut.name, value): held for cut in cuts for value, held in _parts(rows, cut).items()}
+    by_name = {cut.name: cut for cut in cuts}
+
+    def round_without(at: tuple[str, str]) -> LeftOut[Fit]:
+        cut, value = by_name[at[0]], at[1]
+        fitted = fit([row for row in rows if cut.key(row) != value])
+        return LeftOut(value=value, fitted=fitted, results=tuple(cut.judge(parts[at], fitted)))
+
+    places = list(parts)
+    rounds = map(round_without, places) if jobs < 2 or not _can_fork() else _side_by_side(round_without, places, jobs)
+    found: dict[str, list[LeftOut[Fit]]] = {cut.name: [] for cut in cuts}
+    for number, (name, value) in enumerate(places, start=1):
+        if on_step is not None:
+            on_step(value or "blank", number, len(places))
+        found[name].append(next(rounds))
+    return {name: tuple(done) for name, done in found.items()}
+
+
+def _parts(rows: Sequence[Row], cut: Cut[Row]) -> dict[str, list[Row]]:
+    held: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        held[cut.key(row)].append(row)
+    if len(held) < 2:
+        raise InputError(
+            "all rows share one value, so that nothing is left to fit on when it is left out",
+            hint="leave out another attribute, or validate without --leave-out",
+        )
+    return {value: held[value] for value in sorted(held)}
+
+
 def left_out(
     rows: Sequence[Row],
     key: Callable[[Row], str],
@@ -37,31 +90,10 @@ def left_out(
     *,
     jobs: int = 1,
     on_step: OnStep | None = None,
-) -> Iterator[LeftOut[Fit]]:
-    """A round for each value of `key`, in alphabetical order; rows keep the order they came in.
-
-    With `jobs` > 1 rounds run side by side in processes, with the same results in the same order.
-    Raises InputError when there is only one value, since nothing would be left to fit on.
-    """
-    held: defaultdict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        held[key(row)].append(row)
-    if len(held) < 2:
-        raise InputError(
-            "all rows share one value, so that nothing is left to fit on when it is left out",
-            hint="leave out another attribute, or validate without --leave-out",
-        )
-
-    def round_without(value: str) -> LeftOut[Fit]:
-        fitted = fit([row for row in rows if key(row) != value])
-        return LeftOut(value=value, fitted=fitted, results=tuple(judge(held[value], fitted)))
-
-    values = sorted(held)
-    rounds = map(round_without, values) if jobs < 2 or not _can_fork() else _side_by_side(round_without, values, jobs)
-    for number, value in enumerate(values, start=1):
-        if on_step is not None:
-            on_step(value or "blank", number, len(values))
-        yield next(rounds)
+) -> tuple[LeftOut[Fit], ...]:
+    """`left_out_by` for one key."""
+    cut = Cut(name="", key=key, judge=judge)
+    return left_out_by(rows, [cut], fit, jobs=jobs, on_step=on_step)[""]
 
 
 def leave_one_out(
@@ -83,10 +115,10 @@ def usual_jobs() -> int:
     return min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
-_task: Callable[[str], Any] | None = None  # what forked processes do; they inherit it, since closures do not pickle
+_task: Callable[[Any], Any] | None = None  # what forked processes do; they inherit it, since closures do not pickle
 
 
-def _side_by_side(task: Callable[[str], Any], values: Sequence[str], jobs: int) -> Iterator[Any]:
+def _side_by_side(task: Callable[[Any], Any], values: Sequence[Any], jobs: int) -> Iterator[Any]:
     global _task
     _task = task
     copyreg.pickle(MappingProxyType, _reduced)
@@ -100,7 +132,7 @@ def _side_by_side(task: Callable[[str], Any], values: Sequence[str], jobs: int) 
         _task = None
 
 
-def _do(value: str) -> Any:
+def _do(value: Any) -> Any:
     assert _task is not None
     return _task(value)
 

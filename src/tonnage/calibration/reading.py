@@ -66,6 +66,7 @@ class _TableReader(Generic[R]):
     def __init__(self, row_type: type[R], path: Path) -> None:
         self.row_type, self.path = row_type, path
         self.line = 1
+        self.header: list[str] = []
         hints = get_type_hints(row_type)
         self.kinds = {field.name: _kind(hints[field.name]) for field in fields(row_type)}
         self.defaults = {field.name: field.default for field in fields(row_type) if field.default is not MISSING}
@@ -84,7 +85,11 @@ class _TableReader(Generic[R]):
                 hint="save the table as CSV in UTF-8",
             ) from error
         except csv.Error as error:
-            raise InputError(f"{self.path}, line {self.line + 1}: not readable as CSV: {error}") from error
+            column = self._quoted_column()
+            raise InputError(
+                f"{self.path}, line {self.line + 1}{column}: not readable as CSV: {error}",
+                hint="a cell in quotes ends with one, and a quote inside it is doubled",
+            ) from error
 
     def _typed(self, reader: Any) -> Iterator[R | Skipped]:
         header = next(reader, None)
@@ -92,17 +97,29 @@ class _TableReader(Generic[R]):
             raise InputError(
                 f"{self.path} is empty", hint=f"its first line names columns: {','.join(self._required())}"
             )
-        place = self._places([name.strip() for name in header])
+        self.header = [name.strip() for name in header]
+        place = self._places(self.header)
         for cells in reader:
             start, self.line = self.line + 1, reader.line_num
             if not cells:
                 continue
             if len(cells) != len(header):
+                short = len(cells) < len(header)
+                where = f"column '{header[len(cells)]}' is missing" if short else f"cells after column '{header[-1]}'"
                 raise InputError(
-                    f"{self.path}, line {start}: {len(cells)} cells, but the header names {len(header)} columns",
+                    f"{self.path}, line {start}: {len(cells)} cells, but the header names {len(header)} columns: "
+                    f"{where}",
                     hint="quote a cell that holds a comma, and leave no column out",
                 )
             yield self._row(start, {name: cells[at].strip() for name, at in place.items()})
+
+    def _quoted_column(self) -> str:
+        """Which column the quote that CSV cannot read stands in, as far as the line tells."""
+        with self.path.open(encoding="utf-8-sig", newline="") as stream:
+            text = next(islice(stream, self.line, None), "")
+        before = text[: text.find('"')] if '"' in text else ""
+        at = before.count(",")
+        return f", column '{self.header[at]}'" if '"' in text and at < len(self.header) else ""
 
     def _places(self, header: list[str]) -> dict[str, int]:
         twice = sorted({name for name in header if name in self.kinds and header.count(name) > 1})

@@ -116,7 +116,26 @@ def fit_training(rows: Sequence[TrainingRow], catalog: Catalog, *, start: Traini
     the search begins."""
     time_fit = fit_cases(training_table(fitting_cases(rows, catalog)), start=start)
     table = memory_table(rows, catalog)
-    return with_memory(time_fit, table, start=start) if table.cases else time_fit
+    return _with_memory_once(time_fit, table, start) if table.cases else time_fit
+
+
+_MEMORY: dict[tuple[object, ...], TrainingFit] = {}
+
+
+def _with_memory_once(fit: TrainingFit, table: MemoryTable, start: TrainingFit | None) -> TrainingFit:
+    """`with_memory`, its search remembered by rows and start: most rounds leave out no row that prints a peak."""
+    begin = tuple((start.values if start else JUDGEMENTS).items())
+    key = (begin, tuple(case.row for case in table.cases))
+    if key not in _MEMORY:
+        _MEMORY[key] = with_memory(replace(fit, residuals=()), table, start=start)
+    found = _MEMORY[key]
+    memory = {name: found.values[name] for name in MEMORY_PARAMETERS}
+    return replace(
+        fit,
+        values=MappingProxyType({**fit.values, **memory}),
+        ranges=MappingProxyType({**fit.ranges, **MEMORY_PARAMETERS}),
+        residuals=(*fit.residuals, *found.residuals),
+    )
 
 
 def with_memory(

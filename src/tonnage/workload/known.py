@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from types import MappingProxyType
 from typing import Any
@@ -66,7 +66,7 @@ def model_record(name: str) -> KnownModel:
     for candidate in _candidates(name):
         if candidate in spellings:
             return records[spellings[candidate]]
-    suggestions = nearest(_folded(name), records)
+    suggestions = _nearest(_folded(name))
     raise UnknownModel(
         f"no model named '{name}' among the {len(records)} known shapes",
         suggestions=suggestions,
@@ -88,6 +88,12 @@ def known_records() -> Mapping[str, KnownModel]:
             raise CatalogError(f"models.csv:{line}: '{record.shape.name}' stands there twice")
         records[record.shape.name] = record
     return MappingProxyType(records)
+
+
+@lru_cache(maxsize=4096)
+def _nearest(folded: str) -> tuple[str, ...]:
+    """The known names most like one that is not; remembered, since tables of measurements repeat theirs."""
+    return nearest(folded, known_records())
 
 
 @cache
