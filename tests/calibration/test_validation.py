@@ -7,8 +7,8 @@ import random
 import pytest
 
 from tonnage.calibration.intervals import GroupInterval, Intervals
-from tonnage.calibration.judgement import Skipped
-from tonnage.calibration.kinds import Kind, device_capacity
+from tonnage.calibration.judgement import Judged, Skipped
+from tonnage.calibration.kinds import Kind, device_capacity, seen_names, with_distance, with_hints
 from tonnage.calibration.store import Calibration
 from tonnage.calibration.validating import validate_file, validate_left_out
 from tonnage.calibration.validation import validate
@@ -109,6 +109,36 @@ def test_a_device_keeps_the_margin_free() -> None:
     assert sold is not None
     assert device_capacity(catalog, 0.10)("A100-80GB-SXM") == pytest.approx(0.9 * sold)
     assert device_capacity(catalog)("VRAM-24GB") is None
+
+
+def test_an_unknown_gpu_is_skipped_with_a_hint(write: Write, kind: Kind) -> None:
+    """The reason names what was meant; a reason of another sort stays."""
+    row = next(item for item in kind.read(write([{"gpu": "H10O-80GB-SXM"}])))
+    other = Skipped(row_id=row.id, metric=row.metric, reason="length not stated")
+    unknown = Skipped(row_id=row.id, metric=row.metric, reason="GPU not in the catalog: H10O-80GB-SXM")
+    found = list(with_hints([row], [unknown, other], load_catalog()))
+    assert "no accelerator named 'H10O-80GB-SXM'" in found[0].reason
+    assert "did you mean" in found[0].reason
+    assert found[1] == other
+
+
+def test_an_unseen_gpu_or_engine_lies_further_away(write: Write, kind: Kind) -> None:
+    """At least one step, whatever the judge counted; a name that a row leaves blank is no unknown."""
+    rows = list(kind.read(write([{"gpu": "T4"}, {"gpu": "L4"}, {"gpu": ""}])))
+    results = [
+        Judged(row_id=row.id, metric="m", family="F", gpu=row.gpu, measured=1.0, predicted=1.0, suspect=False,
+               group="training time", far=0) for row in rows
+    ]  # fmt: skip
+    found = list(with_distance(kind, rows, results, {"gpu": frozenset({"T4"})}))
+    assert [one.far for one in found if isinstance(one, Judged)] == [0, 1, 0]
+    assert seen_names(kind, rows) == {"gpu": frozenset({"T4", "L4"})}
+
+
+def test_a_margin_is_held_against_the_memory_a_row_states(judged: MakeJudged) -> None:
+    """23 GiB needed of 24: it fits with none kept free, not with a tenth."""
+    row = judged(metric="fits", measured=1.0, predicted=1.0, needed_gib=23.0, capacity_gib=24.0)
+    assert validate([row], margin_fraction=0.0).memory_fit.false_misfits == 0
+    assert validate([row], margin_fraction=0.1).memory_fit.false_misfits == 1
 
 
 def test_no_rows_are_no_error() -> None:

@@ -280,6 +280,14 @@ CONTRADICTIONS = {
     "a first token after the last": Bad(
         SERVE + "  p95_latency: 500ms\n  p95_ttft: 2s\n", 8, "serve.p95_ttft", "found 2s", "before the whole"
     ),
+    "an unknown engine": Bad(SERVE + "  engine: vlm\n", 7, "serve.engine", "found 'vlm'", "vllm"),
+    "an engine that only generates": Bad(
+        swap(swap(SERVE, "gpt2", "bert-base-uncased"), "  output_tokens: 16\n", "  engine: vllm\n"),
+        6,
+        "serve.engine",
+        "serves models that generate",
+        "onnxruntime",
+    ),
     "an encoder that answers": Bad(
         swap(SERVE, "gpt2", "bert-base-uncased"), 6, "serve.output_tokens", "generates no tokens", "one pass"
     ),
