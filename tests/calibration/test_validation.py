@@ -123,15 +123,17 @@ def test_an_unknown_gpu_is_skipped_with_a_hint(write: Write, kind: Kind) -> None
 
 
 def test_an_unseen_gpu_or_engine_lies_further_away(write: Write, kind: Kind) -> None:
-    """At least one step, whatever the judge counted; a name that a row leaves blank is no unknown."""
+    """At least one step, whatever the judge counted; a name that a row leaves blank is no unknown, and an alias is its device."""
     rows = list(kind.read(write([{"gpu": "T4"}, {"gpu": "L4"}, {"gpu": ""}])))
     results = [
         Judged(row_id=row.id, metric="m", family="F", gpu=row.gpu, measured=1.0, predicted=1.0, suspect=False,
                group="training time", far=0) for row in rows
     ]  # fmt: skip
-    found = list(with_distance(kind, rows, results, {"gpu": frozenset({"T4"})}))
+    found = list(with_distance(kind, rows, results, {"gpu": frozenset({"T4"})}, load_catalog()))
     assert [one.far for one in found if isinstance(one, Judged)] == [0, 1, 0]
-    assert seen_names(kind, rows) == {"gpu": frozenset({"T4", "L4"})}
+    alias = list(kind.read(write([{"gpu": "H100-80GB-SXM"}])))
+    assert seen_names(kind, alias, load_catalog()) == {"gpu": frozenset({"H100-SXM"})}
+    assert seen_names(kind, rows, load_catalog()) == {"gpu": frozenset({"T4", "L4"})}
 
 
 def test_a_margin_is_held_against_the_memory_a_row_states(judged: MakeJudged) -> None:

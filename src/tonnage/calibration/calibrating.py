@@ -76,7 +76,7 @@ def cross_validate(
         data=DataDigest(kind=kind.name, sha256=digest_file(path), rows=len(rows)),
         seen=tuple(
             SeenNames(kind=kind.name, key=key, names=tuple(sorted(names)))
-            for key, names in seen_names(kind, rows).items()
+            for key, names in seen_names(kind, rows, catalog).items()
         ),
     )
 
@@ -89,8 +89,8 @@ def judge_held(
 
     def judge(held: list[Any], fitted: Any) -> list[Judged | Skipped]:
         out = value_of(held[0])
-        seen = seen_names(kind, (row for row in rows if value_of(row) != out))
-        return list(with_distance(kind, held, with_quality(held, kind.judge(held, catalog, fitted)), seen))
+        seen = seen_names(kind, (row for row in rows if value_of(row) != out), catalog)
+        return list(with_distance(kind, held, with_quality(held, kind.judge(held, catalog, fitted)), seen, catalog))
 
     return judge
 

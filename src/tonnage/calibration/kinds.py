@@ -109,7 +109,7 @@ def judged_rows(
         yield from (item for item in batch if isinstance(item, Skipped))
         rows = [item for item in batch if not isinstance(item, Skipped)]
         found = with_hints(rows, with_quality(rows, kind.judge(rows, catalog, fitted)), catalog)
-        yield from with_distance(kind, rows, found, seen or {})
+        yield from with_distance(kind, rows, found, seen or {}, catalog)
         done += len(batch)
         if on_rows is not None:
             on_rows(done)
@@ -148,14 +148,18 @@ def _unknown_gpu(name: str, catalog: Catalog) -> str:
 
 
 def with_distance(
-    kind: Kind, rows: Sequence[Any], results: Iterable[Judged | Skipped], seen: Mapping[str, frozenset[str]]
+    kind: Kind,
+    rows: Sequence[Any],
+    results: Iterable[Judged | Skipped],
+    seen: Mapping[str, frozenset[str]],
+    catalog: Catalog,
 ) -> Iterator[Judged | Skipped]:
     """The results, at least one unknown away from the data where the row's GPU or engine is none of those `seen`.
 
     A judge counts what changes the physics (device generation, precision, class of engine); a device or an engine that
     no row had is one step away even where its generation or class is known.
     """
-    named = {key: kind.key(key) for key in seen}
+    named = distance_names(kind, catalog)
     near = {row.id for row in rows if all(named[key](row) in names | {""} for key, names in seen.items())}
     for result in results:
         if isinstance(result, Judged) and result.far == 0 and result.row_id not in near:
@@ -164,10 +168,25 @@ def with_distance(
             yield result
 
 
-def seen_names(kind: Kind, rows: Iterable[Any]) -> dict[str, frozenset[str]]:
-    """GPUs and engines that rows of good quality name."""
+def seen_names(kind: Kind, rows: Iterable[Any], catalog: Catalog) -> dict[str, frozenset[str]]:
+    """GPUs (as the catalog calls them) and engines that rows of good quality name."""
     good = [row for row in rows if row.quality != "suspect"]
-    return {key: frozenset(kind.keys[key](row) for row in good) - {""} for key in DISTANCE_KEYS if key in kind.keys}
+    return {key: frozenset(map(name, good)) - {""} for key, name in distance_names(kind, catalog).items()}
+
+
+def distance_names(kind: Kind, catalog: Catalog) -> dict[str, Callable[[Any], str]]:
+    """How a row says what lies near or far: its GPU by the catalog's own name ("" for none it knows), its engine."""
+    found: dict[str, str] = {}
+
+    def device(row: Any) -> str:
+        if row.gpu not in found:
+            try:
+                found[row.gpu] = catalog.accelerator(row.gpu).name
+            except UnknownAccelerator:
+                found[row.gpu] = ""
+        return found[row.gpu]
+
+    return {key: device if key == "gpu" else kind.keys[key] for key in DISTANCE_KEYS if key in kind.keys}
 
 
 def rows_to_fit(kind: Kind, path: Path) -> tuple[list[Any], list[Skipped]]:

@@ -81,7 +81,9 @@ def prediction_notes(workload: Workload, options: Sequence[Option], grounds: Gro
     if isinstance(job, ServeJob):
         notes.append(CLOSED_FORM)
     intervals = [one for option in options[:1] for one in option.run.intervals]
-    if intervals:
+    if intervals and not any(one.rows for one in intervals):
+        notes.append("80 % intervals are judgements: no measured rows stand behind them")
+    elif intervals:
         dated = f"calibration of {grounds.made_on}" if grounds.made_on else "no calibration"
         notes.append(
             f"80 % intervals of the first option, {dated}: "

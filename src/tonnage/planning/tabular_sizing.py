@@ -10,7 +10,7 @@ import numpy as np
 from tonnage.catalog import Catalog
 from tonnage.catalog.market import InstanceType
 from tonnage.planning.machines import Key, MachinePark, accelerator_park
-from tonnage.planning.plan import RunDetail
+from tonnage.planning.plan import Interval, RunDetail
 from tonnage.planning.sized import Miss, Sized
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Machine, stack
@@ -229,6 +229,10 @@ def _sized(
             memory_parts_gib=tuple((name, to_gib(size)) for name, size in parts.items()),
             memory_available_gib=to_gib(float(available_bytes[chosen])),
             rates=(("row_passes_per_s", rows_per_s),),
+            intervals=(
+                Interval(of="time", group=f"{job.method} on {kind}", spread=spread),
+                Interval(of="memory", group=f"{job.method} on {kind}", spread=TABULAR_MEMORY_SPREAD),
+            ),
         )
 
     return Sized(
