@@ -123,7 +123,7 @@ def test_an_unknown_gpu_is_skipped_with_a_hint(write: Write, kind: Kind) -> None
 
 
 def test_an_unseen_gpu_or_engine_lies_further_away(write: Write, kind: Kind) -> None:
-    """At least one step, whatever the judge counted; a name that a row leaves blank is no unknown, and an alias is its device."""
+    """At least one step, whatever the judge counted; a blank name is no unknown, and an alias is its device."""
     rows = list(kind.read(write([{"gpu": "T4"}, {"gpu": "L4"}, {"gpu": ""}])))
     results = [
         Judged(row_id=row.id, metric="m", family="F", gpu=row.gpu, measured=1.0, predicted=1.0, suspect=False,
