@@ -1,13 +1,16 @@
 """How long a full plan takes in process: the built-in catalog, and 100,000 offers. Prints seconds and peak memory.
 
 Run with `make bench`. Figures held to: 0.5 s for the whole catalog with all parallel layouts, 5 s and 500 MiB for
-100,000 offers.
+100,000 offers, growing linearly. Where `$TONNAGE_RIVALS/skypilot` is an environment with SkyPilot, its optimizer gets
+the AWS offers of the catalog in the same run.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import resource
+import subprocess
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,6 +21,7 @@ from time import perf_counter
 from tonnage.catalog import Catalog, load_catalog
 from tonnage.planning import make_plan
 from tonnage.workload import load_workload
+from tonnage.workload.jobs import Workload
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.tonnage.yaml"))
 AS_OF = datetime(2026, 11, 20, tzinfo=UTC)
@@ -46,13 +50,61 @@ def main() -> None:
         best = min(_seconds(lambda w=workload: make_plan(w, catalog)) for _ in range(3))
         figures[path.name.removesuffix(".tonnage.yaml")] = round(best, 3)
         print(f"plan {path.name}: {best:.3f} s (best of 3)")
+    workload = load_workload(EXAMPLES[1], as_of=AS_OF)
+    for count in (12_500, 25_000, 50_000):
+        some = many_offers(catalog, count)
+        print(f"plan over {count:,} offers: {_seconds(lambda c=some: make_plan(workload, c)):.2f} s")
     large = many_offers(catalog, 100_000)
-    workload = load_workload(EXAMPLES[0], as_of=AS_OF)
     seconds = _seconds(lambda: make_plan(workload, large))
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"plan over {len(large.offers):,} offers: {seconds:.2f} s, peak memory of this process {peak_mib:.0f} MiB")
+    beside_skypilot(workload, catalog)
     if "--json" in sys.argv:
         print(json.dumps({"plan_s": figures, "plan_100k_offers_s": round(seconds, 3), "peak_mib": round(peak_mib)}))
+
+
+def beside_skypilot(workload: Workload, catalog: Catalog) -> None:
+    """Both planners over the AWS offers of `catalog`: seconds, and what each would buy."""
+    aws = replace(catalog, offers=tuple(one for one in catalog.offers if one.provider == "aws"))
+    own = _seconds(lambda: make_plan(workload, aws))
+    best = make_plan(workload, aws).best
+    bought = "nothing" if best is None else f"{best.instance_type} {best.purchase} {best.region}"
+    print(f"over {len(aws.offers):,} AWS offers: Tonnage {own:.3f} s, {bought}")
+    python = Path(os.environ.get("TONNAGE_RIVALS", "")) / "skypilot" / "bin" / "python"
+    if not python.is_file():
+        print("  SkyPilot: not measured (no environment named by TONNAGE_RIVALS)")
+        return
+    script = Path(__file__).parent / "rivals" / "skypilot_optimizer.py"
+    done = subprocess.run(
+        [python, script], input=json.dumps({"offers": _as_skypilot(aws)}), capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        print(f"  SkyPilot: failed: {done.stderr.strip().splitlines()[-1]}")
+        return
+    said = json.loads(done.stdout)
+    print(
+        f"  SkyPilot {said['version']}: {said['first_s']:.3f} s, again {said['again_s']:.3f} s "
+        f"({said['again_s'] / own:.1f}x), {said['chosen']} (for one hour of work on whichever machine)"
+    )
+
+
+def _as_skypilot(catalog: Catalog) -> list[list[str | float | None]]:
+    """One row per machine and region, with both prices, as SkyPilot's list has them."""
+    prices: dict[tuple[str, str], dict[str, float]] = {}
+    for one in catalog.offers:
+        prices.setdefault((one.instance_type, one.region), {})[one.purchase] = float(one.usd_per_instance_hour)
+    machines = {one.name: one for one in catalog.instance_types if one.provider == "aws"}
+    rows: list[list[str | float | None]] = []
+    for (name, region), price in prices.items():
+        machine = machines[name]
+        if "on_demand" not in price or (machine.accelerator and machine.accelerator_count < 1):
+            continue
+        count = machine.accelerator_count if machine.accelerator else None
+        rows.append(
+            [name, machine.accelerator or "", count, machine.vcpus, machine.memory_gib, "", price["on_demand"],
+             price.get("spot"), region, f"{region}a", machine.cpu_arch]
+        )  # fmt: skip
+    return rows
 
 
 def _seconds(call) -> float:  # type: ignore[no-untyped-def]

@@ -183,7 +183,7 @@ def test_precision_auto_uses_fp16_where_there_is_no_bf16(catalog: Catalog, make_
     assert precisions["A100-80GB-SXM"] == "bf16"
     explicit = make_plan(make_train(precision="bf16"), catalog)
     refusal = next(r for r in explicit.refused if r.gpu == "T4")
-    assert (refusal.binding, refusal.flips_when) == ("rate", "precision: fp16")
+    assert (refusal.binding, refusal.flips_when) == ("rate", "fp16 in place of bf16")
 
 
 def test_same_input_same_plan(catalog: Catalog, make_train: Maker) -> None:

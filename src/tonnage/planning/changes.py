@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tonnage.workload.jobs import Workload
+from tonnage.workload.jobs import BatchJob, ServeJob, TrainJob, Workload
 
 Change = Callable[[Workload], Workload]
 
@@ -29,6 +29,15 @@ def including(name: str, value: str) -> Change:
 def job_with(**fields: Any) -> Change:
     """The job with `fields` changed."""
     return lambda workload: replace(workload, job=replace(workload.job, **fields))
+
+
+def in_fp16(workload: Workload) -> Workload:
+    """The job in fp16: the arithmetic of a training run, the weights of a service or batch."""
+    if isinstance(workload.job, TrainJob):
+        return replace(workload, job=replace(workload.job, precision="fp16"))
+    if isinstance(workload.job, ServeJob | BatchJob):
+        return replace(workload, job=replace(workload.job, weights="fp16"))
+    return workload
 
 
 def bought_as(purchase: Any) -> Change:

@@ -9,7 +9,7 @@ from tonnage.catalog import Catalog
 from tonnage.catalog.hardware import Accelerator, Link
 from tonnage.catalog.market import InstanceType
 from tonnage.errors import UnsizedHardware
-from tonnage.planning.changes import job_with
+from tonnage.planning.changes import in_fp16
 from tonnage.planning.sized import Miss
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Machine, peak_tflops, usable_bytes
@@ -76,8 +76,8 @@ def _unsized(catalog: Catalog, instance: InstanceType, precision: str) -> Miss |
         _check_figures(accelerator, precision)
     except UnsizedHardware as error:
         if precision == "bf16" and _sizes_in(accelerator, "fp16"):
-            change = job_with(precision="fp16")
-            return Miss(binding="rate", needs=error.message, has="unknown", flips_when="precision: fp16", change=change)
+            text = "fp16 in place of bf16"
+            return Miss(binding="rate", needs=error.message, has="unknown", flips_when=text, change=in_fp16)
         return Miss(binding="rate", needs=error.message, has="unknown", flips_when="the catalog gains the figure")
     return None
 

@@ -1,0 +1,125 @@
+"""What would have made a loser win: for each candidate the smallest changes that flip it, every one of them tried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from tonnage.catalog import Catalog
+from tonnage.planning.levers import Dimension, Lever, levers_for, smallest_pull
+from tonnage.planning.plan import Option, Plan, Refusal
+from tonnage.planning.scenario import Edit, GroupKey, Scenario, narrowed, with_workload
+from tonnage.workload.jobs import Workload
+
+Planner = Callable[[Workload, Catalog], Plan]
+LONGEST_CHAIN = 4  # changes in a row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flip:
+    """One change that turns an option that lost into the winner, or a candidate that was refused into an option.
+
+    `edit` does to a scenario what `text` says; planning the edited scenario was tried, and gave `cost_usd`.
+    """
+
+    dimension: Dimension
+    text: str
+    becomes: str  # "winner" or "option"
+    cost_usd: float
+    time_s: float | None
+    edit: Edit = field(compare=False, repr=False)
+
+
+def flips_of(loser: Option | Refusal, plan: Plan, scenario: Scenario, planner: Planner) -> tuple[Flip, ...]:
+    """The smallest change in each dimension that matters to `loser`; empty where none that was tried is enough.
+
+    An option that was ranked has to win; a refused candidate has to become an option. `plan` is the plan of
+    `scenario`, made by `planner`.
+    """
+    group: GroupKey = (loser.provider, loser.instance_type, loser.purchase)
+    found: list[Flip] = []
+    if isinstance(loser, Refusal):
+        found += _chain(loser, scenario, group, planner)
+    trial = _Trial(loser=loser, plan=plan, scenario=scenario, group=group, planner=planner)
+    pulled = (trial.pull(lever) for lever in levers_for(loser, plan, scenario))
+    return (*found, *(flip for flip in pulled if flip is not None))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Trial:
+    loser: Option | Refusal
+    plan: Plan
+    scenario: Scenario
+    group: GroupKey
+    planner: Planner
+
+    def pull(self, lever: Lever) -> Flip | None:
+        """The smallest pull on the lever that is enough, as a flip."""
+        factor = smallest_pull(lever, lambda x: self.outcome(lever, x) is not None)
+        outcome = None if factor is None else self.outcome(lever, factor)
+        if factor is None or outcome is None:
+            return None
+        return _flip(lever.dimension, lever.text(factor), self.loser, outcome, lever.edit(factor))
+
+    def outcome(self, lever: Lever, factor: float) -> Option | None:
+        """The loser as it stands after the pull, where that is enough."""
+        edited = lever.edit(factor)(self.scenario)
+        alone = narrowed(edited, self.group)
+        own = self.planner(alone.workload, alone.catalog).best
+        if own is None or isinstance(self.loser, Refusal):
+            return own
+        if lever.dimension in ("price", "speed"):  # the others stay as they are
+            return own if self._beats(own) else None
+        best = self.planner(edited.workload, edited.catalog).best
+        return own if best is not None and _group_of(best) == self.group else None
+
+    def _beats(self, own: Option) -> bool:
+        others = (one for one in self.plan.options if _group_of(one) != self.group)
+        best = next(others, None)
+        if best is None:
+            return True
+        if self.plan.objective == "time" and own.time_s is not None and best.time_s is not None:
+            return own.time_s.value < best.time_s.value
+        return own.cost_usd.value < best.cost_usd.value
+
+
+def _chain(miss: Refusal, scenario: Scenario, group: GroupKey, planner: Planner) -> Iterator[Flip]:
+    """The changes that the refusals themselves propose, one after the other, until the candidate is an option."""
+    alone, texts, edits = narrowed(scenario, group), list[str](), list[Edit]()
+    for _ in range(LONGEST_CHAIN):
+        if miss.change is None:
+            return
+        edits.append(with_workload(miss.change))
+        texts.append(miss.flips_when.split(", or ")[0])
+        alone = edits[-1](alone)
+        answer = planner(alone.workload, alone.catalog)
+        if answer.best is not None:
+            yield _flip("constraint", " and ".join(texts), miss, answer.best, _all_of(tuple(edits)))
+            return
+        if not answer.refused:
+            return
+        miss = answer.refused[0]
+
+
+def _all_of(edits: tuple[Edit, ...]) -> Edit:
+    def edit(scenario: Scenario) -> Scenario:
+        for one in edits:
+            scenario = one(scenario)
+        return scenario
+
+    return edit
+
+
+def _flip(dimension: Dimension, text: str, loser: Option | Refusal, outcome: Option, edit: Edit) -> Flip:
+    return Flip(
+        dimension=dimension,
+        text=text,
+        becomes="winner" if isinstance(loser, Option) else "option",
+        cost_usd=outcome.cost_usd.value,
+        time_s=None if outcome.time_s is None else outcome.time_s.value,
+        edit=edit,
+    )
+
+
+def _group_of(option: Option) -> GroupKey:
+    return (option.provider, option.instance_type, option.purchase)

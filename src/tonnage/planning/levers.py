@@ -1,0 +1,191 @@
+"""The levers of «what would it take»: one dimension each, and the smallest pull on it that is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil, floor, log10
+from typing import Literal
+
+from tonnage.catalog import Catalog
+from tonnage.planning.changes import Change, constrained, job_with
+from tonnage.planning.plan import Option, Plan, Refusal
+from tonnage.planning.scenario import (
+    Edit,
+    GroupKey,
+    Scenario,
+    memory_times,
+    price_times,
+    speed_times,
+    with_workload,
+)
+from tonnage.units import SECONDS_PER_HOUR
+from tonnage.workload.jobs import ServeJob, Workload
+
+Dimension = Literal["price", "memory", "speed", "deadline", "budget", "rate", "latency", "constraint"]
+STEPS_PER_DOUBLING = 8  # how finely a bracket is halved: to 2^(1/2^8), 0.3 %
+DIGITS = 3  # figures are proposed to three digits, rounded to the side that is enough
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lever:
+    """Pull `factor` (above 1 or below 1, away from 1 in the direction of `limit`) times on one dimension."""
+
+    dimension: Dimension
+    limit: float  # the furthest factor tried
+    edit: Callable[[float], Edit]
+    text: Callable[[float], str]
+    figure: float  # what is multiplied, in the unit that `text` shows: the proposed figure is rounded in that unit
+
+
+def smallest_pull(lever: Lever, is_enough: Callable[[float], bool]) -> float | None:
+    """The factor nearest to 1 (to 0.3 %, then rounded outward in what is shown) that is enough; None if none is.
+
+    Supposes that more of the lever never undoes what less of it did; the factor returned was itself tried.
+    """
+    up = lever.limit > 1
+    nearer = min if up else max
+    near, far = 1.0, nearer(2.0 if up else 0.5, lever.limit)
+    while not is_enough(far):
+        if far == lever.limit:
+            return None
+        near, far = far, nearer(far * far, lever.limit)
+    while abs(log10(far / near)) > log10(2) / 2**STEPS_PER_DOUBLING:
+        middle = (near * far) ** 0.5
+        near, far = (near, middle) if is_enough(middle) else (middle, far)
+    rounded = round_outward(lever.figure * far, up=up) / lever.figure
+    return rounded if is_enough(rounded) else far
+
+
+def round_outward(figure: float, *, up: bool) -> float:
+    """To three digits, never to the side of less.
+
+    >>> round_outward(1234.1, up=True), round_outward(0.98765, up=False)
+    (1240.0, 0.987)
+    """
+    if figure == 0:
+        return 0.0
+    scale = 10.0 ** (DIGITS - 1 - floor(log10(abs(figure))))
+    return (ceil(figure * scale - 1e-9) if up else floor(figure * scale + 1e-9)) / scale
+
+
+def levers_for(loser: Option | Refusal, plan: Plan, scenario: Scenario) -> tuple[Lever, ...]:
+    """The levers that can matter to this loser, the most telling first."""
+    group: GroupKey = (loser.provider, loser.instance_type, loser.purchase)
+    if isinstance(loser, Option):
+        return _to_win(loser, group, plan)
+    return _to_enter(loser, group, scenario)
+
+
+def _to_win(option: Option, group: GroupKey, plan: Plan) -> tuple[Lever, ...]:
+    speed = _speed(group)
+    if plan.objective == "time" and plan.horizon == "job":
+        return (speed,)
+    return (_price(group, option.usd_per_instance_hour), speed, *_sooner(option, plan))
+
+
+def _to_enter(refusal: Refusal, group: GroupKey, scenario: Scenario) -> tuple[Lever, ...]:
+    workload, catalog = scenario.workload, scenario.catalog
+    prices = [
+        float(one.usd_per_instance_hour)
+        for one in catalog.offers
+        if (one.provider, one.instance_type) == group[:2] and group[2] in (None, one.purchase)
+    ]
+    cheaper = (_price(group, min(prices)),) if prices else ()
+    speed = (_speed(group),) if refusal.gpu else ()
+    roomier = _roomier(refusal, group, catalog)
+    return {
+        "memory": roomier,
+        "host memory": roomier,
+        "deadline": (*_deadline(workload), *speed),
+        "budget": (*_budget(workload), *cheaper, *speed),
+        "max_gpus": (*_rate(workload), *speed),
+        "latency": (*_promises(workload), *speed),
+    }.get(refusal.binding, ())
+
+
+def _roomier(refusal: Refusal, group: GroupKey, catalog: Catalog) -> tuple[Lever, ...]:
+    holder, gib = "GPU", catalog.accelerator(refusal.gpu).memory_gib if refusal.gpu else None
+    if refusal.gpu is None:
+        holder, gib = "machine", next((one.memory_gib for one in catalog.instance_types if one.key == group[:2]), None)
+    if gib is None:
+        return ()
+    return (
+        Lever(
+            dimension="memory", limit=4096.0, edit=lambda x: memory_times(group, x), figure=gib,
+            text=lambda x: f"each {holder} has {gib * x:,.4g} GiB instead of {gib:,.4g}",
+        ),
+    )  # fmt: skip
+
+
+def _price(group: GroupKey, usd: float) -> Lever:
+    return Lever(
+        dimension="price", limit=0.001, edit=lambda x: price_times(group, x), figure=usd,
+        text=lambda x: f"its price is ${usd * x:,.4g} an instance-hour ({100 * (1 - x):.3g} % lower)",
+    )  # fmt: skip
+
+
+def _speed(group: GroupKey) -> Lever:
+    return Lever(
+        dimension="speed", limit=64.0, edit=lambda x: speed_times(group, x), figure=1.0,
+        text=lambda x: f"its GPUs are {x:.3g}x as fast (rates, memory and links)",
+    )  # fmt: skip
+
+
+def _sooner(option: Option, plan: Plan) -> tuple[Lever, ...]:
+    """A deadline that leaves out all that is cheaper and slower: it wins if nothing cheaper is as fast."""
+    if option.time_s is None:
+        return ()
+    ahead = [one.time_s.value for one in plan.options[: option.rank - 1] if one.time_s is not None]
+    own = option.time_s.value
+    if not ahead or min(ahead) <= own * 1.01:
+        return ()
+    first = min(ahead) / SECONDS_PER_HOUR
+    return (_limit("deadline", first, own / min(ahead), _to_deadline, "the deadline is {:,.4g} h away"),)
+
+
+def _to_deadline(hours: float) -> Change:
+    return constrained(deadline_s=hours * SECONDS_PER_HOUR)
+
+
+def _deadline(workload: Workload) -> tuple[Lever, ...]:
+    if not workload.constraints.deadline_s:
+        return ()
+    hours = workload.constraints.deadline_s / SECONDS_PER_HOUR
+    return (_limit("deadline", hours, 1e6, _to_deadline, "the deadline is {:,.4g} h away"),)
+
+
+def _budget(workload: Workload) -> tuple[Lever, ...]:
+    usd = workload.constraints.budget_usd
+    if not usd:
+        return ()
+    return (_limit("budget", usd, 1e9, lambda x: constrained(budget_usd=x), "the budget is ${:,.4g}"),)
+
+
+def _rate(workload: Workload) -> tuple[Lever, ...]:
+    if not isinstance(workload.job, ServeJob):
+        return ()
+    per_s = workload.job.rate_per_s
+    return (_limit("rate", per_s, 1e-6, lambda x: job_with(rate_per_s=x), "{:,.4g} requests arrive per second"),)
+
+
+def _promises(workload: Workload) -> tuple[Lever, ...]:
+    """Each promised latency, loosened alone."""
+    job = workload.job
+    if not isinstance(job, ServeJob):
+        return ()
+    whole, first = job.p95_latency_s, job.p95_ttft_s
+    return (
+        *((_limit("latency", whole, 1e4, lambda x: job_with(p95_latency_s=x), "the promised p95 latency is {:,.4g} s"),)
+          if whole else ()),
+        *((_limit("latency", first, 1e4, lambda x: job_with(p95_ttft_s=x), "the promised p95 TTFT is {:,.4g} s"),)
+          if first else ()),
+    )  # fmt: skip
+
+
+def _limit(dimension: Dimension, figure: float, furthest: float, change: Callable[[float], Change], text: str) -> Lever:
+    """A limit of the workload at `figure`, moved; `text` shows the new figure."""
+    return Lever(
+        dimension=dimension, limit=furthest, edit=lambda x: with_workload(change(figure * x)), figure=figure,
+        text=lambda x: text.format(figure * x),
+    )  # fmt: skip

@@ -1,0 +1,57 @@
+"""The search is exact: what it ranks first is what trying every single combination by itself finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from tonnage.catalog import Catalog
+from tonnage.planning import make_plan
+from tonnage.planning.plan import Objective, Option
+from tonnage.workload.jobs import Buy, Constraints, TrainJob, Workload
+
+Maker = Callable[..., Workload]
+SHARDINGS = ("ddp", "zero1", "zero2", "zero3")
+RECOMPUTE = ("none", "selective", "full")
+MICRO_BATCHES = (1, 2, 4, 8, 16, 32)
+NODES = (1, 2)
+
+
+def every_combination(work: Workload, catalog: Catalog) -> list[Option]:
+    """The option of each offer x node count x sharding x recomputation x micro-batch, planned one at a time."""
+    assert isinstance(work.job, TrainJob)
+    found = []
+    for offer in catalog.offers:
+        alone = replace(catalog, offers=(offer,))
+        for nodes, sharding, recompute, micro_batch in product(NODES, SHARDINGS, RECOMPUTE, MICRO_BATCHES):
+            job = replace(work.job, sharding=sharding, recompute=recompute, micro_batch=micro_batch)
+            limits = replace(work.constraints, max_nodes=nodes)
+            found += make_plan(replace(work, job=job, constraints=limits), alone).options
+    return found
+
+
+@pytest.mark.parametrize(("model", "objective"), [("bert-base-uncased", "cost"), ("gpt2-xl", "time")])
+def test_the_winner_is_the_best_of_all_combinations(
+    catalog: Catalog, make_train: Maker, model: str, objective: Objective
+) -> None:
+    """Two machine types, on-demand and spot, one or two nodes, all layouts: no combination beats the plan's winner."""
+    chosen = [one for one in catalog.offers if one.provider == "aws" and one.region == "us-east-1"]
+    machines = ("g4dn.12xlarge", "p4d.24xlarge")
+    small = replace(catalog, offers=tuple(one for one in chosen if one.instance_type in machines))
+    assert {one.purchase for one in small.offers} == {"on_demand", "spot"}
+    limits = Constraints(max_nodes=max(NODES))
+    work = make_train(
+        model, constraints=limits, buy=Buy(purchases=("on_demand", "spot")), samples=2_000_000, tensor_parallel=1,
+        pipeline_parallel=1,
+    )  # fmt: skip
+    best = make_plan(work, small, objective=objective).best
+    assert best is not None
+    assert best.time_s is not None
+    combinations = every_combination(work, small)
+    if objective == "cost":
+        assert best.cost_usd.value == min(one.cost_usd.value for one in combinations)
+    else:
+        assert best.time_s.value == min(one.time_s.value for one in combinations if one.time_s)

@@ -1,0 +1,140 @@
+"""What would have made a loser win: every proposed change is applied to the whole scenario and planned again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tonnage.catalog import Catalog
+from tonnage.catalog.grammar import parse_gpu_filter
+from tonnage.planning import Plan, make_plan
+from tonnage.planning.flips import Flip, flips_of
+from tonnage.planning.levers import Lever, round_outward, smallest_pull
+from tonnage.planning.plan import Option, Refusal
+from tonnage.planning.scenario import Scenario, price_times
+from tonnage.workload.jobs import Buy, Constraints, Workload
+
+from .test_properties import SMALL, small_catalog, workloads
+
+Maker = Callable[..., Workload]
+FLIPPABLE = (
+    "memory", "deadline", "budget", "max_gpus", "latency", "gpu", "provider", "region", "purchase", "interruptible",
+)  # fmt: skip
+
+
+def key(one: Option | Refusal) -> tuple[str, str, str | None]:
+    return (one.provider, one.instance_type, one.purchase)
+
+
+def flips(loser: Option | Refusal, plan: Plan, scenario: Scenario) -> tuple[Flip, ...]:
+    return flips_of(loser, plan, scenario, make_plan)
+
+
+def plan_of(scenario: Scenario) -> Plan:
+    return make_plan(scenario.workload, scenario.catalog)
+
+
+def does_flip(flip: Flip, loser: Option | Refusal, scenario: Scenario) -> bool:
+    """Whether the edited scenario, planned whole, has the loser where the flip says."""
+    after = plan_of(flip.edit(scenario))
+    if isinstance(loser, Option):
+        return after.best is not None and key(after.best) == key(loser)
+    return key(loser) in {key(option) for option in after.options}
+
+
+@SMALL
+@given(workloads, st.integers(0, 10**6))
+def test_every_proposed_change_flips_its_loser(work: Workload, pick: int) -> None:
+    """Whatever the workload and the loser: the change that is proposed for it, applied, makes it win or come in."""
+    scenario = Scenario(workload=work, catalog=small_catalog())
+    plan = plan_of(scenario)
+    losers: list[Option | Refusal] = [*plan.options[1:], *(one for one in plan.refused if one.binding in FLIPPABLE)]
+    if not losers:
+        return
+    loser = losers[pick % len(losers)]
+    for flip in flips(loser, plan, scenario):
+        assert does_flip(flip, loser, scenario), (flip.dimension, flip.text)
+
+
+def test_every_ranked_loser_has_a_price_at_which_it_wins(catalog: Catalog, make_train: Maker) -> None:
+    """Ranked by cost, each option wins at some price, and not at one 2 % dearer than that."""
+    scenario = Scenario(workload=make_train(), catalog=catalog)
+    plan = plan_of(scenario)
+    for loser in plan.options[1:60:7]:
+        flip = next(one for one in flips(loser, plan, scenario) if one.dimension == "price")
+        assert does_flip(flip, loser, scenario)
+        edited = flip.edit(scenario)
+        dearer = price_times(key(loser), 1.02)(edited)
+        after = plan_of(dearer).best
+        assert after is not None
+        assert key(after) != key(loser)
+
+
+def test_a_fast_option_wins_under_a_tight_deadline(catalog: Catalog, make_train: Maker) -> None:
+    """The fastest option is offered the deadline that only it can keep."""
+    scenario = Scenario(workload=make_train(samples=5_000_000), catalog=catalog)
+    plan = plan_of(scenario)
+    fastest = min(plan.options, key=lambda one: one.time_s.value if one.time_s else float("inf"))
+    assert fastest.rank > 1
+    tight = [one for one in flips(fastest, plan, scenario) if one.dimension == "deadline"]
+    assert tight
+    assert all(does_flip(one, fastest, scenario) for one in tight)
+
+
+@pytest.mark.parametrize(
+    ("limits", "binding", "dimensions"),
+    [
+        (Constraints(deadline_s=400.0), "deadline", {"deadline"}),
+        (Constraints(budget_usd=0.01), "budget", {"budget", "price"}),
+        (Constraints(gpus=(parse_gpu_filter("H100:1"),)), "gpu", {"constraint"}),
+    ],
+)
+def test_refusals_are_told_the_smallest_change_of_their_limit(
+    catalog: Catalog, make_train: Maker, limits: Constraints, binding: str, dimensions: set[str]
+) -> None:
+    """Each binding limit is loosened just enough, and the candidate is an option then."""
+    work = make_train(constraints=limits, buy=Buy(purchases=("on_demand",)), samples=1_000_000)
+    scenario = Scenario(workload=work, catalog=catalog)
+    plan = plan_of(scenario)
+    refused = [one for one in plan.refused if one.binding == binding and one.gpu in ("T4", "L4", "A10G")][:12:3]
+    assert refused
+    for loser in refused:
+        found = flips(loser, plan, scenario)
+        assert dimensions <= {one.dimension for one in found}
+        assert all(does_flip(one, loser, scenario) for one in found)
+
+
+def test_memory_refusals_are_told_the_memory_that_holds(catalog: Catalog, make_train: Maker) -> None:
+    """A model too large for a GPU: with the memory proposed it fits, and the figure is not far above the need."""
+    work = make_train("llama-2-7b", constraints=Constraints(max_nodes=1))
+    scenario = Scenario(workload=work, catalog=catalog)
+    plan = plan_of(scenario)
+    for loser in [one for one in plan.refused if one.binding == "memory"][:24:6]:
+        flip = next(one for one in flips(loser, plan, scenario) if one.dimension == "memory")
+        assert does_flip(flip, loser, scenario)
+
+
+@pytest.mark.parametrize("threshold", [1.004, 1.5, 7.3, 900.0, 0.997, 0.4, 0.02])
+def test_the_smallest_pull_is_enough_and_no_more(threshold: float) -> None:
+    """Rounded to three digits the pull passes the threshold by at most 1.4 %."""
+    up = threshold > 1
+    lever = Lever(
+        dimension="price", limit=1e4 if up else 1e-4, figure=1.0, text=str,
+        edit=lambda x: price_times(("a", "b", None), x),
+    )  # fmt: skip
+    found = smallest_pull(lever, lambda x: x >= threshold if up else x <= threshold)
+    assert found is not None
+    assert (found >= threshold) if up else (found <= threshold)
+    assert abs(found / threshold - 1) < 0.014
+    assert smallest_pull(lever, lambda _: False) is None
+
+
+def test_rounding_goes_outward() -> None:
+    """Never to the side that is not enough."""
+    assert round_outward(1.0001, up=True) == 1.01
+    assert round_outward(0.31249, up=False) == 0.312
+    assert Decimal(str(round_outward(5245.2, up=True))) == Decimal("5250")
