@@ -198,11 +198,12 @@ _CLASSES: Final = (
 ENGINES: Final[Mapping[str, Engine]] = MappingProxyType({engine.name: engine for engine in _CLASSES})
 
 # Words of an engine's name -> its class, the first that is found; a server in front («triton+») does not count, a
-# name with «xla» or «compile» is compiled whatever stands before it.
+# name with «xla» or «compile» is compiled whatever stands before it. An exported ONNX network that a server runs is not
+# rewritten for transformers: its operators are launched one by one, as TorchScript's.
 _WORDS: Final = (
     ("xla", "compiled"), ("compile", "compiled"), ("torchscript", "traced"), ("triton+pytorch", "traced"),
     ("inductor", "compiled"), ("onnxruntime-trt", "converted"), ("onnxruntime-tensorrt", "converted"),
-    ("triton+trt", "converted"), ("torch-tensorrt", "converted"), ("torch2trt", "converted"), ("trtllm", "llm"),
+    ("triton+onnxruntime", "traced"), ("triton+trt", "converted"), ("torch-tensorrt", "converted"), ("torch2trt", "converted"), ("trtllm", "llm"),
     ("trt-llm", "llm"), ("tensorrt-llm", "llm"), ("tensorrt_llm", "llm"), ("vllm", "llm-python"),
     ("sglang", "llm-python"), ("lmdeploy", "llm"), ("turbomind", "llm"), ("tgi", "llm-python"),
     ("text-generation-inference", "llm-python"), ("lightllm", "llm-python"), ("mlc", "llm"),
