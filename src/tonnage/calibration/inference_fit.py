@@ -36,18 +36,7 @@ RANGES: Final[Mapping[str, tuple[float, float, str]]] = MappingProxyType({
     "convolution_elementwise_left": (0.02, 3.0, "norm and activation fold into the convolution, or stay kernels"),
     "exchange_us": (5.0, 60.0, "30 to 60 us measured with NCCL below 1 MB; custom kernels less"),
 })  # fmt: skip
-VISION: Final = ("convolution_fraction", "convolution_elementwise_left")
-START: Final = ("gemm_fraction", "tiles_to_half", "kernel_floor_us", "elementwise_left", "attention_fraction",
-                "call_us", *VISION)  # fmt: skip
 FITTED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
-    "eager": (*START, "host_us_per_kernel"),
-    "graph": (*START, "host_us_per_kernel"),
-    "traced": (*START, "host_us_per_kernel"),
-    "optimised": (*START, "host_us_per_kernel"),
-    "library": (*START, "low_bit_fraction"),
-    "compiled": (*START, "host_us_per_kernel"),
-    "converted": (*START, "low_bit_fraction"),
-    "fused": (*START, "low_bit_fraction"),
     "static-llm": ("gemm_fraction", "kernel_floor_us", "attention_fraction", "memory_fraction", "call_us",
                    "sequence_us", "exchange_us"),
     "hosted-llm": ("gemm_fraction", "kernel_floor_us", "host_us_per_kernel", "call_us", "memory_fraction",
@@ -66,7 +55,7 @@ INITIAL: Final[Mapping[str, Engine]] = MappingProxyType({
         request_us={"llm": 2500.0, "llm-python": 17000.0}.get(name, 0.0),
     )
     for name, engine in ENGINES.items()
-})  # fmt: skip
+} | dict(PRIOR))  # fmt: skip
 SCHEDULER: Final = ("call_us", "sequence_us", "request_us")
 STEPS: Final = (0.4, 0.2, 0.1, 0.05)
 ROUNDS: Final = 5
@@ -109,7 +98,7 @@ def fit_cases(cases: Sequence[Case], *, start: Mapping[str, Engine] | None = Non
     grouped = {name: fit_rows([case for case in cases if case.engine == name]) for name in engines}
     counts = {name: len(mine) for name, mine in grouped.items()}
     passes = {name: grouped.get(name, []) for name in PASS_CLASSES}
-    engines |= _together_once(passes, {name: start[name] if start else PRIOR[name] for name in PASS_CLASSES})
+    engines |= _together_once(passes, {name: engines[name] for name in PASS_CLASSES})
     for name, mine in grouped.items():
         if mine and name not in PASS_CLASSES:
             engines[name] = _fit_class_once(engines[name], mine)
@@ -153,8 +142,7 @@ def cell_weights(cases: Sequence[Case]) -> Array:
     """
     keys = [(c.family, c.row.gpu, c.row.engine, c.served) for c in cases]
     counts = {key: keys.count(key) for key in set(keys)}
-    weights = np.array([1.0 / math.sqrt(counts[key]) for key in keys])
-    return weights
+    return np.array([1.0 / math.sqrt(counts[key]) for key in keys])
 
 
 def fit_class(engine: Engine, cases: Sequence[Case]) -> Engine:
@@ -183,10 +171,7 @@ def _searched(engine: Engine, cases: Sequence[Case], figures: Sequence[str], ste
 
 def _informed(name: str, cases: Sequence[Case]) -> tuple[str, ...]:
     """The figures of a class that these rows can tell anything about."""
-    shapes = {case.shape.architecture for case in cases}
     silent: set[str] = set()
-    if "convolution" not in shapes:
-        silent.update(VISION)
     if not any(case.served.low_bit for case in cases):
         silent.add("low_bit_fraction")
     if all(case.tensor_parallel == 1 for case in cases):

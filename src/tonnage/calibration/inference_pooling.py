@@ -10,10 +10,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
-
 
 from tonnage.calibration.inference_reading import Case
 from tonnage.calibration.pass_rows import PassRows, pass_rows
@@ -29,7 +28,7 @@ SPREADS: Final[Mapping[str, float]] = MappingProxyType({
     "host_us_per_kernel": 0.5, "low_bit_fraction": 0.15, "memory_fraction": 0.1,
 })  # fmt: skip
 FIGURES: Final = tuple(SPREADS)
-PULL: Final = 0.3  # of a squared deviation beside the sum of absolute errors
+PULL: Final = 0.25  # of a squared deviation beside the sum of absolute errors
 PRIOR_WEIGHT: Final = 2.0  # what stands against all classes together when the common deviation is taken
 ROUNDS: Final = 3
 STEPS: Final = (0.4, 0.2, 0.1, 0.05)
@@ -71,7 +70,9 @@ class _Class:
 
 
 def fit_together(
-    cases: Mapping[str, Sequence[Case]], weigh: Callable[[Sequence[Case]], Array], ranges: Ranges,
+    cases: Mapping[str, Sequence[Case]],
+    weigh: Callable[[Sequence[Case]], Array],
+    ranges: Ranges,
     prior: Mapping[str, Engine] = PRIOR,
 ) -> dict[str, Engine]:
     """Figures of every class of `prior`, from the rows of those that have some. Same rows, same figures."""
@@ -104,10 +105,12 @@ def _informed(engine: Engine, cases: Sequence[Case]) -> tuple[str, ...]:
 
 def moved(engine: Engine, by: Mapping[str, float], ranges: Ranges) -> Engine:
     """`engine` with figures moved in the logarithm, inside their ranges; a figure of 0 is a structure and stays."""
-    return replace(engine, **{
+    changed: dict[str, Any] = {
         name: _inside(getattr(engine, name) * math.exp(shift), ranges[name])
-        for name, shift in by.items() if getattr(engine, name) > 0
-    })  # fmt: skip
+        for name, shift in by.items()
+        if getattr(engine, name) > 0
+    }
+    return replace(engine, **changed)
 
 
 def _inside(value: float, allowed: tuple[float, float, str]) -> float:

@@ -1,4 +1,4 @@
-"""Measured rows of whole passes beside their predictions, laid out for a fit: one entry of the table for equal passes."""
+"""Measured rows of whole passes beside their predictions, laid out for a fit: equal passes are timed once."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tonnage.calibration.inference_predict import Laid, fixed_and_sending_s, lay_out, request_s
+from tonnage.calibration.inference_predict import Flags, Laid, fixed_and_sending_s, lay_out, request_s
 from tonnage.calibration.inference_reading import Case
 from tonnage.calibration.pass_table import PassTable, pass_table
 from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array
 
+Places = NDArray[np.int64]
 ONE_PASS = ("pass", "batching-server", "offline")
 
 
@@ -24,16 +26,16 @@ class PassRows:
     """
 
     table: PassTable
-    place: Array
+    place: Places
     fixed_s: Array
     sending_s: Array
-    batching: Array
+    batching: Flags
     sign: Array
     offset: Array
     measured: Array
     longer: Laid | None
     longer_measured: Array
-    order: Array  # of the rows given, first the passes and then the longer ones
+    order: Places  # of the rows given, first the passes and then the longer ones
 
     def log_errors(self, engine: Engine) -> Array:
         """Logarithm of predicted over measured of every row, in the order the rows were given."""

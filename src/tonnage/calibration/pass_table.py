@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.engine_rates import engine_operator_s, fused_share
@@ -25,7 +26,7 @@ _COLUMNS = ("flop", "moved_bytes", "rows", "columns", "kernels", "query_length")
 class Entries:
     """Operators of one kind: `place` is the pass each belongs to, `times` how often it runs there."""
 
-    place: Array
+    place: NDArray[np.int64]
     times: Array
     operator: Operator
     devices: Devices
@@ -55,7 +56,7 @@ class PassTable:
         return np.maximum(device, host) + call * 1e-6
 
     def _summed(self, entries: Entries, values: Array) -> Array:
-        return np.bincount(entries.place, weights=values, minlength=self.passes)
+        return np.asarray(np.bincount(entries.place, weights=values, minlength=self.passes), dtype=np.float64)
 
 
 def pass_table(works: Sequence[PassWork]) -> PassTable:
@@ -76,7 +77,9 @@ def pass_table(works: Sequence[PassWork]) -> PassTable:
 
 
 def _entries(parts: Sequence[tuple[int, float, Operator, PassWork]]) -> Entries:
-    columns = {name: _joined([(getattr(op, name), work.rows) for _, _, op, work in parts]) for name in _COLUMNS}
+    columns: dict[str, Any] = {
+        name: _joined([(getattr(op, name), work.rows) for _, _, op, work in parts]) for name in _COLUMNS
+    }
     return Entries(
         place=np.concatenate([np.arange(start, start + work.rows) for start, _, _, work in parts]),
         times=_joined([(repeats * np.asarray(op.count), work.rows) for _, repeats, op, work in parts]),

@@ -201,18 +201,18 @@ ENGINES: Final[Mapping[str, Engine]] = MappingProxyType({engine.name: engine for
 # name with «xla» or «compile» is compiled whatever stands before it. An exported ONNX network that a server runs is not
 # rewritten for transformers: its operators are launched one by one, as TorchScript's.
 _WORDS: Final = (
+    ("onnxruntime-trt", "converted"), ("onnxruntime-tensorrt", "converted"), ("triton+onnxruntime", "traced"),
     ("xla", "compiled"), ("compile", "compiled"), ("torchscript", "traced"), ("triton+pytorch", "traced"),
-    ("inductor", "compiled"), ("onnxruntime-trt", "converted"), ("onnxruntime-tensorrt", "converted"),
-    ("triton+onnxruntime", "traced"), ("triton+trt", "converted"), ("torch-tensorrt", "converted"), ("torch2trt", "converted"), ("trtllm", "llm"),
-    ("trt-llm", "llm"), ("tensorrt-llm", "llm"), ("tensorrt_llm", "llm"), ("vllm", "llm-python"),
-    ("sglang", "llm-python"), ("lmdeploy", "llm"), ("turbomind", "llm"), ("tgi", "llm-python"),
-    ("text-generation-inference", "llm-python"), ("lightllm", "llm-python"), ("mlc", "llm"),
-    ("exllama", "llm-python"), ("llama.cpp", "llm"), ("llamacpp", "llm"), ("nim", "llm"), ("ctranslate2", "library"),
-    ("fastertransformer", "library"), ("lightseq", "library"), ("bytetransformer", "library"),
-    ("turbotransformers", "library"), ("aitemplate", "fused"), ("tensorrt", "fused"), ("trt", "fused"),
-    ("onnxruntime", "optimised"), ("ort", "optimised"), ("onnx", "optimised"), ("openvino", "optimised"),
-    ("jax", "compiled"), ("deepspeed", "optimised"), ("autoawq", "eager"), ("hf-", "eager"),
-    ("transformers", "eager"), ("huggingface", "eager"), ("pytorch", "eager"), ("torch", "eager"),
+    ("inductor", "compiled"), ("triton+trt", "converted"), ("torch-tensorrt", "converted"),
+    ("torch2trt", "converted"), ("trtllm", "llm"), ("trt-llm", "llm"), ("tensorrt-llm", "llm"),
+    ("tensorrt_llm", "llm"), ("vllm", "llm-python"), ("sglang", "llm-python"), ("lmdeploy", "llm"),
+    ("turbomind", "llm"), ("tgi", "llm-python"), ("text-generation-inference", "llm-python"),
+    ("lightllm", "llm-python"), ("mlc", "llm"), ("exllama", "llm-python"), ("llama.cpp", "llm"), ("llamacpp", "llm"),
+    ("nim", "llm"), ("ctranslate2", "library"), ("fastertransformer", "library"), ("lightseq", "library"),
+    ("bytetransformer", "library"), ("turbotransformers", "library"), ("aitemplate", "fused"), ("tensorrt", "fused"),
+    ("trt", "fused"), ("onnxruntime", "optimised"), ("ort", "optimised"), ("onnx", "optimised"),
+    ("openvino", "optimised"), ("jax", "compiled"), ("deepspeed", "optimised"), ("autoawq", "eager"),
+    ("hf-", "eager"), ("transformers", "eager"), ("huggingface", "eager"), ("pytorch", "eager"), ("torch", "eager"),
     ("paddle", "eager"), ("tensorflow", "graph"), ("tf", "graph"),
 )  # fmt: skip
 
