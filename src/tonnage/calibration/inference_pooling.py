@@ -29,7 +29,7 @@ SPREADS: Final[Mapping[str, float]] = MappingProxyType({
 })  # fmt: skip
 FIGURES: Final = tuple(SPREADS)
 PULL: Final = 0.25  # of a squared deviation beside the sum of absolute errors
-PRIOR_WEIGHT: Final = 2.0  # what stands against all classes together when the common deviation is taken
+PRIOR_WEIGHT: Final = 8.0  # what stands against all classes together when the common deviation is taken
 ROUNDS: Final = 3
 STEPS: Final = (0.4, 0.2, 0.1, 0.05)
 SWEEPS: Final = 5
