@@ -127,3 +127,21 @@ def test_a_familys_interval_does_not_see_the_family(judged: MakeJudged) -> None:
     less = [row for row in rows if row.family != "f0"]
     assert intervals_without_family(rows)["f0"] == fit_intervals(less)
     assert intervals_without_family(rows)["f1"] != fit_intervals(less)
+
+
+def test_two_families_borrow_the_spread_of_their_kin(judged: MakeJudged) -> None:
+    """Encoders of one quiet family take vision's spread too; five families stand alone; strangers lend nothing."""
+    from dataclasses import replace
+
+    def of(group: str, sigma: float, families: int, seed: int) -> list[Judged]:
+        rows = noisy(judged, seed, rows=100, sigma=sigma, families=families)
+        return [replace(row, group=group, family=f"{group} {row.family}") for row in rows]
+
+    quiet, loud = of("encoder time", 0.02, 1, 1), of("vision time", 0.3, 2, 2)
+    alone = fit_intervals(quiet).spread("encoder time").high_factor
+    assert fit_intervals([*quiet, *loud]).spread("encoder time").high_factor > 1.5 * alone
+    stranger = of("decoder rate", 0.3, 2, 3)
+    assert fit_intervals([*quiet, *stranger]).spread("encoder time").high_factor == pytest.approx(alone)
+    many = of("encoder time", 0.02, 5, 4)
+    both = fit_intervals([*many, *loud]).spread("encoder time")
+    assert both == fit_intervals(many).spread("encoder time")

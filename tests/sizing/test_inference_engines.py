@@ -35,6 +35,7 @@ def on(name: str, precision: str, *, count: int = 1, link: str = "") -> Devices:
         ("torch.compile", False, "compiled"),
         ("onnxruntime", False, "optimised"),
         ("triton+onnxruntime-trt", False, "converted"),
+        ("triton+onnxruntime", False, "traced"),
         ("TensorRT", False, "fused"),
         ("aitemplate", False, "fused"),
         ("fastertransformer", False, "library"),
@@ -61,10 +62,10 @@ PUBLISHED = [
     # NVIDIA/TensorRT demo/BERT@5094c1de (TensorRT 7.2.3.4)
     ("fused", "A100-40GB-SXM", "fp16", "bert-base-uncased", 32.0, 128.0, 4.67),
     ("fused", "A100-40GB-SXM", "fp16", "bert-large-uncased", 32.0, 128.0, 15.25),
-    ("fused", "V100-16GB", "fp16", "bert-base-uncased", 32.0, 128.0, 14.06),
+    ("fused", "V100-16GB", "fp16", "bert-base-uncased", 64.0, 128.0, 22.47),
     ("fused", "T4", "fp16", "bert-large-uncased", 32.0, 128.0, 112.32),
     # NVIDIA/DeepLearningExamples@729963dd PyTorch BERT triton/large, client latency at 384 tokens
-    ("optimised", "A100-80GB-SXM", "fp16", "bert-large-uncased", 16.0, 384.0, 56.4),
+    ("traced", "A100-80GB-SXM", "fp16", "bert-large-uncased", 16.0, 384.0, 56.4),
     ("converted", "A100-80GB-SXM", "fp16", "bert-large-uncased", 16.0, 384.0, 29.4),
     ("traced", "T4", "fp16", "bert-large-uncased", 16.0, 384.0, 290.5),
 ]

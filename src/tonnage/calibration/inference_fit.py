@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from tonnage.calibration.inference_pooling import PASS_CLASSES, PRIOR, fit_together
 from tonnage.calibration.inference_predict import Laid, lay_out
 from tonnage.calibration.inference_reading import Case, is_suspect, read_case
 from tonnage.calibration.judgement import Skipped
@@ -35,18 +36,7 @@ RANGES: Final[Mapping[str, tuple[float, float, str]]] = MappingProxyType({
     "convolution_elementwise_left": (0.02, 3.0, "norm and activation fold into the convolution, or stay kernels"),
     "exchange_us": (5.0, 60.0, "30 to 60 us measured with NCCL below 1 MB; custom kernels less"),
 })  # fmt: skip
-VISION: Final = ("convolution_fraction", "convolution_elementwise_left")
-START: Final = ("gemm_fraction", "tiles_to_half", "kernel_floor_us", "elementwise_left", "attention_fraction",
-                "call_us", *VISION)  # fmt: skip
 FITTED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
-    "eager": (*START, "host_us_per_kernel"),
-    "graph": (*START, "host_us_per_kernel"),
-    "traced": (*START, "host_us_per_kernel"),
-    "optimised": (*START, "host_us_per_kernel"),
-    "library": (*START, "low_bit_fraction"),
-    "compiled": (*START, "host_us_per_kernel"),
-    "converted": (*START, "low_bit_fraction"),
-    "fused": (*START, "low_bit_fraction"),
     "static-llm": ("gemm_fraction", "kernel_floor_us", "attention_fraction", "memory_fraction", "call_us",
                    "sequence_us", "exchange_us"),
     "hosted-llm": ("gemm_fraction", "kernel_floor_us", "host_us_per_kernel", "call_us", "memory_fraction",
@@ -65,7 +55,7 @@ INITIAL: Final[Mapping[str, Engine]] = MappingProxyType({
         request_us={"llm": 2500.0, "llm-python": 17000.0}.get(name, 0.0),
     )
     for name, engine in ENGINES.items()
-})  # fmt: skip
+} | dict(PRIOR))  # fmt: skip
 SCHEDULER: Final = ("call_us", "sequence_us", "request_us")
 STEPS: Final = (0.4, 0.2, 0.1, 0.05)
 ROUNDS: Final = 5
@@ -105,16 +95,28 @@ def fit_inference(
 def fit_cases(cases: Sequence[Case], *, start: Mapping[str, Engine] | None = None) -> InferenceFit:
     """`fit_inference` on rows already read."""
     engines = dict(start or INITIAL)
-    counts: dict[str, int] = {}
-    for name in engines:
-        mine = fit_rows([case for case in cases if case.engine == name])
-        counts[name] = len(mine)
-        if mine:
+    grouped = {name: fit_rows([case for case in cases if case.engine == name]) for name in engines}
+    counts = {name: len(mine) for name, mine in grouped.items()}
+    passes = {name: grouped.get(name, []) for name in PASS_CLASSES}
+    engines |= _together_once(passes, {name: engines[name] for name in PASS_CLASSES})
+    for name, mine in grouped.items():
+        if mine and name not in PASS_CLASSES:
             engines[name] = _fit_class_once(engines[name], mine)
     return InferenceFit(
         engines=MappingProxyType(engines), rows=MappingProxyType(counts), ranges=RANGES,
         residuals=MappingProxyType(_residuals(cases, engines)),
     )  # fmt: skip
+
+
+_TOGETHER: dict[tuple[object, ...], dict[str, Engine]] = {}
+
+
+def _together_once(cases: Mapping[str, Sequence[Case]], prior: Mapping[str, Engine]) -> dict[str, Engine]:
+    """`fit_together`, remembered like `_fit_class_once`: most families left out are decoders."""
+    key = (*prior.values(), *(case.row.id for mine in cases.values() for case in mine))
+    if key not in _TOGETHER:
+        _TOGETHER[key] = fit_together(cases, cell_weights, RANGES, prior)
+    return _TOGETHER[key]
 
 
 _CLASSES: dict[tuple[Engine, tuple[str, ...]], Engine] = {}
@@ -129,19 +131,18 @@ def _fit_class_once(engine: Engine, cases: Sequence[Case]) -> Engine:
 
 
 def fit_rows(cases: Sequence[Case]) -> list[Case]:
-    """Rows worth fitting to: means and rates, not tails; not dynamic batching (it tests the fit)."""
-    return [
-        case for case in cases
-        if case.row.metric in FIT_METRICS and (case.load in ("pass", "static", "saturated", "served"))
-    ]  # fmt: skip
+    """Rows worth fitting to: means and rates, not tails."""
+    return [case for case in cases if case.row.metric in FIT_METRICS]
 
 
 def cell_weights(cases: Sequence[Case]) -> Array:
-    """Each family x device x engine x precision counts as the square root of its rows, lest one table drown others."""
+    """Each family x device x engine x precision counts as the square root of its rows, lest one table drown others.
+
+    A cell's rows sum to that; `fit_class` takes the mean over all, which does not change what is nearest.
+    """
     keys = [(c.family, c.row.gpu, c.row.engine, c.served) for c in cases]
     counts = {key: keys.count(key) for key in set(keys)}
-    weights = np.array([1.0 / math.sqrt(counts[key]) for key in keys])
-    return np.asarray(weights / weights.sum())
+    return np.array([1.0 / math.sqrt(counts[key]) for key in keys])
 
 
 def fit_class(engine: Engine, cases: Sequence[Case]) -> Engine:
@@ -159,6 +160,7 @@ def _searched(engine: Engine, cases: Sequence[Case], figures: Sequence[str], ste
     laid = lay_out(cases, {engine.name: engine})
     measured = np.log([case.row.value for case in cases])
     weights = cell_weights(cases)
+    weights = weights / weights.sum()
 
     def loss(candidate: Engine) -> float:
         error = np.abs(np.log(laid.predict({candidate.name: candidate})) - measured)
@@ -169,10 +171,7 @@ def _searched(engine: Engine, cases: Sequence[Case], figures: Sequence[str], ste
 
 def _informed(name: str, cases: Sequence[Case]) -> tuple[str, ...]:
     """The figures of a class that these rows can tell anything about."""
-    shapes = {case.shape.architecture for case in cases}
     silent: set[str] = set()
-    if "convolution" not in shapes:
-        silent.update(VISION)
     if not any(case.served.low_bit for case in cases):
         silent.add("low_bit_fraction")
     if all(case.tensor_parallel == 1 for case in cases):

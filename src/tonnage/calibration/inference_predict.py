@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tonnage.calibration.inference_reading import Case
 from tonnage.sizing.batching import ReplicaRates, Served, simulate
@@ -36,6 +37,7 @@ MANY_CLIENTS_BYTES_PER_S = 3.8e9  # the same, with many clients at once
 IMAGE_ELEMENT_BYTES = 4.0  # clients send fp32 pixels
 
 Figures = dict[str, Array]
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,11 +137,28 @@ def default_slots(case: Case) -> float:
 
 def _pass(group: Group, engine: Engine) -> Figures:
     compute = pass_s(group.works[0], engine)
-    batch = group.column("batch")
-    served = np.array([1.0 if served_remotely(case) else 0.0 for case in group.cases])
-    sending = SERVER_CALL_S + batch * input_bytes(group.cases[0]) / CLIENT_BYTES_PER_S
-    seconds = compute + served * group.works[0].host_factor * sending
-    return {"latency": seconds, "compute": compute, "rate": batch * group.column("replicas") / seconds}
+    waits = np.array([fixed_and_sending_s(case) for case in group.cases])
+    seconds = request_s(compute, waits[:, 0], waits[:, 1], np.zeros(len(group.cases), dtype=bool))
+    return {"latency": seconds, "compute": compute, "rate": group.column("batch") * group.column("replicas") / seconds}
+
+
+def fixed_and_sending_s(case: Case) -> tuple[float, float]:
+    """What a request costs beside its pass: client and server, and its input's way through the connection."""
+    if case.load == "offline" or case.row.metric.startswith("server_compute"):
+        return 0.0, 0.0
+    hosts = host_factor(case.machine.accelerator)
+    if case.load == "batching-server":
+        return SERVER_CALL_S, hosts * case.users * input_bytes(case) / MANY_CLIENTS_BYTES_PER_S
+    if not served_remotely(case):
+        return 0.0, 0.0
+    return hosts * SERVER_CALL_S, hosts * case.batch * input_bytes(case) / CLIENT_BYTES_PER_S
+
+
+def request_s(pass_seconds: Array, fixed_s: Array, sending_s: Array, batching: Flags) -> Array:
+    """Seconds of a request around its pass. Where a server batches, half the clients' requests are under way while the
+    other half gathers: a request waits one pass and takes one, unless inputs arrive slower."""
+    shared = np.maximum(2.0 * pass_seconds, pass_seconds + sending_s)
+    return fixed_s + np.where(batching, shared, pass_seconds + sending_s)
 
 
 def served_remotely(case: Case) -> bool:
@@ -162,12 +181,10 @@ def _offline(group: Group, engine: Engine) -> Figures:
 
 
 def _batching_server(group: Group, engine: Engine) -> Figures:
-    """Half the clients' requests are under way while the other half gathers: a request waits one pass and takes one."""
     seconds = pass_s(group.works[0], engine)
-    users = group.column("users")
-    sending = group.works[0].host_factor * users * input_bytes(group.cases[0]) / MANY_CLIENTS_BYTES_PER_S
-    latency = SERVER_CALL_S + np.maximum(2.0 * seconds, seconds + sending)
-    return {"latency": latency, "rate": users / latency, "compute": seconds}
+    waits = np.array([fixed_and_sending_s(case) for case in group.cases])
+    latency = request_s(seconds, waits[:, 0], waits[:, 1], np.ones(len(group.cases), dtype=bool))
+    return {"latency": latency, "rate": group.column("users") / latency, "compute": seconds}
 
 
 def _static(group: Group, engine: Engine) -> Figures:

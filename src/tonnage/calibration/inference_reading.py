@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from tonnage.calibration.efficientnet import efficientnet_shape
 from tonnage.calibration.judgement import Skipped
 from tonnage.calibration.rows import InferenceRow
 from tonnage.catalog.catalog import Catalog
@@ -149,6 +150,9 @@ def row_format(row: InferenceRow, accelerator: Accelerator) -> ServedFormat:
 
 def row_shape(row: InferenceRow) -> ModelShape:
     """The known model of that name, else the shape in the columns, gated or plain as the parameter count says."""
+    efficient = re.search(r"efficientnet.*b([0-7])", row.model.casefold())
+    if efficient:
+        return efficientnet_shape(int(efficient[1]))
     try:
         return find_model(row.model)
     except TonnageError:

@@ -7,7 +7,7 @@ other way round, so that one interval serves every metric of the same physics.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log, sqrt
 from typing import Final
@@ -23,6 +23,8 @@ from tonnage.sizing.estimates import Spread
 
 COVERED: Final = 0.80
 FEWEST_ROWS: Final = 20  # a group with fewer borrows the residuals of all groups
+FEWEST_FAMILIES: Final = 5  # a group with fewer is judged together with its kin: two families do not show a spread
+KIN: Final = (frozenset({"encoder time", "vision time"}),)  # whole passes through the same engines
 FARTHEST: Final = 2  # beyond two unknowns the interval widens no more
 DEFAULT_WIDENING: Final = 1.5  # where no residual of far rows is known: judgement, range 1.2 to 2.5
 _WIDEST: Final = 4.0
@@ -108,11 +110,22 @@ def fit_intervals(near: Iterable[Judged], far: Iterable[Judged] = ()) -> Interva
     pooled = _quantiles(known) if len(known) >= FEWEST_ROWS else None
     found = []
     for group, rows in sorted(by_group.items()):
-        quantiles = _quantiles(rows) if len(rows) >= FEWEST_ROWS else pooled
+        like = _with_kin(group, by_group)
+        quantiles = _quantiles(like) if len(like) >= FEWEST_ROWS else pooled
         if quantiles is not None:
-            beyond = [row for row in distant if row.group == group]
+            groups = {row.group for row in like}
+            beyond = [row for row in distant if row.group in groups]
             found.append(_group_interval(group, rows, quantiles, beyond))
     return Intervals(groups=tuple(found))
+
+
+def _with_kin(group: str, by_group: Mapping[str, list[Judged]]) -> list[Judged]:
+    """The group's rows; those of its kin too where few families stand behind it."""
+    rows = by_group[group]
+    if len({row.family for row in rows}) >= FEWEST_FAMILIES:
+        return rows
+    kin = sorted(other for one in KIN if group in one for other in one if other != group)
+    return [*rows, *(row for other in kin for row in by_group.get(other, ()))]
 
 
 def intervals_without_family(near: Sequence[Judged], far: Sequence[Judged] = ()) -> dict[str, Intervals]:
