@@ -14,6 +14,10 @@ class RowRejectedError(Exception):
     """A listed row is not used; the text is the reason as reports count it."""
 
 
+class RowNotWantedError(RowRejectedError):
+    """A row that is as it should be, and of no use here: left out, not quarantined."""
+
+
 def find_device(known: Catalog, names: tuple[str, ...]) -> Accelerator:
     """The first of `names` that the accelerator table has; raises RowRejectedError when none is."""
     for name in names:
