@@ -67,12 +67,11 @@ class AwsPriceListSource:
             try:
                 rows = self._rows(files, region)
             except SourceError as error:
-                tally.incomplete.append(f"{region}: {error.message}")
+                tally.miss(region, error.message)
                 continue
             for row in rows:
                 take_row(row, self.known, book, tally)
-        if self.regions and len(tally.incomplete) == len(self.regions):
-            raise SourceError("; ".join(tally.incomplete))
+        tally.require_some(len(self.regions))
         return book.result(read_on=self.web.read_on(self.read_on))
 
     def _rows(self, files: Mapping[str, str], region: str) -> list[dict[str, str]]:

@@ -49,11 +49,10 @@ class AwsSpotSource:
             try:
                 rows = [row for page in self._pages(region) for row in page]
             except SourceError as error:
-                tally.incomplete.append(f"{region}: {error.message}")
+                tally.miss(region, error.message)
                 continue
             take_rows(rows, region, self.known, book, tally)
-        if self.regions and len(tally.incomplete) == len(self.regions):
-            raise SourceError("; ".join(tally.incomplete))
+        tally.require_some(len(self.regions))
         return book.result(read_on=self.read_on)
 
     def _pages(self, region: str) -> Iterable[list[Any]]:

@@ -62,7 +62,7 @@ def parse_advisor(document: Any, *, known: Catalog, regions: tuple[str, ...], re
     for region in regions:
         rows = advice.get(region, {}).get("Linux") if isinstance(advice.get(region), dict) else None
         if not isinstance(rows, dict):
-            tally.incomplete.append(f"{region}: not in the file")
+            tally.miss(region, "not in the file")
             continue
         for machine, row in rows.items():
             _take(machine, region, row, classes, known, book, tally)

@@ -54,12 +54,11 @@ class AzureRetailSource:
             try:
                 items = list(self._items(region))
             except SourceError as error:
-                tally.incomplete.append(f"{region}: {error.message}")
+                tally.miss(region, error.message)
                 continue
             for item in items:
                 take_item(item, self.known, book, tally, today=self.read_on)
-        if self.regions and len(tally.incomplete) == len(self.regions):
-            raise SourceError("; ".join(tally.incomplete))
+        tally.require_some(len(self.regions))
         return book.result(read_on=self.web.read_on(self.read_on))
 
     def _items(self, region: str) -> list[Any]:

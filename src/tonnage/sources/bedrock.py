@@ -62,12 +62,11 @@ class BedrockSource:
             try:
                 document = self._document(files[offer], region)
             except SourceError as error:
-                tally.incomplete.append(f"{offer} in {region}: {error.message}")
+                tally.miss(f"{offer} in {region}", error.message)
                 continue
             for product, dimension in _priced(document):
                 take_product(product, dimension, region, book, tally, read_on=self.web.read_on(self.read_on))
-        if parts and len(tally.incomplete) == len(parts):
-            raise SourceError("; ".join(tally.incomplete))
+        tally.require_some(len(parts))
         return book.result()
 
     def _files(self, offer: str) -> Mapping[str, str] | SourceError:

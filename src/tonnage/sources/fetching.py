@@ -139,7 +139,7 @@ def with_attempts(
     import httpx
 
     watch = watch or Watch()
-    failure, asked_s, where = "", 0.0, shown_url(url)
+    failure, asked_s, where = "", 0.0, shown_url(url.partition("?")[0])
     for attempt in range(limits.attempts):
         watch.check()
         if attempt:

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Final, Protocol
 
 from tonnage.catalog.market import InstanceType, Offer
+from tonnage.errors import SourceError
 
 MANAGED_COLUMNS: Final = ("platform", "sku", "unit", "price_usd", "region_cloud", "conditions", "date", "source")
 QUARANTINE_COLUMNS: Final = ("source", "provider", "instance_type", "region", "purchase", "figure", "reason")
@@ -103,13 +104,27 @@ class Tally:
     def __init__(self, source: str) -> None:
         self.source, self.read, self.used = source, 0, 0
         self.quarantined: list[QuarantinedRow] = []
-        self.incomplete: list[str] = []
+        self._unread: dict[str, list[str]] = {}
         self._dropped: Counter[str] = Counter()
         self._wrong: Counter[str] = Counter()
 
     def drop(self, reason: str) -> None:
         """One row was left out, and why."""
         self._dropped[reason] += 1
+
+    def miss(self, part: str, why: str) -> None:
+        """A part (a region, say) that could not be read at all."""
+        self._unread.setdefault(why, []).append(part)
+
+    @property
+    def incomplete(self) -> tuple[str, ...]:
+        """Parts that could not be read, those with one reason together."""
+        return tuple(f"{', '.join(parts)}: {why}" for why, parts in self._unread.items())
+
+    def require_some(self, parts: int) -> None:
+        """Raise SourceError where all of so many parts could not be read."""
+        if parts and sum(map(len, self._unread.values())) == parts:
+            raise SourceError("; ".join(self.incomplete))
 
     def quarantine(
         self, reason: str, *, provider: str, name: str = "", region: str = "", purchase: str = "", figure: object = ""
@@ -134,7 +149,7 @@ class Tally:
             rows_used=self.used,
             dropped=most_frequent_first(self._dropped),
             quarantined=most_frequent_first(self._wrong),
-            incomplete=tuple(self.incomplete),
+            incomplete=self.incomplete,
         )
 
 
