@@ -146,7 +146,12 @@ class PriceServer:
         following = f"https://prices.azure.com:443{path}?$filter={wanted.replace(' ', '%20')}&$skip={start + 2}"
         more = start + 2 < len(items) or self.endless
         page = items[start : start + 2] or ([azure_item(f"x{start}", 1)] if self.endless else [])
-        return {"BillingCurrency": "USD", "Items": page, "NextPageLink": following if more else None, "Count": len(page)}
+        return {
+            "BillingCurrency": "USD",
+            "Items": page,
+            "NextPageLink": following if more else None,
+            "Count": len(page),
+        }
 
     endless = False
 
