@@ -114,6 +114,7 @@ class PriceServer:
         self.advisor: dict[str, Any] = {"us-east-1": {"Linux": {"g4dn.xlarge": {"s": 60, "r": 1}}}}
         self.files: dict[str, bytes] = {}
         self.etags = False
+        self.spot_status = 200
         self.faults = Faults()
         self.asked: list[str] = []
         self.headers: list[dict[str, str]] = []
@@ -198,6 +199,18 @@ def ec2_csv(rows: list[dict[str, str]]) -> bytes:
     return ("\n".join(head + lines) + "\n").encode()
 
 
+def spot_xml(state: PriceServer, form: dict[str, list[str]]) -> bytes:
+    """One row a page, as EC2 writes it; an error where that is what the server is to answer."""
+    if state.spot_status != 200:
+        return b"<Response><Errors><Error><Code>AuthFailure</Code><Message>no</Message></Error></Errors></Response>"
+    zone, price, following = ("a", "0.200000", "t") if "NextToken" not in form else ("b", "0.220000", "")
+    return f"""<DescribeSpotPriceHistoryResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/">
+        <spotPriceHistorySet><item><instanceType>g4dn.xlarge</instanceType>
+        <productDescription>Linux/UNIX</productDescription><spotPrice>{price}</spotPrice>
+        <timestamp>2026-11-20T01:00:00.000Z</timestamp><availabilityZone>us-east-1{zone}</availabilityZone></item>
+        </spotPriceHistorySet><nextToken>{following}</nextToken></DescribeSpotPriceHistoryResponse>""".encode()
+
+
 def handler_of(state: PriceServer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -221,6 +234,14 @@ def handler_of(state: PriceServer) -> type[BaseHTTPRequestHandler]:
                 if headers.get("ETag") and self.headers.get("If-None-Match") == headers["ETag"]:
                     status, body = 304, b""
                 self._send(status, headers, body, cut=fault == "cut")
+
+        def do_POST(self) -> None:
+            """EC2's query protocol: DescribeSpotPriceHistory over two pages."""
+            form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+            state.asked.append(self.path)
+            assert form["Action"] == ["DescribeSpotPriceHistory"]
+            assert form["ProductDescription.1"] == ["Linux/UNIX"]
+            self._send(state.spot_status, {"Content-Type": "text/xml"}, spot_xml(state, form))
 
         def _send(self, status: int, headers: dict[str, str], body: bytes, *, cut: bool = False) -> None:
             self.send_response(status)

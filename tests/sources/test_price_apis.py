@@ -28,6 +28,7 @@ from tonnage.sources import (
     Web,
     parse_rates,
 )
+from tonnage.sources.aws_spot import boto3_client, boto3_credentials
 
 DAY = date(2026, 11, 20)
 
@@ -200,8 +201,8 @@ def test_an_index_that_is_none_fails_the_source(server: Any, web: Web, catalog: 
     server.faults.queues["/offers/v1.0/aws/AmazonEC2/current"] = [fault]
     with pytest.raises(SourceError):
         aws(server, web, catalog).fetch()
+    server.faults.queues.clear()
     with pytest.raises(SourceError, match="no such region"):
-        server.faults.queues.clear()
         aws(server, web, catalog, "mars-1").fetch()
 
 
@@ -274,7 +275,7 @@ def test_wrong_types_in_azure(server: Any, web: Web, catalog: Catalog) -> None:
     server.azure.append(7)
     assert quarantined(azure(server, web, catalog).fetch()) == {"a row that is no object": 1}
     server.faults.queues["/api/retail/prices"] = ["list"]
-    with pytest.raises(SourceError, match="eastus: .*a page without a list of Items"):
+    with pytest.raises(SourceError, match=r"eastus: .*a page without a list of Items"):
         azure(server, web, catalog).fetch()
 
 
@@ -507,6 +508,26 @@ def test_spot_is_the_median_of_the_zones_of_now(catalog: Catalog, web: Web) -> N
     assert client.asked == 2
 
 
+def test_spot_over_boto3(server: Any, web: Web, catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """boto3 itself, at our server: Linux prices from now on, page by page; refused credentials are named."""
+    pytest.importorskip("boto3")
+    for name, value in (
+        ("ACCESS_KEY_ID", "AKIAEXAMPLE"),
+        ("SECRET_ACCESS_KEY", "s3cret"),
+        ("EC2_METADATA_DISABLED", "true"),
+    ):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    client = boto3_client(web.limits, endpoint_url=server.url)
+    source = AwsSpotSource(known=catalog, regions=("us-east-1",), read_on=DAY, client=client, watch=web.watch)
+    result = source.fetch()
+    assert prices(result) == {("g4dn.xlarge", "us-east-1", "spot"): Decimal("0.21")}
+    assert boto3_credentials()
+    server.spot_status = 401
+    with pytest.raises(SourceError, match="us-east-1: EC2 failed: ClientError") as refused:
+        source.fetch()
+    assert "s3cret" not in refused.value.message
+
+
 def test_the_advisor_gives_computed_prices(server: Any, web: Web, catalog: Catalog) -> None:
     """On-demand less the saving, marked as computed with the date of its base; a saving of 100 % is quarantined."""
     server.advisor["us-east-1"]["Linux"] |= {"g4dn.2xlarge": {"s": 100, "r": 0}, "zz9.large": {"s": 5, "r": 0}}
@@ -596,9 +617,11 @@ def test_databricks_rates_from_an_export(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        '[{"sku_name": "JOBS", "cloud": "GCP", "currency_code": "USD", "usage_unit": "DBU", "pricing": {"default": "0.15"}}]',
+        '[{"sku_name": "JOBS", "cloud": "GCP", "currency_code": "USD", "usage_unit": "DBU", '
+        '"pricing": {"default": "0.15"}}]',
         'sku_name,cloud,currency_code,usage_unit,pricing\nJOBS,GCP,USD,DBU,"{""default"": ""0.15""}"\n',
-        "platform,sku,unit,price_usd,region_cloud,conditions,date,source\ndatabricks,JOBS,USD per DBU,0.15,gcp,,2026-04,x\n",
+        "platform,sku,unit,price_usd,region_cloud,conditions,date,source\n"
+        "databricks,JOBS,USD per DBU,0.15,gcp,,2026-04,x\n",
     ],
 )
 def test_databricks_tables_of_every_form(text: str) -> None:

@@ -52,7 +52,7 @@ def at(offer: Offer, price: object, **changes: object) -> Offer:
 
 
 def ask(*sources: PriceSource, timeout_s: float = 30.0) -> list[SourceResult]:
-    return ask_sources(sources, timeout_s=timeout_s, stop=Event(), progress=lambda names: None)
+    return ask_sources(sources, timeout_s=timeout_s, stop=Event(), progress=lambda _names: None)
 
 
 def test_a_hanging_source_does_not_hold_up_the_others(catalog: Catalog) -> None:
@@ -77,7 +77,7 @@ def test_a_hanging_source_does_not_hold_up_the_others(catalog: Catalog) -> None:
     assert "hangs" in awaited
 
 
-def test_ctrl_c_stops_every_source(catalog: Catalog) -> None:
+def test_ctrl_c_stops_every_source() -> None:
     """An interrupt goes up to the caller, and the sources are told to stop."""
     gate, stop = Event(), Event()
 
@@ -133,7 +133,7 @@ def test_a_spot_price_may_move_with_its_market(catalog: Catalog) -> None:
 
 
 def test_the_answers_go_over_the_catalog(catalog: Catalog) -> None:
-    """The first source's price stands, one that contradicts it is quarantined, and what nobody names stays as it was."""
+    """The first source's price stands, one that contradicts it is quarantined, what nobody names stays as it was."""
     old = offer_of(catalog)
     first, second, wild = (at(old, price) for price in ("1.5", "1.4", "0.2"))
     answers = ask(

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 def _complete_source(incomplete: str) -> list[str]:
-    from tonnage.sources import KINDS
+    from tonnage.sources import installed_kinds
 
-    return [kind.name for kind in KINDS if kind.name.startswith(incomplete)]
+    return [kind.name for kind in installed_kinds() if kind.name.startswith(incomplete)]
 
 
 Timeout = Annotated[
@@ -147,10 +147,10 @@ def _circumstances(
 def _urls(given: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
     """Another address by source: the flag's, else the variable's; raises InputError."""
     from tonnage.errors import InputError
-    from tonnage.sources import KINDS, chosen_kinds
+    from tonnage.sources import chosen_kinds, installed_kinds
     from tonnage.sources.registry import url_variable
 
-    found = {kind.name: address for kind in KINDS if (address := environ.get(url_variable(kind.name)))}
+    found = {kind.name: address for kind in installed_kinds() if (address := environ.get(url_variable(kind.name)))}
     for text in given:
         name, sign, address = text.partition("=")
         if not sign or not address:

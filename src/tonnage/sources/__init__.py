@@ -14,7 +14,7 @@ from tonnage.sources.gpuhunt_source import GpuhuntSource, parse_catalog_items
 from tonnage.sources.judging import judge_offers
 from tonnage.sources.managed_prices import load_managed_prices
 from tonnage.sources.refreshing import Refreshed, ask_sources, merge_answers
-from tonnage.sources.registry import KINDS, Circumstances, SourceKind, chosen_kinds
+from tonnage.sources.registry import KINDS, Circumstances, SourceKind, chosen_kinds, installed_kinds
 from tonnage.sources.results import ManagedPriceRow, PriceSource, QuarantinedRow, SourceReport, SourceResult
 from tonnage.sources.skypilot import SkyPilotSource, parse_skypilot_csv
 from tonnage.sources.snapshots import dated_meta, gather, write_snapshot
@@ -50,6 +50,7 @@ __all__ = [
     "default_cache_folder",
     "fetch_text",
     "gather",
+    "installed_kinds",
     "judge_offers",
     "load_managed_prices",
     "merge_answers",

@@ -22,7 +22,7 @@ from tonnage.catalog.market import InstanceType, Purchase
 from tonnage.errors import SourceError, UnknownInstanceType
 from tonnage.sources.fetching import TemporaryError
 from tonnage.sources.listed_prices import PriceBook, read_price, require_usd
-from tonnage.sources.machines import RowRejectedError, settle
+from tonnage.sources.machines import NOT_HELD, RowRejectedError, settle
 from tonnage.sources.results import SourceResult, Tally
 from tonnage.sources.web import Web
 
@@ -169,7 +169,7 @@ def take_row(row: Mapping[str, str], known: Catalog, book: PriceBook, tally: Tal
                 reason, provider="aws", name=name, region=region, purchase=purchase, figure=f"{gpus:g} GPUs"
             )
         else:
-            tally.drop("a machine without devices that the catalog does not hold")
+            tally.drop(NOT_HELD)
         return
     try:
         require_usd(row["currency"])

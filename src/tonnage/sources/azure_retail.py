@@ -19,7 +19,7 @@ from tonnage.catalog.catalog import Catalog
 from tonnage.catalog.market import Purchase
 from tonnage.errors import SourceError, UnknownInstanceType
 from tonnage.sources.listed_prices import HOURS_PER_YEAR, PriceBook, read_price, read_text, require_usd
-from tonnage.sources.machines import RowRejectedError
+from tonnage.sources.machines import NOT_HELD, RowRejectedError
 from tonnage.sources.results import SourceResult, Tally
 from tonnage.sources.web import Web, follow_pages, same_place
 
@@ -93,7 +93,7 @@ def take_item(item: Any, known: Catalog, book: PriceBook, tally: Tally, *, today
     except UnknownInstanceType:
         machine = None
     if machine is None and name and not name.startswith(GPU_SERIES):
-        tally.drop("a machine without devices that the catalog does not hold")
+        tally.drop(NOT_HELD)
         return
     figure = item.get("retailPrice", "")
     try:

@@ -17,7 +17,7 @@ from tonnage.catalog.hardware import Accelerator, Source
 from tonnage.catalog.market import InstanceType
 from tonnage.errors import SourceError, UnknownInstanceType
 from tonnage.sources.listed_prices import PriceBook, read_count, read_price, read_text
-from tonnage.sources.machines import RowRejectedError, check_memory, find_device, settle
+from tonnage.sources.machines import NOT_HELD, RowRejectedError, check_memory, find_device, settle
 from tonnage.sources.results import SourceResult, Tally
 from tonnage.sources.web import Web, follow_pages, same_place
 
@@ -73,7 +73,7 @@ def take_size(
     gpu = size.get("gpu_info")
     try:
         if not gpu and _not_held(known, read_text(size, "slug")):
-            tally.drop("a machine without devices that the catalog does not hold")
+            tally.drop(NOT_HELD)
             return
         if size.get("available") is False:
             tally.drop("not to be had now")

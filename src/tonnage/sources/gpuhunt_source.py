@@ -6,7 +6,7 @@ gpu_memory (GB a device), spot, provider. Source: dstackai/gpuhunt src/gpuhunt/_
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -48,7 +48,7 @@ class GpuhuntSource:
     known: Catalog
     read_on: date | None
     providers: tuple[str, ...] = ()
-    regions: tuple[str, ...] = ()  # ours; empty: all
+    wanted: Callable[[InstanceType, str], None] | None = None  # raises RowNotWantedError; None: every item
 
     @property
     def name(self) -> str:
@@ -64,9 +64,7 @@ class GpuhuntSource:
             items: Sequence[CatalogItem] = gpuhunt.query(provider=[_their_name(p) for p in self.providers] or None)
         except Exception as error:  # its providers raise what their SDKs raise
             raise SourceError(f"gpuhunt failed: {type(error).__name__}: {error}") from error
-        if self.regions:
-            items = [item for item in items if item.location in self.regions]
-        return parse_catalog_items(items, known=self.known, read_on=self.read_on, name=self.name)
+        return parse_catalog_items(items, known=self.known, read_on=self.read_on, name=self.name, wanted=self.wanted)
 
 
 def gpuhunt_is_installed() -> bool:
@@ -81,7 +79,12 @@ def _their_name(provider: str) -> str:
 
 
 def parse_catalog_items(
-    items: Iterable[CatalogItem], *, known: Catalog, read_on: date | None, name: str = "gpuhunt"
+    items: Iterable[CatalogItem],
+    *,
+    known: Catalog,
+    read_on: date | None,
+    name: str = "gpuhunt",
+    wanted: Callable[[InstanceType, str], None] | None = None,
 ) -> SourceResult:
     """gpuhunt's items as machines and offers; a second price for one machine, region and mode is dropped.
 
@@ -94,6 +97,8 @@ def parse_catalog_items(
         tally.read += 1
         try:
             machine, offer = _translate(item, known, source)
+            if wanted is not None:
+                wanted(machine, offer.region)
             key = (offer.provider, offer.instance_type, offer.region, offer.purchase)
             if key in offers:
                 raise RowRejectedError("a second price for the same machine, region and mode")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from importlib.metadata import entry_points
 from typing import Final
 
 from tonnage.catalog.catalog import Catalog
-from tonnage.errors import InputError, MissingExtra, did_you_mean, nearest
+from tonnage.errors import InputError, MissingExtra, SourceError, did_you_mean, nearest
 from tonnage.sources import aws_price_list, aws_spot_advisor, azure_retail, digitalocean, gcp_billing
 from tonnage.sources.aws_price_list import AwsPriceListSource
 from tonnage.sources.aws_spot import AwsSpotSource, boto3_client, boto3_credentials
@@ -19,6 +20,7 @@ from tonnage.sources.databricks import DatabricksSource
 from tonnage.sources.digitalocean import DigitalOceanSource
 from tonnage.sources.gcp_billing import GcpBillingSource
 from tonnage.sources.gpuhunt_source import GpuhuntSource, gpuhunt_is_installed
+from tonnage.sources.machines import wanted_machines
 from tonnage.sources.results import PriceSource
 from tonnage.sources.skypilot import SkyPilotSource
 from tonnage.sources.web import Web
@@ -28,6 +30,7 @@ SKYPILOT_CLOUDS: Final = {
     "aws": "aws", "azure": "azure", "gcp": "gcp", "digitalocean": "do", "lambda": "lambda", "runpod": "runpod",
     "oci": "oci", "nebius": "nebius",
 }  # fmt: skip
+ENTRY_POINTS: Final = "tonnage.sources"
 GCP_KEYS: Final = ("TONNAGE_GCP_API_KEY", "GOOGLE_API_KEY")
 DIGITALOCEAN_TOKENS: Final = ("DIGITALOCEAN_ACCESS_TOKEN", "DIGITALOCEAN_TOKEN")
 
@@ -153,7 +156,7 @@ def _skypilot(here: Circumstances) -> list[PriceSource]:
     return [
         SkyPilotSource(
             provider=provider, location=f"{base}/{folder}/vms.csv", known=here.known, read_on=here.today,
-            limits=here.web.limits, watch=here.web.watch, regions=here.regions,
+            limits=here.web.limits, watch=here.web.watch, wanted=wanted_machines(here.known, here.regions),
         )
         for provider, folder in SKYPILOT_CLOUDS.items()
         if not here.providers or provider in here.providers
@@ -161,7 +164,14 @@ def _skypilot(here: Circumstances) -> list[PriceSource]:
 
 
 def _gpuhunt(here: Circumstances) -> list[PriceSource]:
-    return [GpuhuntSource(known=here.known, read_on=here.today, providers=here.providers, regions=here.regions)]
+    return [
+        GpuhuntSource(
+            known=here.known,
+            read_on=here.today,
+            providers=here.providers,
+            wanted=wanted_machines(here.known, here.regions),
+        )
+    ]
 
 
 def _no_secret(names: Sequence[str], what: str) -> Callable[[Circumstances], str | None]:
@@ -210,12 +220,31 @@ KINDS: Final[tuple[SourceKind, ...]] = (
 )  # fmt: skip
 
 
+def installed_kinds() -> tuple[SourceKind, ...]:
+    """Ours, then those that installed packages offer under the entry point group `tonnage.sources`, by name.
+
+    Raises SourceError when one cannot be loaded or is no SourceKind.
+    """
+    found = list(KINDS)
+    for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda one: one.name):
+        try:
+            kind = entry.load()
+        except Exception as error:  # another package's code
+            why = f"{type(error).__name__}: {error}"
+            raise SourceError(f"the price source '{entry.name}' ({entry.value}) cannot be loaded: {why}") from error
+        if not isinstance(kind, SourceKind):
+            raise SourceError(f"the price source '{entry.name}' ({entry.value}) is no SourceKind")
+        found.append(kind)
+    return tuple(found)
+
+
 def chosen_kinds(names: Sequence[str], providers: Sequence[str]) -> tuple[SourceKind, ...]:
     """The kinds of those names (none: all) that sell for one of `providers` (none: any).
 
     Raises InputError for a name that is no source, or where nothing is left.
     """
-    known = [kind.name for kind in KINDS]
+    kinds = installed_kinds()
+    known = [kind.name for kind in kinds]
     for name in names:
         if name not in known:
             hint = did_you_mean(nearest(name, known, count=2), f"sources: {', '.join(known)}")
@@ -223,7 +252,7 @@ def chosen_kinds(names: Sequence[str], providers: Sequence[str]) -> tuple[Source
     wanted = set(providers)
     found = tuple(
         kind
-        for kind in KINDS
+        for kind in kinds
         if (not names or kind.name in names) and (not wanted or not kind.providers or wanted & set(kind.providers))
     )
     if not found:

@@ -11,7 +11,8 @@ import ast
 import csv
 import re
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from statistics import median, median_low
@@ -43,7 +44,7 @@ class SkyPilotSource:
     read_on: date | None = None
     limits: FetchLimits = FetchLimits()  # noqa: RUF009  a frozen value
     watch: Watch | None = None
-    regions: tuple[str, ...] = ()  # empty: all
+    wanted: Callable[[InstanceType, str], None] | None = None  # raises RowNotWantedError; None: every row
 
     @property
     def name(self) -> str:
@@ -52,10 +53,9 @@ class SkyPilotSource:
     def fetch(self) -> SourceResult:
         """Read and parse the file; raises SourceError."""
         text = fetch_text(self.location, self.limits, self.watch)
-        found = parse_skypilot_csv(text, provider=self.provider, known=self.known, read_on=self.read_on, name=self.name)
-        if not self.regions:
-            return found
-        return replace(found, offers=tuple(offer for offer in found.offers if offer.region in self.regions))
+        return parse_skypilot_csv(
+            text, provider=self.provider, known=self.known, read_on=self.read_on, name=self.name, wanted=self.wanted
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,15 @@ class _Listing:
     spot: Decimal | None
 
 
-def parse_skypilot_csv(text: str, *, provider: str, known: Catalog, read_on: date | None, name: str) -> SourceResult:
+def parse_skypilot_csv(
+    text: str,
+    *,
+    provider: str,
+    known: Catalog,
+    read_on: date | None,
+    name: str,
+    wanted: Callable[[InstanceType, str], None] | None = None,
+) -> SourceResult:
     """Machines and offers of one cloud's CSV; spot is the median over a region's zones (USD a machine-hour).
 
     Raises SourceError when the text is not such a file, is cut off, or has no row that can be used.
@@ -78,6 +86,8 @@ def parse_skypilot_csv(text: str, *, provider: str, known: Catalog, read_on: dat
     for row in _rows(text, name, tally):
         try:
             listing = _listing(row, provider, known, source)
+            if wanted is not None:
+                wanted(listing.machine, listing.region)
         except RowNotWantedError as rejection:
             tally.drop(str(rejection))
             continue
