@@ -199,6 +199,43 @@ def test_to_names_the_folder(tonnage: Run, tmp_path: Path) -> None:
     assert "exists already" in again.stderr
 
 
+OTHERS_SOURCE = """
+from datetime import date
+from decimal import Decimal
+from dataclasses import replace
+from tonnage.catalog import load_catalog
+from tonnage.sources import SourceKind
+from tonnage.testing import FakeSource
+
+def build(here):
+    offer = here.known.offers_of(here.known.instance_type("g4dn.xlarge"))[0]
+    return [FakeSource(name="Mine", offers=(replace(offer, usd_per_instance_hour=Decimal("0.5")),))]
+
+KIND = SourceKind(name="mine", providers=("aws",), gives="one price", needs="nothing", build=build)
+NO_KIND = 7
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "code", "says"), [("KIND", 0, ""), ("NO_KIND", 1, "no SourceKind"), ("X", 1, "AttributeError")]
+)
+def test_an_installed_package_may_bring_a_source(
+    tonnage: Run, tmp_path: Path, environment: dict[str, str], value: str, code: int, says: str
+) -> None:
+    """A package's entry point in the group `tonnage.sources` is asked like ours; a broken one is named."""
+    info = tmp_path / "lib" / "mine-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[tonnage.sources]\nmine = mine_source:{value}\n")
+    (tmp_path / "lib" / "mine_source.py").write_text(OTHERS_SOURCE)
+    path = os.pathsep.join([environment["PYTHONPATH"], str(tmp_path / "lib")])
+    done = tonnage("catalog", "refresh", "--source", "mine", *DAY, "-o", "json", env={"PYTHONPATH": path})
+    assert done.returncode == code, done.stderr
+    assert says in done.stderr
+    if code == 0:
+        assert by_name(json.loads(done.stdout))["Mine"]["status"] == "answered"
+
+
 def started(environment: dict[str, str], folder: Path, *code: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, *code], cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
