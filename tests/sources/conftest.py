@@ -115,6 +115,7 @@ class PriceServer:
         self.files: dict[str, bytes] = {}
         self.etags = False
         self.spot_status = 200
+        self.bytes_sent = 0
         self.faults = Faults()
         self.asked: list[str] = []
         self.headers: list[dict[str, str]] = []
@@ -181,7 +182,8 @@ class PriceServer:
                 for code in regions
             }})  # fmt: skip
         if offer == "AmazonEC2" and last == "index.csv":
-            return 200, {"Content-Type": "text/csv"}, ec2_csv(self.ec2[parts[-2]])
+            body = ec2_csv(self.ec2[parts[-2]])
+            return 200, {"Content-Type": "text/csv"} | ({"ETag": f'"{hash(body)}"'} if self.etags else {}), body
         products = self.bedrock if offer == "AmazonBedrock" else self.marketplace
         return self._json({
             "products": {f"S{n}": one["product"] for n, one in enumerate(products)},
@@ -249,6 +251,7 @@ def handler_of(state: PriceServer) -> type[BaseHTTPRequestHandler]:
                 self.send_header(name, value)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
+            state.bytes_sent += len(body)
             self.wfile.write(body[: len(body) // 2] if cut else body)
 
         def finish(self) -> None:

@@ -16,6 +16,7 @@ import pytest
 from tonnage.catalog import Catalog
 from tonnage.errors import SourceError
 from tonnage.sources import (
+    AnswerCache,
     AwsPriceListSource,
     AwsSpotAdvisorSource,
     AwsSpotSource,
@@ -157,6 +158,20 @@ def test_a_stream_that_breaks_starts_over(server: Any, web: Web, catalog: Catalo
     server.faults.queues[CSV] = ["cut", "ok"]
     result = aws(server, web, catalog).fetch()
     assert result.report.rows_read == 1
+
+
+def test_the_rows_of_an_unchanged_file_come_from_disk(
+    server: Any, web: Web, catalog: Catalog, shapes: ModuleType, tmp_path: Path
+) -> None:
+    """With an ETag a region's file is sent once, and again when it changed; only the rows of use are kept."""
+    server.etags = True
+    kept = replace(web, cache=AnswerCache(tmp_path))
+    first = aws(server, kept, catalog).fetch()
+    sent = server.bytes_sent
+    assert aws(server, kept, catalog).fetch().offers == first.offers
+    assert server.bytes_sent == sent
+    server.ec2["us-east-1"] = [shapes.ec2_row("g4dn.xlarge", "0.6")]
+    assert [str(offer.usd_per_instance_hour) for offer in aws(server, kept, catalog).fetch().offers] == ["0.6"]
 
 
 def test_a_file_cut_without_the_server_saying_so(server: Any, web: Web, catalog: Catalog, shapes: ModuleType) -> None:

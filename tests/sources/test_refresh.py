@@ -154,6 +154,16 @@ def test_the_answers_go_over_the_catalog(catalog: Catalog) -> None:
     assert done.read == 2
 
 
+def test_a_source_with_one_good_offer_answered(catalog: Catalog) -> None:
+    """Of two offers from one row one is refused: the source answered, and the good one stands."""
+    good, bad = at(offer_of(catalog), "0.6"), at(offer_of(catalog, purchase="spot"), "60")
+    [answer] = ask(FakeSource(name="x", offers=(good, bad)))
+    answer = replace(answer, report=replace(answer.report, rows_read=1, rows_used=1))
+    done = merge_answers(catalog, (), [answer])
+    assert done.reports[0].error is None
+    assert good in done.offers
+
+
 def test_a_new_machine_needs_a_price_that_stands(catalog: Catalog) -> None:
     """A machine whose only price is quarantined does not enter the catalog; one with a price does."""
     old = offer_of(catalog)
@@ -190,6 +200,10 @@ def test_sources_are_chosen_by_name_and_provider(catalog: Catalog) -> None:
     asked = replace(here, regions=("eastus", "us-east-1", "mx-central-9"))
     assert asked.regions_of("azure") == ("eastus", "mx-central-9")
     assert asked.regions_of("aws") == ("us-east-1", "mx-central-9")
+    elsewhere = replace(here, regions=("eastus",))
+    assert {kind.name for kind in KINDS if "regions asked for" in (kind.why_not(elsewhere) or "")} == {
+        "aws", "aws-spot", "aws-spot-advisor", "gcp", "digitalocean", "bedrock",
+    }  # fmt: skip
 
 
 def test_every_kind_says_what_it_lacks_or_can_be_made(catalog: Catalog) -> None:

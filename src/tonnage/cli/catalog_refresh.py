@@ -148,7 +148,7 @@ def _urls(given: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
     """Another address by source: the flag's, else the variable's; raises InputError."""
     from tonnage.errors import InputError
     from tonnage.sources import chosen_kinds, installed_kinds
-    from tonnage.sources.registry import url_variable
+    from tonnage.sources.kinds import url_variable
 
     found = {kind.name: address for kind in installed_kinds() if (address := environ.get(url_variable(kind.name)))}
     for text in given:
@@ -164,10 +164,10 @@ def _made(kind: SourceKind, here: Circumstances, base_url: str | None, notes: di
     """The sources of a kind, or why there are none."""
     from dataclasses import replace
 
-    from tonnage.sources.registry import with_own_web
+    from tonnage.sources.kinds import with_own_web
 
     here = with_own_web(here, base_url)
-    why_not = kind.missing(here)
+    why_not = kind.why_not(here)
     if why_not is not None:
         return [_Asked(kind.name, None, why_not)]
 

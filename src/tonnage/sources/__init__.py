@@ -12,9 +12,10 @@ from tonnage.sources.fetching import FetchLimits, Watch, fetch_text
 from tonnage.sources.gcp_billing import GcpBillingSource
 from tonnage.sources.gpuhunt_source import GpuhuntSource, parse_catalog_items
 from tonnage.sources.judging import judge_offers
+from tonnage.sources.kinds import Circumstances, SourceKind
 from tonnage.sources.managed_prices import load_managed_prices
 from tonnage.sources.refreshing import Refreshed, ask_sources, merge_answers
-from tonnage.sources.registry import KINDS, Circumstances, SourceKind, chosen_kinds, installed_kinds
+from tonnage.sources.registry import KINDS, chosen_kinds, installed_kinds
 from tonnage.sources.results import ManagedPriceRow, PriceSource, QuarantinedRow, SourceReport, SourceResult
 from tonnage.sources.skypilot import SkyPilotSource, parse_skypilot_csv
 from tonnage.sources.snapshots import dated_meta, gather, write_snapshot

@@ -63,7 +63,8 @@ class AzureRetailSource:
 
     def _items(self, region: str) -> list[Any]:
         address = self.base_url + PATH
-        wanted = f"serviceName eq 'Virtual Machines' and armRegionName eq '{region}'"
+        quoted = region.replace("'", "''")
+        wanted = f"serviceName eq 'Virtual Machines' and armRegionName eq '{quoted}'"
         first = f"{address}?{urlencode({'api-version': API_VERSION, '$filter': wanted})}"
 
         def ask(link: str) -> tuple[list[Any], str | None]:

@@ -107,7 +107,8 @@ def merge_answers(known: Catalog, managed: Sequence[ManagedPriceRow], answers: S
         for machine in answer.instances:
             machines.setdefault(machine.key, machine)
         quarantined += [*answer.quarantined, *refused]
-        reports.append(_counted(answer.report, refused))
+        good = len(judged.offers) - len(clashes) + len(answer.managed)
+        reports.append(_counted(answer.report, refused, some_stand=good > 0))
     tokens = {row.key: row for row in managed} | {row.key: row for answer in answers for row in answer.managed}
     offers = {offer_key(offer): offer for offer in known.offers} | standing
     sold = {(offer.provider, offer.instance_type) for offer in standing.values()}
@@ -133,16 +134,15 @@ def _take(offers: Sequence[Offer], standing: dict[OfferKey, Offer]) -> list[Quar
     return clashes
 
 
-def _counted(report: SourceReport, refused: Sequence[QuarantinedRow]) -> SourceReport:
+def _counted(report: SourceReport, refused: Sequence[QuarantinedRow], *, some_stand: bool) -> SourceReport:
     """The report with the rows that were refused after the source itself had used them."""
     if not refused:
         return report
     extra = Counter(row.reason for row in refused)
-    used = report.rows_used - len(refused)
     report = replace(
         report,
-        rows_used=max(0, used),
+        rows_used=max(1 if some_stand else 0, report.rows_used - len(refused)),
         dropped=most_frequent_first(Counter(dict(report.dropped)) + extra),
         quarantined=most_frequent_first(Counter(dict(report.quarantined)) + extra),
     )
-    return replace(report, error=_nothing_usable(report)) if used <= 0 else report
+    return report if some_stand else replace(report, error=_nothing_usable(report))

@@ -1,14 +1,11 @@
-"""Every price source by name: whose prices, where it asks, what it needs, and how it is made."""
+"""Every price source by name, in the order in which their prices are taken."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import date
+from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 from typing import Final
 
-from tonnage.catalog.catalog import Catalog
 from tonnage.errors import InputError, MissingExtra, SourceError, did_you_mean, nearest
 from tonnage.sources import aws_price_list, aws_spot_advisor, azure_retail, digitalocean, gcp_billing
 from tonnage.sources.aws_price_list import AwsPriceListSource
@@ -20,10 +17,10 @@ from tonnage.sources.databricks import DatabricksSource
 from tonnage.sources.digitalocean import DigitalOceanSource
 from tonnage.sources.gcp_billing import GcpBillingSource
 from tonnage.sources.gpuhunt_source import GpuhuntSource, gpuhunt_is_installed
+from tonnage.sources.kinds import Circumstances, SourceKind
 from tonnage.sources.machines import wanted_machines
 from tonnage.sources.results import PriceSource
 from tonnage.sources.skypilot import SkyPilotSource
-from tonnage.sources.web import Web
 
 SKYPILOT_URL: Final = "https://raw.githubusercontent.com/skypilot-org/skypilot-catalog/master/catalogs/v8"
 SKYPILOT_CLOUDS: Final = {
@@ -33,44 +30,6 @@ SKYPILOT_CLOUDS: Final = {
 ENTRY_POINTS: Final = "tonnage.sources"
 GCP_KEYS: Final = ("TONNAGE_GCP_API_KEY", "GOOGLE_API_KEY")
 DIGITALOCEAN_TOKENS: Final = ("DIGITALOCEAN_ACCESS_TOKEN", "DIGITALOCEAN_TOKEN")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Circumstances:
-    """What a source is made from. `regions` as asked for, `base_url` None: the source's own."""
-
-    known: Catalog
-    web: Web
-    today: date
-    environ: Mapping[str, str]
-    providers: tuple[str, ...] = ()
-    regions: tuple[str, ...] = ()
-    base_url: str | None = None
-
-    def regions_of(self, provider: str) -> tuple[str, ...]:
-        """Those asked for that may be the provider's; where none were, those the catalog has its prices in."""
-        sold = {offer.region for offer in self.known.offers if offer.provider == provider and offer.region}
-        if not self.regions:
-            return tuple(sorted(sold))
-        elsewhere = {region.name for region in self.known.regions if region.provider != provider}
-        mine = {region.name for region in self.known.regions if region.provider == provider} | sold
-        return tuple(name for name in self.regions if name in mine or name not in elsewhere)
-
-    def secret(self, names: Sequence[str]) -> str:
-        """The first of these variables that is set."""
-        return next((self.environ[name] for name in names if self.environ.get(name)), "")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceKind:
-    """A source as the command line names it. `providers` empty: any. `missing`: what it lacks, None where nothing."""
-
-    name: str
-    providers: tuple[str, ...]
-    gives: str
-    needs: str
-    build: Callable[[Circumstances], list[PriceSource]]
-    missing: Callable[[Circumstances], str | None] = lambda _here: None
 
 
 def _base(here: Circumstances, default: str) -> str:
@@ -180,44 +139,89 @@ def _no_secret(names: Sequence[str], what: str) -> Callable[[Circumstances], str
 
 # In this order a price is taken: the seller's own list, then others' compilations.
 KINDS: Final[tuple[SourceKind, ...]] = (
-    SourceKind(name="aws", providers=("aws",), gives="EC2 on-demand and reserved", needs="nothing", build=_aws),
     SourceKind(
-        name="aws-spot", providers=("aws",), gives="EC2 spot of today", needs="extra cloud, AWS credentials",
-        build=_aws_spot, missing=_no_aws_credentials,
+        name="aws",
+        regions_of="aws",
+        providers=("aws",),
+        gives="EC2 on-demand and reserved",
+        needs="nothing",
+        build=_aws,
     ),
     SourceKind(
-        name="aws-spot-advisor", providers=("aws",), gives="EC2 spot, computed from last month's savings",
-        needs="nothing", build=_aws_spot_advisor,
+        name="aws-spot",
+        regions_of="aws",
+        providers=("aws",),
+        gives="EC2 spot of today",
+        needs="extra cloud, AWS credentials",
+        build=_aws_spot,
+        missing=_no_aws_credentials,
     ),
     SourceKind(
-        name="azure", providers=("azure",), gives="on-demand, spot, reserved", needs="nothing", build=_azure
+        name="aws-spot-advisor",
+        regions_of="aws",
+        providers=("aws",),
+        gives="EC2 spot, computed from last month's savings",
+        needs="nothing",
+        build=_aws_spot_advisor,
     ),
     SourceKind(
-        name="gcp", providers=("gcp",), gives="on-demand and spot, summed from parts", needs=GCP_KEYS[0], build=_gcp,
+        name="azure",
+        regions_of="azure",
+        providers=("azure",),
+        gives="on-demand, spot, reserved",
+        needs="nothing",
+        build=_azure,
+    ),
+    SourceKind(
+        name="gcp",
+        regions_of="gcp",
+        providers=("gcp",),
+        gives="on-demand and spot, summed from parts",
+        needs=GCP_KEYS[0],
+        build=_gcp,
         missing=_no_secret(GCP_KEYS, "API key of Google Cloud"),
     ),
     SourceKind(
-        name="digitalocean", providers=("digitalocean",), gives="on-demand", needs=DIGITALOCEAN_TOKENS[0],
-        build=_digitalocean, missing=_no_secret(DIGITALOCEAN_TOKENS, "DigitalOcean token"),
+        name="digitalocean",
+        regions_of="digitalocean",
+        providers=("digitalocean",),
+        gives="on-demand",
+        needs=DIGITALOCEAN_TOKENS[0],
+        build=_digitalocean,
+        missing=_no_secret(DIGITALOCEAN_TOKENS, "DigitalOcean token"),
     ),
     SourceKind(
-        name="skypilot", providers=tuple(SKYPILOT_CLOUDS), gives="on-demand and spot of several clouds",
-        needs="nothing", build=_skypilot,
+        name="skypilot",
+        providers=tuple(SKYPILOT_CLOUDS),
+        gives="on-demand and spot of several clouds",
+        needs="nothing",
+        build=_skypilot,
     ),
     SourceKind(
-        name="gpuhunt", providers=(), gives="on-demand and spot of several clouds", needs="extra gpuhunt",
+        name="gpuhunt",
+        providers=(),
+        gives="on-demand and spot of several clouds",
+        needs="extra gpuhunt",
         build=_gpuhunt,
         missing=lambda _here: None if gpuhunt_is_installed() else "not installed: pip install 'tonnage[gpuhunt]'",
     ),
     SourceKind(
-        name="bedrock", providers=("aws", "aws-bedrock"), gives="token prices", needs="nothing", build=_bedrock
+        name="bedrock",
+        regions_of="aws",
+        providers=("aws", "aws-bedrock"),
+        gives="token prices",
+        needs="nothing",
+        build=_bedrock,
     ),
     SourceKind(
-        name="databricks", providers=("databricks",), gives="USD per DBU", needs="a table: --url databricks=...",
+        name="databricks",
+        providers=("databricks",),
+        gives="USD per DBU",
+        needs="a table: --url databricks=...",
         build=_databricks,
         missing=lambda here: None if here.base_url else "no table: name one with --url databricks=FILE_OR_URL",
     ),
-)  # fmt: skip
+)
 
 
 def installed_kinds() -> tuple[SourceKind, ...]:
@@ -258,17 +262,3 @@ def chosen_kinds(names: Sequence[str], providers: Sequence[str]) -> tuple[Source
     if not found:
         raise InputError("no source has prices of that provider", hint=f"sources: {', '.join(known)}")
     return found
-
-
-def url_variable(name: str) -> str:
-    """The variable that names another address for a source.
-
-    >>> url_variable("aws-spot")
-    'TONNAGE_AWS_SPOT_URL'
-    """
-    return f"TONNAGE_{name.upper().replace('-', '_')}_URL"
-
-
-def with_own_web(here: Circumstances, base_url: str | None) -> Circumstances:
-    """The same, asked at `base_url`, with a record of its own of what was read when."""
-    return replace(here, base_url=base_url, web=replace(here.web, days=[]))

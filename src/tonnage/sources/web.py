@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
 from tonnage.errors import SourceError
-from tonnage.sources.answer_cache import AnswerCache, is_fresh
+from tonnage.sources.answer_cache import AnswerCache, KeptAnswer, is_fresh
 from tonnage.sources.fetching import (
     FetchLimits,
     TemporaryError,
@@ -29,6 +29,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 MOST_PAGES: Final = 2_000
 LARGEST_BULK_BYTES: Final = 8 * 2**30  # an AWS price list; it is never held in memory
+LINES_OF: Final = "what was made of the lines of "  # a key of the cache
 LONGEST_LINE_BYTES: Final = 2**20
 
 
@@ -68,24 +69,37 @@ class Web:
         )
 
     def collect(self, url: str, make: Callable[[], LineReader[T]]) -> T:
-        """What a fresh reader makes of the lines of a large file; a broken transfer starts over with another one."""
+        """What a fresh reader makes of the lines of a large file; a broken transfer starts over with another one.
+
+        What the reader makes must be JSON: it is kept, not the file, and used again while the file's ETag is the same.
+        """
+        key = f"{LINES_OF}{url}"
 
         def once(client: httpx.Client) -> T:
-            reader = make()
-            with client.stream("GET", url) as response:
+            now, kept, reader = datetime.now(UTC), self._kept(key), make()
+            with client.stream("GET", url, headers=_condition(kept)) as response:
+                if kept is not None and response.status_code == 304:
+                    return cast(T, _parse(kept.text))
                 check_status(response, url)
                 tail = self._feed(response, reader, url)
-            return reader.finish(tail)
+                etag = response.headers.get("ETag", "")
+            found = reader.finish(tail)
+            if self.cache is not None and etag:
+                self.cache.keep(key, json.dumps(found), etag=etag, read_at=now)
+            return found
 
         return with_attempts(url, self.limits, once, watch=self.watch)
 
+    def _kept(self, key: str) -> KeptAnswer | None:
+        return self.cache.load(key) if self.cache else None
+
     def _json_once(self, client: httpx.Client, url: str) -> Any:
         now = datetime.now(UTC)
-        kept = self.cache.load(url) if self.cache else None
+        kept = self._kept(url)
         if kept is not None and is_fresh(kept, max_age_s=self.max_age_s, now=now):
             self.days.append(kept.read_at.date())
             return _parse(kept.text)
-        with client.stream("GET", url, headers={"If-None-Match": kept.etag} if kept and kept.etag else {}) as response:
+        with client.stream("GET", url, headers=_condition(kept)) as response:
             if kept is not None and response.status_code == 304:
                 text, etag = kept.text, kept.etag
             else:
@@ -112,6 +126,11 @@ class Web:
                 reader.take(line)
             self.say(f"{urlsplit(url).path.rpartition('/')[0].rpartition('/')[2]} {size / 2**20:,.0f} MiB")
         return rest
+
+
+def _condition(kept: KeptAnswer | None) -> dict[str, str]:
+    """The header that asks for an answer only if it is another than the one kept."""
+    return {"If-None-Match": kept.etag} if kept is not None and kept.etag else {}
 
 
 def _parse(text: str) -> Any:
