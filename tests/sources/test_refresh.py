@@ -200,6 +200,8 @@ def test_sources_are_chosen_by_name_and_provider(catalog: Catalog) -> None:
     asked = replace(here, regions=("eastus", "us-east-1", "mx-central-9"))
     assert asked.regions_of("azure") == ("eastus", "mx-central-9")
     assert asked.regions_of("aws") == ("us-east-1", "mx-central-9")
+    bare = replace(catalog, offers=())
+    assert "name regions with --region" in str(chosen_kinds(("azure",), ())[0].why_not(replace(here, known=bare)))
     elsewhere = replace(here, regions=("eastus",))
     assert {kind.name for kind in KINDS if "regions asked for" in (kind.why_not(elsewhere) or "")} == {
         "aws", "aws-spot", "aws-spot-advisor", "gcp", "digitalocean", "bedrock",

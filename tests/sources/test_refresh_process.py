@@ -167,7 +167,8 @@ def test_diff_and_snapshots_have_every_form(tonnage: Run, form: str) -> None:
     [
         (("refresh", "--source", "azur"), "did you mean 'azure'"),
         (("refresh", "--url", "azure"), "expected NAME=URL"),
-        (("refresh", "--provider", "nobody", "--source", "aws"), "no source has prices of that provider"),
+        (("refresh", "--provider", "nobody"), "no provider named 'nobody'"),
+        (("refresh", "--provider", "gcp", "--source", "aws"), "no source has prices of that provider"),
         (("diff", "2026-11-20", "1999-01-01"), "no snapshot '1999-01-01'"),
         (("diff", "2026-11-20", "2026-11-20", "--kind", "x"), "no kind of difference"),
     ],
@@ -177,6 +178,29 @@ def test_bad_input_is_told_apart(tonnage: Run, line: tuple[str, ...], says: str)
     done = tonnage("catalog", *line)
     assert done.returncode == 2
     assert says in done.stderr
+
+
+def test_progress_is_for_terminals_only(environment: dict[str, str], tonnage: Run, server: Any, tmp_path: Path) -> None:
+    """On a terminal the sources awaited stand on stderr; through a pipe there is no such line."""
+    pty = pytest.importorskip("pty")
+    server.faults.queues["/api/retail/prices"] = ["hang"]
+    line = ("catalog", "refresh", *BOTH, "--timeout", "4", *DAY)
+    assert "waiting for" not in tonnage(*line, "--to", "a").stderr
+    terminal, side = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tonnage", *line, "--to", "b"], cwd=tmp_path, env=environment, stderr=side,
+        stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    os.close(side)
+    said = b""
+    try:
+        while part := os.read(terminal, 4096):
+            said += part
+    except OSError:  # the other side was closed: the process has ended
+        os.close(terminal)
+    assert process.wait(timeout=60) == 0
+    assert b"waiting for" in said
+    assert b"Azure retail prices" in said
 
 
 def test_a_dry_run_writes_nothing(tonnage: Run, tmp_path: Path) -> None:

@@ -91,14 +91,15 @@ def refresh(
     from tonnage.sources.snapshots import may_be_written
 
     known = load_catalog(settings=session.settings)
-    kinds = chosen_kinds(source or (), provider or ())
+    providers = _checked_providers(provider or (), known)
+    kinds = chosen_kinds(source or (), providers)
     urls = _urls(url or (), os.environ)
     folder = None if to is None else Path(to).expanduser()
     if folder is not None and not may_be_written(folder):
         raise SourceError(f"{folder} exists already", hint="a snapshot is never overwritten: name another with --to")
     stop = Event()
     notes: dict[str, str] = {}
-    here = _circumstances(session, known, provider or (), region or (), timeout, max_age, stop, dry_run)
+    here = _circumstances(session, known, providers, region or (), timeout, max_age, stop, dry_run)
     asked = [one for kind in kinds for one in _made(kind, here, urls.get(kind.name), notes)]
     sources = [one.source for one in asked if one.source is not None]
     with Meter(quiet=quiet) as meter:
@@ -142,6 +143,19 @@ def _circumstances(
         known=known, web=web, today=_today(session), environ=os.environ, providers=tuple(providers),
         regions=tuple(regions),
     )  # fmt: skip
+
+
+def _checked_providers(names: Sequence[str], known: Catalog) -> tuple[str, ...]:
+    """The providers asked for; raises InputError for one that neither the catalog nor a source knows."""
+    from tonnage.errors import InputError, did_you_mean, nearest
+    from tonnage.sources import installed_kinds
+
+    all_names = {one.name for one in known.providers} | {one for kind in installed_kinds() for one in kind.providers}
+    for name in names:
+        if name.casefold() not in all_names:
+            hint = did_you_mean(nearest(name, sorted(all_names), count=1), f"known: {', '.join(sorted(all_names))}")
+            raise InputError(f"no provider named '{name}'", hint=hint)
+    return tuple(name.casefold() for name in names)
 
 
 def _urls(given: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:

@@ -55,7 +55,9 @@ class SourceKind:
     def why_not(self, here: Circumstances) -> str | None:
         """Why it cannot be asked: what it lacks, or that none of the regions asked for is its provider's."""
         if self.regions_of and not here.regions_of(self.regions_of):
-            return f"none of the regions asked for is {self.regions_of}'s"
+            if here.regions:
+                return f"none of the regions asked for is {self.regions_of}'s"
+            return f"the catalog has no prices of {self.regions_of}: name regions with --region"
         return self.missing(here)
 
 
