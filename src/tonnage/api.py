@@ -142,13 +142,19 @@ def load_catalog(folder: Path | str | None = None, *, settings: Settings | None 
     return load_snapshot(newest_snapshot(settings.home))
 
 
+def snapshot_order(path: Path) -> tuple[date, datetime, str]:
+    """By day, then by the moment where it is stated, then by name."""
+    meta = read_meta(path)
+    return (meta.built_on, meta.built_at or datetime.min.replace(tzinfo=UTC), path.parent.name)
+
+
 def newest_snapshot(home: Path) -> Path | None:
     """The newest imported snapshot, None where the built-in one is newer."""
     folder = home / "snapshots"
     found = sorted(folder.glob("[!.]*/snapshot.toml")) if folder.is_dir() else []
     if not found:
         return None
-    newest = max(found, key=lambda path: (read_meta(path).built_on, path.parent.name))
+    newest = max(found, key=snapshot_order)
     built_in = read_meta(snapshot_folders()[-1] / "snapshot.toml").built_on
     return newest.parent if read_meta(newest).built_on >= built_in else None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -54,6 +54,7 @@ class SnapshotMeta:
     built_on: date
     sources: tuple[str, ...]
     notes: str
+    built_at: datetime | None = None  # the moment, which orders the snapshots of one day; None: not stated
 
 
 def snapshot_folders() -> tuple[Traversable, ...]:
@@ -111,7 +112,12 @@ def read_meta(path: Traversable | Path) -> SnapshotMeta:
         raise CatalogError(f"{path.name}: 'built_on' must be a date such as 2026-11-20, without quotes")
     if not isinstance(sources, list) or not sources or not all(isinstance(text, str) for text in sources):
         raise CatalogError(f"{path.name}: 'sources' must be a list of texts")
-    return SnapshotMeta(name=name, built_on=built_on, sources=tuple(sources), notes=str(table.get("notes", "")).strip())
+    notes, built_at = str(table.get("notes", "")).strip(), table.get("built_at")
+    if built_at is not None and not isinstance(built_at, datetime):
+        raise CatalogError(f"{path.name}: 'built_at' must be an instant such as 2026-11-20T08:00:00Z, without quotes")
+    if built_at is not None and built_at.tzinfo is None:
+        built_at = built_at.replace(tzinfo=UTC)
+    return SnapshotMeta(name=name, built_on=built_on, sources=tuple(sources), notes=notes, built_at=built_at)
 
 
 class _SnapshotReader:

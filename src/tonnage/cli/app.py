@@ -6,7 +6,19 @@ from typing import Annotated
 
 import typer
 
-from tonnage.cli import calibrate, catalog, catalog_import, config, doctor, explain, plan, size, validate
+from tonnage.cli import (
+    calibrate,
+    catalog,
+    catalog_import,
+    catalog_refresh,
+    config,
+    doctor,
+    explain,
+    plan,
+    size,
+    snapshots,
+    validate,
+)
 
 app = typer.Typer(
     name="tonnage",
@@ -42,6 +54,9 @@ app.command("explain", short_help="Why the winner won and each loser lost")(expl
 catalog.commands.add_typer(
     catalog_import.commands, name="import", short_help="Newer prices into a snapshot of your own"
 )
+catalog.commands.command("refresh", short_help="Today's prices from every source")(catalog_refresh.refresh)
+catalog.commands.command("diff", short_help="What moved between two snapshots")(snapshots.diff)
+catalog.commands.command("snapshots", short_help="Snapshots at home and built in")(snapshots.snapshots)
 app.add_typer(catalog.commands, name="catalog", short_help="GPUs, machines, prices, model shapes")
 app.command("validate", short_help="Predicted beside measured, on a table of runs")(validate.validate)
 app.command("calibrate", short_help="Fit the physical parameters to measured runs")(calibrate.calibrate)
