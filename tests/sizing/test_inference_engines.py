@@ -9,7 +9,6 @@ import pytest
 
 from tonnage.catalog.loading import load_catalog
 from tonnage.errors import UnknownName
-from tonnage.sizing.batching import ReplicaRates, simulate
 from tonnage.sizing.devices import Devices, Machine
 from tonnage.sizing.engines import ENGINES, engine_class, find_engine
 from tonnage.sizing.inference_devices import serving_devices
@@ -113,48 +112,3 @@ def test_fp8_cache_makes_decoding_faster_at_long_contexts() -> None:
 
     assert step(1.0, 4096.0) < 0.8 * step(2.0, 4096.0)
     assert step(1.0, 16.0) == pytest.approx(step(2.0, 16.0), rel=0.02)
-
-
-RATES = ReplicaRates(
-    batches=np.array([0.0, 1.0, 64.0]), step_s=np.array([0.01, 0.01, 0.02]), prompt_token_s=1e-5, slots=64,
-    chunk_tokens=8192.0,
-)  # fmt: skip
-
-
-def test_a_lone_request_takes_prefill_and_steps() -> None:
-    """One request of 1,000 + 11 tokens: first token after its prompt and a step, ten more steps to the last."""
-    served = simulate(RATES, arrivals_s=np.zeros(1), input_tokens=np.array([1000.0]), output_tokens=np.array([11.0]))
-    assert served.ttft_s[0] == pytest.approx(0.01 + 1000 * 1e-5)
-    assert served.tpot_s[0] == pytest.approx(0.01)
-    assert served.latency_s[0] == pytest.approx(0.02 + 10 * 0.01)
-
-
-def test_offered_rate_is_served_until_capacity() -> None:
-    """Below capacity throughput is the offered rate and queues stay short; above it the first token waits long."""
-    count = 400
-
-    def run(rate: float) -> tuple[float, float]:
-        served = simulate(RATES, arrivals_s=np.arange(count) / rate, input_tokens=np.full(count, 500.0),
-                          output_tokens=np.full(count, 100.0))  # fmt: skip
-        return count / served.makespan_s, float(served.ttft_s.mean())
-
-    slow, short = run(5.0)
-    fast, long = run(500.0)
-    assert slow == pytest.approx(5.0, rel=0.05)
-    assert fast < 100.0
-    assert short < 0.05 < 0.5 < long
-
-
-def test_closed_loop_never_holds_more_than_its_users() -> None:
-    """With one user requests follow each other: the makespan is the sum of latencies."""
-    served = simulate(RATES, arrivals_s=np.zeros(5), input_tokens=np.full(5, 100.0), output_tokens=np.full(5, 20.0),
-                      users=1)  # fmt: skip
-    assert served.makespan_s == pytest.approx(float(served.latency_s.sum()))
-
-
-def test_the_front_end_serves_one_request_after_another() -> None:
-    """Ten requests at once through a front end of 0.1 s each: the last sees its first token after at least a second."""
-    served = simulate(replace(RATES, front_s=0.1), arrivals_s=np.zeros(10), input_tokens=np.full(10, 10.0),
-                      output_tokens=np.full(10, 5.0))  # fmt: skip
-    assert served.ttft_s.max() > 1.0
-    assert served.ttft_s.min() < 0.2

@@ -40,8 +40,10 @@ class Engine:
     convolution_elementwise_left: float = 0.5  # elementwise_left of norms and activations behind convolutions
     exchange_us: float = 30.0  # a small all-reduce
     request_us: float = 0.0  # the front end's work on a request, one after another: HTTP, tokeniser, hand-over
+    reply_us: float = 0.0  # what each request waits in the front end beside the others: connection, first token out
     fused_attention_tokens: float = NO_LIMIT  # longest sequence whose scores stay on the chip; 0: never
     cache_copies: float = 0.0  # times the KV cache is moved each step beside being read (2: grown by concatenation)
+    spelt_out: bool = False  # RMS norms and rotary positions are chains of small kernels, as their authors wrote them
     mixed_residual: bool = False  # 16-bit passes keep the residual stream in fp32 (autocast)
 
 
@@ -60,6 +62,7 @@ _CLASSES: Final = (
         convolution_elementwise_left=1.17,
         fused_attention_tokens=0.0,
         cache_copies=2.0,
+        spelt_out=True,
     ),
     Engine(
         name="graph",
@@ -216,6 +219,9 @@ _WORDS: Final = (
 )  # fmt: skip
 
 
+# DeepSpeed has kernels of its own for encoders; to generate it runs the framework's modules, sharded.
+_GENERATING_WORDS: Final = (("deepspeed", "eager"),)
+
 # What a class is called where it decodes: captured kernels run a whole generation, launched ones each step.
 _GENERATING: Final = {
     "fused": "static-llm", "library": "static-llm", "converted": "static-llm", "compiled": "hosted-llm",
@@ -232,7 +238,7 @@ def engine_class(name: str, *, generates: bool = False) -> str:
     'converted'
     """
     folded = name.strip().casefold()
-    for word, kind in _WORDS:
+    for word, kind in (*_GENERATING_WORDS, *_WORDS) if generates else _WORDS:
         if word in folded:
             return _GENERATING.get(kind, kind) if generates else kind
     known = [word for word, _ in _WORDS]

@@ -89,7 +89,7 @@ class ReplicaModel:
         most_tokens = continuous.step_tokens if continuous.chunked else longest + continuous.max_requests
         steps = decoder_times(
             shape, devices, weights=weights, tensor_parallel=group, most_requests=continuous.max_requests,
-            most_tokens=max(most_tokens, continuous.step_tokens), longest_tokens=longest, assumed=assumed,
+            most_tokens=max(most_tokens, continuous.step_tokens), longest_tokens=longest,
         )  # fmt: skip
         return cls(times=_known(steps, steps.decode_s, shape, tensor_parallel), policy=continuous)
 
