@@ -20,8 +20,10 @@ from tonnage.workload.shapes import ModelShape
 OFFLINE_TOKENS = 32768.0  # a batch large enough to saturate any device
 OFFLINE_IMAGES = 256.0
 SERVER_SHARE = 0.87  # of offline throughput inside a latency limit: 0.72 to 0.95 over MLPerf submissions
+CONTINUOUS_SHARE = 0.95  # the same where requests join and leave a running batch
 PREFILL_TOKENS = 8192.0  # prompt tokens an LLM engine reads together
 QUEUED_TOKENS = 6e6  # generated in all by a maximum-throughput run that does not say how many requests it queued
+SENTENCE_SIGMA = 0.5  # of the logarithm of lengths of sentences; a fixed batch runs to its longest answer
 MOST_IN_FLIGHT = 2048.0  # TensorRT-LLM's default max_batch_size
 # Percentiles of repeated equal passes over their mean: captured kernels, and passes a host or a server takes part in.
 TAILS = {"p50": 1.0, "p90": 1.005, "p95": 1.01, "p99": 1.013}
@@ -87,7 +89,7 @@ def _group(cases: Sequence[Case], index: Sequence[int], engines: Mapping[str, En
     batch, prompt, output = (
         np.array([getattr(case, name) for case in cases]) for name in ("batch", "input_tokens", "output_tokens")
     )
-    slots = np.array([case.slots or default_slots(case) for case in cases])
+    slots = np.array([default_slots(case) for case in cases])
 
     def work(
         batch: Array, query: Array | float, keys: Array | float, logits: Array | float, shape: ModelShape = first.shape
@@ -111,9 +113,11 @@ def _group(cases: Sequence[Case], index: Sequence[int], engines: Mapping[str, En
         return Group(
             index=tuple(index), cases=tuple(cases), works=(), slots=slots, services=services(cases, engine)
         )
-    slots = np.minimum(slots, np.maximum(cache_slots(first.shape, first.served, devices, tensor, prompt + output), 1.0))
+    beams = np.array([float(case.beams) for case in cases])
+    held = prompt + beams * output
+    slots = np.minimum(slots / beams, np.maximum(cache_slots(first.shape, first.served, devices, tensor, held), 1.0))
     together = np.maximum(PREFILL_TOKENS / prompt, 1.0)
-    both = (work(together, prompt, prompt, together), work(slots, 1.0, context, slots))
+    both = (work(together, prompt, prompt, together), work(slots * beams, 1.0, context, slots * beams))
     return Group(index=tuple(index), cases=tuple(cases), works=both, slots=slots)
 
 
@@ -170,7 +174,9 @@ def _static(group: Group, engine: Engine) -> Figures:
     """One batch from prompt to last token: prefill gives the first token, each step one more."""
     read, step = (pass_s(work, engine) for work in group.works)
     prompt, output, batch = group.column("input_tokens"), group.column("output_tokens"), group.column("batch")
-    latency = read + np.maximum(output - 1.0, 0.0) * step
+    sigma = np.where(group.column("varied_lengths") > 0, SENTENCE_SIGMA, 0.0)
+    longest = output * np.exp(sigma * np.sqrt(2.0 * np.log(np.maximum(batch, 1.0))) - sigma**2 / 2.0)
+    latency = read + np.maximum(np.maximum(longest, output) - 1.0, 0.0) * step
     requests = batch * group.column("replicas") / latency
     first = group.cases[0]
     tensor = group.column("tensor_parallel")
@@ -186,7 +192,8 @@ def _saturated(group: Group, engine: Engine) -> Figures:
     together = np.asarray(group.works[0].batch)
     each = (reading - engine.call_us * 1e-6) / together + output * step / group.slots
     drained = 1.0 + 0.5 * group.slots * output / QUEUED_TOKENS  # the last wave is on average half full
-    requests = group.column("replicas") / (each * drained)
+    share = np.where(group.column("rate_per_s") > 0, CONTINUOUS_SHARE, 1.0)
+    requests = share * group.column("replicas") / (each * drained)
     return {"requests": requests, "tokens": requests * output, "total": requests * (prompt + output)}
 
 

@@ -76,7 +76,7 @@ def _service(cases: Sequence[Case], places: Sequence[int], engine: Engine) -> Se
     policies = []
     for case, most in zip(cases, longest, strict=True):
         policy = usual_policy(case.row.engine, case.machine.accelerator, kv_tokens=max(room, most + 1))
-        slots = min(case.slots or policy.max_requests, case.users or MOST_PROMPTS, _count(case), policy.step_tokens - 1)
+        slots = min(policy.max_requests, case.users or MOST_PROMPTS, _count(case), policy.step_tokens - 1)
         policies.append(replace(policy, max_requests=slots))
     widest = max(policy.max_requests for policy in policies)
     step_tokens = max(policy.step_tokens for policy in policies)
