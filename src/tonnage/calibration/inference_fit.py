@@ -54,15 +54,16 @@ FITTED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
                    "exchange_us"),
     "llm": ("gemm_fraction", "tiles_to_half", "kernel_floor_us", "attention_fraction", "memory_fraction", "call_us",
             "sequence_us", "exchange_us", "low_bit_fraction", "request_us", "reply_us"),
-    "llm-python": ("gemm_fraction", "kernel_floor_us", "memory_fraction", "call_us", "sequence_us", "low_bit_fraction",
+    "llm-python": ("gemm_fraction", "attention_fraction", "kernel_floor_us", "memory_fraction", "call_us", "sequence_us", "low_bit_fraction",
                    "request_us", "reply_us"),
 })  # fmt: skip
 # Where a fit starts: each class's structure with the same plain figures, so that a fit does not remember another.
 INITIAL: Final[Mapping[str, Engine]] = MappingProxyType({
     name: Engine(
-        name=name, host_us_per_kernel=9.0 if engine.host_us_per_kernel else 0.0, cache_copies=engine.cache_copies,
+        name=name, attention_fraction=0.55 if "llm" in name else 0.4, host_us_per_kernel=9.0 if engine.host_us_per_kernel else 0.0, cache_copies=engine.cache_copies,
         fused_attention_tokens=engine.fused_attention_tokens, mixed_residual=engine.mixed_residual,
         dequantise_bytes=engine.dequantise_bytes, spelt_out=engine.spelt_out,
+        layer_buffers=engine.layer_buffers,
         call_us=700.0 if name == "llm-python" else 100.0, sequence_us=10.0 if name == "llm-python" else 5.0,
         request_us={"llm": 1000.0, "llm-python": 3000.0}.get(name, 0.0),
         reply_us={"llm": 2500.0, "llm-python": 20000.0}.get(name, 0.0),
@@ -71,6 +72,7 @@ INITIAL: Final[Mapping[str, Engine]] = MappingProxyType({
 })  # fmt: skip
 SCHEDULER: Final = ("call_us", "sequence_us", "request_us", "reply_us")
 STEPS: Final = (0.4, 0.2, 0.1, 0.05)
+SIMULATED_STEPS: Final = (0.3, 0.1)  # where each try is a simulation of every served row
 ROUNDS: Final = 5
 ENOUGH: Final = 1e-4  # what a round must win of the loss to be followed by another
 PRIOR: Final = 0.02  # of a cell's loss, for a figure a factor of e from where it starts: few cells move figures little
@@ -161,7 +163,7 @@ def fit_class(engine: Engine, cases: Sequence[Case]) -> Engine:
         engine = _searched(engine, plain, _informed(engine.name, plain), STEPS)
     if len(plain) < len(cases):
         few = len(plain) < len(cases) / 4
-        engine = _searched(engine, cases, FITTED[engine.name] if few else SCHEDULER, STEPS[1:] if few else STEPS[2:], start)
+        engine = _searched(engine, cases, FITTED[engine.name] if few else SCHEDULER, SIMULATED_STEPS, start)
     return engine
 
 

@@ -110,9 +110,7 @@ def _group(cases: Sequence[Case], index: Sequence[int], engines: Mapping[str, En
         pair = (work(batch, prompt, prompt, batch), work(batch, 1.0, context, batch, decoder_only(first.shape)))
         return Group(index=tuple(index), cases=tuple(cases), works=pair, slots=slots)
     if first.load == "served":
-        return Group(
-            index=tuple(index), cases=tuple(cases), works=(), slots=slots, services=services(cases, engine)
-        )
+        return Group(index=tuple(index), cases=tuple(cases), works=(), slots=slots, services=services(cases, engine))
     beams = np.array([float(case.beams) for case in cases])
     held = prompt + beams * output
     slots = np.minimum(slots / beams, np.maximum(cache_slots(first.shape, first.served, devices, tensor, held), 1.0))
@@ -180,7 +178,9 @@ def _static(group: Group, engine: Engine) -> Figures:
     requests = batch * group.column("replicas") / latency
     first = group.cases[0]
     tensor = group.column("tensor_parallel")
-    peak = inference_peak_bytes(first.shape, first.served, tensor, batch, prompt, output)
+    peak = inference_peak_bytes(
+        first.shape, first.served, tensor, batch, prompt, output, layer_buffers=engine.layer_buffers
+    )
     return {"latency": latency, "ttft": read, "tpot": step, "requests": requests, "tokens": requests * output,
             "total": requests * (prompt + output), "peak": peak}  # fmt: skip
 

@@ -115,8 +115,10 @@ def _process(case: Case) -> Process:
     """How requests reach one of the replicas."""
     if case.users:
         return ClosedLoop(users=case.users)
-    return Poisson(rate_per_s=case.rate_per_s / case.replicas) if case.rate_per_s else Deterministic(
-        rate_per_s=float("inf")
+    return (
+        Poisson(rate_per_s=case.rate_per_s / case.replicas)
+        if case.rate_per_s
+        else Deterministic(rate_per_s=float("inf"))
     )
 
 

@@ -43,6 +43,7 @@ class Engine:
     reply_us: float = 0.0  # what each request waits in the front end beside the others: connection, first token out
     fused_attention_tokens: float = NO_LIMIT  # longest sequence whose scores stay on the chip; 0: never
     cache_copies: float = 0.0  # times the KV cache is moved each step beside being read (2: grown by concatenation)
+    layer_buffers: float = 0.0  # buffers as wide as the model that a layer keeps for each token; 0: memory is reused
     spelt_out: bool = False  # RMS norms and rotary positions are chains of small kernels, as their authors wrote them
     mixed_residual: bool = False  # 16-bit passes keep the residual stream in fp32 (autocast)
 
@@ -156,6 +157,7 @@ _CLASSES: Final = (
     ),
     Engine(
         name="static-llm",
+        layer_buffers=28.0,
         gemm_fraction=0.809,
         memory_fraction=0.863,
         kernel_floor_us=12.0,
