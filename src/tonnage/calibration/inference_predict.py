@@ -23,7 +23,6 @@ SERVER_SHARE = 0.87  # of offline throughput inside a latency limit: 0.72 to 0.9
 CONTINUOUS_SHARE = 0.95  # the same where requests join and leave a running batch
 PREFILL_TOKENS = 8192.0  # prompt tokens an LLM engine reads together
 QUEUED_TOKENS = 6e6  # generated in all by a maximum-throughput run that does not say how many requests it queued
-SENTENCE_SIGMA = 0.5  # of the logarithm of lengths of sentences; a fixed batch runs to its longest answer
 MOST_IN_FLIGHT = 2048.0  # TensorRT-LLM's default max_batch_size
 # Percentiles of repeated equal passes over their mean: captured kernels, and passes a host or a server takes part in.
 TAILS = {"p50": 1.0, "p90": 1.005, "p95": 1.01, "p99": 1.013}
@@ -172,9 +171,7 @@ def _static(group: Group, engine: Engine) -> Figures:
     """One batch from prompt to last token: prefill gives the first token, each step one more."""
     read, step = (pass_s(work, engine) for work in group.works)
     prompt, output, batch = group.column("input_tokens"), group.column("output_tokens"), group.column("batch")
-    sigma = np.where(group.column("varied_lengths") > 0, SENTENCE_SIGMA, 0.0)
-    longest = output * np.exp(sigma * np.sqrt(2.0 * np.log(np.maximum(batch, 1.0))) - sigma**2 / 2.0)
-    latency = read + np.maximum(np.maximum(longest, output) - 1.0, 0.0) * step
+    latency = read + np.maximum(output - 1.0, 0.0) * step
     requests = batch * group.column("replicas") / latency
     first = group.cases[0]
     tensor = group.column("tensor_parallel")

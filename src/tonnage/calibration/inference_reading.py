@@ -25,12 +25,11 @@ _HALF_LENGTHS = re.compile(r"mean(?: real length)?\s*[=~]\s*seq_len/2")
 VARIABLE_LENGTH_SHARE: Final = 0.46  # mean over longest of SQuAD contexts cut at 384 tokens: 177 of 384
 # Mean prompt and answer, in tokens, of data sets that a note names: CNN/DailyMail as GPT-J of MLPerf reads it (articles
 # of 780 words, summaries of 300 characters), OpenOrca as MLPerf cut it (its rules count 294 tokens a sample), ShareGPT
-# cut by serving benchmarks at 1,024 and 2,048 tokens, sentences of news (machine translation).
+# as serving benchmarks cut it, at 1,024 and 2,048 tokens.
 DATA_SETS: Final = (
     ("cnn/dailymail", 980.0, 69.0),
     ("openorca", 220.0, 294.0),
     ("sharegpt", 225.0, 210.0),
-    ("translation", 30.0, 30.0),
 )
 WEIGHTS_ROOM: Final = 0.6  # of a device's memory that weights may take where a row states no tensor parallelism
 UNSTATED_CONTEXT: Final = (64.0, 64.0)  # prompt and answer where a batch-1 decode rate states neither
@@ -55,6 +54,7 @@ class Case:
     users: int = 0  # 0: open loop
     prompts: int = 0
     varied_lengths: bool = False
+    assumed_lengths: bool = False  # of the data set that the note names
     beams: int = 1  # hypotheses that each request carries
 
     @property
@@ -258,9 +258,12 @@ def _decoder_case(case: Case) -> Case | Skipped:
     known = next(((prompt, answer) for name, prompt, answer in DATA_SETS if name in note), None)
     if not case.input_tokens and known:
         beams = int(_number(r"beam width (\d+)", note) or 1)
-        case, varied = replace(case, input_tokens=known[0], output_tokens=known[1], beams=beams), True
+        case, varied = (
+            replace(case, input_tokens=known[0], output_tokens=known[1], beams=beams, assumed_lengths=True),
+            True,
+        )
     if not case.input_tokens:
-        if case.batch != 1:
+        if case.batch != 1 or case.shape.architecture == "encoder-decoder":
             return _skip(row, "input and output lengths not stated")
         case = replace(case, input_tokens=UNSTATED_CONTEXT[0], output_tokens=UNSTATED_CONTEXT[1])
     if not case.output_tokens:

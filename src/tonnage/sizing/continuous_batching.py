@@ -33,9 +33,9 @@ class ContinuousBatching:
     what the cache can hold to its last token, so nothing is ever preempted (TensorRT-LLM's «guaranteed no evict»).
     `chunked` False reads each prompt whole, in one step. `prompts_first`: a step reads prompts or decodes, never both,
     and prompts go first (SGLang, TGI). `front_s`: the front end's work on a request, one after another, before the
-    scheduler sees it (HTTP, tokeniser); `reply_s`: what each waits there beside the others. `kv_tokens`: what the cache holds, of all requests together.
-    `window_tokens`: a request keeps no more than these. Blocks of the cache are not modelled: each request wastes half
-    a block (8 tokens of vLLM's 16) that `kv_tokens` may leave out.
+    scheduler sees it (HTTP, tokeniser); `reply_s`: what each waits there beside the others. `kv_tokens`: what the cache
+    holds, of all requests together. `window_tokens`: a request keeps no more than these. Blocks of the cache are not
+    modelled: each request wastes half a block (8 tokens of vLLM's 16) that `kv_tokens` may leave out.
     """
 
     kv_tokens: int

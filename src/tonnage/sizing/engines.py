@@ -227,7 +227,7 @@ _GENERATING_WORDS: Final = (("deepspeed", "eager"),)
 # What a class is called where it decodes: captured kernels run a whole generation, launched ones each step.
 _GENERATING: Final = {
     "fused": "static-llm", "library": "static-llm", "converted": "static-llm", "compiled": "hosted-llm",
-    "optimised": "hosted-llm", "traced": "hosted-llm", "graph": "hosted-llm",
+    "optimised": "hosted-llm", "graph": "hosted-llm", "traced": "eager",
 }  # fmt: skip
 
 
