@@ -17,6 +17,7 @@ from tonnage.workload.shapes import ModelShape
 
 ONE_SHOT_BYTES = float(2**18)  # engines' own all-reduce kernels hand over to NCCL near here
 ONE_SHOT_SHARE = 0.25
+WEIGHT_ONLY_SHARE = 0.85  # of the 16-bit rate where weights are expanded inside the product
 ROTARY_KERNELS = 12.0
 RMS_KERNELS = (7.0 + 1.0) / (2.0 + 1.0)  # with the residual sum; over those of the fused layer norm's three
 BRIDGED_BYTES_PER_S = 60e9  # slower links go through the host's PCIe
@@ -170,6 +171,8 @@ def pass_s(work: PassWork, engine: Engine) -> Array:
     devices = work.devices
     if work.served.low_bit:
         devices = replace(devices, peak_flop_per_s=devices.peak_flop_per_s * engine.low_bit_fraction)
+    elif work.served.weight_only:
+        devices = replace(devices, peak_flop_per_s=devices.peak_flop_per_s * WEIGHT_ONLY_SHARE)
     seconds = engine_pass_s(work.stages, devices, engine, work.host_factor)
     seconds = seconds + (engine.call_us * work.host_factor + engine.sequence_us * work.batch) * 1e-6
     return column(seconds + exchange_s(work, engine), work.rows)
