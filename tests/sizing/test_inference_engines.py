@@ -38,6 +38,8 @@ def on(name: str, precision: str, *, count: int = 1, link: str = "") -> Devices:
         ("fastertransformer", False, "library"),
         ("fastertransformer", True, "static-llm"),
         ("trtllm", True, "llm"),
+        ("deepspeed", False, "optimised"),
+        ("deepspeed", True, "eager"),
         ("tensorrt-llm", True, "llm"),
         ("vLLM", True, "llm-python"),
     ],
@@ -111,3 +113,45 @@ def test_fp8_cache_makes_decoding_faster_at_long_contexts() -> None:
 
     assert step(1.0, 4096.0) < 0.8 * step(2.0, 4096.0)
     assert step(1.0, 16.0) == pytest.approx(step(2.0, 16.0), rel=0.02)
+
+
+def test_weight_only_formats_pay_at_large_batches() -> None:
+    """int4 weights stream faster at batch 1, between 1.2 and 2 times; a large batch of products is slower than fp16."""
+    shape, engine, devices = find_model("llama-3.1-8b"), ENGINES["llm"], on("A100-80GB-SXM", "fp16")
+
+    def step(weights: str, batch: float) -> float:
+        return float(
+            pass_s(pass_work(shape, devices, FORMATS[weights], engine, batch=batch, query=1.0, keys=16.0), engine)[0]
+        )
+
+    assert 1.2 < step("fp16", 1.0) / step("int4", 1.0) < 2.0
+    assert step("int4", 2048.0) > step("fp16", 2048.0)
+
+
+def test_norms_spelt_out_cost_an_eager_llama_more_than_an_mpt() -> None:
+    """Bound by launches, a decode step of Llama-2-7B takes longer than one of MPT-7B, which has one kernel a norm and
+    no rotary positions; a compiled engine sees little of it."""
+    llama, mpt = find_model("llama-2-7b"), find_model("mpt-7b")
+    devices = on("A100-80GB-SXM", "bf16")
+
+    def ratio(name: str) -> float:
+        engine = ENGINES[name]
+        a, b = (
+            float(
+                pass_s(pass_work(shape, devices, FORMATS["bf16"], engine, batch=1.0, query=1.0, keys=512.0), engine)[0]
+            )
+            for shape in (llama, mpt)
+        )
+        return a / b
+
+    assert ratio("eager") > 1.3
+    assert ratio("llm") < 1.15
+
+
+def test_a_framework_pays_the_ring_for_small_all_reduces() -> None:
+    """Engines with kernels of their own send small messages in one shot; launched kernels call the ring."""
+    shape, devices = find_model("llama-2-7b"), on("A100-80GB-SXM", "bf16", count=2, link="nvlink3")
+    own = replace(ENGINES["llm"], host_us_per_kernel=0.0)
+    launched = replace(own, host_us_per_kernel=0.001)
+    work = pass_work(shape, devices, FORMATS["bf16"], own, batch=1.0, query=1.0, keys=16.0, tensor_parallel=2.0)
+    assert pass_s(work, launched)[0] > pass_s(work, own)[0]

@@ -181,11 +181,12 @@ def _searched(
     measured = np.log([case.row.value for case in cases])
     weights = cell_weights(cases)
     start = engine if start is None else start
+    from_where = [name for name in figures if getattr(start, name) > 0]
     prior = PRIOR / len({cell(case) for case in cases})
 
     def loss(candidate: Engine) -> float:
         error = np.abs(np.log(laid.predict({candidate.name: candidate})) - measured)
-        moved = sum(math.log(getattr(candidate, name) / getattr(start, name)) ** 2 for name in figures)
+        moved = sum(math.log(getattr(candidate, name) / getattr(start, name)) ** 2 for name in from_where)
         return float(np.sum(weights * np.minimum(np.nan_to_num(error, nan=CLIPPED), CLIPPED))) + prior * moved
 
     return search(engine, figures, loss, steps)
