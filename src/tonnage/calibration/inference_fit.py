@@ -65,7 +65,7 @@ INITIAL: Final[Mapping[str, Engine]] = MappingProxyType({
         host_us_per_kernel=9.0 if engine.host_us_per_kernel else 0.0, cache_copies=engine.cache_copies,
         fused_attention_tokens=engine.fused_attention_tokens, mixed_residual=engine.mixed_residual,
         dequantise_bytes=engine.dequantise_bytes, spelt_out=engine.spelt_out,
-        layer_buffers=engine.layer_buffers, kernel_floor_us=6.0 if name == "static-llm" else 3.0,
+        layer_buffers=engine.layer_buffers, exchange_us=60.0 if name == "eager" else 30.0, kernel_floor_us=6.0 if name == "static-llm" else 3.0,
         call_us=700.0 if name == "llm-python" else 100.0, sequence_us=30.0 if name == "llm-python" else 5.0,
         request_us={"llm": 1000.0, "llm-python": 3000.0}.get(name, 0.0),
         reply_us={"llm": 2500.0, "llm-python": 30000.0}.get(name, 0.0),

@@ -205,7 +205,8 @@ def _log_normal(random: Random, count: int, lengths: Lengths) -> Counts:
 
 def _chat(random: Random, count: int, mean: float) -> Counts:
     drawn = np.minimum(np.exp(CHAT_SIGMA * random.standard_normal(count) - CHAT_SIGMA**2 / 2.0), CHAT_LONGEST)
-    return np.maximum(np.rint(drawn * (mean / drawn.mean())), 1).astype(np.int64)
+    lengths: Counts = np.maximum(np.rint(drawn * (mean / drawn.mean())), 1).astype(np.int64)
+    return lengths
 
 
 def _positive(name: str, value: float) -> float:
