@@ -174,7 +174,7 @@ def test_largest_rate_keeps_the_promise_and_a_little_more_breaks_it(decoder: Rep
     count = found.seen.requests + found.seen.warm_up_requests
     more = Traffic(process=Poisson(rate_per_s=1.05 * found.rate_per_s), lengths=lengths, requests=count)
     assert simulate(decoder, more, seed=0).latency_s.p95 > 6.0
-    stricter = largest_rate(decoder, lengths, p95_latency_s=6.0, p95_ttft_s=0.15)
+    stricter = largest_rate(decoder, lengths, p95_latency_s=6.0, p95_ttft_s=0.1)
     assert stricter is not None
     assert stricter.rate_per_s < found.rate_per_s
     assert largest_rate(decoder, lengths, p95_latency_s=0.05) is None

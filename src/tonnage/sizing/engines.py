@@ -35,7 +35,7 @@ class Engine:
     call_us: float = 100.0  # one pass or one decode step, whatever its size: input, scheduler, output
     sequence_us: float = 0.0  # each sequence of a pass: sampling, detokenising, copies
     low_bit_fraction: float = 0.8  # share of int8 / fp8 matrix rates, beside the same engine's share at 16 bit
-    dequantise_bytes: float = 0.65  # per weight stored in fewer bits than it is multiplied in, as if it were streamed
+    dequantise_bytes: float = 0.45  # per weight stored in fewer bits than it is multiplied in, as if it were streamed
     convolution_fraction: float = 0.6  # of the sustained rate in convolutions, as gemm_fraction
     convolution_elementwise_left: float = 0.5  # elementwise_left of norms and activations behind convolutions
     exchange_us: float = 30.0  # a small all-reduce
