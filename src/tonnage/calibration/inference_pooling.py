@@ -49,7 +49,8 @@ PRIOR: Final[Mapping[str, Engine]] = MappingProxyType({
         convolution_elementwise_left=_LEFT_BEHIND_CONVOLUTIONS.get(name, 0.2), convolution_fraction=0.85,
         sequence_us=5.0, cache_copies=ENGINES[name].cache_copies,
         fused_attention_tokens=ENGINES[name].fused_attention_tokens, mixed_residual=ENGINES[name].mixed_residual,
-        dequantise_bytes=ENGINES[name].dequantise_bytes,
+        dequantise_bytes=ENGINES[name].dequantise_bytes, spelt_out=ENGINES[name].spelt_out,
+        layer_buffers=ENGINES[name].layer_buffers, exchange_us=ENGINES[name].exchange_us,
     )
     for name in PASS_CLASSES
 })  # fmt: skip

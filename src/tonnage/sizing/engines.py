@@ -40,8 +40,11 @@ class Engine:
     convolution_elementwise_left: float = 0.5  # elementwise_left of norms and activations behind convolutions
     exchange_us: float = 30.0  # a small all-reduce
     request_us: float = 0.0  # the front end's work on a request, one after another: HTTP, tokeniser, hand-over
+    reply_us: float = 0.0  # what each request waits in the front end beside the others: connection, first token out
     fused_attention_tokens: float = NO_LIMIT  # longest sequence whose scores stay on the chip; 0: never
     cache_copies: float = 0.0  # times the KV cache is moved each step beside being read (2: grown by concatenation)
+    layer_buffers: float = 0.0  # buffers as wide as the model that a layer keeps for each token; 0: memory is reused
+    spelt_out: bool = False  # RMS norms and rotary positions are chains of small kernels, as their authors wrote them
     mixed_residual: bool = False  # 16-bit passes keep the residual stream in fp32 (autocast)
 
 
@@ -62,6 +65,8 @@ _CLASSES: Final = (
         convolution_elementwise_left=1.25,
         fused_attention_tokens=0.0,
         cache_copies=2.0,
+        exchange_us=60.0,
+        spelt_out=True,
     ),
     Engine(
         name="graph",
@@ -175,46 +180,51 @@ _CLASSES: Final = (
     ),
     Engine(
         name="static-llm",
-        gemm_fraction=0.809,
-        memory_fraction=0.863,
+        layer_buffers=28.0,
+        gemm_fraction=0.769,
         kernel_floor_us=12.0,
-        attention_fraction=0.05,
-        call_us=316.0,
-        sequence_us=28.8,
-        exchange_us=60.0,
+        attention_fraction=0.523,
+        memory_fraction=0.841,
+        call_us=128.0,
+        sequence_us=6.42,
+        exchange_us=73.8,
     ),
     Engine(
         name="hosted-llm",
-        gemm_fraction=0.55,
-        memory_fraction=0.55,
-        kernel_floor_us=12.0,
-        host_us_per_kernel=9.0,
-        call_us=4250.0,
         sequence_us=5.0,
-        exchange_us=60.0,
         cache_copies=1.0,
+        gemm_fraction=1.0,
+        kernel_floor_us=4.95,
+        host_us_per_kernel=9.0,
+        call_us=105.0,
+        memory_fraction=0.55,
+        exchange_us=30.0,
     ),
     Engine(
         name="llm",
         gemm_fraction=0.809,
-        tiles_to_half=12.0,
+        tiles_to_half=2.84,
+        kernel_floor_us=7.02,
+        attention_fraction=0.498,
         memory_fraction=0.841,
-        kernel_floor_us=8.15,
-        attention_fraction=0.536,
-        call_us=77.9,
-        sequence_us=0.553,
+        call_us=128.0,
+        sequence_us=2.88,
         low_bit_fraction=0.977,
-        exchange_us=51.6,
-        request_us=1310.0,
+        exchange_us=60.4,
+        request_us=1000.0,
+        reply_us=2500.0,
     ),
     Engine(
         name="llm-python",
         gemm_fraction=0.55,
-        kernel_floor_us=3.66,
-        call_us=777.0,
-        sequence_us=6.77,
-        low_bit_fraction=0.564,
-        request_us=15400.0,
+        attention_fraction=0.8,
+        kernel_floor_us=2.58,
+        memory_fraction=0.8,
+        call_us=666.0,
+        sequence_us=40.5,
+        low_bit_fraction=0.593,
+        request_us=2460.0,
+        reply_us=30000.0,
     ),
 )
 ENGINES: Final[Mapping[str, Engine]] = MappingProxyType({engine.name: engine for engine in _CLASSES})
@@ -239,10 +249,13 @@ _WORDS: Final = (
 )  # fmt: skip
 
 
+# DeepSpeed has kernels of its own for encoders; to generate it runs the framework's modules, sharded.
+_GENERATING_WORDS: Final = (("deepspeed", "eager"),)
+
 # What a class is called where it decodes: captured kernels run a whole generation, launched ones each step.
 _GENERATING: Final = {
     "fused": "static-llm", "library": "static-llm", "converted": "static-llm", "compiled": "hosted-llm",
-    "optimised": "hosted-llm", "traced": "hosted-llm", "graph": "hosted-llm",
+    "optimised": "hosted-llm", "graph": "hosted-llm", "traced": "eager",
 }  # fmt: skip
 
 
@@ -255,7 +268,7 @@ def engine_class(name: str, *, generates: bool = False) -> str:
     'converted'
     """
     folded = name.strip().casefold()
-    for word, kind in _WORDS:
+    for word, kind in (*_GENERATING_WORDS, *_WORDS) if generates else _WORDS:
         if word in folded:
             return _GENERATING.get(kind, kind) if generates else kind
     known = [word for word, _ in _WORDS]

@@ -13,6 +13,7 @@ from tonnage.sizing.continuous_batching import ContinuousBatching, DecoderServer
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.dynamic_batching import DynamicBatching, EncoderServer
 from tonnage.sizing.inference_memory import estimate_serving_memory
+from tonnage.sizing.inference_time import default_engine
 from tonnage.sizing.request_log import RequestLog
 from tonnage.sizing.step_times import DecoderTimes, EncoderTimes, decoder_times, encoder_times
 from tonnage.workload.jobs import Requests
@@ -89,7 +90,7 @@ class ReplicaModel:
         most_tokens = continuous.step_tokens if continuous.chunked else longest + continuous.max_requests
         steps = decoder_times(
             shape, devices, weights=weights, tensor_parallel=group, most_requests=continuous.max_requests,
-            most_tokens=max(most_tokens, continuous.step_tokens), longest_tokens=longest, assumed=assumed,
+            most_tokens=max(most_tokens, continuous.step_tokens), longest_tokens=longest,
         )  # fmt: skip
         return cls(times=_known(steps, steps.decode_s, shape, tensor_parallel), policy=continuous)
 
@@ -134,7 +135,11 @@ def _default_policy(
     shape: ModelShape, devices: Devices, weights: str, tensor_parallel: int, assumed: Assumptions
 ) -> ContinuousBatching:
     chunked = shape.architecture == "decoder"  # an encoder-decoder reads its prompt in one piece
-    base = ContinuousBatching(kv_tokens=1, chunked=chunked, window_tokens=shape.sliding_window or None)
+    engine = default_engine(shape, generates=True)
+    base = ContinuousBatching(
+        kv_tokens=1, chunked=chunked, window_tokens=shape.sliding_window or None,
+        front_s=engine.request_us * 1e-6, reply_s=engine.reply_us * 1e-6,
+    )  # fmt: skip
     tokens = kv_tokens_of(
         shape, devices, weights=weights, tensor_parallel=tensor_parallel, step_tokens=base.step_tokens, assumed=assumed
     )
