@@ -162,6 +162,21 @@ def test_diff_and_snapshots_have_every_form(tonnage: Run, form: str) -> None:
     assert "2026-11-21" in tonnage("catalog", "snapshots", "-o", form).stdout
 
 
+def test_a_snapshot_that_cannot_be_read_is_listed(tonnage: Run, tmp_path: Path) -> None:
+    """A damaged snapshot and one elsewhere stand in the list, the first with its problem; others can be compared."""
+    assert tonnage("catalog", "refresh", "--source", "aws", "--to", "mine", *DAY).returncode == 0
+    damaged = tmp_path / "home" / "snapshots" / "damaged"
+    damaged.mkdir(parents=True)
+    (damaged / "snapshot.toml").write_text("name = ")
+    done = tonnage("catalog", "snapshots", "--catalog", "mine", "-o", "json")
+    lines = {Path(one["folder"]).name: one for one in json.loads(done.stdout)["snapshots"]}
+    assert "cannot be read" in lines["damaged"]["problem"]
+    assert (lines["mine"]["place"], lines["mine"]["in_use"]) == ("elsewhere", True)
+    assert lines["2026-11-20"]["place"] == "built in"
+    assert tonnage("catalog", "diff", "2026-11-20", "mine").returncode == 0
+    assert "no snapshot '2026-11-19'" in tonnage("catalog", "diff", "2026-11-19", "mine").stderr
+
+
 @pytest.mark.parametrize(
     ("line", "says"),
     [

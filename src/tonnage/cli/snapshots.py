@@ -30,7 +30,7 @@ Snapshot = Annotated[
     typer.Argument(
         metavar="SNAPSHOT",
         autocompletion=_complete_snapshot,
-        help="A name of `catalog snapshots`, a date (the last of that day) or a folder.",
+        help="A name of `catalog snapshots`, else a date (the last of that day) or a folder.",
         show_default=False,
     ),
 ]
@@ -111,7 +111,6 @@ def _places(home: Path) -> dict[str, Path]:
 
 def find_snapshot(text: str, home: Path) -> Path:
     """The folder of a snapshot by name, by date (the last of that day) or by path; raises InputError."""
-    from tonnage.catalog.loading import read_meta
     from tonnage.errors import InputError, did_you_mean, nearest
 
     places = _places(home)
@@ -120,11 +119,22 @@ def find_snapshot(text: str, home: Path) -> Path:
     path = Path(text).expanduser()
     if (path / "snapshot.toml").is_file():
         return path
-    of_day = [folder for folder in places.values() if read_meta(folder / "snapshot.toml").built_on.isoformat() == text]
+    of_day = [folder for folder in places.values() if _built_on(folder) == text]
     if of_day:
         return of_day[-1]
     hint = did_you_mean(nearest(text, places, count=2), "`tonnage catalog snapshots` lists them all")
     raise InputError(f"no snapshot '{text}'", hint=hint)
+
+
+def _built_on(folder: Path) -> str | None:
+    """The day of a snapshot; None where it cannot be read."""
+    from tonnage.catalog.loading import read_meta
+    from tonnage.errors import CatalogError
+
+    try:
+        return read_meta(folder / "snapshot.toml").built_on.isoformat()
+    except CatalogError:
+        return None
 
 
 def _lines(settings: Settings) -> list[SnapshotLine]:
@@ -132,20 +142,23 @@ def _lines(settings: Settings) -> list[SnapshotLine]:
     from tonnage.catalog.loading import snapshot_folders
 
     places = _places(settings.home)
-    used = settings.catalog or newest_snapshot(settings.home) or Path(str(snapshot_folders()[-1]))
-    if settings.catalog is not None and settings.catalog.resolve() not in {p.resolve() for p in places.values()}:
-        places[settings.catalog.name] = settings.catalog
-    return [_line(name, folder, settings.home, used) for name, folder in places.items()]
+    built_in = {Path(str(folder)).resolve() for folder in snapshot_folders()}
+    used = (settings.catalog or newest_snapshot(settings.home) or Path(str(snapshot_folders()[-1]))).resolve()
+    if used not in {folder.resolve() for folder in places.values()}:
+        places[str(used)] = used
+    lines = []
+    for name, folder in places.items():
+        at_home = folder.parent == settings.home / "snapshots"
+        place = "built in" if folder.resolve() in built_in else "home" if at_home else "elsewhere"
+        lines.append(_line(name, folder, place, in_use=folder.resolve() == used))
+    return lines
 
 
-def _line(name: str, folder: Path, home: Path, used: Path) -> SnapshotLine:
+def _line(name: str, folder: Path, place: str, *, in_use: bool) -> SnapshotLine:
     from tonnage.catalog import load_catalog
     from tonnage.errors import CatalogError
     from tonnage.reports.catalog_moves import SnapshotLine
 
-    place = "home" if folder.is_relative_to(home) else "elsewhere" if folder == used else "built in"
-    place = "built in" if folder.parent.name == "snapshots" and folder.parent.parent.name == "data" else place
-    in_use = folder.resolve() == used.resolve()
     try:
         catalog = load_catalog(folder, strict=False)
     except CatalogError as error:
