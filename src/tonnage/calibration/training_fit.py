@@ -32,7 +32,8 @@ TIME_PARAMETERS: Mapping[str, tuple[float, float]] = MappingProxyType(
         "training_attention_hopper_share": (0.4, 1.2),
         "fused_traffic_fraction": (0.1, 1.2),
         "compiled_traffic_fraction": (0.1, 1.6),
-        "memory_saturation_exponent": (0.02, 0.6),
+        "issue_cycles_per_element": (0.005, 0.5),
+        "graphics_energy_factor": (0.7, 4.0),
         "unfused_traffic_factor": (0.5, 2.5),
         "communication_overlap_fraction": (0.2, 0.97),
         "network_peak_fraction": (0.15, 0.95),
@@ -58,7 +59,8 @@ JUDGEMENTS: Mapping[str, float] = MappingProxyType(
         "training_attention_hopper_share": 0.85,
         "fused_traffic_fraction": 0.5,
         "compiled_traffic_fraction": 0.7,
-        "memory_saturation_exponent": 0.2,
+        "issue_cycles_per_element": 0.08,
+        "graphics_energy_factor": 1.2,
         "unfused_traffic_factor": 1.0,
         "communication_overlap_fraction": 0.8,
         "network_peak_fraction": 0.6,
@@ -153,8 +155,10 @@ def fit_cases(table: TrainingTable, *, start: TrainingFit | None = None, use: Ar
     """Fit to the cases of a table; `use` leaves some out (weight 0)."""
     weights = family_weights(table.cases) * (1.0 if use is None else use)
 
+    at_one_second = one_second(table)
+
     def loss(values: Mapping[str, float]) -> float:
-        errors = np.abs(log_ratios(table, replace(Assumptions(), **dict(values))))
+        errors = np.abs(_log_ratios(table, at_one_second, replace(Assumptions(), **dict(values))))
         return float(np.sum(weights * np.minimum(errors, CAP)) / np.sum(weights))
 
     begin = start.values if start else JUDGEMENTS
@@ -174,10 +178,18 @@ def fit_cases(table: TrainingTable, *, start: TrainingFit | None = None, use: Ar
 
 def log_ratios(table: TrainingTable, assumed: Assumptions) -> Array:
     """log(predicted / measured) as rates, one a case; large where nothing is predicted."""
-    steps = table.steps(assumed)
-    pairs = zip(table.cases, steps.total_s, strict=True)
-    ratios = np.array([case_ratio(case, float(seconds)) for case, seconds in pairs])
-    return np.where(np.isfinite(ratios) & (ratios > 0), np.log(np.maximum(ratios, 1e-9)), CAP)
+    return _log_ratios(table, one_second(table), assumed)
+
+
+def one_second(table: TrainingTable) -> Array:
+    """log(predicted / measured) of each case if its step took a second: every metric goes with the step's time."""
+    return np.log(np.array([case_ratio(case, 1.0) for case in table.cases]))
+
+
+def _log_ratios(table: TrainingTable, at_one_second: Array, assumed: Assumptions) -> Array:
+    seconds = table.steps(assumed).total_s
+    known = np.isfinite(seconds) & (seconds > 0)
+    return np.where(known, at_one_second - np.log(np.where(known, seconds, 1.0)), CAP)
 
 
 def family_weights(cases: Sequence[Case]) -> Array:

@@ -40,10 +40,11 @@ class Assumptions:
     training_convolution_fraction: float = 0.73
     fused_traffic_fraction: float = 0.76
     compiled_traffic_fraction: float = 0.7
-    memory_saturation_exponent: float = 0.245
+    issue_cycles_per_element: float = 0.08
     unfused_traffic_factor: float = 1.25
     training_attention_fraction: float = 0.327
     training_attention_hopper_share: float = 0.615
+    graphics_energy_factor: float = 1.0
     training_launch_us_per_kernel: float = 9.0
     sustained_cap_fraction: float = 1.15
     joules_per_tflop_12nm: float = 2.82
@@ -132,10 +133,10 @@ SOURCES: Final[dict[str, tuple[float, float, str]]] = {
         0.6,
         "ResNet-50 mixed-precision training on V100 and A100, NVIDIA DeepLearningExamples: judgement within",
     ),
-    "memory_saturation_exponent": (
-        0.02,
-        0.6,
-        "element-wise time grows with (bandwidth / 1.5 TB/s) to this power over plain bandwidth scaling; "
+    "issue_cycles_per_element": (
+        0.005,
+        0.5,
+        "cycles of a multiprocessor that an element-wise pass takes for each element it moves, beside the bytes; "
         "fitted to published training throughputs (docs/decisions/training-accuracy.md)",
     ),
     "unfused_traffic_factor": (
@@ -155,6 +156,12 @@ SOURCES: Final[dict[str, tuple[float, float, str]]] = {
         1.2,
         "the same on Hopper over that: kernels written for the generation before; fitted to published "
         "training throughputs (docs/decisions/training-accuracy.md)",
+    ),
+    "graphics_energy_factor": (
+        0.7,
+        4.0,
+        "energy of an operation on a graphics die (small tensor cores, GDDR memory) over that on a compute die of "
+        "the same process; fitted to published training throughputs (docs/decisions/training-accuracy.md)",
     ),
     "training_launch_us_per_kernel": (
         4.0,

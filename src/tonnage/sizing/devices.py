@@ -47,6 +47,8 @@ class Devices:
     inter_latency_s: Array
     generation: Array | None = None  # index into GENERATIONS; None: not told
     watts_per_tflop: Array | None = None  # power limit over the dense 16-bit peak; NaN: not published
+    multiprocessor_hz: Array | None = None  # multiprocessors times clock; NaN: not known
+    graphics_die: Array | None = None  # 1: a die made for graphics boards, with GDDR memory and small tensor cores
 
     def take(self, rows: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Devices:
         """The candidates' columns from the machines' columns."""
@@ -109,6 +111,8 @@ def stack(machines: Sequence[Machine], precision: str, assumed: Assumptions) -> 
         inter_latency_s=np.array([m.network_latency_us * 1e-6 for m in machines]),
         generation=np.array([_generation(m.accelerator) for m in machines]),
         watts_per_tflop=np.array([_watts_per_tflop(m.accelerator) for m in machines]),
+        multiprocessor_hz=np.array([_multiprocessor_hz(m.accelerator) for m in machines]),
+        graphics_die=np.array([float(m.accelerator.compute_capability in GRAPHICS_DIES) for m in machines]),
     )
 
 
@@ -121,6 +125,19 @@ def _watts_per_tflop(accelerator: Accelerator) -> float:
     if accelerator.tdp_w is None or accelerator.dense_fp16_tflops is None:
         return np.nan
     return accelerator.tdp_w / accelerator.dense_fp16_tflops
+
+
+# 32-bit lanes of a multiprocessor by compute capability (CUDA C++ Programming Guide, arithmetic instructions).
+LANES = {"7.0": 64, "7.5": 64, "8.0": 64, "8.6": 128, "8.9": 128, "9.0": 128, "10.0": 128, "12.0": 128}
+GRAPHICS_DIES = ("7.5", "8.6", "8.9", "12.0")
+
+
+def _multiprocessor_hz(accelerator: Accelerator) -> float:
+    """Multiprocessors times clock, from the 32-bit rate: two operations a lane and cycle."""
+    lanes = LANES.get(accelerator.compute_capability or "")
+    if lanes is None or accelerator.dense_fp32_tflops is None:
+        return np.nan
+    return accelerator.dense_fp32_tflops * TERA / (2.0 * lanes)
 
 
 def _bandwidth(accelerator: Accelerator) -> float:

@@ -30,6 +30,7 @@ ZERO1, ZERO3 = SHARDINGS.index("zero1"), SHARDINGS.index("zero3")
 SELECTIVE, FULL = RECOMPUTES.index("selective"), RECOMPUTES.index("full")
 MATRIX_KINDS = ("gemm", "attention", "convolution")
 COMPUTES = ("fp32", "tf32", "fp16", "bf16", "fp8")  # `StepWork.compute` holds the index
+ELEMENT_BYTES = np.array([4.0, 4.0, 2.0, 2.0, 2.0])  # of activations, for each of COMPUTES
 UNFUSED, COMPILED, HAND_FUSED = 0.0, 1.0, 2.0
 FLASH_BACKWARD = 2.5  # five products instead of two, the scores made again (Dao 2023, arXiv:2307.08691, section 3.1)
 
@@ -107,7 +108,7 @@ def _works(job: TrainJob, stages: Sequence[Stage], layouts: Layouts, practice: P
         repeats = np.ceil(stage.repeats / layouts.pipeline_parallel) if stage.layered else stage.repeats
         for op in stage.operators:
             again = np.where(full | (selective & op.scores), 1.0, 0.0) if stage.layered else 0.0
-            fused = _fusion(job, practice) if op.kind == "elementwise" else UNFUSED
+            fused = _fusion(job, practice) if op.kind in ("elementwise", "attention") else UNFUSED
             found.append(Work(operator=op, times=repeats, backward=_backward(job, op), again=again, fused=fused))
     return tuple(found)
 
