@@ -35,7 +35,7 @@ TIME_PARAMETERS: Mapping[str, tuple[float, float]] = MappingProxyType(
         "issue_cycles_per_element": (0.005, 0.5),
         "graphics_energy_factor": (0.7, 4.0),
         "unfused_traffic_factor": (0.5, 2.5),
-        "communication_overlap_fraction": (0.2, 0.97),
+        "communication_overlap_fraction": (0.02, 0.97),
         "network_peak_fraction": (0.15, 0.95),
         "training_convolution_fraction": (0.2, 0.9),
     }

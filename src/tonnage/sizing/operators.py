@@ -58,6 +58,7 @@ class Pass:
     training: bool = True
     cached_keys: Num = 0.0  # of `keys`, tokens of an earlier segment whose keys and values are made anew
     sequence_parallel: bool = True  # tensor-parallel ranks share norms, dropout and residual adds
+    transposed: bool = False  # 16-bit convolutions of a program that keeps channels first
     half_rate: float = 1.0  # rate of 16-bit work as a share of the peak (0.5 where the peak is the 8-bit one)
 
     @property
@@ -291,15 +292,18 @@ def head_operators(shape: ModelShape, span: Pass, *, logit_tokens: Num) -> list[
 
 
 # Passes over a convolution's output: norm (two reads, a write) and rectifier (a read, a write); with gated activations
-# (sigmoid times input, squeeze-and-excitation: pool, scale) and drop-connect seven more.
-PLAIN_PASSES, GATED_PASSES = 5, 12
+# (sigmoid times input, squeeze-and-excitation: pool, scale) and drop-connect seven more. The 1 x 1 convolution that ends
+# a bottleneck block is added to the block's input: three more.
+PLAIN_PASSES, GATED_PASSES, ADDED_PASSES = 5, 12, 3
 
 
 def convolution_operators(shape: ModelShape, span: Pass) -> list[Operator]:
     """Convolutions as implicit matrix products (rows: batch x output pixels), each with a norm and an activation."""
     operators: list[Operator] = []
-    passes = GATED_PASSES if shape.gated_mlp else PLAIN_PASSES
     for conv in shape.convolutions:
+        passes = GATED_PASSES if shape.gated_mlp else PLAIN_PASSES
+        if span.training and not shape.gated_mlp and conv.kernel == 1 and conv.out_channels > conv.in_channels:
+            passes += ADDED_PASSES
         rows = span.batch * float(conv.output_side**2)
         inner = conv.in_channels / conv.groups * conv.kernel**2
         outputs = rows * conv.out_channels
@@ -326,4 +330,7 @@ def convolution_operators(shape: ModelShape, span: Pass) -> list[Operator]:
                 kernels=8 if shape.gated_mlp else 3,
             )
         )
+        if span.transposed:  # tensor cores want channels last: input and output are turned round and back
+            moved = 2.0 * span.element_bytes * (inputs + outputs)
+            operators.append(elementwise("layout", count=float(conv.count), moved_bytes=moved, kernels=2))
     return operators

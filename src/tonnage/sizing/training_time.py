@@ -95,10 +95,11 @@ def step_seconds(work: StepWork, devices: Devices, assumed: Assumptions) -> Trai
         dequantise_s=dequantise * m,
         launch_s=launch * m,
         tensor_parallel_s=tensor * m,
-        data_parallel_s=_data_parallel_s(work, devices, micro * m, assumed),
+        data_parallel_s=_data_parallel_s(work, devices, micro * m, backward + again, assumed),
         pipeline_s=hand_over * m,
         bubble_s=work.bubble * micro,
-        optimizer_s=work.optimizer_bytes / (bandwidth * assumed.optimizer_memory_fraction),
+        optimizer_s=(work.optimizer_bytes + work.accumulated_bytes * (m - 1.0))
+        / (bandwidth * assumed.optimizer_memory_fraction),
         model_flop=work.model_flop,
     )
 
@@ -187,8 +188,11 @@ def _tensor_parallel_s(work: StepWork, devices: Devices) -> Array:
     return np.where(work.tensor_calls > 0, work.tensor_calls * once, 0.0)
 
 
-def _data_parallel_s(work: StepWork, devices: Devices, compute_s: Array, assumed: Assumptions) -> Array:
-    """Gradients once a step; with ZeRO-3 also the weights, gathered in forward and in backward of each micro-batch.
+def _data_parallel_s(
+    work: StepWork, devices: Devices, compute_s: Array, backward_s: Array, assumed: Assumptions
+) -> Array:
+    """Gradients once a step, beside the last micro-batch's backward; with ZeRO-3 also the weights, gathered in forward
+    and in backward of each micro-batch, beside all of it.
 
     Ranks of a data-parallel group sit on as many nodes as they can; the groups of a node share its network.
     """
@@ -200,9 +204,8 @@ def _data_parallel_s(work: StepWork, devices: Devices, compute_s: Array, assumed
     once = all_gather_s(work.gathered_bytes, ranks, nodes, devices, sharers=sharers)
     layered = work.gathered_layers * np.where(nodes > 1, devices.inter_latency_s, devices.intra_latency_s)
     parameters = np.where(gathered, 2.0 * work.accumulation * (once + layered), 0.0)
-    traffic = gradients + parameters
-    hidden = assumed.communication_overlap_fraction * np.minimum(traffic, compute_s)
-    return np.where(ranks > 1, traffic - hidden, 0.0)
+    beside = np.minimum(gradients, backward_s) + np.minimum(parameters, compute_s)
+    return np.where(ranks > 1, gradients + parameters - assumed.communication_overlap_fraction * beside, 0.0)
 
 
 def _hand_over_s(work: StepWork, devices: Devices) -> Array:

@@ -71,6 +71,7 @@ class StepWork:
     hand_over_crosses: Array  # devices one pipeline step spans
     dequantised_bytes: Array  # per micro-batch
     optimizer_bytes: Array
+    accumulated_bytes: Array  # gradients added to the sum after each micro-batch but the first
     optimizer_tensors: Array
     model_flop: Array
 
@@ -163,13 +164,15 @@ def _data_columns(
         "gathered_layers": np.where(shards, layers, 0.0),
         "dequantised_bytes": expanded,
         "optimizer_bytes": moved / cut,
+        "accumulated_bytes": share.trained * (8.0 if practice.fused else reduced + 8.0),
         "optimizer_tensors": 0.0,
     }
 
 
 def added(first: StepWork, second: StepWork) -> StepWork:
     """Two models trained in one step on the same devices and layout (a generator and a discriminator)."""
-    summed = ("gradient_bytes", "gathered_bytes", "gathered_layers", "optimizer_bytes", "model_flop", "tensor_calls")
+    summed = ("gradient_bytes", "gathered_bytes", "gathered_layers", "optimizer_bytes",
+              "accumulated_bytes", "model_flop", "tensor_calls")  # fmt: skip
     columns = {name: getattr(first, name) for name in column_names()}
     columns.update({name: getattr(first, name) + getattr(second, name) for name in summed})
     return StepWork(works=(*first.works, *second.works), **columns)
