@@ -38,6 +38,7 @@ TIME_PARAMETERS: Mapping[str, tuple[float, float]] = MappingProxyType(
         "communication_overlap_fraction": (0.02, 0.97),
         "network_peak_fraction": (0.15, 0.95),
         "training_convolution_fraction": (0.2, 0.9),
+        "convolution_traffic_factor": (0.3, 1.6),
     }
 )
 MEMORY_PARAMETERS: Mapping[str, tuple[float, float]] = MappingProxyType(
@@ -65,6 +66,7 @@ JUDGEMENTS: Mapping[str, float] = MappingProxyType(
         "communication_overlap_fraction": 0.8,
         "network_peak_fraction": 0.6,
         "training_convolution_fraction": 0.5,
+        "convolution_traffic_factor": 0.8,
         "training_communicator_gib": 0.7,
         "fragmentation_fraction": 0.1,
     }

@@ -38,6 +38,7 @@ class Assumptions:
     compiled_kernel_fraction: float = 0.35
     convolution_peak_fraction: float = 0.50
     training_convolution_fraction: float = 0.73
+    convolution_traffic_factor: float = 0.8
     fused_traffic_fraction: float = 0.76
     compiled_traffic_fraction: float = 0.7
     issue_cycles_per_element: float = 0.08
@@ -202,6 +203,12 @@ SOURCES: Final[dict[str, tuple[float, float, str]]] = {
         0.9,
         "convolutions in training over the sustained peak; fitted to published training throughputs "
         "(docs/decisions/training-accuracy.md)",
+    ),
+    "convolution_traffic_factor": (
+        0.3,
+        1.6,
+        "passes over the results of convolutions that a library's kernels take, over the ones counted; fitted to "
+        "published training throughputs (docs/decisions/training-accuracy.md)",
     ),
     "optimizer_memory_fraction": (
         0.6,

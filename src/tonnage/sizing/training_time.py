@@ -15,11 +15,15 @@ from tonnage.sizing.estimates import Array, Num
 from tonnage.sizing.layouts import Layouts
 from tonnage.sizing.rates import operator_s
 from tonnage.sizing.training_practice import PLAIN, Practice
-from tonnage.sizing.training_work import COMPUTES, ELEMENT_BYTES, HAND_FUSED, StepWork, Work, step_work
+from tonnage.sizing.training_work import COMPILED, COMPUTES, ELEMENT_BYTES, HAND_FUSED, StepWork, Work, step_work
 from tonnage.workload.jobs import TrainJob
 
 # Process class of each generation; any other is newer.
 PROCESS = {"Volta": "12nm", "Turing": "12nm", "Ampere": "7nm"}
+# Passes over those counted, for UNFUSED, COMPILED, HAND_FUSED, IMAGES in `training_work`.
+TRAFFIC = (
+    "unfused_traffic_factor", "compiled_traffic_fraction", "fused_traffic_fraction", "convolution_traffic_factor"
+)  # fmt: skip
 TYPICAL_BUDGET = 0.85  # share of the cap where the power limit is not published
 
 
@@ -135,7 +139,7 @@ def _device_seconds(
         once = _fused(part, operator_s(part.operator, there, assumed), there, width, assumed)
         seconds = part.times * part.operator.count * once
         passes = 1.0 + part.backward + part.again
-        merged = 1.0 - (np.asarray(part.fused) > 0) * (1.0 - assumed.compiled_kernel_fraction)
+        merged = 1.0 - np.isin(part.fused, (COMPILED, HAND_FUSED)) * (1.0 - assumed.compiled_kernel_fraction)
         launches = part.times * part.operator.count * part.operator.kernels * passes * merged
         for total, value in zip(sums, (seconds, seconds * part.backward, seconds * part.again, launches), strict=True):
             _add(total, value, part)
@@ -165,9 +169,7 @@ def _fused(part: Work, seconds: Num, devices: Devices, element: Array, assumed: 
     its bandwidth."""
     if part.operator.kind != "elementwise":
         return seconds
-    factors = np.array(
-        [assumed.unfused_traffic_factor, assumed.compiled_traffic_fraction, assumed.fused_traffic_fraction]
-    )
+    factors = np.array([getattr(assumed, name) for name in TRAFFIC])
     issued: Num = 0.0
     if devices.multiprocessor_hz is not None:
         issued = part.operator.moved_bytes / element * assumed.issue_cycles_per_element / devices.multiprocessor_hz

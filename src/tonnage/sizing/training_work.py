@@ -31,7 +31,7 @@ SELECTIVE, FULL = RECOMPUTES.index("selective"), RECOMPUTES.index("full")
 MATRIX_KINDS = ("gemm", "attention", "convolution")
 COMPUTES = ("fp32", "tf32", "fp16", "bf16", "fp8")  # `StepWork.compute` holds the index
 ELEMENT_BYTES = np.array([4.0, 4.0, 2.0, 2.0, 2.0])  # of activations, for each of COMPUTES
-UNFUSED, COMPILED, HAND_FUSED = 0.0, 1.0, 2.0
+UNFUSED, COMPILED, HAND_FUSED, IMAGES = 0.0, 1.0, 2.0, 3.0  # the last: between convolutions, by a library's kernels
 FLASH_BACKWARD = 2.5  # five products instead of two, the scores made again (Dao 2023, arXiv:2307.08691, section 3.1)
 
 
@@ -46,7 +46,7 @@ class Work:
     times: Num
     backward: Num
     again: Num  # how often backward repeats the forward (recomputation)
-    fused: Num  # UNFUSED, COMPILED or HAND_FUSED: who merges it into its neighbours
+    fused: Num  # UNFUSED, COMPILED, ...: who merges it into its neighbours
     owner: NDArray[np.intp] | None = None
 
 
@@ -115,7 +115,9 @@ def _works(job: TrainJob, stages: Sequence[Stage], layouts: Layouts, practice: P
 
 
 def _fusion(job: TrainJob, practice: Practice) -> float:
-    return HAND_FUSED if practice.fused else COMPILED if job.compile else UNFUSED
+    if practice.fused or job.compile:
+        return HAND_FUSED if practice.fused else COMPILED
+    return IMAGES if job.model.architecture == "convolution" else UNFUSED
 
 
 def _backward(job: TrainJob, op: Operator) -> float:
