@@ -12,6 +12,7 @@ import numpy as np
 from tonnage.calibration.judgement import Judged, Skipped
 from tonnage.calibration.rows import TrainingRow
 from tonnage.calibration.training_case import Case, NoCase, build_case
+from tonnage.calibration.training_unstated import fitted_to_device
 from tonnage.catalog.catalog import Catalog
 from tonnage.errors import TonnageError
 from tonnage.sizing.assumptions import Assumptions
@@ -90,7 +91,13 @@ def peak(case: Case, assumed: Assumptions) -> Peak:
 def _peak(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> float:
     if row.micro_batch_per_gpu is None:
         raise NoCase("memory without the micro-batch")
-    return _reported(memory_case(row, catalog), assumed)
+    return _reported(_measured_case(row, catalog), assumed)
+
+
+def _measured_case(row: TrainingRow, catalog: Catalog) -> Case:
+    """The case of a row that prints a peak: it ran, so what it leaves open was such that it fitted."""
+    case = memory_case(row, catalog)
+    return case if BUDGET.search(row.gpu) or not row.gpu else fitted_to_device(case)
 
 
 def _reported(case: Case, assumed: Assumptions) -> float:
@@ -146,7 +153,7 @@ def memory_table(rows: Sequence[TrainingRow], catalog: Catalog) -> MemoryTable:
         if not row.metric.startswith("peak") or row.quality == "suspect" or row.micro_batch_per_gpu is None:
             continue
         try:
-            cases.append(memory_case(row, catalog))
+            cases.append(_measured_case(row, catalog))
         except (NoCase, TonnageError):
             continue
     return MemoryTable(cases=tuple(cases))
