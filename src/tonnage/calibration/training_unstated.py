@@ -26,7 +26,7 @@ Change = Callable[[Case], Case]
 
 def fitted_to_device(case: Case) -> Case:
     """The case with the fewest of its unstated choices changed so that it fits; as it is where nothing helps."""
-    if fits(case):
+    if case.row.n_gpus is None or fits(case):  # without the number of GPUs there is no share that must fit
         return case
     changed = case
     for change in _open_changes(case):
@@ -47,6 +47,8 @@ def _open_changes(case: Case) -> Iterator[Change]:
     row = case.row
     if not re.search(r"zero|fsdp|optimizer", row.sharding):
         yield _sharded_optimizer
+    if case.practice.fused and case.practice.state == "autocast":
+        yield _main_weights
     if not row.activation_checkpointing:
         yield _recomputed
         if "cross" not in row.note.lower():
@@ -62,6 +64,11 @@ def _open_changes(case: Case) -> Iterator[Change]:
 def _sharded_optimizer(case: Case) -> Case:
     cut = np.maximum(case.layouts.sharding, float(SHARDINGS.index("zero1")))
     return replace(case, layouts=replace(case.layouts, sharding=cut))
+
+
+def _main_weights(case: Case) -> Case:
+    """16-bit weights with 32-bit ones beside, as programs with hand-written kernels keep them."""
+    return _with_practice(case, state="cast-model")
 
 
 def _recomputed(case: Case) -> Case:
@@ -93,6 +100,6 @@ def _in_backward(case: Case) -> Case:
     return _with_practice(case, gradients_in_backward=True)
 
 
-def _with_practice(case: Case, **changed: float | bool) -> Case:
+def _with_practice(case: Case, **changed: float | bool | str) -> Case:
     practice = replace(case.practice, **changed)  # type: ignore[arg-type]
     return replace(case, engine=replace(case.engine, practice=practice))
