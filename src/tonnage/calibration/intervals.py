@@ -23,6 +23,7 @@ from tonnage.sizing.estimates import Spread
 
 COVERED: Final = 0.80
 FEWEST_ROWS: Final = 20  # a group with fewer borrows the residuals of all groups
+FEWEST_FAMILIES: Final = 3  # so does one of fewer families: how families differ cannot be told from one or two
 FARTHEST: Final = 2  # beyond two unknowns the interval widens no more
 DEFAULT_WIDENING: Final = 1.5  # where no residual of far rows is known: judgement, range 1.2 to 2.5
 _WIDEST: Final = 4.0
@@ -104,7 +105,7 @@ def fit_intervals(near: Iterable[Judged], far: Iterable[Judged] = ()) -> Interva
     pooled = _quantiles(known) if len(known) >= FEWEST_ROWS else None
     found = []
     for group, rows in sorted(by_group.items()):
-        quantiles = _quantiles(rows) if len(rows) >= FEWEST_ROWS else pooled
+        quantiles = _quantiles(rows) if _enough(rows) else pooled
         if quantiles is not None:
             beyond = [row for row in distant if row.group == group]
             found.append(_group_interval(group, rows, quantiles, beyond))
@@ -156,13 +157,20 @@ def _widening(near: tuple[float, float, float], beyond: Sequence[Judged]) -> flo
     return min(max(1.0, _weighted_quantile(needed, _weights(beyond), COVERED)), _WIDEST)
 
 
+def _enough(rows: Sequence[Judged]) -> bool:
+    return len(rows) >= FEWEST_ROWS and len({row.family for row in rows}) >= FEWEST_FAMILIES
+
+
 def _quantiles(rows: Sequence[Judged]) -> tuple[float, float, float]:
+    """Low, middle and high. Rows of a family err together, so what counts as a sample is the family: a new one is one
+    of k + 1, and the interval holds COVERED of that many (Dunn, Wasserman and Ramdas 2022, arXiv:1809.07441)."""
     values = [residual(row) for row in rows]
     weights = _weights(rows)
-    tail = (1.0 - COVERED) / 2.0
-    low = -_weighted_quantile([-value for value in values], weights, 1.0 - tail)
-    high = _weighted_quantile(values, weights, 1.0 - tail)
-    return low, _weighted_quantile(values, weights, 0.5), high
+    families = len({row.family for row in rows})
+    level = min(1.0, (1.0 + COVERED * (1.0 + 1.0 / families)) / 2.0)
+    low = -_quantile_of([-value for value in values], weights, level)
+    high = _quantile_of(values, weights, level)
+    return low, _quantile_of(values, weights, 0.5), high
 
 
 def _weights(rows: Sequence[Judged]) -> list[float]:
@@ -176,9 +184,12 @@ def _weighted_quantile(values: Sequence[float], weights: Sequence[float], level:
     That row is the finite-sample correction of conformal prediction (Tibshirani et al. 2019, arXiv:1904.06019,
     section 2). With too few rows to reach the level, the largest value.
     """
-    total = sum(weights)
-    wanted = level * (total + total / len(weights))
-    reached = 0.0
+    return _quantile_of(values, weights, level * (1.0 + 1.0 / len(weights)))
+
+
+def _quantile_of(values: Sequence[float], weights: Sequence[float], level: float) -> float:
+    """Smallest value with `level` of the weight at or below it; the largest where the level is beyond all weight."""
+    wanted, reached = level * sum(weights), 0.0
     ordered = sorted(zip(values, weights, strict=True))
     for value, weight in ordered:
         reached += weight
