@@ -68,7 +68,7 @@ def _sharded_optimizer(case: Case) -> Case:
 
 def _main_weights(case: Case) -> Case:
     """16-bit weights with 32-bit ones beside, as programs with hand-written kernels keep them."""
-    return _with_practice(case, state="cast-model")
+    return _with_practice(case, state="cast-model", reduce_bytes=2.0)
 
 
 def _recomputed(case: Case) -> Case:
