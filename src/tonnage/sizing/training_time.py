@@ -15,7 +15,7 @@ from tonnage.sizing.estimates import Array, Num
 from tonnage.sizing.layouts import Layouts
 from tonnage.sizing.rates import operator_s
 from tonnage.sizing.training_practice import PLAIN, Practice
-from tonnage.sizing.training_work import COMPILED, COMPUTES, ELEMENT_BYTES, HAND_FUSED, StepWork, Work, step_work
+from tonnage.sizing.training_work import COMPILED, COMPUTES, ELEMENT_BYTES, HAND_FUSED, IMAGES, StepWork, Work, step_work
 from tonnage.workload.jobs import TrainJob
 
 # Process class of each generation; any other is newer.
@@ -24,6 +24,7 @@ PROCESS = {"Volta": "12nm", "Turing": "12nm", "Ampere": "7nm"}
 TRAFFIC = (
     "unfused_traffic_factor", "compiled_traffic_fraction", "fused_traffic_fraction", "convolution_traffic_factor"
 )  # fmt: skip
+VECTOR_BYTES = 4.0
 TYPICAL_BUDGET = 0.85  # share of the cap where the power limit is not published
 
 
@@ -166,13 +167,14 @@ def _attention_devices(part: Work, devices: Devices, assumed: Assumptions) -> De
 def _fused(part: Work, seconds: Num, devices: Devices, element: Array, assumed: Assumptions) -> Num:
     """Element-wise work of an eager framework takes more passes than counted, merged work fewer. Besides moving bytes
     its kernels issue instructions for each element, which takes the longer the fewer multiprocessors a board has for
-    its bandwidth."""
+    its bandwidth; a library's kernels take two 16-bit elements at a time."""
     if part.operator.kind != "elementwise":
         return seconds
     factors = np.array([getattr(assumed, name) for name in TRAFFIC])
     issued: Num = 0.0
     if devices.multiprocessor_hz is not None:
-        issued = part.operator.moved_bytes / element * assumed.issue_cycles_per_element / devices.multiprocessor_hz
+        wide = np.where(np.asarray(part.fused) == IMAGES, VECTOR_BYTES, element)
+        issued = part.operator.moved_bytes / wide * assumed.issue_cycles_per_element / devices.multiprocessor_hz
         issued = np.where(np.isnan(issued), 0.0, issued)
     return (seconds + issued) * factors[np.asarray(part.fused).astype(np.intp)]
 
