@@ -15,7 +15,7 @@ from tonnage.sizing.estimates import Array, Num
 from tonnage.sizing.layouts import Layouts
 from tonnage.sizing.rates import operator_s
 from tonnage.sizing.training_practice import PLAIN, Practice
-from tonnage.sizing.training_work import COMPILED, COMPUTES, ELEMENT_BYTES, HAND_FUSED, IMAGES, StepWork, Work, step_work
+from tonnage.sizing.training_work import COMPILED, COMPUTES, ELEMENT_BYTES, HAND_FUSED, UNFUSED, StepWork, Work, step_work
 from tonnage.workload.jobs import TrainJob
 
 # Process class of each generation; any other is newer.
@@ -173,7 +173,7 @@ def _fused(part: Work, seconds: Num, devices: Devices, element: Array, assumed: 
     factors = np.array([getattr(assumed, name) for name in TRAFFIC])
     issued: Num = 0.0
     if devices.multiprocessor_hz is not None:
-        wide = np.where(np.asarray(part.fused) == IMAGES, VECTOR_BYTES, element)
+        wide = np.where(np.asarray(part.fused) == UNFUSED, element, VECTOR_BYTES)
         issued = part.operator.moved_bytes / wide * assumed.issue_cycles_per_element / devices.multiprocessor_hz
         issued = np.where(np.isnan(issued), 0.0, issued)
     return (seconds + issued) * factors[np.asarray(part.fused).astype(np.intp)]
