@@ -128,7 +128,7 @@ def attention_operators(shape: ModelShape, span: Pass, *, causal: bool, keys: Nu
             + (4 * tokens * shape.heads / span.tensor_parallel if fused else 0.0),
             query_length=span.query,
             kernels=1.0 if fused else 2.0,
-            peak_share=span.half_rate,
+            peak_share=span.half_rate * (1.0 if fused or aligned(shape, span) else UNALIGNED_RATE),
             scores=True,
         )
     ]
@@ -147,6 +147,15 @@ def attention_operators(shape: ModelShape, span: Pass, *, causal: bool, keys: Nu
             )
         )
     return operators
+
+
+UNALIGNED_RATE = 1 / 8  # of the tensor cores' rate: what the plain 16-bit and 32-bit units give on V100 to H100
+
+
+def aligned(shape: ModelShape, span: Pass) -> bool:
+    """Whether the rows of an eager product over heads start at 16 bytes, as tensor cores want them (NVIDIA, «Matrix
+    multiplication background», requirements to use tensor cores). Other widths of head run without."""
+    return not span.training or shape.head_dim * span.element_bytes % 16 == 0
 
 
 def relative_operators(shape: ModelShape, span: Pass, *, scores: Num, keys: Num, prefix: str) -> list[Operator]:
