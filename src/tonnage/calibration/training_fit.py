@@ -35,7 +35,7 @@ TIME_PARAMETERS: Mapping[str, tuple[float, float]] = MappingProxyType(
         "issue_cycles_per_element": (0.005, 0.5),
         "graphics_energy_factor": (0.7, 4.0),
         "unfused_traffic_factor": (0.5, 2.5),
-        "communication_overlap_fraction": (0.02, 0.97),
+        "communication_overlap_fraction": (0.1, 0.97),
         "network_peak_fraction": (0.15, 0.95),
         "training_convolution_fraction": (0.2, 0.9),
         "convolution_traffic_factor": (0.3, 1.6),
@@ -165,6 +165,8 @@ def fit_cases(table: TrainingTable, *, start: TrainingFit | None = None, use: Ar
 
     begin = start.values if start else JUDGEMENTS
     values = coordinate_search(loss, begin, TIME_PARAMETERS, first_step=0.04 if start else FIRST_STEP)
+    if start is None:  # large steps again: parameters that traded against one another in the first descent
+        values = coordinate_search(loss, values, TIME_PARAMETERS, first_step=FIRST_STEP)
     kept = [case for case, weight in zip(table.cases, weights, strict=True) if weight > 0]
     errors = log_ratios(table, replace(Assumptions(), **values))[weights > 0]
     return TrainingFit(

@@ -37,32 +37,32 @@ class Assumptions:
     host_launch_us_per_kernel: float = 9.0
     compiled_kernel_fraction: float = 0.35
     convolution_peak_fraction: float = 0.50
-    training_convolution_fraction: float = 0.73
-    convolution_traffic_factor: float = 0.8
-    fused_traffic_fraction: float = 0.76
-    compiled_traffic_fraction: float = 0.7
-    issue_cycles_per_element: float = 0.08
-    unfused_traffic_factor: float = 1.25
-    training_attention_fraction: float = 0.327
-    training_attention_hopper_share: float = 0.615
-    graphics_energy_factor: float = 1.0
+    training_convolution_fraction: float = 0.9
+    convolution_traffic_factor: float = 0.866
+    fused_traffic_fraction: float = 0.579
+    compiled_traffic_fraction: float = 0.528
+    issue_cycles_per_element: float = 0.131
+    unfused_traffic_factor: float = 0.924
+    training_attention_fraction: float = 0.315
+    training_attention_hopper_share: float = 0.566
+    graphics_energy_factor: float = 2.33
     training_launch_us_per_kernel: float = 9.0
     sustained_cap_fraction: float = 1.15
-    joules_per_tflop_12nm: float = 2.82
-    joules_per_tflop_7nm: float = 0.967
-    joules_per_tflop_5nm: float = 0.69
-    sustained_fp32_fraction: float = 1.43
-    sustained_tf32_fraction: float = 0.87
-    sustained_fp8_fraction: float = 1.3
+    joules_per_tflop_12nm: float = 2.44
+    joules_per_tflop_7nm: float = 0.811
+    joules_per_tflop_5nm: float = 0.63
+    sustained_fp32_fraction: float = 1.31
+    sustained_tf32_fraction: float = 0.812
+    sustained_fp8_fraction: float = 1.04
     optimizer_memory_fraction: float = 0.75
-    communication_overlap_fraction: float = 0.20
-    network_peak_fraction: float = 0.60
+    communication_overlap_fraction: float = 0.309
+    network_peak_fraction: float = 0.497
     network_latency_us: float = 40.0
     runtime_context_gib: float = 0.8
     collective_buffers_gib: float = 0.7
-    training_communicator_gib: float = 1.09
+    training_communicator_gib: float = 1.27
     library_workspace_gib: float = 0.15
-    fragmentation_fraction: float = 0.3
+    fragmentation_fraction: float = 0.235
     memory_margin_fraction: float = 0.05
     loss_bytes_per_logit: float = 14.0
     compiled_loss_bytes_per_logit: float = 10.0
@@ -216,7 +216,7 @@ SOURCES: Final[dict[str, tuple[float, float, str]]] = {
         "fused AdamW streams its state at memory bandwidth: judgement",
     ),
     "communication_overlap_fraction": (
-        0.2,
+        0.1,
         0.97,
         "share of gradient and parameter traffic hidden behind compute by DDP and FSDP; fitted to published training "
         "throughputs together with network_peak_fraction (docs/decisions/training-accuracy.md)",
