@@ -46,7 +46,7 @@ def test_four_of_five_new_rows_are_covered(judged: MakeJudged) -> None:
 
 
 def test_families_that_err_together_are_covered_too(judged: MakeJudged) -> None:
-    """Rows of a family share an error. Over many samples of eight families, rows of a ninth lie inside in 72 to 88 %."""
+    """Rows of a family share an error. Of many samples of eight, a ninth is covered in 72 to 88 %."""
     covered = []
     for seed in range(200):
         shared = np.random.default_rng(seed).normal(0.0, 0.2, 9)

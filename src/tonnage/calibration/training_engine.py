@@ -25,7 +25,9 @@ SPLIT = re.compile(r"\b[tp]p=(?!1\b)\d+")  # tensor or pipeline parallel: progra
 TENSORFLOW = re.compile(r"\bTF[12]?\b|tensorflow", re.IGNORECASE)
 # Programs that lay images out with channels last: stated, those whose framework does so by itself in mixed precision,
 # and tuned input pipelines and configurations, which come with it.
-CHANNELS_LAST = re.compile(r"\bNHWC\b|channels.last|\bTF[12]?\b|tensorflow|paddle|\bDALI\b|configs?\.ya?ml", re.IGNORECASE)
+CHANNELS_LAST = re.compile(
+    r"\bNHWC\b|channels.last|\bTF[12]?\b|tensorflow|paddle|\bDALI\b|configs?\.ya?ml", re.IGNORECASE
+)
 JAX = re.compile(r"\bJAX\b|paxml", re.IGNORECASE)
 MODERN = re.compile(r"DGX-[HB]\d|transformer engine|flash|SDPA|packed|recipe", re.IGNORECASE)
 PRETRAINING = re.compile(r"pre-?train", re.IGNORECASE)

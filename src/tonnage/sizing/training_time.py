@@ -15,7 +15,16 @@ from tonnage.sizing.estimates import Array, Num
 from tonnage.sizing.layouts import Layouts
 from tonnage.sizing.rates import operator_s
 from tonnage.sizing.training_practice import PLAIN, Practice
-from tonnage.sizing.training_work import COMPILED, COMPUTES, ELEMENT_BYTES, HAND_FUSED, UNFUSED, StepWork, Work, step_work
+from tonnage.sizing.training_work import (
+    COMPILED,
+    COMPUTES,
+    ELEMENT_BYTES,
+    HAND_FUSED,
+    UNFUSED,
+    StepWork,
+    Work,
+    step_work,
+)
 from tonnage.workload.jobs import TrainJob
 
 # Process class of each generation; any other is newer.
