@@ -15,6 +15,7 @@ from tonnage.calibration.training_judge import case_ratio, time_case
 from tonnage.calibration.training_memory_rows import MemoryTable, memory_table
 from tonnage.calibration.training_table import TrainingTable, training_table
 from tonnage.catalog.catalog import Catalog
+from tonnage.errors import InputError
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import GENERATIONS
 from tonnage.sizing.estimates import Array
@@ -72,6 +73,7 @@ JUDGEMENTS: Mapping[str, float] = MappingProxyType(
     }
 )
 FIRST_STEP, LAST_STEP = 0.16, 0.01
+ROUNDED = 0.03  # log error below which the loss is round: a search by coordinates stalls on sharp creases
 CAP = 0.7  # log error beyond which a row counts no more: a misread row must not pull a parameter
 
 
@@ -98,7 +100,14 @@ class TrainingFit:
     engines: frozenset[str]
 
     def assumptions(self, base: Assumptions | None = None) -> Assumptions:
-        """`base` (the shipped assumptions) with the fitted values."""
+        """`base` (the shipped assumptions) with the fitted values. Raises InputError where a value belongs to other
+        formulas than this version's."""
+        unknown = sorted(set(self.values) - Assumptions.__dataclass_fields__.keys())
+        if unknown:
+            raise InputError(
+                f"the calibration has a value for '{unknown[0]}', which this version does not have",
+                hint="it was made by another version; make it anew: `tonnage calibrate`",
+            )
         return replace(base or Assumptions(), **dict(self.values))
 
     def distance(self, case: Case) -> int:
@@ -160,13 +169,12 @@ def fit_cases(table: TrainingTable, *, start: TrainingFit | None = None, use: Ar
     at_one_second = one_second(table)
 
     def loss(values: Mapping[str, float]) -> float:
-        errors = np.abs(_log_ratios(table, at_one_second, replace(Assumptions(), **dict(values))))
+        ratios = _log_ratios(table, at_one_second, replace(Assumptions(), **dict(values)))
+        errors = np.sqrt(ratios**2 + ROUNDED**2)
         return float(np.sum(weights * np.minimum(errors, CAP)) / np.sum(weights))
 
     begin = start.values if start else JUDGEMENTS
     values = coordinate_search(loss, begin, TIME_PARAMETERS, first_step=0.04 if start else FIRST_STEP)
-    if start is None:  # large steps again: parameters that traded against one another in the first descent
-        values = coordinate_search(loss, values, TIME_PARAMETERS, first_step=FIRST_STEP)
     kept = [case for case, weight in zip(table.cases, weights, strict=True) if weight > 0]
     errors = log_ratios(table, replace(Assumptions(), **values))[weights > 0]
     return TrainingFit(
@@ -193,7 +201,8 @@ def one_second(table: TrainingTable) -> Array:
 def _log_ratios(table: TrainingTable, at_one_second: Array, assumed: Assumptions) -> Array:
     seconds = table.steps(assumed).total_s
     known = np.isfinite(seconds) & (seconds > 0)
-    return np.where(known, at_one_second - np.log(np.where(known, seconds, 1.0)), CAP)
+    ratios: Array = np.where(known, at_one_second - np.log(np.where(known, seconds, 1.0)), CAP)
+    return ratios
 
 
 def family_weights(cases: Sequence[Case]) -> Array:
@@ -211,11 +220,13 @@ def coordinate_search(
     first_step: float,
     last_step: float = LAST_STEP,
 ) -> dict[str, float]:
-    """Each parameter in turn up or down by a factor while the loss falls; then half the factor, to `last_step`."""
+    """Each parameter in turn up or down by a factor while the loss falls, then all of them together as far again as a
+    round has moved them (Hooke and Jeeves 1961: parameters that trade against one another lie in a narrow valley);
+    then half the factor, to `last_step`."""
     values = {name: float(np.clip(begin[name], *ranges[name])) for name in ranges}
     best, step = loss(values), first_step
     while step >= last_step:
-        improved = False
+        before, improved = values, False
         for name, (low, high) in ranges.items():
             for factor in (1.0 + step, 1.0 / (1.0 + step)):
                 trial = {**values, name: float(np.clip(values[name] * factor, low, high))}
@@ -225,6 +236,11 @@ def coordinate_search(
                     break
         if not improved:
             step /= 2.0
+            continue
+        trial = {name: float(np.clip(values[name] ** 2 / before[name], *ranges[name])) for name in ranges}
+        found = loss(trial)
+        if found < best - 1e-6:
+            values, best = trial, found
     return values
 
 

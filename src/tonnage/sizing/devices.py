@@ -48,7 +48,7 @@ class Devices:
     generation: Array | None = None  # index into GENERATIONS; None: not told
     watts_per_tflop: Array | None = None  # power limit over the dense 16-bit peak; NaN: not published
     multiprocessor_hz: Array | None = None  # multiprocessors times clock; NaN: not known
-    graphics_die: Array | None = None  # 1: a die made for graphics boards, with GDDR memory and small tensor cores
+    graphics_die: Array | None = None  # 1: a die made for graphics boards (see GRAPHICS_DIES)
 
     def take(self, rows: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Devices:
         """The candidates' columns from the machines' columns."""
@@ -129,7 +129,9 @@ def _watts_per_tflop(accelerator: Accelerator) -> float:
 
 # 32-bit lanes of a multiprocessor by compute capability (CUDA C++ Programming Guide, arithmetic instructions).
 LANES = {"7.0": 64, "7.5": 64, "8.0": 64, "8.6": 128, "8.9": 128, "9.0": 128, "10.0": 128, "12.0": 128}
-GRAPHICS_DIES = ("7.5", "8.6", "8.9", "12.0")
+# Dies made for graphics boards: GDDR memory, small tensor cores, and (8.6) a cheaper process than the compute die of the
+# same generation. Turing (7.5) is made as Volta is and counts with it.
+GRAPHICS_DIES = ("8.6", "8.9", "12.0")
 
 
 def _multiprocessor_hz(accelerator: Accelerator) -> float:

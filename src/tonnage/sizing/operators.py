@@ -301,8 +301,8 @@ def head_operators(shape: ModelShape, span: Pass, *, logit_tokens: Num) -> list[
 
 
 # Passes over a convolution's output: norm (two reads, a write) and rectifier (a read, a write); with gated activations
-# (sigmoid times input, squeeze-and-excitation: pool, scale) and drop-connect seven more. The 1 x 1 convolution that ends
-# a bottleneck block is added to the block's input: three more.
+# (sigmoid times input, squeeze-and-excitation: pool, scale) and drop-connect seven more. The 1 x 1 convolution that
+# ends a bottleneck block is added to the block's input: three more.
 PLAIN_PASSES, GATED_PASSES, ADDED_PASSES = 5, 12, 3
 
 

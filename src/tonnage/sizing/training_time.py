@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import reduce
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,7 +161,8 @@ def _of_owners(devices: Devices, owner: NDArray[np.intp]) -> Devices:
     """The columns that an operator's time reads, one entry for each of its owners."""
     read = ("peak_flop_per_s", "bandwidth_bytes_per_s", "generation", "multiprocessor_hz")
     columns = {name: getattr(devices, name) for name in read}
-    return replace(devices, **{name: None if column is None else column[owner] for name, column in columns.items()})
+    taken: dict[str, Any] = {name: None if column is None else column[owner] for name, column in columns.items()}
+    return replace(devices, **taken)
 
 
 def _attention_devices(part: Work, devices: Devices, assumed: Assumptions) -> Devices:
