@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import log
 from types import MappingProxyType
 
 import numpy as np
@@ -195,7 +196,7 @@ def log_ratios(table: TrainingTable, assumed: Assumptions) -> Array:
 
 def one_second(table: TrainingTable) -> Array:
     """log(predicted / measured) of each case if its step took a second: every metric goes with the step's time."""
-    return np.log(np.array([case_ratio(case, 1.0) for case in table.cases]))
+    return np.array([log(case_ratio(case, 1.0)) for case in table.cases])
 
 
 def _log_ratios(table: TrainingTable, at_one_second: Array, assumed: Assumptions) -> Array:
