@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -26,7 +27,7 @@ MEMORY_METRICS = ("peak_mem_gib", "peak_mem_gb_unspecified", "fits", "max_seq_le
 MEMORY_GROUP = "training memory"
 BUDGET = re.compile(r"VRAM-(\d+)GB")
 STAND_IN = "A100-80GB-SXM"  # peak memory does not depend on the device; a row without one needs some name to be built
-LENGTHS = np.unique(np.round(2.0 ** np.arange(6.0, 21.0, 0.05)))
+LENGTHS: list[float] = np.unique(np.round(2.0 ** np.arange(6.0, 21.0, 0.05))).tolist()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,14 +126,14 @@ def _longest(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> float:
     """The longest sequence whose peak stays within the device, no margin (the source tried until it failed)."""
     case = memory_case(replace(row, seq_len=1024), catalog)
     capacity = _capacity(row, case)
-    longest = 0.0
-    for length in LENGTHS:
-        lengths = Lengths(mean=float(length), maximum=int(length))
+
+    def too_long(length: float) -> bool:
+        lengths = Lengths(mean=length, maximum=int(length))
         grown = replace(case, jobs=tuple(replace(job, lengths=lengths) for job in case.jobs))
-        if float(peak(grown, assumed).bytes("needed")[0]) > capacity:
-            break
-        longest = float(length)
-    return longest
+        return float(peak(grown, assumed).bytes("needed")[0]) > capacity
+
+    fitting = bisect_left(LENGTHS, True, key=too_long)  # memory grows with length
+    return float(LENGTHS[fitting - 1]) if fitting else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

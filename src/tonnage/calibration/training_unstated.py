@@ -26,10 +26,11 @@ Change = Callable[[Case], Case]
 
 def fitted_to_device(case: Case) -> Case:
     """The case with the fewest of its unstated choices changed so that it fits; as it is where nothing helps."""
-    if case.row.n_gpus is None or fits(case):  # without the number of GPUs there is no share that must fit
+    changes = tuple(_open_changes(case))
+    if not changes or fits(case):
         return case
     changed = case
-    for change in _open_changes(case):
+    for change in changes:
         changed = change(changed)
         if fits(changed):
             return changed
@@ -45,7 +46,9 @@ def fits(case: Case) -> bool:
 
 def _open_changes(case: Case) -> Iterator[Change]:
     row = case.row
-    if not re.search(r"zero|fsdp|optimizer", row.sharding):
+    if row.n_gpus is None or case.jobs[0].model.architecture == "convolution":
+        return  # without the number of GPUs there is no share that must fit; images: none of these makes much of a peak
+    if case.gpus > 1 and not re.search(r"zero|fsdp|optimizer", row.sharding):
         yield _sharded_optimizer
     if case.practice.fused and case.practice.state == "autocast":
         yield _main_weights
