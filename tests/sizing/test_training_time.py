@@ -196,3 +196,12 @@ def test_reducing_gradients_hides_behind_the_last_backward_only(devices: Callabl
         for m in (1, 8)
     )
     assert eight == pytest.approx(one)
+
+
+def test_little_power_counts_once(devices: Callable[..., Devices]) -> None:
+    """A T4 trains at the rate its power budget allows; the share that inference takes off small boards is not taken
+    off again."""
+    device = devices("T4", precision="fp16")
+    work = job("bert-large-uncased", batch=32, length=128, precision="fp16")
+    unlimited = replace(device, peak_flop_per_s=device.peak_flop_per_s / device.printed_share, printed_share=None)  # type: ignore[operator]
+    assert seconds(work, device, micro_batch=32) == pytest.approx(seconds(work, unlimited, micro_batch=32))

@@ -48,6 +48,7 @@ class Devices:
     generation: Array | None = None  # index into GENERATIONS; None: not told
     watts_per_tflop: Array | None = None  # power limit over the dense 16-bit peak; NaN: not published
     multiprocessor_hz: Array | None = None  # multiprocessors times clock; NaN: not known
+    printed_share: Array | None = None  # of the printed peak that `peak_flop_per_s` stands for
     graphics_die: Array | None = None  # 1: a die made for graphics boards (see GRAPHICS_DIES)
 
     def take(self, rows: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Devices:
@@ -87,8 +88,12 @@ POWER_LIMITED_W = 75.0  # what a PCIe slot feeds: boards at or below it cannot h
 def sustained_flop_per_s(accelerator: Accelerator, precision: str, power_limited_fraction: float) -> float:
     """Peak rate a device can hold: what is printed, less on boards fed by the slot alone."""
     peak = peak_tflops(accelerator, precision) * TERA
+    return peak * _printed_share(accelerator, power_limited_fraction)
+
+
+def _printed_share(accelerator: Accelerator, power_limited_fraction: float) -> float:
     limited = accelerator.tdp_w is not None and accelerator.tdp_w <= POWER_LIMITED_W
-    return peak * power_limited_fraction if limited else peak
+    return power_limited_fraction if limited else 1.0
 
 
 def stack(machines: Sequence[Machine], precision: str, assumed: Assumptions) -> Devices:
@@ -112,6 +117,7 @@ def stack(machines: Sequence[Machine], precision: str, assumed: Assumptions) -> 
         generation=np.array([_generation(m.accelerator) for m in machines]),
         watts_per_tflop=np.array([_watts_per_tflop(m.accelerator) for m in machines]),
         multiprocessor_hz=np.array([_multiprocessor_hz(m.accelerator) for m in machines]),
+        printed_share=np.array([_printed_share(m.accelerator, assumed.power_limited_fraction) for m in machines]),
         graphics_die=np.array([float(m.accelerator.compute_capability in GRAPHICS_DIES) for m in machines]),
     )
 

@@ -133,6 +133,8 @@ def sustained_devices(work: StepWork, devices: Devices, assumed: Assumptions) ->
         if devices.graphics_die is not None:
             energy = np.where(devices.graphics_die > 0, energy * assumed.graphics_energy_factor, energy)
         budget = devices.watts_per_tflop / energy
+        if devices.printed_share is not None:  # the budget says itself what little power does
+            factor = factor / np.where(np.isnan(budget), 1.0, devices.printed_share)
         factor = factor * np.where(np.isnan(budget), TYPICAL_BUDGET, (1.0 + budget**-3.0) ** (-1.0 / 3.0))
     return replace(devices, peak_flop_per_s=devices.peak_flop_per_s * factor)
 
