@@ -68,9 +68,7 @@ STEPS: Final = (0.4, 0.2, 0.1, 0.05)
 SIMULATED_STEPS: Final = (0.3, 0.1)  # where each try is a simulation of every served row
 ROUNDS: Final = 5
 ENOUGH: Final = 1e-4  # what a round must win of the loss to be followed by another
-DEPARTURE: Final = (
-    0.02  # of a cell's loss, for a figure a factor of e from where it starts
-)
+DEPARTURE: Final = 0.02  # of a cell's loss, for a figure a factor of e from where it starts
 CLIPPED: Final = 0.7  # log error past which a row pulls no harder
 FIT_METRICS: Final = (
     "latency_ms_mean", "latency_ms_p50", "sequences_per_s", "samples_per_s", "output_tokens_per_s", "ttft_ms",
