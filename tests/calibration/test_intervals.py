@@ -154,7 +154,7 @@ def test_a_familys_interval_does_not_see_the_family(judged: MakeJudged) -> None:
 
 
 def test_two_families_borrow_the_spread_of_their_kin(judged: MakeJudged) -> None:
-    """Encoders of one quiet family take vision's spread too; five families stand alone; strangers lend nothing."""
+    """Encoders of one quiet family take vision's spread too, without kin that of all; five families stand alone."""
     from dataclasses import replace
 
     def of(group: str, sigma: float, families: int, seed: int) -> list[Judged]:
@@ -165,7 +165,7 @@ def test_two_families_borrow_the_spread_of_their_kin(judged: MakeJudged) -> None
     alone = fit_intervals(quiet).spread("encoder time").high_factor
     assert fit_intervals([*quiet, *loud]).spread("encoder time").high_factor > 1.5 * alone
     stranger = of("decoder rate", 0.3, 2, 3)
-    assert fit_intervals([*quiet, *stranger]).spread("encoder time").high_factor == pytest.approx(alone)
+    assert fit_intervals([*quiet, *stranger]).spread("encoder time").high_factor > 1.5 * alone
     many = of("encoder time", 0.02, 5, 4)
     both = fit_intervals([*many, *loud]).spread("encoder time")
     assert both == fit_intervals(many).spread("encoder time")
