@@ -154,8 +154,9 @@ class ManagedPrices:
     @property
     def token_models(self) -> tuple[str, ...]:
         """Every model that has a token, provisioned or customisation price, in order of appearance."""
-        named = [*self.tokens, *self.provisioned, *self.customisation]
-        return tuple(dict.fromkeys(price.model for price in named))
+        named = [price.model for price in self.tokens]
+        named += [price.model for price in self.provisioned] + [price.model for price in self.customisation]
+        return tuple(dict.fromkeys(named))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

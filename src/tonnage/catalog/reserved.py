@@ -1,4 +1,4 @@
-"""Reserved and committed-use prices -> offers of the machines a catalog has; what is no longer believed is set aside."""
+"""Committed prices -> offers of the machines a catalog has; those whose basis has moved are set aside."""
 
 from __future__ import annotations
 
