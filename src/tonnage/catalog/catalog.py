@@ -147,6 +147,10 @@ class Catalog:
         """Every price of that machine, by region and purchase mode; empty when none is known."""
         return self._offers.get(instance.key, ())
 
+    def offers_named(self, provider: str, instance_type: str) -> tuple[Offer, ...]:
+        """The same by name; empty also for a machine that is not in the catalog."""
+        return self._offers.get((provider, instance_type), ())
+
     def link(self, name: str) -> Link | None:
         """The link of that name; None for "" (one device, or not known). Raises CatalogError on others."""
         if not name:

@@ -7,18 +7,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tonnage.catalog.market import Offer
 from tonnage.planning.sized import IntArray, Sized
+from tonnage.pricing.deals import Deal
 from tonnage.pricing.interruptions import InterruptedRun, Terms, expected_run
+from tonnage.pricing.rates import Rates, total_usd
+from tonnage.pricing.usage import Sessions, run_sessions
 from tonnage.sizing.estimates import Array
-from tonnage.units import SECONDS_PER_HOUR
+from tonnage.workload.jobs import ServeJob, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
-    """One row per offer x node count. Wall seconds include start-up and, on spot, checkpoints and re-done work."""
+    """One row per deal x node count. Wall seconds include start-up, on spot checkpoints and re-done work, and the hours
+    between the days of a schedule."""
 
-    offer: IntArray
+    offer: IntArray  # row of the deals
     run: IntArray  # row of the Sized columns
     nodes: Array
     wall_s: Array
@@ -29,50 +32,55 @@ class Joined:
     cost_high_usd: Array
     spot: np.ndarray
     interrupted: InterruptedRun
+    sessions: Sessions
+    rates: Rates
 
 
 def join(
-    offers: Sequence[Offer],
-    machine_of_offer: IntArray,
-    price: Array,
+    deals: Sequence[Deal],
+    machine_of_deal: IntArray,
+    rates: Rates,
     sized: Sized,
     *,
     terms: Terms,
-    service: bool,
+    workload: Workload,
 ) -> Joined:
-    """All pairs of an offer and a node count its machine was sized for; prices in USD per instance-hour."""
+    """All pairs of a deal and a node count its machine was sized for, with time and cost."""
     order = np.argsort(sized.machine, kind="stable")
     machines = sized.machine[order]
-    start = np.searchsorted(machines, machine_of_offer, side="left")
-    stop = np.searchsorted(machines, machine_of_offer, side="right")
+    start = np.searchsorted(machines, machine_of_deal, side="left")
+    stop = np.searchsorted(machines, machine_of_deal, side="right")
     lengths = stop - start
-    offer = np.repeat(np.arange(len(offers)), lengths).astype(np.intp)
+    deal = np.repeat(np.arange(len(deals)), lengths).astype(np.intp)
     within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     run = order[np.repeat(start, lengths) + within].astype(np.intp)
 
     nodes, work = sized.nodes[run], sized.work_s[run]
-    spot = np.array([o.purchase == "spot" for o in offers], dtype=bool)[offer]
-    expected = expected_run(work, nodes, terms)
+    spot = np.array([one.offer.purchase == "spot" for one in deals], dtype=bool)[deal]
+    service = isinstance(workload.job, ServeJob)
 
-    def wall(factor: Array | float, interruptions_per_hour: float) -> Array:
+    def sessions(factor: Array | float, interruptions_per_hour: float) -> Sessions:
+        if service:
+            return Sessions(count=np.ones_like(work), on_s=work, wall_s=work)
         run = expected_run(work * factor, nodes, terms, interruptions_per_hour=interruptions_per_hour)
-        steady = work if service else work * factor + terms.startup_s
-        return np.where(spot & (not service), run.expected_s + terms.startup_s, steady)
+        return run_sessions(np.where(spot, run.expected_s, work * factor), terms.startup_s, workload.buy.schedule)
 
-    middle = wall(1.0, terms.interruptions_per_hour)
-    low = wall(sized.low_factor[run], terms.interruptions_low_per_hour)
-    high = wall(sized.high_factor[run], terms.interruptions_high_per_hour)
-    hourly = price[offer] / SECONDS_PER_HOUR
+    middle = sessions(1.0, terms.interruptions_per_hour)
+    low = sessions(sized.low_factor[run], terms.interruptions_low_per_hour)
+    high = sessions(sized.high_factor[run], terms.interruptions_high_per_hour)
+    row_rates = rates.take(deal)
     return Joined(
-        offer=offer,
+        offer=deal,
         run=run,
         nodes=nodes,
-        wall_s=middle,
-        wall_low_s=low,
-        wall_high_s=high,
-        cost_usd=hourly * nodes * middle,
-        cost_low_usd=hourly * sized.nodes_low[run] * low,
-        cost_high_usd=hourly * sized.nodes_high[run] * high,
+        wall_s=middle.wall_s,
+        wall_low_s=low.wall_s,
+        wall_high_s=high.wall_s,
+        cost_usd=total_usd(row_rates, nodes, middle, workload),
+        cost_low_usd=total_usd(row_rates, sized.nodes_low[run], low, workload),
+        cost_high_usd=total_usd(row_rates, sized.nodes_high[run], high, workload),
         spot=spot,
-        interrupted=expected,
+        interrupted=expected_run(work, nodes, terms),
+        sessions=middle,
+        rates=row_rates,
     )

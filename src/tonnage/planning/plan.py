@@ -6,12 +6,14 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Literal
 
-from tonnage.catalog.market import Purchase
+from tonnage.catalog.market import Platform, Purchase
 from tonnage.planning.changes import Change
+from tonnage.pricing.extras import OWN
 from tonnage.pricing.ledger import Ledger
 from tonnage.sizing.estimates import Figure
 
 Objective = Literal["cost", "time", "pareto"]
+Bought = Purchase | Literal["batch", "provisioned"]  # the last two: tokens
 Promise = Literal["latency", "ttft"]  # which latency a service promised
 Binding = Literal[
     "memory",
@@ -30,6 +32,9 @@ Binding = Literal[
     "network",
     "shared gpu",
     "no price",
+    "price",
+    "platform",
+    "time",
     "host memory",
     "layout",
 ]
@@ -52,6 +57,7 @@ class RunDetail:
     ttft_p95_s: Figure | None = None  # where tokens are generated
     promise: Promise = "latency"
     notes: tuple[str, ...] = ()
+    machines: bool = True  # False: a token API, which needs no memory of the buyer's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +68,8 @@ class Option:
     provider: str
     instance_type: str
     region: str
-    purchase: Purchase
-    count: int  # instances
+    purchase: Bought
+    count: int  # instances; model units, or 1, of a token API
     gpu: str | None
     gpu_count: float  # per instance
     usd_per_instance_hour: float
@@ -75,6 +81,12 @@ class Option:
     risks: tuple[str, ...]
     pareto: bool
     loses_by: str  # "" for the winner: what it would take to win
+    platform: Platform = "vm"
+
+    @property
+    def undated(self) -> bool:
+        """Whether some price in the ledger carries no date."""
+        return any(line.read_on is None and line.source != OWN for line in self.ledger.lines)
 
     @property
     def identity(self) -> tuple[str, str, str, str, int]:
@@ -89,7 +101,7 @@ class Refusal:
     provider: str
     instance_type: str
     region: str
-    purchase: Purchase | None
+    purchase: Bought | None
     count: int
     gpu: str | None
     gpu_count: float
@@ -99,6 +111,7 @@ class Refusal:
     flips_when: str
     shortfall: float  # needs / has where both are numbers (how near the miss is), else infinity
     change: Change | None = field(default=None, compare=False, repr=False)  # what `flips_when` says, to be tried
+    platform: Platform = "vm"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
