@@ -14,7 +14,8 @@ from tonnage.errors import CatalogError
 
 SAMPLE = Path(__file__).parents[1] / "data" / "catalog" / "small"
 HEADER = "platform,sku,unit,price_usd,region_cloud,conditions,date,source\n"
-RI = "aws-ec2-reserved,g4dn.xlarge standard RI 1y no upfront,USD per hour,{price},us-east-1,on-demand then {then},{day},s\n"
+RI = "aws-ec2-reserved,g4dn.xlarge standard RI 1y no upfront,USD per hour,{price},us-east-1,"
+RI += "on-demand then {then},{day},s\n"
 
 
 def test_the_packaged_table_is_typed(catalog: Catalog) -> None:
