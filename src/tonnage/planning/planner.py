@@ -25,10 +25,10 @@ from tonnage.planning.relaxations import best_of_each_gpu, describe_relaxation, 
 from tonnage.planning.shortfalls import limit_misses
 from tonnage.planning.sized_park import SizedPark, size_job
 from tonnage.planning.summary import summarise
+from tonnage.planning.terms import terms_of
 from tonnage.planning.token_options import TokenOptions, token_options
 from tonnage.pricing.deals import Deal
 from tonnage.pricing.extras import OWN, Extras
-from tonnage.pricing.interruptions import Terms
 from tonnage.pricing.rates import after_discount, machine_percent, rates_of
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.workload.jobs import BatchJob, Buy, Constraints, ServeJob, Workload
@@ -105,20 +105,6 @@ def _plan(
         refused=tuple(sorted(refused, key=lambda r: (r.provider, r.instance_type, r.purchase or "", r.platform))),
         catalog=_stamp(catalog, deals, tokens),
         notes=_notes(workload, catalog),
-    )
-
-
-def terms_of(buy: Buy) -> Terms:
-    """The terms of starting and interrupting: what the workload states, else the assumptions of pricing."""
-    default = Terms()
-    rate = buy.interruptions_per_hour
-    return Terms(
-        startup_s=default.startup_s if buy.startup_s is None else buy.startup_s,
-        checkpoint_s=default.checkpoint_s,
-        interruptions_per_hour=default.interruptions_per_hour if rate is None else rate,
-        interruptions_low_per_hour=default.interruptions_low_per_hour if rate is None else rate,
-        interruptions_high_per_hour=default.interruptions_high_per_hour if rate is None else rate,
-        checkpoint_interval_s=buy.checkpoint_interval_s,
     )
 
 
