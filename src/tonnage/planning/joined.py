@@ -31,7 +31,8 @@ class Joined:
     cost_low_usd: Array
     cost_high_usd: Array
     spot: np.ndarray
-    interrupted: InterruptedRun
+    interrupted: InterruptedRun  # of the spot rows alone
+    interrupted_row: IntArray  # where a spot row stands there
     sessions: Sessions
     rates: Rates
 
@@ -59,15 +60,24 @@ def join(
     spot = np.array([one.offer.purchase == "spot" for one in deals], dtype=bool)[deal]
     service = isinstance(workload.job, ServeJob)
 
-    def sessions(factor: Array | float, interruptions_per_hour: float) -> Sessions:
-        if service:
-            return Sessions(count=np.ones_like(work), on_s=work, wall_s=work)
-        run = expected_run(work * factor, nodes, terms, interruptions_per_hour=interruptions_per_hour)
-        return run_sessions(np.where(spot, run.expected_s, work * factor), terms.startup_s, workload.buy.schedule)
+    taken = np.flatnonzero(spot)  # rows that may be interrupted
 
-    middle = sessions(1.0, terms.interruptions_per_hour)
-    low = sessions(sized.low_factor[run], terms.interruptions_low_per_hour)
-    high = sessions(sized.high_factor[run], terms.interruptions_high_per_hour)
+    def interrupted(factor: Array | float, per_hour: float) -> InterruptedRun:
+        share = factor if isinstance(factor, float) else factor[taken]
+        return expected_run(work[taken] * share, nodes[taken], terms, interruptions_per_hour=per_hour)
+
+    def sessions(factor: Array | float, run: InterruptedRun | None) -> Sessions:
+        if run is None:
+            return Sessions(count=np.ones_like(work), on_s=work, wall_s=work)
+        whole = work * factor
+        whole[taken] = run.expected_s
+        return run_sessions(whole, terms.startup_s, workload.buy.schedule)
+
+    lows, highs = sized.low_factor[run], sized.high_factor[run]
+    expected = interrupted(1.0, terms.interruptions_per_hour)
+    middle = sessions(1.0, None if service else expected)
+    low = sessions(lows, None if service else interrupted(lows, terms.interruptions_low_per_hour))
+    high = sessions(highs, None if service else interrupted(highs, terms.interruptions_high_per_hour))
     row_rates = rates.take(deal)
     return Joined(
         offer=deal,
@@ -80,7 +90,8 @@ def join(
         cost_low_usd=total_usd(row_rates, sized.nodes_low[run], low, workload),
         cost_high_usd=total_usd(row_rates, sized.nodes_high[run], high, workload),
         spot=spot,
-        interrupted=expected_run(work, nodes, terms),
+        interrupted=expected,
+        interrupted_row=np.cumsum(spot) - 1,
         sessions=middle,
         rates=row_rates,
     )

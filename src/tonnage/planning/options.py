@@ -120,8 +120,9 @@ class OptionBuilder:
         if not self.service:
             spent.append(("start-up", self.terms.startup_s * float(joined.sessions.count[row])))
             if joined.spot[row]:
-                spent.append(("saving checkpoints", float(joined.interrupted.checkpoint_s[row])))
-                spent.append(("re-done work and restarts", float(joined.interrupted.redone_s[row])))
+                place = int(joined.interrupted_row[row])
+                spent.append(("saving checkpoints", float(joined.interrupted.checkpoint_s[place])))
+                spent.append(("re-done work and restarts", float(joined.interrupted.redone_s[place])))
             spent.append(("idle after the work", self.workload.buy.idle_s * float(joined.sessions.count[row])))
         used = Hours(
             spent=tuple((what, seconds / SECONDS_PER_HOUR) for what, seconds in spent if seconds > 0),

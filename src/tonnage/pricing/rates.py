@@ -33,7 +33,13 @@ class Rates:
     databricks_credit_usd: Array
 
     def take(self, rows: np.ndarray) -> Rates:
-        return Rates(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+        """One row per entry of `rows`; columns of zeros, which most are, take no room."""
+
+        def column(name: str) -> Array:
+            values: Array = getattr(self, name)
+            return values[rows] if values.any() else np.broadcast_to(np.float64(0.0), len(rows))
+
+        return Rates(**{field.name: column(field.name) for field in fields(self)})
 
     @property
     def all_in_usd_per_h(self) -> Array:
@@ -58,43 +64,64 @@ def after_discount(price: Decimal, percent: float) -> Decimal:
 
 
 def rates_of(deals: Sequence[Deal], catalog: Catalog, workload: Workload) -> Rates:
-    """The columns of `deals`."""
+    """The columns of `deals`: what holds for a whole group is looked up once for it."""
     buy, extras = workload.buy, Extras(workload=workload)
     credit = dict(buy.committed_usd)
-    rules: dict[tuple[str, str], tuple[float, float]] = {}
-    people = {deal.platform: 0.0 for deal in deals}
-    people = {platform: extras.people_usd(platform) for platform in people}
-    columns = np.zeros((len(deals), 10))
+    number: dict[tuple[str, str, str, str], int] = {}
+    group = np.array([number.setdefault(deal.group, len(number)) for deal in deals], dtype=np.intp)
+    shared = np.array([_shared(deal, catalog, extras, credit) for deal in _firsts(deals, number)]).reshape(-1, 7)
+    machine = np.fromiter((float(deal.offer.usd_per_instance_hour) for deal in deals), np.float64, len(deals))
+    columns = np.zeros((len(deals), 4))  # fee, databricks, once, outside
     for row, deal in enumerate(deals):
-        offer, fee = deal.offer, deal.fee
-        key = (offer.provider, offer.instance_type)
-        if key not in rules:
-            rule = catalog.billing_rule(*key)
-            rules[key] = (0.0, 0.0) if rule is None else (rule.quantum_s, rule.minimum_s)
-        machine = float(offer.usd_per_instance_hour)
-        if buy.discount_percent:
-            machine *= 1 - machine_percent(deal, buy) / 100
-        added = 0.0 if fee is None else float(fee.usd_per_instance_hour) * (1 - fee_percent(deal, buy) / 100)
-        databricks = deal.platform == "databricks"
-        columns[row] = (
-            machine,
-            0.0 if databricks else added,
-            added if databricks else 0.0,
-            *rules[key],
-            TERM_HOURS.get(offer.purchase, 0.0),
-            *_once(extras, deal, people[deal.platform], credit),
-            credit.get(offer.provider, 0.0),
-            credit.get("databricks", 0.0),
-        )
-    return Rates(**{field.name: columns[:, index] for index, field in enumerate(fields(Rates))})
+        if deal.fee is not None:
+            fee = float(deal.fee.usd_per_instance_hour) * (1 - fee_percent(deal, buy) / 100)
+            columns[row, 1 if deal.platform == "databricks" else 0] = fee
+        if workload.data is not None:
+            columns[row, 2:] = _once(extras, deal, credit)
+    shares, quantum, minimum, term, people, provider, databricks = shared[group].T
+    return Rates(
+        machine_usd_per_h=machine * shares,
+        fee_usd_per_h=columns[:, 0],
+        databricks_usd_per_h=columns[:, 1],
+        quantum_s=quantum,
+        minimum_s=minimum,
+        term_h=term,
+        once_usd=columns[:, 2],
+        outside_usd=columns[:, 3] + people,
+        credit_usd=provider,
+        databricks_credit_usd=databricks,
+    )
 
 
-def _once(extras: Extras, deal: Deal, people_usd: float, credit: dict[str, float]) -> tuple[float, float]:
-    """(billed once by the machine's provider, billed once by others): data that moves, and people."""
+def _firsts(deals: Sequence[Deal], number: dict[tuple[str, str, str, str], int]) -> list[Deal]:
+    """The first deal of each group, in the order of the groups' numbers."""
+    found: dict[tuple[str, str, str, str], Deal] = {}
+    for deal in deals:
+        found.setdefault(deal.group, deal)
+    return [found[key] for key in number]
+
+
+def _shared(deal: Deal, catalog: Catalog, extras: Extras, credit: dict[str, float]) -> tuple[float, ...]:
+    """What all deals of a group have in common: share of the price left after the discount, rounding, term, ..."""
+    offer = deal.offer
+    rule = catalog.billing_rule(offer.provider, offer.instance_type)
+    return (
+        1 - machine_percent(deal, extras.workload.buy) / 100,
+        0.0 if rule is None else rule.quantum_s,
+        0.0 if rule is None else rule.minimum_s,
+        TERM_HOURS.get(offer.purchase, 0.0),
+        extras.people_usd(deal.platform),
+        credit.get(offer.provider, 0.0),
+        credit.get("databricks", 0.0),
+    )
+
+
+def _once(extras: Extras, deal: Deal, credit: dict[str, float]) -> tuple[float, float]:
+    """Data that moves: (billed by the machine's own provider, billed by another, after its credit)."""
     data, moved = extras.workload.data, extras.egress_usd(deal)
     if data is None or data.provider == deal.offer.provider:
-        return moved, people_usd
-    return 0.0, people_usd + max(moved - credit.get(data.provider, 0.0), 0.0)
+        return moved, 0.0
+    return 0.0, max(moved - credit.get(data.provider, 0.0), 0.0)
 
 
 def total_usd(rates: Rates, nodes: Array, sessions: Sessions, workload: Workload) -> Array:
