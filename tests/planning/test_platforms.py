@@ -294,10 +294,13 @@ def test_stated_limits_give_an_api_a_time(catalog: Catalog, make_serve: Maker) -
     assert (refusal.binding, refusal.needs) == ("rate", "300,000 tokens a minute")
     large = replace(small, tokens=Tokens(per_minute=400_000.0, p95_latency_s=1.0))
     served = make_plan(make_serve("llama-3.1-8b", buy=large), catalog)
+    half = replace(large, tokens=replace(large.tokens, load=0.5))
     month = 20 * 730 * 3600 * 250 / 1e6
     assert pick(served, "meta.llama3-1-8b-instruct-v1:0", platform="bedrock").cost_usd.value == pytest.approx(
         month * 0.22
     )
+    quiet = pick(make_plan(make_serve("llama-3.1-8b", buy=half), catalog), option.instance_type, platform="bedrock")
+    assert quiet.cost_usd.value == pytest.approx(month * 0.11)
 
 
 def test_token_models_are_the_workload_s_to_name(catalog: Catalog, make_train: Maker) -> None:

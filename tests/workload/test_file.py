@@ -85,7 +85,7 @@ buy:
    discounts: {gcp: 5, aws/p5: 12.5}, committed_usd: {aws: 100}, idle: 10m, reserved_utilization: 0.5,
    schedule: {hours_per_day: 8, days_per_month: 22}, dbu_sku: All-Purpose Compute, disk_gb: 100,
    prices: {egress_usd_per_gb: 0.09}, token_models: llama-3.1-8b, tokens_per_minute: 1000, cached_input: 0.5,
-   token_p95_latency: 2s, token_p95_ttft: 1s, model_units: 2, model_storage_months: 3}
+   token_p95_latency: 2s, token_p95_ttft: 1s, token_load: 0.5, model_units: 2, model_storage_months: 3}
 team: {size: 3, ml_expertise: some, compliance: [hipaa], hourly_usd: 90, setup_hours: 8, operation_hours: {vm: 2}}
 """
     )

@@ -68,7 +68,7 @@ def loses_by(option: Option, winner: Option, objective: Objective) -> str:
     machines = sum(float(line.usd) for line in option.ledger.lines if line.unit in ("instance-hour", "DBU"))
     left = machines - (cost - best)
     if not hourly or not machines or left <= 0:
-        return f"{times}; wins ${cost - best:,.2f} lower"
+        return f"{times}; wins if it cost ${cost - best:,.2f} less"
     wanted = hourly * left / machines
     percent = 100 * (1 - wanted / hourly)
     return f"{times}; wins below ${wanted:.4g} an instance-hour (now ${hourly:.4g}, -{percent:.0f} %)"

@@ -36,7 +36,7 @@ class TokenOptions:
 
 def token_options(workload: Workload, catalog: Catalog, objective: Objective, max_age_days: int) -> TokenOptions:
     """Every way to buy the work as tokens of a model that would do, which is the workload's to say."""
-    work = token_work(workload.job)
+    work = token_work(workload.job, workload.buy.tokens.load)
     if work is None:
         return TokenOptions(options=(), refused=())
     judge = _Judge(workload=workload, catalog=catalog, work=work, objective=objective, max_age_days=max_age_days)
@@ -226,6 +226,8 @@ class _Judge:
             yield "the finish time is not known: no throughput of this API is published"
         if self.service and self.workload.buy.tokens.per_minute is None:
             yield "whether the account may use so many tokens a minute is not known"
+        if self.service and self.workload.buy.tokens.load == 1:
+            yield "tokens are counted at the busy rate all month: buy.token_load says how much less it is on average"
         if self.workload.buy.tokens.models:
             yield f"{way.model} may be another model than the workload's: that it would do is the workload's word"
         else:

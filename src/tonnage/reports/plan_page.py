@@ -85,8 +85,9 @@ def describe_option(option: Option, *, horizon: str) -> str:
         promised = promised_latency(option.run)
         promise = "" if promised is None else f", {promised[0]} {render_duration(promised[1].value)}"
         return f"{text}{cost} a month{promise}."
-    when = render_duration(option.time_s.value if option.time_s else None)
-    return f"{text}{cost} in {when}{_bracketed(render_time_interval(option.time_s))}."
+    if option.time_s is None:
+        return f"{text}{cost}, finish time not known."
+    return f"{text}{cost} in {render_duration(option.time_s.value)}{_bracketed(render_time_interval(option.time_s))}."
 
 
 def _bracketed(interval: str) -> str:

@@ -169,6 +169,7 @@ class Tokens:
     p95_latency_s: float | None = None  # as measured on the API
     p95_ttft_s: float | None = None
     cached_input_fraction: float = 0.0
+    load: float = 1.0  # of a service: mean rate over the busy rate, which machines are sized for
     model_units: int | None = None  # of provisioned throughput
     model_storage_months: float = 1.0  # how long a customised model is kept
 

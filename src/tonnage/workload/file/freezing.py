@@ -202,6 +202,7 @@ def _freeze_buy(file: WorkloadFile) -> Buy:
             p95_latency_s=buy.token_p95_latency,
             p95_ttft_s=buy.token_p95_ttft,
             cached_input_fraction=float(buy.cached_input),
+            load=float(buy.token_load),
             model_units=buy.model_units,
             model_storage_months=float(buy.model_storage_months),
         ),

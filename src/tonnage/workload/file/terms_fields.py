@@ -264,6 +264,11 @@ class BuyFields(Door):
     cached_input: Annotated[float, Field(ge=0, le=1), Spelled("number, 0 to 1")] = key(
         "Share of the input tokens that the API reads from its cache.", default=0.0, example="0.5"
     )
+    token_load: Annotated[float, Field(gt=0, le=1), Spelled("number above 0, to 1")] = key(
+        "A service's mean rate over its busy rate: tokens are paid by use, machines for the busy time.",
+        default=1.0,
+        example="0.4",
+    )
     model_units: Count | None = key(
         "Model units of provisioned throughput that carry the load.", default=None, shown="not known", example="2"
     )
