@@ -17,6 +17,7 @@ from tonnage.pricing.deals import Deal
 from tonnage.pricing.interruptions import Terms
 from tonnage.pricing.ledger import Ledger
 from tonnage.pricing.lines import Hours, machine_ledger
+from tonnage.pricing.rates import idle_s
 from tonnage.pricing.usage import billed_hours, unused_hours
 from tonnage.sizing.estimates import Figure
 from tonnage.units import SECONDS_PER_HOUR
@@ -41,7 +42,7 @@ class OptionBuilder:
         """Options for `rows`, in their order."""
         billed = billed_hours(
             self.joined.sessions,
-            idle_s=self.workload.buy.idle_s,
+            idle_s=idle_s(self.workload),
             quantum_s=self.joined.rates.quantum_s,
             minimum_s=self.joined.rates.minimum_s,
         )
@@ -100,7 +101,7 @@ class OptionBuilder:
             gpu=instance.accelerator,
             gpu_count=instance.accelerator_count,
             usd_per_instance_hour=hourly,
-            price_read_on=offer.read_on,
+            price_read_on=deal.read_on,
             time_s=time,
             cost_usd=cost,
             ledger=ledger,

@@ -8,7 +8,6 @@ from typing import Literal
 
 from tonnage.catalog.market import Platform, Purchase
 from tonnage.planning.changes import Change
-from tonnage.pricing.extras import OWN
 from tonnage.pricing.ledger import Ledger
 from tonnage.sizing.estimates import Figure
 
@@ -82,11 +81,6 @@ class Option:
     pareto: bool
     loses_by: str  # "" for the winner: what it would take to win
     platform: Platform = "vm"
-
-    @property
-    def undated(self) -> bool:
-        """Whether some price in the ledger carries no date."""
-        return any(line.read_on is None and line.source != OWN for line in self.ledger.lines)
 
     @property
     def identity(self) -> tuple[str, str, str, str, int]:

@@ -51,6 +51,11 @@ class Deal:
         return (offer.provider, offer.instance_type, offer.purchase, self.platform)
 
     @property
+    def read_on(self) -> date | None:
+        """The older of the machine's price and the fee's; None where one of them carries no date."""
+        return self.offer.read_on if self.fee is None else _older(self.offer.read_on, self.fee.read_on)
+
+    @property
     def machine_billers(self) -> tuple[str, ...]:
         """Who may grant a discount on the machine itself, the nearest first."""
         if self.platform in ("sagemaker", "vertex"):

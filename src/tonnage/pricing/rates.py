@@ -14,7 +14,7 @@ from tonnage.pricing.extras import Extras, exact
 from tonnage.pricing.usage import TERM_HOURS, Array, Sessions, billed_hours, unused_hours
 from tonnage.units import SECONDS_PER_HOUR
 from tonnage.workload.discounts import percent_off
-from tonnage.workload.jobs import Buy, Workload
+from tonnage.workload.jobs import Buy, ServeJob, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +124,11 @@ def _once(extras: Extras, deal: Deal, credit: dict[str, float]) -> tuple[float, 
     return 0.0, max(moved - credit.get(data.provider, 0.0), 0.0)
 
 
+def idle_s(workload: Workload) -> float:
+    """How long a machine stays on after the work; a service has no after."""
+    return 0.0 if isinstance(workload.job, ServeJob) else workload.buy.idle_s
+
+
 def total_usd(rates: Rates, nodes: Array, sessions: Sessions, workload: Workload) -> Array:
     """USD of each run: `rates` and the other columns have one row per run.
 
@@ -131,7 +136,7 @@ def total_usd(rates: Rates, nodes: Array, sessions: Sessions, workload: Workload
           + max(nodes · billed · databricks - credit, 0) + outside
     """
     extras = Extras(workload=workload)
-    billed = billed_hours(sessions, idle_s=workload.buy.idle_s, quantum_s=rates.quantum_s, minimum_s=rates.minimum_s)
+    billed = billed_hours(sessions, idle_s=idle_s(workload), quantum_s=rates.quantum_s, minimum_s=rates.minimum_s)
     unused = unused_hours(billed, rates.term_h, workload.buy, service=extras.service)
     machines = nodes * ((billed + unused) * rates.machine_usd_per_h)
     hourly = nodes * billed * (rates.fee_usd_per_h + extras.disk_usd_per_machine_hour)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
-PREFIXES = ("Standard_", "ml.")  # what some providers put before a family's name
+PREFIXES = ("Standard_",)  # what a provider puts before a family's name
 
 
 def split_discount(key: str) -> tuple[str, str]:

@@ -168,7 +168,7 @@ class BuyFields(Door):
     """How it may be bought. Give `purchases`, or switch single ways on and off."""
 
     purchases: Purchases | None = key(
-        "Exactly the ways to buy that may be used.",
+        "Exactly the ways to buy that may be used, on every platform; tokens count as `on_demand`.",
         default=None,
         shown="on_demand and spot",
         example="[on_demand, reserved_1y]",
