@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 
 import numpy as np
 
 from tonnage.catalog import Catalog
 from tonnage.catalog.expected_prices import ExpectedPrices
-from tonnage.catalog.market import InstanceType, Offer
+from tonnage.catalog.market import InstanceType
 from tonnage.planning.assumed import terms_note
 from tonnage.planning.choices import choose_deals, platform_notes
 from tonnage.planning.joined import Joined, join
@@ -29,9 +28,11 @@ from tonnage.planning.terms import terms_of
 from tonnage.planning.token_options import TokenOptions, token_options
 from tonnage.pricing.deals import Deal
 from tonnage.pricing.extras import OWN, Extras
-from tonnage.pricing.rates import after_discount, machine_percent, rates_of
+from tonnage.pricing.rates import rates_of
 from tonnage.sizing.assumptions import Assumptions
-from tonnage.workload.jobs import BatchJob, Buy, Constraints, ServeJob, Workload
+from tonnage.workload.jobs import BatchJob, Constraints, ServeJob, Workload
+
+__all__ = ["limits_of", "make_plan", "terms_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,11 +107,6 @@ def _plan(
         catalog=_stamp(catalog, deals, tokens),
         notes=_notes(workload, catalog),
     )
-
-
-def discounted(offer: Offer, buy: Buy) -> Decimal:
-    """The offer's price per instance-hour after the workload's own discounts, USD."""
-    return after_discount(offer.usd_per_instance_hour, machine_percent(Deal(offer=offer), buy))
 
 
 def _join(workload: Workload, catalog: Catalog, deals: Sequence[Deal], park: SizedPark) -> _Table:
