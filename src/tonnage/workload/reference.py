@@ -21,12 +21,10 @@ from tonnage.workload.file.job_fields import (
 )
 from tonnage.workload.file.kinds import KINDS
 from tonnage.workload.file.length_fields import LengthFields
+from tonnage.workload.file.money_fields import DataPlaceFields, PriceFields, ScheduleFields
 from tonnage.workload.file.terms_fields import (
     BuyFields,
     ConstraintFields,
-    DataPlaceFields,
-    PriceFields,
-    ScheduleFields,
     SharedFields,
     TeamFields,
 )

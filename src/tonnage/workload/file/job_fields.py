@@ -19,7 +19,7 @@ from tonnage.workload.file.fields import (
     key,
 )
 from tonnage.workload.file.length_fields import TokenLengths
-from tonnage.workload.file.terms_fields import DataPlaceFields
+from tonnage.workload.file.money_fields import DataPlaceFields
 from tonnage.workload.jobs import (
     Attention,
     Method,
