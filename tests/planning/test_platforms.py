@@ -7,13 +7,23 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tonnage.catalog import Catalog
+from tonnage.catalog.expected_prices import ExpectedPrices
 from tonnage.catalog.grammar import parse_gpu_filter
 from tonnage.errors import InputError
 from tonnage.planning import Option, Plan, make_plan
+from tonnage.planning.choices import choose_deals
+from tonnage.planning.joined import join
 from tonnage.planning.limits import check_limits
+from tonnage.planning.market import admit_offers
+from tonnage.planning.options import OptionBuilder
+from tonnage.planning.sized_park import size_job
+from tonnage.planning.terms import terms_of
+from tonnage.pricing.rates import rates_of
+from tonnage.sizing.assumptions import Assumptions
 from tonnage.workload.jobs import (
     BatchJob,
     Buy,
@@ -229,27 +239,67 @@ def test_a_scheduled_job_starts_every_day(catalog: Catalog, make_train: Maker) -
     assert lines(cut)["compute"].quantity == lines(whole)["compute"].quantity
 
 
-def test_ledgers_sum_and_lie_in_their_interval_with_everything_on(catalog: Catalog, make_train: Maker) -> None:
-    """With every kind of line in play the lines sum to the cost, which lies in its interval and equals the columns'."""
+def everything(workload: Workload) -> Workload:
+    """Every kind of line in play at once."""
     buy = Buy(
         purchases=("on_demand", "spot", "reserved_1y", "reserved_3y"), reserved_utilization=0.7, idle_s=600.0,
         discount_percent=(("aws", 7.5), ("gcp/a2-highgpu", 12.5)), committed_usd=(("gcp", 0.05), ("databricks", 0.01)),
         disk_gb=100.0, schedule=Schedule(hours_per_day=6, days_per_month=20),
         prices=OwnPrices(
             egress_usd_per_gb=0.09, egress_region_usd_per_gb=0.02, object_storage_usd_per_gb_month=0.02,
-            block_storage_usd_per_gb_month=0.08,
+            block_storage_usd_per_gb_month=0.08, load_balancer_usd_per_hour=0.025,
         ),
     )  # fmt: skip
     data = DataPlace(provider="gcp", region="us-central1", size_gb=50)
     team = Team(hourly_usd=90.0, setup_hours=(("databricks", 0.1), ("vm", 0.2)))
-    plan = make_plan(replace(make_train(buy=buy), data=data, team=team), catalog)
-    assert {o.purchase for o in plan.options} == set(buy.purchases)
+    return replace(workload, buy=buy, data=data, team=team)
+
+
+def test_ledgers_sum_and_lie_in_their_interval_with_everything_on(catalog: Catalog, make_train: Maker) -> None:
+    """With every kind of line in play the lines sum to the cost, which lies in its interval and orders the ranking."""
+    workload = everything(make_train())
+    plan = make_plan(workload, catalog)
+    assert {o.purchase for o in plan.options} == set(workload.buy.purchases)
     for option in plan.options:
         assert sum(line.usd for line in option.ledger.lines) == option.ledger.total_usd
         assert Decimal(str(option.cost_usd.value)) == option.ledger.total_usd
         assert option.cost_usd.low <= option.cost_usd.value <= option.cost_usd.high
     costs = [option.cost_usd.value for option in plan.options]
     assert costs == sorted(costs)
+
+
+@pytest.mark.parametrize("kind", ["train", "serve"])
+def test_columns_and_ledgers_agree(kind: str, catalog: Catalog, make_train: Maker, make_serve: Maker) -> None:
+    """The totals that choose (columns) are those of the ledgers that are shown, to the rounding of their lines."""
+    workload = everything(make_train(epochs=20) if kind == "train" else make_serve("gpt2", rate_per_s=5.0))
+    instances = {instance.key: instance for instance in catalog.instance_types}
+    offers = admit_offers(workload, catalog).offers
+    machines = [instances[key] for key in sorted({(o.provider, o.instance_type) for o in offers})]
+    park = size_job(workload, catalog, machines, Assumptions())
+    chosen = choose_deals(offers, instances, catalog, workload, park.index).deals
+    deals = [deal for deal in chosen if (deal.offer.provider, deal.offer.instance_type) in park.index]
+    machine = np.array([park.index[deal.offer.provider, deal.offer.instance_type] for deal in deals], dtype=np.intp)
+    rates, terms = rates_of(deals, catalog, workload), terms_of(workload.buy)
+    joined = join(deals, machine, rates, park.sized, terms=terms, workload=workload)
+    rows = np.flatnonzero(np.isfinite(joined.wall_s))[::7]
+    builder = OptionBuilder(
+        workload=workload, deals=deals, instances=instances, sized=park.sized, joined=joined,
+        terms=terms, service=kind == "serve", max_age_days=180, expected=ExpectedPrices(catalog),
+    )  # fmt: skip
+    options = builder.built(rows, np.zeros(len(joined.run), dtype=bool))
+    assert {o.platform for o in options} >= ({"vm", "databricks", "sagemaker"} if kind == "train" else {"vm"})
+    for row, option in zip(rows, options, strict=True):
+        assert option.cost_usd.value == pytest.approx(joined.cost_usd[row], rel=1e-6, abs=2e-3)
+
+
+def test_a_discount_never_raises_a_cost(catalog: Catalog, make_train: Maker) -> None:
+    """With a discount each of its provider's machines costs less, and nobody else's another sum."""
+    before = make_plan(make_train(), catalog)
+    after = make_plan(make_train(buy=Buy(discount_percent=(("aws", 15.0),))), catalog)
+    costs = {(o.provider, o.instance_type, o.purchase, o.platform): o.cost_usd.value for o in after.options}
+    for option in before.options:
+        now = costs[option.provider, option.instance_type, option.purchase, option.platform]
+        assert now < option.cost_usd.value if option.provider == "aws" else now == option.cost_usd.value
 
 
 def test_tokens_of_the_same_model_stand_beside_machines(catalog: Catalog) -> None:
