@@ -363,6 +363,9 @@ def test_token_models_are_the_workload_s_to_name(catalog: Catalog, make_train: M
     plan = make_plan(make_train(buy=learn), catalog)
     tuned = pick(plan, "nova-micro", platform="bedrock")
     assert tuned.cost_usd.value == pytest.approx(67_000 * 3 * 64 / 1e6 * 1.0 + 6 * 1.95, abs=1e-3)
+    late = make_plan(make_train(buy=learn, constraints=Constraints(deadline_s=86_400.0)), catalog)
+    [unknown] = [r for r in late.refused if r.instance_type == "nova-micro"]
+    assert (unknown.binding, unknown.flips_when) == ("deadline", "constraints.deadline is left out")
     [missing] = [r for r in plan.refused if r.instance_type == "amazon.nova-lite-v1:0"]
     assert (missing.binding, missing.needs) == ("price", "the price of customising amazon.nova-lite-v1:0")
 

@@ -18,6 +18,7 @@ from tonnage.pricing.deals import DATABRICKS_CLOUDS
 from tonnage.pricing.extras import OWN
 from tonnage.pricing.ledger import Ledger
 from tonnage.sizing.estimates import Figure
+from tonnage.units import SECONDS_PER_HOUR
 from tonnage.workload.jobs import ServeJob, Workload
 
 AREAS: Final = {"us regions": "us", "us": "us"}  # how a price table names where it holds
@@ -140,18 +141,27 @@ class _Judge:
             return self._quota(job, tokens.per_minute)
         time, deadline = api_time_s(self.workload, self.work), self.workload.constraints.deadline_s
         if time is None and deadline is not None:
+            training = self.work.training  # no rate of the account says how long learning takes
             return Miss(
-                binding="deadline", needs=f"done within {deadline / 3600:.2f} h", has=NO_RATE + would,
-                flips_when=STATE_RATE,
-            )  # fmt: skip
+                binding="deadline",
+                needs=f"done within {deadline / SECONDS_PER_HOUR:.2f} h",
+                has=NO_RATE + would,
+                flips_when="constraints.deadline is left out" if training else STATE_RATE,
+                change=constrained(deadline_s=None) if training else None,
+            )
         if time is None and self.objective == "time":
-            return Miss(binding="time", needs="a finish time to rank by", has=NO_RATE + would, flips_when=STATE_RATE)
+            flip = "plans are ranked by cost" if self.work.training else STATE_RATE
+            return Miss(binding="time", needs="a finish time to rank by", has=NO_RATE + would, flips_when=flip)
         if time is not None and deadline is not None and time > deadline:
+            hours, left = time / SECONDS_PER_HOUR, deadline / SECONDS_PER_HOUR
             return Miss(
-                binding="deadline", needs=f"{time / 3600:.2f} h", has=f"{deadline / 3600:.2f} h to the deadline",
-                flips_when=f"the deadline is {time / 3600 * 1.01:.2f} h away", shortfall=time / deadline,
+                binding="deadline",
+                needs=f"{hours:.2f} h",
+                has=f"{left:.2f} h to the deadline",
+                flips_when=f"the deadline is {hours * 1.01:.2f} h away",
+                shortfall=time / deadline,
                 change=constrained(deadline_s=time * 1.01),
-            )  # fmt: skip
+            )
         return None
 
     def _quota(self, job: ServeJob, per_minute: float | None) -> Miss | None:
