@@ -111,3 +111,15 @@ def test_no_rows_leave_every_class_at_what_its_structure_says() -> None:
         for name in FIGURES:
             low, high, _why = RANGES[name]
             assert low <= getattr(engine, name) <= high or getattr(engine, name) == 0.0
+
+
+def test_a_class_with_generations_alone_is_fitted() -> None:
+    """Rows of eager generation and not one single pass: the class is fitted to them, the others keep the centre."""
+    row = InferenceRow(
+        id="g", config_id="g", source="made up", model="llama2-7b", params=6.7e9, n_layers=32, d_model=4096, n_heads=32,
+        n_kv_heads=32, d_ff=11008, vocab=32000, kind="decoder", gpu="A100-80GB-SXM", n_gpus=1, tp=1,
+        engine="hf-transformers", precision="fp16", weights_quant="", batch_size=1, concurrency=None, input_len=128.0,
+        output_len=128.0, metric="output_tokens_per_s", value=20.0, note="",
+    )  # fmt: skip
+    rows = [replace(row, id=f"g{batch}", batch_size=batch, value=15.0 * batch) for batch in (1, 2, 4)]
+    assert fit_inference(rows, load_catalog()).engines["eager"] != PRIOR["eager"]

@@ -96,4 +96,6 @@ def _joined_devices(parts: Sequence[Devices]) -> Devices:
 
 
 def _joined(parts: Sequence[tuple[Any, int]]) -> Array:
+    if not parts:
+        return np.zeros(0)
     return np.concatenate([np.broadcast_to(np.asarray(value, dtype=np.float64), (rows,)) for value, rows in parts])

@@ -28,7 +28,9 @@ from tonnage.catalog.hardware_rows import (
     read_provider,
     read_region,
 )
+from tonnage.catalog.managed_rows import read_billing, read_managed
 from tonnage.catalog.market import InstanceType, Offer
+from tonnage.catalog.reserved import reserved_offers
 from tonnage.catalog.rows import Row, read_rows
 from tonnage.errors import CatalogError
 
@@ -66,7 +68,9 @@ def snapshot_folders() -> tuple[Traversable, ...]:
 def load_catalog(folder: Path | None = None, *, strict: bool = True) -> Catalog:
     """The newest packaged snapshot, or the one in `folder`, over the packaged hardware tables.
 
-    Raises CatalogError naming file, line and column. With `strict=False` rows that only contradict each other
+    Managed prices are the packaged ones, or those of a managed_prices.csv in the folder; committed prices become
+    offers of the machines they are for (of a folder without that file no offers are added). Raises CatalogError
+    naming file, line and column. With `strict=False` rows that only contradict each other
     (GPU memory against the device, a date after the snapshot, an offer twice) load, for `check_catalog`.
     """
     place: Traversable | Path = snapshot_folders()[-1] if folder is None else folder
@@ -81,6 +85,11 @@ def load_catalog(folder: Path | None = None, *, strict: bool = True) -> Catalog:
     meta = read_meta(place / "snapshot.toml")
     reader = _SnapshotReader(meta.built_on, devices, {link.name for link in links}, strict)
     instances = reader.instances(place / "instances.csv")
+    offers = reader.offers(place / "offers.csv", instances)
+    own = place / "managed_prices.csv"
+    managed = read_managed(own if own.is_file() else data / "managed_prices.csv")
+    belongs = folder is None or own.is_file()  # a folder's offers are its own
+    committed, quarantined = reserved_offers(managed.reserved if belongs else (), instances, offers)
     return Catalog(
         name=meta.name,
         built_on=meta.built_on,
@@ -88,12 +97,15 @@ def load_catalog(folder: Path | None = None, *, strict: bool = True) -> Catalog:
         notes=meta.notes,
         accelerators=accelerators,
         instance_types=instances,
-        offers=reader.offers(place / "offers.csv", instances),
+        offers=(*offers, *committed),
         links=links,
         cpus=tuple(read_cpu(row) for row in read_rows(data / "cpus.csv", CPU_COLUMNS)),
         providers=providers,
         regions=tuple(read_region(row) for row in read_rows(data / "regions.csv", REGION_COLUMNS)),
         mistaken_names=tuple(read_mistaken(row) for row in read_rows(data / "mistaken_names.csv", MISTAKEN_COLUMNS)),
+        managed=managed,
+        quarantined=quarantined,
+        billing=read_billing(data / "billing.csv"),
     )
 
 

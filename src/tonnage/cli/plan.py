@@ -13,6 +13,7 @@ def plan(
     rank: options.Rank = "cost",
     top: options.Top = 10,
     provider: options.Providers = None,
+    platform: options.Platforms = None,
     region: options.Regions = None,
     gpu: options.Gpus = None,
     deadline: options.Deadline = None,
@@ -28,7 +29,7 @@ def plan(
 ) -> None:
     """Rank every way to buy what the workload needs, and say why each other one lost.
 
-    --provider, --region, --gpu, --deadline and --budget replace the file's own constraints.
+    --provider, --platform, --region, --gpu, --deadline and --budget replace the file's own constraints.
     Exit code 3: nothing fits; the nearest misses are shown.
     """
     session = open_session(
@@ -36,8 +37,8 @@ def plan(
         quiet=quiet,
     )  # fmt: skip
     result = make(
-        session, file, rank=rank, top=top, providers=provider, regions=region, gpus=gpu, deadline=deadline,
-        budget_usd=budget, hold=hold, memory_margin=memory_margin,
+        session, file, rank=rank, top=top, providers=provider, platforms=platform, regions=region, gpus=gpu,
+        deadline=deadline, budget_usd=budget, hold=hold, memory_margin=memory_margin,
     )  # fmt: skip
     from tonnage.reports.plan import plan_report
 
