@@ -95,7 +95,7 @@ def _answer(empty: PortfolioPlan, solved: Solved, replan: Replan) -> PortfolioPl
     paid = sum(commit.cost_usd for commit in commits)
 
     def total(end: str) -> float:
-        return sum(getattr(one.cost_usd, end) for one in assignments) + paid
+        return float(sum(getattr(one.cost_usd, end) for one in assignments)) + paid
 
     value = total("value")
     return replace(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from tonnage.errors import TonnageError
 from tonnage.planning.portfolio.program import Program
 from tonnage.sizing.estimates import Array
 
-GAP = 1e-6  # stop here where it is reached soon
+GAP = 1e-5  # stop here where it is reached soon
 NODES = 2_000  # else after so many branch-and-bound nodes (a count, not a time: the same answer on every machine)
 GIVE_UP_S = 120.0
 
@@ -45,8 +46,7 @@ def solve(
 
     `start` is a solution of the program to begin from. Raises PortfolioUnsolved.
     """
-    import highspy
-
+    highspy: Any = import_module("highspy")
     scale = _scale(program.cost)
     highs = highspy.Highs()
     for name, value in (

@@ -1,0 +1,355 @@
+"""An own fleet, or a queue of machines, beside prices per token (`tonnage/breakeven@1`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tonnage.planning.service.breakeven import ApiCost, BreakEven, Curve, CurvePoint
+from tonnage.planning.service.crossings import Crossing
+from tonnage.planning.service.economics import MonthFleet
+from tonnage.reports.blocks import Block, Bullets, Column, Heading, Page, Pairs, Paragraph, Table
+from tonnage.reports.plain import plain_cost, plain_day, plain_figure, plain_instant, plain_number, plain_usd
+from tonnage.reports.plan_document import catalog_document
+from tonnage.reports.plan_page import nothing_fits_blocks, price_blocks
+from tonnage.reports.rendering import Format, Look, Report, render_report
+from tonnage.reports.wording import (
+    UNKNOWN,
+    render_count,
+    render_date,
+    render_duration,
+    render_gpus,
+    render_money,
+    render_money_interval,
+    render_price,
+    render_purchase,
+    short,
+)
+from tonnage.sizing.estimates import Figure
+
+BREAKEVEN_SCHEMA: Final = "tonnage/breakeven@1"
+POINT_COLUMNS: Final = (
+    "curve", "at", "unit", "own_usd_per_1000_requests", "own_low", "own_high", "api", "api_usd_per_1000_requests",
+    "own_cheaper_from_requests_per_month",
+)  # fmt: skip
+
+
+def breakeven_report(found: BreakEven) -> Report:
+    """The report of a service."""
+    return Report(
+        page=lambda: _page(found), document=lambda: _document(found), columns=POINT_COLUMNS, rows=lambda: _rows(found)
+    )
+
+
+def render_breakeven(found: BreakEven, form: Format, *, look: Look | None = None) -> str:
+    """The text of a break-even."""
+    return render_report(breakeven_report(found), form, look)
+
+
+def tokens_per_request(found: BreakEven) -> float:
+    """Input and output tokens of a mean request."""
+    requests = found.job.requests
+    return requests.input_tokens.mean + (0.0 if requests.output_tokens is None else requests.output_tokens.mean)
+
+
+def _page(found: BreakEven) -> Page:
+    blocks: list[Block] = [*_demand_blocks(found)]
+    if found.fleet is None:
+        blocks += nothing_fits_blocks(found.plan)
+    else:
+        blocks += [*_fleet_blocks(found, found.fleet), *_api_blocks(found), *_curve_blocks(found)]
+    blocks += [*price_blocks(found.catalog), Heading(text="Notes"), Bullets(items=_notes(found))]
+    title = f"Break-even of {found.workload.name}, a month, as of {found.workload.as_of:%Y-%m-%d}"
+    return Page(title=title, blocks=tuple(blocks))
+
+
+def _demand_blocks(found: BreakEven) -> Iterator[Block]:
+    demand, policy = found.question.demand, found.question.policy
+    curve, requests = demand.curve, found.requests_per_month
+    yield Heading(text="What arrives")
+    scaling = "as many machines as the peak needs, all day"
+    if policy.enabled:
+        most = "no limit" if policy.maximum is None else str(policy.maximum)
+        scaling = (
+            f"{policy.minimum} to {most} machines, {policy.spare} spare; warm after {render_duration(policy.warm_up_s)}, "
+            f"given back after {render_duration(policy.scale_in_delay_s)}"
+        )
+    yield Pairs(
+        rows=(
+            ("rate", f"{short(found.job.rate_per_s)} requests/s on average, {short(curve.peak)} x that at the peak"),
+            ("a month", f"{render_count(requests)} requests, {render_count(requests * tokens_per_request(found))} tokens"),
+            ("gaps", f"variation {short(demand.variation)} (1: Poisson)"),
+            ("fleet", scaling),
+        )
+    )
+
+
+def _fleet_blocks(found: BreakEven, fleet: MonthFleet) -> Iterator[Block]:
+    option, cost = fleet.unit.option, found.usd_per_month
+    assert cost is not None
+    yield Heading(text="Own fleet")
+    interval = render_money_interval(cost)
+    text = (
+        f"{render_money(cost.value)}{f' ({interval})' if interval else ''} a month: {short(fleet.machines_mean)} machines on "
+        f"average, {short(fleet.machines_peak)} at most, {option.instance_type} "
+        f"({render_gpus(option.gpu, option.gpu_count)}) at {option.provider}, {render_purchase(option.purchase)}."
+    )
+    yield Paragraph(text=text, tone="good")
+    rows = [
+        ("per 1,000 requests", _money_of(cost.scaled(1000.0 / found.requests_per_month))),
+        ("per million tokens", _money_of(cost.scaled(1e6 / (found.requests_per_month * tokens_per_request(found))))),
+        ("utilisation", f"{100 * fleet.utilisation:.0f} % of what the machines held carry within the promise"),
+        ("reserved base", _base(fleet)),
+    ]
+    rows.append(("promise", _promise(found)))
+    yield Pairs(rows=tuple(rows))
+
+
+def _money_of(figure: Figure) -> str:
+    interval = render_money_interval(figure)
+    return render_money(figure.value) + (f" ({interval})" if interval else "")
+
+
+def _base(fleet: MonthFleet) -> str:
+    if fleet.unit.reserved_usd_per_hour is None:
+        return "no reserved price is known for this machine; --reserved-discount states one"
+    price = render_price(fleet.unit.reserved_usd_per_hour)
+    return f"{short(fleet.base)} machines committed all month at {price} an hour; the others come and go"
+
+
+def _promise(found: BreakEven) -> str:
+    seen, promise = found.verified, found.question.quantile
+    if seen is None:
+        return "not verified by simulation"
+    limits = found.job.p95_latency_s, found.job.p95_ttft_s
+    said = [
+        f"{promise} {name} {render_duration(value)} of {render_duration(limit)} promised"
+        for name, value, limit in (("latency", seen.latency_s, limits[0]), ("TTFT", seen.ttft_s, limits[1]))
+        if limit is not None
+    ]
+    less = "" if seen.factor >= 1 else f", {100 * seen.factor:.0f} % of what the formulas gave"
+    return f"simulated at {short(seen.verified_per_s)} requests/s a replica{less}: {'; '.join(said)}"
+
+
+def _api_blocks(found: BreakEven) -> Iterator[Block]:
+    yield Heading(text="Beside prices per token")
+    if not found.apis:
+        yield Paragraph(text="No token prices were given: --input-usd and --output-usd, or --against FILE.", tone="faint")
+        return
+    columns = (
+        Column(title="API", wraps=True),
+        Column(title="a month", align="right"),
+        Column(title="per 1,000", align="right"),
+        Column(title="break-even", wraps=True),
+        Column(title="read", folds=1, fold_text="read {}"),
+    )
+    rows = tuple(
+        (api.name, render_money(api.usd_per_month), render_money(api.usd_per_1000_requests), describe(found, api),
+         render_date(api.prices.read_on))
+        for api in found.apis
+    )  # fmt: skip
+    yield Table(columns=columns, rows=rows)
+
+
+def describe(found: BreakEven, api: ApiCost) -> str:
+    """Where the two cross, in words; «never» is an answer."""
+    demand = found.question.demand
+    if api.cheaper_throughout is not None:
+        low, high = (render_count(demand.requests_per_month(rate)) for rate in found.volumes_per_s)
+        return f"never crosses: the {api.cheaper_throughout} is cheaper from {low} to {high} requests a month"
+    parts = []
+    for one in api.crossings:
+        at = render_count(demand.requests_per_month(one.rate_per_s))
+        parts.append(f"the {one.cheaper_above} is cheaper above {at}{_ends(found, one)} requests a month")
+    return "; ".join(parts[:5]) + (f"; {len(parts) - 5} more crossings" if len(parts) > 5 else "")
+
+
+def _ends(found: BreakEven, one: Crossing) -> str:
+    def end(rate: float | None) -> str:
+        return "never" if rate is None else render_count(found.question.demand.requests_per_month(rate))
+
+    if one.low_per_s == one.high_per_s == one.rate_per_s:
+        return ""
+    return f" ({end(one.low_per_s)}–{end(one.high_per_s)})"
+
+
+def _curve_blocks(found: BreakEven) -> Iterator[Block]:
+    for curve in found.curves:
+        yield Heading(text=f"By {curve.name}: dollars per 1,000 requests")
+        names = [api.name for api in found.apis]
+        volume = curve.name == "volume"
+        columns = (
+            Column(title=curve.unit),
+            Column(title="own fleet", align="right"),
+            Column(title="80 %", align="right", folds=2),
+            *(Column(title=name, align="right") for name in names),
+            *(() if volume else tuple(Column(title=f"cheaper than {name} from", align="right", folds=1) for name in names)),
+        )
+        yield Table(columns=columns, rows=tuple(_point_cells(found, curve, point) for point in curve.points))
+
+
+def _point_cells(found: BreakEven, curve: Curve, point: CurvePoint) -> tuple[str, ...]:
+    own = point.own_usd_per_1000
+    cells = [
+        render_count(point.value) if curve.name == "volume" else short(point.value),
+        "no machine" if own is None else render_money(own.value),
+        UNKNOWN if own is None else render_money_interval(own),
+        *(render_money(usd) for usd in point.api_usd_per_1000),
+    ]
+    if curve.name != "volume":
+        cells += ["never" if rate is None else _month(found, rate) for rate in point.crossing_per_s]
+    return tuple(cells)
+
+
+def _month(found: BreakEven, rate: float) -> str:
+    return render_count(found.question.demand.requests_per_month(rate))
+
+
+def _notes(found: BreakEven) -> tuple[str, ...]:
+    question = found.question
+    notes = [
+        "the rate of the workload file is the day's mean; 80 % intervals are those of the predicted throughput alone",
+        "the closed form of the autoscaled fleet is checked against an event simulation (docs/break-even.md)",
+    ]
+    if question.demand.variation != 1.0:
+        notes.append("load that bursty arrivals leave is taken from Kingman's approximation, then simulated")
+    if question.cached_fraction and not question.own_prefix_cache:
+        notes.append("the own fleet reads cached input again; --prefix-cache says that it does not")
+    if question.quantile == "p99":
+        notes.append("machines are planned for p95 and then slowed until the simulated p99 keeps the promise")
+    if any(api.prices.read_on is None for api in found.apis):
+        notes.append("token prices without a date are as you gave them")
+    return tuple(notes)
+
+
+def _document(found: BreakEven) -> dict[str, Any]:
+    demand, policy, fleet = found.question.demand, found.question.policy, found.fleet
+    cost = found.usd_per_month
+    requests = found.requests_per_month
+    return {
+        "schema": BREAKEVEN_SCHEMA,
+        "kind": "serve",
+        "as_of": plain_instant(found.workload.as_of),
+        "horizon": "month",
+        "workload": found.workload.name,
+        "demand": {
+            "rate_per_s": plain_number(found.job.rate_per_s),
+            "hourly_multipliers": [plain_number(value) for value in demand.curve.multipliers],
+            "gap_variation": plain_number(demand.variation),
+            "hours_per_month": plain_number(demand.hours_per_month),
+            "requests_per_month": plain_number(requests),
+            "tokens_per_month": plain_number(requests * tokens_per_request(found)),
+            "cached_fraction": plain_number(found.question.cached_fraction),
+        },
+        "policy": {
+            "autoscaled": policy.enabled,
+            "minimum": policy.minimum,
+            "maximum": policy.maximum,
+            "spare": policy.spare,
+            "warm_up_s": plain_number(policy.warm_up_s),
+            "scale_in_delay_s": plain_number(policy.scale_in_delay_s),
+        },
+        "fleet": None if fleet is None else _fleet_document(fleet),
+        "verified": _verified_document(found),
+        "cost_usd": None if cost is None else plain_cost(cost),
+        "usd_per_1000_requests": None if cost is None else plain_figure(cost.scaled(1000.0 / requests)),
+        "usd_per_million_tokens": None
+        if cost is None
+        else plain_figure(cost.scaled(1e6 / (requests * tokens_per_request(found)))),
+        "apis": [_api_document(found, api) for api in found.apis],
+        "curves": [
+            {"name": curve.name, "unit": curve.unit, "points": [_point_document(found, point) for point in curve.points]}
+            for curve in found.curves
+        ],
+        "catalog": catalog_document(found.catalog),
+        "notes": list(_notes(found)),
+    }
+
+
+def _fleet_document(fleet: MonthFleet) -> dict[str, Any]:
+    option, unit = fleet.unit.option, fleet.unit
+    return {
+        "provider": option.provider,
+        "instance_type": option.instance_type,
+        "region": option.region,
+        "purchase": option.purchase,
+        "usd_per_instance_hour": plain_number(unit.usd_per_hour),
+        "reserved_usd_per_instance_hour": plain_number(unit.reserved_usd_per_hour),
+        "requests_per_s_per_machine": plain_figure(unit.capacity_per_s),
+        "machines_mean": plain_number(fleet.machines_mean),
+        "machines_peak": plain_number(fleet.machines_peak),
+        "reserved_machines": plain_number(fleet.base),
+        "utilisation_fraction": plain_number(fleet.utilisation),
+    }
+
+
+def _verified_document(found: BreakEven) -> dict[str, Any] | None:
+    seen = found.verified
+    if seen is None:
+        return None
+    return {
+        "quantile": found.question.quantile,
+        "planned_requests_per_s_per_replica": plain_number(seen.planned_per_s),
+        "verified_requests_per_s_per_replica": plain_number(seen.verified_per_s),
+        "latency_s": plain_number(seen.latency_s),
+        "ttft_s": plain_number(seen.ttft_s),
+    }
+
+
+def _api_document(found: BreakEven, api: ApiCost) -> dict[str, Any]:
+    month = found.question.demand.requests_per_month
+    return {
+        "name": api.name,
+        "provisioned": api.provisioned,
+        "source": api.prices.source,
+        "read_on": plain_day(api.prices.read_on),
+        "usd_per_month": plain_usd(api.usd_per_month),
+        "usd_per_1000_requests": plain_number(api.usd_per_1000_requests),
+        "cheaper_throughout": api.cheaper_throughout,
+        "crossings": [
+            {
+                "requests_per_month": {
+                    "value": plain_number(month(one.rate_per_s)),
+                    "low": None if one.low_per_s is None else plain_number(month(one.low_per_s)),
+                    "high": None if one.high_per_s is None else plain_number(month(one.high_per_s)),
+                },
+                "cheaper_above": one.cheaper_above,
+            }
+            for one in api.crossings
+        ],
+    }
+
+
+def _point_document(found: BreakEven, point: CurvePoint) -> dict[str, Any]:
+    month = found.question.demand.requests_per_month
+    return {
+        "at": plain_number(point.value),
+        "own_usd_per_1000_requests": plain_figure(point.own_usd_per_1000),
+        "apis": [
+            {
+                "name": api.name,
+                "usd_per_1000_requests": plain_number(usd),
+                "own_cheaper_from_requests_per_month": None if rate is None else plain_number(month(rate)),
+            }
+            for api, usd, rate in zip(found.apis, point.api_usd_per_1000, point.crossing_per_s, strict=True)
+        ],
+    }
+
+
+def _rows(found: BreakEven) -> list[list[Any]]:
+    month = found.question.demand.requests_per_month
+    out: list[list[Any]] = []
+    for curve in found.curves:
+        for point in curve.points:
+            own = point.own_usd_per_1000
+            ends = [None if own is None else plain_number(getattr(own, end)) for end in ("value", "low", "high")]
+            for api, usd, rate in zip(found.apis, point.api_usd_per_1000, point.crossing_per_s, strict=True):
+                crossing = None if rate is None else plain_number(month(rate))
+                out.append(
+                    [curve.name, plain_number(point.value), curve.unit, *ends, api.name, plain_number(usd), crossing]
+                )
+    if not out and found.usd_per_month is not None:
+        cost = found.usd_per_month.scaled(1000.0 / found.requests_per_month)
+        ends = [plain_number(getattr(cost, end)) for end in ("value", "low", "high")]
+        out.append(["volume", plain_number(found.requests_per_month), "requests a month", *ends, None, None, None])
+    return out
