@@ -90,10 +90,9 @@ def main() -> None:
             }
         )
         total = "no assignment" if answer.total_usd is None else f"${answer.total_usd.value:,.0f} a month"
-        print(
-            f"seed {seed}: {given.workloads} workloads, {answer.candidates} candidates: {seconds:.2f} s ({cpu:.2f} s of processor), {total}, "
-            f"proven gap {'none' if gap is None else f'{100 * gap:.3f} %'}, gives {[give.name for give in answer.gives]}"
-        )
+        proven = "none" if gap is None else f"{100 * gap:.3f} %"
+        print(f"seed {seed}: {given.workloads} workloads, {answer.candidates} candidates: {seconds:.2f} s", end=" ")
+        print(f"({cpu:.2f} s of processor), {total}, proven gap {proven}, gives {[give.name for give in answer.gives]}")
     if given.json:
         print(json.dumps(figures))
 

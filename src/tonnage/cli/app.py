@@ -6,7 +6,19 @@ from typing import Annotated
 
 import typer
 
-from tonnage.cli import breakeven, calibrate, catalog, catalog_import, config, doctor, explain, plan, size, validate
+from tonnage.cli import (
+    breakeven,
+    calibrate,
+    catalog,
+    catalog_import,
+    config,
+    doctor,
+    explain,
+    plan,
+    rightsize,
+    size,
+    validate,
+)
 
 app = typer.Typer(
     name="tonnage",
@@ -40,6 +52,7 @@ app.command("size", short_help="What a workload needs, on which GPUs it fits")(s
 app.command("plan", short_help="Rank every way to buy what it needs")(plan.plan)
 app.command("explain", short_help="Why the winner won and each loser lost")(explain.explain)
 app.command("breakeven", short_help="A service's own fleet beside prices per token")(breakeven.breakeven)
+app.command("rightsize", short_help="Cheaper machines for what measured use needs")(rightsize.rightsize)
 catalog.commands.add_typer(
     catalog_import.commands, name="import", short_help="Newer prices into a snapshot of your own"
 )

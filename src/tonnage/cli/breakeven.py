@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from tonnage.pricing.tokens import TokenPrices
 
 
-
 def breakeven(
     file: options.File,
     against: Annotated[
@@ -33,10 +32,13 @@ def breakeven(
     ] = None,
     batch_discount: Annotated[
         float | None,
-        typer.Option("--batch-discount", metavar="PERCENT", min=0, max=99, help="Off API prices where answers may wait."),
+        typer.Option(
+            "--batch-discount", metavar="PERCENT", min=0, max=99, help="Off API prices where answers may wait."
+        ),
     ] = None,
     cached_share: Annotated[
-        float, typer.Option("--cached-share", metavar="FRACTION", min=0, max=1, help="Part of the input that is cached.")
+        float,
+        typer.Option("--cached-share", metavar="FRACTION", min=0, max=1, help="Part of the input that is cached."),
     ] = 0.0,
     prefix_cache: Annotated[
         bool, typer.Option("--prefix-cache", help="The own fleet does not read cached input again either.")
@@ -46,10 +48,12 @@ def breakeven(
         typer.Option("--peak-to-trough", metavar="RATIO", min=1, help="A daily wave whose peak is so many troughs."),
     ] = None,
     hourly: Annotated[
-        str | None, typer.Option("--hourly", metavar="24 VALUES", help="The day's shape: 24 numbers with commas between.")
+        str | None,
+        typer.Option("--hourly", metavar="24 VALUES", help="The day's shape: 24 numbers with commas between."),
     ] = None,
     variation: Annotated[
-        float, typer.Option("--variation", metavar="CV", min=0.1, max=10, help="Of the gaps: 1 Poisson, above in bursts.")
+        float,
+        typer.Option("--variation", metavar="CV", min=0.1, max=10, help="Of the gaps: 1 Poisson, above in bursts."),
     ] = 1.0,
     fixed: Annotated[bool, typer.Option("--fixed", help="No autoscaling: the peak's machines stand all day.")] = False,
     minimum: Annotated[int, typer.Option("--min", metavar="N", min=0, help="Machines held at least.")] = 1,
@@ -58,7 +62,9 @@ def breakeven(
     ] = None,
     spare: Annotated[
         int | None,
-        typer.Option("--spare", metavar="N", min=0, help="Machines that may fail. [default: spare_replicas of the file]"),
+        typer.Option(
+            "--spare", metavar="N", min=0, help="Machines that may fail. [default: spare_replicas of the file]"
+        ),
     ] = None,
     warm_up: Annotated[str, typer.Option("--warm-up", metavar="TIME", help="From start to first answer.")] = "5m",
     scale_in: Annotated[
@@ -66,7 +72,9 @@ def breakeven(
     ] = "5m",
     reserved_discount: Annotated[
         float | None,
-        typer.Option("--reserved-discount", metavar="PERCENT", min=0, max=99, help="Off on-demand for a year committed."),
+        typer.Option(
+            "--reserved-discount", metavar="PERCENT", min=0, max=99, help="Off on-demand for a year committed."
+        ),
     ] = None,
     p99: Annotated[bool, typer.Option("--p99", help="The promised latency holds at p99, not p95.")] = False,
     item_failure: Annotated[
@@ -99,8 +107,8 @@ def breakeven(
         _show_batch(session, workload, market, prices, item_failure, cached_share, seed)
         return
     question = _question(
-        workload, cached_share, prefix_cache, peak_to_trough, hourly, variation, fixed, minimum, maximum, spare, warm_up,
-        scale_in, reserved_discount, p99, seed,
+        workload, cached_share, prefix_cache, peak_to_trough, hourly, variation, fixed, minimum, maximum, spare,
+        warm_up, scale_in, reserved_discount, p99, seed,
     )  # fmt: skip
     with session.progress("computing the break-even"):
         from tonnage.planning.service.breakeven import break_even
@@ -127,7 +135,9 @@ def _show_batch(
     )
     session.show(batch_breakeven_report(found))
     if found.chosen is None:
-        raise NothingFits(f"no number of machines ends {workload.name} in time", hint="a later deadline, or another GPU")
+        raise NothingFits(
+            f"no number of machines ends {workload.name} in time", hint="a later deadline, or another GPU"
+        )
 
 
 def _prices(

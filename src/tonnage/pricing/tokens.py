@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date
 
-from tonnage.units import SECONDS_PER_HOUR
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvisionedUnits:
@@ -38,8 +36,8 @@ class TokenPrices:
     ) -> float:
         """USD of one request. Cached input without a price of its own costs what input costs.
 
-        >>> prices = TokenPrices(name="m", usd_per_million_input=2.0, usd_per_million_output=8.0, source="", read_on=None,
-        ...     usd_per_million_cached_input=0.5, batch_discount_fraction=0.5)
+        >>> prices = TokenPrices(name="m", usd_per_million_input=2.0, usd_per_million_output=8.0, source="",
+        ...     read_on=None, usd_per_million_cached_input=0.5, batch_discount_fraction=0.5)
         >>> prices.usd_per_request(input_tokens=1000, output_tokens=500, cached_fraction=0.5)
         0.00525
         >>> prices.usd_per_request(input_tokens=1000, output_tokens=500, cached_fraction=0.5, batch=True)
@@ -55,8 +53,8 @@ class TokenPrices:
         """USD an hour of the units that carry the peak; None where no units are sold.
 
         >>> units = ProvisionedUnits(usd_per_unit_hour=20.0, tokens_per_minute=60_000)
-        >>> prices = TokenPrices(name="m", usd_per_million_input=2.0, usd_per_million_output=8.0, source="", read_on=None,
-        ...     provisioned=units)
+        >>> prices = TokenPrices(name="m", usd_per_million_input=2.0, usd_per_million_output=8.0, source="",
+        ...     read_on=None, provisioned=units)
         >>> prices.provisioned_usd_per_hour(peak_rate_per_s=1.5, tokens_per_request=1000)
         40.0
         """
@@ -65,8 +63,3 @@ class TokenPrices:
         needed = peak_rate_per_s * 60.0 * tokens_per_request / self.provisioned.tokens_per_minute
         units = max(self.provisioned.minimum_units, int(-(-needed // 1)))
         return units * self.provisioned.usd_per_unit_hour
-
-
-def tokens_per_month(requests_per_s: float, tokens: float, hours: float) -> float:
-    """Tokens of a month of `hours`."""
-    return requests_per_s * tokens * hours * SECONDS_PER_HOUR

@@ -46,7 +46,9 @@ def batch_breakeven_report(found: BatchBreakEven) -> Report:
 def _page(found: BatchBreakEven) -> Page:
     blocks: list[Block] = [*_queue_blocks(found), *_api_blocks(found), *price_blocks(found.catalog)]
     blocks += [Heading(text="Notes"), Bullets(items=NOTES)]
-    return Page(title=f"Break-even of {found.workload.name}, as of {found.workload.as_of:%Y-%m-%d}", blocks=tuple(blocks))
+    return Page(
+        title=f"Break-even of {found.workload.name}, as of {found.workload.as_of:%Y-%m-%d}", blocks=tuple(blocks)
+    )
 
 
 def _queue_blocks(found: BatchBreakEven) -> Iterator[Block]:

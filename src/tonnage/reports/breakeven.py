@@ -70,14 +70,17 @@ def _demand_blocks(found: BreakEven) -> Iterator[Block]:
     scaling = "as many machines as the peak needs, all day"
     if policy.enabled:
         most = "no limit" if policy.maximum is None else str(policy.maximum)
+        warm, idle = render_duration(policy.warm_up_s), render_duration(policy.scale_in_delay_s)
         scaling = (
-            f"{policy.minimum} to {most} machines, {policy.spare} spare; warm after {render_duration(policy.warm_up_s)}, "
-            f"given back after {render_duration(policy.scale_in_delay_s)}"
+            f"{policy.minimum} to {most} machines, {policy.spare} spare; warm after {warm}, given back after {idle}"
         )
     yield Pairs(
         rows=(
             ("rate", f"{short(found.job.rate_per_s)} requests/s on average, {short(curve.peak)} x that at the peak"),
-            ("a month", f"{render_count(requests)} requests, {render_count(requests * tokens_per_request(found))} tokens"),
+            (
+                "a month",
+                f"{render_count(requests)} requests, {render_count(requests * tokens_per_request(found))} tokens",
+            ),
             ("gaps", f"variation {short(demand.variation)} (1: Poisson)"),
             ("fleet", scaling),
         )
@@ -90,9 +93,9 @@ def _fleet_blocks(found: BreakEven, fleet: MonthFleet) -> Iterator[Block]:
     yield Heading(text="Own fleet")
     interval = render_money_interval(cost)
     text = (
-        f"{render_money(cost.value)}{f' ({interval})' if interval else ''} a month: {short(fleet.machines_mean)} machines on "
-        f"average, {short(fleet.machines_peak)} at most, {option.instance_type} "
-        f"({render_gpus(option.gpu, option.gpu_count)}) at {option.provider}, {render_purchase(option.purchase)}."
+        f"{render_money(cost.value)}{f' ({interval})' if interval else ''} a month: "
+        f"{short(fleet.machines_mean)} machines on average, {short(fleet.machines_peak)} at most, "
+        f"{option.instance_type} ({render_gpus(option.gpu, option.gpu_count)}) at {option.provider}, {render_purchase(option.purchase)}."
     )
     yield Paragraph(text=text, tone="good")
     rows = [
@@ -134,7 +137,9 @@ def _promise(found: BreakEven) -> str:
 def _api_blocks(found: BreakEven) -> Iterator[Block]:
     yield Heading(text="Beside prices per token")
     if not found.apis:
-        yield Paragraph(text="No token prices were given: --input-usd and --output-usd, or --against FILE.", tone="faint")
+        yield Paragraph(
+            text="No token prices were given: --input-usd and --output-usd, or --against FILE.", tone="faint"
+        )
         return
     columns = (
         Column(title="API", wraps=True),
@@ -183,7 +188,11 @@ def _curve_blocks(found: BreakEven) -> Iterator[Block]:
             Column(title="own fleet", align="right"),
             Column(title="80 %", align="right", folds=2),
             *(Column(title=name, align="right") for name in names),
-            *(() if volume else tuple(Column(title=f"cheaper than {name} from", align="right", folds=1) for name in names)),
+            *(
+                ()
+                if volume
+                else tuple(Column(title=f"cheaper than {name} from", align="right", folds=1) for name in names)
+            ),
         )
         yield Table(columns=columns, rows=tuple(_point_cells(found, curve, point) for point in curve.points))
 
@@ -258,7 +267,11 @@ def _document(found: BreakEven) -> dict[str, Any]:
         else plain_figure(cost.scaled(1e6 / (requests * tokens_per_request(found)))),
         "apis": [_api_document(found, api) for api in found.apis],
         "curves": [
-            {"name": curve.name, "unit": curve.unit, "points": [_point_document(found, point) for point in curve.points]}
+            {
+                "name": curve.name,
+                "unit": curve.unit,
+                "points": [_point_document(found, point) for point in curve.points],
+            }
             for curve in found.curves
         ],
         "catalog": catalog_document(found.catalog),

@@ -233,8 +233,8 @@ def _document(plan: PortfolioPlan) -> dict[str, Any]:
         "reserved": [_commit_document(one) for one in plan.commits],
         "limits": [_limit_document(one) for one in plan.limits],
         "gives": [
-            {"limit": give.name, "kind": give.kind, "now": plain_number(give.limit), "needed": plain_number(give.needed),
-             "unit": give.unit, "enough_alone": give.alone}
+            {"limit": give.name, "kind": give.kind, "now": plain_number(give.limit),
+             "needed": plain_number(give.needed), "unit": give.unit, "enough_alone": give.alone}
             for give in plan.gives
         ],
         "unplaced": [

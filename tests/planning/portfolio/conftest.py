@@ -83,11 +83,12 @@ def random_case(
             candidates.append(candidate(index, one, capacity=held, pools=drawn))
     parts = random.dirichlet((2, 2, 2))
     up_to = int(random.integers(1, 6))
+    stated = tuple(Share(provider=p, fraction=float(f)) for p, f in zip(PROVIDERS, parts, strict=True))
     return Portfolio(
         name="p",
         entries=tuple(entries),
         as_of=AS_OF,
-        shares=tuple(Share(provider=p, fraction=float(f)) for p, f in zip(PROVIDERS, parts, strict=True)) if shares else (),
+        shares=stated if shares else (),
         share_tolerance=float(random.uniform(0.05, 0.4)),
         capacity=(CapacityLimit(gpu=parse_gpu_filter("T4"), at_once=int(random.integers(4, 16))),) if capacity else (),
         commitments=(

@@ -116,7 +116,7 @@ def test_committed_hours_are_bought_as_brute_force_buys_them() -> None:
 
 
 def test_shadow_prices_are_what_relaxing_saves() -> None:
-    """Each price equals the cost less that of a portfolio really written with the looser limit, found by brute force."""
+    """Each price is the cost less that of a portfolio really written with the looser limit, found by brute force."""
     saving = 0
     for seed in range(60):
         portfolio, candidates = random_case(seed, split=False, shares=True)

@@ -1,7 +1,7 @@
 """When no assignment holds: which constraint must give, and by how little, from elastic variables.
 
-Each share, capacity limit and the budget gets a slack; slack is minimised, in parts of what the limit allows (shares and
-the budget in parts of the spend), the cost only among equals. First each limit alone gives way, then all together.
+Each share, capacity limit and the budget gets a slack; slack is minimised, in parts of what the limit allows (shares
+and the budget in parts of the spend), the cost only among equals. First each limit alone gives way, then all together.
 """
 
 from __future__ import annotations

@@ -65,9 +65,7 @@ def _tolerance_limit(solved: Solved) -> Iterator[Limit]:
     if not any(row.kind == "share" for row in rows):
         return
     off = [
-        abs(
-            share_reached(row, program, solved.solution, edge_of(row, portfolio)) - portfolio.shares[row.index].fraction
-        )
+        abs(share_reached(row, solved.solution, edge_of(row, portfolio)) - portfolio.shares[row.index].fraction)
         for row in program.rows
         if row.kind == "share"
     ]
@@ -85,7 +83,7 @@ def edge_of(row: Row, portfolio: Portfolio) -> float:
 def _share_limit(solved: Solved, place: int, row: Row) -> Limit:
     program, edge = solved.program, edge_of(row, solved.portfolio)
     saved = _savings(solved, _with_row(program, place, looser_share(row, program, SHARE_STEP)))
-    reached = share_reached(row, program, solved.solution, edge)
+    reached = share_reached(row, solved.solution, edge)
     return _limit(row.label, "share", edge, reached, "fraction of spend", SHARE_STEP, saved)
 
 
@@ -100,7 +98,7 @@ def looser_share(row: Row, program: Program, step: float) -> Row:
     return replace(row, terms=terms, lower=row.lower + moved, upper=row.upper + moved)
 
 
-def share_reached(row: Row, program: Program, solution: Solution, edge: float) -> float:
+def share_reached(row: Row, solution: Solution, edge: float) -> float:
     """The share a solution gives the provider of a share row: spend_p / T."""
     constant = -(row.lower if np.isfinite(row.lower) else row.upper)  # fixed - edge·offset
     return edge + (_value(row, solution) + constant) / solution.total if solution.total else 0.0

@@ -109,7 +109,7 @@ def _commit(program: Program, portfolio: Portfolio, candidates: Sequence[Candida
             x, block = program.x[number], program.block[number]
             program.rows.append(Row(drawn | {x: -one.gpu_hours * block}, upper=0.0))
             if dearer := one.usd - _cheapest_like(one, candidates):
-                made_up = {column: one.usd_per_gpu_hour for column in drawn}
+                made_up = dict.fromkeys(drawn, one.usd_per_gpu_hour)
                 program.rows.append(Row(made_up | {x: -dearer * block}, lower=0.0))
     for pool, one_commitment in enumerate(portfolio.commitments):
         monthly = one_commitment.usd_per_gpu_hour * HOURS_PER_MONTH

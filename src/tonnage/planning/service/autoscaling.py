@@ -1,13 +1,15 @@
 """A fleet that follows its load: how many machines are held, on average and for which part of the time.
 
 The autoscaler is the usual one (Kubernetes' HorizontalPodAutoscaler on a request rate): every `window_s` it wants
-ceil(requests counted in the window / (window · target)) + spare machines, inside [minimum, maximum]; it grows at once and
-shrinks to the highest want of the last `scale_in_delay_s`. A machine is paid from its start, `warm_up_s` before it serves.
+ceil(requests counted in the window / (window · target)) + spare machines, inside [minimum, maximum]; it grows at once
+and shrinks to the highest want of the last `scale_in_delay_s`. A machine is paid from its start, `warm_up_s` before it
+serves.
 
 Expected machines in closed form. Counts of a window are those of gamma gaps of mean 1/r and variation v:
-P(count <= k) = P(Gamma((k + (1+v²)/2)/v²) > r·W/v²): a window begins between two arrivals, and its mean count is r·W. By
-Wilson and Hilferty's cube root («The distribution of chi-square», PNAS 17, 1931); v = 1 is Poisson. Windows are independent, so P(held <= n) is the product over the windows of the delay, and the
-mean is Σ P(held > n). Leaves out machines that finish their last requests before they stop.
+P(count <= k) = P(Gamma((k + (1+v²)/2)/v²) > r·W/v²): a window begins between two arrivals, its mean count is r·W. By
+Wilson and Hilferty's cube root («The distribution of chi-square», PNAS 17, 1931); v = 1 is Poisson. Windows are taken
+as independent, so P(held <= n) is the product over the windows of the delay, and the mean is Σ P(held > n). Leaves out
+that machines finish their last requests before they stop: short beside the delay for requests of seconds.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ MOST_MACHINES = 100  # beyond, machines per request no longer change: cost grows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Autoscaling:
-    """The policy. `enabled` False: the fleet of the day's peak stands all day. Defaults are judgements, as the HPA's."""
+    """The policy. `enabled` False: the fleet of the day's peak stands all day. Defaults: the HPA's, or judged."""
 
     enabled: bool = True
     minimum: int = 1
@@ -98,9 +100,7 @@ def _fixed(largest: float, policy: Autoscaling) -> int:
     return min(max(wanted, policy.minimum, 1), policy.maximum or wanted + policy.minimum + 1)
 
 
-def _log_below(
-    curve: RateCurve, rate: float, target: float, policy: Autoscaling, variation: float, most: int
-) -> Array:
+def _log_below(curve: RateCurve, rate: float, target: float, policy: Autoscaling, variation: float, most: int) -> Array:
     """ln P(held <= n) for n = 0 ... most - 1 (rows) at each step of the day (columns)."""
     now = np.arange(0.0, DAY_S, STEP_S)
     load = (rate * curve.at(now))[None, :] * policy.window_s  # expected requests in a window

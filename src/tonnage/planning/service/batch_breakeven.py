@@ -80,15 +80,19 @@ def batch_break_even(
     option = plan.best
     if option is None or option.run.time_s is None:
         return BatchBreakEven(
-            workload=workload, option=None, rows=(), chosen=None, apis=(), catalog=plan.catalog, refused=len(plan.refused)
+            workload=workload,
+            option=None,
+            rows=(),
+            chosen=None,
+            apis=(),
+            catalog=plan.catalog,
+            refused=len(plan.refused),
         )
     base = _queue_job(workload, option, item_failure)
     most = workload.constraints.max_nodes
     rows = tuple(_row(workload, _chunked(replace(base, machines=count)), seed) for count in MACHINES if count <= most)
     chosen = min((row for row in rows if row.in_time), key=lambda row: row.expected.usd.value, default=None)
-    apis = tuple(
-        _api(workload.job, one, chosen or rows[-1], batch_prices, cached_fraction) for one in prices
-    )
+    apis = tuple(_api(workload.job, one, chosen or rows[-1], batch_prices, cached_fraction) for one in prices)
     return BatchBreakEven(
         workload=workload, option=option, rows=rows, chosen=chosen, apis=apis, catalog=plan.catalog,
         refused=len(plan.refused),
@@ -114,7 +118,9 @@ def _queue_job(workload: Workload, option: Option, item_failure: float) -> Queue
 
 def _chunked(job: QueueJob) -> QueueJob:
     """With chunks of five minutes, smaller where that leaves a machine fewer than eight."""
-    return replace(job, chunk_items=max(1, round(min(job.items_per_s * CHUNK_S, job.items / (CHUNKS_EACH * job.machines)))))
+    return replace(
+        job, chunk_items=max(1, round(min(job.items_per_s * CHUNK_S, job.items / (CHUNKS_EACH * job.machines))))
+    )
 
 
 def _row(workload: Workload, job: QueueJob, seed: int) -> QueueRow:

@@ -1,8 +1,8 @@
 """Items in a queue, worked off by k spot machines: when it ends and what it costs, in closed form and event by event.
 
-A machine takes chunks of c items, tau = c / rate seconds each. Machines are lost at rate lambda, exponentially; a lost chunk
-goes back to the queue whole, and the machine is replaced R seconds later. An item fails with probability p and is tried
-again. Per chunk, with q = exp(-lambda·tau):
+A machine takes chunks of c items, tau = c / rate seconds each. Machines are lost at rate lambda, exponentially; a lost
+chunk goes back to the queue whole, and the machine is replaced R seconds later. An item fails with probability p and is
+tried again. Per chunk, with q = exp(-lambda·tau):
 
     E[T] = (1/lambda + R)(1/q - 1),   chunks M = N / (1-p) / c,   finish = start + M·E[T]/k + the last chunks' imbalance
 
@@ -73,8 +73,8 @@ def _chunk_moments(job: QueueJob) -> tuple[float, float]:
         return tau, 0.0
     if rate * tau > 50:
         raise InputError(
-            f"a chunk takes {tau / SECONDS_PER_HOUR:.1f} h and a machine is lost {job.interruptions_per_hour:g} times an "
-            "hour: hardly any chunk ends",
+            f"a chunk takes {tau / SECONDS_PER_HOUR:.1f} h and a machine is lost {job.interruptions_per_hour:g} times "
+            "an hour: hardly any chunk ends",
             hint="smaller chunks",
         )
     kept = math.exp(-rate * tau)

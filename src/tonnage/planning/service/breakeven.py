@@ -1,4 +1,4 @@
-"""An own fleet beside prices per token: cost at my rate, and where over volume, bursts, cache and lengths they cross."""
+"""An own fleet beside prices per token: cost at my rate, and where they cross over volume, bursts, cache, lengths."""
 
 from __future__ import annotations
 
@@ -237,7 +237,9 @@ def _api_stairs(study: _Study, prices: Sequence[TokenPrices]) -> list[float]:
     tokens += 0.0 if study.requests.output_tokens is None else study.requests.output_tokens.mean
     peak = study.question.demand.curve.peak
     units = [one.provisioned for one in prices if one.provisioned is not None]
-    return [number * unit.tokens_per_minute / (60.0 * tokens * peak) for unit in units for number in range(1, STAIRS + 1)]
+    return [
+        number * unit.tokens_per_minute / (60.0 * tokens * peak) for unit in units for number in range(1, STAIRS + 1)
+    ]
 
 
 def _saturated(study: _Study) -> float:
@@ -277,19 +279,22 @@ def _curves(study: _Study, apis: Sequence[ApiCost], rate: float) -> tuple[Curve,
         costs = [_api_usd(study, way, demand, requests, cached) for way in ways]
         paid = tuple(api(at) / months for api in costs)
         if not units:
-            return CurvePoint(value=value, own_usd_per_1000=None, api_usd_per_1000=paid, crossing_per_s=(None,) * len(ways))
-        ends = [cheapest_fleet(units, demand, at, question.policy, end=end).usd / months for end in ("value", "high", "low")]
+            return CurvePoint(
+                value=value, own_usd_per_1000=None, api_usd_per_1000=paid, crossing_per_s=(None,) * len(ways)
+            )
+        ends = [
+            cheapest_fleet(units, demand, at, question.policy, end=end).usd / months for end in ("value", "high", "low")
+        ]
 
         def own(volume: float) -> float:
             return cheapest_fleet(units, demand, volume, question.policy).usd
 
         grid = volume_grid(rate, (), per_decade=6)
         first = tuple(
-            next((found for found, above in find_crossings(own, api, grid) if above == "own fleet"), None) for api in costs
+            next((found for found, above in find_crossings(own, api, grid) if above == "own fleet"), None)
+            for api in costs
         )
-        return CurvePoint(
-            value=value, own_usd_per_1000=figure_of(*ends), api_usd_per_1000=paid, crossing_per_s=first
-        )
+        return CurvePoint(value=value, own_usd_per_1000=figure_of(*ends), api_usd_per_1000=paid, crossing_per_s=first)
 
     cached, requests = question.cached_fraction, study.requests
     volumes = [rate * 10 ** (step / 2) for step in range(-6, 7)]

@@ -1,4 +1,4 @@
-"""Dollars a month of a fleet at a volume: machines held, a reserved base where it pays, dollars per request and token."""
+"""Dollars a month of a fleet at a volume: machines held, and a reserved base where it pays."""
 
 from __future__ import annotations
 

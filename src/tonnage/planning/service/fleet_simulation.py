@@ -86,7 +86,7 @@ def arrival_times_s(
     count = int(expected + 10.0 * variation * math.sqrt(expected + 1.0) + 20)
     shape = 1.0 / variation**2
     when = np.cumsum(random.standard_gamma(shape, count) / shape)
-    times = np.interp(when[when < expected], integral, grid)
+    times = np.asarray(np.interp(when[when < expected], integral, grid), dtype=np.float64)
     return times[times < days * DAY_S]
 
 

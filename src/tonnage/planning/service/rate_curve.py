@@ -55,10 +55,11 @@ class RateCurve:
     def at(self, seconds: Array) -> Array:
         """Multipliers at times of day, in seconds from midnight; the day repeats."""
         middles = (np.arange(HOURS) + 0.5) * (DAY_S / HOURS)
-        return np.interp(np.mod(seconds, DAY_S), middles, np.array(self.multipliers), period=DAY_S)
+        here = np.interp(np.mod(seconds, DAY_S), middles, np.array(self.multipliers), period=DAY_S)
+        return np.asarray(here, dtype=np.float64)
 
     def growth(self, within_s: float) -> float:
-        """The most by which the rate grows within `within_s`: highest of rate(t + within)/rate(t) - 1; 0 if it never does.
+        """The most by which the rate grows within `within_s`: highest of rate(t + within)/rate(t) - 1, at least 0.
 
         Times at which the rate is below a tenth of the mean are left out: the minimum fleet carries them.
         """

@@ -50,7 +50,7 @@ def capacity_plan(workload: Workload, catalog: Catalog, assumed: Assumptions | N
 def fleet_units(plan: Plan, catalog: Catalog, *, reserved_discount: float | None = None) -> tuple[FleetUnit, ...]:
     """The machines worth considering at some volume, cheapest machine first.
 
-    `reserved_discount`: part off the on-demand price that a year's commitment gives, where the catalog has no such price.
+    `reserved_discount`: part off the on-demand price that a year's commitment gives, where the catalog has no price.
     """
     made = [_unit(option, catalog, reserved_discount) for option in plan.options if option.purchase != "reserved_3y"]
     return worthwhile([unit for unit in made if unit.option.purchase != "reserved_1y"])

@@ -34,8 +34,8 @@ class Promise:
     ttft_s: float | None
 
     def kept(self, latency: Percentiles, ttft: Percentiles) -> bool:
-        seen = getattr(latency, self.quantile), getattr(ttft, self.quantile)
-        return seen[0] <= (self.latency_s or math.inf) and seen[1] <= (self.ttft_s or math.inf)
+        seen, first = float(getattr(latency, self.quantile)), float(getattr(ttft, self.quantile))
+        return seen <= (self.latency_s or math.inf) and first <= (self.ttft_s or math.inf)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,9 @@ def verify_unit(
     for _ in range(STEPS):
         count = int(min(max(FEWEST_REQUESTS, PROMISES * rate * longest), MOST_REQUESTS))
         process = Poisson(rate_per_s=rate) if variation == 1.0 else Bursty(rate_per_s=rate, variation=variation)
-        seen = simulate(replica, Traffic(process=process, lengths=SpreadLengths(requests=job.requests), requests=count), seed=seed)
+        seen = simulate(
+            replica, Traffic(process=process, lengths=SpreadLengths(requests=job.requests), requests=count), seed=seed
+        )
         if promise.kept(seen.latency_s, seen.ttft_s):
             return Verified(
                 planned_per_s=planned, verified_per_s=rate, factor=rate / planned,

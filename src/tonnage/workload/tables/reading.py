@@ -1,4 +1,4 @@
-"""Read a table from CSV or from a JSON list: known columns only, numbers in their bounds, nothing converted silently."""
+"""Read a table from CSV or from a JSON list: known columns only, numbers in bounds, nothing converted silently."""
 
 from __future__ import annotations
 
@@ -101,7 +101,9 @@ class _Reader:
                     self.check_names(names, table.line_num)
                     continue
                 if len(cells) != len(names):
-                    self.refuse(f"has {len(cells)} cells, expected {len(names)}", line=table.line_num, hint="one a column")
+                    self.refuse(
+                        f"has {len(cells)} cells, expected {len(names)}", line=table.line_num, hint="one a column"
+                    )
                 found = {name: cell.strip() or None for name, cell in zip(names, cells, strict=True)}
                 rows.append(self.row(found, table.line_num))
                 if len(rows) > MOST_ROWS:
@@ -155,7 +157,9 @@ class _Reader:
             try:
                 return date.fromisoformat(value)
             except ValueError:
-                self.refuse(f"found {value!r}, expected a date", line=line, column=column.name, hint="such as 2026-11-20")
+                self.refuse(
+                    f"found {value!r}, expected a date", line=line, column=column.name, hint="such as 2026-11-20"
+                )
         if column.choices and value not in column.choices:
             hint = did_you_mean(nearest(value, column.choices, count=1), f"one of {', '.join(column.choices)}")
             self.refuse(f"found {value!r}", line=line, column=column.name, hint=hint)
@@ -170,6 +174,10 @@ class _Reader:
             hint = "digits only, such as 12.5; leave the cell empty where nothing was measured"
             self.refuse(f"found {str(value)[:60]!r}, expected a number", line=line, column=column.name, hint=hint)
         if not column.minimum <= number <= column.maximum:
-            bounds = f"{column.minimum:g} or more" if math.isinf(column.maximum) else f"{column.minimum:g} to {column.maximum:g}"
+            bounds = (
+                f"{column.minimum:g} or more"
+                if math.isinf(column.maximum)
+                else f"{column.minimum:g} to {column.maximum:g}"
+            )
             self.refuse(f"found {number:g}, expected {bounds}", line=line, column=column.name)
         return number
