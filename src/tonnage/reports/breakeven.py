@@ -92,10 +92,11 @@ def _fleet_blocks(found: BreakEven, fleet: MonthFleet) -> Iterator[Block]:
     assert cost is not None
     yield Heading(text="Own fleet")
     interval = render_money_interval(cost)
+    machine = f"{option.instance_type} ({render_gpus(option.gpu, option.gpu_count)}) at {option.provider}"
     text = (
         f"{render_money(cost.value)}{f' ({interval})' if interval else ''} a month: "
         f"{short(fleet.machines_mean)} machines on average, {short(fleet.machines_peak)} at most, "
-        f"{option.instance_type} ({render_gpus(option.gpu, option.gpu_count)}) at {option.provider}, {render_purchase(option.purchase)}."
+        f"{machine}, {render_purchase(option.purchase)}."
     )
     yield Paragraph(text=text, tone="good")
     rows = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -67,7 +68,7 @@ def test_worse_throughput_costs_more(units: tuple[FleetUnit, ...]) -> None:
 
 def test_units_are_worth_having(units: tuple[FleetUnit, ...]) -> None:
     """Each machine is dearer than the one before and carries a request for less."""
-    for small, large in zip(units, units[1:], strict=False):
+    for small, large in pairwise(units):
         assert large.usd_per_hour > small.usd_per_hour
         assert large.capacity_per_s.value / large.usd_per_hour > small.capacity_per_s.value / small.usd_per_hour
 
@@ -95,7 +96,7 @@ def test_verification_holds_the_promise_or_slows(
 
 
 def test_break_even_crosses_where_both_cost_the_same(workload: Workload, catalog: Catalog) -> None:
-    """At each crossing the fleet and the API cost the same, or the fleet jumps past it; the interval holds the value."""
+    """At each crossing the fleet and the API cost the same, or the fleet jumps past it; intervals hold the value."""
     question = Question(demand=DEMAND, policy=POLICY, verify=False)
     found = break_even(workload, catalog, [prices(0.02)], question)
     assert found.fleet is not None

@@ -1,4 +1,4 @@
-"""The closed form of an autoscaled fleet against its event simulation, and what a fleet must do whatever its figures."""
+"""The closed form of an autoscaled fleet against its event simulation, and what any fleet must do."""
 
 from __future__ import annotations
 

@@ -104,11 +104,15 @@ def test_what_is_no_portfolio_is_refused(catalog: Catalog, text: str) -> None:
         read(text, catalog)
 
 
+def load_workload_never(path: Path, as_of: datetime) -> Workload:
+    raise AssertionError(f"{path} is read as of {as_of} before the portfolio is")
+
+
 def test_files_that_cannot_be_read(catalog: Catalog, tmp_path: Path) -> None:
     """A missing portfolio, a folder, bytes that are no text, and a workload file that is not there."""
     (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe")
     for path in (tmp_path / "none.yaml", tmp_path, tmp_path / "bytes.yaml"):
         with pytest.raises(WorkloadError):
-            load_portfolio(path, as_of=AS_OF, catalog=catalog, read_workload=lambda p, a: pytest.fail("not reached"))
+            load_portfolio(path, as_of=AS_OF, catalog=catalog, read_workload=load_workload_never)
     with pytest.raises(WorkloadError, match="no-such"):
         read("workloads: [{file: no-such.yaml}]\n", catalog)
