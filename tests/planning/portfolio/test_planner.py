@@ -116,6 +116,16 @@ def test_a_workload_that_fits_nowhere_is_named(catalog: Catalog) -> None:
     assert not found.found
 
 
+def test_a_workload_outside_the_shares_is_named(catalog: Catalog) -> None:
+    """A workload that may only run where no share goes is told so, with the providers it may run at."""
+    away = replace(workload("away"), constraints=Constraints(providers=("azure",)))
+    shares = (Share(provider="aws", fraction=0.6), Share(provider="gcp", fraction=0.4))
+    entries = (*portfolio(1).entries, Entry(name="away", workload=away))
+    found = plan_portfolio(Portfolio(name="p", entries=entries, as_of=AS_OF, shares=shares), catalog)
+    assert [one.workload for one in found.unplaced] == ["away"]
+    assert "azure" in found.unplaced[0].hint
+
+
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_outcome_renders_in_every_form(catalog: Catalog, form: str) -> None:
     """An assignment, an infeasible portfolio and one with an unplaced workload."""

@@ -28,13 +28,14 @@ def plan_portfolio(portfolio: Portfolio, catalog: Catalog, *, assumed: Assumptio
     apart = tuple(part for one in portfolio.commitments for part in one.apart())
     portfolio = replace(portfolio, commitments=apart)
     planned = [entry_plans(entry, portfolio, catalog, assumed) for entry in portfolio.entries]
-    unplaced = tuple(
-        _unplaced(entry, plans) for entry, plans in zip(portfolio.entries, planned, strict=True) if not _options(plans)
-    )
     candidates: list[Candidate] = []
+    unplaced: list[Unplaced] = []
     for index, (entry, plans) in enumerate(zip(portfolio.entries, planned, strict=True)):
-        candidates += candidates_of(index, entry, _options(plans), portfolio, catalog)
-    empty = _empty(portfolio, candidates, _stamp(planned), unplaced)
+        found = candidates_of(index, entry, _options(plans), portfolio, catalog)
+        candidates += found
+        if not found:
+            unplaced.append(_unplaced(entry, plans))
+    empty = _empty(portfolio, candidates, _stamp(planned), tuple(unplaced))
     if unplaced:
         return empty
     program = build_program(portfolio, candidates)
@@ -59,6 +60,9 @@ def _options(plans: Sequence[Plan]) -> list[Option]:
 
 def _unplaced(entry: Entry, plans: Sequence[Plan]) -> Unplaced:
     plan = plans[0]
+    if options := _options(plans):
+        sellers = ", ".join(sorted({option.provider for option in options}))
+        return Unplaced(workload=entry.name, refused=len(options), hint=f"it may run at {sellers}, which have no share")
     misses = plan.nearest_misses
     hint = f"{misses[0].provider} {misses[0].instance_type} would fit with: {misses[0].flips_when}" if misses else ""
     return Unplaced(
