@@ -10,7 +10,7 @@ from tonnage.cli import options
 from tonnage.cli.session import Session, open_session
 
 if TYPE_CHECKING:
-    from tonnage.planning.service.breakeven import Question
+    from tonnage.planning.service.answer import Question
     from tonnage.pricing.tokens import TokenPrices
 
 
@@ -149,10 +149,11 @@ def _prices(
 ) -> list[TokenPrices]:
     """Prices of the files, and of the flags where they are given; InputError where only one of the two is."""
     from tonnage.errors import InputError
-    from tonnage.pricing.token_file import load_token_prices
+    from tonnage.pricing.token_file import COLUMNS, parse_token_prices
     from tonnage.pricing.tokens import TokenPrices
+    from tonnage.workload.tables.reading import load_table
 
-    found = [one for path in against or () for one in load_token_prices(path)]
+    found = [one for path in against or () for one in parse_token_prices(load_table(path, COLUMNS), path)]
     if input_usd is None and output_usd is None:
         if cached_usd is not None or (batch_discount is not None and not found):
             raise InputError("a discount without a price", hint="--input-usd and --output-usd, or --against FILE")
@@ -189,8 +190,8 @@ def _question(
     p99: bool,
     seed: int,
 ) -> Question:
+    from tonnage.planning.service.answer import Question
     from tonnage.planning.service.autoscaling import Autoscaling
-    from tonnage.planning.service.breakeven import Question
     from tonnage.planning.service.economics import Demand
     from tonnage.units import HOURS_PER_MONTH
 

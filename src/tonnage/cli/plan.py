@@ -49,7 +49,7 @@ def plan(
     if portfolio is not None:
         refuse_beside_portfolio(
             {"FILE": file, "--provider": provider, "--region": region, "--gpu": gpu, "--deadline": deadline,
-             "--budget": budget, "--hold": hold}
+             "--budget": budget, "--hold": hold, "--rank": rank != "cost"}
         )  # fmt: skip
         show_portfolio(session, portfolio, memory_margin=memory_margin)
         return

@@ -33,14 +33,15 @@ def rightsize(
     session = open_session(output=output, as_of=as_of, catalog=catalog, quiet=quiet)
     with session.progress("comparing machines"):
         from tonnage import api
-        from tonnage.planning.rightsizing import load_usage
+        from tonnage.planning.rightsizing import parse_usage, usage_columns
         from tonnage.planning.rightsizing import rightsize as find
         from tonnage.planning.rightsizing.rightsize import Where
         from tonnage.reports.rightsizing import rightsize_report
+        from tonnage.workload.tables.reading import load_table
 
         market = api.load_catalog(settings=session.settings)
         where = Where(any_region=any_region, any_provider=any_provider, headroom=headroom)
-        rows = load_usage(usage, market)
+        rows = parse_usage(load_table(usage, usage_columns(market)), usage, market)
         workloads = [
             None
             if row.workload is None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Final
 
 from tonnage.errors import WorkloadError
 from tonnage.pricing.tokens import ProvisionedUnits, TokenPrices
-from tonnage.workload.tables.reading import Column, Row, load_table
+from tonnage.workload.tables.reading import Column, Row
 
 COLUMNS: Final = (
     Column(name="name", required=True),
@@ -23,9 +23,9 @@ COLUMNS: Final = (
 )
 
 
-def load_token_prices(path: Path | str) -> tuple[TokenPrices, ...]:
-    """The prices in a CSV or JSON table. WorkloadError names line and column."""
-    return tuple(_prices(row, str(path)) for row in load_table(path, COLUMNS))
+def parse_token_prices(rows: Sequence[Row], file: str) -> tuple[TokenPrices, ...]:
+    """The prices in the rows of a table of `COLUMNS`. WorkloadError names line and column."""
+    return tuple(_prices(row, file) for row in rows)
 
 
 def _prices(row: Row, file: str) -> TokenPrices:

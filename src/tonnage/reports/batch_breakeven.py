@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tonnage.planning.service.batch_breakeven import BatchBreakEven, QueueRow
 from tonnage.reports.blocks import Block, Bullets, Column, Heading, Page, Paragraph, Table
-from tonnage.reports.breakeven import BREAKEVEN_SCHEMA
+from tonnage.reports.breakeven_document import BREAKEVEN_SCHEMA
 from tonnage.reports.plain import plain_cost, plain_day, plain_figure, plain_instant, plain_number, plain_usd
 from tonnage.reports.plan_document import catalog_document
 from tonnage.reports.plan_page import price_blocks

@@ -9,10 +9,11 @@ import pytest
 
 from tonnage.catalog import Catalog
 from tonnage.errors import WorkloadError
-from tonnage.planning.rightsizing import Finding, Usage, load_usage, rightsize
+from tonnage.planning.rightsizing import Finding, Usage, parse_usage, rightsize, usage_columns
 from tonnage.planning.rightsizing.holding import broken_limits, usable_gib
 from tonnage.planning.rightsizing.rightsize import Where
 from tonnage.workload.jobs import Lengths
+from tonnage.workload.tables.reading import load_table
 
 from ..conftest import train
 
@@ -21,6 +22,10 @@ HEAD = (
     "gpu_memory_peak_gib,gpu_utilisation_percent,vcpus_peak,memory_peak_gib\n"
 )
 G5 = "aws,g5.2xlarge,us-east-1,730,3.9,22,2.5,9\n"
+
+
+def load_usage(path: Path, catalog: Catalog) -> tuple[Usage, ...]:
+    return parse_usage(load_table(path, usage_columns(catalog)), str(path), catalog)
 
 
 def find(text: str, catalog: Catalog, tmp_path: Path, **where: object) -> Finding:

@@ -8,8 +8,9 @@ from itertools import pairwise
 import pytest
 
 from tonnage.catalog import Catalog
+from tonnage.planning.service.answer import Question
 from tonnage.planning.service.autoscaling import Autoscaling, held_machines
-from tonnage.planning.service.breakeven import Question, break_even
+from tonnage.planning.service.breakeven import break_even
 from tonnage.planning.service.economics import Demand, burst_factor, cheapest_fleet, month_fleet
 from tonnage.planning.service.rate_curve import RateCurve
 from tonnage.planning.service.units import FleetUnit, capacity_plan, fleet_units

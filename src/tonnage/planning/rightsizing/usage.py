@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, cast
 
 from tonnage.catalog import Catalog
 from tonnage.catalog.market import InstanceType, Purchase
 from tonnage.errors import InputError, WorkloadError
 from tonnage.units import HOURS_PER_MONTH
-from tonnage.workload.tables.reading import Column, Row, load_table
+from tonnage.workload.tables.reading import Column, Row
 
 PURCHASES: Final[tuple[Purchase, ...]] = ("on_demand", "spot", "reserved_1y", "reserved_3y")
 
@@ -33,7 +33,7 @@ class Usage:
     line: int = 0
 
 
-def columns(catalog: Catalog) -> tuple[Column, ...]:
+def usage_columns(catalog: Catalog) -> tuple[Column, ...]:
     """The columns of a usage table."""
     return (
         Column(name="name"),
@@ -50,9 +50,9 @@ def columns(catalog: Catalog) -> tuple[Column, ...]:
     )
 
 
-def load_usage(path: Path | str, catalog: Catalog) -> tuple[Usage, ...]:
-    """The rows of a CSV or JSON table. WorkloadError names file, line and column of what cannot be used."""
-    return tuple(_usage(row, str(path), catalog) for row in load_table(path, columns(catalog)))
+def parse_usage(rows: Sequence[Row], file: str, catalog: Catalog) -> tuple[Usage, ...]:
+    """Usage from the rows of a table of `usage_columns`. WorkloadError names file, line and column of what is wrong."""
+    return tuple(_usage(row, file, catalog) for row in rows)
 
 
 def _usage(row: Row, file: str, catalog: Catalog) -> Usage:
