@@ -14,6 +14,7 @@ from tonnage.planning.plan import CatalogStamp, Option
 from tonnage.planning.planner import make_plan, terms_of
 from tonnage.planning.service.batch_queue import QueueJob, QueueResult, expected_queue, simulate_queue
 from tonnage.planning.service.crossings import find_crossings
+from tonnage.planning.service.units import is_machine
 from tonnage.pricing.tokens import TokenPrices
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.workload.jobs import BatchJob, Workload
@@ -77,7 +78,7 @@ def batch_break_even(
     if not isinstance(workload.job, BatchJob):
         raise InputError(f"{workload.name} is of kind {workload.kind}, not a batch", hint="kind: batch")
     plan = make_plan(workload, catalog, assumed=assumed)
-    option = plan.best
+    option = next((one for one in plan.options if is_machine(one)), None)
     if option is None or option.run.time_s is None:
         return BatchBreakEven(
             workload=workload,

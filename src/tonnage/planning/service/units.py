@@ -52,8 +52,13 @@ def fleet_units(plan: Plan, catalog: Catalog, *, reserved_discount: float | None
 
     `reserved_discount`: part off the on-demand price that a year's commitment gives, where the catalog has no price.
     """
-    made = [_unit(option, catalog, reserved_discount) for option in plan.options if option.purchase != "reserved_3y"]
-    return worthwhile([unit for unit in made if unit.option.purchase != "reserved_1y"])
+    hourly = [option for option in plan.options if is_machine(option) and not option.purchase.startswith("reserved")]
+    return worthwhile([_unit(option, catalog, reserved_discount) for option in hourly])
+
+
+def is_machine(option: Option) -> bool:
+    """Whether an option is machines that hold replicas, not a service bought by the token."""
+    return "requests_per_s" in dict(option.run.rates) and "replicas_per_node" in dict(option.run.layout_fields)
 
 
 def worthwhile(units: list[FleetUnit]) -> tuple[FleetUnit, ...]:
