@@ -69,7 +69,8 @@ def test_json_keys_are_documented(inside: Run, line: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        (("plan",), "--portfolio"),
+        (("plan",), "--portfolio FILE"),
+        (("plan", "--portfolio", "x.yaml", "--rank", "time"), "--rank"),
         (("plan", BERT, "--portfolio", "x.yaml"), "one workload"),
         (("plan", "--portfolio", "none.yaml"), "none.yaml"),
         (("breakeven", GPT2, "--input-usd", "1"), "--output-usd"),

@@ -54,7 +54,10 @@ def plan(
         show_portfolio(session, portfolio, memory_margin=memory_margin)
         return
     if file is None:
-        raise typer.BadParameter("name a workload file, or --portfolio FILE", param_hint="FILE")
+        from tonnage.errors import InputError
+
+        hint = "a workload file, or --portfolio FILE; `tonnage plan --help` shows both"
+        raise InputError("Missing argument 'FILE'", hint=hint)
     result = make(
         session, file, rank=rank, top=top, providers=provider, regions=region, gpus=gpu, deadline=deadline,
         budget_usd=budget, hold=hold, memory_margin=memory_margin,

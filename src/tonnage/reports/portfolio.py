@@ -177,7 +177,9 @@ def _proven(one: Limit) -> str:
 def _amount(value: float, unit: str) -> str:
     if unit == "fraction of spend":
         return f"{100 * value:.1f} %"
-    return render_money(value) if unit.startswith("USD") else f"{short(value, 4)} {unit}"
+    if unit.startswith("USD"):
+        return render_money(value)
+    return f"{short(value, 4)} {unit.removesuffix('s') if value == 1 else unit}"
 
 
 def _step(one: Limit) -> str:

@@ -82,6 +82,7 @@ def test_names_are_told_apart(catalog: Catalog) -> None:
         ("  - file: serve-gpt2-realtime.tonnage.yaml\n    runs_per_month: 3\n", 4, "workloads[1].runs_per_month",
          "service", "out"),
         ("  - file: bert-finetune.tonnage.yaml\n    deadline: 2020-01-01\n", 4, "workloads[1].deadline", "passed", ""),
+        ("  - file: none.yaml\n", 3, "workloads[1].file", "no such file", "folder"),
         ("  - runs_per_month: 3\n", 3, "workloads[1].file", "is missing", "docs/portfolio.md"),
     ],
 )  # fmt: skip

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
+from os.path import isfile
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +14,7 @@ from pydantic import ValidationError
 
 from tonnage.catalog.catalog import Catalog
 from tonnage.errors import WorkloadError
-from tonnage.workload.file.problems import Problem, explain_validation, raise_problem, raise_problems
+from tonnage.workload.file.problems import Problem, explain_validation, raise_problem, raise_problems, shorten
 from tonnage.workload.file.yaml_lines import Document, read_yaml
 from tonnage.workload.jobs import ServeJob, Workload
 from tonnage.workload.portfolio.checks import find_portfolio_problems
@@ -45,6 +46,7 @@ def parse_portfolio(
     document = read_yaml(text, file=file)
     fields = _validate(document)
     raise_problems(find_portfolio_problems(fields, catalog), document)
+    raise_problems(_missing_files(fields, folder), document)
     entries, problems = [], []
     for place, entry in enumerate(fields.workloads):
         workload = read_workload(folder / entry.file, as_of)
@@ -100,6 +102,15 @@ def _own_hint(problem: Problem) -> Problem:
     if problem.hint is not None and "docs/workload-file.md" in problem.hint:
         return replace(problem, hint=_PAGE)
     return problem
+
+
+def _missing_files(fields: PortfolioFile, folder: Path) -> list[Problem]:
+    hint = "paths start from the portfolio file's folder"
+    return [
+        Problem(("workloads", place, "file"), f"found {shorten(entry.file)}, no such file", hint)
+        for place, entry in enumerate(fields.workloads)
+        if not isfile(folder / entry.file)  # a name that no system takes is no file either
+    ]
 
 
 def _entry_problems(place: int, entry: EntryFields, workload: Workload, as_of: datetime) -> list[Problem]:
