@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from tonnage.cli import (
+    breakeven,
     calibrate,
     catalog,
     catalog_import,
@@ -15,6 +16,7 @@ from tonnage.cli import (
     doctor,
     explain,
     plan,
+    rightsize,
     size,
     snapshots,
     validate,
@@ -51,6 +53,8 @@ def root(
 app.command("size", short_help="What a workload needs, on which GPUs it fits")(size.size)
 app.command("plan", short_help="Rank every way to buy what it needs")(plan.plan)
 app.command("explain", short_help="Why the winner won and each loser lost")(explain.explain)
+app.command("breakeven", short_help="A service's own fleet beside prices per token")(breakeven.breakeven)
+app.command("rightsize", short_help="Cheaper machines for what measured use needs")(rightsize.rightsize)
 catalog.commands.add_typer(
     catalog_import.commands, name="import", short_help="Newer prices into a snapshot of your own"
 )
