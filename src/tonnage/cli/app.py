@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tonnage.cli import calibrate, catalog, catalog_import, config, doctor, explain, plan, size, validate
+from tonnage.cli import calibrate, catalog, catalog_import, config, doctor, explain, plan, size, spot, validate
 
 app = typer.Typer(
     name="tonnage",
@@ -45,5 +45,6 @@ catalog.commands.add_typer(
 app.add_typer(catalog.commands, name="catalog", short_help="GPUs, machines, prices, model shapes")
 app.command("validate", short_help="Predicted beside measured, on a table of runs")(validate.validate)
 app.command("calibrate", short_help="Fit the physical parameters to measured runs")(calibrate.calibrate)
+app.add_typer(spot.commands, name="spot", short_help="Spot under a deadline: replay, fit, advise")
 app.add_typer(config.commands, name="config", short_help="Which settings hold, and from where")
 app.command("doctor", short_help="Check this installation")(doctor.doctor)
