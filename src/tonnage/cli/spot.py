@@ -100,9 +100,7 @@ def replay(
 
     if zones not in _ZONES:
         raise InputError(f"'{zones}' is no way to take zones", hint="--zones takes apart or together")
-    job = SpotJob(
-        work_h=hours, deadline_h=deadline_hours, changeover_h=changeover_hours, price_ratio=price_ratio
-    )
+    job = SpotJob(work_h=hours, deadline_h=deadline_hours, changeover_h=changeover_hours, price_ratio=price_ratio)
     known = read_traces(traces)
     with Meter(quiet=quiet) as meter:
         found = replay_traces(

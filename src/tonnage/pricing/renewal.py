@@ -1,8 +1,9 @@
 """Spot work with checkpoints when lifetimes are not exponential: expected time and bill exactly, and the best interval.
 
-A machine that has lived long is safer than a new one (the hazard falls with age), which the formulas of Young and Daly
-leave out. Here a run is a renewal process: every launch starts at age 0, takes the start-up, then does segments of work,
-each followed by a save. A preemption loses what was done since the last save, waits for spot to return and starts again.
+A machine that has lived long is safer than a new one (the hazard falls with age), which the formulas of Young and
+Daly leave out. Here a run is a renewal process: every launch starts at age 0, takes the start-up, then does segments
+of work, each followed by a save. A preemption loses what was done since the last save, waits for spot to return and
+starts again.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from math import ceil, exp, expm1, inf, isfinite
+from math import ceil, exp, expm1, inf
 from typing import Final
 
 import numpy as np
@@ -86,9 +87,9 @@ def renewal_run(work_h: float, interval_h: float, lifetime: Lifetime, terms: Ren
     """
     segments = max(1, ceil(work_h / interval_h - 1e-9))
     last_h = work_h - (segments - 1) * interval_h
-    saved_at = terms.startup_h + np.arange(1, segments) * (interval_h + terms.save_h)
+    saved_at: Hours = terms.startup_h + np.arange(1.0, segments) * (interval_h + terms.save_h)
     reach = lifetime.survival(saved_at)  # chance that i segments are saved, i from 1
-    ends = terms.startup_h + np.arange(segments) * (interval_h + terms.save_h) + last_h
+    ends: Hours = terms.startup_h + np.arange(float(segments)) * (interval_h + terms.save_h) + last_h
     finish = lifetime.survival(ends)  # chance that n segments end in one life, n from 1
     lived = _mean_life_to(lifetime, ends)
     chances = np.append(reach[:-1] - reach[1:], 0.0) if segments > 1 else np.zeros(0)
@@ -169,8 +170,3 @@ def _mean_life_to(lifetime: Lifetime, ends_h: Hours) -> Hours:
 def _powers_of_two(scale_h: float) -> tuple[float, ...]:
     """Pieces that shrink towards 0, where a Weibull with shape under 1 is steep."""
     return tuple(scale_h * 2.0**power for power in range(-24, 7))
-
-
-def is_finite(run: RenewalRun) -> bool:
-    """Whether the work is ever done."""
-    return isfinite(run.expected_h)

@@ -114,8 +114,8 @@ def _blocks(found: ReplayResult) -> Iterator[Block]:
         yield Heading(text="Skipped")
         yield Bullets(items=tuple(one.reason for one in found.skipped))
     yield Paragraph(
-        text="Optimum: the future known. Time-sliced: the best number of slices in hindsight. Vs optimum: mean bill over "
-        "the optimum's mean bill.",
+        text="Optimum: the future known. Time-sliced: the best number of slices in hindsight. Vs optimum: mean bill "
+        "over the optimum's mean bill.",
         tone="faint",
     )
 

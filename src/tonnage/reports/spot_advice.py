@@ -1,4 +1,4 @@
-"""`tonnage spot advise` as a report: hours, bill, checkpoint interval, the chance to miss, and a refusal if there is one."""
+"""`tonnage spot advise` as a report: hours, bill, checkpoint interval, the chance to miss, and why it is refused."""
 
 from __future__ import annotations
 
@@ -122,9 +122,9 @@ def _blocks(answer: Advice) -> Iterator[Block]:
     )
     yield Table(columns=columns, rows=tuple(_cells(answer, name, run) for name, run in _ways(answer)))
     yield Paragraph(
-        text="Typical zone; (low-high): zones at the ends of the 80 % interval. Expected and billed hours are exact for "
-        f"hazards that fall with age; if lives were exponential, Daly's formula would bill {_hours(answer.young_by_daly_h)}"
-        " at Young's interval.",
+        text="Typical zone; (low-high): zones at the ends of the 80 % interval. Expected and billed hours are exact "
+        "for hazards that fall with age; if lives were exponential, Daly's formula would bill "
+        f"{_hours(answer.young_by_daly_h)} at Young's interval.",
         tone="faint",
     )
 
@@ -138,7 +138,10 @@ def _pairs(answer: Advice) -> Iterator[tuple[str, str]]:
     yield "best checkpoint interval", f"{render_duration(answer.best.interval_h * SECONDS_PER_HOUR)} of work"
     yield "spot", f"{short(1 / answer.hazard_per_h)} h between preemptions, {short(answer.wait_h)} h away, on average"
     if answer.miss_chance is not None:
-        yield "deadline", f"{asked.deadline_h:g} h; spot alone misses it with a chance of {100 * answer.miss_chance:.0f} %"
+        yield (
+            "deadline",
+            f"{asked.deadline_h:g} h; spot alone misses it with a chance of {100 * answer.miss_chance:.0f} %",
+        )
     if answer.policy is not None:
         found = answer.policy
         yield (

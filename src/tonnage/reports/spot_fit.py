@@ -17,8 +17,7 @@ from tonnage.reports.wording import UNKNOWN, render_price, short
 
 SCHEMA: Final = "tonnage/spot-fit@1"
 AGE_NAMES: Final = tuple(
-    f"{begin:g}-{end:g} h" if end is not None else f"over {begin:g} h"
-    for begin, end in zip_longest(AGES_H, AGES_H[1:])
+    f"{begin:g}-{end:g} h" if end is not None else f"over {begin:g} h" for begin, end in zip_longest(AGES_H, AGES_H[1:])
 )
 
 
@@ -91,8 +90,7 @@ def _nested(line: RunStatistics) -> dict[str, Any]:
 
 def _flat(line: RunStatistics) -> dict[str, Any]:
     hazards = {
-        f"hazard_per_h_from_{age:g}h": plain_number(value)
-        for age, value in zip(AGES_H, line.hazard_per_h, strict=True)
+        f"hazard_per_h_from_{age:g}h": plain_number(value) for age, value in zip(AGES_H, line.hazard_per_h, strict=True)
     }
     return (
         _common(line)

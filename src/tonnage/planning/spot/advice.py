@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from tonnage.errors import InputError
-from tonnage.planning.spot.drawing import draws, drawn_windows, lifetime, mean_h
+from tonnage.planning.spot.drawing import drawn_windows, draws, lifetime, mean_h
 from tonnage.planning.spot.engine import Recorded, replay
 from tonnage.planning.spot.hazards import HazardModel
 from tonnage.planning.spot.job import LONGEST_H, SpotJob
@@ -199,9 +199,7 @@ def _with_policy(question: SpotQuestion, model: HazardModel, interval_h: float, 
     lost_h = question.changeover_h + interval_h / 2
     if question.deadline_h < work_h + lost_h:
         return None
-    job = SpotJob(
-        work_h=work_h, deadline_h=question.deadline_h, changeover_h=lost_h, price_ratio=question.price_ratio
-    )
+    job = SpotJob(work_h=work_h, deadline_h=question.deadline_h, changeover_h=lost_h, price_ratio=question.price_ratio)
     up = drawn_windows(model, ticks=job.ticks, count=_WINDOWS, seed=question.seed, nodes=nodes)
     outcome = replay(job, Recorded(up), TonnagePolicy(model))
     ratio = outcome.cost / (question.price_ratio * (question.work_h + question.changeover_h))

@@ -22,6 +22,7 @@ UP_POINTS: Final = (-3.2, -2.0, -1.2, -0.4, 0.4, 1.2)  # standard deviations fro
 DOWN_POINTS: Final = (-1.8, -0.6, 0.6, 1.8)
 _FLOOR: Final = 0.02  # weight kept for each point whatever the model says
 _TAIL_H: Final = 400.0
+_NEVER: Final = 1e-290
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +57,9 @@ def _side(direction: Direction, points: tuple[float, ...], ticks: int) -> Side:
     hazard = per_h[:, buckets] * TICK_H
     survive = np.concatenate([np.zeros((len(places), 1)), -np.cumsum(hazard, axis=1)], axis=1)
     alive = np.exp(survive)
-    rest = _rest(alive, per_h[:, -1])
+    rest = np.maximum(_rest(alive, per_h[:, -1]), _NEVER)
     first_stay = np.log(rest / rest[:, :1])
-    ends = np.maximum(1.0 - rest[:, 1:] / rest[:, :-1], 1e-12)
+    ends = np.clip(1.0 - rest[:, 1:] / rest[:, :-1], 1e-12, 1.0)
     return Side(
         per_h=per_h,
         log_prior=np.log(prior / prior.sum()),
@@ -78,7 +79,7 @@ def _rest(alive: Array, last_per_h: Array) -> Array:
     return np.asarray(np.cumsum(alive[:, :-1][:, ::-1], axis=1)[:, ::-1] + tail[:, None])
 
 
-def _middle_bucket(rest: Array, buckets: Index, ticks: int) -> Index:
+def _middle_bucket(rest: Array, buckets: NDArray[np.intp], ticks: int) -> Index:
     """For each time since the start: the bucket of the median age, the ages weighing as they survive."""
     places = [int(np.searchsorted(-rest, -rest[seen] / 2)) for seen in range(ticks + 1)]
     return np.array([buckets[min(place, len(buckets) - 1)] for place in places], np.int32)

@@ -51,9 +51,7 @@ def draws(side: Direction, nodes: float, factors: Hours) -> Draw:
     return draw
 
 
-def drawn_windows(
-    model: HazardModel, *, ticks: int, count: int, seed: int, nodes: float = 1.0
-) -> NDArray[np.bool_]:
+def drawn_windows(model: HazardModel, *, ticks: int, count: int, seed: int, nodes: float = 1.0) -> NDArray[np.bool_]:
     """Windows of zones drawn from a model, each met at a random moment of its history; [window, tick, 1]."""
     random = np.random.default_rng(seed)
     up_factor = np.exp(random.normal(size=count) * model.up.log_spread)

@@ -20,7 +20,6 @@ from tonnage.planning.spot.hazards import (
     exposure_by_age,
     fit_hazards,
 )
-from tonnage.planning.spot.job import TICK_H
 from tonnage.planning.spot.traces import Trace
 from tonnage.units import SECONDS_PER_HOUR
 
@@ -128,7 +127,8 @@ def observed_runs(traces: Sequence[Trace], *, up: bool) -> tuple[Hours, Flags]:
 def fit_weibull(lengths_h: Hours, ended: Flags) -> Weibull | None:
     """Censored maximum likelihood; None without two events of different length.
 
-    The shape k solves  1/k + mean(ln t over events) = Σ t^k ln t / Σ t^k  (sums over all runs); scale^k = Σ t^k / events.
+    The shape k solves  1/k + mean(ln t over events) = Σ t^k ln t / Σ t^k  (sums over all runs);
+    scale^k = Σ t^k / events.
     """
     events = lengths_h[ended]
     if len(events) < 2 or np.ptp(lengths_h) == 0:
@@ -254,8 +254,3 @@ def _marginal(model: HazardModel, trace: Trace) -> float:
     logs = side.log_prior + np.log(side.per_h) @ events - side.per_h @ exposure
     top = float(logs.max())
     return top + log(float(np.exp(logs - top).sum()))
-
-
-def least_length_h(trace: Trace) -> float:
-    """The shortest run a trace can show: one sample, and no less than a tick in a replay."""
-    return max(trace.gap_s / SECONDS_PER_HOUR, TICK_H)

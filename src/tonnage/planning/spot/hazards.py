@@ -119,9 +119,7 @@ def _direction(zones: Sequence[Lifetimes], weights: Hours) -> Direction:
     logs = np.log(factors)
     mean = float(np.average(logs, weights=weights))
     spread = float(np.sqrt(np.average((logs - mean) ** 2, weights=weights)))
-    return Direction(
-        per_h=tuple(float(value) for value in shape), log_mean=mean, log_spread=max(spread, _LEAST_SPREAD)
-    )
+    return Direction(per_h=tuple(float(value) for value in shape), log_mean=mean, log_spread=max(spread, _LEAST_SPREAD))
 
 
 def _smoothed(events: Hours, exposure: Hours) -> Hours:

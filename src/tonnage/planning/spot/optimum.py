@@ -1,4 +1,4 @@
-"""The least a window could have cost, had the future been known: an exact search over the stretches between changes.
+"""The least a window could have cost, had the future been known: an exact search over stretches between changes.
 
 Any plan is: some stretches of living spot are used, on-demand fills some gaps, the rest is waiting. On-demand work costs
 the same wherever it stands, so what decides is the slack a plan uses (waiting, and d a launch) and its bill
@@ -15,6 +15,7 @@ figure is never above the true optimum.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from math import ceil, floor
 from typing import Final
 
@@ -57,7 +58,7 @@ def optimal_cost(job: SpotJob, up: Flags) -> float:
 def _stretches(up: Flags) -> Stretches:
     changes = np.flatnonzero((up[1:] != up[:-1]).any(axis=1)) + 1
     bounds = [0, *changes.tolist(), len(up)]
-    return [(end - begin, tuple(up[begin].tolist())) for begin, end in zip(bounds, bounds[1:], strict=False)]
+    return [(end - begin, tuple(up[begin].tolist())) for begin, end in pairwise(bounds)]
 
 
 def _lengths_h(stretches: Stretches, job: SpotJob) -> list[float]:
@@ -107,8 +108,7 @@ def _mixed(job: SpotJob, stretches: Stretches, lengths: list[float], most: int |
         idle = _later(best, floor(length / unit_h + 1e-6))
         on_demand = np.minimum(on_demand, launched)
         spots = [
-            np.minimum(spot, counted) - saved * length if now else nowhere
-            for spot, now in zip(spots, ups, strict=True)
+            np.minimum(spot, counted) - saved * length if now else nowhere for spot, now in zip(spots, ups, strict=True)
         ]
     return float(job.price_ratio * job.work_h + np.minimum.reduce([idle, on_demand, *spots]).min())
 

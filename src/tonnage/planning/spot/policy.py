@@ -59,11 +59,9 @@ class TonnagePolicy:
         weights, _ = self.belief.weights(rows, zones)
         bucket = self.belief.bucket(rows, zones) % (STATES // 2)
         hazard = (weights * self.belief.up_side.per_h[:, bucket].T).sum(axis=1)
-        return np.where(moment.up[rows, zone], hazard, 1e6 - self.belief.age[rows, zone])
+        return np.asarray(np.where(moment.up[rows, zone], hazard, 1e6 - self.belief.age[rows, zone]))
 
-    def _bills(
-        self, moment: Moment, rows: NDArray[np.intp], zone: NDArray[np.intp]
-    ) -> tuple[NDArray[np.float64], ...]:
+    def _bills(self, moment: Moment, rows: NDArray[np.intp], zone: NDArray[np.intp]) -> tuple[NDArray[np.float64], ...]:
         """Expected bills of waiting, launching spot, launching on-demand, staying on it: [n] each."""
         values = self.values
         level = min(round(moment.left_h / values.step_h), len(values.wait) - 1)

@@ -3,8 +3,8 @@
     {"metadata": {"gap_seconds": 195, "family": ..., "zone": ..., "nodes": 1, ...}, "data": [0, 1, ...],
      "spot_price_usd_per_h": [...]}
 
-`data` counts instances available (or alive) at each sample; a job of `nodes` instances has spot where the count reaches
-`nodes`. `null` is a missing sample: up to 600 s of them hold the last value, more split the trace. Source of the format:
+`data` counts instances available (or alive) at each sample; a job of `nodes` instances has spot where the count
+reaches `nodes`. `null` is a missing sample: up to 600 s of them hold the last value, more split the trace. Source of the format:
 github.com/skypilot-org/spot-traces, data of Wu et al., «Can't Be Late», NSDI 2024.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil, isfinite
 from typing import Any, Final
 
@@ -94,11 +94,6 @@ def trace_of(document: Any, *, name: str) -> Trace:
     )
 
 
-def for_nodes(trace: Trace, document_counts: NDArray[np.float64], nodes: int) -> Trace:
-    """The same record for a job of another number of instances."""
-    return replace(trace, nodes=nodes, segments=_segments(document_counts, nodes, trace.gap_s, trace.name))
-
-
 def _number(metadata: Mapping[str, Any], key: str, name: str) -> float:
     if key not in metadata:
         raise TraceError(f"{name}: `metadata` has no `{key}`", hint=_SHAPE)
@@ -157,4 +152,4 @@ def _segments(counts: NDArray[np.float64], nodes: int, gap_s: float, name: str) 
 def _resampled(samples: NDArray[np.bool_], gap_s: float, tick_s: float) -> NDArray[np.bool_]:
     count = max(1, ceil(len(samples) * gap_s / tick_s - 1e-9))
     places = np.floor(np.arange(count) * tick_s / gap_s + 1e-9).astype(np.intp)
-    return samples[np.minimum(places, len(samples) - 1)]
+    return np.asarray(samples[np.minimum(places, len(samples) - 1)])

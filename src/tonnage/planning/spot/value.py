@@ -27,7 +27,7 @@ _UP: Final = slice(0, BUCKETS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Values:
-    """Expected bills by choice, [time step, hypothesis, slack x state]: what a job that waits, launches or stays pays."""
+    """Expected bills by choice, [time step, hypothesis, slack x state]: of waiting, launching, staying."""
 
     step_h: float
     slack_h: NDArray[np.float64]  # the grid
@@ -149,39 +149,35 @@ class _Solver:
         work = np.maximum(np.float32(number * self.step_h) - self.slack, 0.0)
         ran = np.minimum(work, np.float32(self.step_h))
         unfinished = work > 0
-        idle, on_demand = after.idle @ self.both, after.on_demand
-        del idle
-        later_idle = self._expected(after.idle)
-        later_od = self._expected(on_demand)
-        wait = np.where(self.short, k * (work + np.float32(self.job.changeover_h)), self.after_wait.of(later_idle))
-        stay = k * ran + later_od
-        starts_od = [self._expected(one) for one in after.starting_od]
-        starts_spot = [self._on_spot(one, after.idle) for one in after.starting_spot]
-        later_spot = self._on_spot(after.spot, after.idle)
-        od_paths, spot_paths = [], []
-        for place, part in enumerate(self.parts):
-            last = place == len(self.parts) - 1
-            paid = np.minimum(np.float32(self.step_h), work + np.float32(part))
-            od_next = later_od if last else starts_od[place]
-            spot_next = later_spot if last else starts_spot[place]
-            od_paths.append(k * paid + self.after_start[place].of(od_next))
-            spot_paths.append(paid + self.after_start[place].of(spot_next))
-        launch_od, launch_spot = od_paths[0], spot_paths[0]
+        later_od, later_spot = self._expected(after.on_demand), self._on_spot(after.spot, after.idle)
+        od_paths = self._launches(k, work, [*map(self._expected, after.starting_od), later_od])
+        starting = [self._on_spot(one, after.idle) for one in after.starting_spot]
+        spot_paths = self._launches(np.float32(1.0), work, [*starting, later_spot])
         net = k * (work + np.float32(self.job.changeover_h))
-        launch_od = np.where(self.short, net, launch_od)
-        spot = (ran + later_spot) * unfinished
-        can_spot = np.where(self.short, np.float32(np.inf), launch_spot)
+        wait = np.where(self.short, net, self.after_wait.of(self._expected(after.idle)))
+        launch_od = np.where(self.short, net, od_paths[0])
+        launch_spot = np.where(self.short, np.float32(np.inf), spot_paths[0])
+        stay = np.where(self.short, k * work, k * ran + later_od)
         idle = np.minimum(wait, launch_od)
-        on_demand = np.where(self.short, k * work, np.minimum(stay, wait))
-        idle[:, :, _UP] = np.minimum(idle[:, :, _UP], can_spot)
-        on_demand[:, :, _UP] = np.minimum(on_demand[:, :, _UP], can_spot)
-        stay = np.where(self.short, k * work, stay)
-        self._keep(out, number, wait * unfinished, launch_spot * unfinished, launch_od * unfinished, stay * unfinished)
+        on_demand = np.where(self.short, stay, np.minimum(stay, wait))
+        for values in (idle, on_demand):
+            values[:, :, _UP] = np.minimum(values[:, :, _UP], launch_spot)
+        self._keep(out, number, *(values * unfinished for values in (wait, spot_paths[0], launch_od, stay)))
         return _Level(
-            idle=idle * unfinished, on_demand=on_demand * unfinished, spot=spot,
+            idle=idle * unfinished,
+            on_demand=on_demand * unfinished,
+            spot=(ran + later_spot) * unfinished,
             starting_od=[one * unfinished for one in od_paths[1:]],
             starting_spot=[one * unfinished for one in spot_paths[1:]],
-        )  # fmt: skip
+        )
+
+    def _launches(self, price: np.float32, work: Array, later: list[Array]) -> list[Array]:
+        """The bill of a launch, from each of its steps on; `later` is what comes after a step, at last running."""
+        paths = []
+        for part, shift, after in zip(self.parts, self.after_start, later, strict=True):
+            paid = np.minimum(np.float32(self.step_h), work + np.float32(part))
+            paths.append(price * paid + shift.of(after))
+        return paths
 
     def _expected(self, values: Array) -> Array:
         """Before a step, of values after it, wherever the zone goes."""
