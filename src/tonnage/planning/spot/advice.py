@@ -144,7 +144,7 @@ def _interval(question: SpotQuestion, best: RenewalRun) -> float:
 
 def _refusal(question: SpotQuestion, run: RenewalRun, miss: float | None, policy: WithPolicy | None) -> str | None:
     undisturbed = question.work_h + question.changeover_h
-    hours = f"{run.expected_h:,.0f} h" if isfinite(run.expected_h) else "without end"
+    hours = f"{run.expected_h:,.0f} h" if run.expected_h < 1e6 else "more than a million hours"
     if question.deadline_h is not None and question.deadline_h < undisturbed:
         return (
             f"no machine keeps a deadline of {question.deadline_h:g} h: work and start-up take {undisturbed:g} h, "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,19 +13,22 @@ from tonnage.planning.spot.hazards import HazardModel
 from tonnage.planning.spot.job import SpotJob
 from tonnage.planning.spot.value import STATES, Values, solve
 
+Bills = NDArray[np.float64]
+_DOWN: Final = 1e9  # ranks zones that are down behind all that are up
+
 
 class TonnagePolicy:
     """Weighs the values of every hypothesis by what the job has seen (Bayes), and takes the cheapest choice."""
 
     def __init__(self, model: HazardModel) -> None:
         self.model = model
-        self._solved: tuple[SpotJob, int, Values] | None = None
+        self._solved: tuple[SpotJob, Values] | None = None
 
     def start(self, job: SpotJob, windows: int, zones: int) -> None:
         """Solve the program once a job and forget what was seen."""
-        if self._solved is None or self._solved[:2] != (job, zones):
-            self._solved = (job, zones, solve_hypotheses(job, self.model, zones))
-        self.values = self._solved[2]
+        if self._solved is None or self._solved[0] != job:
+            self._solved = (job, solve_hypotheses(job, self.model))
+        self.values = self._solved[1]
         self.belief = Belief(self.model, windows, zones, job.ticks)
 
     def choose(self, moment: Moment) -> Places:
@@ -38,28 +43,22 @@ class TonnagePolicy:
         return chosen
 
     def _best(self, moment: Moment, rows: NDArray[np.intp]) -> Places:
-        zone = self._zone(moment, rows)
-        up = moment.up[rows, zone]
-        wait, spot, launch, stay = self._bills(moment, rows, zone)
+        """The cheapest choice; spot means the zone in which a launch has the least expected bill."""
+        zone, (wait, spot, launch, stay) = self._zone(moment, rows)
         on_demand = np.where(moment.place[rows] == ON_DEMAND, stay, launch)
-        spot = np.where(up, spot, np.inf)
+        spot = np.where(moment.up[rows, zone], spot, np.inf)
         best = np.where(on_demand < wait - TINY, ON_DEMAND, IDLE)
         return np.where(spot <= np.minimum(wait, on_demand), zone, best).astype(np.int16)
 
-    def _zone(self, moment: Moment, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """The zone to think of: up rather than down, then the one with the lowest hazard."""
-        if moment.up.shape[1] == 1:
-            return np.zeros(len(rows), np.intp)
-        scores = [self._hazard(moment, rows, zone) for zone in range(moment.up.shape[1])]
-        return np.asarray(np.argmin(np.stack(scores, axis=1), axis=1))
-
-    def _hazard(self, moment: Moment, rows: NDArray[np.intp], zone: int) -> NDArray[np.float64]:
-        """Preemptions an hour to be expected now; a zone that is down ranks behind all that are up."""
-        zones = np.full(len(rows), zone)
-        weights, _ = self.belief.weights(rows, zones)
-        bucket = self.belief.bucket(rows, zones) % (STATES // 2)
-        hazard = (weights * self.belief.up_side.per_h[:, bucket].T).sum(axis=1)
-        return np.asarray(np.where(moment.up[rows, zone], hazard, 1e6 - self.belief.age[rows, zone]))
+    def _zone(self, moment: Moment, rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], tuple[Bills, ...]]:
+        """The zone to think of and its bills: the cheapest that is up, else the one that went last."""
+        bills, scores = [], []
+        for zone in range(moment.up.shape[1]):
+            bills.append(self._bills(moment, rows, np.full(len(rows), zone)))
+            scores.append(np.where(moment.up[rows, zone], bills[-1][1], _DOWN + self.belief.age[rows, zone]))
+        best = np.argmin(np.stack(scores), axis=0)
+        chosen = tuple(np.stack(one)[best, np.arange(len(rows))] for one in zip(*bills, strict=True))
+        return best, chosen
 
     def _bills(self, moment: Moment, rows: NDArray[np.intp], zone: NDArray[np.intp]) -> tuple[NDArray[np.float64], ...]:
         """Expected bills of waiting, launching spot, launching on-demand, staying on it: [n] each."""
@@ -79,11 +78,7 @@ class TonnagePolicy:
         return tuple(bills)
 
 
-def solve_hypotheses(job: SpotJob, model: HazardModel, zones: int) -> Values:
-    """Values of every pair of an up and a down hypothesis; with several zones another may be up when one is lost."""
+def solve_hypotheses(job: SpotJob, model: HazardModel) -> Values:
+    """Values of every pair of an up and a down hypothesis."""
     up, down = hypotheses(model, 1)
-    up_per_h = np.repeat(up.per_h, len(DOWN_POINTS), axis=0)
-    down_per_h = np.tile(down.per_h, (len(UP_POINTS), 1))
-    up_h, down_h = np.repeat(up.mean_h, len(DOWN_POINTS)), np.tile(down.mean_h, len(UP_POINTS))
-    away = down_h / (up_h + down_h)
-    return solve(job, up_per_h, down_per_h * (1 + 0.5 * (zones - 1)), elsewhere=1 - away ** (0.5 * (zones - 1)))
+    return solve(job, np.repeat(up.per_h, len(DOWN_POINTS), axis=0), np.tile(down.per_h, (len(UP_POINTS), 1)))

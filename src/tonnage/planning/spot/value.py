@@ -59,10 +59,8 @@ class _Level:
     starting_spot: list[Array]
 
 
-def solve(
-    job: SpotJob, up_per_h: NDArray[np.float64], down_per_h: NDArray[np.float64], *, elsewhere: NDArray[np.float64]
-) -> Values:
-    """Values for hypotheses [m]: hazards [m, bucket], and the chance that another zone is up when one is lost."""
+def solve(job: SpotJob, up_per_h: NDArray[np.float64], down_per_h: NDArray[np.float64]) -> Values:
+    """Values for hypotheses [m]: hazards [m, bucket]."""
     steps = max(1, min(STEPS, ceil(job.deadline_h / TICK_H)))
     step_h = job.deadline_h / steps
     grid = _grid(job, step_h)
@@ -71,7 +69,7 @@ def solve(
         step_h=step_h, slack_h=grid, wait=np.zeros(shape, np.float32), spot=np.zeros(shape, np.float32),
         on_demand=np.zeros(shape, np.float32), stay=np.zeros(shape, np.float32),
     )  # fmt: skip
-    solver = _Solver(job, grid, step_h, _transitions(up_per_h, down_per_h, elsewhere, step_h))
+    solver = _Solver(job, grid, step_h, _transitions(up_per_h, down_per_h, step_h))
     level = solver.done()
     for number in range(1, steps + 1):
         level = solver.step(level, number, out)
@@ -88,9 +86,7 @@ def _grid(job: SpotJob, step_h: float) -> NDArray[np.float64]:
     return np.array(points)
 
 
-def _transitions(
-    up_per_h: NDArray[np.float64], down_per_h: NDArray[np.float64], elsewhere: NDArray[np.float64], step_h: float
-) -> tuple[Array, Array]:
+def _transitions(up_per_h: NDArray[np.float64], down_per_h: NDArray[np.float64], step_h: float) -> tuple[Array, Array]:
     """Chances within one step [m, from, to]: of the zone while it goes on as it is, and of its change."""
     count = len(up_per_h)
     goes_on, changes = np.zeros((count, STATES, STATES)), np.zeros((count, STATES, STATES))
@@ -102,11 +98,7 @@ def _transitions(
             older = min(1.0, step_h / widths[bucket])
             goes_on[:, here, here] += (1 - ends[:, bucket]) * (1 - older)
             goes_on[:, here, min(here + 1, side * BUCKETS + BUCKETS - 1)] += (1 - ends[:, bucket]) * older
-            if side == 0:
-                changes[:, here, BUCKETS] = ends[:, bucket] * (1 - elsewhere)
-                changes[:, here, BUCKETS // 2] = ends[:, bucket] * elsewhere
-            else:
-                changes[:, here, 0] = ends[:, bucket]
+            changes[:, here, BUCKETS if side == 0 else 0] = ends[:, bucket]
     return goes_on.astype(np.float32), changes.astype(np.float32)
 
 
