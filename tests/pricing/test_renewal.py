@@ -99,7 +99,7 @@ def test_where_spot_never_goes_nothing_is_saved() -> None:
 
 
 def test_falling_hazards_lose_less_than_their_mean_rate_says() -> None:
-    """The same mean life, the same interval: a Weibull of shape 0.6 needs fewer hours once it is checkpointed rarely."""
+    """The same mean life, nothing saved: a Weibull of shape 0.6 needs fewer hours than the exponential."""
     mean_h = 3.0
     scale_h = mean_h / 1.5045754851015187  # Γ(1 + 1/0.6)
     steady, falling = (renewal_run(8.0, 8.0, law, TERMS) for law in (exponential(1 / mean_h), weibull(0.6, scale_h)))

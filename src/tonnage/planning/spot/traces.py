@@ -4,8 +4,8 @@
      "spot_price_usd_per_h": [...]}
 
 `data` counts instances available (or alive) at each sample; a job of `nodes` instances has spot where the count
-reaches `nodes`. `null` is a missing sample: up to 600 s of them hold the last value, more split the trace. Source of the
-format: github.com/skypilot-org/spot-traces, data of Wu et al., «Can't Be Late», NSDI 2024.
+reaches `nodes`. `null` is a missing sample: up to 600 s of them hold the last value, more split the trace. Source
+of the format: github.com/skypilot-org/spot-traces, data of Wu et al., «Can't Be Late», NSDI 2024.
 """
 
 from __future__ import annotations
