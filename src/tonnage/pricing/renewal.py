@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 
 Hours = NDArray[np.float64]
 Cumulative = Callable[[Hours], Hours]  # age in hours -> cumulative hazard H; survival is exp(-H)
-MOST_SEGMENTS: Final = 4000
+SEARCHED_H: Final = 100.0  # longer work has the same best interval: its lives are many
+MOST_SEGMENTS: Final = 2000  # of the searched work
+_NEGLIGIBLE: Final = 1e-18
 _QUADRATURE: Final = 24  # Gauss-Legendre points a piece
 _GOLDEN: Final = (5**0.5 - 1) / 2
 
@@ -93,6 +95,7 @@ def renewal_run(work_h: float, interval_h: float, lifetime: Lifetime, terms: Ren
     finish = lifetime.survival(ends)  # chance that n segments end in one life, n from 1
     lived = _mean_life_to(lifetime, ends)
     chances = np.append(reach[:-1] - reach[1:], 0.0) if segments > 1 else np.zeros(0)
+    chances = chances[: 1 + int(np.flatnonzero(chances > _NEGLIGIBLE).max(initial=-1))]
     clock, bill, lost = np.zeros(segments + 1), np.zeros(segments + 1), np.zeros(segments + 1)
     for left in range(1, segments + 1):
         _one_more(left, chances, reach, finish, lived, terms.wait_h, (clock, bill, lost))
@@ -115,15 +118,18 @@ def _one_more(
     tail = float(reach[left - 2]) - done if left > 1 else 0.0  # all but the last one saved, then lost
     constants = (float(lived[left - 1]) + wait_h * (1 - done), float(lived[left - 1]), 1 - done)
     for sums_of, constant in zip((clock, bill, lost), constants, strict=True):
-        partly = float(chances[: left - 2] @ sums_of[left - 1 : 1 : -1]) if left > 2 else 0.0
+        part = chances[: max(left - 2, 0)]
+        partly = float(part @ sums_of[left - len(part) : left][::-1])
         sums_of[left] = (constant + partly + (tail * sums_of[1] if left > 1 else 0.0)) / progress
 
 
 def best_interval(work_h: float, lifetime: Lifetime, terms: RenewalTerms) -> RenewalRun:
-    """The interval with the least expected bill, by golden section on its logarithm, and not to save at all.
+    """The run at the interval with the least expected bill, found by golden section on its logarithm.
 
-    Ties go to the fewest saves. The coarsest interval is the work itself: one segment, no save.
+    Not to save at all is tried too, and ties go to the fewest saves. Work over SEARCHED_H is searched as that much.
     """
+    if work_h > SEARCHED_H:
+        return renewal_run(work_h, best_interval(SEARCHED_H, lifetime, terms).interval_h, lifetime, terms)
     least = max(work_h / MOST_SEGMENTS, terms.save_h / 10, 1e-4)
     unsaved = renewal_run(work_h, work_h, lifetime, terms)
     if least >= work_h:
