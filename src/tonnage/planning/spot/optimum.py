@@ -6,8 +6,9 @@ costs the same wherever it stands, so what decides is the slack a plan uses (wai
     cost = k·C + k·d·(launches) - (k - 1)·(spot hours used)          where spot does less than all the work
 
 which a dynamic program over (slack used, where the job runs) minimises; on-demand that is running may pause, as waiting
-later would. Where spot alone can do all the work, it costs C + d·n with the fewest launches n, and a plan that mixes
-can only be cheaper with fewer than n - k spot launches: the same program then counts them.
+later would. Where spot alone can do all the work, it costs C + d·n with the fewest launches n. A plan that mixes must
+then do nearly all of it with fewer launches to be cheaper, which the most spot hours by number of launches mostly rules
+out; where they do not, the same program counts launches.
 Slack is counted in fractions of a tick that hold d, down to 12 s; a d that fits none is rounded down to 12 s, so the
 figure is never above the true optimum.
 """
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from math import ceil, floor
+from math import floor
 from typing import Final
 
 import numpy as np
@@ -45,14 +46,17 @@ def optimal_cost(job: SpotJob, up: Flags) -> float:
     """The least cost of one window, `up[tick, zone]`."""
     stretches = _stretches(up)
     lengths = _lengths_h(stretches, job)
-    fewest = _fewest_launches(job, stretches, lengths)
-    if fewest is None:
+    spot_h = _most_spot_h(job, stretches, lengths)
+    enough = np.flatnonzero(spot_h >= job.work_h - _TINY)
+    if not len(enough):
         return _mixed(job, stretches, lengths, None)
+    fewest = int(enough[0])
     spot_only = job.work_h + job.changeover_h * fewest
-    most = ceil(fewest - job.price_ratio) - 1
-    if most < 0 or job.changeover_h == 0:
-        return spot_only
-    return min(spot_only, _mixed(job, stretches, lengths, most))
+    counts = np.arange(fewest)
+    on_demand_h = job.work_h - spot_h[:fewest]
+    bounds = (job.price_ratio - 1) * on_demand_h + job.changeover_h * (counts + job.price_ratio)
+    worth = np.flatnonzero(bounds < job.changeover_h * fewest - _TINY)
+    return min(spot_only, _mixed(job, stretches, lengths, int(worth[-1]))) if len(worth) else spot_only
 
 
 def _stretches(up: Flags) -> Stretches:
@@ -68,8 +72,8 @@ def _lengths_h(stretches: Stretches, job: SpotJob) -> list[float]:
     return lengths
 
 
-def _fewest_launches(job: SpotJob, stretches: Stretches, lengths: list[float]) -> int | None:
-    """The fewest spot launches that do all the work; None where spot cannot."""
+def _most_spot_h(job: SpotJob, stretches: Stretches, lengths: list[float]) -> Hours:
+    """The most hours of work on spot by number of launches."""
     zones = len(stretches[0][1])
     room = 1 + sum(
         now and not (place and stretches[place - 1][1][zone])
@@ -87,8 +91,7 @@ def _fewest_launches(job: SpotJob, stretches: Stretches, lengths: list[float]) -
             np.maximum(spot, launched) + length if now else np.full(room, -np.inf)
             for spot, now in zip(spots, ups, strict=True)
         ]
-    enough = np.flatnonzero(np.maximum.reduce([idle, *spots]) >= job.work_h - _TINY)
-    return int(enough[0]) if len(enough) else None
+    return np.asarray(np.maximum.reduce([idle, *spots]))
 
 
 def _mixed(job: SpotJob, stretches: Stretches, lengths: list[float], most: int | None) -> float:
