@@ -58,6 +58,13 @@ def test_a_deadline_without_checkpoints_is_refused_when_at_risk(model: HazardMod
     assert answer.miss_chance > 0.3
 
 
+def test_no_slack_for_on_demand_is_refused(model: HazardModel) -> None:
+    """A deadline that on-demand from the first minute keeps, and nothing that begins on spot."""
+    answer = advise(question(deadline_h=20.2), model)
+    assert answer.refused is not None
+    assert "no slack in which on-demand could step in" in answer.refused
+
+
 def test_the_policy_keeps_a_deadline_that_spot_alone_misses(model: HazardModel) -> None:
     answer = advise(question(deadline_h=25.0), model)
     assert answer.refused is None

@@ -32,6 +32,8 @@ GOOD = document([0, 1, 1], nodes=1, zone="z", family="f", accelerator="v100_1")
         (json.dumps({"metadata": {"gap_seconds": 60}, "data": "0101"}), "`data` is no list"),
         (json.dumps(document([1], gap_seconds=-5)), "`gap_seconds` is -5"),
         (json.dumps(document([1], gap_seconds=0)), "`gap_seconds` is 0"),
+        (json.dumps(document([1], gap_seconds=1e12)), "`gap_seconds` is 1000000000000.0"),
+        (json.dumps(document([10**400])), "sample 0 of `data` is 1000"),
         (json.dumps(document([1], gap_seconds="60")), "`gap_seconds` is '60'"),
         (json.dumps(document([1], gap_seconds=True)), "`gap_seconds` is True"),
         ('{"metadata": {"gap_seconds": NaN}, "data": [1]}', "`gap_seconds` is nan"),

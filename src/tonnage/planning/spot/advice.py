@@ -154,9 +154,14 @@ def _refusal(question: SpotQuestion, run: RenewalRun, miss: float | None, policy
         what = "without checkpoints" if not question.checkpoints else "at this checkpoint interval"
         return f"spot {what} diverges: {hours} are expected for {question.work_h:g} h of work"
     if policy is None and miss is not None and miss > RISK:
+        why = (
+            "there is no slack in which on-demand could step in"
+            if question.checkpoints
+            else ("without checkpoints on-demand would begin again")
+        )
         return (
             f"spot alone misses the deadline of {question.deadline_h:g} h with a chance of {100 * miss:.0f} %: "
-            f"{hours} are expected, and without checkpoints on-demand would begin again"
+            f"{hours} are expected, and {why}"
         )
     return None
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import ceil, isfinite
+from math import ceil
 from typing import Any, Final
 
 import numpy as np
@@ -24,6 +24,8 @@ from tonnage.planning.spot.job import TICK_S
 from tonnage.units import SECONDS_PER_HOUR
 
 LONGEST_HOLE_S: Final = 600.0
+LONGEST_GAP_S: Final = 86_400.0
+MOST_INSTANCES: Final = 10**9
 _SHAPE: Final = 'a trace is {"metadata": {"gap_seconds": 120, "nodes": 1, ...}, "data": [0, 1, ...]}; see docs/spot.md'
 
 
@@ -98,14 +100,14 @@ def _number(metadata: Mapping[str, Any], key: str, name: str) -> float:
     if key not in metadata:
         raise TraceError(f"{name}: `metadata` has no `{key}`", hint=_SHAPE)
     value = metadata[key]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value <= 0:
-        raise TraceError(f"{name}: `{key}` is {value!r}", hint="seconds between samples, more than 0")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= LONGEST_GAP_S:
+        raise TraceError(f"{name}: `{key}` is {value!r}", hint="seconds between samples, more than 0, at most a day")
     return float(value)
 
 
 def _nodes(metadata: Mapping[str, Any], name: str) -> int:
     value = metadata.get("nodes", 1)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_INSTANCES:
         raise TraceError(f"{name}: `nodes` is {value!r}", hint="the instances a job needs at once: 1 or more")
     return value
 
@@ -119,7 +121,7 @@ def _counts(data: Any, key: str, name: str) -> NDArray[np.float64]:
     for place, value in enumerate(data):
         if value is None:
             continue
-        if isinstance(value, str | list | dict) or not isfinite(value) or value < 0:
+        if not isinstance(value, int | float) or not 0 <= value <= MOST_INSTANCES:
             raise TraceError(f"{name}: sample {place} of `{key}` is {value!r}", hint="a count, 0 or more, or null")
     return np.array([np.nan if value is None else float(value) for value in data])
 
