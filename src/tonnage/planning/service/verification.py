@@ -97,5 +97,11 @@ def _replica(unit: FleetUnit, job: ServeJob, catalog: Catalog, grounds: Grounds)
     devices = serving_devices(park.machines, SERVING_COMPUTE[job.weights], assumed)
     tensor = int(dict(unit.option.run.layout_fields)["tensor_parallel"])
     return ReplicaModel.from_sizing(
-        job.model, devices, job.requests, weights=job.weights, tensor_parallel=tensor, assumed=assumed
+        job.model,
+        devices,
+        job.requests,
+        weights=job.weights,
+        tensor_parallel=tensor,
+        assumed=assumed,
+        engine=grounds.engine(job),
     )
