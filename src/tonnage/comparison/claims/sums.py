@@ -1,0 +1,135 @@
+"""Sums that a text prints with their result: `2 × $0.526 × 8 × 22 = $185`. Read, not executed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal, DivisionByZero, InvalidOperation
+from typing import Final
+
+from tonnage.comparison.claims.figures import NUMBER, Amount, find_amounts
+
+LONGEST_SUM: Final = 300  # characters before the equals sign that are looked at
+_TOKEN: Final = re.compile(
+    rf"(?P<number>(?:USD\s?|\$\s?)?(?:{NUMBER})(?:\s?[kKMB](?![A-Za-z])|\s?%)?)"
+    r"|(?P<operator>[×·*÷+−]|[xX](?![A-Za-z])|(?<=\s)[-–](?=\s)|/(?=\s*[$\d(]))"
+    r"|(?P<open>\()|(?P<close>\))|(?P<word>(?:/\s?)?[A-Za-z][A-Za-z./-]*)|(?P<space>\s+)"
+)
+_SCALES: Final = {"k": Decimal(10) ** 3, "M": Decimal(10) ** 6, "B": Decimal(10) ** 9}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sum:
+    """An expression, its value, the result printed behind it, and the dollar amounts that it multiplies."""
+
+    expression: str
+    value: Decimal
+    result: Amount
+    prices: tuple[str, ...]
+    has_price: bool
+
+
+def find_sums(line: str) -> Iterator[Sum]:
+    """Every sum of a line that has at least one operation before and a number behind its equals sign."""
+    start = 0
+    for match in re.finditer(r"(?<![=<>!:+*/-])[=≈](?!=)", line):
+        result = next(find_amounts(line[match.end() :].lstrip()[:60]), None)
+        if result is not None and re.match(r"[\s~≈about]*\$?\s?\d", line[match.end() :]):
+            left = line[max(start, match.start() - LONGEST_SUM) : match.start()]
+            tokens = _expression_tokens(left)
+            value = _Evaluation(tokens).value()
+            if value is not None:
+                text = left[tokens[0].start() :].strip()
+                prices = tuple(token[0].strip() for token in tokens if token.lastgroup == "number" and "$" in token[0])
+                yield Sum(
+                    expression=text, value=value, result=result, prices=prices,
+                    has_price=bool(prices) or result.is_price,
+                )  # fmt: skip
+        start = match.end()
+
+
+def _expression_tokens(left: str) -> list[re.Match[str]]:
+    """The tokens of the longest stretch before the equals sign that may be an expression; words before it are cut."""
+    tokens: list[re.Match[str]] = []
+    position = 0
+    while position < len(left):
+        match = _TOKEN.match(left, position)
+        if match is None:
+            tokens, position = [], position + 1
+            continue
+        if match.lastgroup != "space":
+            tokens.append(match)
+        position = match.end()
+    while tokens and tokens[0].lastgroup not in ("number", "open"):
+        tokens.pop(0)
+    return tokens
+
+
+class _Evaluation:
+    """Recursive descent over tokens; `value` is None where they are no expression with an operation."""
+
+    def __init__(self, tokens: list[re.Match[str]]) -> None:
+        self.tokens, self.position, self.operations = tokens, 0, 0
+
+    def value(self) -> Decimal | None:
+        if not self.tokens:
+            return None
+        try:
+            found = self._sum()
+        except (ValueError, InvalidOperation, DivisionByZero, RecursionError):
+            return None
+        complete = self.position == len(self.tokens)
+        return found if complete and self.operations and found.is_finite() else None
+
+    def _sum(self) -> Decimal:
+        total = self._product()
+        while (sign := self._operator("+", "-", "–", "−")) is not None:
+            other = self._product()
+            total = total + other if sign == "+" else total - other
+        return total
+
+    def _product(self) -> Decimal:
+        total = self._factor()
+        while (sign := self._operator("×", "·", "*", "x", "X", "/", "÷")) is not None:
+            other = self._factor()
+            total = total / other if sign in "/÷" else total * other
+        return total
+
+    def _factor(self) -> Decimal:
+        if self.position >= len(self.tokens):
+            raise ValueError("an operator without a number behind it")
+        token = self.tokens[self.position]
+        self.position += 1
+        if token.lastgroup == "open":
+            found = self._sum()
+            if self.position >= len(self.tokens) or self.tokens[self.position].lastgroup != "close":
+                raise ValueError("a bracket that is not closed")
+            self.position += 1
+        elif token.lastgroup == "number":
+            found = _number(token[0])
+        else:
+            raise ValueError(f"'{token[0]}' where a number should be")
+        while self.position < len(self.tokens) and self.tokens[self.position].lastgroup == "word":
+            self.position += 1  # a unit: «8 hours/day»
+        return found
+
+    def _operator(self, *signs: str) -> str | None:
+        if self.position >= len(self.tokens):
+            return None
+        token = self.tokens[self.position]
+        if token.lastgroup != "operator" or token[0] not in signs:
+            return None
+        self.position += 1
+        self.operations += 1
+        return token[0]
+
+
+def _number(text: str) -> Decimal:
+    match = re.search(NUMBER, text)
+    assert match is not None
+    value = Decimal(match[0].replace(",", ""))
+    rest = text[match.end() :].strip()
+    if rest.endswith("%"):
+        return value / 100
+    return value * _SCALES.get(rest[:1], _SCALES.get(rest[:1].upper(), Decimal(1))) if rest else value
