@@ -11,6 +11,7 @@ from tonnage.cli import (
     catalog,
     catalog_import,
     catalog_refresh,
+    compare,
     config,
     doctor,
     explain,
@@ -51,6 +52,7 @@ def root(
 app.command("size", short_help="What a workload needs, on which GPUs it fits")(size.size)
 app.command("plan", short_help="Rank every way to buy what it needs")(plan.plan)
 app.command("explain", short_help="Why the winner won and each loser lost")(explain.explain)
+app.command("compare", short_help="A document's claims checked")(compare.compare)
 catalog.commands.add_typer(
     catalog_import.commands, name="import", short_help="Newer prices into a snapshot of your own"
 )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tonnage.catalog import Catalog
-from tonnage.comparison.claims.document import parse_document
+from tonnage.comparison.claims.document import Document, parse_document
 from tonnage.comparison.claims.findings import Answer, CheckedDocument, Finding, Kind
 from tonnage.comparison.claims.gpu_answers import answer_gpu, answer_gpu_price
-from tonnage.comparison.claims.line_claims import line_claims
+from tonnage.comparison.claims.line_claims import LONGEST_LINE_CHARACTERS, line_claims
 from tonnage.comparison.claims.machine_answers import answer_machine
 from tonnage.comparison.claims.model_answers import answer_model_memory, answer_model_size
 from tonnage.comparison.claims.names import Names
@@ -40,8 +40,14 @@ def check_document(text: str, catalog: Catalog, *, name: str) -> CheckedDocument
     found = [finding for claim in claims for finding in _findings(claim, names)]
     ordered = sorted(dict.fromkeys(found), key=lambda finding: finding.line)
     return CheckedDocument(
-        name=name, catalog_name=catalog.name, findings=tuple(ordered), remarks=document.remarks
+        name=name, catalog_name=catalog.name, findings=tuple(ordered), remarks=(*document.remarks, *_too_long(document))
     )
+
+
+def _too_long(document: Document) -> Iterator[str]:
+    for line in document.lines:
+        if len(line.text) > LONGEST_LINE_CHARACTERS:
+            yield f"line {line.number}: longer than {LONGEST_LINE_CHARACTERS:,} characters, not looked at"
 
 
 def _findings(claim: Claim, names: Names) -> Iterator[Finding]:

@@ -114,7 +114,7 @@ class _Reader:
         for offset, part in enumerate(_lines_of(token)):
             self._add(first + offset, part)
         if token.type == "inline" and token.content.count("\n") and _LOOKS_LIKE_A_TABLE.match(token.content):
-            self.remarks.append(f"line {first + 1}: looks like a table, but has no valid line of dashes under its header")
+            self.remarks.append(f"line {first + 1}: looks like a table, but no line of dashes stands under its header")
 
     def _code(self, token: Token) -> None:
         self._block += 1
@@ -126,9 +126,7 @@ class _Reader:
     def _add(self, index: int, text: str, *, is_code: bool = False) -> None:
         if text.strip():
             headings = tuple(title for _, title in self._headings)
-            self.lines.append(
-                Line(number=index + 1, text=text, block=self._block, headings=headings, is_code=is_code)
-            )
+            self.lines.append(Line(number=index + 1, text=text, block=self._block, headings=headings, is_code=is_code))
 
     def _table(self, tokens: Sequence[Token]) -> None:
         self._block += 1

@@ -1,4 +1,4 @@
-"""Figures that only the check of documents needs: data-sheet counts, earlier prices, sizes of models without a shape."""
+"""Figures that only the check of documents needs: data-sheet counts, earlier prices, models without a shape."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def answer_gpu_price(claim: GpuPriceClaim, catalog: Catalog) -> Answer:
     if amount.low * slack < cheapest[0]:
         alone = _attached_alone(devices, catalog)
         if any(abs(usd / amount.low - 1) <= PRICE_TOLERANCE for usd in alone):
-            return _answer("partly", cheapest, dearest, f"${amount.low:g} is the GPU alone, without a machine around it")
+            return _answer("partly", cheapest, dearest, f"${amount.low:g} is the GPU alone, without its machine")
         spot = _per_gpu(devices, catalog, "spot")
         if not spot or spot[0][0] > amount.low:
             return _answer("partly", cheapest, dearest, f"nothing is sold for ${amount.low:g}")

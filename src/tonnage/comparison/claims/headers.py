@@ -11,7 +11,8 @@ _BRACKETS: Final = re.compile(r"[(\[].*?[)\]]")
 _FORMAT: Final = re.compile(r"\b(fp16|bf16|fp32|int8|int4)\b", re.IGNORECASE)
 
 _WORDS: Final[tuple[tuple[str, str], ...]] = (
-    ("machine", r"(?:cloud )?(?:instance|machine|vm|droplet|node|server)s?(?: (?:types?|family|series|size|name|shape))?"
+    ("machine", r"(?:cloud )?(?:instance|machine|vm|droplet|node|server)s?"
+                r"(?: (?:types?|family|series|size|name|shape))?"
                 r"|(?:vm )?(?:series|sku|size|shape|flavou?r)|types?|names?"),
     ("gpu", r"(?:gpu|accelerator|card)(?: (?:model|type|name))?|gpu/accelerator"),
     ("gpus", r"(?:gpus|# ?(?:of )?gpus?|(?:gpu|accelerator) count|number of gpus|accelerators|num(?:ber)? gpus)"),

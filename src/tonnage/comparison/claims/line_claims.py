@@ -25,9 +25,10 @@ from tonnage.comparison.claims.sums import Sum, find_sums
 from tonnage.comparison.claims.table_claims import purchase_of
 from tonnage.comparison.claims.token_prices import token_price_claims
 
-LONGEST_LINE: Final = 4000
+LONGEST_LINE_CHARACTERS: Final = 4000
 _CONNECTOR: Final = re.compile(
-    r"[\s`*\"')\]]*(?:(?:#+|//|:|\(|-+>?|–|—|=|→|,|\||with|has|have|is|are|offers|provides|comes with|costs?|at|from)\s*)*"
+    r"[\s`*\"')\]]*(?:(?:#+|//|:|\(|-+>?|–|—|=|→|,|\||with|has|have|is|are|offers|provides|comes with|costs?|at|from)"
+    r"\s*)*"
     r"[\s`*\"'(]*"
 )
 _BETWEEN: Final = re.compile(r",(?!\d)|;|\band\b|\bwith\b|\bat\b|[()|]|/(?!\s*(?:h|mo))|\s[-–—]\s|\.\s")
@@ -41,6 +42,7 @@ _PRICE: Final = re.compile(
     r"(?:/\s?|\bper\s+|\ban?\s+)(?P<per>instance-)?(?P<unit>h(?:ou)?r|h|mo(?:nth)?)\b",
     re.IGNORECASE,
 )
+_PRICE_FOR: Final = re.compile(rf"{_PRICE.pattern}\s+for\s+(?:an?\s+|one\s+|each\s+)?[`*]*$", re.IGNORECASE)
 _PARAMETERS: Final = re.compile(
     r"[\s:(–—,-]*(?:(?:is|has|have|with|at|of|a|about|around|roughly|some|model|contains?)\s+)*"
     r"(?P<amount>[~<>]?\s*\d[\d.,]*\s*[MB]?(?:\s*(?:-|–|to)\s*\d[\d.,]*)?\s*(?:[MB]|million|billion)?\+?)[\s-]*param",
@@ -48,7 +50,8 @@ _PARAMETERS: Final = re.compile(
 )
 _NEED: Final = re.compile(
     r"(?P<before>[^.;]{0,60}?)\b(?:needs?|requires?|takes?|uses?|fits? (?:in|on|into)|occup(?:y|ies))\s+"
-    r"(?:about\s+|around\s+|roughly\s+|at least\s+|up to\s+)?(?P<amount>~?\s*[\d.]+(?:\s*(?:-|–|to)\s*[\d.]+)?\s*Gi?B)\b",
+    r"(?:about\s+|around\s+|roughly\s+|at least\s+|up to\s+)?"
+    r"(?P<amount>~?\s*[\d.]+(?:\s*(?:-|–|to)\s*[\d.]+)?\s*Gi?B)\b",
     re.IGNORECASE,
 )
 _PRECISION: Final = re.compile(r"\b(fp16|bf16|fp32|int8|int4)\b", re.IGNORECASE)
@@ -57,7 +60,7 @@ _PRECISION: Final = re.compile(r"\b(fp16|bf16|fp32|int8|int4)\b", re.IGNORECASE)
 def line_claims(lines: Sequence[Line], names: Names) -> Iterator[Claim]:
     """Every claim outside tables, block by block."""
     for _, group in groupby(lines, key=lambda line: line.block):
-        block = [line for line in group if len(line.text) <= LONGEST_LINE]
+        block = [line for line in group if len(line.text) <= LONGEST_LINE_CHARACTERS]
         machines = {line.number: _machines(line, names) for line in block}
         for line in block:
             yield from _machine_claims(line, machines[line.number], names)
@@ -78,6 +81,8 @@ def _machines(line: Line, names: Names) -> tuple[FoundMachine, ...]:
 
 def _machine_claims(line: Line, machines: Sequence[FoundMachine], names: Names) -> Iterator[Claim]:
     """What stands behind each name, up to the next one."""
+    if machines:
+        yield from _price_before(line, machines[0])
     ends = [*(found.start for found in machines[1:]), len(line.text)]
     for found, end in zip(machines, ends, strict=False):
         segment = line.text[found.end : end]
@@ -93,6 +98,17 @@ def _machine_claims(line: Line, machines: Sequence[FoundMachine], names: Names) 
                     is_monthly=price["unit"].casefold().startswith("mo"), claimed=item.strip(),
                     gpu=claim.gpu, gpus=claim.gpus,
                 )  # fmt: skip
+
+
+def _price_before(line: Line, machine: FoundMachine) -> Iterator[PriceClaim]:
+    """«$3.06 an hour for a p3.2xlarge»."""
+    match = _PRICE_FOR.search(line.text[: machine.start])
+    amount = parse_amount(match[0]) if match else None
+    if match is not None and amount is not None:
+        yield PriceClaim(
+            place=_place(line), machine=machine.name, amount=amount, purchase=purchase_of(line.text),
+            is_monthly=match["unit"].casefold().startswith("mo"), claimed=match[0].strip(),
+        )  # fmt: skip
 
 
 def _items(segment: str) -> Iterator[str]:

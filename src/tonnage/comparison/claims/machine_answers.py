@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tonnage.catalog import InstanceType
@@ -92,9 +92,9 @@ def _judged(claim: InstanceClaim, machine: InstanceType, names: Names) -> Iterat
         elif part.quantity == "vCPUs":
             answer = _answer(machine, machine.vcpus, "vCPUs", part.amount.covers(machine.vcpus or -1))
         elif part.quantity == "memory":
-            answer = _answer(machine, machine.memory_gib, "GiB", _is_memory(part.amount, machine.memory_gib))
+            answer = _answer_memory(part.amount, machine, names)
         elif part.quantity == "GPU memory":
-            answer = _answer_gpu_memory(part.amount, machine)
+            answer = _answer_gpu_memory(part.amount, machine, names)
         else:
             answer = _answer_network(part.amount, machine)
         yield MachineAnswer(quantity=part.quantity, claimed=part.claimed, answer=answer)
@@ -146,7 +146,29 @@ def _is_memory(amount: Amount, memory_gib: float | None) -> bool:
     return any(stated.covers(memory_gib * factor, tolerance_fraction=MEMORY_TOLERANCE) for factor in (1, GIB_AS_GB))
 
 
-def _answer_gpu_memory(amount: Amount, machine: InstanceType) -> Answer:
+def _answer_memory(amount: Amount, machine: InstanceType, names: Names) -> Answer:
+    holds = _is_memory(amount, machine.memory_gib)
+    like = [one for one in _siblings(machine, names) if _is_memory(amount, one.memory_gib)]
+    return _answer(machine, machine.memory_gib, "GiB", holds, "" if holds else _said_of(like))
+
+
+def _siblings(machine: InstanceType, names: Names) -> tuple[InstanceType, ...]:
+    """The provider's other machines with as many vCPUs and GPUs of the same family."""
+    return tuple(
+        other
+        for other in names.catalog.instance_types
+        if other.provider == machine.provider
+        and other.name != machine.name
+        and (other.vcpus, other.accelerator_count) == (machine.vcpus, machine.accelerator_count)
+        and (other.accelerator or "").partition("-")[0] == (machine.accelerator or "").partition("-")[0]
+    )
+
+
+def _said_of(machines: Sequence[InstanceType]) -> str:
+    return f"that is {', '.join(one.name for one in machines[:3])}" if machines else ""
+
+
+def _answer_gpu_memory(amount: Amount, machine: InstanceType, names: Names) -> Answer:
     total = machine.gpu_memory_gib
     if total is None or not machine.accelerator_count:
         return _answer(machine, total, "GiB", False)
@@ -156,7 +178,8 @@ def _answer_gpu_memory(amount: Amount, machine: InstanceType) -> Answer:
     if right.verdict == "ok" or machine.accelerator_count <= 1:
         return right
     if not stated.covers(each, tolerance_fraction=GPU_MEMORY_TOLERANCE):
-        return right
+        like = [one for one in _siblings(machine, names) if one.gpu_memory_gib and stated.covers(one.gpu_memory_gib)]
+        return replace(right, hint=_said_of(like))
     return Answer(
         verdict="partly", right=right.right, source=right.source, read_on=right.read_on,
         hint=f"{each:g} GiB is one of its {machine.accelerator_count:g} GPUs",
@@ -217,5 +240,3 @@ def _unknown(claim: InstanceClaim, names: Names) -> MachineAnswer:
     hint = f"; nearest names: {', '.join(near)}" if near else ""
     answer = Answer(verdict="unknown", hint=f"not in the catalog of {names.catalog.name}{hint}")
     return MachineAnswer(quantity="name", claimed=describe_claim(claim), answer=answer)
-
-

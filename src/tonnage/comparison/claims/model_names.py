@@ -15,7 +15,9 @@ from tonnage.workload.known import known_records, model_record
 LONGEST_MODEL_WORDS: Final = 4
 _WORD: Final = re.compile(r"[A-Za-z0-9][\w./-]*")
 _NAMELESS: Final = re.compile(r"^(?:\d|(?:the|a|an|and|or|model|models|large|small|base|medium)$)", re.IGNORECASE)
-_UNPUBLISHED: Final = re.compile(r"GPT-4\w*|Claude(?: \d[\d.]*)?|Gemini(?: \d[\d.]*)?", re.IGNORECASE)  # sizes never told
+_UNPUBLISHED: Final = re.compile(
+    r"GPT-4\w*|Claude(?: \d[\d.]*)?|Gemini(?: \d[\d.]*)?", re.IGNORECASE
+)  # sizes never told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -148,8 +148,10 @@ class Names:
     def _series_named(self, text: str, provider: str | None) -> MachineName | None:
         for key in _series_of(text):
             found = self._series.get(key)
-            if found and (provider is None or provider == key[0]):
-                return MachineName(text=text, kind="series", machines=tuple(found), mistake=self._mistake(_azured(text)))
+            if found:
+                return MachineName(
+                    text=text, kind="series", machines=tuple(found), mistake=self._mistake(_azured(text))
+                )
         return None
 
     def _mistaken(self, text: str, gpu: GpuName | None, gpus: float | None) -> MachineName | None:
@@ -188,9 +190,7 @@ class Names:
             memory = float(match["memory"]) if match["memory"] else None
             fitting = tuple(device for device in devices if _fits(device, memory, match["form"]))
             number = match["before"] or match["after"]
-            name = GpuName(
-                text=match["name"].strip(), family=family_of(devices[0]), devices=fitting or tuple(devices)
-            )
+            name = GpuName(text=match["name"].strip(), family=family_of(devices[0]), devices=fitting or tuple(devices))
             yield FoundGpu(
                 name=name,
                 count=float(number) if number else None,

@@ -15,7 +15,7 @@ from tonnage.comparison.claims.statements import PriceClaim
 PRICE_TOLERANCE: Final = 0.005
 ROUGH_TOLERANCE: Final = 0.05  # a price printed with «~» or «about»
 MONTHS_HOURS: Final = (720.0, 730.0, 744.0)  # 30 days, a twelfth of a year, 31 days
-LONG_PRICE: Final = 3  # digits from which an equal price of another machine is no chance
+LONG_PRICE: Final = 4  # digits from which an equal price of another machine is no chance
 
 
 def answer_price(claim: PriceClaim, names: Names) -> Answer:
@@ -27,9 +27,7 @@ def answer_price(claim: PriceClaim, names: Names) -> Answer:
         return Answer(verdict="unknown", hint=f"'{machine.text}' is not in the catalog of {names.catalog.name}")
     offers = _offers(claim, names.catalog)
     if not offers:
-        return Answer(
-            verdict="unknown", hint=f"no {claim.purchase.replace('_', '-')} price of it in the catalog"
-        )
+        return Answer(verdict="unknown", hint=f"no {claim.purchase.replace('_', '-')} price of it in the catalog")
     near = min(offers, key=lambda offer: abs(float(offer.usd_per_instance_hour) - _middle(claim.amount, claim)))
     if claim.purchase == "spot":
         return _answer("unknown", near, "spot prices move every hour: this is one reading")
@@ -134,5 +132,5 @@ def _answer(verdict: Verdict, offer: Offer, hint: str, *, named: bool = False) -
         right=f"{name}${offer.usd_per_instance_hour}/h{where}",
         source=offer.source.text,
         read_on=offer.read_on,
-        hint=hint,
+        hint="; ".join(part for part in (hint, offer.notes if offer.read_on is None else "") if part),
     )

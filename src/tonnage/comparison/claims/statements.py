@@ -105,9 +105,7 @@ class MemoryNeedClaim:
     memory: Amount
 
 
-Claim = (
-    InstanceClaim | GpuClaim | PriceClaim | GpuPriceClaim | ArithmeticClaim | ModelSizeClaim | MemoryNeedClaim
-)
+Claim = InstanceClaim | GpuClaim | PriceClaim | GpuPriceClaim | ArithmeticClaim | ModelSizeClaim | MemoryNeedClaim
 
 
 def purpose_of(text: str) -> Purpose:

@@ -8,12 +8,13 @@ from typing import Final
 from tonnage.comparison.claims.findings import Answer
 from tonnage.comparison.claims.statements import ArithmeticClaim
 
+LARGE_FACTOR: Final = 10
 ROUGH_TOLERANCE: Final = Decimal("0.05")  # a result printed with «~» or «≈»
 
 
 def answer_sum(claim: ArithmeticClaim) -> Answer:
     """ok (exact, rounded, cut off, or rough where it says so) or wrong, however small the difference."""
-    printed, step = Decimal(str(claim.result.low)), Decimal(str(claim.result.step))
+    printed, step = Decimal(str(claim.result.low)), Decimal(str(claim.result.step)).normalize()
     how = _how(claim, printed, step)
     return Answer(
         verdict="ok" if how else "wrong",
@@ -56,6 +57,10 @@ def _last_digit(printed: Decimal, step: Decimal) -> Decimal:
 
 def _off(value: Decimal, printed: Decimal, step: Decimal) -> str:
     difference = printed - value
-    share = abs(difference / value) * 100 if value else Decimal(100)
+    if not value:
+        return "not the sum"
+    times = printed / value
+    if times >= LARGE_FACTOR:
+        return f"not the sum: {times:,.0f} times too high"
     what = "not the sum rounded to the digits printed" if abs(difference) < 10 * step else "not the sum"
-    return f"{what}: off by {difference:+,.2f} ({share:.2g} %)"
+    return f"{what}: off by {difference:+,.2f} ({abs(difference / value) * 100:.2g} %)"

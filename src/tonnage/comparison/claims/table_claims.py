@@ -157,14 +157,13 @@ def _gpu_claims(row: _Row, names: Names) -> Iterator[Claim]:
     for meaning, quantity in GPU_QUANTITIES.items():
         amounts = row.amounts(meaning)
         if amounts and (found[0].count or 1) == 1:
-            yield GpuClaim(
-                place=row.place, gpu=gpu, quantity=quantity, amounts=amounts, claimed=row.cell(meaning)
-            )
+            yield GpuClaim(place=row.place, gpu=gpu, quantity=quantity, amounts=amounts, claimed=row.cell(meaning))
     for header, cell in zip(row.headers, row.cells, strict=False):
         amount = parse_amount(cell)
-        if header.meaning == "price" and amount and (header.is_hourly or _HOURLY_CELL.search(cell)):
-            if purchase_of(f"{header.text} {cell}") == "on_demand" and (found[0].count or 1) == 1:
-                yield GpuPriceClaim(place=row.place, gpu=gpu, amount=amount, claimed=cell)
+        hourly = header.is_hourly or _HOURLY_CELL.search(cell) is not None
+        on_demand = purchase_of(f"{header.text} {cell}") == "on_demand"
+        if header.meaning == "price" and amount and hourly and on_demand and (found[0].count or 1) == 1:
+            yield GpuPriceClaim(place=row.place, gpu=gpu, amount=amount, claimed=cell)
 
 
 def _model_claims(row: _Row) -> Iterator[Claim]:
