@@ -21,6 +21,9 @@ _WORDS: Final[tuple[tuple[str, str], ...]] = (
     ("memory", r"(?:system |host )?(?:memory|ram|mem)(?: size)?"),
     ("network", r"network(?:ing)?(?: bandwidth| speed| performance)?|net(?:work)? bw"),
     ("bandwidth", r"(?:memory|mem|hbm|vram) (?:bw|bandwidth)|bandwidth"),
+    ("count", r"count|qty|quantity|number|#|number of (?:instances|nodes|machines)"
+              r"|(?:instance|node|machine) count"),
+    ("hours", r"hours?(?: ?/ ?| per | a )?(?:month|mo)?|monthly hours|h/mo(?:nth)?"),
     ("cuda_cores", r"cuda cores?"),
     ("tensor_cores", r"tensor cores?"),
     ("tdp", r"tdp|power|max power"),
@@ -29,6 +32,7 @@ _WORDS: Final[tuple[tuple[str, str], ...]] = (
 )  # fmt: skip
 _PRICE: Final = re.compile(r"\b(?:price|cost|rate|pricing|on[- ]demand|spot)\b|\$|\busd\b", re.IGNORECASE)
 _HOURLY: Final = re.compile(r"/\s?h(?:r|our)?s?\b|\bper\s+h(?:ou)?r\b|\bhourly\b", re.IGNORECASE)
+_ON_DEMAND: Final = re.compile(r"\bon[- ]demand\b", re.IGNORECASE)
 _MONTHLY: Final = re.compile(r"/\s?mo(?:nth)?\b|\bper\s+month\b|\bmonthly\b", re.IGNORECASE)
 
 
@@ -41,7 +45,10 @@ class Header:
 
     @property
     def is_hourly(self) -> bool:
-        return _HOURLY.search(self.text) is not None
+        """Said so, or an on-demand price of no stated unit: those are sold by the hour."""
+        return _HOURLY.search(self.text) is not None or (
+            _ON_DEMAND.search(self.text) is not None and not self.is_monthly
+        )
 
     @property
     def is_monthly(self) -> bool:

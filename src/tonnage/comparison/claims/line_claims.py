@@ -14,6 +14,8 @@ from tonnage.comparison.claims.names import FoundGpu, FoundMachine, Names, provi
 from tonnage.comparison.claims.statements import (
     ArithmeticClaim,
     Claim,
+    GpuClaim,
+    GpuPriceClaim,
     InstanceClaim,
     MemoryNeedClaim,
     ModelSizeClaim,
@@ -27,22 +29,33 @@ from tonnage.comparison.claims.token_prices import token_price_claims
 
 LONGEST_LINE_CHARACTERS: Final = 4000
 _CONNECTOR: Final = re.compile(
-    r"[\s`*\"')\]]*(?:(?:#+|//|:|\(|-+>?|–|—|=|→|,|\||with|has|have|is|are|offers|provides|comes with|costs?|at|from)"
+    r"[\s`*\"')\]]*(?:(?:#+|//|:|\(|-+>?|–|—|=|→|,|\||with|has|have|is|are|offers|provides|includes|features|featuring"
+    r"|comes with|costs?|at|from|instances?|machines?|nodes?|VMs?|on-demand|which|that)"
     r"\s*)*"
     r"[\s`*\"'(]*"
 )
-_BETWEEN: Final = re.compile(r",(?!\d)|;|\band\b|\bwith\b|\bat\b|[()|]|/(?!\s*(?:h|mo))|\s[-–—]\s|\.\s")
+_BETWEEN: Final = re.compile(
+    r",(?!\d)|;|\band\b|\bwith\b|\bat\b|[()|]|/(?!\s*(?:h|mo|s\b|gpu))|\bcosts?\b|\bfor\b|\s[-–—]\s|\.\s"
+)
 _VCPUS: Final = re.compile(r"\d[\d,]*\s*(?:v?CPUs?|cores)\b", re.IGNORECASE)
 _MEMORY: Final = re.compile(r"[\d.,]+\s*[GT]i?B\s*(?:of\s+)?(?:RAM|(?:system |host )?memory)\b", re.IGNORECASE)
 _GPU_MEMORY: Final = re.compile(r"[\d.,]+\s*[GT]i?B\s*(?:of\s+)?(?:GPU (?:memory|RAM)|VRAM|HBM\w*)\b", re.IGNORECASE)
 _GPUS: Final = re.compile(r"(\d{1,2})\s*(?:x\s*)?GPUs?\b", re.IGNORECASE)
 _NETWORK: Final = re.compile(r"(?:up to\s+)?[\d.,]+\s*(?:[GT]bps|[GT]b(?:it)?/s|Gigabit)\b", re.IGNORECASE)
 _PRICE: Final = re.compile(
-    r"[~≈]?\s*(?:about\s+)?(?:\$|USD\s?)[\d.,]+(?:\s*(?:-|–|to)\s*\$?[\d.,]+)?\s*"
+    r"[~≈]?\s*(?:about\s+)?(?:(?:\$|USD\s?)[\d.,]+(?:\s*(?:-|–|to)\s*\$?[\d.,]+)?|[\d.,]+\s*(?:USD|dollars))\s*"
     r"(?:/\s?|\bper\s+|\ban?\s+)(?P<per>instance-)?(?P<unit>h(?:ou)?r|h|mo(?:nth)?)\b",
     re.IGNORECASE,
 )
 _PRICE_FOR: Final = re.compile(rf"{_PRICE.pattern}\s+for\s+(?:an?\s+|one\s+|each\s+)?[`*]*$", re.IGNORECASE)
+_GPU_FIGURES: Final = {
+    "memory_gib": re.compile(r"[\d.,]+\s*Gi?B\s*(?:of\s+)?(?:GPU |HBM|GDDR|VRAM|memory|RAM)", re.IGNORECASE),
+    "memory_bandwidth_gb_per_s": re.compile(r"[\d.,]+\s*[GT]B/s(?!\s*(?:NVLink|interconnect|PCIe))", re.IGNORECASE),
+    "cuda_cores": re.compile(r"[\d.,]+\s*CUDA cores", re.IGNORECASE),
+    "tensor_cores": re.compile(r"[\d.,]+\s*tensor cores", re.IGNORECASE),
+    "tdp_w": re.compile(r"[\d.,]+\s*W\b(?:\s*TDP)?", re.IGNORECASE),
+}
+_USAGE: Final = re.compile(r"\bh(?:ours?)?\s*(?:/|per|a)\s*(?:day|week|month)|\bhours\b|\b24/7\b", re.IGNORECASE)
 _PARAMETERS: Final = re.compile(
     r"[\s:(–—,-]*(?:(?:is|has|have|with|at|of|a|about|around|roughly|some|model|contains?)\s+)*"
     r"(?P<amount>[~<>]?\s*\d[\d.,]*\s*[MB]?(?:\s*(?:-|–|to)\s*\d[\d.,]*)?\s*(?:[MB]|million|billion)?\+?)[\s-]*param",
@@ -65,6 +78,8 @@ def line_claims(lines: Sequence[Line], names: Names) -> Iterator[Claim]:
         for line in block:
             yield from _machine_claims(line, machines[line.number], names)
             yield from _model_claims(line)
+            if not machines[line.number]:
+                yield from _gpu_claims(line, names)
             for one in find_sums(line.text):
                 yield _sum_claim(line, one)
                 yield from _price_in_sum(line, one, [found for row in machines.values() for found in row])
@@ -89,14 +104,15 @@ def _machine_claims(line: Line, machines: Sequence[FoundMachine], names: Names) 
         items = list(_items(segment))
         claim = _instance_claim(line, found, items, names)
         yield claim
+        count = _count_before(line.text[: found.start])
         for item in items:
             price = _PRICE.match(item)
             amount = parse_amount(price[0]) if price else None
-            if price is not None and amount is not None:
+            monthly = price is not None and price["unit"].casefold().startswith("mo")
+            if amount is not None and not (monthly and (count > 1 or _USAGE.search(line.text))):
                 yield PriceClaim(
                     place=_place(line), machine=found.name, amount=amount, purchase=purchase_of(item),
-                    is_monthly=price["unit"].casefold().startswith("mo"), claimed=item.strip(),
-                    gpu=claim.gpu, gpus=claim.gpus,
+                    is_monthly=monthly, claimed=item.strip(), gpu=claim.gpu, gpus=claim.gpus, count=count,
                 )  # fmt: skip
 
 
@@ -109,6 +125,12 @@ def _price_before(line: Line, machine: FoundMachine) -> Iterator[PriceClaim]:
             place=_place(line), machine=machine.name, amount=amount, purchase=purchase_of(line.text),
             is_monthly=match["unit"].casefold().startswith("mo"), claimed=match[0].strip(),
         )  # fmt: skip
+
+
+def _count_before(text: str) -> float:
+    """The machines that `3x ` before a name speaks of."""
+    match = re.search(r"(\d{1,4})\s*[x×]\s*[`*]*$", text)
+    return float(match[1]) if match else 1.0
 
 
 def _items(segment: str) -> Iterator[str]:
@@ -134,6 +156,27 @@ def _instance_claim(line: Line, found: FoundMachine, items: Sequence[str], names
         gpu_memory=_first(_GPU_MEMORY, items),
         network=_first(_NETWORK, items),
     )
+
+
+def _gpu_claims(line: Line, names: Names) -> Iterator[Claim]:
+    """`T4: 16 GB GDDR6, 2,560 CUDA cores, $0.35/hour`: the figures behind a GPU's name, up to the next GPU."""
+    gpus = names.gpus_in(line.text)
+    ends = [*(found.start for found in gpus[1:]), len(line.text)]
+    for found, end in zip(gpus, ends, strict=False):
+        if found.count not in (None, 1):
+            continue
+        for item in _items(line.text[found.end : end]):
+            for quantity, pattern in _GPU_FIGURES.items():
+                amount = parse_amount(match[0]) if (match := pattern.match(item)) else None
+                if amount is not None:
+                    yield GpuClaim(
+                        place=_place(line), gpu=found.name, quantity=quantity, amounts=(amount,), claimed=item.strip()
+                    )
+            price = _PRICE.match(item)
+            amount = parse_amount(price[0]) if price else None
+            monthly = price is not None and price["unit"].casefold().startswith("mo")
+            if amount is not None and not monthly and purchase_of(line.text) == "on_demand":
+                yield GpuPriceClaim(place=_place(line), gpu=found.name, amount=amount, claimed=item.strip())
 
 
 def _gpu(items: Sequence[str], names: Names) -> FoundGpu | None:

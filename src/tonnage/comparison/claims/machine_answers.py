@@ -77,10 +77,11 @@ def _stated(claim: InstanceClaim) -> Iterator[_Stated]:
         ("vCPUs", claim.vcpus),
         ("memory", claim.memory),
         ("GPU memory", claim.gpu_memory),
+        ("GPU memory each", claim.gpu_memory_each),
         ("network", claim.network),
     ):
         if amount is not None:
-            label = {"vCPUs": " vCPUs", "GPU memory": " of GPU memory"}.get(quantity, "")
+            label = {"vCPUs": " vCPUs", "GPU memory": " of GPU memory", "GPU memory each": " a GPU"}.get(quantity, "")
             text = re.sub(r"\s*(v?cpus?|cores)$", "", amount.text, flags=re.IGNORECASE)
             yield _Stated(quantity=quantity, claimed=f"{text}{label}", amount=amount)
 
@@ -95,6 +96,8 @@ def _judged(claim: InstanceClaim, machine: InstanceType, names: Names) -> Iterat
             answer = _answer_memory(part.amount, machine, names)
         elif part.quantity == "GPU memory":
             answer = _answer_gpu_memory(part.amount, machine, names)
+        elif part.quantity == "GPU memory each":
+            answer = _answer_gpu_memory(part.amount.scaled(machine.accelerator_count), machine, names)
         else:
             answer = _answer_network(part.amount, machine)
         yield MachineAnswer(quantity=part.quantity, claimed=part.claimed, answer=answer)

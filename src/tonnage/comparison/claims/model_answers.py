@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from tonnage.comparison.claims.findings import Answer, Verdict
-from tonnage.comparison.claims.model_names import PublishedSize, published_size
+from tonnage.comparison.claims.model_names import PublishedSize, namesake, published_size
 from tonnage.comparison.claims.statements import MemoryNeedClaim, ModelSizeClaim
 from tonnage.errors import UnknownModel
 from tonnage.sizing.inference_memory import estimate_serving_memory
@@ -29,6 +29,12 @@ def answer_model_size(claim: ModelSizeClaim) -> Answer:
         return Answer(verdict="unknown", hint="its size is not published, or its shape is not known here")
     stated = replace(claim.parameters, step=0.0) if claim.parameters.is_range else claim.parameters
     holds = stated.covers(known.parameters, tolerance_fraction=SIZE_TOLERANCE)
+    slack = 1 + SIZE_TOLERANCE
+    other = "" if holds else namesake(claim.model, stated.low / slack, stated.high * slack)
+    if other and not stated.is_range:
+        return Answer(
+            verdict="partly", right=_count(known.parameters), source=known.source, hint=f"that is the size of {other}"
+        )
     return Answer(
         verdict="ok" if holds else "wrong", right=_count(known.parameters), source=known.source,
         hint="" if holds else f"not {claim.parameters.text}",

@@ -54,6 +54,17 @@ def published_size(name: str) -> PublishedSize | None:
     return PublishedSize(parameters=record.published_parameters, source=record.published_in)
 
 
+def namesake(name: str, parameters_low: float, parameters_high: float) -> str:
+    """Another size of the model's series (`gpt2-xl` of `gpt2`) that lies in the range; "" where none does."""
+    try:
+        own = model_record(name).shape.name
+    except UnknownModel:
+        return ""
+    sizes = {other: record.published_parameters for other, record in known_records().items()}
+    found = [other for other in sizes if other.startswith(f"{own}-")]
+    return next((other for other in found if parameters_low <= sizes[other] <= parameters_high), "")
+
+
 def _find(text: str) -> Iterator[FoundModel]:
     words = list(_WORD.finditer(text))
     position = 0

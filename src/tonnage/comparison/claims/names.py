@@ -15,7 +15,7 @@ LONGEST_NAME: Final = 80
 
 _PART_OF_FAMILY: Final = re.compile(r"\d+GB|SXM\d?|PCIe|NVL", re.IGNORECASE)
 _VENDOR: Final = r"(?:(?:NVIDIA|AMD|Tesla|Instinct|GeForce)\s+)*"
-_FORM: Final = r"(?:[\s-]*(?P<memory>\d+)\s?Gi?B(?![A-Za-z]))?(?:[\s-]*(?P<form>SXM|PCIe|NVL)\d?(?![A-Za-z0-9]))?"
+_FORM: Final = r"(?:[\s(-]*(?:(?P<memory>\d+)\s?Gi?B(?![A-Za-z/])|(?P<form>SXM|PCIe|NVL)\d?(?![A-Za-z0-9]))\)?){0,2}"
 _AZURE: Final = re.compile(
     r"(?:Standard_)?(?P<letters>N[A-Z])(?P<vcpus>\d*)(?P<features>[a-z]*)"
     r"(?P<accelerator>(?:_?[A-Z]{1,2}\d+[A-Z]?)?)(?P<version>_v\d+)"
@@ -113,7 +113,7 @@ class Names:
                 return MachineName(text=text, kind="machine", machines=found)
         if gpu is None and _BARE.fullmatch(text):
             return MachineName(text=text, kind="unknown")  # a machine without GPUs, which the tables leave out
-        return self._series_named(text, provider) or self._mistaken(text, gpu, gpus) or _shaped(text)
+        return self._series_named(text) or self._mistaken(text, gpu, gpus) or _shaped(text)
 
     def machines_in(self, line: str, *, provider: str | None = None) -> tuple[FoundMachine, ...]:
         """The machines that a line of text names, from left to right; whole series are not looked for."""
@@ -145,7 +145,7 @@ class Names:
                 return tuple(own or found)
         return None
 
-    def _series_named(self, text: str, provider: str | None) -> MachineName | None:
+    def _series_named(self, text: str) -> MachineName | None:
         for key in _series_of(text):
             found = self._series.get(key)
             if found:

@@ -14,6 +14,7 @@ from tonnage.comparison.claims.statements import PriceClaim
 
 PRICE_TOLERANCE: Final = 0.005
 ROUGH_TOLERANCE: Final = 0.05  # a price printed with «~» or «about»
+MONTH_HOURS: Final = 730.0
 MONTHS_HOURS: Final = (720.0, 730.0, 744.0)  # 30 days, a twelfth of a year, 31 days
 LONG_PRICE: Final = 4  # digits from which an equal price of another machine is no chance
 
@@ -28,7 +29,7 @@ def answer_price(claim: PriceClaim, names: Names) -> Answer:
     offers = _offers(claim, names.catalog)
     if not offers:
         return Answer(verdict="unknown", hint=f"no {claim.purchase.replace('_', '-')} price of it in the catalog")
-    near = min(offers, key=lambda offer: abs(float(offer.usd_per_instance_hour) - _middle(claim.amount, claim)))
+    near = min(offers, key=lambda offer: _distance(claim, float(offer.usd_per_instance_hour)))
     if claim.purchase == "spot":
         return _answer("unknown", near, "spot prices move every hour: this is one reading")
     if any(_equals(claim, float(offer.usd_per_instance_hour)) for offer in offers):
@@ -49,13 +50,18 @@ def _offers(claim: PriceClaim, catalog: Catalog) -> tuple[Offer, ...]:
 
 def _equals(claim: PriceClaim, usd_per_hour: float) -> bool:
     tolerance = ROUGH_TOLERANCE if claim.amount.approximate else PRICE_TOLERANCE
-    hours = MONTHS_HOURS if claim.is_monthly else (1.0,)
-    return any(claim.amount.covers(usd_per_hour * each, tolerance_fraction=tolerance) for each in hours)
+    times = MONTHS_HOURS if claim.is_monthly else (1.0, claim.count)
+    return any(claim.amount.covers(usd_per_hour * each, tolerance_fraction=tolerance) for each in times)
+
+
+def _distance(claim: PriceClaim, usd_per_hour: float) -> float:
+    price = _middle(claim.amount, claim)
+    return min(abs(usd_per_hour * count - price) for count in (1.0, claim.count))
 
 
 def _middle(amount: Amount, claim: PriceClaim) -> float:
     high = amount.low if amount.high == float("inf") else amount.high
-    return (amount.low + high) / 2 / (730.0 if claim.is_monthly else 1.0)
+    return (amount.low + high) / 2 / (MONTH_HOURS if claim.is_monthly else 1.0)
 
 
 def _differing(claim: PriceClaim, offers: Sequence[Offer], names: Names) -> Answer:
@@ -67,6 +73,9 @@ def _differing(claim: PriceClaim, offers: Sequence[Offer], names: Names) -> Answ
         until = f"until {earlier.last_seen}, gone by {earlier.gone_by}"
         return _answer("stale", cheapest, f"${earlier.usd_per_instance_hour:g} held {until} ({earlier.source})")
     price = _middle(claim.amount, claim)
+    if claim.is_monthly and price < float(dearest.usd_per_instance_hour):
+        hours = price * MONTH_HOURS / float(cheapest.usd_per_instance_hour)
+        return _answer("unknown", cheapest, f"it would be {hours:.0f} hours of the month; the text names none")
     if float(cheapest.usd_per_instance_hour) < price < float(dearest.usd_per_instance_hour):
         between = f"no region lists it: ${cheapest.usd_per_instance_hour} to ${dearest.usd_per_instance_hour}"
         return _answer("partly", cheapest, between)

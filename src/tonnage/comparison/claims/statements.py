@@ -51,7 +51,7 @@ class GpuClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceClaim:
-    """What an hour (or a month) of a machine costs; `machine_hours` is 1 or the hours of a month."""
+    """What an hour (or a month) of a machine costs."""
 
     place: Place
     machine: MachineName
@@ -61,6 +61,7 @@ class PriceClaim:
     claimed: str
     gpu: GpuName | None = None
     gpus: float | None = None
+    count: float = 1.0  # machines that the text speaks of: the price may be of one, or of all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

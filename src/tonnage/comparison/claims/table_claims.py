@@ -13,6 +13,7 @@ from tonnage.comparison.claims.figures import Amount, is_blank, parse_alternativ
 from tonnage.comparison.claims.headers import Header, read_headers
 from tonnage.comparison.claims.model_names import find_models
 from tonnage.comparison.claims.names import FoundGpu, MachineName, Names, provider_named
+from tonnage.comparison.claims.row_sums import row_sums
 from tonnage.comparison.claims.statements import (
     Claim,
     GpuClaim,
@@ -24,6 +25,7 @@ from tonnage.comparison.claims.statements import (
     PriceClaim,
     purpose_of,
 )
+from tonnage.comparison.claims.turned_tables import upright_tables
 
 GPU_QUANTITIES: Final[Mapping[str, str]] = {
     "gpu_memory": "memory_gib",
@@ -34,6 +36,7 @@ GPU_QUANTITIES: Final[Mapping[str, str]] = {
     "tdp": "tdp_w",
 }
 _HOURLY_CELL: Final = re.compile(r"/\s?h(?:r|our)?\b|\bper\s+h(?:ou)?r\b", re.IGNORECASE)
+_EACH: Final = re.compile(r"\beach\b|(?:\bper\s+|/\s?)(?:gpu|card|device)\b", re.IGNORECASE)
 _UNIT_OF_HEADER: Final = re.compile(r"\b([TGM]i?B(?:/s)?|[TGM]bps|[TGM]bit/s)\b", re.IGNORECASE)
 
 
@@ -66,6 +69,11 @@ class _Row:
 
 def table_claims(table: DocumentTable, names: Names) -> Iterator[Claim]:
     """Every claim of one table; a table of none of the three kinds has none."""
+    for part in upright_tables(table, names):
+        yield from _upright_claims(part, names)
+
+
+def _upright_claims(table: DocumentTable, names: Names) -> Iterator[Claim]:
     headers = read_headers(table.header)
     meanings = {header.meaning for header in headers}
     provider = provider_named(*table.headings)
@@ -115,6 +123,7 @@ def _machine(row: _Row, names: Names, provider: str | None) -> MachineName | Non
 
 def _machine_claims(row: _Row, machine: MachineName, names: Names) -> Iterator[Claim]:
     gpu, count = _gpu_of(row, names)
+    each = _EACH.search(row.cell("gpu_memory")) is not None
     yield InstanceClaim(
         place=row.place,
         machine=machine,
@@ -122,16 +131,18 @@ def _machine_claims(row: _Row, machine: MachineName, names: Names) -> Iterator[C
         gpus=count,
         vcpus=row.amount("vcpus"),
         memory=row.amount("memory"),
-        gpu_memory=row.amount("gpu_memory"),
-        gpu_memory_each=None,
+        gpu_memory=None if each else row.amount("gpu_memory"),
+        gpu_memory_each=row.amount("gpu_memory") if each else None,
         network=row.amount("network"),
     )
+    yield from row_sums(row.place, row.headers, row.cells)
+    used_in_part = bool({"count", "hours"} & {header.meaning for header in row.headers})
     for header, cell in zip(row.headers, row.cells, strict=False):
         amount = parse_amount(cell)
         if header.meaning != "price" or amount is None:
             continue
         hourly = header.is_hourly or _HOURLY_CELL.search(cell) is not None
-        if not (hourly or header.is_monthly):
+        if not (hourly or header.is_monthly) or (used_in_part and not hourly):
             continue
         yield PriceClaim(
             place=row.place, machine=machine, amount=amount, purchase=purchase_of(f"{header.text} {cell}"),
@@ -144,7 +155,7 @@ def purchase_of(text: str) -> Purchase:
     lowered = text.casefold()
     if re.search(r"\bspot\b|\bpreemptible\b", lowered):
         return "spot"
-    if re.search(r"\breserved\b|\bcommit", lowered):
+    if re.search(r"\breserved\b|\bcommit|\bsavings plan", lowered):
         return "reserved_3y" if re.search(r"\b3[\s-]*y", lowered) else "reserved_1y"
     return "on_demand"
 
