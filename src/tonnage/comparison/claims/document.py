@@ -113,7 +113,11 @@ class _Reader:
         first = (token.map or [0])[0]
         for offset, part in enumerate(_lines_of(token)):
             self._add(first + offset, part)
-        if token.type == "inline" and token.content.count("\n") and _LOOKS_LIKE_A_TABLE.match(token.content):
+        if (
+            token.type == "inline"
+            and token.content.count("\n")
+            and _LOOKS_LIKE_A_TABLE.match(token.content.split("\n")[0])
+        ):
             self.remarks.append(f"line {first + 1}: looks like a table, but no line of dashes stands under its header")
 
     def _code(self, token: Token) -> None:

@@ -37,6 +37,7 @@ _CONNECTOR: Final = re.compile(
 _BETWEEN: Final = re.compile(
     r",(?!\d)|;|\band\b|\bwith\b|\bat\b|[()|]|/(?!\s*(?:h|mo|s\b|gpu))|\bcosts?\b|\bfor\b|\s[-–—]\s|\.\s"
 )
+_FILLER: Final = re.compile(r"(?:GPU|card|instance|machine|core)s?|each|it|memory|RAM|VRAM", re.IGNORECASE)
 _VCPUS: Final = re.compile(r"\d[\d,]*\s*(?:v?CPUs?|cores)\b", re.IGNORECASE)
 _MEMORY: Final = re.compile(r"[\d.,]+\s*[GT]i?B\s*(?:of\s+)?(?:RAM|(?:system |host )?memory)\b", re.IGNORECASE)
 _GPU_MEMORY: Final = re.compile(r"[\d.,]+\s*[GT]i?B\s*(?:of\s+)?(?:GPU (?:memory|RAM)|VRAM|HBM\w*)\b", re.IGNORECASE)
@@ -58,7 +59,7 @@ _GPU_FIGURES: Final = {
 _USAGE: Final = re.compile(r"\bh(?:ours?)?\s*(?:/|per|a)\s*(?:day|week|month)|\bhours\b|\b24/7\b", re.IGNORECASE)
 _PARAMETERS: Final = re.compile(
     r"[\s:(–—,-]*(?:(?:is|has|have|with|at|of|a|about|around|roughly|some|model|contains?)\s+)*"
-    r"(?P<amount>[~<>]?\s*\d[\d.,]*\s*[MB]?(?:\s*(?:-|–|to)\s*\d[\d.,]*)?\s*(?:[MB]|million|billion)?\+?)[\s-]*param",
+    r"(?P<amount>[~<>]?\s*\d[\d.,]*\s*[MBT]?(?:\s*(?:-|–|to)\s*\d[\d.,]*)?\s*(?:[MBT]|million|billion|trillion)?\+?)[\s-]*param",
     re.IGNORECASE,
 )
 _NEED: Final = re.compile(
@@ -138,6 +139,8 @@ def _items(segment: str) -> Iterator[str]:
     rest = segment[_CONNECTOR.match(segment).end() :]  # type: ignore[union-attr]
     for part in _BETWEEN.split(rest):
         text = part.strip(" \t`*\"'#:=-–—")
+        if _FILLER.fullmatch(text):
+            continue
         if text and not re.match(r"[~≈$\d]|up to\b|about\b|USD|NVIDIA|[A-Z]{1,3}\d", text):
             return
         if text:
@@ -209,7 +212,7 @@ def _model_claims(line: Line) -> Iterator[Claim]:
 
 def _model_claim(line: Line, model: FoundModel, behind: str) -> Iterator[Claim]:
     if (size := _PARAMETERS.match(behind)) is not None:
-        text = re.sub(r"\s*billion", "B", re.sub(r"\s*million", "M", size["amount"], flags=re.I), flags=re.I)
+        text = re.sub(r"\s*([mbt])r?illion", lambda word: word[1].upper(), size["amount"], flags=re.IGNORECASE)
         amount = parse_amount(text)
         if amount is not None and amount.high >= 1e6:
             yield ModelSizeClaim(place=_place(line), model=model.name, parameters=amount)
@@ -228,7 +231,7 @@ def _model_claim(line: Line, model: FoundModel, behind: str) -> Iterator[Claim]:
 def _sum_claim(line: Line, found: Sum) -> ArithmeticClaim:
     return ArithmeticClaim(
         place=_place(line), expression=found.expression, value=found.value, result=found.result,
-        claimed=f"{found.expression} = {found.result.text}",
+        claimed=f"{found.expression} {found.sign} {found.result.text}",
     )  # fmt: skip
 
 

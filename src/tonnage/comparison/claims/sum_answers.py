@@ -8,6 +8,7 @@ from typing import Final
 from tonnage.comparison.claims.findings import Answer
 from tonnage.comparison.claims.statements import ArithmeticClaim
 
+ROUND_NUMBER_TOLERANCE: Final = Decimal("0.02")  # how far rounding to tens, hundreds, ... may go
 LARGE_FACTOR: Final = 10
 ROUGH_TOLERANCE: Final = Decimal("0.05")  # a result printed with «~» or «≈»
 
@@ -36,11 +37,14 @@ def _how(claim: ArithmeticClaim, printed: Decimal, step: Decimal) -> str:
     """In what sense the printed result is right; "" where in none."""
     if printed == claim.value:
         return "exact"
-    for place in (step, _last_digit(printed, step)):
-        if abs(printed - claim.value) <= place / 2:
-            return f"rounded to {place.normalize():f}"
-        if (claim.value / place).quantize(Decimal(1), ROUND_FLOOR) * place == printed:
-            return f"cut off at {place.normalize():f}"
+    difference = abs(printed - claim.value)
+    if difference <= step / 2:
+        return f"rounded to {step:f}"
+    if (claim.value / step).quantize(Decimal(1), ROUND_FLOOR) * step == printed:
+        return f"cut off at {step:f}"
+    place = _last_digit(printed, step)
+    if difference <= place / 2 and difference <= ROUND_NUMBER_TOLERANCE * abs(claim.value):
+        return f"rounded to {place:,f}"
     rough = claim.result.approximate or "≈" in claim.claimed
     if rough and abs(printed - claim.value) <= ROUGH_TOLERANCE * abs(claim.value):
         return "roughly"

@@ -10,6 +10,7 @@ from typing import Final
 
 from tonnage.comparison.claims.figures import NUMBER, Amount, find_amounts
 
+LARGEST: Final = 10**15  # beyond that it is no amount of money, hours or tokens
 LONGEST_SUM: Final = 300  # characters before the equals sign that are looked at
 _TOKEN: Final = re.compile(
     rf"(?P<number>(?:USD\s?|\$\s?)?(?:{NUMBER})(?:\s?[kKMB](?![A-Za-z])|\s?%)?)"
@@ -24,6 +25,7 @@ class Sum:
     """An expression, its value, the result printed behind it, and the dollar amounts that it multiplies."""
 
     expression: str
+    sign: str  # = or ≈
     value: Decimal
     result: Amount
     prices: tuple[str, ...]
@@ -35,7 +37,7 @@ def find_sums(line: str) -> Iterator[Sum]:
     start = 0
     for match in re.finditer(r"(?<![=<>!:+*/-])[=≈](?!=)", line):
         result = next(find_amounts(line[match.end() :].lstrip()[:60]), None)
-        if result is not None and re.match(r"[\s~≈about]*\$?\s?\d", line[match.end() :]):
+        if result is not None and result.high <= LARGEST and re.match(r"[\s~≈about]*\$?\s?\d", line[match.end() :]):
             left = line[max(start, match.start() - LONGEST_SUM) : match.start()]
             tokens = _expression_tokens(left)
             value = _Evaluation(tokens).value()
@@ -43,7 +45,7 @@ def find_sums(line: str) -> Iterator[Sum]:
                 text = left[tokens[0].start() :].strip()
                 prices = tuple(token[0].strip() for token in tokens if token.lastgroup == "number" and "$" in token[0])
                 yield Sum(
-                    expression=text, value=value, result=result, prices=prices,
+                    expression=text, sign=match[0], value=value, result=result, prices=prices,
                     has_price=bool(prices) or result.is_price,
                 )  # fmt: skip
         start = match.end()
@@ -80,7 +82,7 @@ class _Evaluation:
         except (ValueError, InvalidOperation, DivisionByZero, RecursionError):
             return None
         complete = self.position == len(self.tokens)
-        return found if complete and self.operations and found.is_finite() else None
+        return found if complete and self.operations and abs(found) <= LARGEST else None
 
     def _sum(self) -> Decimal:
         total = self._product()

@@ -15,7 +15,7 @@ _SCALES: Final = {"": 1.0, "k": 1e3, "thousand": 1e3, "m": 1e6, "million": 1e6, 
 _COUNT: Final = (
     r"(?P<number>\d[\d,]*(?:\.\d+)?)?\s*(?P<scale>k|m|b|thousand|million|billion)?\s*(?:input |output )?tokens\b"
 )
-_DOLLARS: Final = r"(?P<usd>\$\s?\d[\d,.]*(?:\s*(?:-|–|to)\s*\$?\s?\d[\d,.]*)?)"
+_DOLLARS: Final = r"(?P<usd>\$\s?\d[\d,]*(?:\.\d+)?(?:\s*(?:-|–|to)\s*\$?\s?\d[\d,]*(?:\.\d+)?)?)"
 _RATE: Final = re.compile(rf"{_DOLLARS}\s*(?:/|per|for(?: each)?)\s*{_COUNT}", re.IGNORECASE)
 _TOTAL: Final = re.compile(
     rf"(?<![\w$.])(?=\d){_COUNT}(?:\s*(?:/|per|a)\s*\w+)?\s*(?::|=|costs?|is|→|at)\s*{_DOLLARS}", re.IGNORECASE
