@@ -105,6 +105,6 @@ def _table(findings: Sequence[Finding]) -> Table:
 
 def _row(finding: Finding) -> tuple[str, ...]:
     answer = finding.answer
-    what = finding.subject if finding.kind == "sum" else f"{finding.subject}, {finding.quantity}"
+    what = "sum" if finding.kind == "sum" else f"{finding.subject}, {finding.quantity}"
     when = render_date(answer.read_on) if answer.source not in ("", "arithmetic") else ""
     return (f"{finding.line}", what, finding.claimed, answer.right, answer.hint, answer.source, when)

@@ -167,13 +167,13 @@ def _lines_of(token: Token) -> list[str]:
 
 
 def plain_text(token: Token) -> str:
-    """The words of an inline token: code and emphasis without their marks, tags as they stand, breaks as spaces."""
+    """The words of an inline token: code and emphasis without their marks, no tags, breaks as spaces."""
     parts = []
     for child in token.children or []:
         if child.type in ("softbreak", "hardbreak"):
             parts.append("\n")
-        elif child.type == "html_inline" and _BREAK.fullmatch(child.content):
-            parts.append(" ")
+        elif child.type == "html_inline":
+            parts.append(" " if _BREAK.fullmatch(child.content) else "")
         elif child.type == "image":
             parts.append(plain_text(child))
         else:

@@ -10,6 +10,7 @@ from tonnage.comparison.claims.statements import ArithmeticClaim
 
 ROUND_NUMBER_TOLERANCE: Final = Decimal("0.02")  # how far rounding to tens, hundreds, ... may go
 LARGE_FACTOR: Final = 10
+SMALL_ERROR: Final = Decimal("0.01")  # below that it looks like rounding, and is not
 ROUGH_TOLERANCE: Final = Decimal("0.05")  # a result printed with «~» or «≈»
 
 
@@ -21,7 +22,7 @@ def answer_sum(claim: ArithmeticClaim) -> Answer:
         verdict="ok" if how else "wrong",
         right=claim.right or _shown(claim, step),
         source="arithmetic",
-        hint=how or _off(claim.value, printed, step),
+        hint=how or _off(claim.value, printed),
     )
 
 
@@ -59,12 +60,13 @@ def _last_digit(printed: Decimal, step: Decimal) -> Decimal:
     return place
 
 
-def _off(value: Decimal, printed: Decimal, step: Decimal) -> str:
+def _off(value: Decimal, printed: Decimal) -> str:
     difference = printed - value
     if not value:
         return "not the sum"
     times = printed / value
     if times >= LARGE_FACTOR:
         return f"not the sum: {times:,.0f} times too high"
-    what = "not the sum rounded to the digits printed" if abs(difference) < 10 * step else "not the sum"
-    return f"{what}: off by {difference:+,.2f} ({abs(difference / value) * 100:.2g} %)"
+    share = abs(difference / value)
+    what = "not the sum rounded to the digits printed" if share < SMALL_ERROR else "not the sum"
+    return f"{what}: off by {difference:+,.2f} ({share * 100:.2g} %)"

@@ -50,7 +50,7 @@ def _claim(
     result = parse_amount(f"${claimed:,.10g}")
     return ArithmeticClaim(
         place=Place(line=line.number, text=line.text.strip(), headings=line.headings),
-        expression=f"{times:,g} × ${low:g}",
+        expression=f"{times:,.10g} × ${low:g}",
         value=Decimal(str(low)) * Decimal(str(times)),
         result=result if result is not None else printed,
         claimed=f"{total[0].strip()} at {rate[0].strip()}",
