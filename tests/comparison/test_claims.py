@@ -94,6 +94,9 @@ def test_small_document_has_no_other_alarm() -> None:
         "| a | b |\n|---|---|\n",
         "GPT-2 Large is 20 % slower",
         "Graviton3 has 64 cores",
+        "A100 × 8 = 640 GB and T4 x 4 = 64 GB",
+        "7 × 10^9 parameters × 2 bytes = 14 GB",
+        "6 × 7B × 1T tokens = 4.2e22 FLOP",
         "$500-$2,000 = a lot",
         "[p4d.24xlarge](https://example.com/8x-V100)",
     ],
@@ -118,7 +121,12 @@ SUMS = [  # sum as printed, verdict, in what sense
     ("30% × $100 = $30", "ok", "exact"),
     ("100k tokens × $3 / 1M = $0.30", "ok", "exact"),
     ("7 × $200 = $1,000", "wrong", "off by -400"),
-    ("4 × 5 = 200", "wrong", "10 times too high"),
+    ("4 × 5 = 21", "wrong", "off by +1"),
+    ("4 × $5 = $200", "wrong", "10 times too high"),
+    ("($98.32 - $55.04) / $98.32 = 44%", "ok", "rounded"),
+    ("16 bytes × 7B = 112 GB", "ok", "exact"),
+    ("8 × 80 GB = 640 GB", "ok", "exact"),
+    ("8 × 80 GB = 641 GB", "wrong", "off by"),
 ]
 
 
@@ -180,7 +188,11 @@ GPUS = [
     ("H100 PCIe: 3.35 TB/s", "wrong", "2,000 GB/s"),
     ("NVIDIA A100 80GB: 40 GB memory", "wrong", "80 GiB"),
     ("T4: $0.53/hour", "ok", "a GPU-hour"),
-    ("T4: $0.35/hour", "wrong", "no on-demand price"),
+    ("T4: $0.35/hour", "partly", "the GPU alone"),
+    ("T4: $0.01/hour", "wrong", "cheaper than every"),
+    ("T4: $50/hour", "wrong", "dearer than every"),
+    ("T4: $0.38-0.95/hour", "ok", "on spot only"),
+    ("MI300X: $4.89/hour", "unknown", "some are lower"),
     ("H20: 4,000 tensor cores", "unknown", "no source"),
 ]
 
@@ -279,3 +291,55 @@ def test_tables_inside_lists_and_quotes() -> None:
     """Tables are found wherever Markdown allows them, with their own line numbers."""
     text = "> | Instance | GPUs |\n> |---|---|\n> | p5.48xlarge | 4 |\n"
     assert [(one.line, one.verdict) for one in check(text).findings] == [(3, "wrong")]
+
+
+def facts(change: float) -> dict[str, str]:
+    """The catalog's own figures as four documents, each figure times `change`."""
+    machines = [one for one in catalog().instance_types if one.vcpus and one.memory_gib]
+    prices = [offer for offer in catalog().offers if offer.purchase == "on_demand"]
+    devices = [one for one in catalog().accelerators if one.memory_gib and one.memory_bandwidth_gb_per_s]
+    return {
+        "machines": table(
+            "Instance type | vCPUs | RAM",
+            *(f"{one.name} | {one.vcpus * change:g} | {one.memory_gib * change:g} GiB" for one in machines),
+        ),
+        "prices": "\n".join(
+            f"- {offer.instance_type}: ${float(offer.usd_per_instance_hour) * change:.6f}/hour" for offer in prices
+        ),
+        "GPUs": table(
+            "GPU | VRAM | Memory bandwidth",
+            *(f"{one.name} | {one.memory_gib * change:g} GB | {one.memory_bandwidth_gb_per_s * change:g} GB/s"
+              for one in devices),
+        ),
+        "code": "```yaml\n" + "\n".join(
+            f"  - {one.name}  # {one.accelerator_count * change:g}x {one.accelerator}"
+            for one in catalog().instance_types if one.accelerator and one.accelerator_count * change % 1 == 0
+        ) + "\n```",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["machines", "prices", "GPUs", "code"])
+def test_the_catalogs_own_figures_hold(kind: str) -> None:
+    """Every figure of the catalog, written as a document, is found right."""
+    counts = check(facts(1.0)[kind]).counts
+    assert counts["ok"] > 50
+    assert not counts["wrong"] + counts["stale"] + counts["partly"] + counts["unknown"]
+
+
+@pytest.mark.parametrize("kind", ["machines", "prices", "GPUs", "code"])
+def test_the_catalogs_figures_doubled_do_not(kind: str) -> None:
+    """Doubled they are wrong, but for a price of another region or an earlier one, or the memory of another form."""
+    counts = check(facts(2.0)[kind]).counts
+    assert counts["wrong"] > 0.9 * sum(counts.values())
+
+
+def test_first_column_of_machines() -> None:
+    """Machines are found in the first column whatever its header says."""
+    found = check(table("What we rent | Hourly", "g5.xlarge | $1.006", "p3.2xlarge | $3.50")).findings
+    assert [one.verdict for one in found] == ["ok", "wrong"]
+
+
+def test_series_with_the_provider_in_front() -> None:
+    """`Azure ND A100 v4` has a size with 40 GB cards and one with 80 GB cards."""
+    text = table("What | Azure ND A100 v4 | AWS p4d", "GPUs | 8x A100 40GB | 8x A100 40GB", "GPUs | 8x A100 80GB | 4x A100")
+    assert [one.verdict for one in check(text).findings] == ["ok", "ok", "ok", "wrong"]

@@ -61,7 +61,9 @@ def test_right_claims_are_shown_when_asked_for(checked: CheckedDocument) -> None
 
 def test_markup_of_the_document_is_text() -> None:
     """Tags and bars in a document's names do not become tags of the report, in HTML or in Markdown."""
-    text = "| Instance | $/h |\n|---|---|\n| <b>p5.24xlarge</b> | `$49<script>x</script>` |\n| p5.48xlarge | `$1 \\| <i>` |\n"
+    text = (
+        "| Instance | $/h |\n|---|---|\n| <b>p5.24xlarge</b> | `$49<script>x</script>` |\n| p5.48xlarge | `$1 <i>` |\n"
+    )
     checked = check_document(text, load_catalog(), name="<script>name</script>.md")
     assert "$49<script>x</script>" in {one.claimed for one in checked.findings}
     assert "p5.24xlarge" in {one.subject for one in checked.findings}

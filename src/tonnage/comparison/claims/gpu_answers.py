@@ -84,26 +84,44 @@ def _others(claim: GpuClaim, held: list[_Published], known: list[_Published]) ->
 def answer_gpu_price(claim: GpuPriceClaim, catalog: Catalog) -> Answer:
     """A price, or a range, of one GPU-hour against the on-demand prices of whole machines, per GPU.
 
-    Partly: the low end is the price of an attached GPU without the machine it needs, or nothing is sold so
-    cheap. Wrong: no on-demand price lies in the range.
+    Partly: the low end is the price of an attached GPU without the machine it needs, or nothing is sold so cheap.
+    Wrong: all of it lies below or above every on-demand price. Between them, an offer not held here may have it.
     """
     devices = {device.name for device in claim.gpu.devices}
     prices = _per_gpu(devices, catalog, "on_demand")
     if not prices:
         return Answer(verdict="unknown", hint="no on-demand price of it in the catalog")
-    cheapest, dearest = prices[0], prices[-1]
+    cheapest, dearest, alone = prices[0], prices[-1], _attached_alone(devices, catalog)
     amount, slack = claim.amount, 1 + PRICE_TOLERANCE
-    if not any(amount.low / slack <= usd <= amount.high * slack for usd, _ in prices):
-        return _answer("wrong", cheapest, dearest, "no on-demand price lies there")
     if amount.low * slack < cheapest[0]:
-        alone = _attached_alone(devices, catalog)
-        if any(abs(usd / amount.low - 1) <= PRICE_TOLERANCE for usd in alone):
-            return _answer("partly", cheapest, dearest, f"${amount.low:g} is the GPU alone, without its machine")
+        if amount.high * slack < cheapest[0] or any(abs(usd / amount.low - 1) <= PRICE_TOLERANCE for usd in alone):
+            return _below(claim, catalog, devices, cheapest, dearest)
         spot = _per_gpu(devices, catalog, "spot")
-        if not spot or spot[0][0] > amount.low:
-            return _answer("partly", cheapest, dearest, f"nothing is sold for ${amount.low:g}")
-        return _answer("ok", cheapest, dearest, f"${amount.low:g} is reached on spot only")
-    return _answer("ok", cheapest, dearest, "")
+        reached = bool(spot) and spot[0][0] <= amount.low
+        hint = f"${amount.low:g} is reached on spot only" if reached else f"nothing is sold for ${amount.low:g}"
+        return _answer("ok" if reached else "partly", cheapest, dearest, hint)
+    if any(amount.low / slack <= usd <= amount.high * slack for usd, _ in prices):
+        return _answer("ok", cheapest, dearest, "")
+    if amount.low > dearest[0] * slack:
+        return _answer("wrong", cheapest, dearest, "dearer than every on-demand price")
+    return _answer("unknown", cheapest, dearest, "no offer here has this price, though some are lower and some higher")
+
+
+def _below(
+    claim: GpuPriceClaim,
+    catalog: Catalog,
+    devices: set[str],
+    cheapest: tuple[float, Offer],
+    dearest: tuple[float, Offer],
+) -> Answer:
+    """A price, or the low end of a range, below what any machine costs on demand."""
+    low = claim.amount.low
+    if any(abs(usd / low - 1) <= PRICE_TOLERANCE for usd in _attached_alone(devices, catalog)):
+        return _answer("partly", cheapest, dearest, f"${low:g} is the GPU alone, without its machine")
+    spot = _per_gpu(devices, catalog, "spot")
+    if spot and spot[0][0] <= claim.amount.high:
+        return _answer("partly", cheapest, dearest, f"${low:g} is reached on spot only")
+    return _answer("wrong", cheapest, dearest, "cheaper than every on-demand price")
 
 
 def _per_gpu(devices: set[str], catalog: Catalog, purchase: Purchase) -> list[tuple[float, Offer]]:

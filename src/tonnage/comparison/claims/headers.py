@@ -55,6 +55,11 @@ class Header:
         return _MONTHLY.search(self.text) is not None
 
     @property
+    def is_bare(self) -> bool:
+        """Whether it names a time alone (`Monthly`): a price where the cells are amounts of money."""
+        return _PRICE.search(self.text) is None
+
+    @property
     def number_format(self) -> str | None:
         """The number format a memory column speaks of (`Memory (FP16)`), in lower case."""
         found = _FORMAT.search(self.text)
@@ -75,4 +80,4 @@ def _meaning(cell: str) -> str:
     for meaning, pattern in _WORDS:
         if re.fullmatch(pattern, words):
             return meaning
-    return "price" if _PRICE.search(cell) else ""
+    return "price" if _PRICE.search(cell) or re.fullmatch(r"monthly|hourly|per month|per hour", words) else ""

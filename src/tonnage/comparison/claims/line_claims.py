@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
+from tonnage.catalog import Purchase
 from tonnage.comparison.claims.document import Line
 from tonnage.comparison.claims.figures import Amount, parse_amount
 from tonnage.comparison.claims.model_names import FoundModel, find_models
@@ -112,7 +113,7 @@ def _machine_claims(line: Line, machines: Sequence[FoundMachine], names: Names) 
             monthly = price is not None and price["unit"].casefold().startswith("mo")
             if amount is not None and not (monthly and (count > 1 or _USAGE.search(line.text))):
                 yield PriceClaim(
-                    place=_place(line), machine=found.name, amount=amount, purchase=purchase_of(item),
+                    place=_place(line), machine=found.name, amount=amount, purchase=_purchase(item, line.text),
                     is_monthly=monthly, claimed=item.strip(), gpu=claim.gpu, gpus=claim.gpus, count=count,
                 )  # fmt: skip
 
@@ -126,6 +127,13 @@ def _price_before(line: Line, machine: FoundMachine) -> Iterator[PriceClaim]:
             place=_place(line), machine=machine.name, amount=amount, purchase=purchase_of(line.text),
             is_monthly=match["unit"].casefold().startswith("mo"), claimed=match[0].strip(),
         )  # fmt: skip
+
+
+def _purchase(item: str, line: str) -> Purchase:
+    """As the part with the price says; where it says nothing, as its line does."""
+    stated = purchase_of(item)
+    says = stated != "on_demand" or re.search(r"\bon[- ]demand\b", item, re.IGNORECASE)
+    return stated if says or re.search(r"\bon[- ]demand\b", line, re.IGNORECASE) else purchase_of(line)
 
 
 def _count_before(text: str) -> float:
@@ -144,7 +152,7 @@ def _items(segment: str) -> Iterator[str]:
         if text and not re.match(r"[~≈$\d]|up to\b|about\b|USD|NVIDIA|[A-Z]{1,3}\d", text):
             return
         if text:
-            yield text
+            yield text.rstrip(".")
 
 
 def _instance_claim(line: Line, found: FoundMachine, items: Sequence[str], names: Names) -> InstanceClaim:

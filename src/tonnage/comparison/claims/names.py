@@ -26,11 +26,12 @@ _SHAPED: Final = re.compile(
     re.IGNORECASE,
 )
 _WORD: Final = re.compile(
-    r"(?<![\w.-])[A-Za-z][\w.-]*\w(?:\s*\+\s*(?:\d+\s*[x×]?\s*)?[A-Za-z][A-Za-z0-9]*(?:\s*[x×]\s*\d+)?)?"
+    r"(?<![\w.-])[A-Za-z0-9][\w.-]*\w(?:\s*\+\s*(?:\d+\s*[x×]?\s*)?[A-Za-z][A-Za-z0-9]*(?:\s*[x×]\s*\d+)?)?"
 )
 _ATTACHED: Final = re.compile(
     r"(?P<base>[\w.-]+)\s*\+\s*(?:(?P<before>\d+)\s*[x×]?\s*)?(?P<gpu>[A-Za-z]\w*?)(?:\s*[x×]\s*(?P<after>\d+))?"
 )
+_SELLER: Final = re.compile(r"^(?:AWS|Amazon|Azure|GCP|Google Cloud|Lambda|OCI)\s+(?=\S)", re.IGNORECASE)
 _BARE: Final = re.compile(r"n1-(?:standard|highmem|highcpu)-\d+", re.IGNORECASE)
 _PROVIDERS: Final = {
     "aws": r"aws|amazon", "azure": r"azure|microsoft", "gcp": r"gcp|google", "digitalocean": r"digital\s?ocean",
@@ -105,7 +106,7 @@ class Names:
 
         A machine without GPUs of its own (`n1-standard-4`) is joined with the GPUs that stand beside it.
         """
-        text = text.strip()
+        text = _SELLER.sub("", text.strip())
         if not text or len(text) > LONGEST_NAME:
             return None
         for spelled in _spellings(text, gpu, gpus):
@@ -190,7 +191,8 @@ class Names:
             memory = float(match["memory"]) if match["memory"] else None
             fitting = tuple(device for device in devices if _fits(device, memory, match["form"]))
             number = match["before"] or match["after"]
-            name = GpuName(text=match["name"].strip(), family=family_of(devices[0]), devices=fitting or tuple(devices))
+            written = re.sub(r"[()]", "", match["name"]).strip()
+            name = GpuName(text=written, family=family_of(devices[0]), devices=fitting or tuple(devices))
             yield FoundGpu(
                 name=name,
                 count=float(number) if number else None,
@@ -260,6 +262,8 @@ def _series_keys(machine: InstanceType) -> Iterator[tuple[str, ...]]:
         if (match := _AZURE.fullmatch(machine.name)) is not None:
             accelerator = match["accelerator"].strip("_")
             yield ("azure", match["letters"], accelerator, match["version"].strip("_"))
+            if not accelerator and machine.accelerator:  # ND96asr_v4 belongs to the ND A100 v4 series too
+                yield ("azure", match["letters"], machine.accelerator.partition("-")[0], match["version"].strip("_"))
     elif machine.provider == "aws":
         yield ("aws", machine.name.partition(".")[0].casefold())
     elif machine.provider == "gcp" and "+" not in machine.name:

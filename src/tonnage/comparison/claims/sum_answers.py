@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from decimal import ROUND_FLOOR, ROUND_HALF_UP, Decimal
+from decimal import ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal
 from typing import Final
 
 from tonnage.comparison.claims.findings import Answer
 from tonnage.comparison.claims.statements import ArithmeticClaim
 
 ROUND_NUMBER_TOLERANCE: Final = Decimal("0.02")  # how far rounding to tens, hundreds, ... may go
+EXACT_DIGITS: Final = Context(prec=12)
 LARGE_FACTOR: Final = 10
 SMALL_ERROR: Final = Decimal("0.01")  # below that it looks like rounding, and is not
 ROUGH_TOLERANCE: Final = Decimal("0.05")  # a result printed with «~» or «≈»
@@ -30,7 +31,7 @@ def _shown(claim: ArithmeticClaim, step: Decimal) -> str:
     """The value to the digits printed, and in full where that is not the same."""
     unit = "$" if claim.result.is_price else ""
     right = (claim.value / step).quantize(Decimal(1), ROUND_HALF_UP) * step
-    exact = f"{claim.value.normalize():,f}"
+    exact = f"{EXACT_DIGITS.plus(claim.value).normalize():,f}"
     return f"{unit}{right:,f}" + ("" if right == claim.value else f" (exactly {unit}{exact})")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tonnage.catalog import Purchase
@@ -74,7 +74,7 @@ def table_claims(table: DocumentTable, names: Names) -> Iterator[Claim]:
 
 
 def _upright_claims(table: DocumentTable, names: Names) -> Iterator[Claim]:
-    headers = read_headers(table.header)
+    headers = _with_machine_column(read_headers(table.header), table, names)
     meanings = {header.meaning for header in headers}
     provider = provider_named(*table.headings)
     for line in table.rows:
@@ -86,6 +86,15 @@ def _upright_claims(table: DocumentTable, names: Names) -> Iterator[Claim]:
             yield from _gpu_claims(row, names)
         if meanings & {"models"}:
             yield from _model_claims(row)
+
+
+def _with_machine_column(headers: tuple[Header, ...], table: DocumentTable, names: Names) -> tuple[Header, ...]:
+    """A first column of machines' names is one, whatever its header says, where no other header tells a kind."""
+    if not headers or {"machine", "gpu", "models"} & {header.meaning for header in headers}:
+        return headers
+    cells = [row.cells[0] for row in table.rows if row.cells]
+    named = [name for cell in cells if (name := names.machine(cell)) and name.kind in ("machine", "mistaken")]
+    return (replace(headers[0], meaning="machine"), *headers[1:]) if named else headers
 
 
 def _place(row: TableRow, table: DocumentTable) -> Place:
@@ -139,7 +148,7 @@ def _machine_claims(row: _Row, machine: MachineName, names: Names) -> Iterator[C
     used_in_part = bool({"count", "hours"} & {header.meaning for header in row.headers})
     for header, cell in zip(row.headers, row.cells, strict=False):
         amount = parse_amount(cell)
-        if header.meaning != "price" or amount is None:
+        if header.meaning != "price" or amount is None or (header.is_bare and not amount.is_price):
             continue
         hourly = header.is_hourly or _HOURLY_CELL.search(cell) is not None
         if not (hourly or header.is_monthly) or (used_in_part and not hourly):
@@ -155,7 +164,7 @@ def purchase_of(text: str) -> Purchase:
     lowered = text.casefold()
     if re.search(r"\bspot\b|\bpreemptible\b", lowered):
         return "spot"
-    if re.search(r"\breserved\b|\bcommit|\bsavings plan", lowered):
+    if re.search(r"\breserv(?:e|ed|es|ation)\b|\bcommit|\bsavings plan", lowered):
         return "reserved_3y" if re.search(r"\b3[\s-]*y", lowered) else "reserved_1y"
     return "on_demand"
 
