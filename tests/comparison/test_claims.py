@@ -159,6 +159,9 @@ PRICES = [
     ("g4dn.xlarge: $200/month", "unknown", "hours of the month"),
     ("g4dn.xlarge: $900/month", "wrong", ""),
     ("2x g4dn.xlarge: $1.052/hour", "ok", ""),
+    ("p4d.24xlarge: $2.74/GPU-hour", "ok", "$21.957642/h"),
+    ("Cost per GPU on p4d.24xlarge: $4.10/hour", "stale", "$21.957642/h"),
+    ("p4d.24xlarge: $9.50 per GPU per hour", "wrong", "$21.957642/h"),
     ("a2-highgpu-8g: $24.48/hour", "wrong", "p3.16xlarge"),
     ("p4d.24xlarge: $32.77/hour", "stale", "2025-04-29"),
     ("p9.48xlarge: $3/hour", "unknown", "not in the catalog"),
@@ -341,5 +344,19 @@ def test_first_column_of_machines() -> None:
 
 def test_series_with_the_provider_in_front() -> None:
     """`Azure ND A100 v4` has a size with 40 GB cards and one with 80 GB cards."""
-    text = table("What | Azure ND A100 v4 | AWS p4d", "GPUs | 8x A100 40GB | 8x A100 40GB", "GPUs | 8x A100 80GB | 4x A100")
+    text = table("What | Azure ND A100 v4 | AWS p4d", "GPUs | 8x A100 40GB | 8x A100", "GPUs | 8x A100 80GB | 4x A100")
     assert [one.verdict for one in check(text).findings] == ["ok", "ok", "ok", "wrong"]
+
+
+def test_costs_of_several_machines() -> None:
+    """A column of numbers counts machines; the price beside it may be of one of them or of all."""
+    text = table(
+        "Setup | Nodes | Instance type | Cost/hour", "a | 2 | p4d.24xlarge | $43.92", "b | 4 | p5.48xlarge | $200"
+    )
+    assert [one.verdict for one in check(text).findings] == ["ok", "wrong"]
+
+
+def test_prices_per_gpu_in_a_table() -> None:
+    """A header may say that a price is of one GPU."""
+    text = table("Instance | $ per GPU-hour | $/hour", "p4d.24xlarge | 2.74 | 21.96", "p3.8xlarge | 9.06 | 12.24")
+    assert [one.verdict for one in check(text).findings] == ["ok", "ok", "wrong", "ok"]

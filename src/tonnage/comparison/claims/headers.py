@@ -31,8 +31,11 @@ _WORDS: Final[tuple[tuple[str, str], ...]] = (
     ("models", r"(?:example |typical |sample )?models?(?: names?| examples?)?|examples?"),
 )  # fmt: skip
 _PRICE: Final = re.compile(r"\b(?:price|cost|rate|pricing|on[- ]demand|spot)\b|\$|\busd\b", re.IGNORECASE)
-_HOURLY: Final = re.compile(r"/\s?h(?:r|our)?s?\b|\bper\s+h(?:ou)?r\b|\bhourly\b", re.IGNORECASE)
+_HOURLY: Final = re.compile(
+    r"/\s?(?:gpu[\s-])?h(?:r|our)?s?\b|\bper\s+(?:gpu[\s-])?h(?:ou)?r\b|\bgpu[\s-]h(?:ou)?r\b|\bhourly\b", re.IGNORECASE
+)
 _ON_DEMAND: Final = re.compile(r"\bon[- ]demand\b", re.IGNORECASE)
+_PER_GPU: Final = re.compile(r"\bper\s+gpu\b|/\s?gpu\b|\bgpu[\s-]h(?:ou)?r\b", re.IGNORECASE)
 _MONTHLY: Final = re.compile(r"/\s?mo(?:nth)?\b|\bper\s+month\b|\bmonthly\b", re.IGNORECASE)
 
 
@@ -53,6 +56,10 @@ class Header:
     @property
     def is_monthly(self) -> bool:
         return _MONTHLY.search(self.text) is not None
+
+    @property
+    def is_per_gpu(self) -> bool:
+        return _PER_GPU.search(self.text) is not None
 
     @property
     def is_bare(self) -> bool:

@@ -36,7 +36,8 @@ _CONNECTOR: Final = re.compile(
     r"[\s`*\"'(]*"
 )
 _BETWEEN: Final = re.compile(
-    r",(?!\d)|;|\band\b|\bwith\b|\bat\b|[()|]|/(?!\s*(?:h|mo|s\b|gpu))|\bcosts?\b|\bfor\b|\s[-–—]\s|\.\s"
+    r",(?!\d)|;|\band\b|\bwith\b|\bat\b|[()|]|/(?!\s*(?:h|mo|s\b|gpu))|\bcosts?\b|\bfor\b|\s[-–—]\s|\.\s",
+    re.IGNORECASE,
 )
 _FILLER: Final = re.compile(r"(?:GPU|card|instance|machine|core)s?|each|it|memory|RAM|VRAM", re.IGNORECASE)
 _VCPUS: Final = re.compile(r"\d[\d,]*\s*(?:v?CPUs?|cores)\b", re.IGNORECASE)
@@ -46,7 +47,7 @@ _GPUS: Final = re.compile(r"(\d{1,2})\s*(?:x\s*)?GPUs?\b", re.IGNORECASE)
 _NETWORK: Final = re.compile(r"(?:up to\s+)?[\d.,]+\s*(?:[GT]bps|[GT]b(?:it)?/s|Gigabit)\b", re.IGNORECASE)
 _PRICE: Final = re.compile(
     r"[~≈]?\s*(?:about\s+)?(?:(?:\$|USD\s?)[\d.,]+(?:\s*(?:-|–|to)\s*\$?[\d.,]+)?|[\d.,]+\s*(?:USD|dollars))\s*"
-    r"(?:/\s?|\bper\s+|\ban?\s+)(?P<per>instance-)?(?P<unit>h(?:ou)?r|h|mo(?:nth)?)\b",
+    r"(?:/\s?|\bper\s+|\ban?\s+)(?P<per>instance[\s-]|GPU[\s-](?:per\s+)?)?(?P<unit>h(?:ou)?r|h|mo(?:nth)?)\b",
     re.IGNORECASE,
 )
 _PRICE_FOR: Final = re.compile(rf"{_PRICE.pattern}\s+for\s+(?:an?\s+|one\s+|each\s+)?[`*]*$", re.IGNORECASE)
@@ -57,6 +58,7 @@ _GPU_FIGURES: Final = {
     "tensor_cores": re.compile(r"[\d.,]+\s*tensor cores", re.IGNORECASE),
     "tdp_w": re.compile(r"[\d.,]+\s*W\b(?:\s*TDP)?", re.IGNORECASE),
 }
+_PER_GPU: Final = re.compile(r"\b(?:per|each|a|one)\s+GPU\b|/\s?GPU\b|\bGPU[\s-]hour", re.IGNORECASE)
 _USAGE: Final = re.compile(r"\bh(?:ours?)?\s*(?:/|per|a)\s*(?:day|week|month)|\bhours\b|\b24/7\b", re.IGNORECASE)
 _PARAMETERS: Final = re.compile(
     r"[\s:(–—,-]*(?:(?:is|has|have|with|at|of|a|about|around|roughly|some|model|contains?)\s+)*"
@@ -107,6 +109,7 @@ def _machine_claims(line: Line, machines: Sequence[FoundMachine], names: Names) 
         claim = _instance_claim(line, found, items, names)
         yield claim
         count = _count_before(line.text[: found.start])
+        behind_gpu = _PER_GPU.search(line.text[: found.start]) is not None
         for item in items:
             price = _PRICE.match(item)
             amount = parse_amount(price[0]) if price else None
@@ -114,7 +117,8 @@ def _machine_claims(line: Line, machines: Sequence[FoundMachine], names: Names) 
             if amount is not None and not (monthly and (count > 1 or _USAGE.search(line.text))):
                 yield PriceClaim(
                     place=_place(line), machine=found.name, amount=amount, purchase=_purchase(item, line.text),
-                    is_monthly=monthly, claimed=item.strip(), gpu=claim.gpu, gpus=claim.gpus, count=count,
+                    is_monthly=monthly, is_per_gpu=behind_gpu or _PER_GPU.search(item) is not None,
+                    claimed=item.strip(), gpu=claim.gpu, gpus=claim.gpus, count=count,
                 )  # fmt: skip
 
 

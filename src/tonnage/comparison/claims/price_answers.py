@@ -51,7 +51,15 @@ def _offers(claim: PriceClaim, catalog: Catalog) -> tuple[Offer, ...]:
 def _equals(claim: PriceClaim, usd_per_hour: float) -> bool:
     tolerance = ROUGH_TOLERANCE if claim.amount.approximate else PRICE_TOLERANCE
     times = MONTHS_HOURS if claim.is_monthly else (1.0, claim.count)
+    if claim.is_per_gpu:
+        times = tuple(each / _gpus(claim) for each in times)
     return any(claim.amount.covers(usd_per_hour * each, tolerance_fraction=tolerance) for each in times)
+
+
+def _gpus(claim: PriceClaim) -> float:
+    """GPUs of the machine that a price per GPU is of; of a series the size the claim counts, else the largest."""
+    counts = [machine.accelerator_count for machine in claim.machine.machines if machine.accelerator_count]
+    return claim.gpus if claim.gpus in counts and claim.gpus else max(counts, default=1.0)
 
 
 def _distance(claim: PriceClaim, usd_per_hour: float) -> float:
@@ -61,7 +69,12 @@ def _distance(claim: PriceClaim, usd_per_hour: float) -> float:
 
 def _middle(amount: Amount, claim: PriceClaim) -> float:
     high = amount.low if amount.high == float("inf") else amount.high
-    return (amount.low + high) / 2 / (MONTH_HOURS if claim.is_monthly else 1.0)
+    return (
+        (amount.low + high)
+        / 2
+        * (_gpus(claim) if claim.is_per_gpu else 1.0)
+        / (MONTH_HOURS if claim.is_monthly else 1.0)
+    )
 
 
 def _differing(claim: PriceClaim, offers: Sequence[Offer], names: Names) -> Answer:

@@ -61,6 +61,7 @@ class PriceClaim:
     claimed: str
     gpu: GpuName | None = None
     gpus: float | None = None
+    is_per_gpu: bool = False
     count: float = 1.0  # machines that the text speaks of: the price may be of one, or of all
 
 

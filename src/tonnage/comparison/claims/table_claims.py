@@ -89,12 +89,22 @@ def _upright_claims(table: DocumentTable, names: Names) -> Iterator[Claim]:
 
 
 def _with_machine_column(headers: tuple[Header, ...], table: DocumentTable, names: Names) -> tuple[Header, ...]:
-    """A first column of machines' names is one, whatever its header says, where no other header tells a kind."""
+    """A column of bare numbers (`Nodes`) counts machines. A first column of machines' names is one, whatever its
+    header says, where no other header tells a kind."""
+    headers = tuple(
+        replace(header, meaning="count") if header.meaning == "machine" and _is_count(table, column) else header
+        for column, header in enumerate(headers)
+    )
     if not headers or {"machine", "gpu", "models"} & {header.meaning for header in headers}:
         return headers
     cells = [row.cells[0] for row in table.rows if row.cells]
     named = [name for cell in cells if (name := names.machine(cell)) and name.kind in ("machine", "mistaken")]
     return (replace(headers[0], meaning="machine"), *headers[1:]) if named else headers
+
+
+def _is_count(table: DocumentTable, column: int) -> bool:
+    cells = [row.cells[column] for row in table.rows if column < len(row.cells)]
+    return bool(cells) and all(re.fullmatch(r"\s*\d{1,5}\s*[x×]?\s*", cell) for cell in cells)
 
 
 def _place(row: TableRow, table: DocumentTable) -> Place:
@@ -145,6 +155,7 @@ def _machine_claims(row: _Row, machine: MachineName, names: Names) -> Iterator[C
         network=row.amount("network"),
     )
     yield from row_sums(row.place, row.headers, row.cells)
+    machines = row.amount("count")
     used_in_part = bool({"count", "hours"} & {header.meaning for header in row.headers})
     for header, cell in zip(row.headers, row.cells, strict=False):
         amount = parse_amount(cell)
@@ -155,6 +166,8 @@ def _machine_claims(row: _Row, machine: MachineName, names: Names) -> Iterator[C
             continue
         yield PriceClaim(
             place=row.place, machine=machine, amount=amount, purchase=purchase_of(f"{header.text} {cell}"),
+            is_per_gpu=header.is_per_gpu,
+            count=machines.low if machines else 1.0,
             is_monthly=not hourly, claimed=cell, gpu=gpu.name if gpu else None, gpus=count,
         )  # fmt: skip
 
