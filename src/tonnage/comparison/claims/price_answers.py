@@ -29,7 +29,7 @@ def answer_price(claim: PriceClaim, names: Names) -> Answer:
     offers = _offers(claim, names.catalog)
     if not offers:
         return Answer(verdict="unknown", hint=f"no {claim.purchase.replace('_', '-')} price of it in the catalog")
-    near = min(offers, key=lambda offer: _distance(claim, float(offer.usd_per_instance_hour)))
+    near = min(offers, key=lambda offer: _nearness(claim, offer))
     if claim.purchase == "spot":
         return _answer("unknown", near, "spot prices move every hour: this is one reading")
     if any(_equals(claim, float(offer.usd_per_instance_hour)) for offer in offers):
@@ -50,7 +50,7 @@ def _offers(claim: PriceClaim, catalog: Catalog) -> tuple[Offer, ...]:
 
 def _equals(claim: PriceClaim, usd_per_hour: float) -> bool:
     tolerance = ROUGH_TOLERANCE if claim.amount.approximate else PRICE_TOLERANCE
-    times = MONTHS_HOURS if claim.is_monthly else (1.0, claim.count)
+    times: tuple[float, ...] = MONTHS_HOURS if claim.is_monthly else (1.0, claim.count)
     if claim.is_per_gpu:
         times = tuple(each / _gpus(claim) for each in times)
     return any(claim.amount.covers(usd_per_hour * each, tolerance_fraction=tolerance) for each in times)
@@ -62,19 +62,17 @@ def _gpus(claim: PriceClaim) -> float:
     return claim.gpus if claim.gpus in counts and claim.gpus else max(counts, default=1.0)
 
 
-def _distance(claim: PriceClaim, usd_per_hour: float) -> float:
-    price = _middle(claim.amount, claim)
-    return min(abs(usd_per_hour * count - price) for count in (1.0, claim.count))
+def _nearness(claim: PriceClaim, offer: Offer) -> tuple[float, bool, str]:
+    """The nearest price first; of those as near (to a tenth of a cent) one with a date."""
+    price, usd_per_hour = _middle(claim.amount, claim), float(offer.usd_per_instance_hour)
+    distance = min(abs(usd_per_hour * count - price) for count in (1.0, claim.count))
+    return (round(distance, 3), offer.read_on is None, offer.region)
 
 
 def _middle(amount: Amount, claim: PriceClaim) -> float:
     high = amount.low if amount.high == float("inf") else amount.high
-    return (
-        (amount.low + high)
-        / 2
-        * (_gpus(claim) if claim.is_per_gpu else 1.0)
-        / (MONTH_HOURS if claim.is_monthly else 1.0)
-    )
+    whole = (amount.low + high) / 2 * (_gpus(claim) if claim.is_per_gpu else 1.0)
+    return whole / (MONTH_HOURS if claim.is_monthly else 1.0)
 
 
 def _differing(claim: PriceClaim, offers: Sequence[Offer], names: Names) -> Answer:
