@@ -39,6 +39,7 @@ _BETWEEN: Final = re.compile(
     r",(?!\d)|;|\band\b|\bwith\b|\bat\b|[()|]|/(?!\s*(?:h|mo|s\b|gpu))|\bcosts?\b|\bfor\b|\s[-–—]\s|\.\s",
     re.IGNORECASE,
 )
+_CONTRAST: Final = re.compile(r"\b(?:even|instead|versus|vs|than|rather|not|but|if|unlike|compared)\b", re.IGNORECASE)
 _FILLER: Final = re.compile(r"(?:GPU|card|instance|machine|core)s?|each|it|memory|RAM|VRAM", re.IGNORECASE)
 _VCPUS: Final = re.compile(r"\d[\d,]*\s*(?:v?CPUs?|cores)\b", re.IGNORECASE)
 _MEMORY: Final = re.compile(r"[\d.,]+\s*[GT]i?B\s*(?:of\s+)?(?:RAM|(?:system |host )?memory)\b", re.IGNORECASE)
@@ -153,6 +154,8 @@ def _items(segment: str) -> Iterator[str]:
         text = part.strip(" \t`*\"'#:=-–—")
         if _FILLER.fullmatch(text):
             continue
+        if _CONTRAST.search(text):
+            return
         if text and not re.match(r"[~≈$\d]|up to\b|about\b|USD|NVIDIA|[A-Z]{1,3}\d", text):
             return
         if text:

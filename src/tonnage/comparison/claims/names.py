@@ -97,6 +97,7 @@ class Names:
         self._families: dict[str, list[Accelerator]] = {}
         for device in catalog.accelerators:
             self._families.setdefault(family_of(device), []).append(device)
+        self._by_letters = {_letters(name): found for name, found in self._families.items()}
         self._gpu = _gpu_pattern(self._families)
 
     def machine(
@@ -182,12 +183,16 @@ class Names:
                 return MachineName(text=text, kind="machine", machines=found)
         if not any(letter.isdigit() for letter in text):
             return None
+        series = self._series_named(text)
+        if (
+            series is not None and series.machines[0].provider == "azure"
+        ):  # other series' names are too short for a text
+            return series
         return self._mistaken(text, None, None) or _shaped(text)
 
     def _find_gpus(self, text: str) -> Iterator[FoundGpu]:
         for match in self._gpu.finditer(text):
-            family = re.sub(r"[\s_-]+", "-", match["family"]).casefold()
-            devices = next(found for name, found in self._families.items() if name.casefold() == family)
+            devices = self._by_letters[_letters(match["family"])]
             memory = float(match["memory"]) if match["memory"] else None
             fitting = tuple(device for device in devices if _fits(device, memory, match["form"]))
             number = match["before"] or match["after"]
@@ -214,6 +219,11 @@ def provider_named(*texts: str) -> str | None:
 def family_of(device: Accelerator) -> str:
     """The name of a device without memory size and form: `A100-40GB-SXM` is an `A100`."""
     return "-".join(part for part in device.name.split("-") if not _PART_OF_FAMILY.fullmatch(part))
+
+
+def _letters(name: str) -> str:
+    """A name without what stands between its parts: `RTX 4090`, `RTX-4090` and `RTX4090` are one."""
+    return re.sub(r"[\s_-]+", "", name).casefold()
 
 
 def _fits(device: Accelerator, memory_gb: float | None, form: str | None) -> bool:
