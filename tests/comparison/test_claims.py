@@ -6,6 +6,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tonnage.catalog import Catalog, load_catalog
 from tonnage.comparison.claims import CheckedDocument, Finding, check_document
@@ -365,3 +367,33 @@ def test_prices_per_gpu_in_a_table() -> None:
     """A header may say that a price is of one GPU."""
     text = table("Instance | $ per GPU-hour | $/hour", "p4d.24xlarge | 2.74 | 21.96", "p3.8xlarge | 9.06 | 12.24")
     assert [one.verdict for one in check(text).findings] == ["ok", "ok", "wrong", "ok"]
+
+
+def test_series_in_a_text() -> None:
+    """Azure's series are found with spaces in their names, and judged by their sizes."""
+    assert [one.verdict for one in check("- **NC A100 v4**: 4x A100, 96 vCPUs").findings] == ["ok", "ok"]
+    found = only("Azure's NC H100 v5 has 8x H100 and 176 vCPUs")
+    assert (found.quantity, found.verdict) == ("sizes", "wrong")
+    assert "Standard_ND96isr_H100_v5" in found.answer.hint
+
+
+def test_a_price_of_nothing() -> None:
+    """Zero is a price like any other wrong one."""
+    assert only("T4: $0/hour").verdict == "wrong"
+    assert only("g4dn.xlarge: $0.00/hour").verdict == "wrong"
+
+
+PIECES = st.sampled_from(
+    ["p5.48xlarge", "NC H100 v5", "n1-standard-4 + T4", "T4", "A100 80GB", "Llama-7B", "GPT-2", "$0.526", "$0", "/hour", "8x",
+     "1/6", "96 vCPUs", "320 GB", "3.35 TB/s", "fp16 needs", "7B parameters", "|", "---|---", "\n", "- ", "```", "#", "(", ")",
+     "×", "= ", "≈", "~", "%", "-", "1,152", "per 1K tokens", "Instance | GPUs | $/h", "GPU | Price/hr", "<b>", "\\", "\t", "é"]
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(PIECES, max_size=40))
+def test_any_text_is_read(pieces: list[str]) -> None:
+    """However the pieces of claims are put together, the document is read to its end, each finding on a line of it."""
+    text = " ".join(pieces)
+    lines = text.count("\n") + 1
+    assert all(1 <= finding.line <= lines for finding in check(text).findings)

@@ -94,7 +94,7 @@ def answer_gpu_price(claim: GpuPriceClaim, catalog: Catalog) -> Answer:
     cheapest, dearest, alone = prices[0], prices[-1], _attached_alone(devices, catalog)
     amount, slack = claim.amount, 1 + PRICE_TOLERANCE
     if amount.low * slack < cheapest[0]:
-        if amount.high * slack < cheapest[0] or any(abs(usd / amount.low - 1) <= PRICE_TOLERANCE for usd in alone):
+        if amount.high * slack < cheapest[0] or any(abs(usd - amount.low) <= PRICE_TOLERANCE * usd for usd in alone):
             return _below(claim, catalog, devices, cheapest, dearest)
         spot = _per_gpu(devices, catalog, "spot")
         reached = bool(spot) and spot[0][0] <= amount.low
@@ -116,7 +116,7 @@ def _below(
 ) -> Answer:
     """A price, or the low end of a range, below what any machine costs on demand."""
     low = claim.amount.low
-    if any(abs(usd / low - 1) <= PRICE_TOLERANCE for usd in _attached_alone(devices, catalog)):
+    if any(abs(usd - low) <= PRICE_TOLERANCE * usd for usd in _attached_alone(devices, catalog)):
         return _answer("partly", cheapest, dearest, f"${low:g} is the GPU alone, without its machine")
     spot = _per_gpu(devices, catalog, "spot")
     if spot and spot[0][0] <= claim.amount.high:

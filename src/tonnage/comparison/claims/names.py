@@ -20,6 +20,7 @@ _AZURE: Final = re.compile(
     r"(?:Standard_)?(?P<letters>N[A-Z])(?P<vcpus>\d*)(?P<features>[a-z]*)"
     r"(?P<accelerator>(?:_?[A-Z]{1,2}\d+[A-Z]?)?)(?P<version>_v\d+)"
 )
+_SPACED: Final = re.compile(r"(?<![\w-])N[CDV][a-z]*\s(?:[A-Z]{1,2}\d+[A-Z]?\s?)?v\d(?!\w)")
 _SHAPED: Final = re.compile(
     r"[a-z]{1,4}\d[a-z0-9-]{0,8}\.(?:\d{0,3}x?large|metal(?:-\d+xl)?|medium|micro|small|nano)"
     r"|Standard_[A-Z]{1,2}\d\w*|(?:a2|a3|a4|a4x|g2|g4)-[a-z]+-\d+g?|gpu-[a-z0-9]+x\d+-\d+gb|gd-[a-z0-9-]+",
@@ -118,8 +119,10 @@ class Names:
         return self._series_named(text) or self._mistaken(text, gpu, gpus) or _shaped(text)
 
     def machines_in(self, line: str, *, provider: str | None = None) -> tuple[FoundMachine, ...]:
-        """The machines that a line of text names, from left to right; whole series are not looked for."""
-        return tuple(self._find_machines(line, provider))
+        """The machines, and Azure's series (`NC H100 v5`), that a line of text names, from left to right."""
+        spaced = [found for match in _SPACED.finditer(line) if (found := self._spaced_series(match)) is not None]
+        others = [one for one in self._find_machines(line, provider) if not any(_overlap(one, two) for two in spaced)]
+        return tuple(sorted((*spaced, *others), key=lambda found: found.start))
 
     def gpu(self, text: str) -> GpuName | None:
         """The GPU that a cell names first; None where it names none."""
@@ -190,6 +193,10 @@ class Names:
             return series
         return self._mistaken(text, None, None) or _shaped(text)
 
+    def _spaced_series(self, match: re.Match[str]) -> FoundMachine | None:
+        name = self._series_named(match[0])
+        return None if name is None else FoundMachine(name=name, start=match.start(), end=match.end())
+
     def _find_gpus(self, text: str) -> Iterator[FoundGpu]:
         for match in self._gpu.finditer(text):
             devices = self._by_letters[_letters(match["family"])]
@@ -219,6 +226,10 @@ def provider_named(*texts: str) -> str | None:
 def family_of(device: Accelerator) -> str:
     """The name of a device without memory size and form: `A100-40GB-SXM` is an `A100`."""
     return "-".join(part for part in device.name.split("-") if not _PART_OF_FAMILY.fullmatch(part))
+
+
+def _overlap(one: FoundMachine, other: FoundMachine) -> bool:
+    return one.start < other.end and other.start < one.end
 
 
 def _letters(name: str) -> str:
