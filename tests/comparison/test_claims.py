@@ -384,10 +384,47 @@ def test_a_price_of_nothing() -> None:
 
 
 PIECES = st.sampled_from(
-    """p5.48xlarge;NC H100 v5;n1-standard-4 + T4;T4;A100 80GB;Llama-7B;GPT-2;$0.526;$0;/hour;8x;1/6;96 vCPUs;320 GB;3.35 TB/s;
-    fp16 needs;7B parameters;|;---|---;- ;```;#;(;);×;=;≈;~;%;-;1,152;per 1K tokens;Instance | GPUs | $/h;GPU | Price/hr;<b>;
-    \\;é""".replace("\n    ", "").split(";")
-    + ["\n", "\t"]
+    [
+        "p5.48xlarge",
+        "NC H100 v5",
+        "n1-standard-4 + T4",
+        "T4",
+        "A100 80GB",
+        "Llama-7B",
+        "GPT-2",
+        "$0.526",
+        "$0",
+        "/hour",
+        "8x",
+        "1/6",
+        "96 vCPUs",
+        "320 GB",
+        "3.35 TB/s",
+        "fp16 needs",
+        "7B parameters",
+        "|",
+        "---|---",
+        "\n",
+        "- ",
+        "```",
+        "#",
+        "(",
+        ")",
+        "×",
+        "=",
+        "≈",
+        "~",
+        "%",
+        "-",
+        "1,152",
+        "per 1K tokens",
+        "Instance | GPUs | $/h",
+        "GPU | Price/hr",
+        "<b>",
+        "\\",
+        "\t",
+        "é",
+    ]
 )
 
 
