@@ -1,0 +1,1 @@
+"""Platforms compared: profiles, computed rows, decision rules, scores, recommendation, migration, claims checked."""
