@@ -263,10 +263,12 @@ def _matches(name: str, patterns: tuple[str, ...]) -> bool:
 
 
 def _why_none(plan: Plan) -> str:
-    if plan.relaxations:
-        return f"nothing fits: {plan.relaxations[0]}"
-    nearest = plan.nearest_misses or plan.refused
-    if not nearest:
-        return "nothing in the catalog is offered there"
-    miss = min(nearest, key=lambda one: (one.shortfall, one.identity if hasattr(one, "identity") else one.instance_type))
+    """The change that would let something fit, other than leaving what is compared; else the nearest miss."""
+    for relaxation in plan.relaxations:
+        if not any(f"constraints.{own}" in relaxation for own in ("platforms", "providers", "gpus")):
+            return f"nothing fits: {relaxation}"
+    within = [one for one in plan.refused if one.binding not in ("platform", "provider", "gpu")]
+    if not within:
+        return "the catalog has nothing there that does this work"
+    miss = min(within, key=lambda one: (one.shortfall, one.provider, one.instance_type))
     return f"nothing fits: {miss.provider} {miss.instance_type} needs {miss.needs}, has {miss.has}"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
+from itertools import combinations
 from typing import Annotated
 
 from pydantic import Field
@@ -164,36 +165,54 @@ class Split:
 
 
 def best_split(totals: Mapping[str, Total]) -> Split:
-    """Where each workload goes when several things are used; worth it when it saves more than the added operation."""
-    works = [row.work for row in next(iter(totals.values())).rows]
-    places: list[tuple[str, str | None]] = []
-    costs: list[Figure | None] = []
-    for place, work in enumerate(works):
-        able = [(total.rows[place].usd_per_month, name) for name, total in totals.items()]
-        known = sorted(((figure, name) for figure, name in able if figure), key=lambda one: (one[0].value, one[1]))
-        places.append((work, known[0][1] if known else None))
-        costs.append(known[0][0] if known else None)
-    used = sorted({name for _, name in places if name is not None})
-    people = [totals[name].people_usd_per_month for name in used]
-    whole = add([*costs, *(one for one in people if one is not None)])
-    singles = [(total.usd_per_month, name) for name, total in totals.items() if total.can_do]
-    ranked = sorted(((cost, name) for cost, name in singles if cost), key=lambda one: (one[0].value, one[1]))
-    cost, single = ranked[0] if ranked else (None, None)
-    worth = whole is not None and len(used) > 1 and (cost is None or whole.value < cost.value)
+    """The cheapest way to spread the work over any set of things, the operation of each one used included.
+
+    Exact: every set of things is tried (at most 4,095), each workload going where it costs least within the set.
+    """
+    singles = [(cost, name) for name, total in totals.items() if (cost := total.usd_per_month) is not None]
+    cost, single = min(singles, key=lambda one: (one[0].value, one[1]), default=(None, None))
+    found = [way for way in map(_spread, _sets(totals)) if way is not None]
+    if not found:
+        places = tuple((row.work, None) for row in next(iter(totals.values())).rows)
+        return Split(
+            places=places, usd_per_month=None, single=single, single_usd_per_month=cost, worth_it=False,
+            because="some work can be done by none of them",
+        )  # fmt: skip
+    whole, places = min(found, key=lambda way: (way[0].value, len({name for _, name in way[1]}), way[1]))
+    used = sorted({name for _, name in places})
+    worth = len(used) > 1 and (cost is None or whole.value < cost.value)
     return Split(
-        places=tuple(places), usd_per_month=whole, single=single, single_usd_per_month=cost, worth_it=worth,
+        places=places, usd_per_month=whole, single=single, single_usd_per_month=cost, worth_it=worth,
         because=_split_words(whole, cost, used),
     )  # fmt: skip
 
 
-def _split_words(whole: Figure | None, single: Figure | None, used: Sequence[str]) -> str:
-    if whole is None:
-        return "some work can be done by none of them"
+def _sets(totals: Mapping[str, Total]) -> Iterator[tuple[Total, ...]]:
+    for count in range(1, len(totals) + 1):
+        yield from combinations(totals.values(), count)
+
+
+def _spread(chosen: tuple[Total, ...]) -> tuple[Figure, tuple[tuple[str, str], ...]] | None:
+    """Each workload where it costs least among `chosen`; None where one is not used, or some work can be done by none."""
+    places, costs = [], []
+    for rows in zip(*(total.rows for total in chosen), strict=True):
+        able = [(row.usd_per_month, row.thing) for row in rows if row.usd_per_month is not None]
+        if not able:
+            return None
+        cost, name = min(able, key=lambda one: (one[0].value, one[1]))
+        places.append((rows[0].work, name))
+        costs.append(cost)
+    used = {name for _, name in places}
+    if len(used) < len(chosen):
+        return None
+    whole = add([*costs, *(one.people_usd_per_month for one in chosen if one.people_usd_per_month is not None)])
+    assert whole is not None
+    return whole, tuple(places)
+
+
+def _split_words(whole: Figure, single: Figure | None, used: Sequence[str]) -> str:
     if len(used) == 1:
-        return "all work costs least in one place: no split"
+        return "all the work costs least in one place: no split"
     if single is None:
         return "no single one can do all the work: it must be split"
-    saving = single.value - whole.value
-    if saving <= 0:
-        return "what the split saves is less than operating a second platform costs"
-    return f"saves {saving:,.0f} dollars a month, the operation of every platform used included"
+    return f"saves {single.value - whole.value:,.0f} dollars a month, the operation of every platform used included"
