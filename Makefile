@@ -48,6 +48,8 @@ docs: $(STAMP)  ## regenerate the generated pages of docs/
 
 bench: $(STAMP)  ## print the speed figures
 	$(BIN)/python benchmarks/plan_speed.py
+	$(BIN)/python benchmarks/portfolio_speed.py
+	$(BIN)/python benchmarks/service_economics.py
 
 accuracy: $(STAMP)  ## write docs/accuracy.md from the fact tables in TONNAGE_FACTS (minutes)
 	$(BIN)/python benchmarks/accuracy.py

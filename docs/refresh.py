@@ -15,7 +15,10 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = (ROOT / "README.md", ROOT / "docs" / "tutorial.md")
+PAGES = (
+    ROOT / "README.md",
+    *(ROOT / "docs" / f"{name}.md" for name in ("tutorial", "portfolio", "break-even", "rightsizing")),
+)
 AS_OF = "2026-11-20T00:00Z"
 COLUMNS = "112"
 CONSOLE = re.compile(r"```console\n\$ (?P<command>[^\n#]+?)(?P<comment>  # [^\n]+)?\n(?P<output>.*?)```", re.DOTALL)

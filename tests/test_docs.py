@@ -24,7 +24,7 @@ def refresh_module() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
+@pytest.mark.parametrize("page", [page.relative_to(ROOT).as_posix() for page in refresh_module().PAGES])
 def test_console_blocks_show_what_is_printed(page: str) -> None:
     """Each command exits as stated and prints the text shown (`make docs` rewrites the pages)."""
     text = (ROOT / page).read_text()

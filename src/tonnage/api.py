@@ -24,6 +24,7 @@ from tonnage.errors import InputError
 from tonnage.overrides import override_constraints, parse_override_gpus
 from tonnage.planning import Objective, Option, Plan, Refusal, SizeReport, assumptions_used, make_plan, make_size_report
 from tonnage.planning.grounds import Grounds
+from tonnage.planning.limits import check_limits
 from tonnage.reports.explain import explain_report
 from tonnage.reports.frames import Library, make_frame
 from tonnage.reports.plan import plan_report
@@ -142,13 +143,19 @@ def load_catalog(folder: Path | str | None = None, *, settings: Settings | None 
     return load_snapshot(newest_snapshot(settings.home))
 
 
+def snapshot_order(path: Path) -> tuple[date, datetime, str]:
+    """By day, then by the moment where it is stated, then by name."""
+    meta = read_meta(path)
+    return (meta.built_on, meta.built_at or datetime.min.replace(tzinfo=UTC), path.parent.name)
+
+
 def newest_snapshot(home: Path) -> Path | None:
     """The newest imported snapshot, None where the built-in one is newer."""
     folder = home / "snapshots"
     found = sorted(folder.glob("[!.]*/snapshot.toml")) if folder.is_dir() else []
     if not found:
         return None
-    newest = max(found, key=lambda path: (read_meta(path).built_on, path.parent.name))
+    newest = max(found, key=snapshot_order)
     built_in = read_meta(snapshot_folders()[-1] / "snapshot.toml").built_on
     return newest.parent if read_meta(newest).built_on >= built_in else None
 
@@ -187,8 +194,8 @@ def plan(
     settings: Settings | None = None,
     **constraints: Any,
 ) -> PlanResult:
-    """Rank every way to do the work. `constraints` replace the workload's: providers, regions, gpus, deadline,
-    budget_usd, residency, interruptible, max_gpus, max_nodes.
+    """Rank every way to do the work. `constraints` replace the workload's: providers, platforms, regions, gpus,
+    deadline, budget_usd, residency, interruptible, max_gpus, max_nodes.
 
     `calibration` (a file, say) gives the fitted figures and intervals; by default the settings' one, else the packaged.
     `memory_margin` is the share of device memory kept free (0 to 0.5). A plan where nothing fits has no options.
@@ -202,6 +209,7 @@ def plan(
     job = override_constraints(_workload(workload, as_of, market, settings), market, **constraints)
     grounds = grounds_of(calibration, memory_margin, settings)
     age = settings.max_price_age_days if max_price_age_days is None else max_price_age_days
+    check_limits(job, market)
     made = make_plan(job, market, objective=rank, grounds=grounds, max_price_age_days=age)
     return PlanResult(made, market, assumptions_used(job, grounds), top)
 

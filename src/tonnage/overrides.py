@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, get_args
 
 from tonnage.catalog import Catalog, parse_gpu_filter
 from tonnage.catalog.grammar import GpuFilter
+from tonnage.catalog.market import Platform
 from tonnage.errors import InputError, did_you_mean, nearest
 from tonnage.workload.durations import parse_deadline
 from tonnage.workload.jobs import Constraints, ServeJob, Workload
 
 NAMES = (
     "providers", "regions", "residency", "gpus", "deadline", "budget_usd", "interruptible", "max_gpus", "max_nodes",
-    "hold",
+    "hold", "platforms",
 )  # fmt: skip
 
 
@@ -77,6 +78,10 @@ def _providers(value: Any, _: Workload, catalog: Catalog) -> tuple[str, ...]:
     return known_providers(value, catalog)
 
 
+def _platforms(value: Any, _: Workload, __: Catalog) -> tuple[str, ...]:
+    return _known(value, get_args(Platform), "platform")
+
+
 def _regions(value: Any, _: Workload, catalog: Catalog) -> tuple[str, ...]:
     sold = {offer.region for offer in catalog.offers if offer.region}
     return _known(value, sorted(sold | {region.name for region in catalog.regions}), "region")
@@ -131,4 +136,5 @@ _READERS: dict[str, Callable[[Any, Workload, Catalog], Any]] = {
     "max_nodes": _count,
     "interruptible": _switch,
     "hold": _switch,
+    "platforms": _platforms,
 }

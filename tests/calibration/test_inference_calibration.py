@@ -7,7 +7,7 @@ from statistics import median
 
 import pytest
 
-from tonnage.calibration.inference_fit import RANGES, fit_inference
+from tonnage.calibration.inference_fit import INITIAL, RANGES, fit_class, fit_inference, fit_rows
 from tonnage.calibration.inference_judge import judge_inference
 from tonnage.calibration.inference_reading import Case, model_family, read_case
 from tonnage.calibration.judgement import Judged, Skipped
@@ -66,6 +66,54 @@ def test_what_a_row_states_decides_its_load() -> None:
     assert (offered.load, offered.rate_per_s, offered.prompts) == ("served", 4.0, 500)
     closed = case_of(replace(DECODER, concurrency=8.0, note="ShareGPT, 100 prompts, max_concurrency closed loop"))
     assert (closed.users, closed.varied_lengths) == (8, True)
+
+
+def test_a_named_data_set_gives_lengths_that_are_not_fitted_to() -> None:
+    """ShareGPT without lengths is judged at its means, varied, and kept out of the fit; the beam width counts."""
+    bare = replace(DECODER, input_len=None, output_len=None)
+    chat = case_of(replace(bare, concurrency=256.0, note="TurboMind; 3000 ShareGPT-like prompts"))
+    assert (chat.load, chat.users, chat.varied_lengths, chat.assumed_lengths) == ("served", 256, True, True)
+    assert 150 < chat.output_tokens < 300
+    summary = case_of(replace(bare, note="MLPerf closed Offline; CNN/DailyMail summarisation, beam width 4"))
+    assert (summary.load, summary.beams) == ("saturated", 4)
+    assert fit_rows([chat, summary]) == []
+    unnamed = read_case(replace(bare, note="in-flight batching"), CATALOG)
+    assert isinstance(unnamed, Skipped)
+
+
+def test_unstated_tensor_parallelism_is_the_least_that_fits() -> None:
+    """70 B in fp8 leaves no room for a cache on one 80 GB card: two; 7 B takes one. What is stated stays."""
+    large = replace(DECODER, model="llama2-70b", precision="fp8", gpu="H100-80GB-SXM", tp=None, n_gpus=8)
+    assert case_of(large).tensor_parallel == 2
+    assert case_of(large).replicas == 4
+    assert case_of(replace(DECODER, tp=None, n_gpus=8)).tensor_parallel == 1
+    assert case_of(replace(large, tp=4)).tensor_parallel == 4
+
+
+def test_served_rows_go_through_the_simulation() -> None:
+    """More load never answers sooner, and the rate served follows the rate offered until the replica is full."""
+    row = replace(DECODER, batch_size=None, input_len=467.0, output_len=256.0)
+
+    def predicted(rate: str, metric: str) -> float:
+        note = f"online serving, 500 requests; request_rate_qps={rate}"
+        (judged,) = judge_inference([replace(row, metric=metric, note=note)], CATALOG)
+        assert isinstance(judged, Judged)
+        return judged.predicted
+
+    assert predicted("2", "ttft_ms") < predicted("16", "ttft_ms") < predicted("inf", "ttft_ms")
+    assert predicted("2", "tpot_ms") < predicted("16", "tpot_ms")
+    assert predicted("2", "requests_per_s") == pytest.approx(2.0, rel=0.15)
+    assert predicted("64", "requests_per_s") < 64
+
+
+def test_few_rows_do_not_carry_figures_far() -> None:
+    """One table of one engine moves a figure less far from where it starts than the rows alone would."""
+    rows = [replace(DECODER, id=f"t{batch}", batch_size=batch, value=55.0 * batch) for batch in (1, 2, 4)]
+    cases = [case_of(row) for row in rows]  # well under what the class's first figures say
+    start = INITIAL[cases[0].engine]
+    fitted = fit_class(start, cases)
+    assert fitted != start
+    assert 0.1 < fitted.call_us / start.call_us < 10.0
 
 
 def test_formats_follow_the_device() -> None:
@@ -132,7 +180,7 @@ def test_a_fit_explains_rows_made_by_an_engine_of_its_class() -> None:
     assert p90 < 0.12
     fused = fit.apply()["fused"]
     for figure, (low, high, _why) in RANGES.items():
-        if figure not in ("host_us_per_kernel", "request_us", "sequence_us"):
+        if figure not in ("host_us_per_kernel", "request_us", "reply_us", "sequence_us"):
             assert low <= getattr(fused, figure) <= high
     assert fit_inference(rows, CATALOG).apply() == fit.apply()
 

@@ -16,6 +16,7 @@ from tonnage.calibration.training_fit import apply, coordinate_search, fit_train
 from tonnage.calibration.training_judge import judge_training, predict_metrics, time_case
 from tonnage.calibration.training_table import training_table
 from tonnage.catalog import Catalog
+from tonnage.errors import InputError
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.training_time import estimate_training_step
 
@@ -88,6 +89,13 @@ def test_distance_counts_what_was_not_seen(row: Row, catalog: Catalog) -> None:
     assert isinstance(near, Judged)
     assert isinstance(far, Judged)
     assert (near.far, far.far) == (0, 2)
+
+
+def test_values_of_other_formulas_are_refused(row: Row, catalog: Catalog) -> None:
+    """A calibration of another version is an input error that says what to do, never half applied."""
+    fit = fit_training(measured_by(Assumptions(), grid(row)[:4], catalog), catalog)
+    with pytest.raises(InputError, match="gone_fraction"):
+        replace(fit, values={**fit.values, "gone_fraction": 0.5}).assumptions()
 
 
 def test_table_equals_cases_one_by_one(row: Row, catalog: Catalog) -> None:

@@ -110,7 +110,7 @@ def test_nothing_fits(inside: Run) -> None:
 
 def test_deadline_and_budget(inside: Run) -> None:
     """An impossible deadline and budget are the limits that bind."""
-    late = json.loads(inside("plan", LLAMA, *DAY, "--deadline", "1s", "-o", "json").stdout)
+    late = json.loads(inside("plan", LLAMA, *DAY, "--deadline", "6m", "-o", "json").stdout)
     assert "deadline" in {miss["binding"] for miss in late["refused"]}
     poor = json.loads(inside("plan", LLAMA, *DAY, "--budget", "0.01", "-o", "json").stdout)
     assert "budget" in {miss["binding"] for miss in poor["refused"]}

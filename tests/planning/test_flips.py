@@ -26,8 +26,8 @@ FLIPPABLE = (
 )  # fmt: skip
 
 
-def key(one: Option | Refusal) -> tuple[str, str, str | None]:
-    return (one.provider, one.instance_type, one.purchase)
+def key(one: Option | Refusal) -> tuple[str, str, str | None, str]:
+    return (one.provider, one.instance_type, one.purchase, one.platform)
 
 
 def flips(loser: Option | Refusal, plan: Plan, scenario: Scenario) -> tuple[Flip, ...]:
@@ -64,7 +64,7 @@ def test_every_ranked_loser_has_a_price_at_which_it_wins(catalog: Catalog, make_
     """Ranked by cost, each option wins at some price, and not at one 2 % dearer than that."""
     scenario = Scenario(workload=make_train(), catalog=catalog)
     plan = plan_of(scenario)
-    for loser in plan.options[1:60:7]:
+    for loser in [one for one in plan.options[1:80] if one.platform == "vm"][::7]:
         flip = next(one for one in flips(loser, plan, scenario) if one.dimension == "price")
         assert does_flip(flip, loser, scenario)
         edited = flip.edit(scenario)
@@ -75,11 +75,13 @@ def test_every_ranked_loser_has_a_price_at_which_it_wins(catalog: Catalog, make_
 
 
 def test_a_fast_option_wins_under_a_tight_deadline(catalog: Catalog, make_train: Maker) -> None:
-    """The fastest option is offered the deadline that only it can keep."""
+    """An option faster than all that are cheaper is offered the deadline that they cannot keep."""
     scenario = Scenario(workload=make_train(samples=5_000_000), catalog=catalog)
     plan = plan_of(scenario)
-    fastest = min(plan.options, key=lambda one: one.time_s.value if one.time_s else float("inf"))
-    assert fastest.rank > 1
+    times = [one.time_s.value if one.time_s else float("inf") for one in plan.options]
+    fast = [one for one in plan.options[1:] if times[one.rank - 1] < 0.95 * min(times[: one.rank - 1])]
+    assert fast
+    fastest = fast[-1]
     tight = [one for one in flips(fastest, plan, scenario) if one.dimension == "deadline"]
     assert tight
     assert all(does_flip(one, fastest, scenario) for one in tight)
@@ -100,9 +102,10 @@ def test_refusals_are_told_the_smallest_change_of_their_limit(
     work = make_train(constraints=limits, buy=Buy(purchases=("on_demand",)), samples=1_000_000)
     scenario = Scenario(workload=work, catalog=catalog)
     plan = plan_of(scenario)
-    refused = [one for one in plan.refused if one.binding == binding and one.gpu in ("T4", "L4", "A10G")][:12:3]
-    assert refused
-    for loser in refused:
+    refused = [one for one in plan.refused if one.binding == binding and one.gpu in ("T4", "L4", "A10G")]
+    machines = [one for one in refused if one.platform == "vm"][:12:3]
+    assert machines
+    for loser in machines:
         found = flips(loser, plan, scenario)
         assert dimensions <= {one.dimension for one in found}
         assert all(does_flip(one, loser, scenario) for one in found)
@@ -124,7 +127,7 @@ def test_the_smallest_pull_is_enough_and_no_more(threshold: float) -> None:
     up = threshold > 1
     lever = Lever(
         dimension="price", limit=1e4 if up else 1e-4, figure=1.0, text=str,
-        edit=lambda x: price_times(("a", "b", None), x),
+        edit=lambda x: price_times(("a", "b", None, "vm"), x),
     )  # fmt: skip
     found = smallest_pull(lever, lambda x: x >= threshold if up else x <= threshold)
     assert found is not None

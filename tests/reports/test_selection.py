@@ -24,6 +24,9 @@ CATALOG = load_catalog()
         ("T4", "GPU", [1, 3], 1),
         ("V100", "GPU", [], 1),
         ("B200", "GPU", [], 0),
+        ("vm", "platform", [1, 2, 3], 3),
+        ("Databricks", "platform", [], 0),
+        ("meta.llama3-1-8b-instruct-v1:0", "token model", [], 0),
     ],
 )
 def test_names(plan: Plan, name: str, kind: str, options: list[int], refused: int) -> None:

@@ -35,7 +35,11 @@ def plain(times: DecoderTimes, policy: ContinuousBatching, stream: Stream) -> tu
     count = len(prompt)
     first, finish = np.full(count, np.nan), np.full(count, np.nan)
     made, read = [0] * count, [0] * count
-    arrivals, waiting, running = list(zip(stream.at_s.tolist(), range(count), strict=True)), [], []
+    handed, free = [], 0.0
+    for at in stream.at_s.tolist():
+        free = max(at, free) + policy.front_s
+        handed.append(free)
+    arrivals, waiting, running = list(zip(handed, range(count), strict=True)), [], []
     now, fullest, preempted = 0.0, 0, 0
 
     def target(r: int) -> int:
@@ -58,7 +62,7 @@ def plain(times: DecoderTimes, policy: ContinuousBatching, stream: Stream) -> tu
         while waiting and len(running) < policy.max_requests:
             r = waiting[0]
             behind = sum(target(x) - read[x] for x in running if not decoding(x))
-            if behind >= policy.step_tokens - sum(decoding(x) for x in running):
+            if behind >= policy.step_tokens - (0 if policy.prompts_first else sum(decoding(x) for x in running)):
                 break
             reserve = policy.admission == "reserve"
             need = min(prompt[r] + (output[r] if reserve else made[r] + 1), window)
@@ -75,6 +79,8 @@ def plain(times: DecoderTimes, policy: ContinuousBatching, stream: Stream) -> tu
             waiting.insert(0, r)
             preempted += 1
             continue
+        if policy.prompts_first and len(decodes) < len(running):
+            decodes = []
         room, new, attention, ready = policy.step_tokens - len(decodes), 0, 0.0, []
         for r in [r for r in running if not decoding(r)]:
             left = target(r) - read[r]
@@ -104,7 +110,7 @@ def plain(times: DecoderTimes, policy: ContinuousBatching, stream: Stream) -> tu
             if made[r] == output[r]:
                 finish[r] = now
                 running.remove(r)
-    return first, finish, fullest, preempted
+    return first + policy.reply_s, finish + policy.reply_s, fullest, preempted
 
 
 def random_stream(seed: int, *, rate: float, longest: int) -> Stream:
@@ -125,6 +131,9 @@ POLICIES = {
     "whole prompts": replace(ROOMY, chunked=False),
     "window": replace(ROOMY, window_tokens=70),
     "window, small cache": replace(ROOMY, window_tokens=70, kv_tokens=300),
+    "prompts first": replace(ROOMY, prompts_first=True),
+    "prompts first, small cache": replace(ROOMY, prompts_first=True, kv_tokens=400),
+    "front end": replace(ROOMY, front_s=0.03, reply_s=0.5),
     "whole prompts, small cache": replace(ROOMY, chunked=False, kv_tokens=350, step_tokens=40),
 }
 
@@ -162,3 +171,24 @@ def test_one_request_alone_takes_its_prefill_and_its_steps() -> None:
     steps = sum(times.decode_step_s(1, p + 1 + done) for done in range(n - 1))
     assert served.first_token_s[0] - 3.0 == pytest.approx(times.prefill_step_s(p), rel=1e-12)
     assert served.latency_s[0] == pytest.approx(times.prefill_step_s(p) + steps, rel=1e-9)
+
+
+def test_the_front_end_serves_one_request_after_another() -> None:
+    """Ten requests at once through a front end of 0.1 s each: the last sees its first token after at least a second."""
+    stream = Stream(at_s=np.zeros(10), input_tokens=np.full(10, 10), output_tokens=np.full(10, 5))
+    served = serve(ReplicaModel(times=made_up_times(), policy=replace(ROOMY, front_s=0.1)), stream)
+    assert served.first_token_s.max() > 1.0
+    assert served.first_token_s.min() < 0.2
+
+
+def test_prompts_first_hands_out_first_tokens_sooner_and_others_later() -> None:
+    """All at once: reading first brings the mean first token forward and holds up the tokens after it."""
+    stream = Stream(at_s=np.zeros(30), input_tokens=np.full(30, 100), output_tokens=np.full(30, 20))
+
+    def seen(policy: ContinuousBatching) -> tuple[float, float]:
+        served = serve(ReplicaModel(times=made_up_times(), policy=policy), stream)
+        return float(served.first_token_s.mean()), float((served.finish_s - served.first_token_s).mean())
+
+    mixed, first = seen(ROOMY), seen(replace(ROOMY, prompts_first=True))
+    assert first[0] < mixed[0]
+    assert first[1] > mixed[1]

@@ -16,6 +16,7 @@ from tonnage.catalog.loading import load_catalog
 from tonnage.sizing.assumptions import TRAINING_TIME_SPREAD
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.layouts import one_layout
+from tonnage.sizing.training_practice import PLAIN, Practice
 from tonnage.sizing.training_time import estimate_training_step
 from tonnage.workload.jobs import Lengths, TrainJob
 from tonnage.workload.known import find_model
@@ -137,3 +138,70 @@ def test_larger_micro_batches_never_lower_the_rate(name: str, devices: Callable[
         for micro in (1, 2, 4, 8, 16, 32, 64)
     ]  # fmt: skip
     assert rates == sorted(rates)
+
+
+def seconds(work: TrainJob, device: Devices, practice: Practice = PLAIN, **layout: int) -> float:
+    """One step of `work`."""
+    return float(estimate_training_step(work, one_layout(**layout), device, practice=practice).total_s[0])
+
+
+def test_twice_the_bandwidth_is_not_twice_the_element_wise_rate(devices: Callable[..., Devices]) -> None:
+    """Instructions take their time whatever the memory: with the same multiprocessors the gain is under two."""
+    device = devices("A100-80GB-SXM", precision="fp16")
+    faster = replace(device, bandwidth_bytes_per_s=2 * device.bandwidth_bytes_per_s)
+    cut = replace(faster, multiprocessor_hz=2 * device.multiprocessor_hz)  # type: ignore[operator]
+    work = job("bert-base-uncased", batch=64, length=512, precision="fp16", attention="eager")
+    before, half, whole = (seconds(work, one, micro_batch=64) for one in (device, faster, cut))
+    assert whole < half < before
+    assert before / half < 1.7
+
+
+def test_channels_first_costs_sixteen_bit_convolutions_only(devices: Callable[..., Devices]) -> None:
+    """Tensor cores want channels last: turning the layout round takes time at 16 bit, none in plain fp32."""
+    first = replace(PLAIN, channels_last=False)
+    for precision, dearer in (("fp16", True), ("fp32", False)):
+        work = job("resnet-50", batch=64, length=1, precision=precision, objective="classification")
+        device = devices("V100-16GB", precision=precision)
+        turned, straight = (seconds(work, device, practice, micro_batch=64) for practice in (first, PLAIN))
+        assert (turned > 1.05 * straight) is dearer
+
+
+def test_sums_of_gradients_are_paid_for_each_micro_batch(devices: Callable[..., Devices]) -> None:
+    """Eight micro-batches take eight times the compute of one, one optimizer step, and seven sums of gradients."""
+    device, work = devices("A100-80GB-SXM"), job("gpt2-xl", batch=8, length=1024)
+    one, eight = (
+        estimate_training_step(work, one_layout(micro_batch=1, accumulation=m), device).optimizer_s[0] for m in (1, 8)
+    )
+    assert one < eight < 8 * one
+
+
+def test_heads_off_sixteen_bytes_are_slow_in_eager_products(devices: Callable[..., Devices]) -> None:
+    """Head width 50 at 16 bit misses the tensor cores: slower than 56, which has more FLOP."""
+    device = devices("V100-16GB", precision="fp16")
+    work = job("gpt2-xl", batch=4, length=1024, precision="fp16", attention="eager")
+    widths = (48, 50, 56)
+    shaped = [replace(work, model=replace(work.model, head_dim=width)) for width in widths]
+    times = {width: seconds(one, device, micro_batch=4) for width, one in zip(widths, shaped, strict=True)}
+    assert times[48] < times[56] < times[50]
+
+
+def test_reducing_gradients_hides_behind_the_last_backward_only(devices: Callable[..., Devices]) -> None:
+    """The same gradients cross the network; eight micro-batches hide no more of them than one does."""
+    device = devices("A100-80GB-SXM", count=8, link="nvlink3", network=2.0)
+    work = job("gpt2-xl", batch=64, length=1024)
+    one, eight = (
+        estimate_training_step(
+            work, one_layout(micro_batch=1, accumulation=m, data_parallel=16, nodes=2), device
+        ).data_parallel_s[0]
+        for m in (1, 8)
+    )
+    assert eight == pytest.approx(one)
+
+
+def test_little_power_counts_once(devices: Callable[..., Devices]) -> None:
+    """A T4 trains at the rate its power budget allows; the share that inference takes off small boards is not taken
+    off again."""
+    device = devices("T4", precision="fp16")
+    work = job("bert-large-uncased", batch=32, length=128, precision="fp16")
+    unlimited = replace(device, peak_flop_per_s=device.peak_flop_per_s / device.printed_share, printed_share=None)  # type: ignore[operator]
+    assert seconds(work, device, micro_batch=32) == pytest.approx(seconds(work, unlimited, micro_batch=32))

@@ -27,6 +27,7 @@ from tonnage.sources import (
     parse_skypilot_csv,
     write_snapshot,
 )
+from tonnage.sources.machines import wanted_machines
 
 DAY = date(2026, 11, 1)
 HEADER = (
@@ -100,6 +101,18 @@ def test_known_traps_are_dropped_with_a_reason(catalog: Catalog, provider: str, 
     assert dropped(result) == {reason: 1}
     assert [offer.instance_type for offer in result.offers] == ["x9.huge"]
     assert result.report.rows_read == result.report.rows_used + result.report.rows_dropped == 2
+
+
+def test_a_refresh_takes_what_matters(catalog: Catalog) -> None:
+    """With `wanted_machines` a machine without devices needs to be held already; other regions are left out."""
+    rows = f"x9.large,,,2,4,,0.1,,us-east-1,us-east-1a\n{T4}0.2,us-east-1,us-east-1a\n{T4}0.2,eu-west-1,eu-west-1a\n"
+    held = "c7g.large,,,2,4,,0.07,,us-east-1,us-east-1a\n"
+    result = parse_skypilot_csv(
+        HEADER + rows + held, provider="aws", known=catalog, read_on=DAY, name="listing",
+        wanted=wanted_machines(catalog, ["us-east-1"]),
+    )  # fmt: skip
+    assert {offer.instance_type for offer in result.offers} == {"g4dn.xlarge", "c7g.large"}
+    assert dropped(result) == {"a machine without devices that the catalog does not hold": 1, "another region": 1}
 
 
 def test_names_go_through_the_alias_table(catalog: Catalog) -> None:

@@ -129,6 +129,54 @@ NAMES = {
         TRAIN + "constraints:\n  providers: [aws, googel]\n", 9, "constraints.providers[1]", "'googel'", "gcp"
     ),
     "unknown discount": Bad(TRAIN + "buy:\n  discounts: {asw: 5}\n", 9, "buy.discounts.asw", "'asw'", "'aws'"),
+    "unknown SKU in a discount": Bad(
+        TRAIN + "buy:\n  discounts: {aws/p5.96xlarge: 5}\n",
+        9,
+        "buy.discounts.aws/p5.96xlarge",
+        "no SKU",
+        "'p5.4xlarge'",
+    ),
+    "negative percent": Bad(
+        TRAIN + "buy:\n  discounts: {aws: -5}\n",
+        9,
+        "buy.discounts.aws",
+        "found -5, expected a number of at least 0",
+        "",
+    ),
+    "unknown commitment": Bad(
+        TRAIN + "buy:\n  committed_usd: {asw: 5}\n", 9, "buy.committed_usd.asw", "'asw'", "'aws'"
+    ),
+    "unknown platform": Bad(
+        TRAIN + "constraints:\n  platforms: [sagemaker, databrick]\n", 9, "constraints.platforms[1]", "'databrick'", ""
+    ),
+    "unknown token model": Bad(
+        TRAIN + "buy:\n  token_models: [llama-3.1-9b]\n", 9, "buy.token_models[0]", "no token price", ""
+    ),
+    "hours twice": Bad(
+        SERVE + "  hours_per_month: 100\nbuy:\n  schedule: {hours_per_day: 8, days_per_month: 22}\n",
+        9,
+        "buy.schedule",
+        "stated twice",
+        "keep one",
+    ),
+    "owned and shared": Bad(
+        TRAIN + "buy:\n  reserved_owned: true\n  reserved_utilization: 0.5\n",
+        10,
+        "buy.reserved_utilization",
+        "paid anyway",
+        "drop",
+    ),
+    "place without a size": Bad(
+        swap(TRAIN, "67_000", "67_000\n  location: aws/us-east-1"), 5, "data.location", "`size_gb` is missing", ""
+    ),
+    "unknown place": Bad(
+        swap(TRAIN, "67_000", "67_000\n  location: aws/us-east-11\n  size_gb: 5"),
+        5,
+        "data.location",
+        "no place",
+        "'aws/us-east-1'",
+    ),
+    "people without a rate": Bad(TRAIN + "team:\n  setup_hours: 5\n", 8, "team", "not what one costs", "hourly_usd"),
     "unknown area": Bad(TRAIN + "constraints:\n  residency: europe\n", 9, "constraints.residency", "'europe'", "eu"),
     "unknown region": Bad(
         TRAIN + "constraints:\n  regions: [us-east-1, eastuss]\n",

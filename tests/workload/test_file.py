@@ -21,6 +21,7 @@ from tonnage.workload.jobs import (
     BatchJob,
     Buy,
     Constraints,
+    DataPlace,
     Lengths,
     ServeJob,
     TabularJob,
@@ -71,18 +72,21 @@ def test_every_field_of_the_frozen_values_can_be_set_from_the_file() -> None:
 name: all of it
 kind: train
 model: gpt2
-data: {tokens: 1e6, seq_len: {mean: 100, max: 200}, epochs: 2.5}
+data: {tokens: 1e6, seq_len: {mean: 100, max: 200}, epochs: 2.5, location: aws/us-east-1, size_gb: 20}
 train:
   {method: qlora, precision: bf16, objective: classification, global_batch: 64, optimizer: adamw-8bit,
    attention: eager, compile: yes, lora: {rank: 8, targets: attention}, micro_batch: 4, recompute: full,
    sharding: zero2, tensor_parallel: 2, pipeline_parallel: 3}
 constraints:
   {deadline: 1d, budget_usd: 500, providers: aws, regions: [us-east-1], gpus: ["H100:8", 24GB..80GB],
-   interruptible: true, residency: us, max_gpus: 64, max_nodes: 4, hold: true}
+   interruptible: true, residency: us, max_gpus: 64, max_nodes: 4, hold: true, platforms: vm}
 buy:
   {reserved_1y: true, on_demand: false, interruptions_per_hour: 0.1, checkpoint_interval: 30m, startup: 0s,
-   discounts: {gcp: 5, aws: 12.5}}
-team: {size: 3, ml_expertise: some, compliance: [hipaa]}
+   discounts: {gcp: 5, aws/p5: 12.5}, committed_usd: {aws: 100}, idle: 10m, reserved_utilization: 0.5,
+   schedule: {hours_per_day: 8, days_per_month: 22}, dbu_sku: All-Purpose Compute, disk_gb: 100,
+   prices: {egress_usd_per_gb: 0.09}, token_models: llama-3.1-8b, tokens_per_minute: 1000, cached_input: 0.5,
+   token_p95_latency: 2s, token_p95_ttft: 1s, token_load: 0.5, model_units: 2, model_storage_months: 3}
+team: {size: 3, ml_expertise: some, compliance: [hipaa], hourly_usd: 90, setup_hours: 8, operation_hours: {vm: 2}}
 """
     )
     job = workload.job
@@ -93,13 +97,19 @@ team: {size: 3, ml_expertise: some, compliance: [hipaa]}
         for field in dataclasses.fields(value)
         if field.default is not dataclasses.MISSING and getattr(value, field.name) == field.default
     }
-    assert untouched == set()
+    assert untouched == {"reserved_owned"}  # it and `reserved_utilization` exclude each other
+    assert read(TRAIN + "buy: {reserved_owned: true}").buy.reserved_owned
     assert (job.samples, job.epochs, job.lora.rank) == (10_000, 2.5, 8)
     assert workload.constraints.deadline_s == 86_400
     assert [str(wanted) for wanted in workload.constraints.gpus] == ["H100:8", "24GB..80GB"]
     assert workload.buy.purchases == ("spot", "reserved_1y")
     assert (workload.buy.checkpoint_interval_s, workload.buy.startup_s) == (1800, 0)
-    assert workload.buy.discount_percent == (("aws", 12.5), ("gcp", 5.0))
+    assert workload.buy.discount_percent == (("aws/p5", 12.5), ("gcp", 5.0))
+    tokens = workload.buy.tokens
+    assert (tokens.models, tokens.per_minute, tokens.model_units) == (("llama-3.1-8b",), 1000, 2)
+    assert (tokens.p95_latency_s, tokens.p95_ttft_s, tokens.cached_input_fraction) == (2, 1, 0.5)
+    assert workload.data == DataPlace(provider="aws", region="us-east-1", size_gb=20)
+    assert dict(workload.team.setup_hours)["bedrock"] == 8
     assert (workload.team.size, workload.team.compliance) == (3, ("hipaa",))
 
 

@@ -177,6 +177,8 @@ TORCHVISION_GMACS = [  # `_ops` in the weights metadata of torchvision: 10⁹ mu
     ("resnet-50", 4.089),
     ("resnet-101", 7.801),
     ("resnet-152", 11.514),
+    ("resnext-50-32x4d", 4.23),
+    ("wide-resnet-50-2", 11.398),
 ]
 
 

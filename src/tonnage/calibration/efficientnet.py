@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from math import ceil
 from typing import Any
 
@@ -53,10 +55,15 @@ def efficientnet_shape(variant: int, *, image_side: int = 0) -> ModelShape:
         layers=sum(ceil(stage[2] * depth) for stage in STAGES),
         hidden=head,
         classes=1000,
-        convolutions=tuple(found),
+        convolutions=_counted(found),
         gated_mlp=True,  # swish and squeeze-and-excitation: gates over every activation
         **zero,
     )
+
+
+def _counted(found: list[Convolution]) -> tuple[Convolution, ...]:
+    """Equal convolutions as one with a count."""
+    return tuple(replace(one, count=one.count * times) for one, times in Counter(found).items())
 
 
 def _block(channels: int, outputs: int, expansion: int, kernel: int, side: int, here: int) -> list[Convolution]:

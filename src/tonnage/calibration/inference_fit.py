@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from tonnage.calibration.inference_pooling import PASS_CLASSES, PRIOR, fit_together
 from tonnage.calibration.inference_predict import Laid, lay_out
 from tonnage.calibration.inference_reading import Case, is_suspect, read_case
 from tonnage.calibration.judgement import Skipped
@@ -29,46 +30,45 @@ RANGES: Final[Mapping[str, tuple[float, float, str]]] = MappingProxyType({
     "host_us_per_kernel": (1.0, 40.0, "Python dispatch 5 to 15 us an operation, more on slow hosts"),
     "call_us": (5.0, 6000.0, "scheduler, sampler and input preparation: 0.3 to 2.5 ms measured for Python engines"),
     "sequence_us": (0.5, 200.0, "sampling, detokenising and bookkeeping of one sequence"),
-    "request_us": (500.0, 60000.0, "HTTP front end, tokeniser and the way to the scheduler"),
+    "request_us": (200.0, 20000.0, "HTTP front end, tokeniser and the way to the scheduler, one after another"),
+    "reply_us": (500.0, 60000.0, "connection, hand-over between processes and the first token's way out"),
     "low_bit_fraction": (0.4, 1.2, "quantising, dequantising and scaling around 8-bit products"),
     "convolution_fraction": (0.1, 1.0, "implicit products; first layer and small channels reach little"),
     "convolution_elementwise_left": (0.02, 3.0, "norm and activation fold into the convolution, or stay kernels"),
-    "exchange_us": (5.0, 60.0, "30 to 60 us measured with NCCL below 1 MB; custom kernels less"),
+    "exchange_us": (5.0, 90.0, "30 to 60 us measured with NCCL below 1 MB; custom kernels less"),
 })  # fmt: skip
-VISION: Final = ("convolution_fraction", "convolution_elementwise_left")
-START: Final = ("gemm_fraction", "tiles_to_half", "kernel_floor_us", "elementwise_left", "attention_fraction",
-                "call_us", *VISION)  # fmt: skip
 FITTED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
-    "eager": (*START, "host_us_per_kernel"),
-    "graph": (*START, "host_us_per_kernel"),
-    "traced": (*START, "host_us_per_kernel"),
-    "optimised": (*START, "host_us_per_kernel"),
-    "library": (*START, "low_bit_fraction"),
-    "compiled": (*START, "host_us_per_kernel"),
-    "converted": (*START, "low_bit_fraction"),
-    "fused": (*START, "low_bit_fraction"),
     "static-llm": ("gemm_fraction", "kernel_floor_us", "attention_fraction", "memory_fraction", "call_us",
                    "sequence_us", "exchange_us"),
     "hosted-llm": ("gemm_fraction", "kernel_floor_us", "host_us_per_kernel", "call_us", "memory_fraction",
                    "exchange_us"),
     "llm": ("gemm_fraction", "tiles_to_half", "kernel_floor_us", "attention_fraction", "memory_fraction", "call_us",
-            "sequence_us", "exchange_us", "low_bit_fraction", "request_us"),
-    "llm-python": ("gemm_fraction", "kernel_floor_us", "memory_fraction", "call_us", "sequence_us", "low_bit_fraction",
-                   "request_us"),
+            "sequence_us", "exchange_us", "low_bit_fraction", "request_us", "reply_us"),
+    "llm-python": ("gemm_fraction", "attention_fraction", "kernel_floor_us", "memory_fraction", "call_us",
+                   "sequence_us", "low_bit_fraction", "request_us", "reply_us"),
 })  # fmt: skip
 # Where a fit starts: each class's structure with the same plain figures, so that a fit does not remember another.
 INITIAL: Final[Mapping[str, Engine]] = MappingProxyType({
     name: Engine(
-        name=name, host_us_per_kernel=9.0 if engine.host_us_per_kernel else 0.0, cache_copies=engine.cache_copies,
+        name=name, gemm_fraction=0.7 if name == "llm-python" else 0.85,
+        attention_fraction=0.55 if "llm" in name else 0.4,
+        host_us_per_kernel=9.0 if engine.host_us_per_kernel else 0.0, cache_copies=engine.cache_copies,
         fused_attention_tokens=engine.fused_attention_tokens, mixed_residual=engine.mixed_residual,
-        dequantise_bytes=engine.dequantise_bytes, sequence_us=50.0 if name == "llm-python" else 5.0,
-        request_us={"llm": 2500.0, "llm-python": 17000.0}.get(name, 0.0),
+        dequantise_bytes=engine.dequantise_bytes, spelt_out=engine.spelt_out,
+        layer_buffers=engine.layer_buffers, exchange_us=60.0 if name == "eager" else 30.0,
+        kernel_floor_us=6.0 if name == "static-llm" else 3.0,
+        call_us=700.0 if name == "llm-python" else 100.0, sequence_us=30.0 if name == "llm-python" else 5.0,
+        request_us={"llm": 1000.0, "llm-python": 3000.0}.get(name, 0.0),
+        reply_us={"llm": 2500.0, "llm-python": 30000.0}.get(name, 0.0),
     )
     for name, engine in ENGINES.items()
-})  # fmt: skip
-SCHEDULER: Final = ("call_us", "sequence_us", "request_us")
+} | dict(PRIOR))  # fmt: skip
+SCHEDULER: Final = ("call_us", "sequence_us", "request_us", "reply_us")
 STEPS: Final = (0.4, 0.2, 0.1, 0.05)
+SIMULATED_STEPS: Final = (0.3, 0.1)  # where each try is a simulation of every served row
 ROUNDS: Final = 5
+ENOUGH: Final = 1e-4  # what a round must win of the loss to be followed by another
+DEPARTURE: Final = 0.02  # of a cell's loss, for a figure a factor of e from where it starts
 CLIPPED: Final = 0.7  # log error past which a row pulls no harder
 FIT_METRICS: Final = (
     "latency_ms_mean", "latency_ms_p50", "sequences_per_s", "samples_per_s", "output_tokens_per_s", "ttft_ms",
@@ -105,16 +105,28 @@ def fit_inference(
 def fit_cases(cases: Sequence[Case], *, start: Mapping[str, Engine] | None = None) -> InferenceFit:
     """`fit_inference` on rows already read."""
     engines = dict(start or INITIAL)
-    counts: dict[str, int] = {}
-    for name in engines:
-        mine = fit_rows([case for case in cases if case.engine == name])
-        counts[name] = len(mine)
-        if mine:
+    grouped = {name: fit_rows([case for case in cases if case.engine == name]) for name in engines}
+    counts = {name: len(mine) for name, mine in grouped.items()}
+    passes = {name: grouped.get(name, []) for name in PASS_CLASSES}
+    engines |= _together_once(passes, {name: engines[name] for name in PASS_CLASSES})
+    for name, mine in grouped.items():
+        if mine and name not in PASS_CLASSES:
             engines[name] = _fit_class_once(engines[name], mine)
     return InferenceFit(
         engines=MappingProxyType(engines), rows=MappingProxyType(counts), ranges=RANGES,
         residuals=MappingProxyType(_residuals(cases, engines)),
     )  # fmt: skip
+
+
+_TOGETHER: dict[tuple[object, ...], dict[str, Engine]] = {}
+
+
+def _together_once(cases: Mapping[str, Sequence[Case]], prior: Mapping[str, Engine]) -> dict[str, Engine]:
+    """`fit_together`, remembered like `_fit_class_once`: most families left out are decoders."""
+    key = (*prior.values(), *(case.row.id for mine in cases.values() for case in mine))
+    if key not in _TOGETHER:
+        _TOGETHER[key] = fit_together(cases, cell_weights, RANGES, prior)
+    return _TOGETHER[key]
 
 
 _CLASSES: dict[tuple[Engine, tuple[str, ...]], Engine] = {}
@@ -129,50 +141,62 @@ def _fit_class_once(engine: Engine, cases: Sequence[Case]) -> Engine:
 
 
 def fit_rows(cases: Sequence[Case]) -> list[Case]:
-    """Rows worth fitting to: means and rates, not tails; not dynamic batching (it tests the fit)."""
-    return [
-        case for case in cases
-        if case.row.metric in FIT_METRICS and (case.load in ("pass", "static", "saturated", "served"))
-    ]  # fmt: skip
+    """Rows worth fitting to: means and rates, not tails, of stated lengths."""
+    return [case for case in cases if case.row.metric in FIT_METRICS and not case.assumed_lengths]
 
 
 def cell_weights(cases: Sequence[Case]) -> Array:
-    """Each family x device x engine x precision counts as the square root of its rows, lest one table drown others."""
-    keys = [(c.family, c.row.gpu, c.row.engine, c.served) for c in cases]
+    """Each family x device x engine x precision counts as the square root of its rows, lest one table drown others.
+
+    A cell's rows sum to that; `fit_class` takes the mean over all, which does not change what is nearest.
+    """
+    keys = [cell(case) for case in cases]
     counts = {key: keys.count(key) for key in set(keys)}
-    weights = np.array([1.0 / math.sqrt(counts[key]) for key in keys])
-    return np.asarray(weights / weights.sum())
+    return np.array([1.0 / math.sqrt(counts[key]) for key in keys])
+
+
+def cell(case: Case) -> tuple[object, ...]:
+    """What rows of one table share."""
+    return (case.family, case.row.gpu, case.row.engine, case.served)
 
 
 def fit_class(engine: Engine, cases: Sequence[Case]) -> Engine:
     """All figures on rows that need no simulation, then the scheduler's on all rows."""
-    plain = [case for case in cases if case.load != "served"]
+    start, plain = engine, [case for case in cases if case.load != "served"]
     if plain:
         engine = _searched(engine, plain, _informed(engine.name, plain), STEPS)
     if len(plain) < len(cases):
         few = len(plain) < len(cases) / 4
-        engine = _searched(engine, cases, FITTED[engine.name] if few else SCHEDULER, STEPS[1:] if few else STEPS[2:])
+        engine = _searched(engine, cases, FITTED[engine.name] if few else SCHEDULER, SIMULATED_STEPS, start)
     return engine
 
 
-def _searched(engine: Engine, cases: Sequence[Case], figures: Sequence[str], steps: Sequence[float]) -> Engine:
+def _searched(
+    engine: Engine,
+    cases: Sequence[Case],
+    figures: Sequence[str],
+    steps: Sequence[float],
+    start: Engine | None = None,
+) -> Engine:
     laid = lay_out(cases, {engine.name: engine})
     measured = np.log([case.row.value for case in cases])
     weights = cell_weights(cases)
+    weights = weights / weights.sum()
+    start = engine if start is None else start
+    from_where = [name for name in figures if getattr(start, name) > 0]
+    prior = DEPARTURE / len({cell(case) for case in cases})
 
     def loss(candidate: Engine) -> float:
         error = np.abs(np.log(laid.predict({candidate.name: candidate})) - measured)
-        return float(np.sum(weights * np.minimum(np.nan_to_num(error, nan=CLIPPED), CLIPPED)))
+        moved = sum(math.log(getattr(candidate, name) / getattr(start, name)) ** 2 for name in from_where)
+        return float(np.sum(weights * np.minimum(np.nan_to_num(error, nan=CLIPPED), CLIPPED))) + prior * moved
 
     return search(engine, figures, loss, steps)
 
 
 def _informed(name: str, cases: Sequence[Case]) -> tuple[str, ...]:
     """The figures of a class that these rows can tell anything about."""
-    shapes = {case.shape.architecture for case in cases}
     silent: set[str] = set()
-    if "convolution" not in shapes:
-        silent.update(VISION)
     if not any(case.served.low_bit for case in cases):
         silent.add("low_bit_fraction")
     if all(case.tensor_parallel == 1 for case in cases):
@@ -197,7 +221,7 @@ def search(
                     if score < best:
                         best, engine = score, candidate
                         break
-            if before - best < 1e-5:
+            if before - best < ENOUGH:
                 break
     return engine
 

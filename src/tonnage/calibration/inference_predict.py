@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tonnage.calibration.inference_reading import Case
-from tonnage.sizing.batching import ReplicaRates, Served, simulate
+from tonnage.calibration.inference_serving import Service, services
 from tonnage.sizing.engines import ENGINES, Engine
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.inference_devices import host_factor, serving_devices
@@ -20,13 +21,10 @@ from tonnage.workload.shapes import ModelShape
 OFFLINE_TOKENS = 32768.0  # a batch large enough to saturate any device
 OFFLINE_IMAGES = 256.0
 SERVER_SHARE = 0.87  # of offline throughput inside a latency limit: 0.72 to 0.95 over MLPerf submissions
+CONTINUOUS_SHARE = 0.95  # the same where requests join and leave a running batch
 PREFILL_TOKENS = 8192.0  # prompt tokens an LLM engine reads together
 QUEUED_TOKENS = 6e6  # generated in all by a maximum-throughput run that does not say how many requests it queued
 MOST_IN_FLIGHT = 2048.0  # TensorRT-LLM's default max_batch_size
-STEP_BATCHES = tuple(float(2**i) for i in range(11))
-LENGTH_SPREAD = 0.9  # sigma of the logarithm of prompt and answer lengths in conversation data
-MOST_PROMPTS = 3000
-PERCENTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 # Percentiles of repeated equal passes over their mean: captured kernels, and passes a host or a server takes part in.
 TAILS = {"p50": 1.0, "p90": 1.005, "p95": 1.01, "p99": 1.013}
 HOST_TAILS = {"p50": 1.0, "p90": 1.015, "p95": 1.04, "p99": 1.06}
@@ -36,6 +34,7 @@ MANY_CLIENTS_BYTES_PER_S = 3.8e9  # the same, with many clients at once
 IMAGE_ELEMENT_BYTES = 4.0  # clients send fp32 pixels
 
 Figures = dict[str, Array]
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +45,7 @@ class Group:
     cases: tuple[Case, ...]
     works: tuple[PassWork, ...]
     slots: Array
+    services: tuple[Service, ...] = ()
 
     @property
     def engine(self) -> str:
@@ -90,7 +90,7 @@ def _group(cases: Sequence[Case], index: Sequence[int], engines: Mapping[str, En
     batch, prompt, output = (
         np.array([getattr(case, name) for case in cases]) for name in ("batch", "input_tokens", "output_tokens")
     )
-    slots = np.array([case.slots or default_slots(case) for case in cases])
+    slots = np.array([default_slots(case) for case in cases])
 
     def work(
         batch: Array, query: Array | float, keys: Array | float, logits: Array | float, shape: ModelShape = first.shape
@@ -110,15 +110,14 @@ def _group(cases: Sequence[Case], index: Sequence[int], engines: Mapping[str, En
     if first.load == "static":
         pair = (work(batch, prompt, prompt, batch), work(batch, 1.0, context, batch, decoder_only(first.shape)))
         return Group(index=tuple(index), cases=tuple(cases), works=pair, slots=slots)
-    held = prompt + (output if first.load == "saturated" else output / 2.0)
-    slots = np.minimum(slots, np.maximum(cache_slots(first.shape, first.served, devices, tensor, held), 1.0))
+    if first.load == "served":
+        return Group(index=tuple(index), cases=tuple(cases), works=(), slots=slots, services=services(cases, engine))
+    beams = np.array([float(case.beams) for case in cases])
+    held = prompt + beams * output
+    slots = np.minimum(slots / beams, np.maximum(cache_slots(first.shape, first.served, devices, tensor, held), 1.0))
     together = np.maximum(PREFILL_TOKENS / prompt, 1.0)
-    reading = work(together, prompt, prompt, together)
-    if first.load == "saturated":
-        both = (reading, work(slots, 1.0, context, slots))
-        return Group(index=tuple(index), cases=tuple(cases), works=both, slots=slots)
-    steps = tuple(work(np.full(len(cases), b), 1.0, context, b) for b in STEP_BATCHES)
-    return Group(index=tuple(index), cases=tuple(cases), works=(reading, *steps), slots=slots)
+    both = (work(together, prompt, prompt, together), work(slots * beams, 1.0, context, slots * beams))
+    return Group(index=tuple(index), cases=tuple(cases), works=both, slots=slots)
 
 
 def default_slots(case: Case) -> float:
@@ -135,11 +134,28 @@ def default_slots(case: Case) -> float:
 
 def _pass(group: Group, engine: Engine) -> Figures:
     compute = pass_s(group.works[0], engine)
-    batch = group.column("batch")
-    served = np.array([1.0 if served_remotely(case) else 0.0 for case in group.cases])
-    sending = SERVER_CALL_S + batch * input_bytes(group.cases[0]) / CLIENT_BYTES_PER_S
-    seconds = compute + served * group.works[0].host_factor * sending
-    return {"latency": seconds, "compute": compute, "rate": batch * group.column("replicas") / seconds}
+    waits = np.array([fixed_and_sending_s(case) for case in group.cases])
+    seconds = request_s(compute, waits[:, 0], waits[:, 1], np.zeros(len(group.cases), dtype=bool))
+    return {"latency": seconds, "compute": compute, "rate": group.column("batch") * group.column("replicas") / seconds}
+
+
+def fixed_and_sending_s(case: Case) -> tuple[float, float]:
+    """What a request costs beside its pass: client and server, and its input's way through the connection."""
+    if case.load == "offline" or case.row.metric.startswith("server_compute"):
+        return 0.0, 0.0
+    hosts = host_factor(case.machine.accelerator)
+    if case.load == "batching-server":
+        return SERVER_CALL_S, hosts * case.users * input_bytes(case) / MANY_CLIENTS_BYTES_PER_S
+    if not served_remotely(case):
+        return 0.0, 0.0
+    return hosts * SERVER_CALL_S, hosts * case.batch * input_bytes(case) / CLIENT_BYTES_PER_S
+
+
+def request_s(pass_seconds: Array, fixed_s: Array, sending_s: Array, batching: Flags) -> Array:
+    """Seconds of a request around its pass. Where a server batches, half the clients' requests are under way while the
+    other half gathers: a request waits one pass and takes one, unless inputs arrive slower."""
+    shared = np.maximum(2.0 * pass_seconds, pass_seconds + sending_s)
+    return fixed_s + np.where(batching, shared, pass_seconds + sending_s)
 
 
 def served_remotely(case: Case) -> bool:
@@ -162,12 +178,10 @@ def _offline(group: Group, engine: Engine) -> Figures:
 
 
 def _batching_server(group: Group, engine: Engine) -> Figures:
-    """Half the clients' requests are under way while the other half gathers: a request waits one pass and takes one."""
     seconds = pass_s(group.works[0], engine)
-    users = group.column("users")
-    sending = group.works[0].host_factor * users * input_bytes(group.cases[0]) / MANY_CLIENTS_BYTES_PER_S
-    latency = SERVER_CALL_S + np.maximum(2.0 * seconds, seconds + sending)
-    return {"latency": latency, "rate": users / latency, "compute": seconds}
+    waits = np.array([fixed_and_sending_s(case) for case in group.cases])
+    latency = request_s(seconds, waits[:, 0], waits[:, 1], np.ones(len(group.cases), dtype=bool))
+    return {"latency": latency, "rate": group.column("users") / latency, "compute": seconds}
 
 
 def _static(group: Group, engine: Engine) -> Figures:
@@ -178,7 +192,9 @@ def _static(group: Group, engine: Engine) -> Figures:
     requests = batch * group.column("replicas") / latency
     first = group.cases[0]
     tensor = group.column("tensor_parallel")
-    peak = inference_peak_bytes(first.shape, first.served, tensor, batch, prompt, output)
+    peak = inference_peak_bytes(
+        first.shape, first.served, tensor, batch, prompt, output, layer_buffers=engine.layer_buffers
+    )
     return {"latency": latency, "ttft": read, "tpot": step, "requests": requests, "tokens": requests * output,
             "total": requests * (prompt + output), "peak": peak}  # fmt: skip
 
@@ -190,59 +206,16 @@ def _saturated(group: Group, engine: Engine) -> Figures:
     together = np.asarray(group.works[0].batch)
     each = (reading - engine.call_us * 1e-6) / together + output * step / group.slots
     drained = 1.0 + 0.5 * group.slots * output / QUEUED_TOKENS  # the last wave is on average half full
-    requests = group.column("replicas") / (each * drained)
+    share = np.where(group.column("rate_per_s") > 0, CONTINUOUS_SHARE, 1.0)
+    requests = share * group.column("replicas") / (each * drained)
     return {"requests": requests, "tokens": requests * output, "total": requests * (prompt + output)}
 
 
 def _served(group: Group, engine: Engine) -> Figures:
     """Requests offered at a rate, all at once, or by clients: simulated."""
-    reading = pass_s(group.works[0], engine) - engine.call_us * 1e-6
-    steps = np.stack([pass_s(work, engine) for work in group.works[1:]], axis=1)
-    per_token = reading / (np.asarray(group.works[0].batch) * group.column("input_tokens"))
-    done: dict[tuple[object, ...], Served] = {}
-    out: dict[str, list[float]] = {}
-    for place, case in enumerate(group.cases):
-        key = (case.row.config_id, case.machine.accelerator.name, case.rate_per_s, case.users, case.input_tokens,
-               case.output_tokens, case.tensor_parallel, case.slots)  # fmt: skip
-        if key not in done:
-            done[key] = _simulate(case, steps[place], float(per_token[place]), float(group.slots[place]),
-                                  engine.request_us * 1e-6)  # fmt: skip
-        for name, value in _seen(case, done[key]).items():
-            out.setdefault(name, []).append(value)
-    return {name: np.array(values) for name, values in out.items()}
-
-
-def _simulate(case: Case, steps: Array, prompt_token_s: float, slots: float, front_s: float) -> Served:
-    count = min(case.prompts or 500, MOST_PROMPTS)
-    rng = np.random.default_rng(0)
-    spread = LENGTH_SPREAD if case.varied_lengths else 0.0
-    gaps = rng.exponential(1.0 / case.rate_per_s, count) if case.rate_per_s else np.zeros(count)
-    rates = ReplicaRates(
-        batches=np.array((0.0, *STEP_BATCHES)), step_s=np.array((steps[0] * 0.5, *steps)),
-        prompt_token_s=prompt_token_s, slots=int(max(min(slots, STEP_BATCHES[-1]), 1)), chunk_tokens=PREFILL_TOKENS,
-        front_s=front_s,
-    )  # fmt: skip
-    return simulate(
-        rates, arrivals_s=np.cumsum(gaps), input_tokens=_lengths(rng, case.input_tokens, spread, count),
-        output_tokens=_lengths(rng, case.output_tokens, spread, count), users=case.users or None,
-    )  # fmt: skip
-
-
-def _lengths(rng: np.random.Generator, mean: float, sigma: float, count: int) -> Array:
-    """Lengths with that mean: equal, or log-normal."""
-    drawn = np.exp(sigma * rng.standard_normal(count))
-    return np.asarray(np.maximum(drawn * (mean / drawn.mean()), 1.0))
-
-
-def _seen(case: Case, served: Served) -> dict[str, float]:
-    count = len(served.ttft_s)
-    requests = case.replicas * count / served.makespan_s
-    out = {"requests": requests, "tokens": requests * case.output_tokens,
-           "total": requests * (case.input_tokens + case.output_tokens)}  # fmt: skip
-    for name, values in (("ttft", served.ttft_s), ("tpot", served.tpot_s), ("latency", served.latency_s)):
-        out[name] = float(values.mean())
-        out.update({f"{name}_{key}": float(np.quantile(values, q)) for key, q in PERCENTILES.items()})
-    return out
+    seen = {place: found for service in group.services for place, found in service.figures(engine).items()}
+    names = sorted({name for found in seen.values() for name in found})
+    return {name: np.array([seen[i].get(name, np.nan) for i in range(len(group.cases))]) for name in names}
 
 
 _LOADS: Mapping[str, Callable[[Group, Engine], Figures]] = {

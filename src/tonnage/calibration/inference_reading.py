@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from tonnage.calibration.efficientnet import efficientnet_shape
 from tonnage.calibration.judgement import Skipped
 from tonnage.calibration.rows import InferenceRow
 from tonnage.catalog.catalog import Catalog
@@ -23,6 +24,15 @@ Load = Literal["pass", "batching-server", "offline", "static", "saturated", "ser
 _SIZE = re.compile(r"^(\d+(\.\d+)?[bmkld]|a\d+(\.\d+)?b|base|large|small|tiny|xl|xxl|huge|b\d+|l\d+|h\d+|\d{2,4}|v\d)$")
 _HALF_LENGTHS = re.compile(r"mean(?: real length)?\s*[=~]\s*seq_len/2")
 VARIABLE_LENGTH_SHARE: Final = 0.46  # mean over longest of SQuAD contexts cut at 384 tokens: 177 of 384
+# Mean prompt and answer, in tokens, of data sets that a note names: CNN/DailyMail as GPT-J of MLPerf reads it (articles
+# of 780 words, summaries of 300 characters), OpenOrca as MLPerf cut it (its rules count 294 tokens a sample), ShareGPT
+# as serving benchmarks cut it, at 1,024 and 2,048 tokens.
+DATA_SETS: Final = (
+    ("cnn/dailymail", 980.0, 69.0),
+    ("openorca", 220.0, 294.0),
+    ("sharegpt", 225.0, 210.0),
+)
+WEIGHTS_ROOM: Final = 0.6  # of a device's memory that weights may take where a row states no tensor parallelism
 UNSTATED_CONTEXT: Final = (64.0, 64.0)  # prompt and answer where a batch-1 decode rate states neither
 
 
@@ -45,7 +55,8 @@ class Case:
     users: int = 0  # 0: open loop
     prompts: int = 0
     varied_lengths: bool = False
-    slots: int = 0  # most in flight, where the row states it
+    assumed_lengths: bool = False  # of the data set that the note names
+    beams: int = 1  # hypotheses that each request carries
 
     @property
     def family(self) -> str:
@@ -149,6 +160,9 @@ def row_format(row: InferenceRow, accelerator: Accelerator) -> ServedFormat:
 
 def row_shape(row: InferenceRow) -> ModelShape:
     """The known model of that name, else the shape in the columns, gated or plain as the parameter count says."""
+    efficient = re.search(r"efficientnet.*b([0-7])", row.model.casefold())
+    if efficient:
+        return efficientnet_shape(int(efficient[1]))
     try:
         return find_model(row.model)
     except TonnageError:
@@ -173,7 +187,7 @@ def _number(pattern: str, text: str) -> float | None:
 def _case(
     row: InferenceRow, shape: ModelShape, accelerator: Accelerator, served: ServedFormat, catalog: Catalog
 ) -> Case | Skipped:
-    tensor = int(row.tp or 1)
+    tensor = int(row.tp or _fewest_ranks(row, shape, accelerator, served))
     pipeline = int(_number(r"\bpp=(\d+)", row.note) or 1)
     count = int(row.n_gpus or tensor)
     if pipeline > 1:
@@ -189,6 +203,16 @@ def _case(
         input_tokens=row.input_len or 0.0, output_tokens=row.output_len or 0.0,
     )  # fmt: skip
     return _decoder_case(plain) if row.kind == "decoder" else _pass_case(plain)
+
+
+def _fewest_ranks(row: InferenceRow, shape: ModelShape, accelerator: Accelerator, served: ServedFormat) -> int:
+    """The smallest group of devices, a power of two, whose memory holds a decoder's weights and leaves room beside."""
+    ranks, room = 1, WEIGHTS_ROOM * usable_bytes(accelerator)
+    if row.kind == "decoder":
+        weights = count_parameters(shape).total * served.weight_bytes
+        while weights / ranks > room and ranks < (row.n_gpus or 1):
+            ranks *= 2
+    return ranks
 
 
 def device_link(accelerator: Accelerator, ranks: int) -> str:
@@ -235,6 +259,13 @@ def _decoder_case(case: Case) -> Case | Skipped:
     row, note = case.row, case.row.note.casefold()
     prompts = int(_number(r"(\d+)\s+(?:sharegpt-like )?(?:prompts|requests)\b", note) or 0)
     varied = "sharegpt" in note or ("fixed" not in note and not _round(case.output_tokens))
+    known = next(((prompt, answer) for name, prompt, answer in DATA_SETS if name in note), None)
+    if not case.input_tokens and known:
+        beams = int(_number(r"beam width (\d+)", note) or 1)
+        case, varied = (
+            replace(case, input_tokens=known[0], output_tokens=known[1], beams=beams, assumed_lengths=True),
+            True,
+        )
     if not case.input_tokens:
         if case.batch != 1 or case.shape.architecture == "encoder-decoder":
             return _skip(row, "input and output lengths not stated")
@@ -248,11 +279,10 @@ def _decoder_case(case: Case) -> Case | Skipped:
     if row.concurrency and not prompts:
         return replace(case, load="static", batch=row.concurrency)
     if row.concurrency:
-        stated = "max batch" in note
-        return replace(case, load="served", users=0 if stated else int(row.concurrency),
-                       slots=int(row.concurrency) if stated else 0)  # fmt: skip
+        return replace(case, load="served", users=int(row.concurrency))
     if prompts:
         return replace(case, load="served")
     if row.metric in ("output_tokens_per_s", "total_tokens_per_s", "requests_per_s"):
-        return replace(case, load="saturated")
+        within_latency = "mlperf" in note and "server" in note
+        return replace(case, load="saturated", rate_per_s=1.0 if within_latency else 0.0)
     return _skip(row, "neither batch, concurrency nor offered rate is stated")

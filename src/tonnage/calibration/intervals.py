@@ -7,7 +7,7 @@ other way round, so that one interval serves every metric of the same physics.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log, sqrt
 from typing import Final
@@ -23,8 +23,12 @@ from tonnage.sizing.estimates import Spread
 
 COVERED: Final = 0.80
 FEWEST_ROWS: Final = 20  # a group with fewer borrows the residuals of all groups
+FEWEST_FAMILIES: Final = 3  # so does one of fewer families: how families differ cannot be told from one or two
+FEWEST_WITHOUT_KIN: Final = 5  # a group of fewer families is judged together with its kin, where it has any
+KIN: Final = (frozenset({"encoder time", "vision time"}),)  # whole passes through the same engines
 FARTHEST: Final = 2  # beyond two unknowns the interval widens no more
 DEFAULT_WIDENING: Final = 1.5  # where no residual of far rows is known: judgement, range 1.2 to 2.5
+LEAST_WIDENING: Final = 1.1  # what no fit has seen is never as sure as what it has: judgement, range 1.0 to 1.3
 _WIDEST: Final = 4.0
 
 
@@ -108,11 +112,22 @@ def fit_intervals(near: Iterable[Judged], far: Iterable[Judged] = ()) -> Interva
     pooled = _quantiles(known) if len(known) >= FEWEST_ROWS else None
     found = []
     for group, rows in sorted(by_group.items()):
-        quantiles = _quantiles(rows) if len(rows) >= FEWEST_ROWS else pooled
+        like = _with_kin(group, by_group)
+        quantiles = _quantiles(like) if _enough(like) else pooled
         if quantiles is not None:
-            beyond = [row for row in distant if row.group == group]
+            groups = {row.group for row in like}
+            beyond = [row for row in distant if row.group in groups]
             found.append(_group_interval(group, rows, quantiles, beyond))
     return Intervals(groups=tuple(found))
+
+
+def _with_kin(group: str, by_group: Mapping[str, list[Judged]]) -> list[Judged]:
+    """The group's rows; those of its kin too where few families stand behind it."""
+    rows = by_group[group]
+    if len({row.family for row in rows}) >= FEWEST_WITHOUT_KIN:
+        return rows
+    kin = sorted(other for one in KIN if group in one for other in one if other != group)
+    return [*rows, *(row for other in kin for row in by_group.get(other, ()))]
 
 
 def intervals_without_family(near: Sequence[Judged], far: Sequence[Judged] = ()) -> dict[str, Intervals]:
@@ -147,7 +162,7 @@ def _group_interval(
 
 
 def _widening(near: tuple[float, float, float], beyond: Sequence[Judged]) -> float:
-    """How much the interval must grow around its centre to hold 80 % of the far rows, a step of `far` each; >= 1."""
+    """How much the interval must grow around its centre to hold 80 % of the far rows, a step of `far` each."""
     if len(beyond) < FEWEST_ROWS:
         return DEFAULT_WIDENING
     low, centre, high = near
@@ -157,16 +172,23 @@ def _widening(near: tuple[float, float, float], beyond: Sequence[Judged]) -> flo
         side = (high - centre) if off >= 0 else (low - centre)
         ratio = off / side if side else _WIDEST
         needed.append(max(ratio, 1e-9) ** (1.0 / min(row.far, FARTHEST)))
-    return min(max(1.0, _weighted_quantile(needed, _weights(beyond), COVERED)), _WIDEST)
+    return min(max(LEAST_WIDENING, _weighted_quantile(needed, _weights(beyond), COVERED)), _WIDEST)
+
+
+def _enough(rows: Sequence[Judged]) -> bool:
+    return len(rows) >= FEWEST_ROWS and len({row.family for row in rows}) >= FEWEST_FAMILIES
 
 
 def _quantiles(rows: Sequence[Judged]) -> tuple[float, float, float]:
+    """Low, middle and high. Rows of a family err together, so what counts as a sample is the family: a new one is one
+    of k + 1, and the interval holds COVERED of that many (Dunn, Wasserman and Ramdas 2022, arXiv:1809.07441)."""
     values = [residual(row) for row in rows]
     weights = _weights(rows)
-    tail = (1.0 - COVERED) / 2.0
-    low = -_weighted_quantile([-value for value in values], weights, 1.0 - tail)
-    high = _weighted_quantile(values, weights, 1.0 - tail)
-    return low, _weighted_quantile(values, weights, 0.5), high
+    families = len({row.family for row in rows})
+    level = min(1.0, (1.0 + COVERED * (1.0 + 1.0 / families)) / 2.0)
+    low = -_quantile_of([-value for value in values], weights, level)
+    high = _quantile_of(values, weights, level)
+    return low, _quantile_of(values, weights, 0.5), high
 
 
 def _weights(rows: Sequence[Judged]) -> list[float]:
@@ -180,9 +202,12 @@ def _weighted_quantile(values: Sequence[float], weights: Sequence[float], level:
     That row is the finite-sample correction of conformal prediction (Tibshirani et al. 2019, arXiv:1904.06019,
     section 2). With too few rows to reach the level, the largest value.
     """
-    total = sum(weights)
-    wanted = level * (total + total / len(weights))
-    reached = 0.0
+    return _quantile_of(values, weights, level * (1.0 + 1.0 / len(weights)))
+
+
+def _quantile_of(values: Sequence[float], weights: Sequence[float], level: float) -> float:
+    """Smallest value with `level` of the weight at or below it; the largest where the level is beyond all weight."""
+    wanted, reached = level * sum(weights), 0.0
     ordered = sorted(zip(values, weights, strict=True))
     for value, weight in ordered:
         reached += weight

@@ -23,6 +23,11 @@ FUSED = re.compile(
 MEGATRON = re.compile(r"megatron|PTD-P|oneflow", re.IGNORECASE)
 SPLIT = re.compile(r"\b[tp]p=(?!1\b)\d+")  # tensor or pipeline parallel: programs of Megatron's kind
 TENSORFLOW = re.compile(r"\bTF[12]?\b|tensorflow", re.IGNORECASE)
+# Programs that lay images out with channels last: stated, those whose framework does so by itself in mixed precision,
+# and tuned input pipelines and configurations, which come with it.
+CHANNELS_LAST = re.compile(
+    r"\bNHWC\b|channels.last|\bTF[12]?\b|tensorflow|paddle|\bDALI\b|configs?\.ya?ml", re.IGNORECASE
+)
 JAX = re.compile(r"\bJAX\b|paxml", re.IGNORECASE)
 MODERN = re.compile(r"DGX-[HB]\d|transformer engine|flash|SDPA|packed|recipe", re.IGNORECASE)
 PRETRAINING = re.compile(r"pre-?train", re.IGNORECASE)
@@ -65,7 +70,7 @@ def engine_of(row: TrainingRow, shape: ModelShape, device: Accelerator) -> Engin
         logit_share=MASKED_SHARE if shape.architecture == "encoder" else 1.0,
         interleave=_degree(row, "vp"),
         context_parallel=_degree(row, "cp"),
-        reduce_bytes=2.0 if megatron and precision == "fp16" else 0.0,
+        reduce_bytes=2.0 if megatron and precision in ("fp16", "fp8") else 0.0,  # in bf16 sums are kept in 32 bit
         state="megatron" if megatron else "autocast",
         optimizer_passes=1.5 if row.optimizer.upper() == "LAMB" else 1.0,
         sequence_parallel=not megatron or _shares_sequence(row, attention),
@@ -74,6 +79,7 @@ def engine_of(row: TrainingRow, shape: ModelShape, device: Accelerator) -> Engin
         or bool(re.search(r"fsdp|zero", row.sharding)),
         loss_bytes=_loss_bytes(row, megatron=megatron),
         kept_factor=1.4 if TENSORFLOW.search(row.note) else 1.0,
+        channels_last=jax or bool(CHANNELS_LAST.search(row.note)),
         planned_memory="static" in row.mem_kind,
         offloaded_optimizer=_is_paged(row),
         offloaded_state="offload" in row.sharding,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import log
 from types import MappingProxyType
 
 import numpy as np
@@ -15,6 +16,7 @@ from tonnage.calibration.training_judge import case_ratio, time_case
 from tonnage.calibration.training_memory_rows import MemoryTable, memory_table
 from tonnage.calibration.training_table import TrainingTable, training_table
 from tonnage.catalog.catalog import Catalog
+from tonnage.errors import InputError
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import GENERATIONS
 from tonnage.sizing.estimates import Array
@@ -32,11 +34,13 @@ TIME_PARAMETERS: Mapping[str, tuple[float, float]] = MappingProxyType(
         "training_attention_hopper_share": (0.4, 1.2),
         "fused_traffic_fraction": (0.1, 1.2),
         "compiled_traffic_fraction": (0.1, 1.6),
-        "memory_saturation_exponent": (0.02, 0.6),
+        "issue_cycles_per_element": (0.005, 0.5),
+        "graphics_energy_factor": (0.7, 4.0),
         "unfused_traffic_factor": (0.5, 2.5),
-        "communication_overlap_fraction": (0.2, 0.97),
+        "communication_overlap_fraction": (0.1, 0.97),
         "network_peak_fraction": (0.15, 0.95),
         "training_convolution_fraction": (0.2, 0.9),
+        "convolution_traffic_factor": (0.3, 1.6),
     }
 )
 MEMORY_PARAMETERS: Mapping[str, tuple[float, float]] = MappingProxyType(
@@ -58,16 +62,19 @@ JUDGEMENTS: Mapping[str, float] = MappingProxyType(
         "training_attention_hopper_share": 0.85,
         "fused_traffic_fraction": 0.5,
         "compiled_traffic_fraction": 0.7,
-        "memory_saturation_exponent": 0.2,
+        "issue_cycles_per_element": 0.08,
+        "graphics_energy_factor": 1.2,
         "unfused_traffic_factor": 1.0,
         "communication_overlap_fraction": 0.8,
         "network_peak_fraction": 0.6,
         "training_convolution_fraction": 0.5,
+        "convolution_traffic_factor": 0.8,
         "training_communicator_gib": 0.7,
         "fragmentation_fraction": 0.1,
     }
 )
 FIRST_STEP, LAST_STEP = 0.16, 0.01
+ROUNDED = 0.03  # log error below which the loss is round: a search by coordinates stalls on sharp creases
 CAP = 0.7  # log error beyond which a row counts no more: a misread row must not pull a parameter
 
 
@@ -94,7 +101,14 @@ class TrainingFit:
     engines: frozenset[str]
 
     def assumptions(self, base: Assumptions | None = None) -> Assumptions:
-        """`base` (the shipped assumptions) with the fitted values."""
+        """`base` (the shipped assumptions) with the fitted values. Raises InputError where a value belongs to other
+        formulas than this version's."""
+        unknown = sorted(set(self.values) - Assumptions.__dataclass_fields__.keys())
+        if unknown:
+            raise InputError(
+                f"the calibration has a value for '{unknown[0]}', which this version does not have",
+                hint="it was made by another version; make it anew: `tonnage calibrate`",
+            )
         return replace(base or Assumptions(), **dict(self.values))
 
     def distance(self, case: Case) -> int:
@@ -172,8 +186,11 @@ def fit_cases(table: TrainingTable, *, start: TrainingFit | None = None, use: Ar
     """Fit to the cases of a table; `use` leaves some out (weight 0)."""
     weights = family_weights(table.cases) * (1.0 if use is None else use)
 
+    at_one_second = one_second(table)
+
     def loss(values: Mapping[str, float]) -> float:
-        errors = np.abs(log_ratios(table, replace(Assumptions(), **dict(values))))
+        ratios = _log_ratios(table, at_one_second, replace(Assumptions(), **dict(values)))
+        errors = np.sqrt(ratios**2 + ROUNDED**2)
         return float(np.sum(weights * np.minimum(errors, CAP)) / np.sum(weights))
 
     begin = start.values if start else JUDGEMENTS
@@ -193,10 +210,19 @@ def fit_cases(table: TrainingTable, *, start: TrainingFit | None = None, use: Ar
 
 def log_ratios(table: TrainingTable, assumed: Assumptions) -> Array:
     """log(predicted / measured) as rates, one a case; large where nothing is predicted."""
-    steps = table.steps(assumed)
-    pairs = zip(table.cases, steps.total_s, strict=True)
-    ratios = np.array([case_ratio(case, float(seconds)) for case, seconds in pairs])
-    return np.where(np.isfinite(ratios) & (ratios > 0), np.log(np.maximum(ratios, 1e-9)), CAP)
+    return _log_ratios(table, one_second(table), assumed)
+
+
+def one_second(table: TrainingTable) -> Array:
+    """log(predicted / measured) of each case if its step took a second: every metric goes with the step's time."""
+    return np.array([log(case_ratio(case, 1.0)) for case in table.cases])
+
+
+def _log_ratios(table: TrainingTable, at_one_second: Array, assumed: Assumptions) -> Array:
+    seconds = table.steps(assumed).total_s
+    known = np.isfinite(seconds) & (seconds > 0)
+    ratios: Array = np.where(known, at_one_second - np.log(np.where(known, seconds, 1.0)), CAP)
+    return ratios
 
 
 def family_weights(cases: Sequence[Case]) -> Array:
@@ -214,11 +240,13 @@ def coordinate_search(
     first_step: float,
     last_step: float = LAST_STEP,
 ) -> dict[str, float]:
-    """Each parameter in turn up or down by a factor while the loss falls; then half the factor, to `last_step`."""
+    """Each parameter in turn up or down by a factor while the loss falls, then all of them together as far again as a
+    round has moved them (Hooke and Jeeves 1961: parameters that trade against one another lie in a narrow valley);
+    then half the factor, to `last_step`."""
     values = {name: float(np.clip(begin[name], *ranges[name])) for name in ranges}
     best, step = loss(values), first_step
     while step >= last_step:
-        improved = False
+        before, improved = values, False
         for name, (low, high) in ranges.items():
             for factor in (1.0 + step, 1.0 / (1.0 + step)):
                 trial = {**values, name: float(np.clip(values[name] * factor, low, high))}
@@ -228,6 +256,11 @@ def coordinate_search(
                     break
         if not improved:
             step /= 2.0
+            continue
+        trial = {name: float(np.clip(values[name] ** 2 / before[name], *ranges[name])) for name in ranges}
+        found = loss(trial)
+        if found < best - 1e-6:
+            values, best = trial, found
     return values
 
 

@@ -12,6 +12,7 @@ from tonnage.calibration.rows import TrainingRow
 from tonnage.calibration.training_case import Case, NoCase, build_case
 from tonnage.calibration.training_memory_rows import MEMORY_METRICS, judge_memory_row
 from tonnage.calibration.training_table import training_table
+from tonnage.calibration.training_unstated import fitted_to_device
 from tonnage.catalog.catalog import Catalog
 from tonnage.errors import TonnageError
 from tonnage.sizing.assumptions import Assumptions
@@ -56,7 +57,7 @@ def time_case(row: TrainingRow, catalog: Catalog) -> Case | Skipped:
     if row.metric not in (*RATES, *TIMES):
         return _skipped(row, f"metric '{row.metric}' is none of training time or memory")
     try:
-        case = build_case(row, catalog)
+        case = fitted_to_device(build_case(row, catalog))
         peak_tflops(case.machine.accelerator, case.jobs[0].precision.removesuffix("-true"))
     except NoCase as error:
         return _skipped(row, str(error))

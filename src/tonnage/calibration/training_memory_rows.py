@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -12,6 +13,7 @@ import numpy as np
 from tonnage.calibration.judgement import Judged, Skipped
 from tonnage.calibration.rows import TrainingRow
 from tonnage.calibration.training_case import Case, NoCase, build_case
+from tonnage.calibration.training_unstated import fitted_to_device
 from tonnage.catalog.catalog import Catalog
 from tonnage.errors import TonnageError
 from tonnage.sizing.assumptions import Assumptions
@@ -27,7 +29,7 @@ MEMORY_GROUP = "training memory"
 BUDGET = re.compile(r"VRAM-(\d+)GB")
 STAND_IN = "A100-80GB-SXM"  # peak memory does not depend on the device; a row without one needs some name to be built
 Prediction = tuple[float, float | None, float | None]  # the row's figure, GiB needed, GiB there (None: as the device)
-LENGTHS = np.unique(np.round(2.0 ** np.arange(6.0, 21.0, 0.05)))
+LENGTHS: list[float] = np.unique(np.round(2.0 ** np.arange(6.0, 21.0, 0.05))).tolist()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,9 +96,15 @@ def peak(case: Case, assumed: Assumptions) -> Peak:
 def _peak(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> Prediction:
     if row.micro_batch_per_gpu is None:
         raise NoCase("memory without the micro-batch")
-    case = memory_case(row, catalog)
+    case = _measured_case(row, catalog)
     found = peak(case, assumed)
     return _reported(case, found), to_gib(float(found.bytes("needed")[0])), None
+
+
+def _measured_case(row: TrainingRow, catalog: Catalog) -> Case:
+    """The case of a row that prints a peak: it ran, so what it leaves open was such that it fitted."""
+    case = memory_case(row, catalog)
+    return case if BUDGET.search(row.gpu) or not row.gpu else fitted_to_device(case)
 
 
 def _reported(case: Case, found: Peak) -> float:
@@ -125,14 +133,14 @@ def _longest(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> Predic
     """The longest sequence whose peak stays within the device, no margin (the source tried until it failed)."""
     case = memory_case(replace(row, seq_len=1024), catalog)
     capacity = _capacity(row, case)
-    longest = 0.0
-    for length in LENGTHS:
-        lengths = Lengths(mean=float(length), maximum=int(length))
+
+    def too_long(length: float) -> bool:
+        lengths = Lengths(mean=length, maximum=int(length))
         grown = replace(case, jobs=tuple(replace(job, lengths=lengths) for job in case.jobs))
-        if not fits(float(peak(grown, assumed).bytes("needed")[0]), capacity, 0.0):
-            break
-        longest = float(length)
-    return longest, None, None
+        return not fits(float(peak(grown, assumed).bytes("needed")[0]), capacity, 0.0)
+
+    fitting = bisect_left(LENGTHS, True, key=too_long)  # memory grows with length
+    return float(LENGTHS[fitting - 1]) if fitting else 0.0, None, None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +161,7 @@ def memory_table(rows: Sequence[TrainingRow], catalog: Catalog) -> MemoryTable:
         if not row.metric.startswith("peak") or row.quality == "suspect" or row.micro_batch_per_gpu is None:
             continue
         try:
-            cases.append(memory_case(row, catalog))
+            cases.append(_measured_case(row, catalog))
         except (NoCase, TonnageError):
             continue
     return MemoryTable(cases=tuple(cases))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from tonnage.calibration.efficientnet import efficientnet_shape
@@ -56,10 +57,17 @@ def architecture(model: str) -> Architecture:
     return "encoder" if ENCODER_WORDS.search(model) else "decoder"
 
 
-def _known(row: TrainingRow) -> ModelShape | None:
+@cache
+def _named(model: str) -> ModelShape | None:
     try:
-        shape = find_model(row.model)
+        return find_model(model)
     except TonnageError:
+        return None
+
+
+def _known(row: TrainingRow) -> ModelShape | None:
+    shape = _named(row.model)
+    if shape is None:
         return None
     side = _image_side(row)
     if shape.architecture == "convolution" and side not in (0, 224):

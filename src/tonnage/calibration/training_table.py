@@ -63,6 +63,9 @@ def _flattened(works: Sequence[StepWork]) -> tuple[Work, ...]:
         parts = [(row, part) for row, work in enumerate(works) for part in work.works if part.operator.kind == kind]
         if not parts:
             continue
+        if kind == "elementwise":
+            found.append(_summed(parts))
+            continue
         entries = [part for _, part in parts]
         figures: dict[str, Any] = {
             name: _column([getattr(part.operator, name) for part in entries]) for name in FIGURES
@@ -80,8 +83,29 @@ def _flattened(works: Sequence[StepWork]) -> tuple[Work, ...]:
     return tuple(found)
 
 
+def _summed(parts: Sequence[tuple[int, Work]]) -> Work:
+    """Element-wise work, whose time is linear in bytes and kernels: one entry for all of a row that is alike."""
+    sums: dict[tuple[int, float, float, float], list[float]] = {}
+    for row, part in parts:
+        backward, again, fused = (_number(value) for value in (part.backward, part.again, part.fused))
+        often = _number(part.times) * _number(part.operator.count)
+        entry = sums.setdefault((row, backward, again, fused), [0.0, 0.0])
+        entry[0] += often * _number(part.operator.moved_bytes)
+        entry[1] += often * _number(part.operator.kernels)
+    keys, totals = np.array(list(sums)), np.array(list(sums.values()))
+    ones = np.ones(len(keys))
+    return Work(
+        operator=Operator(name="elementwise", kind="elementwise", moved_bytes=totals[:, 0], kernels=totals[:, 1]),
+        times=ones, backward=keys[:, 1], again=keys[:, 2], fused=keys[:, 3], owner=keys[:, 0].astype(np.intp),
+    )  # fmt: skip
+
+
+def _number(value: Num) -> float:
+    return float(value) if isinstance(value, float | int) else float(np.asarray(value).reshape(-1)[0])
+
+
 def _column(values: Sequence[Num]) -> Array:
-    return np.array([float(np.asarray(value).reshape(-1)[0]) for value in values])
+    return np.array([_number(value) for value in values])
 
 
 def _joined(devices: Sequence[Devices]) -> Devices:

@@ -7,12 +7,14 @@ from tonnage.catalog.description import Description, describe
 from tonnage.catalog.grammar import GpuFilter, parse_gpu_filter
 from tonnage.catalog.hardware import Accelerator, Cpu, Link, Precision, Source
 from tonnage.catalog.loading import SnapshotMeta, load_catalog
-from tonnage.catalog.market import InstanceType, Offer, Purchase
+from tonnage.catalog.managed import BillingRule, ManagedPrices, Quarantined
+from tonnage.catalog.market import InstanceType, Offer, Platform, Purchase
 from tonnage.catalog.query import filter_accelerators, filter_instance_types, filter_offers, usd_per_gpu_hour
 
 __all__ = [
     "Accelerator",
     "Alias",
+    "BillingRule",
     "Catalog",
     "Cpu",
     "Description",
@@ -20,11 +22,14 @@ __all__ = [
     "GpuFilter",
     "InstanceType",
     "Link",
+    "ManagedPrices",
     "MistakenName",
     "Offer",
+    "Platform",
     "Precision",
     "Provider",
     "Purchase",
+    "Quarantined",
     "Region",
     "SnapshotMeta",
     "Source",

@@ -6,10 +6,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
+from fnmatch import fnmatchcase
 
 from tonnage.catalog.aliases import devices_called, fold_name
 from tonnage.catalog.grammar import GpuFilter
 from tonnage.catalog.hardware import Accelerator, Cpu, Link
+from tonnage.catalog.managed import BillingRule, ManagedPrices, Quarantined
 from tonnage.catalog.market import InstanceType, Offer
 from tonnage.errors import (
     CatalogError,
@@ -73,6 +75,9 @@ class Catalog:
     providers: tuple[Provider, ...]
     regions: tuple[Region, ...]
     mistaken_names: tuple[MistakenName, ...]
+    managed: ManagedPrices = field(default_factory=ManagedPrices)
+    quarantined: tuple[Quarantined, ...] = ()  # prices on record that are not believed
+    billing: tuple[BillingRule, ...] = ()
     _accelerators: Mapping[str, Accelerator] = field(init=False, repr=False)
     _instances: Mapping[str, tuple[InstanceType, ...]] = field(init=False, repr=False)
     _offers: Mapping[InstanceKey, tuple[Offer, ...]] = field(init=False, repr=False)
@@ -142,6 +147,10 @@ class Catalog:
         """Every price of that machine, by region and purchase mode; empty when none is known."""
         return self._offers.get(instance.key, ())
 
+    def offers_named(self, provider: str, instance_type: str) -> tuple[Offer, ...]:
+        """The same by name; empty also for a machine that is not in the catalog."""
+        return self._offers.get((provider, instance_type), ())
+
     def link(self, name: str) -> Link | None:
         """The link of that name; None for "" (one device, or not known). Raises CatalogError on others."""
         if not name:
@@ -154,6 +163,17 @@ class Catalog:
     def region(self, provider: str, name: str) -> Region | None:
         """Where that region stands; None when the table does not have it."""
         return self._regions.get((provider, name))
+
+    def billing_rule(self, provider: str, instance_type: str) -> BillingRule | None:
+        """How time on that machine is rounded; None where no source says."""
+        return next(
+            (
+                rule
+                for rule in self.billing
+                if rule.provider == provider and fnmatchcase(instance_type, rule.instance_pattern)
+            ),
+            None,
+        )
 
     def cpu_of(self, instance: InstanceType) -> Cpu | None:
         """The processor of that machine's family, where one is known."""

@@ -44,6 +44,7 @@ def check_catalog(catalog: Catalog, *, as_of: date, max_age_days: int = 180) -> 
         *_ratios(catalog.instance_types),
         *_prices(catalog),
         *_spot(catalog),
+        *_set_aside(catalog),
     ]
     order = {"error": 0, "warning": 1, "note": 2}
     return tuple(sorted(found, key=lambda finding: (order[finding.severity], finding.subject, finding.message)))
@@ -161,6 +162,18 @@ def _prices(catalog: Catalog) -> Iterator[Finding]:
                 expected=f"about {expectation.usd_per_instance_hour:.4g} USD/h",
                 source=offer.source.text,
             )
+
+
+def _set_aside(catalog: Catalog) -> Iterator[Finding]:
+    for one in catalog.quarantined:
+        yield Finding(
+            severity="warning",
+            subject=offer_subject(one.offer),
+            message="committed price set aside: it is not offered",
+            figure=f"{one.offer.usd_per_instance_hour} USD/h, {one.why}",
+            expected="a discount on the on-demand price of today",
+            source=one.offer.source.text,
+        )
 
 
 def _spot(catalog: Catalog) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -28,7 +28,9 @@ from tonnage.catalog.hardware_rows import (
     read_provider,
     read_region,
 )
+from tonnage.catalog.managed_rows import read_billing, read_managed
 from tonnage.catalog.market import InstanceType, Offer
+from tonnage.catalog.reserved import reserved_offers
 from tonnage.catalog.rows import Row, read_rows
 from tonnage.errors import CatalogError
 
@@ -54,6 +56,7 @@ class SnapshotMeta:
     built_on: date
     sources: tuple[str, ...]
     notes: str
+    built_at: datetime | None = None  # the moment, which orders the snapshots of one day; None: not stated
 
 
 def snapshot_folders() -> tuple[Traversable, ...]:
@@ -65,7 +68,9 @@ def snapshot_folders() -> tuple[Traversable, ...]:
 def load_catalog(folder: Path | None = None, *, strict: bool = True) -> Catalog:
     """The newest packaged snapshot, or the one in `folder`, over the packaged hardware tables.
 
-    Raises CatalogError naming file, line and column. With `strict=False` rows that only contradict each other
+    Managed prices are the packaged ones, or those of a managed_prices.csv in the folder; committed prices become
+    offers of the machines they are for (of a folder without that file no offers are added). Raises CatalogError
+    naming file, line and column. With `strict=False` rows that only contradict each other
     (GPU memory against the device, a date after the snapshot, an offer twice) load, for `check_catalog`.
     """
     place: Traversable | Path = snapshot_folders()[-1] if folder is None else folder
@@ -80,6 +85,11 @@ def load_catalog(folder: Path | None = None, *, strict: bool = True) -> Catalog:
     meta = read_meta(place / "snapshot.toml")
     reader = _SnapshotReader(meta.built_on, devices, {link.name for link in links}, strict)
     instances = reader.instances(place / "instances.csv")
+    offers = reader.offers(place / "offers.csv", instances)
+    own = place / "managed_prices.csv"
+    managed = read_managed(own if own.is_file() else data / "managed_prices.csv")
+    belongs = folder is None or own.is_file()  # a folder's offers are its own
+    committed, quarantined = reserved_offers(managed.reserved if belongs else (), instances, offers)
     return Catalog(
         name=meta.name,
         built_on=meta.built_on,
@@ -87,12 +97,15 @@ def load_catalog(folder: Path | None = None, *, strict: bool = True) -> Catalog:
         notes=meta.notes,
         accelerators=accelerators,
         instance_types=instances,
-        offers=reader.offers(place / "offers.csv", instances),
+        offers=(*offers, *committed),
         links=links,
         cpus=tuple(read_cpu(row) for row in read_rows(data / "cpus.csv", CPU_COLUMNS)),
         providers=providers,
         regions=tuple(read_region(row) for row in read_rows(data / "regions.csv", REGION_COLUMNS)),
         mistaken_names=tuple(read_mistaken(row) for row in read_rows(data / "mistaken_names.csv", MISTAKEN_COLUMNS)),
+        managed=managed,
+        quarantined=quarantined,
+        billing=read_billing(data / "billing.csv"),
     )
 
 
@@ -111,7 +124,12 @@ def read_meta(path: Traversable | Path) -> SnapshotMeta:
         raise CatalogError(f"{path.name}: 'built_on' must be a date such as 2026-11-20, without quotes")
     if not isinstance(sources, list) or not sources or not all(isinstance(text, str) for text in sources):
         raise CatalogError(f"{path.name}: 'sources' must be a list of texts")
-    return SnapshotMeta(name=name, built_on=built_on, sources=tuple(sources), notes=str(table.get("notes", "")).strip())
+    notes, built_at = str(table.get("notes", "")).strip(), table.get("built_at")
+    if built_at is not None and not isinstance(built_at, datetime):
+        raise CatalogError(f"{path.name}: 'built_at' must be an instant such as 2026-11-20T08:00:00Z, without quotes")
+    if built_at is not None and built_at.tzinfo is None:
+        built_at = built_at.replace(tzinfo=UTC)
+    return SnapshotMeta(name=name, built_on=built_on, sources=tuple(sources), notes=notes, built_at=built_at)
 
 
 class _SnapshotReader:

@@ -10,6 +10,7 @@ from typing import Literal
 from tonnage.catalog.hardware import Source
 
 Purchase = Literal["on_demand", "spot", "reserved_1y", "reserved_3y"]
+Platform = Literal["vm", "databricks", "sagemaker", "vertex", "bedrock"]  # through what a machine or model is used
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,22 @@ from typing import Annotated
 
 import typer
 
-from tonnage.cli import calibrate, catalog, catalog_import, config, doctor, explain, plan, size, validate
+from tonnage.cli import (
+    breakeven,
+    calibrate,
+    catalog,
+    catalog_import,
+    catalog_refresh,
+    config,
+    doctor,
+    explain,
+    plan,
+    rightsize,
+    size,
+    snapshots,
+    spot,
+    validate,
+)
 
 app = typer.Typer(
     name="tonnage",
@@ -39,11 +54,17 @@ def root(
 app.command("size", short_help="What a workload needs, on which GPUs it fits")(size.size)
 app.command("plan", short_help="Rank every way to buy what it needs")(plan.plan)
 app.command("explain", short_help="Why the winner won and each loser lost")(explain.explain)
+app.command("breakeven", short_help="A service's own fleet beside prices per token")(breakeven.breakeven)
+app.command("rightsize", short_help="Cheaper machines for what measured use needs")(rightsize.rightsize)
 catalog.commands.add_typer(
     catalog_import.commands, name="import", short_help="Newer prices into a snapshot of your own"
 )
+catalog.commands.command("refresh", short_help="Today's prices from every source")(catalog_refresh.refresh)
+catalog.commands.command("diff", short_help="What moved between two snapshots")(snapshots.diff)
+catalog.commands.command("snapshots", short_help="Snapshots at home and built in")(snapshots.snapshots)
 app.add_typer(catalog.commands, name="catalog", short_help="GPUs, machines, prices, model shapes")
 app.command("validate", short_help="Predicted beside measured, on a table of runs")(validate.validate)
 app.command("calibrate", short_help="Fit the physical parameters to measured runs")(calibrate.calibrate)
+app.add_typer(spot.commands, name="spot", short_help="Spot under a deadline: replay, fit, advise")
 app.add_typer(config.commands, name="config", short_help="Which settings hold, and from where")
 app.command("doctor", short_help="Check this installation")(doctor.doctor)

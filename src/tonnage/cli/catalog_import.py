@@ -111,7 +111,7 @@ def _import(session: Session, source: PriceSource, known: Catalog, *, folder: Pa
     whole = result if alone else _with_the_rest(result, known)
     built_on = max([_today(session), *(offer.read_on for offer in whole.offers if offer.read_on is not None)])
     names = (result.report.source,) if alone else (result.report.source, *known.sources)
-    meta = dated_meta(built_on, names, name=folder.name)
+    meta = dated_meta(built_on, names, name=folder.name, built_at=datetime.now(UTC))
     write_snapshot(folder, whole.instances, whole.offers, meta)
     account = ImportAccount(
         folder=str(folder), source=result.report.source, instance_types=len(whole.instances),

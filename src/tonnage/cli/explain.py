@@ -18,13 +18,14 @@ def explain(
         typer.Argument(
             metavar="[NAME]",
             autocompletion=options.complete_name,
-            help="An instance type, a GPU or a provider. Without it: the winner and every loser.",
+            help="An instance type, GPU, provider, platform or token model. Without it: the winner and all losers.",
             show_default=False,
         ),
     ] = None,
     rank: options.Rank = "cost",
     top: options.Top = 10,
     provider: options.Providers = None,
+    platform: options.Platforms = None,
     region: options.Regions = None,
     gpu: options.Gpus = None,
     deadline: options.Deadline = None,
@@ -47,8 +48,8 @@ def explain(
         quiet=quiet,
     )  # fmt: skip
     result = make(
-        session, file, rank=rank, top=top, providers=provider, regions=region, gpus=gpu, deadline=deadline,
-        budget_usd=budget, hold=hold, memory_margin=memory_margin,
+        session, file, rank=rank, top=top, providers=provider, platforms=platform, regions=region, gpus=gpu,
+        deadline=deadline, budget_usd=budget, hold=hold, memory_margin=memory_margin,
     )  # fmt: skip
     from tonnage.reports.explain import explain_report
     from tonnage.reports.selection import select_candidates

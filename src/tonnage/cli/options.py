@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 _RANKS = ("cost", "time", "pareto")
+_PLATFORMS = ("vm", "databricks", "sagemaker", "vertex", "bedrock")
 _FORMS = ("table", "json", "csv", "md", "html")
 
 
@@ -20,6 +21,10 @@ def complete_form(incomplete: str) -> list[str]:
 
 def complete_rank(incomplete: str) -> list[str]:
     return _starting_with(_RANKS, incomplete)
+
+
+def complete_platform(incomplete: str) -> list[str]:
+    return _starting_with(_PLATFORMS, incomplete)
 
 
 def complete_provider(incomplete: str) -> list[str]:
@@ -93,6 +98,15 @@ Providers = Annotated[
     list[str] | None,
     typer.Option(
         "--provider", metavar="NAME", autocompletion=complete_provider, help="Only this provider; may be repeated."
+    ),
+]
+Platforms = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--platform",
+        metavar="NAME",
+        autocompletion=complete_platform,
+        help="Only this platform: vm, databricks, sagemaker, vertex or bedrock; may be repeated.",
     ),
 ]
 Regions = Annotated[

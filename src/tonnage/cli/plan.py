@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from tonnage.cli import options
+from tonnage.cli.portfolio import refuse_beside_portfolio, show_portfolio
 from tonnage.cli.session import Session, open_session
 
 
 def plan(
-    file: options.File,
+    file: Annotated[
+        str | None, typer.Argument(metavar="[FILE]", help="A workload file, NAME.tonnage.yaml.", show_default=False)
+    ] = None,
+    portfolio: Annotated[
+        str | None,
+        typer.Option(
+            "--portfolio",
+            metavar="FILE",
+            help="A portfolio file instead: several workloads bought together.",
+            show_default=False,
+        ),
+    ] = None,
     rank: options.Rank = "cost",
     top: options.Top = 10,
     provider: options.Providers = None,
+    platform: options.Platforms = None,
     region: options.Regions = None,
     gpu: options.Gpus = None,
     deadline: options.Deadline = None,
@@ -28,16 +43,29 @@ def plan(
 ) -> None:
     """Rank every way to buy what the workload needs, and say why each other one lost.
 
-    --provider, --region, --gpu, --deadline and --budget replace the file's own constraints.
+    --provider, --platform, --region, --gpu, --deadline and --budget replace the file's own constraints.
+    With --portfolio: the cheapest assignment of several workloads under shares, quotas, a budget and a reserved base.
     Exit code 3: nothing fits; the nearest misses are shown.
     """
     session = open_session(
         output=output, as_of=as_of, catalog=catalog, calibration=calibration, max_price_age_days=max_price_age,
         quiet=quiet,
     )  # fmt: skip
+    if portfolio is not None:
+        refuse_beside_portfolio(
+            {"FILE": file, "--provider": provider, "--platform": platform, "--region": region, "--gpu": gpu,
+             "--deadline": deadline, "--budget": budget, "--hold": hold, "--rank": rank != "cost"}
+        )  # fmt: skip
+        show_portfolio(session, portfolio, memory_margin=memory_margin)
+        return
+    if file is None:
+        from tonnage.errors import InputError
+
+        hint = "a workload file, or --portfolio FILE; `tonnage plan --help` shows both"
+        raise InputError("Missing argument 'FILE'", hint=hint)
     result = make(
-        session, file, rank=rank, top=top, providers=provider, regions=region, gpus=gpu, deadline=deadline,
-        budget_usd=budget, hold=hold, memory_margin=memory_margin,
+        session, file, rank=rank, top=top, providers=provider, platforms=platform, regions=region, gpus=gpu,
+        deadline=deadline, budget_usd=budget, hold=hold, memory_margin=memory_margin,
     )  # fmt: skip
     from tonnage.reports.plan import plan_report
 

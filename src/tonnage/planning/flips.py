@@ -36,7 +36,7 @@ def flips_of(loser: Option | Refusal, plan: Plan, scenario: Scenario, planner: P
     An option that was ranked has to win; a refused candidate has to become an option. `plan` is the plan of
     `scenario`, made by `planner`.
     """
-    group: GroupKey = (loser.provider, loser.instance_type, loser.purchase)
+    group: GroupKey = _group_of(loser)
     found: list[Flip] = []
     if isinstance(loser, Refusal):
         found += _chain(loser, scenario, group, planner)
@@ -65,16 +65,17 @@ class _Trial:
         """The loser as it stands after the pull, where that is enough."""
         edited = lever.edit(factor)(self.scenario)
         alone = narrowed(edited, self.group)
-        own = self.planner(alone.workload, alone.catalog).best
+        own = _option_of(self.planner(alone.workload, alone.catalog), self.group)
         if own is None or isinstance(self.loser, Refusal):
             return own
-        if lever.dimension in ("price", "speed"):  # the others stay as they are
-            return own if self._beats(own) else None
+        if lever.dimension in ("price", "speed") and self.loser.platform == "vm":
+            return own if self._beats(own) else None  # all others stay as they are, or cost a fee more than this one
         best = self.planner(edited.workload, edited.catalog).best
         return own if best is not None and _group_of(best) == self.group else None
 
     def _beats(self, own: Option) -> bool:
-        others = (one for one in self.plan.options if _group_of(one) != self.group)
+        machine = self.group[:3]  # what platforms resell of it gets cheaper with it
+        others = (one for one in self.plan.options if _group_of(one)[:3] != machine)
         best = next(others, None)
         if best is None:
             return True
@@ -93,12 +94,14 @@ def _chain(miss: Refusal, scenario: Scenario, group: GroupKey, planner: Planner)
         texts.append(miss.flips_when.split(", or ")[0])
         alone = edits[-1](alone)
         answer = planner(alone.workload, alone.catalog)
-        if answer.best is not None:
-            yield _flip("constraint", " and ".join(texts), miss, answer.best, _all_of(tuple(edits)))
+        now = _option_of(answer, group)
+        if now is not None:
+            yield _flip("constraint", " and ".join(texts), miss, now, _all_of(tuple(edits)))
             return
-        if not answer.refused:
+        still = next((one for one in answer.refused if _group_of(one) == group), None)
+        if still is None:
             return
-        miss = answer.refused[0]
+        miss = still
 
 
 def _all_of(edits: tuple[Edit, ...]) -> Edit:
@@ -121,5 +124,19 @@ def _flip(dimension: Dimension, text: str, loser: Option | Refusal, outcome: Opt
     )
 
 
-def _group_of(option: Option) -> GroupKey:
-    return (option.provider, option.instance_type, option.purchase)
+def _group_of(one: Option | Refusal) -> GroupKey:
+    return (one.provider, one.instance_type, one.purchase, one.platform)
+
+
+def _option_of(plan: Plan, group: GroupKey) -> Option | None:
+    """The group's option (a refusal without a purchase mode: any of the machine's)."""
+    wanted = (group[2],) if group[2] is not None else None
+    return next(
+        (
+            one
+            for one in plan.options
+            if (one.provider, one.instance_type, one.platform) == (group[0], group[1], group[3])
+            and (wanted is None or one.purchase in wanted)
+        ),
+        None,
+    )

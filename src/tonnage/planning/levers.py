@@ -14,6 +14,7 @@ from tonnage.planning.scenario import (
     Edit,
     GroupKey,
     Scenario,
+    billed_times,
     memory_times,
     price_times,
     speed_times,
@@ -71,17 +72,33 @@ def round_outward(figure: float, *, up: bool) -> float:
 
 def levers_for(loser: Option | Refusal, plan: Plan, scenario: Scenario) -> tuple[Lever, ...]:
     """The levers that can matter to this loser, the most telling first."""
-    group: GroupKey = (loser.provider, loser.instance_type, loser.purchase)
+    group: GroupKey = (loser.provider, loser.instance_type, loser.purchase, loser.platform)
     if isinstance(loser, Option):
         return _to_win(loser, group, plan)
     return _to_enter(loser, group, scenario)
 
 
 def _to_win(option: Option, group: GroupKey, plan: Plan) -> tuple[Lever, ...]:
-    speed = _speed(group)
+    speed = (_speed(group),) if option.gpu else ()
     if plan.objective == "time" and plan.horizon == "job":
-        return (speed,)
-    return (_price(group, option.usd_per_instance_hour), speed, *_sooner(option, plan))
+        return speed
+    return (*_cheaper(option, group), *speed, *_sooner(option, plan))
+
+
+def _cheaper(option: Option, group: GroupKey) -> tuple[Lever, ...]:
+    """A lower price of the machine; of what a platform bills by itself for it, where that is a price of its own."""
+    if option.platform == "vm":
+        return (_price(group, option.usd_per_instance_hour),)
+    sku = {"bedrock": option.instance_type, "sagemaker": f"ml.{option.instance_type}"}.get(option.platform)
+    if sku is None:
+        return ()
+    platform = option.platform
+    return (
+        Lever(
+            dimension="price", limit=0.001, edit=lambda x: billed_times(platform, sku, x), figure=100.0,
+            text=lambda x: f"{platform} takes {100 * (1 - x):.4g} % off {sku}",
+        ),
+    )  # fmt: skip
 
 
 def _to_enter(refusal: Refusal, group: GroupKey, scenario: Scenario) -> tuple[Lever, ...]:

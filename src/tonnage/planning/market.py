@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tonnage.catalog import Catalog
-from tonnage.catalog.market import InstanceType, Offer, Purchase
+from tonnage.catalog.market import InstanceType, Offer, Platform
 from tonnage.planning.changes import bought_as, constrained, including
-from tonnage.planning.plan import Refusal
+from tonnage.planning.plan import Bought, Refusal
 from tonnage.planning.sized import Miss
 from tonnage.workload.jobs import Workload
 
-Group = tuple[str, str, Purchase]  # provider, instance type, purchase
+Group = tuple[str, str, Bought]  # provider, instance type, purchase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ def admit_offers(workload: Workload, catalog: Catalog) -> Market:
         for group, (offer, miss) in out.items()
         if group not in passing
     ]
-    refused += _unpriced(catalog)
+    refused += [*_unpriced(catalog), *_set_aside(workload, catalog, instances, {*passing, *out})]
     return Market(offers=tuple(admitted), refused=tuple(refused))
 
 
@@ -53,8 +53,9 @@ def refuse(
     miss: Miss,
     *,
     region: str = "",
-    purchase: Purchase | None = None,
+    purchase: Bought | None = None,
     count: int = 1,
+    platform: Platform = "vm",
 ) -> Refusal:
     """A miss with the identity of the candidate it is about."""
     return Refusal(
@@ -71,6 +72,7 @@ def refuse(
         flips_when=miss.flips_when,
         shortfall=miss.shortfall,
         change=miss.change,
+        platform=platform,
     )
 
 
@@ -149,6 +151,26 @@ def _region_miss(workload: Workload, catalog: Catalog, offer: Offer) -> Miss | N
                 change=including("residency", area) if area else None,
             )
     return None
+
+
+def _set_aside(
+    workload: Workload, catalog: Catalog, instances: dict[tuple[str, str], InstanceType], known: set[Group]
+) -> list[Refusal]:
+    """Committed prices that are on record and not believed, where nothing else prices the machine so."""
+    found: dict[Group, Refusal] = {}
+    for one in catalog.quarantined:
+        offer = one.offer
+        group: Group = (offer.provider, offer.instance_type, offer.purchase)
+        if offer.purchase not in workload.buy.purchases or group in known or group[:2] not in instances:
+            continue
+        miss = Miss(
+            binding="price",
+            needs=f"a {offer.purchase.replace('_', '-')} price that holds today",
+            has=f"${offer.usd_per_instance_hour:.4f} an hour, set aside: {one.why}",
+            flips_when="a source states the price of today",
+        )
+        found.setdefault(group, refuse(instances[group[:2]], miss, region=offer.region, purchase=offer.purchase))
+    return list(found.values())
 
 
 def _unpriced(catalog: Catalog) -> list[Refusal]:

@@ -26,8 +26,8 @@ def nearest_misses(
     """
     listed = list(refused)
     measured = sorted((one for one in listed if isfinite(one.shortfall)), key=lambda one: one.shortfall)
-    by_identity = {(one.provider, one.instance_type, one.purchase): one for one in listed}
-    chosen = [by_identity.get((one.provider, one.instance_type, one.purchase)) for one in relaxed]
+    by_identity = {(one.provider, one.instance_type, one.purchase, one.platform): one for one in listed}
+    chosen = [by_identity.get((one.provider, one.instance_type, one.purchase, one.platform)) for one in relaxed]
     found: list[Refusal] = []
     tried: set[tuple[str | None, float]] = set()
     for miss in [*measured, *(one for one in chosen if one is not None)]:
@@ -51,11 +51,14 @@ def chain_that_fits(miss: Refusal, workload: Workload, catalog: Catalog, plan: P
         workload = miss.change(workload)
         texts.append(miss.flips_when.split(", or ")[0])
         answer = plan(workload, alone)
-        if answer.best is not None:
-            return f"{' and '.join(texts)} (then ${answer.best.cost_usd.value:,.2f})"
-        if not answer.refused:
+        now = next((one for one in answer.options if one.platform == miss.platform), None)
+        if now is not None:
+            return f"{' and '.join(texts)} (then ${now.cost_usd.value:,.2f})"
+        key = (miss.platform, miss.instance_type)
+        still = next((one for one in answer.refused if (one.platform, one.instance_type) == key), None)
+        if still is None:
             return None
-        miss = answer.refused[0]
+        miss = still
     return None
 
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from decimal import Decimal
+from dataclasses import dataclass
 
 import numpy as np
 
-from tonnage.catalog.expected_prices import ExpectedPrices
-from tonnage.catalog.market import InstanceType, Offer
+from tonnage.catalog.expected_prices import Expectation, ExpectedPrices
+from tonnage.catalog.market import InstanceType
 from tonnage.planning.joined import Joined
-from tonnage.planning.plan import Objective, Option
+from tonnage.planning.plan import Option, RunDetail
 from tonnage.planning.risks import risks_of
 from tonnage.planning.sized import IntArray, Sized
+from tonnage.pricing.deals import Deal
 from tonnage.pricing.interruptions import Terms
-from tonnage.pricing.ledger import Ledger, LedgerLine, hours
+from tonnage.pricing.ledger import Ledger
+from tonnage.pricing.lines import Hours, machine_ledger
+from tonnage.pricing.rates import idle_s
+from tonnage.pricing.usage import billed_hours, unused_hours
 from tonnage.sizing.estimates import Figure
 from tonnage.units import SECONDS_PER_HOUR
 from tonnage.workload.jobs import Workload
@@ -23,42 +26,57 @@ from tonnage.workload.jobs import Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptionBuilder:
-    """Everything an option is built from; `ranked` builds them in order."""
+    """Everything an option is built from; `built` builds them in order, without ranks."""
 
     workload: Workload
-    offers: Sequence[Offer]
+    deals: Sequence[Deal]
     instances: Mapping[tuple[str, str], InstanceType]
     sized: Sized
     joined: Joined
-    price: np.ndarray
     terms: Terms
     service: bool
     max_age_days: int
     expected: ExpectedPrices
 
-    def ranked(self, rows: IntArray, front: np.ndarray, objective: Objective) -> tuple[Option, ...]:
-        """Options for `rows` (best first), ranks and the losers' distance to the winner filled in.
-
-        Ledgers round each line to the cent, so equal-looking options are put in the order of their printed totals.
-        """
-        built = [self._option(int(row), bool(front[row])) for row in rows]
-        if objective == "cost":
-            built.sort(key=lambda option: option.cost_usd.value)
-        if not built:
-            return ()
-        winner = built[0]
-        return tuple(
-            replace(option, rank=rank, loses_by="" if rank == 1 else _loses_by(option, winner, objective))
-            for rank, option in enumerate(built, start=1)
+    def built(self, rows: IntArray, front: np.ndarray) -> list[Option]:
+        """Options for `rows`, in their order."""
+        billed = billed_hours(
+            self.joined.sessions,
+            idle_s=idle_s(self.workload),
+            quantum_s=self.joined.rates.quantum_s,
+            minimum_s=self.joined.rates.minimum_s,
         )
+        unused = unused_hours(billed, self.joined.rates.term_h, self.workload.buy, service=self.service)
+        hourly = self.joined.rates.all_in_usd_per_h
+        details = {run: self.sized.detail(run) for run in set(self.joined.run[rows].tolist())}
+        doubts = {deal: self.expected.doubt(self.deals[deal].offer) for deal in set(self.joined.offer[rows].tolist())}
+        return [
+            self._option(
+                row,
+                self._ledger(row, float(billed[row]), float(unused[row])),
+                details[int(self.joined.run[row])],
+                doubts[int(self.joined.offer[row])],
+                hourly=float(hourly[row]),
+                on_front=bool(front[row]),
+            )
+            for row in rows.tolist()
+        ]
 
-    def _option(self, row: int, on_front: bool) -> Option:
+    def _option(
+        self,
+        row: int,
+        ledger: Ledger,
+        run: RunDetail,
+        doubt: tuple[str, Expectation] | None,
+        *,
+        hourly: float,
+        on_front: bool,
+    ) -> Option:
         joined = self.joined
-        offer = self.offers[int(joined.offer[row])]
+        deal = self.deals[int(joined.offer[row])]
+        offer = deal.offer
         instance = self.instances[offer.provider, offer.instance_type]
-        ledger = self._ledger(row, offer)
         total = float(ledger.total_usd)
-        run = self.sized.detail(int(joined.run[row]))
         time = None
         if not self.service:
             time = Figure(
@@ -82,58 +100,35 @@ class OptionBuilder:
             count=int(joined.nodes[row]),
             gpu=instance.accelerator,
             gpu_count=instance.accelerator_count,
-            usd_per_instance_hour=float(self.price[int(joined.offer[row])]),
-            price_read_on=offer.read_on,
+            usd_per_instance_hour=hourly,
+            price_read_on=deal.read_on,
             time_s=time,
             cost_usd=cost,
             ledger=ledger,
             run=run,
-            risks=risks_of(self.workload, offer, instance, run, time, self.max_age_days, self.expected.doubt(offer)),
+            risks=risks_of(
+                self.workload, deal, instance, run, time, self.max_age_days, doubt, count=int(joined.nodes[row])
+            ),
             pareto=on_front,
             loses_by="",
+            platform=deal.platform,
         )
 
-    def _ledger(self, row: int, offer: Offer) -> Ledger:
-        """Instance-hours by what they are spent on, at the discounted price."""
-        joined, nodes = self.joined, float(self.joined.nodes[row])
-        work = float(self.sized.work_s[int(joined.run[row])])
-        spent = [("compute", work)]
+    def _ledger(self, row: int, billed_h: float, unused_h: float) -> Ledger:
+        """The hours of one machine by what they are spent on, then everything else."""
+        joined = self.joined
+        spent = [("compute", float(self.sized.work_s[int(joined.run[row])]))]
         if not self.service:
-            spent.append(("start-up", self.terms.startup_s))
+            spent.append(("start-up", self.terms.startup_s * float(joined.sessions.count[row])))
             if joined.spot[row]:
-                spent.append(("saving checkpoints", float(joined.interrupted.checkpoint_s[row])))
-                spent.append(("re-done work and restarts", float(joined.interrupted.redone_s[row])))
-        percent = Decimal(repr(dict(self.workload.buy.discount_percent).get(offer.provider, 0.0)))
-        price = offer.usd_per_instance_hour * (Decimal(100) - percent) / Decimal(100)
-        return Ledger(
-            lines=tuple(
-                LedgerLine(
-                    what=f"{what}, {offer.instance_type} {offer.purchase.replace('_', '-')}",
-                    quantity=hours(seconds * nodes / SECONDS_PER_HOUR),
-                    unit="instance-hour",
-                    usd_per_unit=price,
-                    source=offer.source.text,
-                    read_on=offer.read_on,
-                    discount_percent=percent,
-                )
-                for what, seconds in spent
-                if seconds > 0
-            )
+                place = int(joined.interrupted_row[row])
+                spent.append(("saving checkpoints", float(joined.interrupted.checkpoint_s[place])))
+                spent.append(("re-done work and restarts", float(joined.interrupted.redone_s[place])))
+            spent.append(("idle after the work", self.workload.buy.idle_s * float(joined.sessions.count[row])))
+        used = Hours(
+            spent=tuple((what, seconds / SECONDS_PER_HOUR) for what, seconds in spent if seconds > 0),
+            billed_h=billed_h,
+            unused_h=unused_h,
+            wall_h=float(joined.wall_s[row]) / SECONDS_PER_HOUR,
         )
-
-
-def _loses_by(option: Option, winner: Option, objective: Objective) -> str:
-    """How far an option is from winning, and the smallest change of its price (or speed) that would make it win."""
-    if objective == "time" and option.time_s and winner.time_s:
-        ratio = option.time_s.value / winner.time_s.value
-        return f"takes {ratio:.2f}x the winner's time; wins if it ran {ratio:.2f}x as fast"
-    cost, best = option.cost_usd.value, winner.cost_usd.value
-    if cost <= best:
-        return "costs the same; the winner is faster or named first"
-    wanted = option.usd_per_instance_hour * best / cost
-    percent = 100 * (1 - best / cost)
-    faster = " (faster: on the Pareto front)" if option.pareto else ""
-    return (
-        f"costs {cost / best:.2f}x the winner{faster}; wins below ${wanted:.4g} an instance-hour "
-        f"(now ${option.usd_per_instance_hour:.4g}, -{percent:.0f} %)"
-    )
+        return machine_ledger(self.deals[int(joined.offer[row])], int(joined.nodes[row]), used, self.workload)

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import Literal
 
-from tonnage.catalog.market import Purchase
+from tonnage.catalog.market import Platform, Purchase
 from tonnage.planning.changes import Change
 from tonnage.pricing.ledger import Ledger
 from tonnage.sizing.estimates import Basis, Figure, Spread
 
 Objective = Literal["cost", "time", "pareto"]
+Bought = Purchase | Literal["batch", "provisioned"]  # the last two: tokens
 Promise = Literal["latency", "ttft"]  # which latency a service promised
 Binding = Literal[
     "memory",
@@ -30,6 +31,9 @@ Binding = Literal[
     "network",
     "shared gpu",
     "no price",
+    "price",
+    "platform",
+    "time",
     "host memory",
     "layout",
 ]
@@ -83,6 +87,7 @@ class RunDetail:
     promise: Promise = "latency"
     notes: tuple[str, ...] = ()
     intervals: tuple[Interval, ...] = ()  # behind time, memory, latency, rate
+    machines: bool = True  # False: a token API, which needs no memory of the buyer's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +98,8 @@ class Option:
     provider: str
     instance_type: str
     region: str
-    purchase: Purchase
-    count: int  # instances
+    purchase: Bought
+    count: int  # instances; model units, or 1, of a token API
     gpu: str | None
     gpu_count: float  # per instance
     usd_per_instance_hour: float
@@ -106,6 +111,7 @@ class Option:
     risks: tuple[str, ...]
     pareto: bool
     loses_by: str  # "" for the winner: what it would take to win
+    platform: Platform = "vm"
 
     @property
     def identity(self) -> tuple[str, str, str, str, int]:
@@ -120,7 +126,7 @@ class Refusal:
     provider: str
     instance_type: str
     region: str
-    purchase: Purchase | None
+    purchase: Bought | None
     count: int
     gpu: str | None
     gpu_count: float
@@ -130,6 +136,7 @@ class Refusal:
     flips_when: str
     shortfall: float  # needs / has where both are numbers (how near the miss is), else infinity
     change: Change | None = field(default=None, compare=False, repr=False)  # what `flips_when` says, to be tried
+    platform: Platform = "vm"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,38 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 
 import numpy as np
 
 from tonnage.catalog import Catalog
 from tonnage.catalog.expected_prices import ExpectedPrices
-from tonnage.catalog.market import InstanceType, Offer
+from tonnage.catalog.market import InstanceType
 from tonnage.planning.assumed import prediction_notes, terms_note
+from tonnage.planning.choices import choose_deals, platform_notes
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.joined import Joined, join
 from tonnage.planning.market import admit_offers, refuse
 from tonnage.planning.nearest import SHOWN, nearest_misses
 from tonnage.planning.need import needs_of
 from tonnage.planning.options import OptionBuilder
+from tonnage.planning.order import ranked
 from tonnage.planning.plan import CatalogStamp, Objective, Option, Plan, Refusal
 from tonnage.planning.ranking import Limits, choose, pareto_rows, score, within
 from tonnage.planning.relaxations import best_of_each_gpu, describe_relaxation, relaxations
 from tonnage.planning.shortfalls import limit_misses
 from tonnage.planning.sized_park import SizedPark, size_job
 from tonnage.planning.summary import summarise
-from tonnage.pricing.interruptions import Terms
-from tonnage.workload.jobs import Buy, Constraints, ServeJob, Workload
+from tonnage.planning.terms import terms_of
+from tonnage.planning.token_options import TokenOptions, token_options
+from tonnage.pricing.deals import Deal
+from tonnage.pricing.extras import OWN, Extras
+from tonnage.pricing.rates import rates_of
+from tonnage.workload.jobs import Constraints, ServeJob, Workload
+
+__all__ = ["limits_of", "make_plan", "terms_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Table:
     """Everything ranked options are built from."""
 
-    offers: Sequence[Offer]
+    deals: Sequence[Deal]
     park: SizedPark
     joined: Joined
-    price: np.ndarray
 
 
 def make_plan(
@@ -76,10 +82,20 @@ def _plan(
     instances = {instance.key: instance for instance in catalog.instance_types}
     keys = sorted({(offer.provider, offer.instance_type) for offer in market.offers})
     park = size_job(workload, catalog, [instances[key] for key in keys], grounds)
-    offers = [offer for offer in market.offers if (offer.provider, offer.instance_type) in park.index]
-    table = _join(workload, offers, park, service=service)
-    options, rejected = _rank(workload, catalog, table, objective, service=service, max_age=max_price_age_days)
-    refused = [*market.refused, *_sizing_refusals(market.offers, instances, park), *rejected]
+    fitting = {key for key, machine in park.index.items() if machine not in park.sized.misses}
+    choices = choose_deals(market.offers, instances, catalog, workload, fitting)
+    deals = [deal for deal in choices.deals if (deal.offer.provider, deal.offer.instance_type) in park.index]
+    table = _join(workload, catalog, deals, park)
+    built, rejected = _choose(workload, catalog, table, objective, service=service, max_age=max_price_age_days)
+    tokens = token_options(workload, catalog, objective, max_price_age_days)
+    refused = [
+        *market.refused,
+        *choices.refused,
+        *_sizing_refusals(choices.deals, instances, park),
+        *rejected,
+        *tokens.refused,
+    ]
+    options = ranked([*built, *tokens.options], objective)
     return Plan(
         name=workload.name,
         kind=workload.kind,
@@ -89,40 +105,20 @@ def _plan(
         horizon="month" if service else "job",
         need=needs_of(workload.job),
         options=options,
-        refused=tuple(sorted(refused, key=lambda r: (r.provider, r.instance_type, r.purchase or ""))),
-        catalog=_stamp(catalog, offers),
+        refused=tuple(sorted(refused, key=lambda r: (r.provider, r.instance_type, r.purchase or "", r.platform))),
+        catalog=_stamp(catalog, deals, tokens),
         notes=(*_notes(workload, catalog), *prediction_notes(workload, options, grounds)),
     )
 
 
-def terms_of(buy: Buy) -> Terms:
-    """The terms of starting and interrupting: what the workload states, else the assumptions of pricing."""
-    default = Terms()
-    rate = buy.interruptions_per_hour
-    return Terms(
-        startup_s=default.startup_s if buy.startup_s is None else buy.startup_s,
-        checkpoint_s=default.checkpoint_s,
-        interruptions_per_hour=default.interruptions_per_hour if rate is None else rate,
-        interruptions_low_per_hour=default.interruptions_low_per_hour if rate is None else rate,
-        interruptions_high_per_hour=default.interruptions_high_per_hour if rate is None else rate,
-        checkpoint_interval_s=buy.checkpoint_interval_s,
-    )
+def _join(workload: Workload, catalog: Catalog, deals: Sequence[Deal], park: SizedPark) -> _Table:
+    machine = np.array([park.index[deal.offer.provider, deal.offer.instance_type] for deal in deals], dtype=np.intp)
+    rates = rates_of(deals, catalog, workload)
+    joined = join(deals, machine, rates, park.sized, terms=terms_of(workload.buy), workload=workload)
+    return _Table(deals=deals, park=park, joined=joined)
 
 
-def discounted(offer: Offer, buy: Buy) -> Decimal:
-    """The offer's price per instance-hour after the workload's own discount for its provider, USD."""
-    percent = dict(buy.discount_percent).get(offer.provider, 0.0)
-    return offer.usd_per_instance_hour * (Decimal(100) - Decimal(repr(percent))) / Decimal(100)
-
-
-def _join(workload: Workload, offers: Sequence[Offer], park: SizedPark, *, service: bool) -> _Table:
-    machine = np.array([park.index[offer.provider, offer.instance_type] for offer in offers], dtype=np.intp)
-    price = np.array([float(discounted(offer, workload.buy)) for offer in offers], dtype=np.float64)
-    joined = join(offers, machine, price, park.sized, terms=terms_of(workload.buy), service=service)
-    return _Table(offers=offers, park=park, joined=joined, price=price)
-
-
-def _rank(
+def _choose(
     workload: Workload,
     catalog: Catalog,
     table: _Table,
@@ -130,11 +126,11 @@ def _rank(
     *,
     service: bool,
     max_age: int,
-) -> tuple[tuple[Option, ...], list[Refusal]]:
-    """Ranked options, and a refusal for each group whose every row breaks a limit."""
+) -> tuple[list[Option], list[Refusal]]:
+    """The options on machines, and a refusal for each group whose every row breaks a limit."""
     joined, limits = table.joined, limits_of(workload.constraints)
     instances = {instance.key: instance for instance in catalog.instance_types}
-    groups = _groups(table.offers)
+    groups = _groups(table.deals)
     allowed = within(joined, limits)
     if service and getattr(workload.job, "spare_replicas", 0) < 1:
         allowed &= ~joined.spot
@@ -144,23 +140,19 @@ def _rank(
     front[rows] = pareto_rows(joined.cost_usd[rows], joined.wall_s[rows])
     shown_front = front if objective == "pareto" else np.zeros_like(front)
     chosen = choose(joined, rows, groups, value, shown_front)
-    if objective == "pareto":
-        chosen = chosen[np.argsort(~front[chosen], kind="stable")]
     builder = OptionBuilder(
         workload=workload,
-        offers=table.offers,
+        deals=table.deals,
         instances=instances,
         sized=table.park.sized,
         joined=joined,
-        price=table.price,
         terms=terms_of(workload.buy),
         service=service,
         max_age_days=max_age,
         expected=ExpectedPrices(catalog),
     )
-    options = builder.ranked(chosen, front, objective)
     rejected = limit_misses(
-        table.offers,
+        table.deals,
         instances,
         joined,
         groups,
@@ -169,7 +161,7 @@ def _rank(
         service=service,
         startup_s=terms_of(workload.buy).startup_s,
     )
-    return options, rejected
+    return builder.built(chosen, front), rejected
 
 
 def limits_of(constraints: Constraints) -> Limits:
@@ -180,41 +172,45 @@ def limits_of(constraints: Constraints) -> Limits:
     )
 
 
-def _groups(offers: Sequence[Offer]) -> np.ndarray:
-    """One number per (provider, instance type, purchase), in order of first appearance."""
-    numbers: dict[tuple[str, str, str], int] = {}
-    return np.array(
-        [numbers.setdefault((o.provider, o.instance_type, o.purchase), len(numbers)) for o in offers],
-        dtype=np.intp,
-    )
+def _groups(deals: Sequence[Deal]) -> np.ndarray:
+    """One number per (provider, instance type, purchase, platform), in order of first appearance."""
+    numbers: dict[tuple[str, str, str, str], int] = {}
+    return np.array([numbers.setdefault(deal.group, len(numbers)) for deal in deals], dtype=np.intp)
 
 
 def _sizing_refusals(
-    offers: Sequence[Offer], instances: dict[tuple[str, str], InstanceType], park: SizedPark
+    deals: Sequence[Deal], instances: dict[tuple[str, str], InstanceType], park: SizedPark
 ) -> list[Refusal]:
-    """Instance types that cannot be sized or on which nothing fits, once per purchase mode, at their lowest price."""
-    lowest: dict[tuple[str, str, str], Offer] = {}
-    for offer in offers:
-        group = (offer.provider, offer.instance_type, offer.purchase)
-        if group not in lowest or offer.usd_per_instance_hour < lowest[group].usd_per_instance_hour:
-            lowest[group] = offer
+    """Instance types that cannot be sized or on which nothing fits, once per purchase mode and platform, at their
+    lowest price."""
+    lowest: dict[tuple[str, str, str, str], Deal] = {}
+    for deal in deals:
+        group, price = deal.group, deal.offer.usd_per_instance_hour
+        if group not in lowest or price < lowest[group].offer.usd_per_instance_hour:
+            lowest[group] = deal
     out = []
-    for (provider, name, _), offer in lowest.items():
+    for (provider, name, _, _), deal in lowest.items():
         miss = park.unsized.get((provider, name))
         if miss is None:
             miss = park.sized.misses.get(park.index[provider, name])
         if miss is not None:
-            out.append(refuse(instances[provider, name], miss, region=offer.region, purchase=offer.purchase))
+            offer = deal.offer
+            where = {"region": offer.region, "purchase": offer.purchase, "platform": deal.platform}
+            out.append(refuse(instances[provider, name], miss, **where))  # type: ignore[arg-type]
     return out
 
 
-def _stamp(catalog: Catalog, offers: Sequence[Offer]) -> CatalogStamp:
-    dates = [offer.read_on for offer in offers if offer.read_on is not None]
+def _stamp(catalog: Catalog, deals: Sequence[Deal], tokens: TokenOptions) -> CatalogStamp:
+    """The age of every price compared: offers, platform fees, tokens."""
+    read = [deal.offer.read_on for deal in deals if deal.platform == "vm"]
+    read += [deal.fee.read_on for deal in deals if deal.fee is not None]
+    read += [line.read_on for option in tokens.options for line in option.ledger.lines if line.source != OWN]
+    dates = [day for day in read if day is not None]
     return CatalogStamp(
         snapshot=catalog.name,
         built_on=catalog.built_on,
         oldest_price=min(dates, default=None),
-        undated_prices=sum(offer.read_on is None for offer in offers),
+        undated_prices=sum(day is None for day in read),
         offers=len(catalog.offers),
     )
 
@@ -226,4 +222,4 @@ def _notes(workload: Workload, catalog: Catalog) -> tuple[str, ...]:
     notes = [f"no {purchase} price is in the catalog: such options are left out, not free" for purchase in missing]
     if workload.kind != "serve" and (note := terms_note(workload.buy)) is not None:
         notes.append(note)
-    return tuple(notes)
+    return (*notes, *Extras(workload=workload).gaps(), *platform_notes(workload, catalog))

@@ -48,9 +48,9 @@ def pareto_rows(cost: Array, wall: Array) -> np.ndarray:
     return mask
 
 
-def choose(joined: Joined, rows: IntArray, group_of_offer: IntArray, value: Array, front: np.ndarray) -> IntArray:
+def choose(joined: Joined, rows: IntArray, group_of_deal: IntArray, value: Array, front: np.ndarray) -> IntArray:
     """The best row of each group, and every row of the Pareto front; best value first."""
-    groups = group_of_offer[joined.offer[rows]].astype(np.int64)
+    groups = group_of_deal[joined.offer[rows]].astype(np.int64)
     best = rows[best_per_group(groups, value[rows])]
     chosen = np.union1d(best, np.flatnonzero(front)).astype(np.intp)
     return chosen[np.argsort(value[chosen], kind="stable")]

@@ -15,7 +15,7 @@ def relaxed_workloads(workload: Workload) -> list[tuple[str, Workload]]:
     """The workload without each constraint it states, one at a time, as (what was taken away, workload)."""
     stated = workload.constraints
     out: list[tuple[str, Workload]] = []
-    for name in ("gpus", "providers", "regions", "residency", "deadline_s", "budget_usd", "max_gpus"):
+    for name in ("gpus", "providers", "regions", "residency", "platforms", "deadline_s", "budget_usd", "max_gpus"):
         if getattr(stated, name) != getattr(FREE, name):
             key = name.removesuffix("_s")
             without = replace(stated, **{name: getattr(FREE, name)})

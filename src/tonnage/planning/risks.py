@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from tonnage.catalog.expected_prices import Expectation
-from tonnage.catalog.market import InstanceType, Offer
+from tonnage.catalog.market import InstanceType
 from tonnage.planning.plan import RunDetail
+from tonnage.pricing.deals import Deal
+from tonnage.pricing.usage import TERM_HOURS
 from tonnage.sizing.estimates import Figure
 from tonnage.units import SECONDS_PER_HOUR
 from tonnage.workload.jobs import ServeJob, Workload
@@ -14,19 +16,22 @@ VCPUS_PER_GPU_COMFORTABLE = 4.0  # input workers per device that keep a fine-tun
 
 def risks_of(
     workload: Workload,
-    offer: Offer,
+    deal: Deal,
     instance: InstanceType,
     run: RunDetail,
     time: Figure | None,
     max_age_days: int,
     doubt: tuple[str, Expectation] | None,
+    *,
+    count: int = 1,
 ) -> tuple[str, ...]:
     """Risks of one option, the gravest first. `doubt`: what the catalog holds of its price, if it is odd."""
     found = [
         *_promise_risks(workload, run, time),
         *_memory_risks(run),
         *([f"doubtful price: {doubt[0]}"] if doubt else []),
-        *_market_risks(workload, offer, max_age_days),
+        *_market_risks(workload, deal, max_age_days),
+        *_platform_risks(workload, deal, max_age_days, count),
         *_host_risks(instance, run),
     ]
     return tuple(found)
@@ -58,8 +63,8 @@ def _memory_risks(run: RunDetail) -> list[str]:
     ]
 
 
-def _market_risks(workload: Workload, offer: Offer, max_age_days: int) -> list[str]:
-    out = []
+def _market_risks(workload: Workload, deal: Deal, max_age_days: int) -> list[str]:
+    offer, out = deal.offer, []
     if offer.purchase == "spot":
         out.append("spot: may be interrupted or not to be had; the rate is an assumption")
     if offer.read_on is None:
@@ -70,6 +75,27 @@ def _market_risks(workload: Workload, offer: Offer, max_age_days: int) -> list[s
             out.append(f"the price is {age} days old")
     if "_COMMUNITY" in offer.instance_type:
         out.append("community host: no data-centre guarantees")
+    return out
+
+
+def _platform_risks(workload: Workload, deal: Deal, max_age_days: int, count: int) -> list[str]:
+    """What a commitment binds one to, and what is to be known of a platform's fee."""
+    out, fee = [], deal.fee
+    term = TERM_HOURS.get(deal.offer.purchase)
+    if term is not None and not workload.buy.reserved_owned:
+        total = term * count * float(deal.offer.usd_per_instance_hour)
+        out.append(f"commits to {term / 8760:g} year(s), ${total:,.0f} in all before discounts")
+    if fee is None:
+        return out
+    if fee.doubt:
+        out.append(f"doubtful price of {deal.platform}: {fee.doubt}")
+    age = None if fee.read_on is None else (workload.as_of.date() - fee.read_on).days
+    if age is None:
+        out.append(f"the fee of {deal.platform} carries no date")
+    elif age > max_age_days:
+        out.append(f"the fee of {deal.platform} is {age} days old")
+    if deal.platform == "databricks" and count > 1:
+        out.append("a cluster of several machines needs a driver besides: it is not in the ledger")
     return out
 
 

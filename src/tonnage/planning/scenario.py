@@ -10,9 +10,10 @@ from tonnage.catalog import Catalog
 from tonnage.catalog.hardware import Accelerator
 from tonnage.catalog.market import InstanceType
 from tonnage.planning.changes import Change
+from tonnage.workload.discounts import percent_off
 from tonnage.workload.jobs import Workload
 
-GroupKey = tuple[str, str, str | None]  # provider, instance type, purchase (None: every purchase)
+GroupKey = tuple[str, str, str | None, str]  # provider, instance type, purchase (None: every purchase), platform
 MEMORY_FIELDS = ("memory_gib", "usable_memory_gib")
 SPEED_FIELDS = ("memory_bandwidth_gb_per_s", "scale_up_gb_per_s", "measured_bf16_matmul_tflops")
 
@@ -49,6 +50,18 @@ def price_times(group: GroupKey, factor: float) -> Edit:
     return edit
 
 
+def billed_times(biller: str, sku: str, factor: float) -> Edit:
+    """What `biller` charges for `sku` at `factor` times what the workload pays for it now, by a discount."""
+
+    def change(workload: Workload) -> Workload:
+        key = f"{biller}/{sku}"
+        off = 100.0 - (100.0 - percent_off(workload.buy.discount_percent, [biller], sku)) * factor
+        kept = tuple((name, percent) for name, percent in workload.buy.discount_percent if name != key)
+        return replace(workload, buy=replace(workload.buy, discount_percent=(*kept, (key, off))))
+
+    return with_workload(change)
+
+
 def memory_times(group: GroupKey, factor: float) -> Edit:
     """The group's machine with `factor` times the memory on each of its devices (in the host, where it has none)."""
     return _machine_edit(group, lambda device: _scaled(device, MEMORY_FIELDS, factor), _host_memory(factor))
@@ -61,7 +74,7 @@ def speed_times(group: GroupKey, factor: float) -> Edit:
 
 
 def narrowed(scenario: Scenario, group: GroupKey) -> Scenario:
-    """The scenario with nothing on offer but the group."""
+    """The scenario with no machine on offer but the group's; token APIs stay, they are not offers."""
     catalog = scenario.catalog
     offers = tuple(one for one in catalog.offers if _is_of(group, one.provider, one.instance_type, one.purchase))
     machines = tuple(one for one in catalog.instance_types if one.key == group[:2])

@@ -6,21 +6,22 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tonnage.catalog.market import InstanceType, Offer
+from tonnage.catalog.market import InstanceType
 from tonnage.planning.changes import constrained, job_with
 from tonnage.planning.joined import Joined
 from tonnage.planning.market import refuse
 from tonnage.planning.plan import Refusal
 from tonnage.planning.ranking import Limits
 from tonnage.planning.sized import Miss
+from tonnage.pricing.deals import Deal
 from tonnage.units import SECONDS_PER_HOUR
 
 
 def limit_misses(
-    offers: Sequence[Offer],
+    deals: Sequence[Deal],
     instances: Mapping[tuple[str, str], InstanceType],
     joined: Joined,
-    group_of_offer: np.ndarray,
+    group_of_deal: np.ndarray,
     allowed: np.ndarray,
     limits: Limits,
     *,
@@ -28,7 +29,7 @@ def limit_misses(
     startup_s: float,
 ) -> list[Refusal]:
     """One refusal per group without an allowed row, from the row that comes nearest to its limits."""
-    groups = group_of_offer[joined.offer]
+    groups = group_of_deal[joined.offer]
     lost = np.setdiff1d(np.unique(groups), np.unique(groups[allowed]))
     if not len(lost):
         return []
@@ -38,13 +39,13 @@ def limit_misses(
     _, first = np.unique(groups[order], return_index=True)
     nearest = {int(groups[row]): int(row) for row in order[first]}
     return [
-        _refusal(offers, instances, joined, nearest[int(group)], limits, service=service, startup_s=startup_s)
+        _refusal(deals, instances, joined, nearest[int(group)], limits, service=service, startup_s=startup_s)
         for group in lost
     ]
 
 
 def _refusal(
-    offers: Sequence[Offer],
+    deals: Sequence[Deal],
     instances: Mapping[tuple[str, str], InstanceType],
     joined: Joined,
     row: int,
@@ -53,7 +54,8 @@ def _refusal(
     service: bool,
     startup_s: float,
 ) -> Refusal:
-    offer = offers[int(joined.offer[row])]
+    deal = deals[int(joined.offer[row])]
+    offer = deal.offer
     miss = _miss(joined, row, limits, service=service, startup_s=startup_s)
     return refuse(
         instances[offer.provider, offer.instance_type],
@@ -61,6 +63,7 @@ def _refusal(
         region=offer.region,
         purchase=offer.purchase,
         count=int(joined.nodes[row]),
+        platform=deal.platform,
     )
 
 

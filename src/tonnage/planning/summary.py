@@ -34,7 +34,24 @@ def summarise(workload: Workload) -> tuple[tuple[str, str], ...]:
     else:
         rows = _tabular(job)
     limits = _constraints(workload.constraints)
-    return (*rows, *limits, ("buy", ", ".join(workload.buy.purchases).replace("_", "-")))
+    return (*rows, *limits, ("buy", _bought(workload)))
+
+
+def _bought(workload: Workload) -> str:
+    """Purchase modes, and what changes prices or hours."""
+    buy = workload.buy
+    parts = [", ".join(buy.purchases).replace("_", "-")]
+    if buy.schedule is not None:
+        parts.append(f"on for {buy.schedule.hours_per_day:g} h a day, {buy.schedule.days_per_month:g} days a month")
+    parts += [f"{percent:g} % off {key}" for key, percent in buy.discount_percent]
+    parts += [f"${amount:,.2f} committed with {key}" for key, amount in buy.committed_usd]
+    if buy.reserved_owned:
+        parts.append("reservations are owned")
+    if buy.reserved_utilization is not None:
+        parts.append(f"{buy.reserved_utilization:.0%} of reserved hours in use")
+    if workload.data is not None:
+        parts.append(f"{workload.data.size_gb:g} GB of data in {workload.data.provider}/{workload.data.region}")
+    return "; ".join(parts)
 
 
 def _model(shape: ModelShape) -> str:
@@ -109,6 +126,7 @@ def _constraints(wanted: Constraints) -> list[tuple[str, str]]:
         parts.append(f"at most ${wanted.budget_usd:,.2f}")
     for label, values in (
         ("on", wanted.providers),
+        ("through", wanted.platforms),
         ("in", wanted.regions),
         ("data stays in", wanted.residency),
     ):

@@ -1,6 +1,18 @@
-"""What work costs: ledgers that sum, and what interruptions add."""
+"""What work costs: deals and their prices, hours as they are billed, ledgers that sum, what interruptions add."""
 
+from tonnage.pricing.deals import Deal, Fee, Gap, platform_deals
 from tonnage.pricing.interruptions import InterruptedRun, Terms, expected_run, young_interval_s
 from tonnage.pricing.ledger import Ledger, LedgerLine
 
-__all__ = ["InterruptedRun", "Ledger", "LedgerLine", "Terms", "expected_run", "young_interval_s"]
+__all__ = [
+    "Deal",
+    "Fee",
+    "Gap",
+    "InterruptedRun",
+    "Ledger",
+    "LedgerLine",
+    "Terms",
+    "expected_run",
+    "platform_deals",
+    "young_interval_s",
+]

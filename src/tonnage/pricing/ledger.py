@@ -20,6 +20,7 @@ class LedgerLine:
     source: str
     read_on: date | None
     discount_percent: Decimal = Decimal(0)
+    billed_by: str = ""  # a provider, or databricks; "": nobody's bill (people)
 
     @property
     def usd(self) -> Decimal:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from tonnage.planning.plan import Option, Plan
 from tonnage.reports.blocks import Block, Column, Heading, Page, Pairs, Paragraph, Table
+from tonnage.reports.ledger_blocks import ledger_blocks
 from tonnage.reports.plain import plain_instant, plain_number
 from tonnage.reports.plan_document import (
     catalog_document,
@@ -28,12 +29,10 @@ from tonnage.reports.run_blocks import run_blocks
 from tonnage.reports.selection import Selection
 from tonnage.reports.wording import (
     plural,
-    render_date,
-    render_gpus,
+    render_bought,
+    render_hardware,
     render_machines,
     render_money,
-    render_price,
-    render_purchase,
     short,
 )
 from tonnage.sizing.assumptions import Assumption
@@ -41,7 +40,7 @@ from tonnage.sizing.assumptions import Assumption
 EXPLAIN_SCHEMA: Final = "tonnage/explain@1"
 CSV_COLUMNS: Final = (
     "outcome", "rank", "provider", "instance_type", "region", "count", "purchase", "gpu", "gpu_count",
-    "binding", "needs", "has", "flips_when",
+    "binding", "needs", "has", "flips_when", "platform",
 )  # fmt: skip
 
 
@@ -107,32 +106,12 @@ def option_blocks(plan: Plan, option: Option) -> Iterator[Block]:
     yield Paragraph(text=describe_option(option, horizon=plan.horizon), tone="good" if first else "plain")
     if option.loses_by:
         yield Paragraph(text=f"It {option.loses_by}.")
-    yield from ledger_blocks(option, horizon=plan.horizon)
-    yield from run_blocks(option.run, device="GPU" if option.gpu else "machine")
+    yield from ledger_blocks(option, horizon=plan.horizon, as_of=plan.as_of.date())
+    if option.run.machines:
+        yield from run_blocks(option.run, device="GPU" if option.gpu else "machine")
     if option.risks:
         yield Heading(text="Risks")
         yield Pairs(rows=tuple((str(number), risk) for number, risk in enumerate(option.risks, start=1)))
-
-
-def ledger_blocks(option: Option, *, horizon: str) -> Iterator[Block]:
-    """Every line of the cost, and their sum."""
-    yield Heading(text="What it costs" + (" a month" if horizon == "month" else ""))
-    columns = (
-        Column(title="line", wraps=True),
-        Column(title="quantity", align="right"),
-        Column(title="unit", folds=3),
-        Column(title="price", align="right"),
-        Column(title="USD", align="right"),
-        Column(title="price read", folds=1, fold_text="price read {}"),
-        Column(title="source", folds=2, wraps=True),
-    )
-    lines = [
-        (line.what, f"{line.quantity:,.4f}", line.unit, render_price(float(line.usd_per_unit)),
-         f"{line.usd:,.4f}", render_date(line.read_on), line.source)
-        for line in option.ledger.lines
-    ]  # fmt: skip
-    total = ("total", "", "", "", f"{option.ledger.total_usd:,.4f}", "", "")
-    yield Table(columns=columns, rows=(*lines, total))
 
 
 def _ranked_losers(plan: Plan, losers: Sequence[Option], top: int) -> Iterator[Block]:
@@ -153,7 +132,7 @@ def _ranked_losers(plan: Plan, losers: Sequence[Option], top: int) -> Iterator[B
     limit = "time" if plan.objective == "time" else "price"
     rows = tuple(
         (str(option.rank), option.provider, render_machines(option.count, option.instance_type),
-         render_gpus(option.gpu, option.gpu_count, option.count), render_purchase(option.purchase),
+         render_hardware(option), render_bought(option.purchase, option.platform),
          render_money(option.cost_usd.value), limit, option.loses_by)
         for option in shown
     )  # fmt: skip
@@ -220,11 +199,11 @@ def _rows(plan: Plan, selection: Selection | None) -> list[list[Any]]:
     limit = "time" if plan.objective == "time" else "price"
     ranked: list[list[Any]] = [
         ["option", one.rank, one.provider, one.instance_type, one.region, one.count, one.purchase, one.gpu,
-         plain_number(one.gpu_count), "" if one.rank == 1 else limit, "", "", one.loses_by]
+         plain_number(one.gpu_count), "" if one.rank == 1 else limit, "", "", one.loses_by, one.platform]
         for one in options
     ]  # fmt: skip
     return ranked + [
         ["refused", None, one.provider, one.instance_type, one.region, one.count, one.purchase, one.gpu,
-         plain_number(one.gpu_count), one.binding, one.needs, one.has, one.flips_when]
+         plain_number(one.gpu_count), one.binding, one.needs, one.has, one.flips_when, one.platform]
         for one in refused
     ]  # fmt: skip

@@ -9,15 +9,16 @@ from string import ascii_lowercase
 from tonnage.planning.plan import Option, Plan
 from tonnage.reports.blocks import Column, Pairs, Table
 from tonnage.reports.wording import (
+    UNKNOWN,
     plural,
     promised_latency,
+    render_bought,
     render_duration,
-    render_gpus,
+    render_hardware,
     render_machines,
     render_money,
     render_money_interval,
     render_price,
-    render_purchase,
     render_time_interval,
 )
 
@@ -54,14 +55,14 @@ def _row(option: Option, notes: RiskNotes, *, service: bool, front: bool) -> tup
         str(option.rank),
         option.provider,
         render_machines(option.count, option.instance_type),
-        render_gpus(option.gpu, option.gpu_count, option.count),
+        render_hardware(option),
         option.region or "any region",
-        render_purchase(option.purchase),
+        render_bought(option.purchase, option.platform),
         render_duration(time.value if time else None),
         render_time_interval(time),
         render_money(option.cost_usd.value),
         render_money_interval(option.cost_usd),
-        render_price(option.usd_per_instance_hour),
+        render_price(option.usd_per_instance_hour) if option.run.machines else UNKNOWN,
         option.run.layout,
         *(("on" if option.pareto else "behind",) if front else ()),
         notes.letters(option),

@@ -21,7 +21,7 @@ OPTION_COLUMNS: Final = (
     "rank", "provider", "instance_type", "region", "count", "purchase", "gpu", "gpu_count", "layout",
     "time_s", "time_low_s", "time_high_s", "cost_usd", "cost_low_usd", "cost_high_usd", "usd_per_instance_hour",
     "price_read_on", "memory_gib", "memory_low_gib", "memory_high_gib", "memory_available_gib",
-    "latency_p95_s", "pareto", "risks", "loses_by",
+    "latency_p95_s", "pareto", "risks", "loses_by", "platform",
 )  # fmt: skip
 
 
@@ -71,9 +71,10 @@ def option_document(option: Option) -> dict[str, Any]:
         "region": option.region,
         "count": option.count,
         "purchase": option.purchase,
+        "platform": option.platform,
         "gpu": option.gpu,
         "gpu_count": plain_number(option.gpu_count),
-        "usd_per_instance_hour": plain_price(option.usd_per_instance_hour),
+        "usd_per_instance_hour": plain_price(option.usd_per_instance_hour) if option.run.machines else None,
         "price_read_on": plain_day(option.price_read_on),
         "layout": option.run.layout,
         "time_s": plain_figure(option.time_s),
@@ -96,6 +97,7 @@ def ledger_document(ledger: Ledger) -> list[dict[str, Any]]:
             "usd_per_unit": float(line.usd_per_unit),
             "usd": plain_usd(line.usd),
             "discount_percent": plain_number(float(line.discount_percent)),
+            "billed_by": line.billed_by or None,
             "source": line.source,
             "read_on": plain_day(line.read_on),
         }
@@ -104,14 +106,14 @@ def ledger_document(ledger: Ledger) -> list[dict[str, Any]]:
 
 
 def run_document(run: RunDetail) -> dict[str, Any]:
-    """How the machines do the work; memory is per device."""
+    """How the machines do the work; memory is per device, null where no machine is rented."""
     return {
         "layout": dict(run.layout_fields),
         "time_s": plain_figure(run.time_s),
         "time_parts_s": {part: plain_number(seconds) for part, seconds in run.time_parts},
         "time_parts_of": run.time_parts_of,
-        "memory_gib": plain_figure(run.memory_gib),
-        "memory_available_gib": plain_number(run.memory_available_gib),
+        "memory_gib": plain_figure(run.memory_gib if run.machines else None),
+        "memory_available_gib": plain_number(run.memory_available_gib) if run.machines else None,
         "memory_parts_gib": {part: plain_number(gib) for part, gib in run.memory_parts_gib},
         "rates": {key: plain_figure(figure) for key, figure in run.rates},
         "latency_p95_s": plain_figure(run.latency_p95_s),
@@ -143,6 +145,7 @@ def refusal_document(refusal: Refusal) -> dict[str, Any]:
         "region": refusal.region,
         "count": refusal.count,
         "purchase": refusal.purchase,
+        "platform": refusal.platform,
         "gpu": refusal.gpu,
         "gpu_count": plain_number(refusal.gpu_count),
         "binding": refusal.binding,
@@ -173,12 +176,13 @@ def _option_row(option: Option) -> list[Any]:
         option.run.layout,
         *(plain_number(getattr(time, end)) if time else None for end in ("value", "low", "high")),
         *(plain_usd(getattr(cost, end)) for end in ("value", "low", "high")),
-        plain_price(option.usd_per_instance_hour),
+        plain_price(option.usd_per_instance_hour) if option.run.machines else None,
         plain_day(option.price_read_on),
-        *(plain_number(getattr(memory, end)) for end in ("value", "low", "high")),
-        plain_number(option.run.memory_available_gib),
+        *(plain_number(getattr(memory, end)) if option.run.machines else None for end in ("value", "low", "high")),
+        plain_number(option.run.memory_available_gib) if option.run.machines else None,
         plain_number(latency.value) if latency else None,
         option.pareto,
         "; ".join(option.risks),
         option.loses_by,
+        option.platform,
     ]

@@ -7,18 +7,20 @@ from collections.abc import Iterator, Sequence
 
 from tonnage.planning.plan import CatalogStamp, Need, Option, Plan, Refusal
 from tonnage.reports.blocks import Block, Bullets, Column, Heading, Page, Pairs, Paragraph, Table
+from tonnage.reports.ledger_blocks import ledger_blocks
 from tonnage.reports.option_table import option_table
 from tonnage.reports.wording import (
     plural,
     promised_latency,
+    render_bought,
     render_date,
     render_duration,
     render_gpus,
+    render_hardware,
     render_interval,
     render_machines,
     render_money,
     render_money_interval,
-    render_purchase,
     render_quantity,
     render_time_interval,
 )
@@ -30,7 +32,8 @@ def plan_page(plan: Plan, *, top: int) -> Page:
     """The report of a plan; `top` options are shown."""
     blocks: list[Block] = [*workload_blocks(plan.summary), *need_blocks(plan.need)]
     if plan.options:
-        blocks += [*_verdict(plan), *_ranking(plan, top), *_best_per_provider(plan)]
+        blocks += [*_verdict(plan), *_best_ledger(plan), *_ranking(plan, top), *_best_per_provider(plan)]
+        blocks += [*_best_per_platform(plan), *_pareto_front(plan, top)]
     else:
         blocks += nothing_fits_blocks(plan)
     blocks += [*_losers(plan), *price_blocks(plan.catalog)]
@@ -60,7 +63,8 @@ def _verdict(plan: Plan) -> Iterator[Block]:
     yield Paragraph(text=describe_option(best, horizon=plan.horizon), tone="good")
     memory, room = best.run.memory_gib, best.run.memory_available_gib
     where = "a GPU" if best.gpu else "a machine"
-    yield Paragraph(text=f"{best.run.layout}; {render_interval(memory, 'GiB')} of {room:.1f} GiB on {where}.")
+    held = f"; {render_interval(memory, 'GiB')} of {room:.1f} GiB on {where}" if best.run.machines else ""
+    yield Paragraph(text=f"{best.run.layout}{held}.")
     if best.risks:
         yield Paragraph(text="Mind: " + "; ".join(best.risks) + ".", tone="warning")
     dated = plan.best_dated
@@ -73,16 +77,17 @@ def describe_option(option: Option, *, horizon: str) -> str:
     place = f" in {option.region}" if option.region else ""
     machines = render_machines(option.count, option.instance_type)
     text = (
-        f"{machines} ({render_gpus(option.gpu, option.gpu_count, option.count)}) "
-        f"at {option.provider}{place}, {render_purchase(option.purchase)}: "
+        f"{machines} ({render_hardware(option)}) "
+        f"at {option.provider}{place}, {render_bought(option.purchase, option.platform)}: "
     )
     cost = f"{render_money(option.cost_usd.value)}{_bracketed(render_money_interval(option.cost_usd))}"
     if horizon == "month":
         promised = promised_latency(option.run)
         promise = "" if promised is None else f", {promised[0]} {render_duration(promised[1].value)}"
         return f"{text}{cost} a month{promise}."
-    when = render_duration(option.time_s.value if option.time_s else None)
-    return f"{text}{cost} in {when}{_bracketed(render_time_interval(option.time_s))}."
+    if option.time_s is None:
+        return f"{text}{cost}, finish time not known."
+    return f"{text}{cost} in {render_duration(option.time_s.value)}{_bracketed(render_time_interval(option.time_s))}."
 
 
 def _bracketed(interval: str) -> str:
@@ -101,14 +106,42 @@ def _ranking(plan: Plan, top: int) -> Iterator[Block]:
         yield legend
 
 
+def _best_ledger(plan: Plan) -> Iterator[Block]:
+    yield from ledger_blocks(
+        plan.options[0], horizon=plan.horizon, as_of=plan.as_of.date(), title="What the best costs"
+    )
+
+
 def _best_per_provider(plan: Plan) -> Iterator[Block]:
     """The best option of each provider, where there are several."""
     first: dict[str, Option] = {}
     for option in plan.options:
         first.setdefault(option.provider, option)
-    if len(first) < 2:
+    if len(first) > 1:
+        yield from _firsts(plan, "Best of each provider", tuple(first.values()))
+
+
+def _best_per_platform(plan: Plan) -> Iterator[Block]:
+    """The best option through each platform, where there are several: what management costs."""
+    first: dict[str, Option] = {}
+    for option in plan.options:
+        first.setdefault(option.platform, option)
+    if len(first) > 1:
+        yield from _firsts(plan, "Best on each platform", tuple(first.values()))
+
+
+def _pareto_front(plan: Plan, top: int) -> Iterator[Block]:
+    """Options that nothing beats in both cost and time, the cheapest first; the ranking itself where that is asked."""
+    front = [option for option in plan.options if option.pareto]
+    if plan.horizon == "month" or plan.objective == "pareto" or len(front) < 2:
         return
-    yield Heading(text="Best of each provider")
+    front.sort(key=lambda option: option.cost_usd.value)
+    shown = tuple(front[:top])
+    yield from _firsts(plan, f"Pareto front of cost and time, {len(shown)} of {len(front)} (--rank pareto)", shown)
+
+
+def _firsts(plan: Plan, title: str, options: tuple[Option, ...]) -> Iterator[Block]:
+    yield Heading(text=title)
     service = plan.horizon == "month"
     columns = (
         Column(title="#", align="right"),
@@ -120,7 +153,7 @@ def _best_per_provider(plan: Plan) -> Iterator[Block]:
         Column(title="cost a month" if service else "cost", align="right"),
         Column(title="loses by", folds=5, wraps=True),
     )
-    yield Table(columns=columns, rows=tuple(_provider_row(option, service) for option in first.values()))
+    yield Table(columns=columns, rows=tuple(_provider_row(option, service) for option in options))
 
 
 def _provider_row(option: Option, service: bool) -> tuple[str, ...]:
@@ -130,8 +163,8 @@ def _provider_row(option: Option, service: bool) -> tuple[str, ...]:
         str(option.rank),
         option.provider,
         render_machines(option.count, option.instance_type),
-        render_gpus(option.gpu, option.gpu_count, option.count),
-        render_purchase(option.purchase),
+        render_hardware(option),
+        render_bought(option.purchase, option.platform),
         render_duration(time.value if time else None),
         render_money(option.cost_usd.value),
         option.loses_by or "the winner",
@@ -169,7 +202,7 @@ def _miss_row(miss: Refusal, limit: bool) -> tuple[str, ...]:
         miss.provider,
         render_machines(miss.count, miss.instance_type),
         render_gpus(miss.gpu, miss.gpu_count, miss.count),
-        render_purchase(miss.purchase),
+        render_bought(miss.purchase, miss.platform),
         *((miss.binding,) if limit else ()),
         miss.needs,
         miss.has,

@@ -1,4 +1,4 @@
-"""Which candidates of a plan a name means: an instance type, a GPU or a provider."""
+"""Which candidates of a plan a name means: an instance type, a GPU, a provider, a platform or a token model."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tonnage.catalog import Catalog, describe, parse_gpu_filter
 from tonnage.catalog.aliases import fold_name
 from tonnage.errors import InputError
+from tonnage.planning.choices import PLATFORMS
 from tonnage.planning.plan import Option, Plan, Refusal
 
 
@@ -15,7 +16,7 @@ class Selection:
     """What was asked about, and what of the plan it is."""
 
     name: str
-    kind: str  # "provider", "instance type" or "GPU"
+    kind: str  # "provider", "instance type", "GPU", "platform" or "token model"
     options: tuple[Option, ...]
     refused: tuple[Refusal, ...]
 
@@ -28,6 +29,11 @@ def select_candidates(plan: Plan, catalog: Catalog, name: str) -> Selection:
     folded = fold_name(name)
     if folded in {provider.name for provider in catalog.providers}:
         return _selection(plan, folded, "provider", providers={folded})
+    if folded in PLATFORMS:
+        return _selection(plan, folded, "platform", platform=folded)
+    priced = {one for one in catalog.managed.token_models if fold_name(one) == folded}
+    if priced:
+        return _selection(plan, min(priced), "token model", model=min(priced))
     machines = {
         instance.key
         for instance in catalog.instance_types
@@ -60,8 +66,14 @@ def _selection(
     providers: set[str] | None = None,
     machines: set[tuple[str, str]] | None = None,
     devices: set[str] | None = None,
+    platform: str | None = None,
+    model: str | None = None,
 ) -> Selection:
     def meant(candidate: Option | Refusal) -> bool:
+        if platform is not None:
+            return candidate.platform == platform
+        if model is not None:
+            return candidate.instance_type == model
         if providers is not None:
             return candidate.provider in providers
         if machines is not None:

@@ -6,7 +6,7 @@ import math
 from datetime import date
 from typing import Final
 
-from tonnage.planning.plan import RunDetail
+from tonnage.planning.plan import Option, RunDetail
 from tonnage.sizing.estimates import Figure
 from tonnage.units import GIB, MIB, SECONDS_PER_HOUR
 
@@ -195,6 +195,32 @@ def render_purchase(purchase: str | None) -> str:
     if purchase is None:
         return UNKNOWN
     return purchase.replace("reserved_", "reserved ").replace("_", "-")
+
+
+PLATFORM_NAMES: Final = {
+    "vm": "",
+    "databricks": "Databricks",
+    "sagemaker": "SageMaker",
+    "vertex": "Vertex AI",
+    "bedrock": "Bedrock",
+}
+
+
+def render_bought(purchase: str | None, platform: str) -> str:
+    """How it is bought, and through what.
+
+    >>> render_bought("spot", "databricks"), render_bought("reserved_1y", "vm")
+    ('spot, Databricks', 'reserved 1y')
+    """
+    name = PLATFORM_NAMES.get(platform, platform)
+    return f"{render_purchase(purchase)}, {name}" if name else render_purchase(purchase)
+
+
+def render_hardware(option: Option) -> str:
+    """The GPUs of an option; a token API has none."""
+    if not option.run.machines:
+        return "token API"
+    return render_gpus(option.gpu, option.gpu_count, option.count)
 
 
 def render_date(day: date | None) -> str:

@@ -107,6 +107,24 @@ class SpreadLengths:
         return prompts, np.zeros(count, dtype=np.int64) if output is None else _log_normal(random, count, output)
 
 
+CHAT_SIGMA = 0.9  # of the logarithm of lengths in a recorded conversation trace: prompts 0.99, answers 0.86
+CHAT_LONGEST = 4.7  # longest answer over the mean one there; serving benchmarks cut prompts near it too (1,024 tokens)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatLengths:
+    """Lengths of a conversation data set of which only the means are known: log-normal, cut at 4.7 times the mean.
+
+    The means of what is drawn are the stated ones.
+    """
+
+    input_tokens: float
+    output_tokens: float
+
+    def draw(self, random: Random, count: int) -> tuple[Counts, Counts]:
+        return _chat(random, count, self.input_tokens), _chat(random, count, self.output_tokens)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceLengths:
     """Pairs of prompt and answer lengths drawn with replacement from a trace (the pairing is kept)."""
@@ -118,7 +136,7 @@ class TraceLengths:
         return self.trace.input_tokens[picked], self.trace.output_tokens[picked]
 
 
-TokenLengths = FixedLengths | SpreadLengths | TraceLengths
+TokenLengths = FixedLengths | SpreadLengths | ChatLengths | TraceLengths
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +201,12 @@ def _log_normal(random: Random, count: int, lengths: Lengths) -> Counts:
     sigma = Z999 - math.sqrt(max(Z999**2 - 2.0 * math.log(lengths.maximum / lengths.mean), 0.0))
     drawn = lengths.mean * np.exp(sigma * normal - sigma**2 / 2.0)
     return np.clip(np.rint(drawn), 1, lengths.maximum).astype(np.int64)
+
+
+def _chat(random: Random, count: int, mean: float) -> Counts:
+    drawn = np.minimum(np.exp(CHAT_SIGMA * random.standard_normal(count) - CHAT_SIGMA**2 / 2.0), CHAT_LONGEST)
+    lengths: Counts = np.maximum(np.rint(drawn * (mean / drawn.mean())), 1).astype(np.int64)
+    return lengths
 
 
 def _positive(name: str, value: float) -> float:

@@ -1,7 +1,8 @@
 """A decoder server that batches continuously: each step gives every running request one token and reads prompts.
 
-The scheduler is vLLM's (v1): a step has a token budget; requests that decode take one each, the rest goes to prompts
-in order of arrival, cut into chunks. Requests are admitted first come, first served, while the KV cache has room.
+The scheduler is vLLM's (v1) by default: a step has a token budget; requests that decode take one each, the rest goes
+to prompts in order of arrival, cut into chunks. Requests are admitted first come, first served, while the KV cache has
+room. A scheduler that reads prompts first stops the decodes while it reads (`prompts_first`).
 Between two events (an arrival, a finish, a full cache) nothing changes but the context, so those steps run in a loop of
 three additions; a request's last step is known when it starts to decode, so nothing is done per request and step.
 """
@@ -30,9 +31,11 @@ class ContinuousBatching:
     `admission`: `recompute` admits on what a request holds now; when the cache is full the request admitted last is
     put back to the head of the queue, and its prompt and what it had written are read again. `reserve` admits only
     what the cache can hold to its last token, so nothing is ever preempted (TensorRT-LLM's «guaranteed no evict»).
-    `chunked` False reads each prompt whole, in one step. `kv_tokens`: what the cache holds, of all requests together.
-    `window_tokens`: a request keeps no more than these. Blocks of the cache are not modelled: each request wastes half
-    a block (8 tokens of vLLM's 16) that `kv_tokens` may leave out.
+    `chunked` False reads each prompt whole, in one step. `prompts_first`: a step reads prompts or decodes, never both,
+    and prompts go first (SGLang, TGI). `front_s`: the front end's work on a request, one after another, before the
+    scheduler sees it (HTTP, tokeniser); `reply_s`: what each waits there beside the others. `kv_tokens`: what the cache
+    holds, of all requests together. `window_tokens`: a request keeps no more than these. Blocks of the cache are not
+    modelled: each request wastes half a block (8 tokens of vLLM's 16) that `kv_tokens` may leave out.
     """
 
     kv_tokens: int
@@ -41,6 +44,9 @@ class ContinuousBatching:
     chunked: bool = True
     admission: Literal["recompute", "reserve"] = "recompute"
     window_tokens: int | None = None
+    prompts_first: bool = False
+    front_s: float = 0.0
+    reply_s: float = 0.0
 
 
 class DecoderServer:
@@ -51,9 +57,9 @@ class DecoderServer:
     """
 
     __slots__ = (
-        "busy_s", "context", "decoding", "end_step", "events", "finished", "full_step", "growing", "log", "made",
-        "now_s", "order", "peak_tokens", "pending", "policy", "prefilling", "recompute", "steps", "times", "todo",
-        "used", "waiting", "window",
+        "busy_s", "context", "decoding", "end_step", "events", "finished", "front_free_s", "full_step", "growing",
+        "log", "made", "now_s", "order", "peak_tokens", "pending", "policy", "prefilling", "ready_s", "recompute",
+        "steps", "times", "todo", "used", "waiting", "window",
     )  # fmt: skip
 
     def __init__(self, times: DecoderTimes, policy: ContinuousBatching, log: RequestLog) -> None:
@@ -61,7 +67,8 @@ class DecoderServer:
         count = len(log.input_tokens)
         self.recompute = policy.admission == "recompute"
         self.window = math.inf if policy.window_tokens is None else policy.window_tokens
-        self.now_s = self.busy_s = 0.0
+        self.now_s = self.busy_s = self.front_free_s = 0.0
+        self.ready_s = [0.0] * count  # when the front end has handed a request over
         self.waiting: deque[int] = deque()
         self.prefilling: deque[int] = deque()
         self.todo = [0] * count  # prompt tokens still to read
@@ -97,15 +104,23 @@ class DecoderServer:
 
     def submit(self, request: int, at_s: float) -> None:
         self.log.arrival_s[request] = at_s
+        ready_s = self.front_free_s = max(at_s, self.front_free_s) + self.policy.front_s
+        self.ready_s[request] = ready_s
         if not (self.decoding or self.prefilling or self.waiting):
-            self.now_s = max(self.now_s, at_s)
+            self.now_s = max(self.now_s, ready_s)
         self.waiting.append(request)
 
     def advance(self, until_s: float, *, stop_at_finish: bool = False) -> None:
         """Runs every step that starts before `until_s`; with `stop_at_finish`, up to the first that finishes one."""
         while self.now_s < until_s and (self.decoding or self.prefilling or self.waiting):
+            handed_s = until_s  # when the next request comes out of the front end
             if self.waiting:
+                handed_s = self.ready_s[self.waiting[0]]
+                if not (self.decoding or self.prefilling) and handed_s > self.now_s:
+                    self.now_s = handed_s
+                    continue
                 self._admit()
+                handed_s = self.ready_s[self.waiting[0]] if self.waiting else until_s
             begun_s = self.now_s
             if self.recompute and self.used + self.growing > self.policy.kv_tokens:
                 self._preempt()
@@ -113,7 +128,7 @@ class DecoderServer:
             if self.prefilling:
                 self._mixed_step()
             else:
-                self._decode(until_s)
+                self._decode(min(until_s, handed_s) if handed_s > begun_s else until_s)
             self.busy_s += self.now_s - begun_s
             if self.used > self.peak_tokens:
                 self.peak_tokens = self.used
@@ -130,8 +145,11 @@ class DecoderServer:
         """Takes waiting requests while there are slots, cache and tokens left in the step to read them with."""
         policy, log, waiting = self.policy, self.log, self.waiting
         running = self.decoding + len(self.prefilling)
-        while waiting and running < policy.max_requests and self.pending < policy.step_tokens - self.decoding:
+        room = policy.step_tokens - (0 if policy.prompts_first else self.decoding)
+        while waiting and running < policy.max_requests and self.pending < room:
             request = waiting[0]
+            if self.ready_s[request] > self.now_s:
+                return
             read = log.input_tokens[request] + self.made[request]
             if self.recompute:
                 need, spare = self._held(read + 1), running  # one step of growth for all who run
@@ -148,9 +166,10 @@ class DecoderServer:
             running += 1
 
     def _mixed_step(self) -> None:
-        """One step: a token for every running request, and as much of the prompts as the budget holds."""
+        """One step: a token for every running request (none where prompts go first), and prompts within the budget."""
         times, policy, todo, prefilling = self.times, self.policy, self.todo, self.prefilling
-        room, new, attention, done = policy.step_tokens - self.decoding, 0, 0.0, []
+        decoding = 0 if policy.prompts_first else self.decoding
+        room, new, attention, done = policy.step_tokens - decoding, 0, 0.0, []
         for request in prefilling:
             take = min(todo[request], room - new)
             if not policy.chunked:  # whole prompts; one that exceeds the budget goes alone
@@ -163,7 +182,6 @@ class DecoderServer:
             new += take
             if not todo[request]:
                 done.append(request)
-        decoding = self.decoding
         seconds = times.linear_s[decoding + new] - times.linear_s[decoding] + attention
         if decoding:
             seconds += times.decode_step_s(decoding, self.context / decoding)
@@ -171,7 +189,8 @@ class DecoderServer:
             seconds += times.decode_s[0][0]
         self.now_s += seconds
         self.pending -= new
-        self._grow(1)
+        if not policy.prompts_first:
+            self._grow(1)
         for request in done:
             prefilling.popleft()
             self._start_decoding(request)
@@ -181,7 +200,7 @@ class DecoderServer:
         log = self.log
         self.made[request] += 1
         if self.made[request] == 1:
-            log.first_token_s[request] = self.now_s
+            log.first_token_s[request] = self.now_s + self.policy.reply_s
         tokens = log.input_tokens[request] + self.made[request]
         held = self._held(tokens)
         self.decoding += 1
@@ -239,7 +258,7 @@ class DecoderServer:
                 if self.full_step[~request] == step:
                     self._stop_growing(~request)
             elif self.end_step[request] == step:
-                log.finish_s[request] = self.now_s
+                log.finish_s[request] = self.now_s + self.policy.reply_s
                 self._release(request, log.output_tokens[request])
                 self.finished.append(request)
         while self.order and self.end_step[self.order[-1]] == GONE and not self.todo[self.order[-1]]:

@@ -47,6 +47,9 @@ class Devices:
     inter_latency_s: Array
     generation: Array | None = None  # index into GENERATIONS; None: not told
     watts_per_tflop: Array | None = None  # power limit over the dense 16-bit peak; NaN: not published
+    multiprocessor_hz: Array | None = None  # multiprocessors times clock; NaN: not known
+    printed_share: Array | None = None  # of the printed peak that `peak_flop_per_s` stands for
+    graphics_die: Array | None = None  # 1: a die made for graphics boards (see GRAPHICS_DIES)
 
     def take(self, rows: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Devices:
         """The candidates' columns from the machines' columns."""
@@ -85,8 +88,12 @@ POWER_LIMITED_W = 75.0  # what a PCIe slot feeds: boards at or below it cannot h
 def sustained_flop_per_s(accelerator: Accelerator, precision: str, power_limited_fraction: float) -> float:
     """Peak rate a device can hold: what is printed, less on boards fed by the slot alone."""
     peak = peak_tflops(accelerator, precision) * TERA
+    return peak * _printed_share(accelerator, power_limited_fraction)
+
+
+def _printed_share(accelerator: Accelerator, power_limited_fraction: float) -> float:
     limited = accelerator.tdp_w is not None and accelerator.tdp_w <= POWER_LIMITED_W
-    return peak * power_limited_fraction if limited else peak
+    return power_limited_fraction if limited else 1.0
 
 
 def stack(machines: Sequence[Machine], precision: str, assumed: Assumptions) -> Devices:
@@ -109,6 +116,9 @@ def stack(machines: Sequence[Machine], precision: str, assumed: Assumptions) -> 
         inter_latency_s=np.array([m.network_latency_us * 1e-6 for m in machines]),
         generation=np.array([_generation(m.accelerator) for m in machines]),
         watts_per_tflop=np.array([_watts_per_tflop(m.accelerator) for m in machines]),
+        multiprocessor_hz=np.array([_multiprocessor_hz(m.accelerator) for m in machines]),
+        printed_share=np.array([_printed_share(m.accelerator, assumed.power_limited_fraction) for m in machines]),
+        graphics_die=np.array([float(m.accelerator.compute_capability in GRAPHICS_DIES) for m in machines]),
     )
 
 
@@ -121,6 +131,21 @@ def _watts_per_tflop(accelerator: Accelerator) -> float:
     if accelerator.tdp_w is None or accelerator.dense_fp16_tflops is None:
         return np.nan
     return accelerator.tdp_w / accelerator.dense_fp16_tflops
+
+
+# 32-bit lanes of a multiprocessor by compute capability (CUDA C++ Programming Guide, arithmetic instructions).
+LANES = {"7.0": 64, "7.5": 64, "8.0": 64, "8.6": 128, "8.9": 128, "9.0": 128, "10.0": 128, "12.0": 128}
+# Dies made for graphics boards: GDDR memory, small tensor cores, and (8.6) a cheaper process than the compute die of
+# the same generation. Turing (7.5) is made as Volta is and counts with it.
+GRAPHICS_DIES = ("8.6", "8.9", "12.0")
+
+
+def _multiprocessor_hz(accelerator: Accelerator) -> float:
+    """Multiprocessors times clock, from the 32-bit rate: two operations a lane and cycle."""
+    lanes = LANES.get(accelerator.compute_capability or "")
+    if lanes is None or accelerator.dense_fp32_tflops is None:
+        return np.nan
+    return accelerator.dense_fp32_tflops * TERA / (2.0 * lanes)
 
 
 def _bandwidth(accelerator: Accelerator) -> float:

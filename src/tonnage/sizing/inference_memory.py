@@ -109,15 +109,20 @@ def inference_peak_bytes(
     batch: Num,
     prompt: Num,
     output: Num,
+    *,
+    layer_buffers: float = 0.0,
 ) -> Array:
-    """Device memory of a fixed batch held to its last token: weights, cache, the prompt's activations, runtime."""
-    assumed = Assumptions()
-    several = np.where(tensor_parallel > 1, assumed.collective_buffers_gib, 0.0)
-    runtime = from_gib(1.0) * (assumed.runtime_context_gib + assumed.library_workspace_gib + several)
+    """Device memory of a fixed batch held to its last token: weights, cache, the prompt's activations, runtime.
+
+    `layer_buffers`: as wide as the model, for each token of the prompts (`Engine.layer_buffers`); 0: the widest layer.
+    """
+    several = np.where(tensor_parallel > 1, from_gib(Assumptions().collective_buffers_gib), 0.0)
     cache = batch * (prompt + output) * kv_bytes_per_token(shape, tensor_parallel) * served.kv_bytes / KV_ELEMENT_BYTES
     widest = shape.hidden * 4 + 2 * max(shape.ffn, shape.hidden * 3) / tensor_parallel
-    activations = batch * prompt * widest * served.element_bytes
-    return np.asarray(_weights_bytes(shape, served) / tensor_parallel + cache + activations + runtime)
+    kept = layer_buffers * shape.hidden if layer_buffers else widest
+    activations = batch * prompt * kept * served.element_bytes
+    weights = _weights_bytes(shape, served) / tensor_parallel
+    return np.asarray(weights + cache + activations + ENGINE_WORKSPACE_BYTES + several)
 
 
 def _weights_bytes(shape: ModelShape, served: ServedFormat) -> float:

@@ -17,6 +17,11 @@ from tonnage.workload.shapes import ModelShape
 
 ONE_SHOT_BYTES = float(2**18)  # engines' own all-reduce kernels hand over to NCCL near here
 ONE_SHOT_SHARE = 0.25
+# F(2x2, 3x3) multiplies 2.25 times less (Lavin and Gray 2015, arXiv:1509.09308); its transforms eat part of it.
+WINOGRAD_SAVING = 1.5
+WEIGHT_ONLY_SHARE = 0.85  # of the 16-bit rate where weights are expanded inside the product
+ROTARY_KERNELS = 12.0
+RMS_KERNELS = (7.0 + 1.0) / (2.0 + 1.0)  # with the residual sum; over those of the fused layer norm's three
 BRIDGED_BYTES_PER_S = 60e9  # slower links go through the host's PCIe
 
 
@@ -97,7 +102,14 @@ def pass_work(
     stored = stores_scores(shape, served, engine, query)
     kv = served.kv_bytes / served.element_bytes * (1.0 + engine.cache_copies)
     stages = tuple(
-        replace(stage, operators=[new for op in stage.operators for new in _attention(op, shape, span, kv, stored)])
+        replace(
+            stage,
+            operators=[
+                new
+                for op in stage.operators
+                for new in _attention(_spelt(_convolution(op, served), shape, engine), shape, span, kv, stored)
+            ],
+        )
         for stage in forward_stages(shape, span, logit_tokens=logit_tokens)
     )
     return PassWork(
@@ -119,6 +131,28 @@ def stores_scores(shape: ModelShape, served: ServedFormat, engine: Engine, query
 def image_length(shape: ModelShape) -> float:
     """Patches and the class token."""
     return float((shape.image_side // shape.patch_side) ** 2 + 1)
+
+
+def _convolution(op: Operator, served: ServedFormat) -> Operator:
+    """A 3 x 3 convolution outside the tensor cores: libraries choose the algorithm that multiplies less."""
+    if op.name != "convolution 3x3" or served.compute != "fp32":
+        return op
+    return replace(op, flop=op.flop / WINOGRAD_SAVING)
+
+
+def _spelt(op: Operator, shape: ModelShape, engine: Engine) -> Operator:
+    """The operator with the kernels it takes where nothing is fused.
+
+    An RMS norm is cast, square, mean, add, root, two products (a layer norm is one kernel); rotary positions take two
+    gathers and, for queries and keys each, two products, a negation, a concatenation and a sum.
+    """
+    if not engine.spelt_out or op.kind != "elementwise":
+        return op
+    if op.name == "rotary":
+        return replace(op, kernels=ROTARY_KERNELS)
+    if op.name == "norms and residuals" and shape.norm == "rms":
+        return replace(op, kernels=op.kernels * RMS_KERNELS)
+    return op
 
 
 def _attention(op: Operator, shape: ModelShape, span: Pass, kv: float, stored: Num) -> Sequence[Operator]:
@@ -148,6 +182,8 @@ def pass_s(work: PassWork, engine: Engine) -> Array:
     devices = work.devices
     if work.served.low_bit:
         devices = replace(devices, peak_flop_per_s=devices.peak_flop_per_s * engine.low_bit_fraction)
+    elif work.served.weight_only:
+        devices = replace(devices, peak_flop_per_s=devices.peak_flop_per_s * WEIGHT_ONLY_SHARE)
     seconds = engine_pass_s(work.stages, devices, engine, work.host_factor)
     seconds = seconds + (engine.call_us * work.host_factor + engine.sequence_us * work.batch) * 1e-6
     return column(seconds + exchange_s(work, engine), work.rows)
@@ -156,7 +192,8 @@ def pass_s(work: PassWork, engine: Engine) -> Array:
 def exchange_s(work: PassWork, engine: Engine) -> Num:
     """All-reduces of the pass: a latency of the engine's, then 2(n-1)/n · bytes over the link's bus bandwidth.
 
-    Small messages go in one shot, at a quarter of the latency of the ring that large ones need.
+    Small messages go in one shot, at a quarter of the latency of the ring that large ones need; not where each kernel
+    is launched by a framework, which calls the ring for any size.
     Cards on PCIe share switches and sockets: their bus bandwidth falls like (2/n)^0.5 with the cards that take part.
     """
     ranks = np.asarray(work.tensor_parallel, dtype=np.float64)
@@ -164,7 +201,8 @@ def exchange_s(work: PassWork, engine: Engine) -> Num:
         return 0.0
     devices = work.devices
     size = work.exchanged_bytes
-    start_s = engine.exchange_us * 1e-6 * (ONE_SHOT_SHARE + (1.0 - ONE_SHOT_SHARE) * size / (size + ONE_SHOT_BYTES))
+    least = 1.0 if engine.host_us_per_kernel else ONE_SHOT_SHARE
+    start_s = engine.exchange_us * 1e-6 * (least + (1.0 - least) * size / (size + ONE_SHOT_BYTES))
     shared = np.where(devices.intra_bytes_per_s < BRIDGED_BYTES_PER_S, np.sqrt(np.maximum(ranks, 2.0) / 2.0), 1.0)
     inside = shared * 2.0 * (ranks - 1) / ranks * size / devices.intra_bytes_per_s + start_s
     nodes = np.ceil(ranks / devices.per_node)

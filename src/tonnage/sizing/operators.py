@@ -58,6 +58,7 @@ class Pass:
     training: bool = True
     cached_keys: Num = 0.0  # of `keys`, tokens of an earlier segment whose keys and values are made anew
     sequence_parallel: bool = True  # tensor-parallel ranks share norms, dropout and residual adds
+    transposed: bool = False  # 16-bit convolutions of a program that keeps channels first
     half_rate: float = 1.0  # rate of 16-bit work as a share of the peak (0.5 where the peak is the 8-bit one)
 
     @property
@@ -127,7 +128,7 @@ def attention_operators(shape: ModelShape, span: Pass, *, causal: bool, keys: Nu
             + (4 * tokens * shape.heads / span.tensor_parallel if fused else 0.0),
             query_length=span.query,
             kernels=1.0 if fused else 2.0,
-            peak_share=span.half_rate,
+            peak_share=span.half_rate * (1.0 if fused or aligned(shape, span) else UNALIGNED_RATE),
             scores=True,
         )
     ]
@@ -146,6 +147,15 @@ def attention_operators(shape: ModelShape, span: Pass, *, causal: bool, keys: Nu
             )
         )
     return operators
+
+
+UNALIGNED_RATE = 1 / 8  # of the tensor cores' rate: what the plain 16-bit and 32-bit units give on V100 to H100
+
+
+def aligned(shape: ModelShape, span: Pass) -> bool:
+    """Whether the rows of an eager product over heads start at 16 bytes, as tensor cores want them (NVIDIA, «Matrix
+    multiplication background», requirements to use tensor cores). Other widths of head run without."""
+    return not span.training or shape.head_dim * span.element_bytes % 16 == 0
 
 
 def relative_operators(shape: ModelShape, span: Pass, *, scores: Num, keys: Num, prefix: str) -> list[Operator]:
@@ -291,15 +301,18 @@ def head_operators(shape: ModelShape, span: Pass, *, logit_tokens: Num) -> list[
 
 
 # Passes over a convolution's output: norm (two reads, a write) and rectifier (a read, a write); with gated activations
-# (sigmoid times input, squeeze-and-excitation: pool, scale) and drop-connect seven more.
-PLAIN_PASSES, GATED_PASSES = 5, 12
+# (sigmoid times input, squeeze-and-excitation: pool, scale) and drop-connect seven more. The 1 x 1 convolution that
+# ends a bottleneck block is added to the block's input: three more.
+PLAIN_PASSES, GATED_PASSES, ADDED_PASSES = 5, 12, 3
 
 
 def convolution_operators(shape: ModelShape, span: Pass) -> list[Operator]:
     """Convolutions as implicit matrix products (rows: batch x output pixels), each with a norm and an activation."""
     operators: list[Operator] = []
-    passes = GATED_PASSES if shape.gated_mlp else PLAIN_PASSES
     for conv in shape.convolutions:
+        passes = GATED_PASSES if shape.gated_mlp else PLAIN_PASSES
+        if span.training and not shape.gated_mlp and conv.kernel == 1 and conv.out_channels > conv.in_channels:
+            passes += ADDED_PASSES
         rows = span.batch * float(conv.output_side**2)
         inner = conv.in_channels / conv.groups * conv.kernel**2
         outputs = rows * conv.out_channels
@@ -326,4 +339,7 @@ def convolution_operators(shape: ModelShape, span: Pass) -> list[Operator]:
                 kernels=8 if shape.gated_mlp else 3,
             )
         )
+        if span.transposed:  # tensor cores want channels last: input and output are turned round and back
+            moved = 2.0 * span.element_bytes * (inputs + outputs)
+            operators.append(elementwise("layout", count=float(conv.count), moved_bytes=moved, kernels=2))
     return operators

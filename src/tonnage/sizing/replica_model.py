@@ -12,7 +12,9 @@ from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.continuous_batching import ContinuousBatching, DecoderServer
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.dynamic_batching import DynamicBatching, EncoderServer
+from tonnage.sizing.engines import Engine
 from tonnage.sizing.inference_memory import estimate_serving_memory
+from tonnage.sizing.inference_time import default_engine
 from tonnage.sizing.request_log import RequestLog
 from tonnage.sizing.step_times import DecoderTimes, EncoderTimes, decoder_times, encoder_times
 from tonnage.workload.jobs import Requests
@@ -62,12 +64,13 @@ class ReplicaModel:
         tensor_parallel: int = 1,
         policy: ContinuousBatching | DynamicBatching | None = None,
         assumed: Assumptions | None = None,
+        engine: Engine | None = None,
     ) -> ReplicaModel:
         """A replica of `shape` on `tensor_parallel` of the devices in the one row of `devices`.
 
-        `requests.*.maximum` are the longest lengths it may meet. Without a `policy` a decoder gets vLLM's defaults and
-        the cache that memory leaves (`kv_tokens_of`), an encoder batches of 32 within 2 ms. Raises InputError where the
-        model does not fit the devices.
+        `requests.*.maximum` are the longest lengths it may meet; `engine` None is what we serve with. Without a `policy` a
+        decoder gets vLLM's defaults and the cache that memory leaves (`kv_tokens_of`), an encoder batches of 32 within
+        2 ms. Raises InputError where the model does not fit the devices.
         """
         if len(devices.peak_flop_per_s) != 1:
             raise InputError(f"a replica stands on one kind of machine; {len(devices.peak_flop_per_s)} rows are given")
@@ -79,17 +82,17 @@ class ReplicaModel:
                 raise InputError(f"{shape.name} writes no tokens: it is served with dynamic batching")
             table = encoder_times(
                 shape, devices, weights=weights, tensor_parallel=group, most_requests=batching.max_batch,
-                longest_tokens=requests.input_tokens.maximum, assumed=assumed,
+                longest_tokens=requests.input_tokens.maximum, assumed=assumed, engine=engine,
             )  # fmt: skip
             return cls(times=_known(table, table.batch_s, shape, tensor_parallel), policy=batching)
         longest = requests.input_tokens.maximum + requests.output_tokens.maximum
-        continuous = policy or _default_policy(shape, devices, weights, tensor_parallel, assumed)
+        continuous = policy or _default_policy(shape, devices, weights, tensor_parallel, assumed, engine)
         if not isinstance(continuous, ContinuousBatching):
             raise InputError(f"{shape.name} writes tokens: it is served with continuous batching")
         most_tokens = continuous.step_tokens if continuous.chunked else longest + continuous.max_requests
         steps = decoder_times(
             shape, devices, weights=weights, tensor_parallel=group, most_requests=continuous.max_requests,
-            most_tokens=max(most_tokens, continuous.step_tokens), longest_tokens=longest, assumed=assumed,
+            most_tokens=max(most_tokens, continuous.step_tokens), longest_tokens=longest, engine=engine,
         )  # fmt: skip
         return cls(times=_known(steps, steps.decode_s, shape, tensor_parallel), policy=continuous)
 
@@ -131,10 +134,19 @@ def kv_tokens_of(
 
 
 def _default_policy(
-    shape: ModelShape, devices: Devices, weights: str, tensor_parallel: int, assumed: Assumptions
+    shape: ModelShape,
+    devices: Devices,
+    weights: str,
+    tensor_parallel: int,
+    assumed: Assumptions,
+    engine: Engine | None,
 ) -> ContinuousBatching:
     chunked = shape.architecture == "decoder"  # an encoder-decoder reads its prompt in one piece
-    base = ContinuousBatching(kv_tokens=1, chunked=chunked, window_tokens=shape.sliding_window or None)
+    engine = engine or default_engine(shape, generates=True)
+    base = ContinuousBatching(
+        kv_tokens=1, chunked=chunked, window_tokens=shape.sliding_window or None,
+        front_s=engine.request_us * 1e-6, reply_s=engine.reply_us * 1e-6,
+    )  # fmt: skip
     tokens = kv_tokens_of(
         shape, devices, weights=weights, tensor_parallel=tensor_parallel, step_tokens=base.step_tokens, assumed=assumed
     )

@@ -161,6 +161,7 @@ def _decoder(
     alone = prefill_s(shape, devices, batch=1.0, input_tokens=prompt.mean, **common)  # type: ignore[arg-type]
     alone95 = prefill_s(shape, devices, batch=1.0, input_tokens=long_prompt, **common)  # type: ignore[arg-type]
     front = engine.request_us * 1e-6
+    waits = front + engine.reply_us * 1e-6
     context = prompt.mean + output.mean * np.exp(log_spread(output) ** 2) / 2.0  # long answers are met more often
 
     def linear_s(tokens: Array) -> Array:
@@ -175,7 +176,7 @@ def _decoder(
         seldom = arriving * (linear_s(in_flight + prompt.mean) - linear_s(in_flight))
         often = linear_s(in_flight + arriving * prompt.mean) - linear_s(in_flight)
         per_token = step + np.where(arriving <= 1.0, seldom, often)
-        return front + alone + per_token * output.mean, per_token
+        return waits + alone + per_token * output.mean, per_token
 
     stay, per_token = latency(concurrency)
     busy = concurrency + Z95 * np.sqrt(concurrency)
@@ -192,7 +193,7 @@ def _decoder(
         requests_per_s=np.minimum(concurrency / stay, 1.0 / front) if front else concurrency / stay,
         latency_mean_s=stay,
         latency_p95_s=stay * np.exp(spread),
-        ttft_p95_s=front + alone95 + per_token95,
+        ttft_p95_s=waits + alone95 + per_token95,
         tpot_s=per_token,
         memory=memory,
         needed_bytes=memory.fixed_bytes + longest * memory.kv_bytes_per_token,

@@ -21,8 +21,10 @@ from numpy.typing import NDArray
 
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Devices
+from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array
-from tonnage.sizing.inference_time import decode_step_s, default_engine, forward_s
+from tonnage.sizing.inference_pass import FORMATS, PassWork, ServedFormat, decoder_only, pass_s, pass_work
+from tonnage.sizing.inference_time import default_engine, forward_s
 from tonnage.workload.shapes import ModelShape
 
 Row = list[float]
@@ -94,6 +96,82 @@ class EncoderTimes:
         return row[cell] + (row[cell + 1] - row[cell]) * share
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecoderSteps:
+    """The passes whose seconds fill a decoder's tables, laid out once: another engine's figures need no new layout."""
+
+    batches: Array
+    contexts: Array
+    counts: Array
+    chunks: Array
+    keys: Array
+    decode: PassWork
+    passes: PassWork  # tokens with one key each, then chunks x keys, then chunks with one key each
+    most_requests: int
+    most_tokens: int
+
+    @classmethod
+    def lay_out(
+        cls,
+        shape: ModelShape,
+        devices: Devices,
+        served: ServedFormat,
+        engine: Engine,
+        *,
+        tensor_parallel: float,
+        most_requests: int,
+        most_tokens: int,
+        longest_tokens: int,
+        host_factor: float = 1.0,
+        coarse: float = 1.0,
+    ) -> DecoderSteps:
+        """Grid for up to `most_requests` decoding, `most_tokens` new tokens a step, `longest_tokens` in a request.
+
+        `devices` holds one row. Grid steps are a factor of 2 (contexts, keys), 1.41 (requests) and 1.19 (tokens), to
+        the power `coarse`.
+        """
+        batches, contexts = _grid(most_requests, 2 ** (0.5 * coarse)), _grid(longest_tokens, 2.0**coarse)
+        counts, chunks = _grid(most_tokens, 2 ** (0.25 * coarse)), _grid(most_tokens, 2.0**coarse)
+        keys = _grid(2 * longest_tokens, 2.0**coarse)
+
+        def work(shape: ModelShape, batch: Array, query: Array, keys: Array, logits: Array) -> PassWork:
+            rows = np.zeros(len(batch), dtype=np.intp)
+            return pass_work(
+                shape, devices.take(rows), served, engine, batch=batch, query=query, keys=keys,
+                tensor_parallel=np.full(len(rows), tensor_parallel), logit_tokens=logits,
+                host_factor=np.full(len(rows), host_factor),
+            )  # fmt: skip
+
+        b, c = (grid.ravel() for grid in np.meshgrid(batches, contexts, indexing="ij"))
+        p, k = (grid.ravel() for grid in np.meshgrid(chunks, keys, indexing="ij"))
+        query = np.concatenate([counts, p, chunks])
+        over = np.concatenate([np.ones(len(counts)), k, np.ones(len(chunks))])
+        one = np.ones(len(query))
+        return cls(
+            batches=batches, contexts=contexts, counts=counts, chunks=chunks, keys=keys,
+            decode=work(decoder_only(shape), b, np.ones(len(b)), c, b), passes=work(shape, one, query, over, one),
+            most_requests=most_requests, most_tokens=most_tokens,
+        )  # fmt: skip
+
+    def times(self, engine: Engine) -> DecoderTimes:
+        """The tables under `engine`."""
+        steps = pass_s(self.decode, engine).reshape(len(self.batches), len(self.contexts))
+        seconds = pass_s(self.passes, engine)
+        tokens, over, least = np.split(seconds, [len(self.counts), len(seconds) - len(self.chunks)])
+        attention = np.maximum(over.reshape(len(self.chunks), len(self.keys)) - least[:, None], 0.0)
+        every = np.arange(1.0, self.most_requests + 1.0)
+        decode = np.stack([np.interp(every, self.batches, steps[:, i]) for i in range(len(self.contexts))], axis=1)
+        linear = np.interp(np.arange(1.0, self.most_tokens + 1.0), self.counts, tokens)
+        return DecoderTimes(
+            contexts=self.contexts.tolist(),
+            decode_s=[[0.0] * len(self.contexts), *decode.tolist()],
+            linear_s=[0.0, *linear.tolist()],
+            chunks=self.chunks.tolist(),
+            keys=self.keys.tolist(),
+            attention_s=attention.tolist(),
+        )
+
+
 def decoder_times(
     shape: ModelShape,
     devices: Devices,
@@ -103,42 +181,16 @@ def decoder_times(
     most_requests: int,
     most_tokens: int,
     longest_tokens: int,
-    assumed: Assumptions,
+    engine: Engine | None = None,
 ) -> DecoderTimes:
-    """Tables for up to `most_requests` decoding, `most_tokens` new tokens a step, `longest_tokens` in a request.
-
-    `devices` holds one row. Grid steps are a factor of 2 (contexts, keys), 1.41 (requests) and 1.19 (tokens): against
-    the formulas themselves the tables err by less than 2 % (`tests/sizing/test_simulation.py`).
-    """
-    engine = default_engine(shape, generates=True)
-    batches, contexts = _grid(most_requests, 2**0.5), _grid(longest_tokens, 2.0)
-    counts, chunks, keys = _grid(most_tokens, 2**0.25), _grid(most_tokens, 2.0), _grid(2 * longest_tokens, 2.0)
-
-    def passes(queries: Array, over: Array) -> Array:
-        rows = np.zeros(len(queries), dtype=np.intp)
-        return forward_s(
-            shape, devices.take(rows), batch=1.0, query=queries, keys=over, weights=weights,
-            tensor_parallel=np.full(len(rows), tensor_parallel), logit_tokens=1.0, assumed=assumed, engine=engine,
-        )  # fmt: skip
-
-    b, c = (grid.ravel() for grid in np.meshgrid(batches, contexts, indexing="ij"))
-    steps = decode_step_s(
-        shape, devices.take(np.zeros(len(b), dtype=np.intp)), batch=b, context_tokens=c, weights=weights,
-        tensor_parallel=np.full(len(b), tensor_parallel), assumed=assumed, engine=engine,
-    ).reshape(len(batches), len(contexts))  # fmt: skip
-    every = np.arange(1.0, most_requests + 1.0)
-    decode = np.stack([np.interp(every, batches, steps[:, i]) for i in range(len(contexts))], axis=1)
-    p, k = (grid.ravel() for grid in np.meshgrid(chunks, keys, indexing="ij"))
-    attention = np.maximum(passes(p, k) - passes(p, np.ones(len(k))), 0.0).reshape(len(chunks), len(keys))
-    linear = np.interp(np.arange(1.0, most_tokens + 1.0), counts, passes(counts, np.ones(len(counts))))
-    return DecoderTimes(
-        contexts=contexts.tolist(),
-        decode_s=[[0.0] * len(contexts), *decode.tolist()],
-        linear_s=[0.0, *linear.tolist()],
-        chunks=chunks.tolist(),
-        keys=keys.tolist(),
-        attention_s=attention.tolist(),
-    )
+    """Tables for `engine` (None: what we serve with); against the formulas themselves they err by less than 2 %
+    (tested)."""
+    engine = engine or default_engine(shape, generates=True)
+    steps = DecoderSteps.lay_out(
+        shape, devices, FORMATS[weights], engine, tensor_parallel=tensor_parallel, most_requests=most_requests,
+        most_tokens=most_tokens, longest_tokens=longest_tokens,
+    )  # fmt: skip
+    return steps.times(engine)
 
 
 def encoder_times(
@@ -150,13 +202,14 @@ def encoder_times(
     most_requests: int,
     longest_tokens: int,
     assumed: Assumptions,
+    engine: Engine | None = None,
 ) -> EncoderTimes:
     """Tables for batches of up to `most_requests` requests of up to `longest_tokens` tokens; one row of `devices`."""
     batches, lengths = _grid(most_requests, 2**0.5), _grid(longest_tokens, 2**0.5)
     b, n = (grid.ravel() for grid in np.meshgrid(batches, lengths, indexing="ij"))
     seconds = forward_s(
         shape, devices.take(np.zeros(len(b), dtype=np.intp)), batch=b, query=n, keys=n, weights=weights,
-        tensor_parallel=np.full(len(b), tensor_parallel), assumed=assumed,
+        tensor_parallel=np.full(len(b), tensor_parallel), assumed=assumed, engine=engine,
     ).reshape(len(batches), len(lengths))  # fmt: skip
     every = np.arange(1.0, most_requests + 1.0)
     table = np.stack([np.interp(every, batches, seconds[:, i]) for i in range(len(lengths))], axis=1)

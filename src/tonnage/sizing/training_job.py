@@ -75,6 +75,7 @@ def training_stages(
         attention=job.attention,
         cached_keys=float(practice.cached_tokens),
         sequence_parallel=practice.sequence_parallel,
+        transposed=not practice.channels_last and numbers.element_bytes < 4.0,
         half_rate=0.5 if numbers.compute == "fp8" else 1.0,
     )
     target = practice.target_tokens or query

@@ -22,6 +22,8 @@ class Practice:
     the wire (0: as the precision says). `optimizer_passes`: traffic over AdamW's (LAMB reads state twice).
     `sequence_parallel`: tensor-parallel ranks share norms and residual adds (Korthikanti et al. 2022); before, each did
     all of them. `thin_residual`: the residual stream is 16-bit too (cast models, FSDP mixed precision, Megatron).
+    `channels_last`: images are laid out as tensor cores want them (NHWC); otherwise 16-bit convolutions turn their
+    input and output round.
     `loss_bytes`: bytes a logit takes at the start of backward (0: the assumption).
     """
 
@@ -43,6 +45,7 @@ class Practice:
     gradients_in_backward: bool = False  # each gradient is applied and freed as it comes (fused optimizer step)
     sequence_parallel: bool = True
     thin_residual: bool = False
+    channels_last: bool = True
 
 
 PLAIN = Practice()

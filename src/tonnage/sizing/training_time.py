@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import reduce
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.collectives import all_gather_s, all_reduce_s, send_s
@@ -14,12 +16,25 @@ from tonnage.sizing.estimates import Array, Num
 from tonnage.sizing.layouts import Layouts
 from tonnage.sizing.rates import operator_s
 from tonnage.sizing.training_practice import PLAIN, Practice
-from tonnage.sizing.training_work import COMPUTES, StepWork, Work, step_work
+from tonnage.sizing.training_work import (
+    COMPILED,
+    COMPUTES,
+    ELEMENT_BYTES,
+    HAND_FUSED,
+    UNFUSED,
+    StepWork,
+    Work,
+    step_work,
+)
 from tonnage.workload.jobs import TrainJob
 
 # Process class of each generation; any other is newer.
 PROCESS = {"Volta": "12nm", "Turing": "12nm", "Ampere": "7nm"}
-MEMORY_OF_REFERENCE = 1.5e12  # bytes a second, where the traffic factors of element-wise work hold as they stand
+# Passes over those counted, for UNFUSED, COMPILED, HAND_FUSED, IMAGES in `training_work`.
+TRAFFIC = (
+    "unfused_traffic_factor", "compiled_traffic_fraction", "fused_traffic_fraction", "convolution_traffic_factor"
+)  # fmt: skip
+VECTOR_BYTES = 4.0
 TYPICAL_BUDGET = 0.85  # share of the cap where the power limit is not published
 
 
@@ -78,7 +93,8 @@ def step_seconds(work: StepWork, devices: Devices, assumed: Assumptions) -> Trai
         attention_peak_fraction=assumed.training_attention_fraction,
         convolution_peak_fraction=assumed.training_convolution_fraction,
     )
-    forward, backward, again, kernels = _device_seconds(work, sustained, assumed)
+    element = ELEMENT_BYTES[work.compute.astype(np.intp)]
+    forward, backward, again, kernels = _device_seconds(work, sustained, element, assumed)
     bandwidth = devices.bandwidth_bytes_per_s
     dequantise = work.dequantised_bytes / (bandwidth * assumed.memory_peak_fraction)
     device = forward + backward + again + dequantise
@@ -94,10 +110,11 @@ def step_seconds(work: StepWork, devices: Devices, assumed: Assumptions) -> Trai
         dequantise_s=dequantise * m,
         launch_s=launch * m,
         tensor_parallel_s=tensor * m,
-        data_parallel_s=_data_parallel_s(work, devices, micro * m, assumed),
+        data_parallel_s=_data_parallel_s(work, devices, micro * m, backward + again, assumed),
         pipeline_s=hand_over * m,
         bubble_s=work.bubble * micro,
-        optimizer_s=work.optimizer_bytes / (bandwidth * assumed.optimizer_memory_fraction),
+        optimizer_s=(work.optimizer_bytes + work.accumulated_bytes * (m - 1.0))
+        / (bandwidth * assumed.optimizer_memory_fraction),
         model_flop=work.model_flop,
     )
 
@@ -111,48 +128,68 @@ def sustained_devices(work: StepWork, devices: Devices, assumed: Assumptions) ->
     by_precision = np.array([assumed.of_precision(compute) for compute in COMPUTES])
     factor = by_precision[work.compute.astype(np.intp)] * assumed.sustained_cap_fraction
     if devices.generation is not None and devices.watts_per_tflop is not None:
-        energy = np.array([getattr(assumed, f"joules_per_tflop_{PROCESS.get(name, '5nm')}") for name in GENERATIONS])
-        budget = devices.watts_per_tflop / energy[devices.generation.astype(np.intp)]
+        by_process = [getattr(assumed, f"joules_per_tflop_{PROCESS.get(name, '5nm')}") for name in GENERATIONS]
+        energy = np.array(by_process)[devices.generation.astype(np.intp)]
+        if devices.graphics_die is not None:
+            energy = np.where(devices.graphics_die > 0, energy * assumed.graphics_energy_factor, energy)
+        budget = devices.watts_per_tflop / energy
+        if devices.printed_share is not None:  # the budget says itself what little power does
+            factor = factor / np.where(np.isnan(budget), 1.0, devices.printed_share)
         factor = factor * np.where(np.isnan(budget), TYPICAL_BUDGET, (1.0 + budget**-3.0) ** (-1.0 / 3.0))
     return replace(devices, peak_flop_per_s=devices.peak_flop_per_s * factor)
 
 
-def _device_seconds(work: StepWork, devices: Devices, assumed: Assumptions) -> tuple[Array, Array, Array, Array]:
+def _device_seconds(
+    work: StepWork, devices: Devices, element: Array, assumed: Assumptions
+) -> tuple[Array, Array, Array, Array]:
     """Forward, backward, recomputed forward of one micro-batch on the device, and kernels the host launches for it."""
     sums = [np.zeros(work.rows) for _ in range(4)]
     for part in work.works:
-        there = devices if part.owner is None else devices.take(part.owner)
+        there = devices if part.owner is None else _of_owners(devices, part.owner)
+        width = element if part.owner is None else element[part.owner]
         if part.operator.kind == "attention":
-            there = _attention_devices(there, assumed)
-        once = _fused(part, operator_s(part.operator, there, assumed), there, assumed)
+            there = _attention_devices(part, there, assumed)
+        once = _fused(part, operator_s(part.operator, there, assumed), there, width, assumed)
         seconds = part.times * part.operator.count * once
         passes = 1.0 + part.backward + part.again
-        merged = 1.0 - (np.asarray(part.fused) > 0) * (1.0 - assumed.compiled_kernel_fraction)
+        merged = 1.0 - np.isin(part.fused, (COMPILED, HAND_FUSED)) * (1.0 - assumed.compiled_kernel_fraction)
         launches = part.times * part.operator.count * part.operator.kernels * passes * merged
         for total, value in zip(sums, (seconds, seconds * part.backward, seconds * part.again, launches), strict=True):
             _add(total, value, part)
     return sums[0], sums[1], sums[2], sums[3]
 
 
-def _attention_devices(devices: Devices, assumed: Assumptions) -> Devices:
-    """Attention kernels reach a smaller share of Hopper's peak: they use the products of the generation before."""
+def _of_owners(devices: Devices, owner: NDArray[np.intp]) -> Devices:
+    """The columns that an operator's time reads, one entry for each of its owners."""
+    read = ("peak_flop_per_s", "bandwidth_bytes_per_s", "generation", "multiprocessor_hz")
+    columns = {name: getattr(devices, name) for name in read}
+    taken: dict[str, Any] = {name: None if column is None else column[owner] for name, column in columns.items()}
+    return replace(devices, **taken)
+
+
+def _attention_devices(part: Work, devices: Devices, assumed: Assumptions) -> Devices:
+    """Attention kernels reach a smaller share of Hopper's peak where they use the products of the generation before;
+    a vendor's own kernels are written for it."""
     if devices.generation is None:
         return devices
-    hopper = devices.generation == GENERATIONS.index("Hopper")
-    factor = np.where(hopper, assumed.training_attention_hopper_share, 1.0)
+    older = (devices.generation == GENERATIONS.index("Hopper")) & (np.asarray(part.fused) != HAND_FUSED)
+    factor = np.where(older, assumed.training_attention_hopper_share, 1.0)
     return replace(devices, peak_flop_per_s=devices.peak_flop_per_s * factor)
 
 
-def _fused(part: Work, seconds: Num, devices: Devices, assumed: Assumptions) -> Num:
-    """Element-wise work of an eager framework takes more passes than counted, merged work fewer. The faster the memory,
-    the smaller the share of it that such kernels reach: they are short, and issue instructions besides moving bytes."""
+def _fused(part: Work, seconds: Num, devices: Devices, element: Array, assumed: Assumptions) -> Num:
+    """Element-wise work of an eager framework takes more passes than counted, merged work fewer. Besides moving bytes
+    its kernels issue instructions for each element, which takes the longer the fewer multiprocessors a board has for
+    its bandwidth; a library's kernels take two 16-bit elements at a time."""
     if part.operator.kind != "elementwise":
         return seconds
-    factors = np.array(
-        [assumed.unfused_traffic_factor, assumed.compiled_traffic_fraction, assumed.fused_traffic_fraction]
-    )
-    faster = (devices.bandwidth_bytes_per_s / MEMORY_OF_REFERENCE) ** assumed.memory_saturation_exponent
-    return seconds * factors[np.asarray(part.fused).astype(np.intp)] * faster
+    factors = np.array([getattr(assumed, name) for name in TRAFFIC])
+    issued: Num = 0.0
+    if devices.multiprocessor_hz is not None:
+        wide = np.where(np.asarray(part.fused) == UNFUSED, element, VECTOR_BYTES)
+        issued = part.operator.moved_bytes / wide * assumed.issue_cycles_per_element / devices.multiprocessor_hz
+        issued = np.where(np.isnan(issued), 0.0, issued)
+    return (seconds + issued) * factors[np.asarray(part.fused).astype(np.intp)]
 
 
 def _add(total: Array, value: Num | np.ndarray, part: Work) -> None:
@@ -168,8 +205,11 @@ def _tensor_parallel_s(work: StepWork, devices: Devices) -> Array:
     return np.where(work.tensor_calls > 0, work.tensor_calls * once, 0.0)
 
 
-def _data_parallel_s(work: StepWork, devices: Devices, compute_s: Array, assumed: Assumptions) -> Array:
-    """Gradients once a step; with ZeRO-3 also the weights, gathered in forward and in backward of each micro-batch.
+def _data_parallel_s(
+    work: StepWork, devices: Devices, compute_s: Array, backward_s: Array, assumed: Assumptions
+) -> Array:
+    """Gradients once a step, beside the last micro-batch's backward; with ZeRO-3 also the weights, gathered in forward
+    and in backward of each micro-batch, beside all of it.
 
     Ranks of a data-parallel group sit on as many nodes as they can; the groups of a node share its network.
     """
@@ -181,9 +221,8 @@ def _data_parallel_s(work: StepWork, devices: Devices, compute_s: Array, assumed
     once = all_gather_s(work.gathered_bytes, ranks, nodes, devices, sharers=sharers)
     layered = work.gathered_layers * np.where(nodes > 1, devices.inter_latency_s, devices.intra_latency_s)
     parameters = np.where(gathered, 2.0 * work.accumulation * (once + layered), 0.0)
-    traffic = gradients + parameters
-    hidden = assumed.communication_overlap_fraction * np.minimum(traffic, compute_s)
-    return np.where(ranks > 1, traffic - hidden, 0.0)
+    beside = np.minimum(gradients, backward_s) + np.minimum(parameters, compute_s)
+    return np.where(ranks > 1, gradients + parameters - assumed.communication_overlap_fraction * beside, 0.0)
 
 
 def _hand_over_s(work: StepWork, devices: Devices) -> Array:

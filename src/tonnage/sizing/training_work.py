@@ -30,7 +30,8 @@ ZERO1, ZERO3 = SHARDINGS.index("zero1"), SHARDINGS.index("zero3")
 SELECTIVE, FULL = RECOMPUTES.index("selective"), RECOMPUTES.index("full")
 MATRIX_KINDS = ("gemm", "attention", "convolution")
 COMPUTES = ("fp32", "tf32", "fp16", "bf16", "fp8")  # `StepWork.compute` holds the index
-UNFUSED, COMPILED, HAND_FUSED = 0.0, 1.0, 2.0
+ELEMENT_BYTES = np.array([4.0, 4.0, 2.0, 2.0, 2.0])  # of activations, for each of COMPUTES
+UNFUSED, COMPILED, HAND_FUSED, IMAGES = 0.0, 1.0, 2.0, 3.0  # the last: between convolutions, by a library's kernels
 FLASH_BACKWARD = 2.5  # five products instead of two, the scores made again (Dao 2023, arXiv:2307.08691, section 3.1)
 
 
@@ -45,7 +46,7 @@ class Work:
     times: Num
     backward: Num
     again: Num  # how often backward repeats the forward (recomputation)
-    fused: Num  # UNFUSED, COMPILED or HAND_FUSED: who merges it into its neighbours
+    fused: Num  # UNFUSED, COMPILED, ...: who merges it into its neighbours
     owner: NDArray[np.intp] | None = None
 
 
@@ -70,6 +71,7 @@ class StepWork:
     hand_over_crosses: Array  # devices one pipeline step spans
     dequantised_bytes: Array  # per micro-batch
     optimizer_bytes: Array
+    accumulated_bytes: Array  # gradients added to the sum after each micro-batch but the first
     optimizer_tensors: Array
     model_flop: Array
 
@@ -107,13 +109,15 @@ def _works(job: TrainJob, stages: Sequence[Stage], layouts: Layouts, practice: P
         repeats = np.ceil(stage.repeats / layouts.pipeline_parallel) if stage.layered else stage.repeats
         for op in stage.operators:
             again = np.where(full | (selective & op.scores), 1.0, 0.0) if stage.layered else 0.0
-            fused = _fusion(job, practice) if op.kind == "elementwise" else UNFUSED
+            fused = _fusion(job, practice) if op.kind in ("elementwise", "attention") else UNFUSED
             found.append(Work(operator=op, times=repeats, backward=_backward(job, op), again=again, fused=fused))
     return tuple(found)
 
 
 def _fusion(job: TrainJob, practice: Practice) -> float:
-    return HAND_FUSED if practice.fused else COMPILED if job.compile else UNFUSED
+    if practice.fused or job.compile:
+        return HAND_FUSED if practice.fused else COMPILED
+    return IMAGES if job.model.architecture == "convolution" else UNFUSED
 
 
 def _backward(job: TrainJob, op: Operator) -> float:
@@ -162,13 +166,15 @@ def _data_columns(
         "gathered_layers": np.where(shards, layers, 0.0),
         "dequantised_bytes": expanded,
         "optimizer_bytes": moved / cut,
+        "accumulated_bytes": share.trained * (8.0 if practice.fused else reduced + 8.0),
         "optimizer_tensors": 0.0,
     }
 
 
 def added(first: StepWork, second: StepWork) -> StepWork:
     """Two models trained in one step on the same devices and layout (a generator and a discriminator)."""
-    summed = ("gradient_bytes", "gathered_bytes", "gathered_layers", "optimizer_bytes", "model_flop", "tensor_calls")
+    summed = ("gradient_bytes", "gathered_bytes", "gathered_layers", "optimizer_bytes",
+              "accumulated_bytes", "model_flop", "tensor_calls")  # fmt: skip
     columns = {name: getattr(first, name) for name in column_names()}
     columns.update({name: getattr(first, name) + getattr(second, name) for name in summed})
     return StepWork(works=(*first.works, *second.works), **columns)

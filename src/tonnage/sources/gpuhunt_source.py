@@ -6,7 +6,7 @@ gpu_memory (GB a device), spot, provider. Source: dstackai/gpuhunt src/gpuhunt/_
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -19,7 +19,7 @@ from tonnage.catalog.hardware import Accelerator, Source
 from tonnage.catalog.loading import MAX_USD_PER_HOUR
 from tonnage.catalog.market import InstanceType, Offer
 from tonnage.errors import MissingExtra, SourceError
-from tonnage.sources.machines import RowRejectedError, check_memory, find_device, settle
+from tonnage.sources.machines import RowNotWantedError, RowRejectedError, check_memory, find_device, settle
 from tonnage.sources.results import SourceResult, Tally
 
 PROVIDERS = {"lambdalabs": "lambda", "digitalocean": "digitalocean"}
@@ -48,6 +48,7 @@ class GpuhuntSource:
     known: Catalog
     read_on: date | None
     providers: tuple[str, ...] = ()
+    wanted: Callable[[InstanceType, str], None] | None = None  # raises RowNotWantedError; None: every item
 
     @property
     def name(self) -> str:
@@ -60,14 +61,30 @@ class GpuhuntSource:
         except ImportError:
             raise MissingExtra("the gpuhunt price source", "gpuhunt") from None
         try:
-            items: Sequence[CatalogItem] = gpuhunt.query(provider=list(self.providers) or None)
+            items: Sequence[CatalogItem] = gpuhunt.query(provider=[_their_name(p) for p in self.providers] or None)
         except Exception as error:  # its providers raise what their SDKs raise
             raise SourceError(f"gpuhunt failed: {type(error).__name__}: {error}") from error
-        return parse_catalog_items(items, known=self.known, read_on=self.read_on, name=self.name)
+        return parse_catalog_items(items, known=self.known, read_on=self.read_on, name=self.name, wanted=self.wanted)
+
+
+def gpuhunt_is_installed() -> bool:
+    """Whether the extra is there."""
+    from importlib.util import find_spec
+
+    return find_spec("gpuhunt") is not None
+
+
+def _their_name(provider: str) -> str:
+    return next((theirs for theirs, ours in PROVIDERS.items() if ours == provider), provider)
 
 
 def parse_catalog_items(
-    items: Iterable[CatalogItem], *, known: Catalog, read_on: date | None, name: str = "gpuhunt"
+    items: Iterable[CatalogItem],
+    *,
+    known: Catalog,
+    read_on: date | None,
+    name: str = "gpuhunt",
+    wanted: Callable[[InstanceType, str], None] | None = None,
 ) -> SourceResult:
     """gpuhunt's items as machines and offers; a second price for one machine, region and mode is dropped.
 
@@ -80,23 +97,36 @@ def parse_catalog_items(
         tally.read += 1
         try:
             machine, offer = _translate(item, known, source)
+            if wanted is not None:
+                wanted(machine, offer.region)
             key = (offer.provider, offer.instance_type, offer.region, offer.purchase)
             if key in offers:
                 raise RowRejectedError("a second price for the same machine, region and mode")
-        except RowRejectedError as rejection:
+        except RowNotWantedError as rejection:
             tally.drop(str(rejection))
+            continue
+        except RowRejectedError as rejection:
+            tally.quarantine(
+                str(rejection), provider=PROVIDERS.get(item.provider, item.provider), name=item.instance_name,
+                region=item.location, purchase="spot" if item.spot else "on_demand", figure=item.price,
+            )  # fmt: skip
             continue
         tally.used += 1
         machines.setdefault(machine.key, machine)
         offers[key] = offer
     if not offers:
         raise SourceError(f"{name}: no item of {tally.read} can be used")
-    return SourceResult(instances=tuple(machines.values()), offers=tuple(offers.values()), report=tally.report())
+    return SourceResult(
+        instances=tuple(machines.values()),
+        offers=tuple(offers.values()),
+        report=tally.report(),
+        quarantined=tuple(tally.quarantined),
+    )
 
 
 def _translate(item: CatalogItem, known: Catalog, source: Source) -> tuple[InstanceType, Offer]:
     if item.provider in MARKETPLACES:
-        raise RowRejectedError("a marketplace offer, not a list price")
+        raise RowNotWantedError("a marketplace offer, not a list price")
     if not isfinite(item.price) or not 0 < item.price <= MAX_USD_PER_HOUR:
         raise RowRejectedError("the price is not above zero, or a sentinel")
     machine = settle(known, _machine(item, known, source))

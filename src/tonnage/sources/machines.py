@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from tonnage.catalog.catalog import Catalog
 from tonnage.catalog.hardware import Accelerator
 from tonnage.catalog.market import InstanceType
 from tonnage.errors import UnknownAccelerator, UnknownInstanceType
 
 MEMORY_TOLERANCE = 0.03
+NOT_HELD = "a machine without devices that the catalog does not hold"
 
 
 class RowRejectedError(Exception):
     """A listed row is not used; the text is the reason as reports count it."""
+
+
+class RowNotWantedError(RowRejectedError):
+    """A row that is as it should be, and of no use here: left out, not quarantined."""
 
 
 def find_device(known: Catalog, names: tuple[str, ...]) -> Accelerator:
@@ -45,6 +52,22 @@ def settle(known: Catalog, listed: InstanceType) -> InstanceType:
         if ours and theirs and not 0.8 <= theirs / ours <= 1.25:
             raise RowRejectedError(f"{listed.name}: listed with {what} {theirs:g}, known with {ours:g}")
     return mine
+
+
+def wanted_machines(known: Catalog, regions: Sequence[str]) -> Callable[[InstanceType, str], None]:
+    """Raises RowNotWantedError for a machine without devices that `known` does not hold, and for other regions.
+
+    A cloud lists thousands of such machines; a catalog that held them all would slow every plan. `regions` empty: all.
+    """
+    held = {machine.key for machine in known.instance_types}
+
+    def check(machine: InstanceType, region: str) -> None:
+        if not machine.accelerator_count and machine.key not in held:
+            raise RowNotWantedError(NOT_HELD)
+        if regions and region not in regions:
+            raise RowNotWantedError("another region")
+
+    return check
 
 
 def check_memory(device: Accelerator, count: float, gpu_memory_gib: float | None) -> None:

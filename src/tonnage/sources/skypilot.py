@@ -11,6 +11,7 @@ import ast
 import csv
 import re
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal, InvalidOperation
@@ -23,8 +24,8 @@ from tonnage.catalog.hardware import Source
 from tonnage.catalog.loading import MAX_USD_PER_HOUR
 from tonnage.catalog.market import InstanceType, Offer, Purchase
 from tonnage.errors import SourceError
-from tonnage.sources.fetching import FetchLimits, fetch_text
-from tonnage.sources.machines import RowRejectedError, check_memory, find_device, settle
+from tonnage.sources.fetching import FetchLimits, Watch, fetch_text
+from tonnage.sources.machines import RowNotWantedError, RowRejectedError, check_memory, find_device, settle
 from tonnage.sources.results import SourceResult, Tally
 
 REQUIRED = ("InstanceType", "Price", "Region")
@@ -42,6 +43,8 @@ class SkyPilotSource:
     known: Catalog
     read_on: date | None = None
     limits: FetchLimits = FetchLimits()  # noqa: RUF009  a frozen value
+    watch: Watch | None = None
+    wanted: Callable[[InstanceType, str], None] | None = None  # raises RowNotWantedError; None: every row
 
     @property
     def name(self) -> str:
@@ -49,8 +52,10 @@ class SkyPilotSource:
 
     def fetch(self) -> SourceResult:
         """Read and parse the file; raises SourceError."""
-        text = fetch_text(self.location, self.limits)
-        return parse_skypilot_csv(text, provider=self.provider, known=self.known, read_on=self.read_on, name=self.name)
+        text = fetch_text(self.location, self.limits, self.watch)
+        return parse_skypilot_csv(
+            text, provider=self.provider, known=self.known, read_on=self.read_on, name=self.name, wanted=self.wanted
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,15 @@ class _Listing:
     spot: Decimal | None
 
 
-def parse_skypilot_csv(text: str, *, provider: str, known: Catalog, read_on: date | None, name: str) -> SourceResult:
+def parse_skypilot_csv(
+    text: str,
+    *,
+    provider: str,
+    known: Catalog,
+    read_on: date | None,
+    name: str,
+    wanted: Callable[[InstanceType, str], None] | None = None,
+) -> SourceResult:
     """Machines and offers of one cloud's CSV; spot is the median over a region's zones (USD a machine-hour).
 
     Raises SourceError when the text is not such a file, is cut off, or has no row that can be used.
@@ -73,8 +86,16 @@ def parse_skypilot_csv(text: str, *, provider: str, known: Catalog, read_on: dat
     for row in _rows(text, name, tally):
         try:
             listing = _listing(row, provider, known, source)
-        except RowRejectedError as rejection:
+            if wanted is not None:
+                wanted(listing.machine, listing.region)
+        except RowNotWantedError as rejection:
             tally.drop(str(rejection))
+            continue
+        except RowRejectedError as rejection:
+            tally.quarantine(
+                str(rejection), provider=provider, name=row["InstanceType"], region=row["Region"],
+                figure=f"{row['Price']} {row.get('SpotPrice', '')}".strip(),
+            )  # fmt: skip
             continue
         tally.used += 1
         groups[listing.machine.name, listing.region].append(listing)
@@ -83,7 +104,12 @@ def parse_skypilot_csv(text: str, *, provider: str, known: Catalog, read_on: dat
         raise SourceError(f"{name}: no row of {tally.read} can be used ({reasons or 'it is empty'})")
     machines = {group[0].machine.key: group[0].machine for group in groups.values()}
     offers = [offer for group in groups.values() for offer in _offers(group, source)]
-    return SourceResult(instances=tuple(machines.values()), offers=tuple(offers), report=tally.report())
+    return SourceResult(
+        instances=tuple(machines.values()),
+        offers=tuple(offers),
+        report=tally.report(),
+        quarantined=tuple(tally.quarantined),
+    )
 
 
 def _rows(text: str, name: str, tally: Tally) -> list[dict[str, str]]:
@@ -116,15 +142,15 @@ def _rows(text: str, name: str, tally: Tally) -> list[dict[str, str]]:
 def _listing(row: dict[str, str], provider: str, known: Catalog, source: Source) -> _Listing:
     name = row["InstanceType"]
     if not name:
-        raise RowRejectedError("a GPU priced apart from its machine")
+        raise RowNotWantedError("a GPU priced apart from its machine")
     if provider == "gcp" and GCP_HOSTS_WITHOUT_GPU.match(name):
-        raise RowRejectedError("a GCP machine priced without its GPU")
+        raise RowNotWantedError("a GCP machine priced without its GPU")
     zone = row.get("AvailabilityZone", "")
     if provider == "aws" and zone and not AWS_ZONE.fullmatch(zone):
-        raise RowRejectedError("an AWS local or wavelength zone")
+        raise RowNotWantedError("an AWS local or wavelength zone")
     price, spot = _price(row, "Price"), _price(row, "SpotPrice")
     if price is None and spot is None:
-        raise RowRejectedError("no price")
+        raise RowNotWantedError("no price")
     if price is not None and spot is not None and spot > price:
         raise RowRejectedError("spot above on-demand: one of them is another kind of price")
     return _Listing(settle(known, _machine(row, provider, known, source)), row["Region"], price, spot)

@@ -6,15 +6,29 @@ import csv
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 
 from tonnage.catalog.loading import INSTANCE_COLUMNS, OFFER_COLUMNS, SnapshotMeta, load_catalog
 from tonnage.catalog.market import InstanceType, Offer
 from tonnage.errors import SourceError
-from tonnage.sources.results import PriceSource, SourceReport, SourceResult
+from tonnage.sources import managed_prices
+from tonnage.sources.results import (
+    MANAGED_COLUMNS,
+    QUARANTINE_COLUMNS,
+    ManagedPriceRow,
+    PriceSource,
+    QuarantinedRow,
+    SourceReport,
+    SourceResult,
+)
+
+QUARANTINE_FILE = "quarantine.csv"
+DRAFT_PREFIX = ".draft-"  # the loader takes no folder that begins with a dot
+OLD_DRAFT_S = 24 * 3600  # a draft this old was left by a killed process
 
 
 def gather(sources: Sequence[PriceSource]) -> tuple[SourceResult, tuple[SourceReport, ...]]:
@@ -48,25 +62,40 @@ def gather(sources: Sequence[PriceSource]) -> tuple[SourceResult, tuple[SourceRe
 
 
 def write_snapshot(
-    folder: Path, instances: Iterable[InstanceType], offers: Iterable[Offer], meta: SnapshotMeta
+    folder: Path,
+    instances: Iterable[InstanceType],
+    offers: Iterable[Offer],
+    meta: SnapshotMeta,
+    *,
+    managed: Iterable[ManagedPriceRow] = (),
+    quarantined: Iterable[QuarantinedRow] | None = None,
 ) -> Path:
-    """Write the three files of a snapshot into the new `folder`, checked by loading them before they appear.
+    """Write a snapshot into the new (or empty) `folder`, checked by loading it before it appears, whole or not at all.
 
-    Raises SourceError when the folder exists or cannot be written, CatalogError when a row would not load.
+    Three files, with `managed_prices.csv` where there are such prices and `quarantine.csv` where one is given. Raises
+    SourceError when the folder exists or cannot be written, CatalogError when a row would not load.
     """
-    if folder.exists():
+    if not may_be_written(folder):
         raise SourceError(f"{folder} exists already", hint="a snapshot is never overwritten: choose another name")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        _remove_old_drafts(folder.parent)
+        draft = Path(tempfile.mkdtemp(prefix=DRAFT_PREFIX, dir=folder.parent))
     except OSError as error:
         raise SourceError(f"{folder.parent} cannot be written: {error.strerror or error}") from error
     try:
         _write_csv(draft / "instances.csv", INSTANCE_COLUMNS, sorted(map(_instance_cells, instances)))
         _write_csv(draft / "offers.csv", OFFER_COLUMNS, sorted(map(_offer_cells, offers)))
+        tokens = sorted(row.cells() for row in managed)
+        if tokens:
+            _write_csv(draft / managed_prices.FILE_NAME, MANAGED_COLUMNS, tokens)
+        if quarantined is not None:
+            _write_csv(draft / QUARANTINE_FILE, QUARANTINE_COLUMNS, sorted(row.cells() for row in quarantined))
         _write_text(draft / "snapshot.toml", _toml(meta))
         load_catalog(draft)
+        managed_prices.load_managed_prices(draft)
         draft.chmod(0o755)
+        _sync_folder(draft)
         draft.rename(folder)
         _sync_folder(folder.parent)
     except OSError as error:
@@ -76,9 +105,29 @@ def write_snapshot(
     return folder
 
 
-def dated_meta(built_on: date, sources: Iterable[str], *, name: str | None = None, notes: str = "") -> SnapshotMeta:
+def may_be_written(folder: Path) -> bool:
+    """Whether a snapshot may appear there: nothing is, or an empty folder."""
+    return not folder.exists() or (folder.is_dir() and next(folder.iterdir(), None) is None)
+
+
+def _remove_old_drafts(parent: Path) -> None:
+    for draft in parent.glob(f"{DRAFT_PREFIX}*"):
+        if time.time() - draft.stat().st_mtime > OLD_DRAFT_S:
+            shutil.rmtree(draft, ignore_errors=True)
+
+
+def dated_meta(
+    built_on: date,
+    sources: Iterable[str],
+    *,
+    name: str | None = None,
+    notes: str = "",
+    built_at: datetime | None = None,
+) -> SnapshotMeta:
     """The account a snapshot gives of itself, named after its day unless told otherwise."""
-    meta = SnapshotMeta(name=built_on.isoformat(), built_on=built_on, sources=tuple(sources), notes=notes)
+    meta = SnapshotMeta(
+        name=built_on.isoformat(), built_on=built_on, sources=tuple(sources), notes=notes, built_at=built_at
+    )
     return meta if name is None else replace(meta, name=name)
 
 
@@ -128,8 +177,9 @@ def _day(day: date | None) -> str:
 
 def _toml(meta: SnapshotMeta) -> str:
     sources = "".join(f"  {_quoted(source)},\n" for source in meta.sources)
+    built_at = "" if meta.built_at is None else f"built_at = {meta.built_at.isoformat(timespec='microseconds')}\n"
     return (
-        f"name = {_quoted(meta.name)}\nbuilt_on = {meta.built_on.isoformat()}\n"
+        f"name = {_quoted(meta.name)}\nbuilt_on = {meta.built_on.isoformat()}\n{built_at}"
         f"notes = {_quoted(meta.notes)}\nsources = [\n{sources}]\n"
     )
 

@@ -20,11 +20,15 @@ def resnet_convolutions(
     image_side: int = 224,
     image_channels: int = 3,
     stem_channels: int = STEM_CHANNELS,
+    groups: int = 1,
+    narrowing: int = BOTTLENECK_EXPANSION,
 ) -> tuple[Convolution, ...]:
     """Convolutions of a residual network, in order; equal ones are one entry with a count.
 
     `widths` are the output channels of each stage. The stem is 7 x 7 with stride 2, then a stride-2 max pool;
-    every stage after the first halves the side, in the 3 x 3 convolution of a bottleneck («v1.5»).
+    every stage after the first halves the side, in the 3 x 3 convolution of a bottleneck («v1.5»). A bottleneck is
+    `narrowing` times narrower inside, its 3 x 3 convolution has `groups` (32 and 2: ResNeXt 32x4d, Xie et al. 2016,
+    arXiv:1611.05431, Table 1; 1 and 2: a wide residual network).
     Source: He et al. 2015, arXiv:1512.03385, Table 1; stride as in torchvision and NVIDIA ResNet-50 v1.5.
     """
     side = _halved(image_side)
@@ -33,8 +37,8 @@ def resnet_convolutions(
     channels = stem_channels
     for stage, (depth, width) in enumerate(zip(depths, widths, strict=True)):
         input_side, side = side, side if stage == 0 else _halved(side)
-        convolutions += _block(block, channels, width, input_side, side)
-        convolutions += _repeated(_block(block, width, width, side, side), depth - 1)
+        convolutions += _block(block, channels, width, input_side, side, groups, narrowing)
+        convolutions += _repeated(_block(block, width, width, side, side, groups, narrowing), depth - 1)
         channels = width
     return tuple(convolutions)
 
@@ -56,10 +60,14 @@ def resnet_sizes(
     image_side: int,
     widths: tuple[int, ...] = (),
     stem_channels: int = STEM_CHANNELS,
+    groups: int = 1,
+    narrowing: int = BOTTLENECK_EXPANSION,
 ) -> dict[str, Any]:
     """Fields of a residual network's shape: `layers` counts blocks, `hidden` is the pooled width."""
     widths = widths or resnet_widths(block, len(depths))
-    convolutions = resnet_convolutions(depths, widths, block, image_side=image_side, stem_channels=stem_channels)
+    convolutions = resnet_convolutions(
+        depths, widths, block, image_side=image_side, stem_channels=stem_channels, groups=groups, narrowing=narrowing
+    )
     zero = dict.fromkeys(("heads", "kv_heads", "head_dim", "ffn", "vocab"), 0)
     return {**zero, "layers": sum(depths), "hidden": widths[-1], "convolutions": convolutions}
 
@@ -85,18 +93,20 @@ def _halved(side: int) -> int:
     return (side + 1) // 2
 
 
-def _block(block: Block, channels: int, width: int, input_side: int, side: int) -> list[Convolution]:
+def _block(
+    block: Block, channels: int, width: int, input_side: int, side: int, groups: int, narrowing: int
+) -> list[Convolution]:
     """One residual block; a 1 x 1 shortcut is added where width or side changes."""
     if block == "basic":
-        layers = [(channels, width, 3, side), (width, width, 3, side)]
+        layers = [(channels, width, 3, side, 1), (width, width, 3, side, 1)]
     else:
-        inner = width // BOTTLENECK_EXPANSION
-        layers = [(channels, inner, 1, input_side), (inner, inner, 3, side), (inner, width, 1, side)]
+        inner = width // narrowing
+        layers = [(channels, inner, 1, input_side, 1), (inner, inner, 3, side, groups), (inner, width, 1, side, 1)]
     if channels != width or input_side != side:
-        layers.append((channels, width, 1, side))
+        layers.append((channels, width, 1, side, 1))
     return [
-        Convolution(in_channels=inputs, out_channels=outputs, kernel=kernel, output_side=output_side)
-        for inputs, outputs, kernel, output_side in layers
+        Convolution(in_channels=inputs, out_channels=outputs, kernel=kernel, output_side=output_side, groups=split)
+        for inputs, outputs, kernel, output_side, split in layers
     ]
 
 
@@ -107,6 +117,7 @@ def _repeated(block: list[Convolution], times: int) -> list[Convolution]:
             out_channels=part.out_channels,
             kernel=part.kernel,
             output_side=part.output_side,
+            groups=part.groups,
             count=times,
         )
         for part in block

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final, Literal
 
 from tonnage.catalog.grammar import GpuFilter
-from tonnage.catalog.market import Purchase
+from tonnage.catalog.market import Platform, Purchase
 from tonnage.workload.shapes import ModelShape
 
 TrainPrecision = Literal["auto", "fp32", "tf32", "fp16", "bf16", "bf16-true", "fp8"]
@@ -136,7 +136,49 @@ class Constraints:
     interruptible: bool = True  # False: spot is out
     max_gpus: int | None = None
     max_nodes: int = 8
+    platforms: tuple[Platform, ...] = ()  # vm, databricks, sagemaker, vertex, bedrock
     hold: bool = False  # True: limits hold at the far end of the 80 % interval, not only at the expected figure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """Machines that run so many hours a day, so many days a month, and are off else."""
+
+    hours_per_day: float
+    days_per_month: float
+
+    @property
+    def hours_per_month(self) -> float:
+        """
+        >>> Schedule(hours_per_day=8, days_per_month=22).hours_per_month
+        176
+        """
+        return self.hours_per_day * self.days_per_month
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnPrices:
+    """Prices the workload states itself, USD; None: a stated gap."""
+
+    object_storage_usd_per_gb_month: float | None = None
+    block_storage_usd_per_gb_month: float | None = None
+    egress_usd_per_gb: float | None = None  # out of the provider that holds the data
+    egress_region_usd_per_gb: float | None = None  # between two regions of one provider
+    load_balancer_usd_per_hour: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """How a token API may be used in place of machines, and what is known of it."""
+
+    models: tuple[str, ...] = ()  # as the price table names them; empty: the workload's own model, where it is priced
+    per_minute: float | None = None  # what the account may use, input and output together; None: not known
+    p95_latency_s: float | None = None  # as measured on the API
+    p95_ttft_s: float | None = None
+    cached_input_fraction: float = 0.0
+    load: float = 1.0  # of a service: mean rate over the busy rate, which machines are sized for
+    model_units: int | None = None  # of provisioned throughput
+    model_storage_months: float = 1.0  # how long a customised model is kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,16 +189,38 @@ class Buy:
     interruptions_per_hour: float | None = None  # per instance; None: the assumption of pricing
     checkpoint_interval_s: float | None = None  # None: chosen from the interruption rate
     startup_s: float | None = None  # None: the assumption of pricing
-    discount_percent: tuple[tuple[str, float], ...] = ()  # provider -> percent off list
+    discount_percent: tuple[tuple[str, float], ...] = ()  # provider, provider/family or provider/SKU -> percent off
+    committed_usd: tuple[tuple[str, float], ...] = ()  # provider -> spend of this job or month that is paid anyway
+    schedule: Schedule | None = None
+    idle_s: float = 0.0  # machines stay on this long after the work
+    reserved_utilization: float | None = None  # share of committed hours that some work uses; None: only this job
+    reserved_owned: bool = False  # the reservation exists and is paid anyway
+    dbu_sku: str = "Jobs Compute"
+    disk_gb: float = 0.0  # block storage per machine
+    prices: OwnPrices = field(default_factory=OwnPrices)
+    tokens: Tokens = field(default_factory=Tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Team:
-    """Who runs it; used where platforms are compared."""
+    """Who runs it; used where platforms are compared, and in the ledger where an hourly rate is stated."""
 
     size: int | None = None
     ml_expertise: Literal["none", "some", "strong"] | None = None
     compliance: tuple[str, ...] = ()
+    hourly_usd: float | None = None
+    setup_hours: tuple[tuple[Platform, float], ...] = ()  # once, by platform
+    operation_hours: tuple[tuple[Platform, float], ...] = ()  # of one job; of one month of a service
+    setup_months: float = 12.0  # a service's set-up is spread over so many months
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataPlace:
+    """Where the data is before the work starts, and how much it is."""
+
+    provider: str
+    region: str
+    size_gb: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,3 +235,4 @@ class Workload:
     team: Team
     as_of: datetime
     file: str | None = None
+    data: DataPlace | None = None  # None: not stated

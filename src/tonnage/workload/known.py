@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tonnage.errors import CatalogError, UnknownModel, did_you_mean, nearest
-from tonnage.workload.convolutions import resnet_sizes
+from tonnage.workload.convolutions import BOTTLENECK_EXPANSION, resnet_sizes
 from tonnage.workload.families import SHAPE_FIELDS, complete_shape
 from tonnage.workload.shapes import ModelShape
 
@@ -137,6 +137,8 @@ def _parse_row(row: Mapping[str, str]) -> KnownModel:
             [int(depth) for depth in other.pop("depths").split("-")],
             "bottleneck" if other.pop("block") == "bottleneck" else "basic",
             image_side=int(other["image_side"]),
+            groups=int(other.pop("groups", 1)),
+            narrowing=int(other.pop("narrowing", BOTTLENECK_EXPANSION)),
         )
     values = {**sizes, **{field: _value(field, text) for field, text in other.items()}}
     return KnownModel(

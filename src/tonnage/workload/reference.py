@@ -21,7 +21,13 @@ from tonnage.workload.file.job_fields import (
 )
 from tonnage.workload.file.kinds import KINDS
 from tonnage.workload.file.length_fields import LengthFields
-from tonnage.workload.file.terms_fields import BuyFields, ConstraintFields, SharedFields, TeamFields
+from tonnage.workload.file.money_fields import DataPlaceFields, PriceFields, ScheduleFields
+from tonnage.workload.file.terms_fields import (
+    BuyFields,
+    ConstraintFields,
+    SharedFields,
+    TeamFields,
+)
 
 EXAMPLES: Final[Mapping[str, str]] = {
     "train": """\
@@ -63,6 +69,9 @@ _TITLES: Final[Mapping[type[BaseModel], str]] = {
     TabularFields: "`tabular`",
     ConstraintFields: "`constraints`",
     BuyFields: "`buy`",
+    ScheduleFields: "`buy.schedule`",
+    PriceFields: "`buy.prices`",
+    DataPlaceFields: "Data place",
     TeamFields: "`team`",
     LengthFields: "Lengths",
     InlineShape: "Inline shape",
@@ -100,11 +109,22 @@ def render_workload_reference() -> str:
     parts.append("## Keys of every kind\n\n" + _render_table(SharedFields))
     parts += [_render_section(section) for section in (ConstraintFields, BuyFields, TeamFields)]
     parts.append("## Values with keys of their own\n")
+    parts += [_render_section(section) for section in (ScheduleFields, PriceFields, DataPlaceFields)]
     parts += [_render_section(section) for section in (LengthFields, InlineShape, ConvolutionFields)]
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
 
 
-_SHARED: Final = (ConstraintFields, BuyFields, TeamFields, LengthFields, InlineShape, ConvolutionFields)
+_SHARED: Final = (
+    ConstraintFields,
+    BuyFields,
+    ScheduleFields,
+    PriceFields,
+    TeamFields,
+    DataPlaceFields,
+    LengthFields,
+    InlineShape,
+    ConvolutionFields,
+)
 
 
 def _sections(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
@@ -126,8 +146,12 @@ def _summary(model: type[BaseModel]) -> str:
 
 def _render_table(model: type[BaseModel], *, but: type[BaseModel] | None = None) -> str:
     skipped = but.model_fields if but is not None else {}
-    fields = [(name, field) for name, field in model.model_fields.items() if name not in skipped]
-    fields.sort(key=lambda entry: entry[0] != "kind")
+    fields = [
+        (name, field)
+        for name, field in model.model_fields.items()
+        if name not in skipped or field.annotation != skipped[name].annotation
+    ]
+    fields.sort(key=lambda entry: {"kind": 0, "model": 1}.get(entry[0], 2))
     head = "| key | type | unit | default | meaning | example |\n| --- | --- | --- | --- | --- | --- |\n"
     return head + "".join(_render_row(name, field) for name, field in fields)
 

@@ -12,17 +12,22 @@ from tonnage.workload.file.job_fields import RequestFields, TabularFields
 from tonnage.workload.file.kinds import BatchFile, ServeFile, TabularFile, TrainFile, WorkloadFile
 from tonnage.workload.file.length_fields import LengthFields, freeze_lengths
 from tonnage.workload.file.terms_checks import choose_purchases, is_interruptible
+from tonnage.workload.file.terms_fields import BuyFields, TeamFields
 from tonnage.workload.jobs import (
     BatchJob,
     Buy,
     Constraints,
+    DataPlace,
     Job,
     Lengths,
     Lora,
+    OwnPrices,
     Requests,
+    Schedule,
     ServeJob,
     TabularJob,
     Team,
+    Tokens,
     TrainJob,
     Workload,
 )
@@ -39,9 +44,10 @@ def freeze_workload(
         job=_freeze_job(file, shape),
         constraints=_freeze_constraints(file, as_of),
         buy=_freeze_buy(file),
-        team=Team(size=file.team.size, ml_expertise=file.team.ml_expertise, compliance=file.team.compliance),
+        team=_freeze_team(file.team),
         as_of=as_of,
         file=source,
+        data=_freeze_place(file),
     )
 
 
@@ -94,7 +100,7 @@ def _freeze_train(file: TrainFile, shape: ModelShape) -> TrainJob:
 
 
 def _freeze_serve(file: ServeFile, shape: ModelShape) -> ServeJob:
-    serve = file.serve
+    serve, schedule = file.serve, _freeze_schedule(file.buy)
     return ServeJob(
         model=shape,
         requests=_freeze_requests(serve, shape),
@@ -105,7 +111,7 @@ def _freeze_serve(file: ServeFile, shape: ModelShape) -> ServeJob:
         tensor_parallel=serve.tensor_parallel,
         engine=serve.engine,
         spare_replicas=serve.spare_replicas,
-        hours_per_month=float(serve.hours_per_month),
+        hours_per_month=float(serve.hours_per_month) if schedule is None else schedule.hours_per_month,
     )
 
 
@@ -157,6 +163,7 @@ def _freeze_constraints(file: WorkloadFile, as_of: datetime) -> Constraints:
         providers=limits.providers,
         regions=limits.regions,
         residency=limits.residency,
+        platforms=limits.platforms,
         gpus=tuple(parse_gpu_filter(text) for text in limits.gpus),
         interruptible=is_interruptible(limits, file.buy, service=isinstance(file, ServeFile)),
         max_gpus=limits.max_gpus,
@@ -183,4 +190,51 @@ def _freeze_buy(file: WorkloadFile) -> Buy:
         checkpoint_interval_s=buy.checkpoint_interval,
         startup_s=buy.startup,
         discount_percent=tuple(sorted((name, float(share)) for name, share in buy.discounts.items())),
+        committed_usd=tuple(sorted((name, float(amount)) for name, amount in buy.committed_usd.items())),
+        schedule=_freeze_schedule(buy),
+        idle_s=buy.idle,
+        reserved_utilization=None if buy.reserved_utilization is None else float(buy.reserved_utilization),
+        reserved_owned=buy.reserved_owned,
+        dbu_sku=buy.dbu_sku,
+        disk_gb=float(buy.disk_gb),
+        prices=OwnPrices(**{name: _float(value) for name, value in buy.prices.model_dump().items()}),
+        tokens=Tokens(
+            models=buy.token_models,
+            per_minute=_float(buy.tokens_per_minute),
+            p95_latency_s=buy.token_p95_latency,
+            p95_ttft_s=buy.token_p95_ttft,
+            cached_input_fraction=float(buy.cached_input),
+            load=float(buy.token_load),
+            model_units=buy.model_units,
+            model_storage_months=float(buy.model_storage_months),
+        ),
     )
+
+
+def _float(value: float | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def _freeze_schedule(buy: BuyFields) -> Schedule | None:
+    if buy.schedule is None:
+        return None
+    return Schedule(hours_per_day=float(buy.schedule.hours_per_day), days_per_month=float(buy.schedule.days_per_month))
+
+
+def _freeze_team(team: TeamFields) -> Team:
+    return Team(
+        size=team.size,
+        ml_expertise=team.ml_expertise,
+        compliance=team.compliance,
+        hourly_usd=_float(team.hourly_usd),
+        setup_hours=tuple(sorted((name, float(hours)) for name, hours in team.setup_hours.items())),
+        operation_hours=tuple(sorted((name, float(hours)) for name, hours in team.operation_hours.items())),
+        setup_months=float(team.setup_months),
+    )
+
+
+def _freeze_place(file: WorkloadFile) -> DataPlace | None:
+    if file.data.location is None or file.data.size_gb is None:
+        return None
+    provider, _, region = file.data.location.partition("/")
+    return DataPlace(provider=provider, region=region, size_gb=float(file.data.size_gb))

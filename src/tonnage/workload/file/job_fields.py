@@ -19,6 +19,7 @@ from tonnage.workload.file.fields import (
     key,
 )
 from tonnage.workload.file.length_fields import TokenLengths
+from tonnage.workload.file.money_fields import DataPlaceFields
 from tonnage.workload.jobs import (
     Attention,
     EngineName,
@@ -34,7 +35,7 @@ from tonnage.workload.jobs import (
 HiddenLayers = Annotated[list[Count], Field(min_length=1, max_length=100), Spelled("list of whole numbers")]
 
 
-class DataFields(Door):
+class DataFields(DataPlaceFields):
     """What one pass over the data holds. Give `samples` or `tokens`."""
 
     samples: Amount | None = key("Sequences (or images) in one pass.", default=None, unit="samples", example="67_000")

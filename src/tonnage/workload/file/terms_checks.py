@@ -12,6 +12,7 @@ from tonnage.catalog.market import Purchase
 from tonnage.errors import InputError, UnknownAccelerator, did_you_mean, nearest
 from tonnage.workload.durations import LONGEST_S
 from tonnage.workload.file.kinds import ServeFile, WorkloadFile
+from tonnage.workload.file.money_checks import find_money_problems
 from tonnage.workload.file.problems import Problem, shorten
 from tonnage.workload.file.terms_fields import BuyFields, ConstraintFields
 from tonnage.workload.file.yaml_lines import KeyPath
@@ -25,7 +26,7 @@ def find_term_problems(file: WorkloadFile, *, as_of: datetime, catalog: Catalog)
     limits, buy = file.constraints, file.buy
     providers = [provider.name for provider in catalog.providers]
     yield from _deadline_problems(file, as_of)
-    yield from _unknown_names(("buy", "discounts"), buy.discounts, providers, "provider")
+    yield from find_money_problems(file, catalog)
     yield from _purchase_problems(limits, buy)
     yield from _gpu_problems(limits, catalog)
     unknown = [
@@ -83,7 +84,7 @@ def _deadline_problems(file: WorkloadFile, as_of: datetime) -> Iterator[Problem]
 def _unknown_names(path: tuple[str, ...], found: Iterable[str], known: Collection[str], what: str) -> Iterator[Problem]:
     for place, name in enumerate(found):
         if name not in known:
-            where = (*path, name if path[-1] == "discounts" else place)
+            where: KeyPath = (*path, place)
             listed = f"known: {', '.join(known)}" if len(known) < 20 else f"{len(known)} are known"
             hint = did_you_mean(nearest(name, known, count=1), listed)
             yield Problem(where, f"found {shorten(name)}, which is no {what} known here", hint)

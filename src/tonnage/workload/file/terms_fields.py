@@ -6,14 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from tonnage.catalog.market import Purchase
+from tonnage.catalog.market import Platform, Purchase
 from tonnage.workload.file.fields import (
     Count,
     Door,
     Duration,
     DurationOrZero,
     Flag,
-    Percent,
+    Positive,
     PositiveOrZero,
     Spelled,
     Usd,
@@ -23,13 +23,25 @@ from tonnage.workload.file.fields import (
     as_names,
     key,
 )
+from tonnage.workload.file.money_fields import (
+    Committed,
+    DataPlaceFields,
+    Discounts,
+    PlatformHours,
+    PriceFields,
+    ScheduleFields,
+)
 
 Purchases = Annotated[
     tuple[Purchase, ...],
     BeforeValidator(as_names),
     Spelled("list of `on_demand`, `spot`, `reserved_1y`, `reserved_3y`"),
 ]
-Discounts = Annotated[dict[str, Percent], Field(max_length=100), Spelled("provider: percent")]
+Platforms = Annotated[
+    tuple[Platform, ...],
+    BeforeValidator(as_names),
+    Spelled("list of `vm`, `databricks`, `sagemaker`, `vertex`, `bedrock`"),
+]
 
 
 class ConstraintFields(Door):
@@ -54,6 +66,12 @@ class ConstraintFields(Door):
         default=(),
         shown="every region",
         example="[us-east-1, us-central1]",
+    )
+    platforms: Platforms = key(
+        "Platforms that may be used: `vm`, `databricks`, `sagemaker`, `vertex`, `bedrock`.",
+        default=(),
+        shown="every platform",
+        example="[vm, databricks]",
     )
     gpus: Words = key(
         "GPUs that may be used: `H100`, `H100:8`, `A100-80GB:1..8`, `24GB..80GB`; any one may match.",
@@ -93,7 +111,7 @@ class BuyFields(Door):
     """How it may be bought. Give `purchases`, or switch single ways on and off."""
 
     purchases: Purchases | None = key(
-        "Exactly the ways to buy that may be used.",
+        "Exactly the ways to buy that may be used, on every platform; tokens count as `on_demand`.",
         default=None,
         shown="on_demand and spot",
         example="[on_demand, reserved_1y]",
@@ -124,11 +142,81 @@ class BuyFields(Door):
         example="10m",
     )
     discounts: Discounts = key(
-        "Percent off list price that you have agreed with a provider.",
+        "Percent off list price that you have agreed: with a provider or platform, for a family or a SKU of it "
+        "(`*` stands for anything). The most specific one counts, alone.",
         default=dict,
         shown="none",
         unit="percent",
-        example="{aws: 12}",
+        example="{aws: 12, aws/p5: 25, databricks/Jobs Compute: 10}",
+    )
+    committed_usd: Committed = key(
+        "Spend with a provider that is paid anyway, free for this job (for a service: a month of it).",
+        default=dict,
+        shown="none",
+        unit="USD",
+        example="{aws: 500}",
+    )
+    schedule: ScheduleFields | None = key(
+        "Machines run only at set hours.", default=None, shown="around the clock", example="{hours_per_day: 8, ...}"
+    )
+    idle: DurationOrZero = key(
+        "Machines stay on, and are paid, so long after the work (waiting for the next job).",
+        default=0.0,
+        shown="`0s`",
+        example="10m",
+    )
+    reserved_utilization: Annotated[float, Field(gt=0, le=1), Spelled("number above 0, to 1")] | None = key(
+        "Share of the committed hours that some work uses; a job then bears its part of the rest. For a service the "
+        "whole month is paid.",
+        default=None,
+        shown="a job pays the whole term",
+        example="0.8",
+    )
+    reserved_owned: Flag = key(
+        "Whether the reservations exist already: a job then pays only for the hours it uses.",
+        default=False,
+        example="true",
+    )
+    dbu_sku: Literal["Jobs Compute", "All-Purpose Compute"] = key(
+        "The Databricks product that a job's cluster is billed as.", default="Jobs Compute", example="Jobs Compute"
+    )
+    disk_gb: PositiveOrZero = key(
+        "Block storage of each machine; priced by `prices`.", default=0.0, unit="GB", example="200"
+    )
+    prices: PriceFields = key("Prices the catalog has no source for.", default=PriceFields, shown="gaps, stated")
+    token_models: Words = key(
+        "Models of token APIs that would do instead, as the price table names them (`tonnage catalog` does not judge "
+        "whether they are as good).",
+        default=(),
+        shown="the workload's own model, where an API sells it",
+        example="[meta.llama3-1-8b-instruct-v1:0]",
+    )
+    tokens_per_minute: Positive | None = key(
+        "Tokens a minute the account may use on an API, input and output together.",
+        default=None,
+        shown="not known: such options have no finish time",
+        unit="tokens per minute",
+        example="200_000",
+    )
+    token_p95_latency: Duration | None = key(
+        "p95 latency measured on the API.", default=None, shown="not known", example="2s"
+    )
+    token_p95_ttft: Duration | None = key(
+        "p95 time to first token measured on the API.", default=None, shown="not known", example="400ms"
+    )
+    cached_input: Annotated[float, Field(ge=0, le=1), Spelled("number, 0 to 1")] = key(
+        "Share of the input tokens that the API reads from its cache.", default=0.0, example="0.5"
+    )
+    token_load: Annotated[float, Field(gt=0, le=1), Spelled("number above 0, to 1")] = key(
+        "A service's mean rate over its busy rate: tokens are paid by use, machines for the busy time.",
+        default=1.0,
+        example="0.4",
+    )
+    model_units: Count | None = key(
+        "Model units of provisioned throughput that carry the load.", default=None, shown="not known", example="2"
+    )
+    model_storage_months: PositiveOrZero = key(
+        "Months a model customised on an API is kept.", default=1.0, unit="months", example="6"
     )
 
 
@@ -140,6 +228,22 @@ class TeamFields(Door):
         "How much of machine learning the team knows.", default=None, example="some"
     )
     compliance: Words = key("Rules the platform must meet.", default=(), shown="none", example="[hipaa, soc2]")
+    hourly_usd: Usd | None = key(
+        "What an hour of a person costs; the ledger then counts the hours below.",
+        default=None,
+        shown="people are not in the ledger",
+        unit="USD per hour",
+        example="90",
+    )
+    setup_hours: PlatformHours = key(
+        "Hours to set the work up, once.", default=dict, shown="none", unit="hours", example="{vm: 16, databricks: 6}"
+    )
+    operation_hours: PlatformHours = key(
+        "Hours to look after one job, or one month of a service.", default=dict, shown="none", unit="hours", example="4"
+    )
+    setup_months: Positive = key(
+        "A service's set-up is spread over so many months.", default=12.0, unit="months", example="24"
+    )
 
 
 class SharedFields(Door):
@@ -151,3 +255,4 @@ class SharedFields(Door):
     constraints: ConstraintFields = key("What a plan must hold.", default=ConstraintFields, shown="no limits")
     buy: BuyFields = key("How it may be bought.", default=BuyFields, shown="on demand, and spot")
     team: TeamFields = key("Who runs it.", default=TeamFields, shown="nothing stated")
+    data: DataPlaceFields = key("Where the data is.", default=DataPlaceFields, shown="not stated")

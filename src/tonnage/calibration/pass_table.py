@@ -1,0 +1,101 @@
+"""Every operator of many passes as a few long columns: an engine's seconds in one sweep, as a fit asks for often.
+
+The formulas are those of `sizing/engine_rates.py`, called with columns of operators instead of one at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tonnage.sizing.devices import Devices
+from tonnage.sizing.engine_rates import engine_operator_s, fused_share
+from tonnage.sizing.engines import Engine
+from tonnage.sizing.estimates import Array
+from tonnage.sizing.inference_pass import PassWork
+from tonnage.sizing.operators import Operator
+
+_COLUMNS = ("flop", "moved_bytes", "rows", "columns", "kernels", "query_length")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entries:
+    """Operators of one kind: `place` is the pass each belongs to, `times` how often it runs there."""
+
+    place: NDArray[np.int64]
+    times: Array
+    operator: Operator
+    devices: Devices
+    low_bit: Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassTable:
+    """Many passes, one after another in the order of the works they were made from."""
+
+    entries: tuple[Entries, ...]
+    passes: int
+    batch: Array
+    host_factor: Array
+
+    def seconds(self, engine: Engine) -> Array:
+        """Seconds of each pass under `engine`, as `pass_s` without all-reduces."""
+        device, kernels = np.zeros(self.passes), np.zeros(self.passes)
+        for one in self.entries:
+            share = np.where(one.low_bit > 0, engine.low_bit_fraction, 1.0)
+            devices = replace(one.devices, peak_flop_per_s=one.devices.peak_flop_per_s * share)
+            device += self._summed(one, one.times * engine_operator_s(one.operator, devices, engine))
+            if engine.host_us_per_kernel:
+                kernels += self._summed(one, one.times * one.operator.kernels * fused_share(one.operator, engine))
+        host = kernels * engine.host_us_per_kernel * 1e-6 * self.host_factor
+        call = engine.call_us * self.host_factor + engine.sequence_us * self.batch
+        return np.maximum(device, host) + call * 1e-6
+
+    def _summed(self, entries: Entries, values: Array) -> Array:
+        return np.asarray(np.bincount(entries.place, weights=values, minlength=self.passes), dtype=np.float64)
+
+
+def pass_table(works: Sequence[PassWork]) -> PassTable:
+    """The table of `works`, which run without tensor parallelism."""
+    kinds: dict[tuple[str, bool], list[tuple[int, float, Operator, PassWork]]] = {}
+    starts = np.concatenate(([0], np.cumsum([work.rows for work in works]))).astype(np.int64)
+    for start, work in zip(starts, works, strict=False):
+        for stage in work.stages:
+            for op in stage.operators:
+                key = (op.kind, op.name == "norm and activation")
+                kinds.setdefault(key, []).append((int(start), stage.repeats, op, work))
+    return PassTable(
+        entries=tuple(_entries(parts) for parts in kinds.values()),
+        passes=int(starts[-1]),
+        batch=_joined([(work.batch, work.rows) for work in works]),
+        host_factor=_joined([(work.host_factor, work.rows) for work in works]),
+    )
+
+
+def _entries(parts: Sequence[tuple[int, float, Operator, PassWork]]) -> Entries:
+    columns: dict[str, Any] = {
+        name: _joined([(getattr(op, name), work.rows) for _, _, op, work in parts]) for name in _COLUMNS
+    }
+    return Entries(
+        place=np.concatenate([np.arange(start, start + work.rows) for start, _, _, work in parts]),
+        times=_joined([(repeats * np.asarray(op.count), work.rows) for _, repeats, op, work in parts]),
+        operator=replace(parts[0][2], count=1.0, **columns),
+        devices=_joined_devices([work.devices for _, _, _, work in parts]),
+        low_bit=_joined([(float(work.served.low_bit), work.rows) for _, _, _, work in parts]),
+    )
+
+
+def _joined_devices(parts: Sequence[Devices]) -> Devices:
+    names = [field.name for field in fields(Devices) if getattr(parts[0], field.name) is not None]
+    columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    return Devices(**columns)
+
+
+def _joined(parts: Sequence[tuple[Any, int]]) -> Array:
+    if not parts:
+        return np.zeros(0)
+    return np.concatenate([np.broadcast_to(np.asarray(value, dtype=np.float64), (rows,)) for value, rows in parts])

@@ -1,0 +1,109 @@
+"""Admitted offers -> the deals that a plan compares: every platform allowed, and why others are out."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, get_args
+
+from tonnage.catalog import Catalog
+from tonnage.catalog.market import InstanceType, Offer, Platform
+from tonnage.planning.changes import including
+from tonnage.planning.machines import Key
+from tonnage.planning.market import refuse
+from tonnage.planning.plan import Refusal
+from tonnage.planning.sized import Miss
+from tonnage.pricing.deals import Deal, Gap, platform_deals
+from tonnage.pricing.extras import Extras
+from tonnage.workload.jobs import Workload
+
+PLATFORMS: Final[tuple[Platform, ...]] = get_args(Platform)
+MACHINE_PLATFORMS: Final[tuple[Platform, ...]] = ("vm", "databricks", "sagemaker", "vertex")
+Instances = Mapping[Key, InstanceType]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """Deals that may be compared, and a refusal for each group that is out."""
+
+    deals: tuple[Deal, ...]
+    refused: tuple[Refusal, ...]
+
+
+def choose_deals(
+    offers: Sequence[Offer], instances: Instances, catalog: Catalog, workload: Workload, fitting: Container[Key]
+) -> Choices:
+    """All deals of `offers` on the platforms that the workload allows and whose data can be moved at a known price.
+
+    A platform's missing price is told of `fitting` machines only: the work runs on them.
+    """
+    wanted = workload.constraints.platforms
+    deals, gaps = platform_deals(offers, catalog, workload, MACHINE_PLATFORMS)
+    refused = [
+        _gap_refusal(gap, instances)
+        for gap in gaps
+        if (not wanted or gap.platform in wanted) and (gap.offer.provider, gap.offer.instance_type) in fitting
+    ]
+    if wanted:
+        out = {deal.group: deal for deal in reversed(deals) if deal.platform not in wanted}
+        refused += [_platform_refusal(deal, instances, wanted) for deal in out.values()]
+        deals = [deal for deal in deals if deal.platform in wanted]
+    if workload.data is not None:
+        deals, stranded = _movable(deals, Extras(workload=workload))
+        refused += [_egress_refusal(deal, instances, workload) for deal in stranded]
+    return Choices(deals=tuple(deals), refused=tuple(refused))
+
+
+def _movable(deals: Sequence[Deal], extras: Extras) -> tuple[list[Deal], list[Deal]]:
+    """Deals whose egress is priced (or not needed), and one of each group that has none such."""
+    kept = [deal for deal in deals if extras.egress_usd_per_gb(deal) is not None]
+    groups = {deal.group for deal in kept}
+    stranded = {deal.group: deal for deal in reversed(deals) if deal.group not in groups}
+    return kept, list(stranded.values())
+
+
+def _refusal(deal: Deal, instances: Instances, miss: Miss) -> Refusal:
+    offer = deal.offer
+    instance = instances[offer.provider, offer.instance_type]
+    return refuse(instance, miss, region=offer.region, purchase=offer.purchase, platform=deal.platform)
+
+
+def _gap_refusal(gap: Gap, instances: Instances) -> Refusal:
+    miss = Miss(binding="price", needs=gap.needs, has=gap.has, flips_when="a source states that price")
+    return _refusal(Deal(offer=gap.offer, platform=gap.platform), instances, miss)
+
+
+def _platform_refusal(deal: Deal, instances: Instances, wanted: Sequence[Platform]) -> Refusal:
+    miss = Miss(
+        binding="platform",
+        needs=f"one of {', '.join(wanted)}",
+        has=deal.platform,
+        flips_when=f"constraints.platforms includes {deal.platform}",
+        change=including("platforms", deal.platform),
+    )
+    return _refusal(deal, instances, miss)
+
+
+def _egress_refusal(deal: Deal, instances: Instances, workload: Workload) -> Refusal:
+    data = workload.data
+    assert data is not None
+    key = "egress_region_usd_per_gb" if deal.offer.provider == data.provider else "egress_usd_per_gb"
+    miss = Miss(
+        binding="price",
+        needs=f"the price of moving {data.size_gb:g} GB out of {data.provider}/{data.region}",
+        has="none in the catalog",
+        flips_when=f"buy.prices.{key} states it",
+    )
+    return _refusal(deal, instances, miss)
+
+
+def platform_notes(workload: Workload, catalog: Catalog) -> tuple[str, ...]:
+    """What platforms sell for this kind of work that no source prices."""
+    wanted = workload.constraints.platforms or PLATFORMS
+    if workload.kind != "serve":
+        return ()
+    missing = {
+        "databricks": "Databricks Model Serving is left out: no source says how many DBU a GPU endpoint uses",
+        "vertex": "Vertex AI endpoints are left out: no source prices their machines",
+    }
+    return tuple(text for platform, text in missing.items() if platform in wanted and catalog.managed.dbu_prices)

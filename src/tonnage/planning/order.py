@@ -1,0 +1,74 @@
+"""Options of every kind in one order: ranks, the Pareto front over all of them, how far each loser is from winning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tonnage.planning.plan import Objective, Option
+
+
+def ranked(options: Sequence[Option], objective: Objective) -> tuple[Option, ...]:
+    """`options` (better ones of one kind first) in the order of `objective`, ranks and distances filled in.
+
+    Ledgers round each line, so options are put in the order of their printed totals.
+    """
+    joint = _joint_front(options)
+    ordered = sorted(joint, key=lambda option: _key(option, objective))
+    if not ordered:
+        return ()
+    winner = ordered[0]
+    return tuple(
+        replace(option, rank=rank, loses_by="" if rank == 1 else loses_by(option, winner, objective))
+        for rank, option in enumerate(ordered, start=1)
+    )
+
+
+def _key(option: Option, objective: Objective) -> tuple[float, ...]:
+    cost = option.cost_usd.value
+    if objective == "time" and option.time_s is not None:
+        return (option.time_s.value, cost)
+    if objective == "pareto":
+        return (float(not option.pareto), cost)
+    return (cost,)
+
+
+def _joint_front(options: Sequence[Option]) -> list[Option]:
+    """Machines and token APIs judged together: the front of each kind, less what the other kind beats in both."""
+    tokens = [option for option in options if not option.run.machines and option.time_s is not None]
+    front = [option for option in options if option.run.machines and option.pareto]
+    out = []
+    for option in options:
+        rivals = tokens if option.run.machines else [*front, *tokens]
+        stays = option.pareto if option.run.machines else option.time_s is not None
+        beaten = any(_beats(rival, option) for rival in rivals if rival is not option)
+        out.append(replace(option, pareto=stays and not beaten))
+    return out
+
+
+def _beats(rival: Option, option: Option) -> bool:
+    """Whether `rival` is no dearer and no slower, and better in one."""
+    if rival.time_s is None or option.time_s is None:
+        return False
+    ahead = (option.cost_usd.value - rival.cost_usd.value, option.time_s.value - rival.time_s.value)
+    return min(ahead) >= 0 and max(ahead) > 0
+
+
+def loses_by(option: Option, winner: Option, objective: Objective) -> str:
+    """How far an option is from winning, and the smallest change of its price (or speed) that would make it win."""
+    if objective == "time" and option.time_s and winner.time_s:
+        ratio = option.time_s.value / winner.time_s.value
+        return f"takes {ratio:.2f}x the winner's time; wins if it ran {ratio:.2f}x as fast"
+    cost, best = option.cost_usd.value, winner.cost_usd.value
+    if cost <= best:
+        return "costs the same; the winner is faster or named first"
+    faster = " (faster: on the Pareto front)" if option.pareto else ""
+    times = f"costs {cost / best:.2f}x the winner{faster}" if best > 0 else f"costs ${cost - best:,.2f} more{faster}"
+    hourly = option.usd_per_instance_hour
+    machines = sum(float(line.usd) for line in option.ledger.lines if line.unit in ("instance-hour", "DBU"))
+    left = machines - (cost - best)
+    if not hourly or not machines or left <= 0:
+        return f"{times}; wins if it cost ${cost - best:,.2f} less"
+    wanted = hourly * left / machines
+    percent = 100 * (1 - wanted / hourly)
+    return f"{times}; wins below ${wanted:.4g} an instance-hour (now ${hourly:.4g}, -{percent:.0f} %)"

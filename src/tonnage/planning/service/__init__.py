@@ -1,0 +1,1 @@
+"""What a service really costs: a fleet under a daily curve, autoscaled, beside a price per token; and a spot queue."""

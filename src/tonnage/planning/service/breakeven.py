@@ -1,0 +1,107 @@
+"""An own fleet beside prices per token: cost at my rate, and where they cross over volume, bursts, cache, lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tonnage.catalog import Catalog
+from tonnage.errors import InputError
+from tonnage.planning.grounds import Grounds
+from tonnage.planning.service.answer import ApiCost, BreakEven, Question
+from tonnage.planning.service.autoscaling import MOST_MACHINES
+from tonnage.planning.service.crossings import Cost, find_crossings, volume_grid, with_intervals
+from tonnage.planning.service.curves import cost_curves
+from tonnage.planning.service.economics import End, burst_factor
+from tonnage.planning.service.study import Study, Way, api_usd, ways_to_buy
+from tonnage.pricing.tokens import TokenPrices
+from tonnage.sizing.estimates import Array
+from tonnage.workload.jobs import ServeJob, Workload
+
+STAIRS = 40  # machines up to which every stair of a fleet stands in the grid
+
+
+def break_even(
+    workload: Workload,
+    catalog: Catalog,
+    prices: Sequence[TokenPrices],
+    question: Question,
+    *,
+    grounds: Grounds | None = None,
+) -> BreakEven:
+    """The cheapest fleet for the workload's mean rate, verified by simulation, beside each price per token.
+
+    Raises InputError for a workload that is no service.
+    """
+    if not isinstance(workload.job, ServeJob):
+        raise InputError(f"{workload.name} is of kind {workload.kind}, not a service", hint="kind: serve")
+    study = Study(workload, catalog, question, grounds)
+    plan = study.plan
+    empty = BreakEven(
+        workload=workload, question=question, fleet=None, verified=None, usd_per_month=None, apis=(), curves=(),
+        volumes_per_s=(0.0, 0.0), catalog=plan.catalog, refused=len(plan.refused), plan=plan,
+    )  # fmt: skip
+    verified = study.verify()
+    if not study.units:
+        return empty
+    rate = workload.job.rate_per_s
+    fleet = study.fleet(rate)
+    grid = volume_grid(rate, [*_stairs(study), *_api_stairs(study, prices)], top=_saturated(study))
+    apis = tuple(_api_cost(study, way, rate, grid) for way in ways_to_buy(prices))
+    return replace(
+        empty,
+        fleet=fleet,
+        verified=verified,
+        usd_per_month=study.figure(rate),
+        apis=apis,
+        curves=cost_curves(study, apis, rate) if apis else (),
+        volumes_per_s=(float(grid[0]), float(grid[-1])),
+    )
+
+
+def _stairs(study: Study) -> list[float]:
+    """Mean rates at which the day's peak needs one machine more, for each unit and end of the interval."""
+    peak = study.question.demand.curve.peak
+    return [
+        number * getattr(unit.capacity_per_s, end) * burst_factor(study.question.demand.variation) / peak
+        for unit in study.units
+        for end in ("value", "low", "high")
+        for number in range(1, STAIRS + 1)
+    ]
+
+
+def _api_stairs(study: Study, prices: Sequence[TokenPrices]) -> list[float]:
+    """Mean rates at which the day's peak needs one provisioned unit more."""
+    tokens = study.requests.input_tokens.mean
+    tokens += 0.0 if study.requests.output_tokens is None else study.requests.output_tokens.mean
+    peak = study.question.demand.curve.peak
+    units = [one.provisioned for one in prices if one.provisioned is not None]
+    return [
+        number * unit.tokens_per_minute / (60.0 * tokens * peak) for unit in units for number in range(1, STAIRS + 1)
+    ]
+
+
+def _saturated(study: Study) -> float:
+    """A rate beyond which the cost of a request no longer changes: what does not cross below never does."""
+    return 2.0 * MOST_MACHINES * max(unit.capacity_per_s.high for unit in study.units)
+
+
+def _api_cost(study: Study, way: Way, rate: float, grid: Array) -> ApiCost:
+    demand = study.question.demand
+    api = api_usd(study, way, demand, study.requests, study.question.cached_fraction)
+
+    def own(end: End) -> Cost:
+        return lambda volume: study.fleet(volume, end).usd
+
+    found = {end: find_crossings(own(end), api, grid) for end in ("value", "low", "high")}
+    throughout = None
+    if not found["value"]:
+        throughout = "API" if own("value")(rate) > api(rate) else "own fleet"
+    return ApiCost(
+        prices=way[0],
+        provisioned=way[1],
+        usd_per_month=api(rate),
+        usd_per_1000_requests=1000.0 * api(rate) / demand.requests_per_month(rate),
+        crossings=with_intervals(found["value"], found["high"], found["low"]),
+        cheaper_throughout=throughout,
+    )

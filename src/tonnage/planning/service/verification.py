@@ -1,0 +1,107 @@
+"""The load a machine is planned for, held against the event simulation: does the promised percentile hold there?"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from tonnage.catalog import Catalog
+from tonnage.planning.grounds import Grounds
+from tonnage.planning.machines import accelerator_park
+from tonnage.planning.service.units import FleetUnit
+from tonnage.sizing.arrivals import Bursty, Poisson, SpreadLengths, Traffic
+from tonnage.sizing.inference_devices import serving_devices
+from tonnage.sizing.percentiles import Percentiles
+from tonnage.sizing.precision import SERVING_COMPUTE
+from tonnage.sizing.replica_model import ReplicaModel
+from tonnage.sizing.simulation import simulate
+from tonnage.workload.jobs import ServeJob
+
+Quantile = Literal["p95", "p99"]
+FEWEST_REQUESTS, MOST_REQUESTS = 3_000, 20_000
+PROMISES = 20.0  # a trial lasts at least so many promises: an overload shows
+STEP = 0.85
+STEPS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """What a service promises at a percentile, seconds. None: not promised."""
+
+    quantile: Quantile
+    latency_s: float | None
+    ttft_s: float | None
+
+    def kept(self, latency: Percentiles, ttft: Percentiles) -> bool:
+        seen, first = float(getattr(latency, self.quantile)), float(getattr(ttft, self.quantile))
+        return seen <= (self.latency_s or math.inf) and first <= (self.ttft_s or math.inf)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """What one replica carries in the simulation. `factor`: of the load the formulas gave it; 0: none at all."""
+
+    planned_per_s: float
+    verified_per_s: float
+    factor: float
+    latency_s: float  # at the promised percentile, at the verified load
+    ttft_s: float
+
+
+def promise_of(job: ServeJob, quantile: Quantile) -> Promise:
+    return Promise(quantile=quantile, latency_s=job.p95_latency_s, ttft_s=job.p95_ttft_s)
+
+
+def verify_unit(
+    unit: FleetUnit,
+    job: ServeJob,
+    promise: Promise,
+    catalog: Catalog,
+    *,
+    seed: int = 0,
+    variation: float = 1.0,
+    load_factor: float = 1.0,
+    grounds: Grounds | None = None,
+) -> Verified:
+    """The largest of the planned load x 0.85^n at which the simulated percentile keeps the promise, n up to 10.
+
+    Arrivals are Poisson, or gamma gaps of `variation`; `load_factor` is what the plan already takes off for those.
+    """
+    replica = _replica(unit, job, catalog, grounds or Grounds.packaged())
+    planned = unit.capacity_per_s.value / unit.replicas * load_factor
+    longest = max(promise.latency_s or 0.0, promise.ttft_s or 0.0, 0.1)
+    rate = planned
+    for _ in range(STEPS):
+        count = int(min(max(FEWEST_REQUESTS, PROMISES * rate * longest), MOST_REQUESTS))
+        process = Poisson(rate_per_s=rate) if variation == 1.0 else Bursty(rate_per_s=rate, variation=variation)
+        seen = simulate(
+            replica, Traffic(process=process, lengths=SpreadLengths(requests=job.requests), requests=count), seed=seed
+        )
+        if promise.kept(seen.latency_s, seen.ttft_s):
+            return Verified(
+                planned_per_s=planned, verified_per_s=rate, factor=rate / planned,
+                latency_s=getattr(seen.latency_s, promise.quantile), ttft_s=getattr(seen.ttft_s, promise.quantile),
+            )  # fmt: skip
+        rate *= STEP
+    return Verified(
+        planned_per_s=planned, verified_per_s=0.0, factor=0.0, latency_s=getattr(seen.latency_s, promise.quantile),
+        ttft_s=getattr(seen.ttft_s, promise.quantile),
+    )  # fmt: skip
+
+
+def _replica(unit: FleetUnit, job: ServeJob, catalog: Catalog, grounds: Grounds) -> ReplicaModel:
+    assumed = grounds.assumed
+    instance = catalog.instance_type(unit.option.instance_type, unit.option.provider)
+    park = accelerator_park(catalog, [instance], precision=SERVING_COMPUTE[job.weights], assumed=assumed)
+    devices = serving_devices(park.machines, SERVING_COMPUTE[job.weights], assumed)
+    tensor = int(dict(unit.option.run.layout_fields)["tensor_parallel"])
+    return ReplicaModel.from_sizing(
+        job.model,
+        devices,
+        job.requests,
+        weights=job.weights,
+        tensor_parallel=tensor,
+        assumed=assumed,
+        engine=grounds.engine(job),
+    )

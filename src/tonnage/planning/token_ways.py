@@ -1,0 +1,243 @@
+"""Ways to buy tokens instead of machines: on demand, in batches, provisioned, and learning on the platform."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final, Literal
+
+from tonnage.catalog import Catalog
+from tonnage.catalog.hardware import Source
+from tonnage.catalog.managed import TokenPrice
+from tonnage.planning.token_work import MILLION, TokenWork
+from tonnage.pricing.extras import Extras, exact
+from tonnage.pricing.ledger import Ledger, LedgerLine, hours
+from tonnage.pricing.lines import credit_lines
+from tonnage.pricing.rates import after_discount
+from tonnage.pricing.usage import HOURS_PER_MONTH
+from tonnage.units import SECONDS_PER_HOUR
+from tonnage.workload.discounts import percent_off
+from tonnage.workload.jobs import ServeJob, Workload
+from tonnage.workload.token_models import find_token_models
+
+TokenPlatform = Literal["bedrock", "databricks"]
+TokenPurchase = Literal["on_demand", "batch", "provisioned"]
+BILLERS: Final = {"bedrock": ("bedrock", "aws"), "databricks": ("databricks",)}
+PLAIN: Final = ("on-demand", "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """One way to have a model's tokens. `missing`: a figure without which it has no price, and what would give it."""
+
+    platform: TokenPlatform
+    model: str
+    purchase: TokenPurchase
+    region: str  # as the price table has it
+    lines: tuple[LedgerLine, ...]
+    units: int = 1
+    mind: tuple[str, ...] = ()
+    missing: tuple[str, str] | None = None
+
+    def ledger(self, workload: Workload) -> Ledger:
+        """With people and credit."""
+        lines = [*self.lines, *Extras(workload=workload).people_lines(self.platform)]
+        return Ledger(lines=(*lines, *credit_lines(lines, workload)))
+
+
+def wanted_models(workload: Workload, catalog: Catalog, *, training: bool) -> tuple[str, ...]:
+    """The priced models that would do: those the workload names, else the workload's own under the API's names."""
+    priced = catalog.managed.token_models
+    named = workload.buy.tokens.models
+    if named:
+        found = [model for name in named for model in find_token_models(name, priced)]
+        return tuple(dict.fromkeys(found))
+    model = getattr(workload.job, "model", None)
+    return () if training or model is None else find_token_models(model.name, priced)
+
+
+def token_ways(workload: Workload, catalog: Catalog, work: TokenWork) -> list[Way]:
+    """Every way to buy `work` of the models that would do."""
+    maker = _WayMaker(workload=workload, catalog=catalog, work=work)
+    found: list[Way] = []
+    for model in wanted_models(workload, catalog, training=work.training):
+        found += maker.learning(model) if work.training else [*maker.by_token(model), *maker.provisioned(model)]
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _WayMaker:
+    workload: Workload
+    catalog: Catalog
+    work: TokenWork
+
+    def by_token(self, model: str) -> Iterator[Way]:
+        """On demand, and as a batch where the platform has one."""
+        prices = [price for price in self.catalog.managed.tokens if price.model == model]
+        for platform in dict.fromkeys(price.platform for price in prices):
+            listed: dict[str, TokenPrice] = {price.kind: price for price in prices if price.platform == platform}
+            yield self._tokens(model, platform, listed, "on_demand", Decimal(0), ())
+            if isinstance(self.workload.job, ServeJob):
+                continue
+            for batch in self.catalog.managed.batch_discounts:
+                if batch.platform == platform:
+                    mind = (f"batch price: {batch.conditions} ({batch.source.text})",)
+                    yield self._tokens(model, platform, listed, "batch", batch.fraction, mind)
+
+    def _tokens(
+        self,
+        model: str,
+        platform: TokenPlatform,
+        listed: dict[str, TokenPrice],
+        purchase: TokenPurchase,
+        off: Decimal,
+        mind: tuple[str, ...],
+    ) -> Way:
+        cached = self.workload.buy.tokens.cached_input_fraction if "cache read" in listed and purchase != "batch" else 0
+        amounts = (
+            ("input", self.work.input_tokens * (1 - cached)),
+            ("cache read", self.work.input_tokens * cached),
+            ("output", self.work.output_tokens),
+        )
+        absent = [kind for kind, amount in amounts if amount > 0 and kind not in listed]
+        lines = [
+            self._line(
+                f"{kind} tokens, {model}{' in batches' if off else ''}",
+                amount / MILLION,
+                "million tokens",
+                listed[kind].usd_per_million_tokens * (1 - off),
+                listed[kind].source,
+                platform,
+                model,
+            )
+            for kind, amount in amounts
+            if amount > 0 and kind in listed
+        ]
+        some = next(iter(listed.values()))
+        said = some.conditions.removeprefix("on-demand; ")
+        return Way(
+            platform=platform,
+            model=model,
+            purchase=purchase,
+            region=some.region,
+            lines=tuple(lines),
+            mind=(*mind, *((f"of this price the source says: {said}",) if said not in PLAIN else ())),
+            missing=(f"the price of {absent[0]} tokens", "a source states it") if absent else None,
+        )
+
+    def provisioned(self, model: str) -> Iterator[Way]:
+        """Model units by the hour; what one of them carries is not published, so their number is the user's."""
+        units = self.workload.buy.tokens.model_units
+        for price in self.catalog.managed.provisioned:
+            if price.model != model:
+                continue
+            months = price.commitment_months
+            time = self._provisioned_hours(months)
+            count = units or 0
+            name = f"{months} month(s) committed" if months else "no commitment"
+            what = f"model units, {model}, {name}"
+            missing = None
+            if not units:
+                missing = ("how many model units carry the load", "buy.model_units states it")
+            elif time is None:
+                missing = ("the hours the units are needed", "buy.tokens_per_minute states what they carry")
+            lines = (
+                ()
+                if missing
+                else (
+                    self._line(
+                        what,
+                        count * (time or 0.0),
+                        "model unit-hour",
+                        price.usd_per_model_unit_hour,
+                        price.source,
+                        "bedrock",
+                        model,
+                    ),
+                )
+            )
+            yield Way(
+                platform="bedrock",
+                model=model,
+                purchase="provisioned",
+                region=price.region,
+                lines=lines,
+                units=max(count, 1),
+                mind=(f"provisioned throughput: {name}",),
+                missing=missing,
+            )
+
+    def _provisioned_hours(self, months: int) -> float | None:
+        """Hours on the bill: a service's month; a job's hours, or all of its commitment; None: not known."""
+        if isinstance(self.workload.job, ServeJob):
+            return HOURS_PER_MONTH
+        time = api_time_s(self.workload, self.work)
+        if months:
+            needed = 0.0 if time is None else time / SECONDS_PER_HOUR
+            return max(months * HOURS_PER_MONTH, needed)
+        return None if time is None else time / SECONDS_PER_HOUR
+
+    def learning(self, model: str) -> Iterator[Way]:
+        """Fine-tuning on the platform: tokens x epochs, and keeping the result."""
+        managed = self.catalog.managed
+        prices = [price for price in managed.customisation if price.model == model]
+        if not prices:
+            missing = (f"the price of customising {model}", "a source states it")
+            platform: TokenPlatform = "bedrock"
+            yield Way(platform=platform, model=model, purchase="on_demand", region="all", lines=(), missing=missing)
+        for price in prices:
+            amount = self.work.total_tokens / MILLION
+            lines = [
+                self._line(
+                    f"training tokens, {model}",
+                    amount,
+                    "million tokens",
+                    price.usd_per_million_tokens,
+                    price.source,
+                    "bedrock",
+                    model,
+                )
+            ]
+            months = self.workload.buy.tokens.model_storage_months
+            if months:
+                lines += [
+                    self._line(one.what, months, "model-month", one.usd_per_model_month, one.source, "bedrock", model)
+                    for one in managed.storage
+                ]
+            yield Way(
+                platform="bedrock",
+                model=model,
+                purchase="on_demand",
+                region=price.region,
+                lines=tuple(lines),
+                mind=() if managed.storage else ("keeping the customised model is not priced",),
+            )
+
+    def _line(
+        self,
+        what: str,
+        quantity: float,
+        unit: str,
+        price: Decimal,
+        source: Source,
+        platform: TokenPlatform,
+        model: str,
+    ) -> LedgerLine:
+        percent = percent_off(self.workload.buy.discount_percent, BILLERS[platform], model)
+        return LedgerLine(
+            what=what,
+            quantity=hours(quantity),
+            unit=unit,
+            usd_per_unit=after_discount(price, percent),
+            source=source.text,
+            read_on=source.read_on,
+            discount_percent=exact(percent),
+            billed_by=BILLERS[platform][-1],
+        )
+
+
+def api_time_s(workload: Workload, work: TokenWork) -> float | None:
+    """When an API is done, at the tokens a minute that the account may use; None where that is not stated."""
+    rate = workload.buy.tokens.per_minute
+    return None if rate is None or work.training else work.total_tokens / rate * 60

@@ -1,0 +1,208 @@
+"""Ways to buy one machine: an offer as it is, or through a platform that adds a fee; and prices that are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from typing import Final
+
+from tonnage.catalog import Catalog
+from tonnage.catalog.managed import DbuPrice, DbuRate, ManagementFee, MlInstancePrice
+from tonnage.catalog.market import Offer, Platform
+from tonnage.workload.jobs import Buy, Workload
+
+DATABRICKS_CLOUDS: Final = ("aws", "azure", "gcp")
+TRAINING: Final = ("train", "tabular")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fee:
+    """What a platform adds: `quantity_per_hour` of `unit` for each hour of a machine."""
+
+    what: str
+    sku: str  # what a discount may name
+    quantity_per_hour: Decimal
+    unit: str
+    usd_per_unit: Decimal
+    billed_by: str
+    source: str
+    read_on: date | None
+    doubt: str = ""
+
+    @property
+    def usd_per_instance_hour(self) -> Decimal:
+        return self.quantity_per_hour * self.usd_per_unit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deal:
+    """One way to buy one machine. `fee` None: the machine alone."""
+
+    offer: Offer
+    platform: Platform = "vm"
+    fee: Fee | None = None
+
+    @property
+    def group(self) -> tuple[str, str, str, str]:
+        """What a plan keeps the best of: provider, instance type, purchase, platform."""
+        offer = self.offer
+        return (offer.provider, offer.instance_type, offer.purchase, self.platform)
+
+    @property
+    def read_on(self) -> date | None:
+        """The older of the machine's price and the fee's; None where one of them carries no date."""
+        return self.offer.read_on if self.fee is None else _older(self.offer.read_on, self.fee.read_on)
+
+    @property
+    def machine_billers(self) -> tuple[str, ...]:
+        """Who may grant a discount on the machine itself, the nearest first."""
+        if self.platform in ("sagemaker", "vertex"):
+            return (self.platform, self.offer.provider)
+        return (self.offer.provider,)
+
+    @property
+    def machine_sku(self) -> str:
+        return f"ml.{self.offer.instance_type}" if self.platform == "sagemaker" else self.offer.instance_type
+
+    @property
+    def fee_billers(self) -> tuple[str, ...]:
+        return ("databricks",) if self.platform == "databricks" else self.machine_billers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """A machine that a platform may well sell and whose price is not known there."""
+
+    offer: Offer
+    platform: Platform
+    needs: str
+    has: str = "none in the catalog"
+
+
+def platform_deals(
+    offers: Sequence[Offer], catalog: Catalog, workload: Workload, platforms: Sequence[Platform]
+) -> tuple[list[Deal], list[Gap]]:
+    """Deals of `offers` on each of `platforms`, and a gap for each (machine, purchase) whose price there is missing."""
+    tables = _Tables(catalog, workload.buy)
+    found: list[Deal] = [Deal(offer=offer) for offer in offers] if "vm" in platforms else []
+    groups: dict[tuple[str, str, str], list[Offer]] = {}
+    for offer in offers:
+        groups.setdefault((offer.provider, offer.instance_type, offer.purchase), []).append(offer)
+    gaps: list[Gap] = []
+    for group in groups.values():
+        for platform in platforms:
+            needs = tables.needs(platform, group[0], workload.kind)
+            if needs is None:
+                continue
+            deals = [deal for deal in tables.deals(platform, group) if deal.fee is not None]
+            found += deals
+            if not deals:
+                gaps.append(Gap(offer=group[0], platform=platform, needs=needs))
+    return found, gaps
+
+
+class _Tables:
+    """Managed prices by what they are looked up with."""
+
+    def __init__(self, catalog: Catalog, buy: Buy) -> None:
+        managed = catalog.managed
+        self.rates: dict[tuple[str, str], DbuRate] = {(one.cloud, one.instance_type): one for one in managed.dbu_rates}
+        self.units: dict[str, DbuPrice] = {one.cloud: one for one in managed.dbu_prices if one.sku == buy.dbu_sku}
+        self.ml: dict[tuple[str, str], MlInstancePrice] = {
+            (one.instance_type, one.region): one for one in managed.ml_instances
+        }
+        self.vertex: dict[tuple[str, str], ManagementFee] = {
+            (one.instance_type, one.region): one for one in managed.management_fees
+        }
+        self.sku = buy.dbu_sku
+        self.usual_premium = _usual_premium(catalog)
+
+    def needs(self, platform: Platform, offer: Offer, kind: str) -> str | None:
+        """The price that a machine takes on a platform; None where the platform does not sell this kind of work."""
+        if platform == "databricks" and offer.provider in DATABRICKS_CLOUDS and kind != "serve":
+            return f"DBU an hour of {offer.instance_type}, and the price of a DBU under {self.sku}"
+        if platform == "sagemaker" and offer.provider == "aws" and offer.purchase == "on_demand":
+            return f"the price of ml.{offer.instance_type}"
+        if platform == "vertex" and offer.provider == "gcp" and offer.purchase == "on_demand" and kind in TRAINING:
+            return f"Vertex AI's price for {offer.instance_type}"
+        return None
+
+    def deals(self, platform: Platform, offers: Sequence[Offer]) -> list[Deal]:
+        """One machine's offers with what the platform adds; a fee of None where its price is not known."""
+        if platform == "databricks":
+            fee = self._databricks(offers[0])  # the same in every region
+            return [] if fee is None else [Deal(offer=offer, platform=platform, fee=fee) for offer in offers]
+        read = self._sagemaker if platform == "sagemaker" else self._vertex
+        return [Deal(offer=offer, platform=platform, fee=read(offer)) for offer in offers]
+
+    def _databricks(self, offer: Offer) -> Fee | None:
+        rate, unit = self.rates.get((offer.provider, offer.instance_type)), self.units.get(offer.provider)
+        if rate is None or unit is None:
+            return None
+        return Fee(
+            what=f"Databricks units, {self.sku}",
+            sku=self.sku,
+            quantity_per_hour=rate.dbu_per_instance_hour,
+            unit="DBU",
+            usd_per_unit=unit.usd_per_dbu,
+            billed_by="databricks",
+            source=f"{unit.source.text}; DBU an hour: {rate.source.text}",
+            read_on=_older(unit.source.read_on, rate.source.read_on),
+        )
+
+    def _sagemaker(self, offer: Offer) -> Fee | None:
+        price = self.ml.get((offer.instance_type, offer.region))
+        if price is None or price.usd_per_instance_hour < offer.usd_per_instance_hour:
+            return None
+        ratio = float(price.usd_per_instance_hour / offer.usd_per_instance_hour)
+        usual = self.usual_premium
+        odd = usual is not None and ratio / usual > ODD_PREMIUM
+        return Fee(
+            what="SageMaker premium over the plain machine",
+            sku=f"ml.{offer.instance_type}",
+            quantity_per_hour=Decimal(1),
+            unit="instance-hour",
+            usd_per_unit=price.usd_per_instance_hour - offer.usd_per_instance_hour,
+            billed_by="aws",
+            source=price.source.text,
+            read_on=price.source.read_on,
+            doubt=f"{ratio:.2f} times the plain machine, where {usual:.2f} is usual: it may be older than a price cut"
+            if odd
+            else "",
+        )
+
+    def _vertex(self, offer: Offer) -> Fee | None:
+        fee = self.vertex.get((offer.instance_type, offer.region))
+        if fee is None or fee.price_ratio <= 1:
+            return None
+        return Fee(
+            what="Vertex AI management fee",
+            sku=offer.instance_type,
+            quantity_per_hour=Decimal(1),
+            unit="instance-hour",
+            usd_per_unit=offer.usd_per_instance_hour * (fee.price_ratio - 1),
+            billed_by="gcp",
+            source=fee.source.text,
+            read_on=fee.source.read_on,
+        )
+
+
+ODD_PREMIUM: Final = 1.2  # a price this much above the usual ratio of ml. to plain machines is questioned
+
+
+def _usual_premium(catalog: Catalog) -> float | None:
+    """The median of ml. price over plain on-demand price in the same region."""
+    ratios = sorted(
+        float(price.usd_per_instance_hour / offer.usd_per_instance_hour)
+        for price in catalog.managed.ml_instances
+        for offer in catalog.offers_named("aws", price.instance_type)
+        if (offer.region, offer.purchase) == (price.region, "on_demand")
+    )
+    return ratios[len(ratios) // 2] if ratios else None
+
+
+def _older(first: date | None, second: date | None) -> date | None:
+    """The earlier date; None where one of the two is not known."""
+    return None if first is None or second is None else min(first, second)

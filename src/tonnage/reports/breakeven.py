@@ -1,0 +1,221 @@
+"""An own fleet, or a queue of machines, beside prices per token (`tonnage/breakeven@1`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tonnage.planning.service.answer import ApiCost, BreakEven, Curve, CurvePoint
+from tonnage.planning.service.crossings import Crossing
+from tonnage.planning.service.economics import MonthFleet
+from tonnage.reports.blocks import Block, Bullets, Column, Heading, Page, Pairs, Paragraph, Table
+from tonnage.reports.breakeven_document import POINT_COLUMNS, breakeven_document, point_rows, tokens_per_request
+from tonnage.reports.plan_page import nothing_fits_blocks, price_blocks
+from tonnage.reports.rendering import Format, Look, Report, render_report
+from tonnage.reports.wording import (
+    UNKNOWN,
+    render_count,
+    render_date,
+    render_duration,
+    render_gpus,
+    render_money,
+    render_money_interval,
+    render_price,
+    render_purchase,
+    short,
+)
+from tonnage.sizing.estimates import Figure
+
+
+def breakeven_report(found: BreakEven) -> Report:
+    """The report of a service."""
+    return Report(
+        page=lambda: _page(found),
+        document=lambda: breakeven_document(found, _notes(found)),
+        columns=POINT_COLUMNS,
+        rows=lambda: point_rows(found),
+    )
+
+
+def render_breakeven(found: BreakEven, form: Format, *, look: Look | None = None) -> str:
+    """The text of a break-even."""
+    return render_report(breakeven_report(found), form, look)
+
+
+def _page(found: BreakEven) -> Page:
+    blocks: list[Block] = [*_demand_blocks(found)]
+    if found.fleet is None:
+        blocks += nothing_fits_blocks(found.plan)
+    else:
+        blocks += [*_fleet_blocks(found, found.fleet), *_api_blocks(found), *_curve_blocks(found)]
+    blocks += [*price_blocks(found.catalog), Heading(text="Notes"), Bullets(items=_notes(found))]
+    title = f"Break-even of {found.workload.name}, a month, as of {found.workload.as_of:%Y-%m-%d}"
+    return Page(title=title, blocks=tuple(blocks))
+
+
+def _demand_blocks(found: BreakEven) -> Iterator[Block]:
+    demand, policy = found.question.demand, found.question.policy
+    curve, requests = demand.curve, found.requests_per_month
+    yield Heading(text="What arrives")
+    scaling = "as many machines as the peak needs, all day"
+    if policy.enabled:
+        most = "no limit" if policy.maximum is None else str(policy.maximum)
+        warm, idle = render_duration(policy.warm_up_s), render_duration(policy.scale_in_delay_s)
+        scaling = (
+            f"{policy.minimum} to {most} machines, {policy.spare} spare; warm after {warm}, given back after {idle}"
+        )
+    yield Pairs(
+        rows=(
+            ("rate", f"{short(found.job.rate_per_s)} requests/s on average, {short(curve.peak)} x that at the peak"),
+            (
+                "a month",
+                f"{render_count(requests)} requests, {render_count(requests * tokens_per_request(found))} tokens",
+            ),
+            ("gaps", f"variation {short(demand.variation)} (1: Poisson)"),
+            ("fleet", scaling),
+        )
+    )
+
+
+def _fleet_blocks(found: BreakEven, fleet: MonthFleet) -> Iterator[Block]:
+    option, cost = fleet.unit.option, found.usd_per_month
+    assert cost is not None
+    yield Heading(text="Own fleet")
+    interval = render_money_interval(cost)
+    machine = f"{option.instance_type} ({render_gpus(option.gpu, option.gpu_count)}) at {option.provider}"
+    text = (
+        f"{render_money(cost.value)}{f' ({interval})' if interval else ''} a month: "
+        f"{short(fleet.machines_mean)} machines on average, {short(fleet.machines_peak)} at most, "
+        f"{machine}, {render_purchase(option.purchase)}."
+    )
+    yield Paragraph(text=text, tone="good")
+    rows = [
+        ("per 1,000 requests", _money_of(cost.scaled(1000.0 / found.requests_per_month))),
+        ("per million tokens", _money_of(cost.scaled(1e6 / (found.requests_per_month * tokens_per_request(found))))),
+        ("utilisation", f"{100 * fleet.utilisation:.0f} % of what the machines held carry within the promise"),
+        ("reserved base", _base(fleet)),
+    ]
+    rows.append(("promise", _promise(found)))
+    yield Pairs(rows=tuple(rows))
+
+
+def _money_of(figure: Figure) -> str:
+    interval = render_money_interval(figure)
+    return render_money(figure.value) + (f" ({interval})" if interval else "")
+
+
+def _base(fleet: MonthFleet) -> str:
+    if fleet.unit.reserved_usd_per_hour is None:
+        return "no reserved price is known for this machine; --reserved-discount states one"
+    price = render_price(fleet.unit.reserved_usd_per_hour)
+    return f"{short(fleet.base)} machines committed all month at {price} an hour; the others come and go"
+
+
+def _promise(found: BreakEven) -> str:
+    seen, promise = found.verified, found.question.quantile
+    if seen is None:
+        return "not verified by simulation"
+    limits = found.job.p95_latency_s, found.job.p95_ttft_s
+    said = [
+        f"{promise} {name} {render_duration(value)} of {render_duration(limit)} promised"
+        for name, value, limit in (("latency", seen.latency_s, limits[0]), ("TTFT", seen.ttft_s, limits[1]))
+        if limit is not None
+    ]
+    less = "" if seen.factor >= 1 else f", {100 * seen.factor:.0f} % of what the formulas gave"
+    return f"simulated at {short(seen.verified_per_s)} requests/s a replica{less}: {'; '.join(said)}"
+
+
+def _api_blocks(found: BreakEven) -> Iterator[Block]:
+    yield Heading(text="Beside prices per token")
+    if not found.apis:
+        yield Paragraph(
+            text="No token prices were given: --input-usd and --output-usd, or --against FILE.", tone="faint"
+        )
+        return
+    columns = (
+        Column(title="API", wraps=True),
+        Column(title="a month", align="right"),
+        Column(title="per 1,000", align="right"),
+        Column(title="break-even", wraps=True),
+        Column(title="read", folds=1, fold_text="read {}"),
+    )
+    rows = tuple(
+        (api.name, render_money(api.usd_per_month), render_money(api.usd_per_1000_requests), describe(found, api),
+         render_date(api.prices.read_on))
+        for api in found.apis
+    )  # fmt: skip
+    yield Table(columns=columns, rows=rows)
+
+
+def describe(found: BreakEven, api: ApiCost) -> str:
+    """Where the two cross, in words; «never» is an answer."""
+    demand = found.question.demand
+    if api.cheaper_throughout is not None:
+        low, high = (render_count(demand.requests_per_month(rate)) for rate in found.volumes_per_s)
+        return f"never crosses: the {api.cheaper_throughout} is cheaper from {low} to {high} requests a month"
+    parts = []
+    for one in api.crossings:
+        at = render_count(demand.requests_per_month(one.rate_per_s))
+        parts.append(f"the {one.cheaper_above} is cheaper above {at}{_ends(found, one)} requests a month")
+    return "; ".join(parts[:5]) + (f"; {len(parts) - 5} more crossings" if len(parts) > 5 else "")
+
+
+def _ends(found: BreakEven, one: Crossing) -> str:
+    def end(rate: float | None) -> str:
+        return "never" if rate is None else render_count(found.question.demand.requests_per_month(rate))
+
+    if one.low_per_s == one.high_per_s == one.rate_per_s:
+        return ""
+    return f" ({end(one.low_per_s)}–{end(one.high_per_s)})"
+
+
+def _curve_blocks(found: BreakEven) -> Iterator[Block]:
+    for curve in found.curves:
+        yield Heading(text=f"By {curve.name}: dollars per 1,000 requests")
+        names = [api.name for api in found.apis]
+        volume = curve.name == "volume"
+        columns = (
+            Column(title=curve.unit),
+            Column(title="own fleet", align="right"),
+            Column(title="80 %", align="right", folds=2),
+            *(Column(title=name, align="right") for name in names),
+            *(
+                ()
+                if volume
+                else tuple(Column(title=f"cheaper than {name} from", align="right", folds=1) for name in names)
+            ),
+        )
+        yield Table(columns=columns, rows=tuple(_point_cells(found, curve, point) for point in curve.points))
+
+
+def _point_cells(found: BreakEven, curve: Curve, point: CurvePoint) -> tuple[str, ...]:
+    own = point.own_usd_per_1000
+    cells = [
+        render_count(point.value) if curve.name == "volume" else short(point.value),
+        "no machine" if own is None else render_money(own.value),
+        UNKNOWN if own is None else render_money_interval(own),
+        *(render_money(usd) for usd in point.api_usd_per_1000),
+    ]
+    if curve.name != "volume":
+        cells += ["never" if rate is None else _month(found, rate) for rate in point.crossing_per_s]
+    return tuple(cells)
+
+
+def _month(found: BreakEven, rate: float) -> str:
+    return render_count(found.question.demand.requests_per_month(rate))
+
+
+def _notes(found: BreakEven) -> tuple[str, ...]:
+    question = found.question
+    notes = [
+        "the rate of the workload file is the day's mean; 80 % intervals are those of the predicted throughput alone",
+        "the closed form of the autoscaled fleet is checked against an event simulation (docs/break-even.md)",
+    ]
+    if question.demand.variation != 1.0:
+        notes.append("load that bursty arrivals leave is taken from Kingman's approximation, then simulated")
+    if question.cached_fraction and not question.own_prefix_cache:
+        notes.append("the own fleet reads cached input again; --prefix-cache says that it does not")
+    if question.quantile == "p99":
+        notes.append("machines are planned for p95 and then slowed until the simulated p99 keeps the promise")
+    if any(api.prices.read_on is None for api in found.apis):
+        notes.append("token prices without a date are as you gave them")
+    return tuple(notes)

@@ -1,0 +1,53 @@
+"""The ledger of one option: every line with its price's source and age, the total with its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+
+from tonnage.planning.plan import Option
+from tonnage.pricing.extras import OWN
+from tonnage.reports.blocks import Block, Column, Heading, Table
+from tonnage.reports.wording import UNKNOWN, render_date, render_money_interval, render_price
+
+
+def ledger_blocks(option: Option, *, horizon: str, as_of: date, title: str = "What it costs") -> Iterator[Block]:
+    """Every line of the cost, and their sum."""
+    yield Heading(text=title + (" a month" if horizon == "month" else ""))
+    columns = (
+        Column(title="line", wraps=True),
+        Column(title="quantity", align="right"),
+        Column(title="unit", folds=3),
+        Column(title="price", align="right"),
+        Column(title="USD", align="right"),
+        Column(title="price read", folds=1, fold_text="price read {}"),
+        Column(title="source", folds=2, wraps=True),
+    )
+    lines = [
+        (line.what, f"{line.quantity:,.4f}", line.unit, _price(float(line.usd_per_unit)),
+         f"{line.usd:,.4f}", UNKNOWN if line.source == OWN else render_age(line.read_on, as_of), line.source)
+        for line in option.ledger.lines
+    ]  # fmt: skip
+    interval = render_money_interval(option.cost_usd)
+    total = (
+        "total",
+        "",
+        "",
+        "",
+        f"{option.ledger.total_usd:,.4f}",
+        "",
+        f"80 % interval {interval}" if interval else "",
+    )
+    yield Table(columns=columns, rows=(*lines, total))
+
+
+def render_age(day: date | None, as_of: date) -> str:
+    """
+    >>> render_age(date(2026, 7, 20), date(2026, 11, 20)), render_age(None, date(2026, 11, 20))
+    ('2026-07-20 (123 days)', 'no date')
+    """
+    return render_date(day) if day is None else f"{day.isoformat()} ({(as_of - day).days} days)"
+
+
+def _price(usd: float) -> str:
+    return render_price(usd) if usd >= 0 else f"-{render_price(-usd)}"

@@ -1,0 +1,5 @@
+"""Fakes for tests, ours and those of users: they carry a plan through without an account, a network or a GPU."""
+
+from tonnage.testing.sources import FakeSource
+
+__all__ = ["FakeSource"]

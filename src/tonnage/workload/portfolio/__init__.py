@@ -1,0 +1,1 @@
+"""Several workloads bought together: the portfolio file, read and checked, as frozen values."""

@@ -1,0 +1,41 @@
+"""Which models of a token price table are the model that someone names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_REVISION = re.compile(r"(-v?\d+)?:\d+$")
+_CHAT = re.compile(r"-(instruct|chat|it)$")
+_REACH = re.compile(r"^(global|regional|us|eu|apac)\.")
+_MAKER = re.compile(r"^(amazon|anthropic|ai21|cohere|deepseek|meta|mistral|nvidia|openai|qwen)\.")
+
+
+def plain_model_name(name: str) -> str:
+    """A model's name without maker, reach, revision, chat suffix and punctuation: what makes two spellings one model.
+
+    Version and size stay: `llama-3.1-8b` is neither `llama-3-8b` nor `llama-3.1-70b`.
+
+    >>> plain_model_name("meta.llama3-1-8b-instruct-v1:0"), plain_model_name("meta-llama/Llama-3.1-8B")
+    ('llama318b', 'llama318b')
+    >>> plain_model_name("Llama 3.1 8B"), plain_model_name("llama-3-8b")
+    ('llama318b', 'llama38b')
+    """
+    text = name.strip().casefold().rsplit("/", 1)[-1]
+    text = _MAKER.sub("", _REACH.sub("", text))
+    text = _REVISION.sub("", text)
+    text = re.sub(r"-v\d+$", "", text)
+    text = _CHAT.sub("", text)
+    return re.sub(r"[^a-z0-9]", "", text)
+
+
+def find_token_models(name: str, priced: Iterable[str]) -> tuple[str, ...]:
+    """The priced models that `name` means: the one spelled so, else all that are the same model under other spellings.
+
+    Nothing else is taken for it: no other size, version or maker's model.
+    """
+    models = tuple(priced)
+    if name in models:
+        return (name,)
+    wanted = plain_model_name(name)
+    return tuple(model for model in models if wanted and plain_model_name(model) == wanted)

@@ -1,0 +1,125 @@
+"""Engine classes fitted together: the table gives the formulas' seconds, and classes lend one another their figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tonnage.calibration.inference_fit import RANGES, cell_weights, fit_inference
+from tonnage.calibration.inference_pooling import FIGURES, PASS_CLASSES, PRIOR, fit_together, moved
+from tonnage.calibration.inference_predict import lay_out
+from tonnage.calibration.inference_reading import Case, read_case
+from tonnage.calibration.pass_rows import pass_rows
+from tonnage.calibration.pass_table import pass_table
+from tonnage.calibration.rows import InferenceRow
+from tonnage.catalog.loading import load_catalog
+from tonnage.sizing.engines import ENGINES, Engine
+from tonnage.sizing.inference_pass import pass_s
+
+CATALOG = load_catalog()
+ROW = InferenceRow(
+    id="r1", config_id="c1", source="a benchmark", model="bert-base", params=110e6, n_layers=12, d_model=768,
+    n_heads=12, n_kv_heads=12, d_ff=3072, vocab=30522, kind="encoder", gpu="A100-40GB-SXM", n_gpus=1, tp=1,
+    engine="trt", precision="fp16", weights_quant="", batch_size=32, concurrency=None, input_len=128.0, output_len=None,
+    metric="latency_ms_mean", value=4.67, note="",
+)  # fmt: skip
+IMAGE = replace(
+    ROW, model="resnet50", kind="vision", params=None, n_layers=None, d_model=None, n_heads=None, n_kv_heads=None,
+    d_ff=None, vocab=None, input_len=None,
+)  # fmt: skip
+
+
+def cases_of(rows: Sequence[InferenceRow]) -> list[Case]:
+    found = [read_case(row, CATALOG) for row in rows]
+    assert all(isinstance(case, Case) for case in found), found
+    return [case for case in found if isinstance(case, Case)]
+
+
+def grid(base: InferenceRow, engine: str, batches: Sequence[int] = (1, 4, 16, 64)) -> list[InferenceRow]:
+    """Batches on three devices at three precisions, as latency and as rate."""
+    rows = []
+    for gpu in ("A100-40GB-SXM", "T4", "V100-16GB"):
+        for batch in batches:
+            for precision in ("fp16", "fp32", "int8"):
+                if (gpu, precision) == ("V100-16GB", "int8"):
+                    continue
+                one = replace(base, gpu=gpu, batch_size=batch, precision=precision, engine=engine)
+                name = f"{engine} {base.model} {gpu} {batch} {precision}"
+                rows.append(replace(one, id=f"{name} a"))
+                rate = "samples_per_s" if base.kind == "vision" else "sequences_per_s"
+                rows.append(replace(one, id=f"{name} b", metric=rate))
+    return rows
+
+
+def measured(rows: Sequence[InferenceRow], truth: Engine) -> list[InferenceRow]:
+    """The rows as an engine with these figures would measure them."""
+    values = lay_out(cases_of(rows), {truth.name: truth}).predict({truth.name: truth})
+    return [replace(row, value=float(value)) for row, value in zip(rows, values, strict=True)]
+
+
+@pytest.mark.parametrize(("engine", "name"), [("fused", "trt"), ("eager", "pytorch"), ("library", "fastertransformer")])
+def test_the_table_gives_the_seconds_of_the_formulas(engine: str, name: str) -> None:
+    """Long columns of operators and one pass at a time are the same arithmetic, under any figures."""
+    cases = cases_of([*grid(ROW, name), *grid(IMAGE, name)])
+    works = [group.works[0] for group in lay_out(cases, ENGINES).groups]
+    for figures in (ENGINES[engine], moved(ENGINES[engine], dict.fromkeys(FIGURES, 0.2), RANGES)):
+        expected = np.concatenate([pass_s(work, figures) for work in works])
+        assert pass_table(works).seconds(figures) == pytest.approx(expected, rel=1e-12)
+
+
+def test_errors_are_those_of_the_predictions_row_by_row() -> None:
+    """Latencies, rates, a batching server, offline throughput and tensor parallelism keep their place and sign."""
+    rows = [
+        ROW,
+        replace(ROW, metric="sequences_per_s", value=7000.0),
+        replace(ROW, tp=2, n_gpus=2, value=3.0),
+        replace(IMAGE, engine="triton+trt", concurrency=32.0, batch_size=1, value=9.0, note="Triton"),
+        replace(ROW, batch_size=None, metric="sequences_per_s", value=5000.0),
+        replace(ROW, metric="latency_ms_p99", value=5.0),
+    ]
+    cases = cases_of([replace(row, id=f"r{i}") for i, row in enumerate(rows)])
+    for engine in ("fused", "converted"):
+        mine = [case for case in cases if case.engine == engine]
+        other = replace(ENGINES[engine], gemm_fraction=0.6, call_us=300.0, kernel_floor_us=3.0)
+        predicted = lay_out(mine, {engine: other}).predict({engine: other})
+        expected = np.log(predicted / np.array([case.row.value for case in mine]))
+        assert pass_rows(mine, ENGINES[engine]).log_errors(other) == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_class_without_convolutions_learns_of_them_from_the_others() -> None:
+    """Two classes measured on encoders and images at slow convolutions move a third, measured on encoders only."""
+    slow = {name: replace(PRIOR[name], convolution_fraction=0.5) for name in ("fused", "converted")}
+    rows = [row for name, engine in (("fused", "trt"), ("converted", "torch2trt"))
+            for row in measured([*grid(ROW, engine), *grid(IMAGE, engine)], slow[name])]  # fmt: skip
+    third = measured(grid(ROW, "fastertransformer"), PRIOR["library"])
+    fit = fit_inference([*rows, *third], CATALOG)
+    for name in ("fused", "converted"):
+        assert fit.engines[name].convolution_fraction == pytest.approx(0.5, rel=0.15)
+    assert 0.5 < fit.engines["library"].convolution_fraction < 0.75
+    assert fit.engines["traced"].convolution_fraction < 0.75  # no row at all
+    assert fit.rows["traced"] == 0
+
+
+def test_no_rows_leave_every_class_at_what_its_structure_says() -> None:
+    """The plain figures, inside their ranges."""
+    assert fit_together({}, cell_weights, RANGES) == dict(PRIOR)
+    assert set(PRIOR) == set(PASS_CLASSES)
+    for engine in PRIOR.values():
+        for name in FIGURES:
+            low, high, _why = RANGES[name]
+            assert low <= getattr(engine, name) <= high or getattr(engine, name) == 0.0
+
+
+def test_a_class_with_generations_alone_is_fitted() -> None:
+    """Rows of eager generation and not one single pass: the class is fitted to them, the others keep the centre."""
+    row = InferenceRow(
+        id="g", config_id="g", source="made up", model="llama2-7b", params=6.7e9, n_layers=32, d_model=4096, n_heads=32,
+        n_kv_heads=32, d_ff=11008, vocab=32000, kind="decoder", gpu="A100-80GB-SXM", n_gpus=1, tp=1,
+        engine="hf-transformers", precision="fp16", weights_quant="", batch_size=1, concurrency=None, input_len=128.0,
+        output_len=128.0, metric="output_tokens_per_s", value=20.0, note="",
+    )  # fmt: skip
+    rows = [replace(row, id=f"g{batch}", batch_size=batch, value=15.0 * batch) for batch in (1, 2, 4)]
+    assert fit_inference(rows, load_catalog()).engines["eager"] != PRIOR["eager"]

@@ -1,0 +1,65 @@
+"""What a row leaves open is settled by the device it ran on, and by nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tonnage.calibration.judgement import Judged
+from tonnage.calibration.rows import TrainingRow
+from tonnage.calibration.training_case import build_case
+from tonnage.calibration.training_memory_rows import judge_memory_row
+from tonnage.calibration.training_unstated import fits, fitted_to_device
+from tonnage.catalog import Catalog
+from tonnage.sizing.assumptions import Assumptions
+from tonnage.sizing.layouts import RECOMPUTES
+
+Row = Callable[..., TrainingRow]
+FULL = RECOMPUTES.index("full")
+TIGHT: dict[str, Any] = {
+    "model": "Llama-3.1-8B", "params": 8.03e9, "n_layers": None, "d_model": None, "n_heads": None, "n_kv_heads": None,
+    "d_ff": None, "vocab": None, "seq_len": 2048, "gpu": "RTX4090", "n_gpus": 1, "micro_batch_per_gpu": 2,
+    "grad_accum": 1, "global_batch": 2, "precision": "bf16", "method": "full", "optimizer": "", "sharding": "none",
+    "activation_checkpointing": "", "attention": "", "compile": "", "note": "", "metric": "peak_mem_gib", "value": 20.0,
+    "mem_kind": "reserved",
+}  # fmt: skip
+
+
+def test_open_choices_are_changed_until_it_fits(row: Row, catalog: Catalog) -> None:
+    """Eight billion parameters trained in full on 24 GiB: recomputation and a smaller optimizer must have been on."""
+    case = build_case(row(**TIGHT), catalog)
+    settled = fitted_to_device(case)
+    assert not fits(case)
+    assert fits(settled)
+    assert int(settled.layouts.recompute[0]) == FULL
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"activation_checkpointing": "none", "optimizer": "AdamW", "precision": "bf16-mixed"},  # nothing is open
+        {"n_gpus": None, "global_batch": None, "micro_batch_per_gpu": None, "grad_accum": None},  # no share to fit
+        {"gpu": "H200"},  # fits as it stands
+    ],
+)  # fmt: skip
+def test_other_rows_stay_as_they_are(row: Row, catalog: Catalog, changes: dict[str, Any]) -> None:
+    """A row that states all, does not say how many devices it had, or fits, is the same case."""
+    case = build_case(row(**{**TIGHT, **changes}), catalog)
+    assert fitted_to_device(case) is case
+
+
+def test_what_was_measured_is_not_looked_at(row: Row, catalog: Catalog) -> None:
+    """Any published peak gives the same prediction."""
+    found = [judge_memory_row(row(**{**TIGHT, "value": value}), catalog, Assumptions()) for value in (5.0, 22.0)]
+    assert all(isinstance(one, Judged) for one in found)
+    assert len({one.predicted for one in found if isinstance(one, Judged)}) == 1
+
+
+def test_a_row_that_says_whether_it_fits_is_taken_at_its_word(row: Row, catalog: Catalog) -> None:
+    """Nothing is settled where the question itself is whether it fits: as stated, it does not."""
+    told = judge_memory_row(replace(row(**TIGHT), metric="fits", value=0.0), catalog, Assumptions())
+    assert isinstance(told, Judged)
+    assert told.predicted == 0.0

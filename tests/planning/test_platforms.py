@@ -1,0 +1,407 @@
+"""Unlike offers in one ranking: platforms, commitments, discounts, data, people, and tokens beside machines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tonnage.catalog import Catalog
+from tonnage.catalog.expected_prices import ExpectedPrices
+from tonnage.catalog.grammar import parse_gpu_filter
+from tonnage.errors import InputError
+from tonnage.planning import Option, Plan, make_plan
+from tonnage.planning.choices import choose_deals
+from tonnage.planning.grounds import Grounds
+from tonnage.planning.joined import join
+from tonnage.planning.limits import check_limits
+from tonnage.planning.market import admit_offers
+from tonnage.planning.options import OptionBuilder
+from tonnage.planning.sized_park import size_job
+from tonnage.planning.terms import terms_of
+from tonnage.pricing.rates import rates_of
+from tonnage.workload.jobs import (
+    BatchJob,
+    Buy,
+    Constraints,
+    DataPlace,
+    Lengths,
+    OwnPrices,
+    Requests,
+    Schedule,
+    Team,
+    Tokens,
+    Workload,
+)
+from tonnage.workload.known import find_model
+
+from .conftest import AS_OF
+
+Maker = Callable[..., Workload]
+T4 = Constraints(gpus=(parse_gpu_filter("T4:1"),), providers=("aws",), regions=("us-east-1",), max_nodes=1)
+
+
+def pick(plan: Plan, name: str, purchase: str = "on_demand", platform: str = "vm") -> Option:
+    [found] = [
+        o for o in plan.options if (o.instance_type, o.purchase, o.platform) == (name, purchase, platform)
+    ]  # fmt: skip
+    return found
+
+
+def lines(option: Option) -> dict[str, Any]:
+    return {line.what.split(",")[0]: line for line in option.ledger.lines}
+
+
+def batch(model: str = "llama-3.1-8b", **changes: Any) -> Workload:
+    """A million requests of 200 tokens in and 50 out; `constraints`, `buy` go to the workload."""
+    constraints, buy = changes.pop("constraints", Constraints()), changes.pop("buy", Buy())
+    job = BatchJob(
+        model=find_model(model),
+        requests=Requests(input_tokens=Lengths(mean=200, maximum=400), output_tokens=Lengths(mean=50, maximum=100)),
+        items=1_000_000,
+    )
+    return Workload(
+        name="batch",
+        kind="batch",
+        job=replace(job, **changes),
+        constraints=constraints,
+        buy=buy,
+        team=Team(),
+        as_of=AS_OF,
+    )
+
+
+def test_a_databricks_job_is_the_machine_and_its_units(catalog: Catalog, make_train: Maker) -> None:
+    """g4dn.xlarge uses 0.71 DBU an hour at $0.15: the VM's lines as they are, and one line of units."""
+    plan = make_plan(make_train(constraints=T4), catalog)
+    plain, managed = pick(plan, "g4dn.xlarge"), pick(plan, "g4dn.xlarge", platform="databricks")
+    units = lines(managed)["Databricks units"]
+    hours = sum(line.quantity for line in plain.ledger.lines)
+    assert units.quantity == pytest.approx(hours * Decimal("0.71"), abs=Decimal("1e-5"))
+    assert (units.usd_per_unit, units.unit, units.billed_by) == (Decimal("0.15"), "DBU", "databricks")
+    assert managed.ledger.total_usd == plain.ledger.total_usd + units.usd
+    assert managed.time_s == plain.time_s
+
+
+def test_sagemaker_is_a_premium_over_the_plain_machine(catalog: Catalog, make_train: Maker) -> None:
+    """ml.g4dn.2xlarge costs $0.94 where the machine costs $0.752: the difference stands in a line of its own."""
+    managed = pick(make_plan(make_train(constraints=T4), catalog), "g4dn.2xlarge", platform="sagemaker")
+    premium = lines(managed)["SageMaker premium over the plain machine"]
+    assert premium.usd_per_unit == Decimal("0.188")
+    assert managed.usd_per_instance_hour == pytest.approx(0.94)
+
+
+def test_a_premium_out_of_line_is_said(catalog: Catalog, make_train: Maker) -> None:
+    """ml.p4d.24xlarge was read before the machine's price fell: the premium is doubted, others are not."""
+    plan = make_plan(make_train(constraints=Constraints(platforms=("sagemaker",))), catalog)
+    doubted = {o.instance_type for o in plan.options if any("doubtful price of sagemaker" in risk for risk in o.risks)}
+    assert doubted == {"p4d.24xlarge", "p5.48xlarge"}
+
+
+def test_vertex_adds_its_fee_where_it_is_known(catalog: Catalog, make_train: Maker) -> None:
+    """A fifth of the machine's price on a2-highgpu-8g in us-central1; the price of others is missing."""
+    plan = make_plan(make_train(constraints=Constraints(platforms=("vertex",))), catalog)
+    assert {(o.instance_type, o.region) for o in plan.options} == {("a2-highgpu-8g", "us-central1")}
+    [option] = plan.options
+    assert option.usd_per_instance_hour == pytest.approx(1.2 * 29.38708, rel=1e-6)
+    missing = [r for r in plan.refused if r.platform == "vertex" and r.binding == "price"]
+    assert {r.instance_type for r in missing} >= {"g2-standard-4", "a3-highgpu-8g"}
+
+
+def test_a_missing_price_is_refused_never_zero(catalog: Catalog, make_train: Maker) -> None:
+    """Each machine that runs the work on a cloud with Databricks is an option there, or refused for its price."""
+    plan = make_plan(make_train(), catalog)
+    clouds = ("aws", "azure", "gcp")
+    ran = {(o.provider, o.instance_type) for o in plan.options if o.platform == "vm" and o.provider in clouds}
+    sold = {(o.provider, o.instance_type) for o in plan.options if o.platform == "databricks"}
+    out = {(r.provider, r.instance_type) for r in plan.refused if r.platform == "databricks" and r.binding == "price"}
+    assert sold | out >= ran
+    assert not sold & out
+    assert all(o.ledger.lines[-1].usd > 0 for o in plan.options if o.platform != "vm")
+
+
+def test_platforms_can_be_chosen(catalog: Catalog, make_train: Maker) -> None:
+    """With `platforms: [databricks]` all options run there; others are refused with the key that lifts it."""
+    plan = make_plan(make_train(constraints=Constraints(platforms=("databricks",))), catalog)
+    assert {o.platform for o in plan.options} == {"databricks"}
+    refused = [r for r in plan.refused if r.binding == "platform"]
+    assert {r.platform for r in refused} >= {"vm", "sagemaker"}
+    assert refused[0].flips_when.startswith("constraints.platforms includes")
+
+
+RESERVED = Buy(purchases=("on_demand", "reserved_1y"))
+
+
+def test_a_commitment_for_one_job_costs_its_term(catalog: Catalog, make_train: Maker) -> None:
+    """g4dn.xlarge reserved for a year is $0.331 x 8,760 h for a single job; kept busy it is cheaper than on demand."""
+    alone = pick(make_plan(make_train(constraints=T4, buy=RESERVED), catalog), "g4dn.xlarge", "reserved_1y")
+    assert alone.cost_usd.value == pytest.approx(0.331 * 8760, abs=0.01)
+    assert "committed and not used" in lines(alone)
+    assert any(risk.startswith("commits to 1 year(s), $2,900") for risk in alone.risks)
+    for buy, factor in ((replace(RESERVED, reserved_owned=True), 1), (replace(RESERVED, reserved_utilization=0.5), 2)):
+        plan = make_plan(make_train(constraints=T4, buy=buy), catalog)
+        shared, plain = pick(plan, "g4dn.xlarge", "reserved_1y"), pick(plan, "g4dn.xlarge")
+        assert shared.cost_usd.value == pytest.approx(plain.cost_usd.value * 0.331 / 0.526 * factor, abs=2e-4)
+
+
+def test_a_service_pays_its_whole_month(catalog: Catalog, make_serve: Maker) -> None:
+    """At 176 h a month a reservation pays 730 h: dearer than on demand; around the clock it is cheaper."""
+    for hours, cheaper in ((176.0, False), (730.0, True)):
+        workload = make_serve("gpt2", rate_per_s=1.0, hours_per_month=hours, constraints=T4, buy=RESERVED)
+        plan = make_plan(workload, catalog)
+        reserved, plain = pick(plan, "g4dn.xlarge", "reserved_1y"), pick(plan, "g4dn.xlarge")
+        assert reserved.cost_usd.value == pytest.approx(0.331 * 730 * reserved.count, abs=0.01)
+        assert plain.cost_usd.value == pytest.approx(0.526 * hours * plain.count, abs=0.01)
+        assert (reserved.cost_usd.value < plain.cost_usd.value) is cheaper
+
+
+def test_set_aside_prices_are_refused_with_the_reason(catalog: Catalog, make_train: Maker) -> None:
+    """A P4d reservation read before the price cut is no option: what it stood on has moved."""
+    plan = make_plan(make_train(buy=RESERVED), catalog)
+    [refusal] = [r for r in plan.refused if (r.instance_type, r.purchase) == ("p4d.24xlarge", "reserved_1y")]
+    assert refusal.binding == "price"
+    assert "on-demand was $32.7726" in refusal.has
+
+
+def test_the_most_specific_discount_counts(catalog: Catalog, make_train: Maker) -> None:
+    """All of AWS, a family, a machine, a platform: each price gets one discount, the nearest one."""
+    discounts = (("aws", 10.0), ("aws/g4dn", 20.0), ("aws/g4dn.xlarge", 30.0), ("sagemaker", 5.0), ("databricks", 50.0))
+    buy = Buy(purchases=("on_demand",), discount_percent=discounts)
+    plan = make_plan(make_train(constraints=replace(T4, gpus=()), buy=buy), catalog)
+    assert pick(plan, "g4dn.xlarge").usd_per_instance_hour == pytest.approx(0.526 * 0.7)
+    assert pick(plan, "g4dn.2xlarge").usd_per_instance_hour == pytest.approx(0.752 * 0.8)
+    assert pick(plan, "g5.xlarge").usd_per_instance_hour == pytest.approx(1.006 * 0.9)
+    units = lines(pick(plan, "g4dn.xlarge", platform="databricks"))["Databricks units"]
+    assert (units.discount_percent, units.usd_per_unit) == (50, Decimal("0.075"))
+    for name, price in (("g5.xlarge", 1.4084), ("g4dn.xlarge", 0.7364)):  # an ml. machine is not the plain one
+        assert pick(plan, name, platform="sagemaker").usd_per_instance_hour == pytest.approx(price * 0.95)
+
+
+def test_committed_spend_is_free_up_to_its_amount(catalog: Catalog, make_train: Maker) -> None:
+    """What is paid anyway comes off its provider's bill, never more than the bill, and changes the ranking."""
+    buy = Buy(purchases=("on_demand",), committed_usd=(("aws", 1000.0),))
+    plan = make_plan(make_train(buy=buy), catalog)
+    assert plan.best is not None
+    assert (plan.best.provider, plan.best.cost_usd.value) == ("aws", 0.0)
+    databricks = pick(plan, "g4dn.xlarge", platform="databricks")
+    assert databricks.ledger.total_usd == lines(databricks)["Databricks units"].usd
+    assert all(o.cost_usd.value > 0 for o in plan.options if o.provider != "aws")
+
+
+def test_data_pays_to_leave(catalog: Catalog, make_train: Maker) -> None:
+    """100 GB in us-east-1: free there, a line elsewhere at the stated price, refused where none is stated."""
+    data = DataPlace(provider="aws", region="us-east-1", size_gb=100)
+    prices = OwnPrices(egress_usd_per_gb=0.09, object_storage_usd_per_gb_month=0.02)
+    workload = replace(make_train(buy=Buy(prices=prices)), data=data)
+    plan = make_plan(workload, catalog)
+    for option in plan.options:
+        moved = lines(option).get("data out of aws")
+        assert (moved is None) == (option.provider == "aws")
+        assert option.provider != "aws" or option.region == "us-east-1"
+        if moved is not None:
+            assert moved.usd == 9
+    stranded = [r for r in plan.refused if "moving 100 GB" in r.needs]
+    assert stranded
+    assert all(r.binding == "price" and r.provider == "aws" for r in stranded)
+    silent = make_plan(replace(workload, buy=Buy()), catalog)
+    assert {o.provider for o in silent.options} == {"aws"}
+    assert any("object storage" in note for note in silent.notes)
+
+
+def test_people_count_by_platform(catalog: Catalog, make_train: Maker, make_serve: Maker) -> None:
+    """Set-up and operation at the team's rate; a service bears a month's part of its set-up."""
+    team = Team(hourly_usd=100.0, setup_hours=(("databricks", 1.0), ("vm", 12.0)), operation_hours=(("vm", 2.0),))
+    plan = make_plan(replace(make_train(constraints=T4), team=team), catalog)
+    people = lines(pick(plan, "g4dn.xlarge"))
+    assert (people["people: set-up"].usd, people["people: operation"].usd) == (1200, 200)
+    assert plan.best is not None
+    assert plan.best.platform == "sagemaker"  # no hours are stated for it
+    service = make_plan(replace(make_serve("gpt2", rate_per_s=1.0, constraints=T4), team=team), catalog)
+    assert lines(pick(service, "g4dn.xlarge"))["people: set-up"].usd == 100
+
+
+def test_a_scheduled_job_starts_every_day(catalog: Catalog, make_train: Maker) -> None:
+    """On one hour a day the same work takes days and a start-up each day."""
+    buy = Buy(purchases=("on_demand",), startup_s=600.0)
+    whole = pick(make_plan(make_train(constraints=T4, buy=buy, epochs=30), catalog), "g4dn.xlarge")
+    daily = replace(buy, schedule=Schedule(hours_per_day=1, days_per_month=22))
+    cut = pick(make_plan(make_train(constraints=T4, buy=daily, epochs=30), catalog), "g4dn.xlarge")
+    assert whole.time_s is not None
+    assert cut.time_s is not None
+    starts = round(float(lines(cut)["start-up"].quantity) * 6, 4)  # the ledger counts millionths of an hour
+    assert starts == round(starts)
+    assert starts >= 2
+    assert cut.time_s.value > (starts - 1) * 86_400
+    assert lines(cut)["compute"].quantity == lines(whole)["compute"].quantity
+
+
+def everything(workload: Workload) -> Workload:
+    """Every kind of line in play at once."""
+    buy = Buy(
+        purchases=("on_demand", "spot", "reserved_1y", "reserved_3y"), reserved_utilization=0.7, idle_s=600.0,
+        discount_percent=(("aws", 7.5), ("gcp/a2-highgpu", 12.5)), committed_usd=(("gcp", 0.05), ("databricks", 0.01)),
+        disk_gb=100.0, schedule=Schedule(hours_per_day=6, days_per_month=20),
+        prices=OwnPrices(
+            egress_usd_per_gb=0.09, egress_region_usd_per_gb=0.02, object_storage_usd_per_gb_month=0.02,
+            block_storage_usd_per_gb_month=0.08, load_balancer_usd_per_hour=0.025,
+        ),
+    )  # fmt: skip
+    data = DataPlace(provider="gcp", region="us-central1", size_gb=50)
+    team = Team(hourly_usd=90.0, setup_hours=(("databricks", 0.1), ("vm", 0.2)))
+    return replace(workload, buy=buy, data=data, team=team)
+
+
+def test_ledgers_sum_and_lie_in_their_interval_with_everything_on(catalog: Catalog, make_train: Maker) -> None:
+    """With every kind of line in play the lines sum to the cost, which lies in its interval and orders the ranking."""
+    workload = everything(make_train())
+    plan = make_plan(workload, catalog)
+    assert {o.purchase for o in plan.options} == set(workload.buy.purchases)
+    for option in plan.options:
+        assert sum(line.usd for line in option.ledger.lines) == option.ledger.total_usd
+        assert Decimal(str(option.cost_usd.value)) == option.ledger.total_usd
+        assert option.cost_usd.low <= option.cost_usd.value <= option.cost_usd.high
+    costs = [option.cost_usd.value for option in plan.options]
+    assert costs == sorted(costs)
+
+
+@pytest.mark.parametrize("kind", ["train", "serve"])
+def test_columns_and_ledgers_agree(kind: str, catalog: Catalog, make_train: Maker, make_serve: Maker) -> None:
+    """The totals that choose (columns) are those of the ledgers that are shown, to the rounding of their lines."""
+    workload = everything(make_train(epochs=20) if kind == "train" else make_serve("gpt2", rate_per_s=5.0))
+    instances = {instance.key: instance for instance in catalog.instance_types}
+    offers = admit_offers(workload, catalog).offers
+    machines = [instances[key] for key in sorted({(o.provider, o.instance_type) for o in offers})]
+    park = size_job(workload, catalog, machines, Grounds.of(None))
+    chosen = choose_deals(offers, instances, catalog, workload, park.index).deals
+    deals = [deal for deal in chosen if (deal.offer.provider, deal.offer.instance_type) in park.index]
+    machine = np.array([park.index[deal.offer.provider, deal.offer.instance_type] for deal in deals], dtype=np.intp)
+    rates, terms = rates_of(deals, catalog, workload), terms_of(workload.buy)
+    joined = join(deals, machine, rates, park.sized, terms=terms, workload=workload)
+    rows = np.flatnonzero(np.isfinite(joined.wall_s))[::7]
+    builder = OptionBuilder(
+        workload=workload, deals=deals, instances=instances, sized=park.sized, joined=joined,
+        terms=terms, service=kind == "serve", max_age_days=180, expected=ExpectedPrices(catalog),
+    )  # fmt: skip
+    options = builder.built(rows, np.zeros(len(joined.run), dtype=bool))
+    assert {o.platform for o in options} >= ({"vm", "databricks", "sagemaker"} if kind == "train" else {"vm"})
+    for row, option in zip(rows, options, strict=True):
+        assert option.cost_usd.value == pytest.approx(joined.cost_usd[row], rel=1e-6, abs=2e-3)
+
+
+def test_a_discount_never_raises_a_cost(catalog: Catalog, make_train: Maker) -> None:
+    """With a discount each of its provider's machines costs less, and nobody else's another sum."""
+    before = make_plan(make_train(), catalog)
+    after = make_plan(make_train(buy=Buy(discount_percent=(("aws", 15.0),))), catalog)
+    costs = {(o.provider, o.instance_type, o.purchase, o.platform): o.cost_usd.value for o in after.options}
+    for option in before.options:
+        now = costs[option.provider, option.instance_type, option.purchase, option.platform]
+        assert now < option.cost_usd.value if option.provider == "aws" else now == option.cost_usd.value
+
+
+def test_tokens_of_the_same_model_stand_beside_machines(catalog: Catalog) -> None:
+    """Llama 3.1 8B: 200 M tokens in and 50 M out at the APIs' prices; a batch at half; no other model is taken."""
+    plan = make_plan(batch(), catalog)
+    tokens = {(o.platform, o.instance_type, o.purchase): o for o in plan.options if not o.run.machines}
+    name = "meta.llama3-1-8b-instruct-v1:0"
+    assert set(tokens) == {
+        ("bedrock", name, "on_demand"), ("bedrock", name, "batch"), ("databricks", "Llama 3.1 8B", "on_demand"),
+    }  # fmt: skip
+    assert tokens["bedrock", name, "on_demand"].cost_usd.value == pytest.approx(250 * 0.22)
+    assert tokens["bedrock", name, "batch"].cost_usd.value == pytest.approx(250 * 0.11)
+    assert tokens["databricks", "Llama 3.1 8B", "on_demand"].cost_usd.value == pytest.approx(200 * 0.15 + 50 * 0.45)
+    assert all(o.time_s is None for o in tokens.values())
+    assert not any(not o.run.machines for o in make_plan(batch("llama-2-7b"), catalog).options)
+
+
+def test_what_is_not_known_of_an_api_is_not_assumed(catalog: Catalog, make_serve: Maker) -> None:
+    """Without a stated rate: left out by time, refused under a deadline, refused under a promise, each with the key."""
+    by_time = make_plan(batch(), catalog, objective="time")
+    assert {r.binding for r in by_time.refused if r.platform == "bedrock"} == {"time"}
+    late = make_plan(batch(constraints=Constraints(deadline_s=86_400.0)), catalog)
+    refusals = [r for r in late.refused if r.platform == "bedrock"]
+    assert {(r.binding, r.flips_when.split()[0]) for r in refusals} == {("deadline", "buy.tokens_per_minute")}
+    service = make_plan(make_serve("llama-3.1-8b"), catalog)
+    [promised] = [r for r in service.refused if r.platform == "bedrock"]
+    assert (promised.binding, promised.flips_when.split()[0]) == ("latency", "buy.token_p95_latency")
+
+
+def test_stated_limits_give_an_api_a_time(catalog: Catalog, make_serve: Maker) -> None:
+    """250 M tokens at 500,000 a minute take 500 minutes; a service needs its rate within the quota."""
+    buy = Buy(tokens=Tokens(per_minute=500_000.0))
+    plan = make_plan(batch(buy=buy), catalog, objective="time")
+    option = pick(plan, "meta.llama3-1-8b-instruct-v1:0", platform="bedrock")
+    assert option.time_s is not None
+    assert option.time_s.value == pytest.approx(500 * 60)
+    assert option.time_s.basis == "assumed"
+    small = Buy(tokens=Tokens(per_minute=1000.0, p95_latency_s=1.0))
+    [refusal] = [
+        r for r in make_plan(make_serve("llama-3.1-8b", buy=small), catalog).refused if r.platform == "bedrock"
+    ]
+    assert (refusal.binding, refusal.needs) == ("rate", "300,000 tokens a minute")
+    large = replace(small, tokens=Tokens(per_minute=400_000.0, p95_latency_s=1.0))
+    served = make_plan(make_serve("llama-3.1-8b", buy=large), catalog)
+    half = replace(large, tokens=replace(large.tokens, load=0.5))
+    month = 20 * 730 * 3600 * 250 / 1e6
+    assert pick(served, "meta.llama3-1-8b-instruct-v1:0", platform="bedrock").cost_usd.value == pytest.approx(
+        month * 0.22
+    )
+    quiet = pick(make_plan(make_serve("llama-3.1-8b", buy=half), catalog), option.instance_type, platform="bedrock")
+    assert quiet.cost_usd.value == pytest.approx(month * 0.11)
+
+
+def test_token_models_are_the_workload_s_to_name(catalog: Catalog, make_train: Maker) -> None:
+    """Named models replace the match; cached input is read at its own price; training needs a customisation price."""
+    buy = Buy(tokens=Tokens(models=("amazon.nova-lite-v1:0",), cached_input_fraction=0.5))
+    option = pick(make_plan(batch(buy=buy), catalog), "amazon.nova-lite-v1:0", platform="bedrock")
+    assert option.cost_usd.value == pytest.approx(100 * 0.06 + 100 * 0.015 + 50 * 0.24)
+    assert any("another model" in risk for risk in option.risks)
+    learn = Buy(tokens=Tokens(models=("nova-micro", "amazon.nova-lite-v1:0"), model_storage_months=6))
+    plan = make_plan(make_train(buy=learn), catalog)
+    tuned = pick(plan, "nova-micro", platform="bedrock")
+    assert tuned.cost_usd.value == pytest.approx(67_000 * 3 * 64 / 1e6 * 1.0 + 6 * 1.95, abs=1e-3)
+    late = make_plan(make_train(buy=learn, constraints=Constraints(deadline_s=86_400.0)), catalog)
+    [unknown] = [r for r in late.refused if r.instance_type == "nova-micro"]
+    assert (unknown.binding, unknown.flips_when) == ("deadline", "constraints.deadline is left out")
+    [missing] = [r for r in plan.refused if r.instance_type == "amazon.nova-lite-v1:0"]
+    assert (missing.binding, missing.needs) == ("price", "the price of customising amazon.nova-lite-v1:0")
+
+
+def test_provisioned_units_are_paid_by_the_hour(catalog: Catalog, make_serve: Maker) -> None:
+    """How many units carry a load is not published: refused until stated, then units x 730 h for a service's month."""
+    name = "cohere.command-light-text-v14"
+    without = make_serve("gpt2", p95_latency_s=None, buy=Buy(tokens=Tokens(models=(name,))))
+    refused = [r for r in make_plan(without, catalog).refused if r.purchase == "provisioned"]
+    assert {(r.binding, r.flips_when) for r in refused} == {("price", "buy.model_units states it")}
+    stated = replace(without, buy=Buy(tokens=Tokens(models=(name,), model_units=2)))
+    costs = sorted(o.cost_usd.value for o in make_plan(stated, catalog).options if o.purchase == "provisioned")
+    assert costs == pytest.approx([2 * 730 * 4.10976, 2 * 730 * 6.8472])
+
+
+def test_residency_keeps_global_profiles_out(catalog: Catalog) -> None:
+    """A profile that may answer from anywhere does not keep data in an area."""
+    models = ("global.anthropic.claude-haiku-4-5-20251001-v1:0", "regional.anthropic.claude-haiku-4-5-20251001-v1:0")
+    plan = make_plan(batch(buy=Buy(tokens=Tokens(models=models)), constraints=Constraints(residency=("us",))), catalog)
+    assert {o.instance_type for o in plan.options if not o.run.machines} == {models[1]}
+    assert {r.binding for r in plan.refused if r.instance_type == models[0]} == {"residency"}
+
+
+BAD_LIMITS = [
+    (Constraints(budget_usd=0.00001), Buy(), "less than the least that is ever billed"),
+    (Constraints(deadline_s=200.0), Buy(), "deadline is 3.333m away, and a machine starts in 5m"),
+    (Constraints(), Buy(schedule=Schedule(hours_per_day=0.05, days_per_month=20)), "no longer than a machine takes"),
+]
+
+
+@pytest.mark.parametrize(("constraints", "buy", "says"), BAD_LIMITS)
+def test_limits_that_nothing_could_hold_are_bad_input(
+    constraints: Constraints, buy: Buy, says: str, catalog: Catalog, make_train: Maker
+) -> None:
+    """Below one billing quantum, or shorter than a start-up: said at once, with a hint."""
+    with pytest.raises(InputError, match=says) as caught:
+        check_limits(make_train(constraints=constraints, buy=buy), catalog)
+    assert caught.value.hint
+    check_limits(make_train(constraints=Constraints(budget_usd=0.01, deadline_s=400.0)), catalog)
