@@ -227,14 +227,10 @@ def _narrow(thing: Thing, workload: Workload, catalog: Catalog) -> tuple[Workloa
         return "the workload's providers and its own have none in common"
     gpus = tuple(parse_gpu_filter(text) for text in thing.gpus) or limits.gpus
     limits = replace(limits, providers=providers, gpus=gpus)
-    if not hasattr(limits, "platforms"):
-        if reach.platforms not in ((), ("vm",)):
-            return f"not priced here: {', '.join(reach.platforms)}"
-    else:
-        platforms = _both(reach.platforms, limits.platforms)
-        if platforms is None:
-            return "the workload's platforms and its own have none in common"
-        limits = replace(limits, platforms=platforms)
+    platforms = _both(reach.platforms, limits.platforms)
+    if platforms is None:
+        return "the workload's platforms and its own have none in common"
+    limits = replace(limits, platforms=platforms)
     job = workload.job
     if isinstance(job, TabularJob) and reach.tabular_method is not None:
         job = replace(job, method=reach.tabular_method)  # type: ignore[arg-type]

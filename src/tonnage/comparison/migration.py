@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
+from shlex import quote
 from typing import Final, Literal
 
 from tonnage.comparison.computed import Sought
@@ -155,7 +156,7 @@ def _task(
         hours=template.hours,
         wait_days=template.wait_days,
         after=_before(template, work, made, templates),
-        checks=tuple(_fill(check, origin, target, work, compare_file) for check in template.checks),
+        checks=tuple(_fill(check, origin, target, work, compare_file, quote=quote) for check in template.checks),
     )
 
 
@@ -173,8 +174,15 @@ def _before(
     return tuple(out)
 
 
-def _fill(text: str, origin: Thing, target: Thing, work: Sought | None, compare_file: str) -> str:
-    """The placeholders of a template replaced; other braces stay."""
+def _fill(
+    text: str,
+    origin: Thing,
+    target: Thing,
+    work: Sought | None,
+    compare_file: str,
+    quote: Callable[[str], str] = str,
+) -> str:
+    """The placeholders of a template replaced; other braces stay. `quote` is put around what a shell will read."""
     values = {"from": origin.title, "to": target.title, "origin": origin.name, "target": target.name,
               "compare_file": compare_file}  # fmt: skip
     if work is not None:
@@ -184,7 +192,7 @@ def _fill(text: str, origin: Thing, target: Thing, work: Sought | None, compare_
             "validation": VALIDATION[work.workload.kind],
         }
     for name, value in values.items():
-        text = text.replace("{" + name + "}", value)
+        text = text.replace("{" + name + "}", quote(value))
     return text
 
 
