@@ -256,7 +256,8 @@ def compare(
     request = load_request(file, profile_folders=profile_folders)
     read = [load_workload(work.file, catalog=market, settings=settings) for work in request.works]
     named = [
-        one if work.name is None else replace(one, name=work.name) for work, one in zip(request.works, read, strict=True)
+        one if work.name is None else replace(one, name=work.name)
+        for work, one in zip(request.works, read, strict=True)
     ]
     grounds = grounds_of(calibration, memory_margin, settings)
 

@@ -63,14 +63,16 @@ def report_comparison(
 def _report_form(path: str) -> Any:
     suffix = _suffix(path, (*REPORTS, ".pdf"), "--report")
     if suffix == ".pdf":
-        raise InputError(f"{path}: a PDF is not written", hint="write .html and print it: its style is made for paper, too")
+        raise InputError(f"{path}: a PDF is not written", hint="write .html and print it: it has a style for paper")
     return REPORTS[suffix]
 
 
 def _suffix(path: str, known: Sequence[str], option: str) -> str:
     suffix = Path(path).suffix.casefold()
     if suffix not in known:
-        raise InputError(f"{option}: cannot tell the form of '{path}'", hint=f"end its name with one of {', '.join(known)}")
+        raise InputError(
+            f"{option}: cannot tell the form of '{path}'", hint=f"end its name with one of {', '.join(known)}"
+        )
     return suffix
 
 
@@ -78,7 +80,9 @@ def _migration_text(found: Comparison, path: str) -> str:
     from tonnage.reports.comparison.moving import migration_calendar, migration_checklist, migration_csv
 
     if found.migration is None:
-        raise InputError("the compare file has no `migration`", hint="migration: {from: NAME, to: NAME, start: 2026-12-01}")
+        raise InputError(
+            "the compare file has no `migration`", hint="migration: {from: NAME, to: NAME, start: 2026-12-01}"
+        )
     suffix = Path(path).suffix.casefold()
     if suffix == ".ics":
         return migration_calendar(found.migration, found.as_of)
@@ -86,7 +90,7 @@ def _migration_text(found: Comparison, path: str) -> str:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file so that it is the old one or the whole new one, whatever happens. TonnageError where it cannot be."""
+    """Write a file: afterwards it is the old one or the whole new one. TonnageError where it cannot be written."""
     part = None
     try:
         with tempfile.NamedTemporaryFile(

@@ -84,7 +84,9 @@ def parse_aspects(text: str, *, file: str | None = None) -> tuple[Aspect, ...]:
 @lru_cache(maxsize=1)
 def load_aspects() -> tuple[Aspect, ...]:
     """The packaged aspects."""
-    return parse_aspects(files("tonnage.comparison").joinpath("data/aspects.yaml").read_text("utf-8"), file="aspects.yaml")
+    return parse_aspects(
+        files("tonnage.comparison").joinpath("data/aspects.yaml").read_text("utf-8"), file="aspects.yaml"
+    )
 
 
 def measured_score(aspect: Aspect, value: float, best: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -17,7 +17,16 @@ from tonnage.comparison.migration import WORKING_DAYS, Migration, plan_migration
 from tonnage.comparison.recommendation import Advice, Entry, Size, Split, advise, best_split, load_sizes
 from tonnage.comparison.request import Move, Request
 from tonnage.comparison.rules import load_rules
-from tonnage.comparison.scoring import Scored, Scores, WeightFlip, common_aspects, score_all, stability, weight_flips, weighted
+from tonnage.comparison.scoring import (
+    Scored,
+    Scores,
+    WeightFlip,
+    common_aspects,
+    score_all,
+    stability,
+    weight_flips,
+    weighted,
+)
 from tonnage.comparison.tasks import load_templates
 from tonnage.errors import WorkloadError
 from tonnage.sizing.assumptions import Assumption
@@ -69,18 +78,22 @@ class Comparison:
 
 
 def match_works(request: Request, workloads: Sequence[Workload]) -> tuple[Sought, ...]:
-    """Each workload with its volume. WorkloadError where a job has no volume, a service has one, or names are not unique."""
+    """Each workload with its volume. WorkloadError where a job has none, a service has one, or names repeat."""
     out: list[Sought] = []
     for place, (entry, workload) in enumerate(zip(request.works, workloads, strict=True)):
         key = f"workloads[{place}]"
         service = isinstance(workload.job, ServeJob)
         if service and entry.jobs_per_month is not None:
-            raise WorkloadError("a service has no jobs a month", hint="its rate stands in its own file", file=request.file, key=key)
+            raise WorkloadError(
+                "a service has no jobs a month", hint="its rate stands in its own file", file=request.file, key=key
+            )
         if not service and entry.jobs_per_month is None:
             hint = f"how often {workload.name} runs: jobs_per_month: 4"
             raise WorkloadError("has no volume", hint=hint, file=request.file, key=key)
         if any(one.name == workload.name for one in out):
-            raise WorkloadError(f"a second workload is named '{workload.name}'", hint="give it a `name`", file=request.file, key=key)
+            raise WorkloadError(
+                f"a second workload is named '{workload.name}'", hint="give it a `name`", file=request.file, key=key
+            )
         out.append(Sought(workload=workload, jobs_per_month=entry.jobs_per_month))
     return tuple(out)
 
@@ -99,7 +112,12 @@ def compare(
     rules = load_rules(request.rules, request.folder)
     totals = {
         thing.name: compute_total(
-            thing, works, catalog, planner, factors=request.volume_factors, usd_per_hour=request.organisation.usd_per_hour
+            thing,
+            works,
+            catalog,
+            planner,
+            factors=request.volume_factors,
+            usd_per_hour=request.organisation.usd_per_hour,
         )
         for thing in request.things
     }
@@ -174,12 +192,10 @@ def _entry(request: Request, works: Sequence[Sought], total: Total, as_of: datet
         people = request.organisation.team_size or 1
         weeks = None if hours is None else hours.likely / (HOURS_PER_DAY * min(people, 2)) / WORKING_DAYS
         return Entry(usd=total.setup_usd, weeks=weeks)
-    way = Move(origin=move.origin, target=total.thing, start=move.start, people=move.people, hours_per_day=move.hours_per_day)
-    plan = _plan_move(request, way, works, as_of)
-    hours = plan.hours
-    usd = None
+    plan = _plan_move(request, replace(move, target=total.thing), works, as_of)
+    effort, usd = plan.hours, None
     if rate is not None:
-        usd = Figure(value=hours.likely * rate, low=hours.low * rate, high=hours.high * rate, basis="assumed")
+        usd = Figure(value=effort.likely * rate, low=effort.low * rate, high=effort.high * rate, basis="assumed")
     return Entry(usd=usd, weeks=plan.weeks())
 
 
@@ -192,8 +208,10 @@ def _trade_off(name: str, scores: Scores, names: Sequence[str]) -> TradeOff:
             found.append((key, score.value - sum(known) / len(known)))
     return TradeOff(
         thing=name,
-        better=tuple(sorted(((key, lead) for key, lead in found if lead >= LEADS_BY), key=lambda one: (-one[1], one[0]))),
-        worse=tuple(sorted(((key, lead) for key, lead in found if lead <= -LEADS_BY), key=lambda one: (one[1], one[0]))),
+        better=tuple(
+            sorted(((key, lead) for key, lead in found if lead >= LEADS_BY), key=lambda one: (-one[1], one[0]))
+        ),
+        worse=tuple(
+            sorted(((key, lead) for key, lead in found if lead <= -LEADS_BY), key=lambda one: (one[1], one[0]))
+        ),
     )
-
-

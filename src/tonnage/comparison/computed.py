@@ -157,14 +157,13 @@ def compute_total(
 ) -> Total:
     """All the work on one thing."""
     rows = tuple(compute_row(thing, one, catalog, planner, factors=factors) for one in works)
-    profile = thing.profile
     return Total(
         thing=thing.name,
         rows=rows,
         run_usd_per_month=add(row.usd_per_month for row in rows),
-        people_usd_per_month=people_usd(profile.operation_hours_per_month, usd_per_hour),
-        setup_usd=people_usd(profile.setup_hours, usd_per_hour),
-        setup_hours=profile.setup_hours,
+        people_usd_per_month=people_usd(thing.operation_hours_per_month, usd_per_hour),
+        setup_usd=people_usd(thing.setup_hours, usd_per_hour),
+        setup_hours=thing.setup_hours,
     )
 
 
@@ -185,7 +184,7 @@ def compute_row(thing: Thing, work: Sought, catalog: Catalog, planner: Planner, 
     plan = planner(*narrowed)
     blank = replace(blank, stamp=plan.catalog)
     if plan.best is None:
-        return replace(blank, why_not=_why_none(plan))
+        return replace(blank, why_not=_why_none(plan, thing))
     found = replace(blank, option=plan.best, options=len(plan.options))
     if isinstance(job, ServeJob):
         return _service_row(found, narrowed, planner, factors)
@@ -222,19 +221,20 @@ def _narrow(thing: Thing, workload: Workload, catalog: Catalog) -> tuple[Workloa
         return f"not computed: {reach.why_not}"
     if reach.kinds and workload.kind not in reach.kinds:
         return f"cannot be computed for kind {workload.kind}: {reach.why_not or 'outside what it does'}"
-    providers = _both(_both(reach.providers, thing.providers), limits.providers)
+    own = _both(reach.providers, thing.providers)
+    providers = None if own is None else _both(own, limits.providers)
     if providers is None:
         return "the workload's providers and its own have none in common"
     gpus = tuple(parse_gpu_filter(text) for text in thing.gpus) or limits.gpus
-    limits = replace(limits, providers=providers, gpus=gpus)
     platforms = _both(reach.platforms, limits.platforms)
     if platforms is None:
         return "the workload's platforms and its own have none in common"
-    limits = replace(limits, platforms=platforms)
+    limits = replace(limits, providers=providers, gpus=gpus, platforms=platforms)  # type: ignore[arg-type]
     job = workload.job
     if isinstance(job, TabularJob) and reach.tabular_method is not None:
         job = replace(job, method=reach.tabular_method)  # type: ignore[arg-type]
-    return replace(workload, constraints=limits, job=job), _with_machines(catalog, thing.machines)
+    team = replace(workload.team, hourly_usd=None)  # people are counted once, by the comparison
+    return replace(workload, constraints=limits, job=job, team=team), _with_machines(catalog, thing.machines)
 
 
 def _both(left: tuple[str, ...], right: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -258,13 +258,17 @@ def _matches(name: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _why_none(plan: Plan) -> str:
-    """The change that would let something fit, other than leaving what is compared; else the nearest miss."""
+def _why_none(plan: Plan, thing: Thing) -> str:
+    """The change that would let something fit, other than leaving what is compared; else the nearest miss within it."""
     for relaxation in plan.relaxations:
         if not any(f"constraints.{own}" in relaxation for own in ("platforms", "providers", "gpus")):
             return f"nothing fits: {relaxation}"
-    within = [one for one in plan.refused if one.binding not in ("platform", "provider", "gpu")]
-    if not within:
-        return "the catalog has nothing there that does this work"
-    miss = min(within, key=lambda one: (one.shortfall, one.provider, one.instance_type))
-    return f"nothing fits: {miss.provider} {miss.instance_type} needs {miss.needs}, has {miss.has}"
+    reach = thing.profile.reach.platforms
+    within = [one for one in plan.refused if one.binding not in ("platform", "provider", "gpu", "purchase")
+              and (not reach or one.platform in reach)]  # fmt: skip
+    if within:
+        miss = min(within, key=lambda one: (one.shortfall, one.provider, one.instance_type))
+        return f"nothing fits: {miss.provider} {miss.instance_type} needs {miss.needs}, has {miss.has}"
+    if "bedrock" in reach:
+        return "no model of its price list is named for this work (buy.token_models names those that would do)"
+    return f"the catalog has no price there for work of kind {plan.kind}"

@@ -1,11 +1,11 @@
-"""From which volume one thing costs less than another: closed form where cost is a line, between planned volumes else."""
+"""From which volume one thing costs less than another: closed form for lines, else between planned volumes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Literal
 
 from tonnage.comparison.computed import ZERO, Row, Total
@@ -18,8 +18,8 @@ End = Literal["value", "low", "high"]
 class BreakEven:
     """Volumes, as factors of the stated one, where the cheaper of two things changes. None: not at all.
 
-    `low` and `high`: the crossings with one side's cost at its low end and the other's at its high end, so as wide as it
-    gets; None: there is no crossing at that end.
+    `low` and `high`: the crossings with one side's cost at its low end and the other's at its high end, so as wide as
+    it gets; None: there is no crossing at that end.
     """
 
     first: str
@@ -102,7 +102,7 @@ def _planned_crossing(first: Total, second: Total, first_end: End, second_end: E
         return cost_at(first, factor, first_end) - cost_at(second, factor, second_end)
 
     grid = sorted({one.factor for total in (first, second) for row in total.rows for one in row.at_volumes})
-    for left, right in zip(grid[:-1], grid[1:], strict=True):
+    for left, right in pairwise(grid):
         before, after = lead(left), lead(right)
         if math.isfinite(before) and math.isfinite(after) and (before > 0) != (after > 0):
             return _bisect(lead, left, right, dearer=before > 0)

@@ -67,7 +67,7 @@ def _walk(rules: Rules, facts: Mapping[str, Fact], node: str) -> tuple[tuple[Ste
         steps.append(step)
         following = {"yes": question.yes, "no": question.no, "unknown": question.unknown}[step.answer]
         if following is None:
-            return tuple(steps), None, question.test.fact if facts_known(question.test, facts) else _unknown(question, facts)
+            return tuple(steps), None, _unknown(question, facts)
         node = following
     return tuple(steps), rules.leaves[node], ""
 
@@ -90,7 +90,9 @@ def _value(name: str, facts: Mapping[str, Fact]) -> Value | None:
 def _ask(question: Question, facts: Mapping[str, Fact]) -> Step:
     test = question.test
     names = [name for name in (test.fact, test.other_fact) if name is not None]
-    origin = "; ".join(dict.fromkeys(facts[name].origin if name in facts else f"{name}: nothing says it" for name in names))
+    origin = "; ".join(
+        dict.fromkeys(facts[name].origin if name in facts else f"{name}: nothing says it" for name in names)
+    )
     found = ", ".join(f"{name} = {show(_value(name, facts))}" for name in names)
     if not facts_known(test, facts):
         return Step(question=question, answer="unknown", found=found, origin=origin)
@@ -112,9 +114,7 @@ def holds(test: Test, facts: Mapping[str, Fact]) -> bool:
     return outcome[test.operator]
 
 
-def _flips(
-    rules: Rules, facts: Mapping[str, Fact], steps: tuple[Step, ...], leaf: Leaf | None
-) -> tuple[Flip, ...]:
+def _flips(rules: Rules, facts: Mapping[str, Fact], steps: tuple[Step, ...], leaf: Leaf | None) -> tuple[Flip, ...]:
     """For each question on the way its other answers, where they lead to another leaf."""
     out = []
     for step in steps:

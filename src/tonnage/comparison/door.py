@@ -1,4 +1,4 @@
-"""Files that a user writes for `compare`, at the door: YAML text -> pydantic model; errors with file, line, key, hint."""
+"""Files that a user writes for `compare`, at the door: YAML text -> pydantic model; errors with line, key, hint."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ def load_text(path: Path) -> str:
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
-        raise WorkloadError("no such file", hint="the path starts from the file that names it", file=str(path)) from None
+        raise WorkloadError(
+            "no such file", hint="the path starts from the file that names it", file=str(path)
+        ) from None
     except OSError as error:
         raise WorkloadError(f"cannot be read: {error.strerror}", hint="check the path", file=str(path)) from error
     if len(raw) > LARGEST_FILE_BYTES:

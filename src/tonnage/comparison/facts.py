@@ -89,14 +89,16 @@ def _computed_facts(request: Request, totals: Mapping[str, Total]) -> dict[str, 
         out[f"usd_per_month.{word}"] = Fact(value=value, origin=said)
     out["can_do.any"] = Fact(value=bool(able), origin=origin)
     out["can_do.count"] = Fact(value=float(len(able)), origin=origin)
-    out["can_do.cheapest_managed"] = Fact(value=bool(able) and able[0] in managed, origin=f"{origin}; tags of its profile")
+    out["can_do.cheapest_managed"] = Fact(
+        value=bool(able) and able[0] in managed, origin=f"{origin}; tags of its profile"
+    )
     return out
 
 
 def cheapest_first(totals: Mapping[str, Total]) -> list[str]:
     """Those that can do all the work, by cost a month with people."""
-    able = [(total.usd_per_month, name) for name, total in totals.items() if total.can_do]
-    return [name for figure, name in sorted(able, key=lambda pair: (_of(pair[0]) or 0.0, pair[1])) if figure is not None]
+    costs = [(cost.value, name) for name, total in totals.items() if (cost := total.usd_per_month) is not None]
+    return [name for _, name in sorted(costs) if totals[name].can_do]
 
 
 def is_managed(request: Request, name: str) -> bool:

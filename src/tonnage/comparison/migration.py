@@ -1,4 +1,4 @@
-"""A migration plan from one thing to another: tasks with effort ranges, an order for so many people, dates, the way back."""
+"""A migration plan from one thing to another: tasks with effort ranges, their order and dates, the way back."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _make_tasks(
 ) -> tuple[Task, ...]:
     """Every template that applies, once or for each workload; dependencies on what does not apply fall through."""
     made: dict[str, tuple[str, ...]] = {}
-    out = []
+    out: list[tuple[Template, Sought | None]] = []
     for template in templates.tasks.values():
         if not _applies(template, target):
             continue

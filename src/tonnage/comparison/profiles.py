@@ -240,8 +240,8 @@ def _freeze(name: str, known: Mapping[str, _Read]) -> Profile:
         about=entries.about,
         tags=entries.tags,
         reach=_reach(entries.plan),
-        setup_hours=_hours(entries.setup_hours),
-        operation_hours_per_month=_hours(entries.operation_hours_per_month),
+        setup_hours=freeze_hours(entries.setup_hours),
+        operation_hours_per_month=freeze_hours(entries.operation_hours_per_month),
         cells=own,
         risks=entries.risks,
     )
@@ -274,8 +274,11 @@ def _reach(entry: ReachEntry | None) -> Reach:
     )
 
 
-def _hours(entry: HoursEntry | None) -> Hours | None:
-    return entry and Hours(low=entry.low, likely=entry.likely, high=entry.high, because=entry.because)
+def freeze_hours(entry: HoursEntry | None) -> Hours | None:
+    """Hours as values."""
+    if entry is None:
+        return None
+    return Hours(low=entry.low, likely=entry.likely, high=entry.high, because=entry.because)
 
 
 def _cell(entry: CellEntry, sources: Mapping[str, SourceEntry]) -> Cell:

@@ -173,9 +173,9 @@ def best_split(totals: Mapping[str, Total]) -> Split:
     cost, single = min(singles, key=lambda one: (one[0].value, one[1]), default=(None, None))
     found = [way for way in map(_spread, _sets(totals)) if way is not None]
     if not found:
-        places = tuple((row.work, None) for row in next(iter(totals.values())).rows)
+        nowhere = tuple((row.work, None) for row in next(iter(totals.values())).rows)
         return Split(
-            places=places, usd_per_month=None, single=single, single_usd_per_month=cost, worth_it=False,
+            places=nowhere, usd_per_month=None, single=single, single_usd_per_month=cost, worth_it=False,
             because="some work can be done by none of them",
         )  # fmt: skip
     whole, places = min(found, key=lambda way: (way[0].value, len({name for _, name in way[1]}), way[1]))
@@ -193,7 +193,7 @@ def _sets(totals: Mapping[str, Total]) -> Iterator[tuple[Total, ...]]:
 
 
 def _spread(chosen: tuple[Total, ...]) -> tuple[Figure, tuple[tuple[str, str], ...]] | None:
-    """Each workload where it costs least among `chosen`; None where one is not used, or some work can be done by none."""
+    """Each workload where it costs least among `chosen`; None where one of them is idle or some work has no place."""
     places, costs = [], []
     for rows in zip(*(total.rows for total in chosen), strict=True):
         able = [(row.usd_per_month, row.thing) for row in rows if row.usd_per_month is not None]

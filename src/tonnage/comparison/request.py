@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field
 
 from tonnage.comparison.aspects import Aspect, load_aspects
 from tonnage.comparison.door import Day, Name, Text, load_text, parse_entries, unknown
-from tonnage.comparison.profiles import Profile, load_profiles
+from tonnage.comparison.profiles import Hours, HoursEntry, Profile, freeze_hours, load_profiles
 from tonnage.workload.file.fields import Count, Door, Flag, Positive, PositiveOrZero, Spelled, Word, Words
 from tonnage.workload.file.problems import Problem, raise_problems
 
@@ -32,6 +32,8 @@ class Thing:
     gpus: tuple[str, ...] = ()
     providers: tuple[str, ...] = ()
     machines: tuple[str, ...] = ()
+    setup_hours: Hours | None = None
+    operation_hours_per_month: Hours | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +96,8 @@ class ThingEntry(Door):
     gpus: Words = ()
     providers: Words = ()
     machines: Words = ()
+    setup_hours: HoursEntry | None = None
+    operation_hours_per_month: HoursEntry | None = None
 
 
 def _as_thing(value: Any) -> Any:
@@ -173,6 +177,10 @@ def _problems(entries: RequestFile, profiles: Mapping[str, Profile], aspects: Se
         wanted = one.profile or one.name
         if wanted not in profiles:
             found.append(unknown(("compare", place), "platform profile", wanted, sorted(profiles)))
+        for key in ("setup_hours", "operation_hours_per_month"):
+            hours: HoursEntry | None = getattr(one, key)
+            if hours and not hours.low <= hours.likely <= hours.high:
+                found.append(Problem(("compare", place, key), "is not low <= likely <= high", "order the three"))
         if one.name in names[:place]:
             found.append(Problem(("compare", place), f"'{one.name}' is compared twice", "give one another `name`"))
     known = {aspect.key: aspect for aspect in aspects}
@@ -226,14 +234,7 @@ def _freeze(
         volume_factors=tuple(sorted({*entries.volume_factors, 1.0})),
         rules=entries.rules,
         needs=entries.needs,
-        move=move
-        and Move(
-            origin=move.origin,
-            target=move.target,
-            start=move.start,
-            people=move.people,
-            hours_per_day=move.hours_per_day,
-        ),
+        move=None if move is None else _move(move),
         draws=entries.draws,
         seed=entries.seed,
     )
@@ -248,4 +249,16 @@ def _thing(entry: ThingEntry, profiles: Mapping[str, Profile]) -> Thing:
         gpus=entry.gpus,
         providers=entry.providers,
         machines=entry.machines,
+        setup_hours=freeze_hours(entry.setup_hours) or profile.setup_hours,
+        operation_hours_per_month=freeze_hours(entry.operation_hours_per_month) or profile.operation_hours_per_month,
+    )
+
+
+def _move(entry: MoveEntry) -> Move:
+    return Move(
+        origin=entry.origin,
+        target=entry.target,
+        start=entry.start,
+        people=entry.people,
+        hours_per_day=entry.hours_per_day,
     )

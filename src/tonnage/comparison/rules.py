@@ -50,7 +50,7 @@ class Test:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One node: asked in words, decided by its test. `unknown` None: where the fact is not known, nothing is decided."""
+    """One node: asked in words, decided by its test. `unknown` None: an unknown fact leaves it undecided."""
 
     name: str
     ask: str
@@ -108,7 +108,7 @@ class QuestionEntry(Door):
     def tests(self) -> list[tuple[Operator, Any]]:
         """The operators that are given."""
         given: list[tuple[Operator, Any]] = [("is", self.is_), ("includes", self.includes)]
-        given += [(name, getattr(self, name)) for name in COMPARISONS]  # type: ignore[misc]
+        given += [(name, getattr(self, name)) for name in COMPARISONS]
         return [(name, value) for name, value in given if value is not None]
 
 
@@ -217,7 +217,7 @@ def _problems(entries: RulesFile) -> list[Problem]:
 
 def known_fact(name: str, needs: Mapping[str, str]) -> bool:
     """Whether a rule may ask for it: a fact of the work or team, a need, or a computed figure of some thing."""
-    return name in FACTS or name in needs or name.split(".", 1)[0] in COMPUTED_FACTS and "." in name
+    return name in FACTS or name in needs or (name.split(".", 1)[0] in COMPUTED_FACTS and "." in name)
 
 
 def _targets(entry: QuestionEntry) -> Iterator[tuple[str, str]]:

@@ -180,4 +180,6 @@ def _shaken(score: Score, generator: np.random.Generator, draws: int) -> np.ndar
     if score.basis == "judged":
         steps = generator.choice(JUDGED_STEPS, size=draws, p=JUDGED_ODDS)
         return np.clip(score.value + steps, LOWEST, HIGHEST)
-    return generator.uniform(score.low, score.high, size=draws) if score.high > score.low else np.full(draws, score.value)
+    return (
+        generator.uniform(score.low, score.high, size=draws) if score.high > score.low else np.full(draws, score.value)
+    )

@@ -140,7 +140,7 @@ def _template(name: str, entry: TemplateEntry) -> Template:
         phase=entry.phase,
         title=entry.title,
         hours=_range(entry.hours),
-        wait_days=entry.wait_days and _range(entry.wait_days),
+        wait_days=None if entry.wait_days is None else _range(entry.wait_days),
         after=entry.after,
         per_workload=entry.per == "workload",
         kinds=entry.when.kinds,

@@ -1,1 +1,1 @@
-"""A comparison as a report: sections, then HTML, Markdown, terminal text, JSON, CSV; the migration as CSV and iCalendar."""
+"""A comparison as a report: HTML, Markdown, terminal text, JSON, CSV; the migration as CSV and iCalendar."""

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from tonnage.comparison.comparing import Comparison
-from tonnage.reports.comparison.choice import advice_section, decision_section, score_section, split_section, summary_section
+from tonnage.reports.comparison.choice import (
+    advice_section,
+    decision_section,
+    score_section,
+    split_section,
+    summary_section,
+)
 from tonnage.reports.comparison.costs import cost_section, performance_section, volume_section
 from tonnage.reports.comparison.matrix import (
     Sources,

@@ -16,7 +16,6 @@ from tonnage.reports.wording import (
     render_gpus,
     render_machines,
     render_money,
-    render_money_interval,
     render_purchase,
     short,
 )
@@ -47,10 +46,20 @@ def _total_table(comparison: Comparison) -> Table:
     rows = []
     for thing in comparison.request.things:
         total = comparison.totals[thing.name]
-        rows.append((thing.title, money(total.run_usd_per_month), money(total.people_usd_per_month),
-                     money(total.usd_per_month), money(total.setup_usd)))  # fmt: skip
+        rows.append(
+            (
+                thing.title,
+                money(total.run_usd_per_month),
+                money(total.people_usd_per_month),
+                money(total.usd_per_month),
+                money(total.setup_usd),
+            )
+        )
     titles = ("Thing", "Run a month", "People a month", "Together a month", "Set-up, once")
-    return Table(columns=tuple(Column(title=title, align="left" if title == "Thing" else "right") for title in titles), rows=tuple(rows))
+    return Table(
+        columns=tuple(Column(title=title, align="left" if title == "Thing" else "right") for title in titles),
+        rows=tuple(rows),
+    )
 
 
 def _line_table(comparison: Comparison) -> Table:
@@ -58,11 +67,22 @@ def _line_table(comparison: Comparison) -> Table:
     for thing in comparison.request.things:
         for row in comparison.totals[thing.name].rows:
             for line in row.option.ledger.lines if row.option else ():
-                rows.append((thing.title, row.work, line.what, f"{short(float(line.quantity), 4)} {line.unit}",
-                             f"${line.usd_per_unit:,}", render_money(float(line.usd)), render_date(line.read_on)))  # fmt: skip
+                rows.append(
+                    (
+                        thing.title,
+                        row.work,
+                        line.what,
+                        f"{short(float(line.quantity), 4)} {line.unit}",
+                        f"${line.usd_per_unit:,}",
+                        render_money(float(line.usd)),
+                        render_date(line.read_on),
+                    )
+                )
     titles = ("Thing", "Work", "Line", "Quantity", "A unit", "Dollars a job, or a month of a service", "Price read")
     right = {"Quantity", "A unit", "Dollars a job, or a month of a service"}
-    columns = tuple(Column(title=title, align="right" if title in right else "left", wraps=title == "Line") for title in titles)
+    columns = tuple(
+        Column(title=title, align="right" if title in right else "left", wraps=title == "Line") for title in titles
+    )
     return Table(columns=columns, rows=tuple(rows))
 
 
@@ -76,7 +96,10 @@ def volume_section(comparison: Comparison) -> Section:
         assert total.can_do
     columns = (Column(title="Dollars a month"), *(Column(title=volume(factor), align="right") for factor in factors))
     parts: list[Part] = [
-        Paragraph(text="People included. A service is planned anew at each volume; a job runs so many times more often.", tone="faint")
+        Paragraph(
+            text="People included. A service is planned anew at each volume; a job runs so many times more often.",
+            tone="faint",
+        )
     ]
     if rows:
         parts.append(Table(columns=columns, rows=tuple(rows)))
@@ -102,8 +125,16 @@ def _break_even_parts(comparison: Comparison) -> list[Part]:
     if not comparison.crossings:
         return [Paragraph(text="Fewer than two of them can do all the work: there is nothing to cross.")]
     titles = comparison.title_of
-    rows = tuple((titles[one.first], titles[one.second], crossing_words(comparison, one), one.method) for one in comparison.crossings)
-    columns = (Column(title="One"), Column(title="Other"), Column(title="Break-even", wraps=True), Column(title="Found"))
+    rows = tuple(
+        (titles[one.first], titles[one.second], crossing_words(comparison, one), one.method)
+        for one in comparison.crossings
+    )
+    columns = (
+        Column(title="One"),
+        Column(title="Other"),
+        Column(title="Break-even", wraps=True),
+        Column(title="Found"),
+    )
     note = "Intervals: one side at the low end of its cost and the other at its high end, so as wide as it gets."
     return [Table(columns=columns, rows=rows), Paragraph(text=note, tone="faint")]
 
@@ -113,8 +144,14 @@ def crossing_words(comparison: Comparison, one: BreakEven) -> str:
     cheaper = comparison.title_of[one.cheaper_above]
     if one.factor is None:
         return f"never: {cheaper} costs less at every volume looked at"
-    interval = f" ({one.low:.3g}x–{one.high:.3g}x)" if one.low is not None and one.high is not None else " (open: at an end of the intervals there is none)"
-    return f"{cheaper} costs less above {one.factor:.3g}x the stated volume{interval}{_amount(comparison, one.factor)}"
+    interval = (
+        f" ({short(one.low)}x–{short(one.high)}x)"
+        if one.low is not None and one.high is not None
+        else " (open: at an end of the intervals there is none)"
+    )
+    return (
+        f"{cheaper} costs less above {short(one.factor)}x the stated volume{interval}{_amount(comparison, one.factor)}"
+    )
 
 
 def _amount(comparison: Comparison, factor: float) -> str:
@@ -150,7 +187,8 @@ def _option_cells(row: Row) -> tuple[str, ...]:
     option = row.option
     if option is None:
         return (row.why_not, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, "0")
-    where = f"{render_machines(option.count, option.instance_type)}, {render_purchase(option.purchase)}, {option.provider} {option.region or ''}"
+    machines = render_machines(option.count, option.instance_type)
+    where = f"{machines}, {render_purchase(option.purchase)}, {option.provider} {option.region or ''}"
     gpus = render_gpus(option.gpu, option.gpu_count, option.count)
     return (
         f"{where.strip()} ({gpus})",
@@ -160,5 +198,3 @@ def _option_cells(row: Row) -> tuple[str, ...]:
         money(option.cost_usd),
         f"{row.options:,}",
     )
-
-

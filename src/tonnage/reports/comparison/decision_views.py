@@ -36,7 +36,8 @@ def _node(rules: Rules, name: str, answer: str, taken: frozenset[tuple[str, str]
     if name in rules.leaves:
         return Node(text=rules.leaves[name].say, answer=answer, taken=on_way)
     children = tuple(
-        _node(rules, target, branch, taken, on_way and (name, branch) in taken) for branch, target in _branches(rules, name)
+        _node(rules, target, branch, taken, on_way and (name, branch) in taken)
+        for branch, target in _branches(rules, name)
     )
     return Node(text=rules.questions[name].ask, answer=answer, taken=on_way, children=children)
 

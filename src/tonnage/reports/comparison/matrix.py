@@ -27,8 +27,12 @@ class Sources:
             (f"[{number}]", one.title, one.url or "no public source: a judgement", _read(one))
             for one, number in self.numbers.items()
         )
-        columns = (Column(title="No."), Column(title="Source", wraps=True), Column(title="Address", wraps=True),
-                   Column(title="Read"))  # fmt: skip
+        columns = (
+            Column(title="No."),
+            Column(title="Source", wraps=True),
+            Column(title="Address", wraps=True),
+            Column(title="Read"),
+        )
         return Table(columns=columns, rows=rows)
 
 
@@ -40,10 +44,14 @@ def scope_section(comparison: Comparison) -> Section:
     """Which work, at which volume, by whom."""
     request, team = comparison.request, comparison.request.organisation
     rows = tuple(
-        (one.name, one.workload.kind, comparison.totals[request.things[0].name].rows[place].volume,
-         one.workload.file or "")
+        (
+            one.name,
+            one.workload.kind,
+            comparison.totals[request.things[0].name].rows[place].volume,
+            one.workload.file or "",
+        )
         for place, one in enumerate(comparison.works)
-    )  # fmt: skip
+    )
     columns = (Column(title="Work"), Column(title="Kind"), Column(title="Volume"), Column(title="File"))
     people: tuple[tuple[str, str], ...] = (
         ("organisation", f"{team.employees:,} people" if team.employees else UNKNOWN),
@@ -51,22 +59,30 @@ def scope_section(comparison: Comparison) -> Section:
         ("ML expertise", team.ml_expertise or UNKNOWN),
         ("operations expertise", team.ops_expertise or UNKNOWN),
         ("compliance", ", ".join(team.compliance) or "none stated"),
-        ("an hour of work", f"${short(team.usd_per_hour)}" if team.usd_per_hour else f"{UNKNOWN}: people are not counted"),
+        (
+            "an hour of work",
+            f"${short(team.usd_per_hour)}" if team.usd_per_hour else f"{UNKNOWN}: people are not counted",
+        ),
     )
     things = tuple((thing.title, thing.profile.about) for thing in request.things)
     return Section(
         key="scope",
         title="What is compared",
-        parts=(Pairs(rows=things), Subheading(text="Work"), Table(columns=columns, rows=rows), Subheading(text="Team"),
-               Pairs(rows=people)),
-    )  # fmt: skip
+        parts=(
+            Pairs(rows=things),
+            Subheading(text="Work"),
+            Table(columns=columns, rows=rows),
+            Subheading(text="Team"),
+            Pairs(rows=people),
+        ),
+    )
 
 
 def matrix_section(comparison: Comparison, sources: Sources) -> Section:
     """Every aspect of every thing, by group: value, score, sources."""
     parts: list[Part] = [
         Paragraph(
-            text="Scores run from 1 to 5 by the rubric of each aspect (appendix). Numbers in brackets name the sources. "
+            text="Scores run from 1 to 5 by the rubric of each aspect (appendix). Numbers in brackets name sources. "
             "«not known»: the profile says nothing, and nothing is assumed.",
             tone="faint",
         )
@@ -136,16 +152,24 @@ def risk_section(comparison: Comparison) -> Section:
 def appendix_section(comparison: Comparison, sources: Sources) -> Section:
     """Rubrics, assumptions, sources, ages of prices."""
     rubric = tuple(
-        (aspect.title, "; ".join(f"{level}: {said}" for level, said in aspect.rubric) or _rule(aspect.measure, aspect.points_per_doubling))
+        (
+            aspect.title,
+            "; ".join(f"{level}: {said}" for level, said in aspect.rubric)
+            or _rule(aspect.measure, aspect.points_per_doubling),
+        )
         for aspect in comparison.aspects
         if aspect.scored
-    )  # fmt: skip
+    )
     assumed = tuple(
         (one.name.replace("_", " "), short(one.value), f"{short(one.low)} to {short(one.high)}", one.source)
         for one in comparison.assumptions
     )
-    columns = (Column(title="Assumption"), Column(title="Value", align="right"), Column(title="Range"),
-               Column(title="Source", wraps=True))  # fmt: skip
+    columns = (
+        Column(title="Assumption"),
+        Column(title="Value", align="right"),
+        Column(title="Range"),
+        Column(title="Source", wraps=True),
+    )
     parts: list[Part] = [
         Subheading(text="Ages of prices"),
         _price_table(comparison),
@@ -172,16 +196,20 @@ def _price_table(comparison: Comparison) -> Table:
             for line in row.option.ledger.lines if row.option else ():
                 age = f"{(comparison.as_of.date() - line.read_on).days} days" if line.read_on else UNKNOWN
                 rows.append((thing.title, line.what, render_date(line.read_on), age, line.source))
-    columns = (Column(title="Thing"), Column(title="Line", wraps=True), Column(title="Read"),
-               Column(title="Age", align="right"), Column(title="Source", wraps=True))  # fmt: skip
+    columns = (
+        Column(title="Thing"),
+        Column(title="Line", wraps=True),
+        Column(title="Read"),
+        Column(title="Age", align="right"),
+        Column(title="Source", wraps=True),
+    )
     return Table(columns=columns, rows=tuple(dict.fromkeys(rows)))
 
 
 def _hours_table(comparison: Comparison) -> Table:
     rows = []
     for thing in comparison.request.things:
-        profile = thing.profile
-        for what, hours in (("set-up", profile.setup_hours), ("a month", profile.operation_hours_per_month)):
+        for what, hours in (("set-up", thing.setup_hours), ("a month", thing.operation_hours_per_month)):
             if hours is not None:
                 span = f"{short(hours.likely)} ({short(hours.low)}–{short(hours.high)}) h"
                 rows.append((thing.title, what, span, hours.because))

@@ -11,8 +11,21 @@ from tonnage.reports.comparison.sections import Checks, Code, Part, Section, Sub
 from tonnage.reports.plain import dump_csv
 from tonnage.reports.wording import short
 
-COLUMNS = ("id", "phase", "task", "after", "hours_low", "hours_likely", "hours_high", "wait_days_likely", "start", "end",
-           "end_if_slow", "critical", "checks")  # fmt: skip
+COLUMNS = (
+    "id",
+    "phase",
+    "task",
+    "after",
+    "hours_low",
+    "hours_likely",
+    "hours_high",
+    "wait_days_likely",
+    "start",
+    "end",
+    "end_if_slow",
+    "critical",
+    "checks",
+)
 
 
 def migration_section(migration: Migration) -> Section:
@@ -59,7 +72,9 @@ def _task_table(migration: Migration) -> Table:
                 wait = f" + {short(task.wait_days.likely)} days of waiting" if task.wait_days else ""
                 rows.append((task.title, hours + wait, first.isoformat(), last.isoformat(), ", ".join(task.after)))
     titles = ("Task", "Hours", "Start", "End", "After")
-    return Table(columns=tuple(Column(title=title, wraps=title in ("Task", "After")) for title in titles), rows=tuple(rows))
+    return Table(
+        columns=tuple(Column(title=title, wraps=title in ("Task", "After")) for title in titles), rows=tuple(rows)
+    )
 
 
 def migration_csv(migration: Migration) -> str:
@@ -68,11 +83,23 @@ def migration_csv(migration: Migration) -> str:
     for task in migration.tasks:
         first, last = migration.dates(task.id)
         slow = migration.dates(task.id, "high")[1]
-        rows.append((
-            task.id, task.phase, task.title, " ".join(task.after), task.hours.low, task.hours.likely, task.hours.high,
-            task.wait_days.likely if task.wait_days else 0, first.isoformat(), last.isoformat(), slow.isoformat(),
-            task.id in migration.critical, "; ".join(task.checks),
-        ))  # fmt: skip
+        rows.append(
+            (
+                task.id,
+                task.phase,
+                task.title,
+                " ".join(task.after),
+                task.hours.low,
+                task.hours.likely,
+                task.hours.high,
+                task.wait_days.likely if task.wait_days else 0,
+                first.isoformat(),
+                last.isoformat(),
+                slow.isoformat(),
+                task.id in migration.critical,
+                "; ".join(task.checks),
+            )
+        )
     return dump_csv(COLUMNS, rows)
 
 

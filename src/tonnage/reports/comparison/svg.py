@@ -106,10 +106,15 @@ def bars_chart(key: str, title: str, text: str, bars: Sequence[Bar], *, highest:
         middle = top + LINE * place + LINE / 2
         color = COLORS[place % len(COLORS)]
         out.append(_text(left - 10, middle + 4, shorten(bar.name, 32), "end"))
-        out.append(f'<rect x="{left}" y="{middle - 8:.1f}" width="{bar.value * scale:.1f}" height="16" fill="{color}"/>')
+        out.append(
+            f'<rect x="{left}" y="{middle - 8:.1f}" width="{bar.value * scale:.1f}" height="16" fill="{color}"/>'
+        )
         if bar.high > bar.low:
             low, high = left + bar.low * scale, left + bar.high * scale
-            out.append(f'<path d="M{low:.1f} {middle:.1f}H{high:.1f}M{low:.1f} {middle - 5:.1f}v10M{high:.1f} {middle - 5:.1f}v10" class="axis"/>')
+            out.append(
+                f'<path d="M{low:.1f} {middle:.1f}H{high:.1f}M{low:.1f} {middle - 5:.1f}v10'
+                f'M{high:.1f} {middle - 5:.1f}v10" class="axis"/>'
+            )
         out.append(_text(WIDTH - right + 10, middle + 4, bar.label, "start"))
     for mark in range(int(highest) + 1):
         out.append(_text(left + mark * scale, height - 22, f"{mark}", "middle"))
@@ -136,7 +141,8 @@ def gantt_chart(key: str, title: str, text: str, spans: Sequence[Span], *, x_tit
         mark = ' class="critical"' if span.critical else ""
         out.append(_text(left - 8, at + 14, shorten(span.name, 44), "end", size=11))
         out.append(
-            f'<rect x="{left + span.start * scale:.1f}" y="{at + 3}" width="{width:.1f}" height="14" fill="{color}"{mark}>'
+            f'<rect x="{left + span.start * scale:.1f}" y="{at + 3}" width="{width:.1f}" height="14" '
+            f'fill="{color}"{mark}>'
             f"<title>{escape(span.label)}</title></rect>"
         )
     out.append(_text((left + WIDTH - right) / 2, height - 4, x_title, "middle"))
