@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from shlex import quote
 from typing import Final, Literal
@@ -36,7 +36,8 @@ class Slot:
     """When a task runs, in working days from the start of the move (fractions of a day)."""
 
     start_day: float
-    end_day: float
+    end_day: float  # waiting included
+    worked_until: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +132,25 @@ def _make_tasks(
         elif named:
             made[template.name] = (template.name,)
             out.append((template, None))
-    return tuple(_task(template, one, made, templates, origin, target, compare_file) for template, one in out)
+    tasks = [_task(template, one, made, templates, origin, target, compare_file) for template, one in out]
+    return tuple(replace(task, after=_direct(task, {one.id: one for one in tasks})) for task in tasks)
+
+
+def _direct(task: Task, tasks: Mapping[str, Task]) -> tuple[str, ...]:
+    """What a task waits for, less what another of these waits for anyway."""
+    implied = {far for before in task.after for far in _ancestors(before, tasks)}
+    return tuple(before for before in task.after if before not in implied)
+
+
+def _ancestors(name: str, tasks: Mapping[str, Task]) -> set[str]:
+    out: set[str] = set()
+    left = list(tasks[name].after)
+    while left:
+        one = left.pop()
+        if one not in out:
+            out.add(one)
+            left += tasks[one].after
+    return out
 
 
 def _applies(template: Template, target: Thing) -> bool:
@@ -156,7 +175,7 @@ def _task(
         hours=template.hours,
         wait_days=template.wait_days,
         after=_before(template, work, made, templates),
-        checks=tuple(_fill(check, origin, target, work, compare_file, quote=quote) for check in template.checks),
+        checks=tuple(_fill(check, origin, target, work, compare_file, quoted=quote) for check in template.checks),
     )
 
 
@@ -180,9 +199,9 @@ def _fill(
     target: Thing,
     work: Sought | None,
     compare_file: str,
-    quote: Callable[[str], str] = str,
+    quoted: Callable[[str], str] = str,
 ) -> str:
-    """The placeholders of a template replaced; other braces stay. `quote` is put around what a shell will read."""
+    """The placeholders of a template replaced; other braces stay. `quoted` makes a value safe in a shell."""
     values = {"from": origin.title, "to": target.title, "origin": origin.name, "target": target.name,
               "compare_file": compare_file}  # fmt: skip
     if work is not None:
@@ -192,8 +211,16 @@ def _fill(
             "validation": VALIDATION[work.workload.kind],
         }
     for name, value in values.items():
-        text = text.replace("{" + name + "}", quote(value))
-    return text
+        text = text.replace("{" + name + "}", quoted(value))
+    return text.replace("{plan_options}", _plan_options(target))
+
+
+def _plan_options(target: Thing) -> str:
+    """The options of `tonnage plan` that keep it to the target; the values are names of profiles, safe in a shell."""
+    reach = target.profile.reach
+    flags = [f"--platform {name}" for name in reach.platforms]
+    flags += [f"--provider {name}" for name in target.providers or reach.providers]
+    return " ".join([*flags, *(f"--gpu {quote(gpu)}" for gpu in target.gpus)])
 
 
 def schedule(tasks: Sequence[Task], end: End, *, people: int, hours_per_day: float) -> dict[str, Slot]:
@@ -220,7 +247,7 @@ def schedule(tasks: Sequence[Task], end: End, *, people: int, hours_per_day: flo
         wait = getattr(task.wait_days, end) if task.wait_days else 0.0
         start = starts[task.id]
         free[person] = start + busy
-        out[task.id] = Slot(start_day=start, end_day=start + busy + wait)
+        out[task.id] = Slot(start_day=start, end_day=start + busy + wait, worked_until=start + busy)
         waiting.remove(task)
     return out
 
@@ -258,7 +285,8 @@ def _critical(tasks: Sequence[Task], slots: Mapping[str, Slot]) -> tuple[str, ..
         task = by_id[chain[-1]]
         start = slots[task.id].start_day
         held = [one for one in task.after if abs(slots[one].end_day - start) < 1e-9]
+        held = held or [one for one, slot in slots.items() if abs(slot.worked_until - start) < 1e-9 and one not in chain]
         if not held:
             break
-        chain.append(max(held, key=lambda one: (slots[one].end_day, one)))
+        chain.append(min(held))
     return tuple(reversed(chain))

@@ -218,7 +218,7 @@ def advice_section(comparison: Comparison) -> Section:
     parts: list[Part] = [
         Paragraph(
             text="The weighted score anew for each: the cost of the whole horizon (moving or set-up once, then running "
-            "and people), the user's weights times what organisations of that size weigh. What cannot be reached within "
+            "and people), the user's weights times what organisations of that size weigh. What is not reached within "
             "the horizon is out. "
             f"Factors: {load_sizes().source}.",
             tone="faint",
