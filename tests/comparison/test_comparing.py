@@ -66,6 +66,15 @@ def test_break_even_of_a_service(compared: Callable[..., Comparison], standard: 
     assert at[0] == pytest.approx(at[1], rel=1e-6)
 
 
+def test_break_even_of_one_workload(compared: Callable[..., Comparison], standard: str) -> None:
+    """Of several workloads each is compared by itself too, among all that can do it, people left out."""
+    found = compared(standard.replace(*BOTH).replace("- sagemaker", "- sagemaker\n  - bedrock"))
+    one = next(one for one in found.crossings if (one.work, one.first, one.second) == ("answer", "sagemaker", "bedrock"))
+    assert one.factor == pytest.approx(2.5, rel=0.01)  # 20 f reaches the 50 dollars of the smallest fleet
+    assert {one.work for one in found.crossings} == {"", "tune", "answer"}
+    assert not any("databricks" in (one.first, one.second) for one in found.crossings if one.work == "answer")
+
+
 def test_what_cannot_be_done_is_not_ranked(compared: Callable[..., Comparison], standard: str) -> None:
     """A thing that cannot do all the work is out of the ranking, and its cost is not known rather than partial."""
     found = compared(standard.replace(*BOTH))

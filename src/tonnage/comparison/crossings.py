@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from typing import Literal
 
@@ -29,12 +29,23 @@ class BreakEven:
     high: float | None
     cheaper_above: str
     method: Literal["closed form", "between planned volumes"]
+    work: str = ""  # one workload by itself, people not counted; "": all the work, people included
 
 
 def break_evens(totals: Sequence[Total]) -> tuple[BreakEven, ...]:
-    """Every pair of things that can do all the work."""
-    able = [total for total in totals if total.can_do]
-    return tuple(_pair(first, second) for first, second in combinations(able, 2))
+    """Every pair of things that can do all the work; then, where there are several workloads, each by itself."""
+    out = [_pair(first, second) for first, second in combinations([one for one in totals if one.can_do], 2)]
+    works = [row.work for row in totals[0].rows]
+    for place, work in enumerate(works if len(works) > 1 else ()):
+        alone = [
+            replace(
+                one, rows=(one.rows[place],), run_usd_per_month=one.rows[place].usd_per_month, people_usd_per_month=None
+            )
+            for one in totals
+            if one.rows[place].option is not None
+        ]
+        out += [replace(_pair(first, second), work=work) for first, second in combinations(alone, 2)]
+    return tuple(out)
 
 
 def _pair(first: Total, second: Total) -> BreakEven:

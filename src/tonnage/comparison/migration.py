@@ -285,7 +285,9 @@ def _critical(tasks: Sequence[Task], slots: Mapping[str, Slot]) -> tuple[str, ..
         task = by_id[chain[-1]]
         start = slots[task.id].start_day
         held = [one for one in task.after if abs(slots[one].end_day - start) < 1e-9]
-        held = held or [one for one, slot in slots.items() if abs(slot.worked_until - start) < 1e-9 and one not in chain]
+        held = held or [
+            one for one, slot in slots.items() if abs(slot.worked_until - start) < 1e-9 and one not in chain
+        ]
         if not held:
             break
         chain.append(min(held))

@@ -123,13 +123,20 @@ def _at(figure: Figure | None) -> str:
 
 def _break_even_parts(comparison: Comparison) -> list[Part]:
     if not comparison.crossings:
-        return [Paragraph(text="Fewer than two of them can do all the work: there is nothing to cross.")]
+        return [Paragraph(text="Fewer than two of them can do any of the work: there is nothing to cross.")]
     titles = comparison.title_of
     rows = tuple(
-        (titles[one.first], titles[one.second], crossing_words(comparison, one), one.method)
+        (
+            one.work or "all, people included",
+            titles[one.first],
+            titles[one.second],
+            crossing_words(comparison, one),
+            one.method,
+        )
         for one in comparison.crossings
     )
     columns = (
+        Column(title="Work"),
         Column(title="One"),
         Column(title="Other"),
         Column(title="Break-even", wraps=True),
@@ -149,20 +156,19 @@ def crossing_words(comparison: Comparison, one: BreakEven) -> str:
         if one.low is not None and one.high is not None
         else " (open: at an end of the intervals there is none)"
     )
-    return (
-        f"{cheaper} costs less above {short(one.factor)}x the stated volume{interval}{_amount(comparison, one.factor)}"
-    )
+    return f"{cheaper} costs less above {short(one.factor)}x the stated volume{interval}{_amount(comparison, one)}"
 
 
-def _amount(comparison: Comparison, factor: float) -> str:
-    if len(comparison.works) != 1:
+def _amount(comparison: Comparison, one: BreakEven) -> str:
+    """The volume itself, where it is that of one workload."""
+    works = [work for work in comparison.works if one.work in ("", work.name)]
+    if len(works) != 1 or one.factor is None:
         return ""
-    work = comparison.works[0]
-    requests = work.requests_per_month
+    requests = works[0].requests_per_month
     if requests is not None:
-        return f": {requests * factor:,.0f} requests a month"
-    assert work.jobs_per_month is not None
-    return f": {short(work.jobs_per_month * factor)} jobs a month"
+        return f": {requests * one.factor:,.0f} requests a month"
+    assert works[0].jobs_per_month is not None
+    return f": {short(works[0].jobs_per_month * one.factor)} jobs a month"
 
 
 def performance_section(comparison: Comparison) -> Section:

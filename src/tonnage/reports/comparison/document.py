@@ -70,6 +70,7 @@ def comparison_document(comparison: Comparison) -> Mapping[str, Any]:
         "things": [_thing(comparison, thing.name) for thing in request.things],
         "break_even": [
             {
+                "work": one.work or None,
                 "first": one.first,
                 "second": one.second,
                 "volume_factor": plain_number(one.factor),
