@@ -45,7 +45,9 @@ def test_bert_has_no_place_on_bedrock(inside: Run) -> None:
 def test_the_migration_is_written(inside: Run, tmp_path: Path) -> None:
     """As CSV, calendar and check-boxes."""
     file = str(EXAMPLES / "gcp-h100-vs-databricks.tonnage.yaml")
-    done = inside("compare", file, *DAY, *(part for kind in ("csv", "ics", "md") for part in ("--migration", f"m.{kind}")))
+    done = inside(
+        "compare", file, *DAY, *(part for kind in ("csv", "ics", "md") for part in ("--migration", f"m.{kind}"))
+    )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "m.ics").read_bytes().startswith(b"BEGIN:VCALENDAR\r\n")
     assert (tmp_path / "m.csv").read_text().startswith("id,phase,task")

@@ -55,8 +55,8 @@ def around(value: float) -> Figure:
     return Figure(value=value, low=0.8 * value, high=1.5 * value)
 
 
-def fake_plan(workload: Workload, catalog: Catalog) -> Plan:
-    """One option: a price by platform, a floor of 5 dollars for a service on machines; none for a service on Databricks."""
+def fake_plan(workload: Workload, _: Catalog) -> Plan:
+    """One option: a price by platform, a floor for a service on machines; none for a service on Databricks."""
     platform = (workload.constraints.platforms or ("vm",))[0]
     service = isinstance(workload.job, ServeJob)
     usd = USD[platform]
@@ -68,16 +68,37 @@ def fake_plan(workload: Workload, catalog: Catalog) -> Plan:
         source="a list | of prices", read_on=date(2026, 7, 20),
     )  # fmt: skip
     run = RunDetail(
-        layout="1 GPU", layout_fields=(), time_s=None if service else around(360.0), time_parts=(), time_parts_of="step",
-        memory_gib=around(4.0), memory_parts_gib=(), memory_available_gib=15.0,
-        rates=(("samples_per_s", around(500.0)),), latency_p95_s=around(0.2) if service else None,
-    )  # fmt: skip
+        layout="1 GPU",
+        layout_fields=(),
+        time_s=None if service else around(360.0),
+        time_parts=(),
+        time_parts_of="step",
+        memory_gib=around(4.0),
+        memory_parts_gib=(),
+        memory_available_gib=15.0,
+        rates=(("samples_per_s", around(500.0)),),
+        latency_p95_s=around(0.2) if service else None,
+    )
     option = Option(
-        rank=1, provider="aws", instance_type="g4dn.xlarge", region="us-east-1", purchase="on_demand", count=1, gpu="T4",
-        gpu_count=1.0, usd_per_instance_hour=usd, price_read_on=date(2026, 7, 20), time_s=run.time_s,
-        cost_usd=around(usd), ledger=Ledger(lines=(line,)), run=run, risks=("the price is 123 days old",), pareto=True,
-        loses_by="", platform=platform,
-    )  # fmt: skip
+        rank=1,
+        provider="aws",
+        instance_type="g4dn.xlarge",
+        region="us-east-1",
+        purchase="on_demand",
+        count=1,
+        gpu="T4",
+        gpu_count=1.0,
+        usd_per_instance_hour=usd,
+        price_read_on=date(2026, 7, 20),
+        time_s=run.time_s,
+        cost_usd=around(usd),
+        ledger=Ledger(lines=(line,)),
+        run=run,
+        risks=("the price is 123 days old",),
+        pareto=True,
+        loses_by="",
+        platform=platform,
+    )
     able = not (service and platform == "databricks")
     stamp = CatalogStamp(
         snapshot="2026-11-20", built_on=date(2026, 11, 20), oldest_price=date(2025, 4, 4), undated_prices=3, offers=1100

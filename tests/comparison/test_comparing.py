@@ -69,7 +69,9 @@ def test_break_even_of_a_service(compared: Callable[..., Comparison], standard: 
 def test_break_even_of_one_workload(compared: Callable[..., Comparison], standard: str) -> None:
     """Of several workloads each is compared by itself too, among all that can do it, people left out."""
     found = compared(standard.replace(*BOTH).replace("- sagemaker", "- sagemaker\n  - bedrock"))
-    one = next(one for one in found.crossings if (one.work, one.first, one.second) == ("answer", "sagemaker", "bedrock"))
+    one = next(
+        one for one in found.crossings if (one.work, one.first, one.second) == ("answer", "sagemaker", "bedrock")
+    )
     assert one.factor == pytest.approx(2.5, rel=0.01)  # 20 f reaches the 50 dollars of the smallest fleet
     assert {one.work for one in found.crossings} == {"", "tune", "answer"}
     assert not any("databricks" in (one.first, one.second) for one in found.crossings if one.work == "answer")
@@ -104,10 +106,10 @@ def test_what_takes_longer_than_the_horizon_is_out(compared: Callable[..., Compa
     assert stayed.value == pytest.approx((30 * 10 + 20 * 100) * months)
 
 
-@pytest.mark.parametrize(("employees", "size"), [(1, "startup"), (49, "startup"), (50, "mid-size"), (500, "enterprise")])
-def test_sizes_of_organisations(
-    compared: Callable[..., Comparison], standard: str, employees: int, size: str
-) -> None:
+@pytest.mark.parametrize(
+    ("employees", "size"), [(1, "startup"), (49, "startup"), (50, "mid-size"), (500, "enterprise")]
+)
+def test_sizes_of_organisations(compared: Callable[..., Comparison], standard: str, employees: int, size: str) -> None:
     """The size follows from the people."""
     found = compared(standard.replace("employees: 120", f"employees: {employees}")).size
     assert found is not None

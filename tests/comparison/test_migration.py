@@ -113,7 +113,9 @@ def test_csv_holds_every_task(migration: Migration) -> None:
 
 def test_calendar_is_well_formed(compared: Callable[..., Comparison], standard: str) -> None:
     """RFC 5545: CRLF, at most 75 bytes a line, one event a task, commas and semicolons escaped."""
-    found = compared(standard.replace('title: "Databricks <b>"', 'title: "Däta; bricks, große Plattform 🚀🚀🚀🚀🚀🚀🚀🚀🚀🚀"'))
+    found = compared(
+        standard.replace('title: "Databricks <b>"', 'title: "Däta; bricks, große Plattform 🚀🚀🚀🚀🚀🚀🚀🚀🚀🚀"')
+    )
     assert found.migration is not None
     text = migration_calendar(found.migration, found.as_of)
     lines = text.split("\r\n")

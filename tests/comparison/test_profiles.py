@@ -21,9 +21,20 @@ aspects:
   hardware: {value: Eight H100, sources: [handbook], score: 3, because: a short list}
 """
 WANTED = {
-    "self-managed-aws", "self-managed-gcp", "self-managed-azure", "self-managed-digitalocean", "kubernetes", "databricks",
-    "sagemaker", "vertex-ai", "bedrock", "skypilot", "on-premise", "h2o-sparkling-water", "pytorch",
-}  # fmt: skip
+    "self-managed-aws",
+    "self-managed-gcp",
+    "self-managed-azure",
+    "self-managed-digitalocean",
+    "kubernetes",
+    "databricks",
+    "sagemaker",
+    "vertex-ai",
+    "bedrock",
+    "skypilot",
+    "on-premise",
+    "h2o-sparkling-water",
+    "pytorch",
+}
 
 
 def test_every_platform_is_there() -> None:
@@ -107,10 +118,13 @@ def test_an_unknown_name_has_the_nearest() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("aspects: {x: {title: X, group: G, asks: a, rubric: {\"1\": a}}}", "no 1 or no 5"),
-        ("aspects: {x: {title: X, group: G, asks: a, measure: time_s, rubric: {\"1\": a, \"5\": b}}}", "judged or computed"),
+        ('aspects: {x: {title: X, group: G, asks: a, rubric: {"1": a}}}', "no 1 or no 5"),
+        (
+            "aspects: {x: {title: X, group: G, asks: a, measure: time_s, rubric: {'1': a, '5': b}}}",
+            "judged or computed",
+        ),
     ],
-)  # fmt: skip
+)
 def test_aspects_are_checked(text: str, said: str) -> None:
     """A rubric has its ends, and a score one origin."""
     with pytest.raises(WorkloadError) as caught:

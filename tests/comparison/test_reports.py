@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -109,11 +110,11 @@ def test_the_page_is_well_formed(html: str) -> None:
     assert all(link[1:] in page.ids for link in page.links if link.startswith("#"))
     levels = [int(tag[1]) for tag, _ in page.tags if re.fullmatch(r"h\d", tag)]
     assert levels[0] == 1
-    assert all(after <= before + 1 for before, after in zip(levels[:-1], levels[1:], strict=True))
+    assert all(after <= before + 1 for before, after in pairwise(levels))
 
 
 def test_the_page_is_readable_without_eyes_or_mouse(html: str) -> None:
-    """Language, landmarks, a skip link; tables have headers for rows and columns; drawings have words; boxes a label."""
+    """Language, landmarks, a skip link; headers of rows and columns; words for drawings, labels for boxes."""
     page = Page()
     page.feed(html)
     tags = [tag for tag, _ in page.tags]

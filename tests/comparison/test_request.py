@@ -70,7 +70,11 @@ def test_weights_join_the_defaults() -> None:
     ("before", "after", "said"),
     [
         ("jobs_per_month: 30", "name: tune", "has no volume"),
-        ("file: tune.yaml, jobs_per_month: 30", "file: answer.yaml, jobs_per_month: 30", "a service has no jobs a month"),
+        (
+            "file: tune.yaml, jobs_per_month: 30",
+            "file: answer.yaml, jobs_per_month: 30",
+            "a service has no jobs a month",
+        ),
         ("custom_fine_tuning: false", "custom_tuning: false", "is not asked for by the rule set"),
         (
             "[{file: tune.yaml, jobs_per_month: 30}]",

@@ -9,7 +9,7 @@ import pytest
 
 from tonnage.comparison.decision import Fact, decide
 from tonnage.comparison.rules import Rules, load_rules, packaged_rules, parse_rules
-from tonnage.errors import UnknownName, WorkloadError
+from tonnage.errors import InputError, UnknownName, WorkloadError
 
 TREE = """
 name: small
@@ -97,9 +97,7 @@ def test_every_leaf_of_the_computed_tree() -> None:
     assert reached == set(rules.leaves)
 
 
-@pytest.mark.parametrize(
-    ("second", "leaf"), [(129.9, "managed-close"), (130.0, "cheapest")]
-)
+@pytest.mark.parametrize(("second", "leaf"), [(129.9, "managed-close"), (130.0, "cheapest")])
 def test_cost_decides_at_its_limit(second: float, leaf: str) -> None:
     """The comparison of two computed costs turns at 1.3 times."""
     given = {name: Fact(value=values[0], origin="x") for name, values in COMPUTED.items()}
@@ -107,6 +105,13 @@ def test_cost_decides_at_its_limit(second: float, leaf: str) -> None:
     found = decide(packaged_rules()["computed-cost"], given).leaf
     assert found is not None
     assert found.name == leaf
+
+
+def test_a_number_is_asked_for() -> None:
+    """A rule that compares words as numbers is bad input, not a crash."""
+    rules = parse_rules(TREE.replace("fact: team_size, above: 5", "fact: ml_expertise, above: 5"))
+    with pytest.raises(InputError, match="ml_expertise as a number"):
+        decide(rules, facts(ml_expertise="some", urgent=True))
 
 
 @pytest.fixture

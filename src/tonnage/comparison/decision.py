@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from tonnage.comparison.rules import Leaf, Question, Rules, Test
+from tonnage.errors import InputError
 
 Answer = Literal["yes", "no", "unknown"]
 Value = bool | float | str | tuple[str, ...]
@@ -100,7 +101,7 @@ def _ask(question: Question, facts: Mapping[str, Fact]) -> Step:
 
 
 def holds(test: Test, facts: Mapping[str, Fact]) -> bool:
-    """Whether a test of known facts holds; ValueError where a comparison meets what is no number."""
+    """Whether a test of known facts holds; InputError where a comparison meets what is no number."""
     value = _value(test.fact, facts)
     if test.operator == "is":
         return value == test.value
@@ -108,7 +109,10 @@ def holds(test: Test, facts: Mapping[str, Fact]) -> bool:
         return test.value in (value if isinstance(value, tuple) else (value,))
     bound = test.value if test.other_fact is None else _value(test.other_fact, facts)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not isinstance(bound, (int, float)):
-        raise ValueError(f"{test.fact} is compared as a number and is {value!r}")
+        raise InputError(
+            f"the rules compare {test.fact} as a number, and it is {show(value)}",
+            hint="ask for it with `is` or `includes`",
+        )
     limit = float(bound) * test.times if test.other_fact is not None else float(bound)
     outcome = {"above": value > limit, "at_least": value >= limit, "below": value < limit, "at_most": value <= limit}
     return outcome[test.operator]

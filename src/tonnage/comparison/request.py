@@ -123,7 +123,7 @@ class MoveEntry(Door):
     origin: Annotated[Name, Field(alias="from")]
     target: Annotated[Name, Field(alias="to")]
     start: Day | None = None
-    people: Count = 1
+    people: Annotated[int, Field(ge=1, le=100)] = 1
     hours_per_day: Annotated[float, Field(gt=0, le=24)] = 6.0
 
 

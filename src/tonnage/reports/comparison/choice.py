@@ -62,7 +62,8 @@ def headline(comparison: Comparison) -> str:
         f"{one.horizon} term ({one.weeks:g} weeks): {comparison.title_of[one.choice] if one.choice else 'none'}"
         for one in own
     )
-    return f"Recommended, {said}."
+    said = f"Recommended, {said}."
+    return said if size else f"{said} (The size of the organisation is not said: weights as for a mid-size one.)"
 
 
 def decision_words(comparison: Comparison) -> str:

@@ -41,7 +41,7 @@ def build_sections(comparison: Comparison) -> tuple[Section, ...]:
         split_section(comparison),
     ]
     if comparison.migration is not None:
-        out.append(migration_section(comparison.migration))
+        out.append(migration_section(comparison.migration, comparison))
     out += [risk_section(comparison), appendix_section(comparison, sources)]
     return tuple(out)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tonnage.comparison.comparing import Comparison
-from tonnage.comparison.computed import Row
+from tonnage.comparison.computed import Row, Total
 from tonnage.comparison.crossings import BreakEven, cost_at
 from tonnage.reports.blocks import Column, Paragraph, Table
 from tonnage.reports.comparison.charts import cost_chart
@@ -53,13 +53,22 @@ def _total_table(comparison: Comparison) -> Table:
                 money(total.people_usd_per_month),
                 money(total.usd_per_month),
                 money(total.setup_usd),
+                _oldest(total),
             )
         )
-    titles = ("Thing", "Run a month", "People a month", "Together a month", "Set-up, once")
+    titles = ("Thing", "Run a month", "People a month", "Together a month", "Set-up, once", "Oldest price")
     return Table(
         columns=tuple(Column(title=title, align="left" if title == "Thing" else "right") for title in titles),
         rows=tuple(rows),
     )
+
+
+def _oldest(total: Total) -> str:
+    """The earliest day a price of the cheapest options was read; how many lines carry no date."""
+    days = [line.read_on for row in total.rows if row.option for line in row.option.ledger.lines]
+    known = [day for day in days if day is not None]
+    undated = f"{len(days) - len(known)} of {len(days)} lines undated" if len(known) < len(days) else ""
+    return ", ".join(filter(None, (min(known).isoformat() if known else "", undated))) or UNKNOWN
 
 
 def _line_table(comparison: Comparison) -> Table:

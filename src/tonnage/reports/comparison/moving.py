@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.migration import Migration, Task
 from tonnage.reports.blocks import Bullets, Column, Pairs, Paragraph, Table
 from tonnage.reports.comparison.charts import migration_chart
+from tonnage.reports.comparison.figures import money
 from tonnage.reports.comparison.sections import Checks, Code, Part, Section, Subheading
 from tonnage.reports.plain import dump_csv
 from tonnage.reports.wording import short
@@ -28,8 +30,8 @@ COLUMNS = (
 )
 
 
-def migration_section(migration: Migration) -> Section:
-    """Phases, tasks in order, time, checks, the way back, action items."""
+def migration_section(migration: Migration, comparison: Comparison) -> Section:
+    """What the move gains and loses; phases, tasks in order, time, checks, the way back, action items."""
     weeks = [migration.weeks(end) for end in ("low", "likely", "high")]
     hours = migration.hours
     last = max(migration.dates(task.id)[1] for task in migration.tasks)
@@ -41,7 +43,11 @@ def migration_section(migration: Migration) -> Section:
         ("start, end", f"{migration.start.isoformat()}, {last.isoformat()}"),
         ("longest way", " -> ".join(migration.critical)),
     )
-    parts: list[Part] = [Pairs(rows=pairs), migration_chart(migration), _task_table(migration)]
+    parts: list[Part] = [
+        Pairs(rows=(*pairs, *_gains(migration, comparison))),
+        migration_chart(migration),
+        _task_table(migration),
+    ]
     checks = [f"# {task.title}\n{check}" for task in migration.tasks for check in task.checks]
     parts += [
         Subheading(text="Acceptance checks"),
@@ -54,6 +60,21 @@ def migration_section(migration: Migration) -> Section:
         Paragraph(text=f"Hours: {migration.source}.", tone="faint"),
     ]
     return Section(key="migration", title="Migration plan", parts=tuple(parts))
+
+
+def _gains(migration: Migration, comparison: Comparison) -> tuple[tuple[str, str], ...]:
+    """Aspects whose score the move changes by a point or more, and what it changes a month."""
+    before, after = comparison.scores[migration.move.origin], comparison.scores[migration.move.target]
+    aspects = {one.key: one.title for one in comparison.aspects}
+    moved = [(key, after[key].value - before[key].value) for key in aspects if key in before and key in after]
+    gained = ", ".join(f"{aspects[key]} (+{change:.1f})" for key, change in moved if change >= 1)
+    lost = ", ".join(f"{aspects[key]} ({change:.1f})" for key, change in moved if change <= -1)
+    costs = [comparison.totals[name].usd_per_month for name in (migration.move.origin, migration.move.target)]
+    return (
+        ("gains", gained or "no aspect by a point or more"),
+        ("losses", lost or "no aspect by a point or more"),
+        ("cost a month, before and after", f"{money(costs[0])}; {money(costs[1])}"),
+    )
 
 
 def _item(migration: Migration, task: Task) -> str:
