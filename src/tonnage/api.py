@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,8 +23,10 @@ from tonnage.catalog.loading import read_meta, snapshot_folders
 from tonnage.errors import InputError
 from tonnage.overrides import override_constraints, parse_override_gpus
 from tonnage.planning import Objective, Option, Plan, Refusal, SizeReport, assumptions_used, make_plan, make_size_report
+from tonnage.planning.flips import Flip, Planner, flips_of
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.limits import check_limits
+from tonnage.planning.scenario import Scenario
 from tonnage.reports.explain import explain_report
 from tonnage.reports.frames import Library, make_frame
 from tonnage.reports.plan import plan_report
@@ -85,7 +87,13 @@ class PlanResult(_Result):
     plan: Plan
     catalog: Catalog
     assumptions: tuple[Assumption, ...]
+    scenario: Scenario
+    planner: Planner = field(repr=False)
     top: int = 10
+
+    def flips(self, loser: Option | Refusal) -> tuple[Flip, ...]:
+        """The smallest change in each dimension that makes `loser` win (an option, where it was refused), tried."""
+        return flips_of(loser, self.plan, self.scenario, self.planner)
 
     @property
     def best(self) -> Option | None:
@@ -213,8 +221,12 @@ def plan(
     grounds = grounds_of(calibration, memory_margin, settings)
     age = settings.max_price_age_days if max_price_age_days is None else max_price_age_days
     check_limits(job, market)
-    made = make_plan(job, market, objective=rank, grounds=grounds, max_price_age_days=age)
-    return PlanResult(made, market, assumptions_used(job, grounds), top)
+
+    def planner(work: Workload, offered: Catalog) -> Plan:
+        return make_plan(work, offered, objective=rank, grounds=grounds, max_price_age_days=age)
+
+    scenario = Scenario(workload=job, catalog=market)
+    return PlanResult(planner(job, market), market, assumptions_used(job, grounds), scenario, planner, top)
 
 
 def size(
@@ -326,6 +338,7 @@ __all__ = [
     "Explanation",
     "PlanResult",
     "SizeResult",
+    "compare",
     "load_catalog",
     "load_workload",
     "plan",

@@ -149,6 +149,11 @@ def test_decision_means_a_thing(compared: Callable[..., Comparison], standard: s
     found = compared(standard.replace("custom_fine_tuning: false", "custom_fine_tuning: true"))
     assert found.chosen == "databricks"
     text = standard.replace("rules: seed-databricks-bedrock", "rules: computed-cost").split("needs:")[0]
+    private = compared(
+        text.replace("- sagemaker", "- sagemaker\n  - bedrock") + "needs: {must_not_leave_account: true}"
+    )
+    assert private.decision.leaf is not None
+    assert (private.decision.leaf.name, private.chosen) == ("not-an-api", "sagemaker")
     cheap = compared(text)
     assert cheap.decision.leaf is not None
     assert cheap.chosen == "sagemaker"

@@ -44,6 +44,7 @@ def facts(**values: object) -> dict[str, Fact]:
         ("above: 5,", "", "one of is, above"),
         ("above: 5", "above: usd_per_mnth.databricks", "no fact is named"),
         ("name: small", "nmae: small", "unknown key"),
+        ("needs: {urgent: it is urgent}", "needs: {urgent: it is urgent, cheap: it is cheap}", "asked by no question"),
     ],
 )
 def test_faults_are_told(before: str, after: str, said: str) -> None:
@@ -80,6 +81,8 @@ COMPUTED = {
     "usd_per_month.managed": (120.0, 250.0, None),
     "usd_per_month.cheapest": (100.0,),
     "can_do.cheapest_managed": (True, False),
+    "can_do.cheapest_token_api": (False, True),
+    "must_not_leave_account": (False, True, None),
     "ops_expertise": ("strong", "some", None),
     "team_size": (4.0, 9.0, None),
 }

@@ -180,12 +180,13 @@ def _enough(rows: Sequence[Judged]) -> bool:
 
 
 def _quantiles(rows: Sequence[Judged]) -> tuple[float, float, float]:
-    """Low, middle and high. Rows of a family err together, so what counts as a sample is the family: a new one is one
-    of k + 1, and the interval holds COVERED of that many (Dunn, Wasserman and Ramdas 2022, arXiv:1809.07441)."""
+    """Low, middle and high. Rows of a family on one device err together, so what counts as a sample is such a table: a
+    new one is one of k + 1, and the interval holds COVERED of that many (Dunn, Wasserman and Ramdas 2022,
+    arXiv:1809.07441). Whole families are fewer than that law can use: of four, it takes the farthest row of all."""
     values = [residual(row) for row in rows]
     weights = _weights(rows)
-    families = len({row.family for row in rows})
-    level = min(1.0, (1.0 + COVERED * (1.0 + 1.0 / families)) / 2.0)
+    tables = len({(row.family, row.gpu) for row in rows})
+    level = min(1.0, (1.0 + COVERED * (1.0 + 1.0 / tables)) / 2.0)
     low = -_quantile_of([-value for value in values], weights, level)
     high = _quantile_of(values, weights, level)
     return low, _quantile_of(values, weights, 0.5), high

@@ -20,6 +20,16 @@ def breakeven(
         list[str] | None,
         typer.Option("--against", metavar="FILE", help="A table of token prices, CSV or JSON; may be repeated."),
     ] = None,
+    api_model: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--api-model",
+            metavar="NAME",
+            help="A model whose token prices the catalog has; may be repeated. [default: buy.token_models of the "
+            "file, else the workload's own model where an API sells it]",
+            show_default=False,
+        ),
+    ] = None,
     input_usd: Annotated[
         float | None, typer.Option("--input-usd", metavar="USD", min=0, help="API price of a million input tokens.")
     ] = None,
@@ -103,6 +113,10 @@ def breakeven(
         workload = api.load_workload(file, catalog=market, settings=session.settings)
         workload = override_constraints(workload, market, providers=provider, regions=region, gpus=gpu)
         prices = _prices(against, input_usd, output_usd, cached_usd, batch_discount)
+        if api_model or not prices:
+            from tonnage.planning.service.listed_tokens import listed_token_prices
+
+            prices += listed_token_prices(workload, market, api_model or ())
     if workload.kind == "batch":
         _show_batch(session, workload, market, prices, item_failure, cached_share, seed)
         return

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from tonnage.cli import options
+from tonnage.cli.meter import Meter
 from tonnage.cli.plan import make, stop_if_nothing_fits
 from tonnage.cli.session import open_session
 
@@ -33,6 +34,18 @@ def explain(
     hold: options.Hold = None,
     memory_margin: options.MemoryMargin = None,
     calibration: options.CalibrationFile = None,
+    flips: Annotated[
+        int | None,
+        typer.Option(
+            "--flips",
+            min=0,
+            max=1000,
+            metavar="N",
+            help="Of how many losers to work out every change that flips them, each tried. [default: 10 of those that "
+            "NAME means, 0 of a whole plan]",
+            show_default=False,
+        ),
+    ] = None,
     max_price_age: options.MaxPriceAge = None,
     catalog: options.CatalogFolder = None,
     as_of: options.AsOf = None,
@@ -41,7 +54,8 @@ def explain(
 ) -> None:
     """Show why the plan came out so: the winner's ledger, time, memory and assumptions, and what each loser lacks.
 
-    For each loser: the limit that binds, and the smallest change that would make it win.
+    For each loser: the limit that binds, and the smallest change that would make it win; with NAME or --flips, in every
+    dimension (price, memory, speed, deadline, budget, rate, promise), each tried.
     """
     session = open_session(
         output=output, as_of=as_of, catalog=catalog, calibration=calibration, max_price_age_days=max_price_age,
@@ -55,6 +69,19 @@ def explain(
     from tonnage.reports.selection import select_candidates
 
     selection = None if name is None else select_candidates(result.plan, result.catalog, name)
-    session.show(explain_report(result.plan, selection, result.assumptions, top=top))
+    wanted = (0 if name is None else 10) if flips is None else flips
+    flipped = _flipped(result, selection or result.plan, wanted, quiet=quiet)
+    session.show(explain_report(result.plan, selection, result.assumptions, top=top, flipped=flipped))
     if name is None:
         stop_if_nothing_fits(result)
+
+
+def _flipped(result: Any, among: Any, wanted: int, *, quiet: bool) -> list[Any]:
+    """What flips the first `wanted` losers of a plan or selection, options before refusals."""
+    losers = [*(one for one in among.options if one.rank > 1), *among.refused][:wanted]
+    found = []
+    with Meter(quiet=quiet) as meter:
+        for number, loser in enumerate(losers, start=1):
+            meter.show(f"what would flip {loser.instance_type} ({number} of {len(losers)}) ...")
+            found.append((loser, result.flips(loser)))
+    return found

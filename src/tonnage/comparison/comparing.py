@@ -12,7 +12,7 @@ from tonnage.comparison.aspects import Aspect, load_aspects
 from tonnage.comparison.computed import Planner, Sought, Total, compute_total
 from tonnage.comparison.crossings import BreakEven, break_evens
 from tonnage.comparison.decision import Decision, decide
-from tonnage.comparison.facts import cheapest_first, gather_facts, is_managed
+from tonnage.comparison.facts import cheapest_first, gather_facts, has_tag, is_managed
 from tonnage.comparison.migration import WORKING_DAYS, Migration, plan_migration
 from tonnage.comparison.recommendation import Advice, Entry, Size, Split, advise, best_split, load_sizes
 from tonnage.comparison.request import Move, Request
@@ -165,6 +165,8 @@ def chosen_thing(
         return able[0] if able else None
     if word == "managed":
         return next((name for name in able if is_managed(request, name)), None)
+    if word == "without-api":
+        return next((name for name in able if not has_tag(request, name, "token-api")), None)
     if word == "score":
         return ranking[0].thing if ranking else None
     return next((one.name for one in request.things if word in (one.name, one.profile.name)), None)

@@ -84,14 +84,15 @@ def _computed_facts(request: Request, totals: Mapping[str, Total]) -> dict[str, 
     managed = [name for name in able if is_managed(request, name)]
     chosen = {"cheapest": able[:1], "second": able[1:2], "managed": managed[:1]}
     for word, names in chosen.items():
-        value = _of(totals[names[0]].usd_per_month) if names else None
+        cost = _of(totals[names[0]].usd_per_month) if names else None
         said = f"{origin}: {names[0]}" if names else origin
-        out[f"usd_per_month.{word}"] = Fact(value=value, origin=said)
+        out[f"usd_per_month.{word}"] = Fact(value=cost, origin=said)
     out["can_do.any"] = Fact(value=bool(able), origin=origin)
     out["can_do.count"] = Fact(value=float(len(able)), origin=origin)
-    out["can_do.cheapest_managed"] = Fact(
-        value=bool(able) and able[0] in managed, origin=f"{origin}; tags of its profile"
-    )
+    tags = {"cheapest_managed": "managed", "cheapest_token_api": "token-api"}
+    for name, tag in tags.items():
+        value = bool(able) and has_tag(request, able[0], tag)
+        out[f"can_do.{name}"] = Fact(value=value, origin=f"{origin}; tags of its profile")
     return out
 
 
@@ -103,7 +104,12 @@ def cheapest_first(totals: Mapping[str, Total]) -> list[str]:
 
 def is_managed(request: Request, name: str) -> bool:
     """Whether a thing's profile is tagged as managed."""
-    return next("managed" in thing.profile.tags for thing in request.things if thing.name == name)
+    return has_tag(request, name, "managed")
+
+
+def has_tag(request: Request, name: str, tag: str) -> bool:
+    """Whether the profile of a thing has a tag."""
+    return next(tag in thing.profile.tags for thing in request.things if thing.name == name)
 
 
 def _of(figure: Figure | None) -> float | None:

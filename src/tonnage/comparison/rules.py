@@ -212,6 +212,12 @@ def _problems(entries: RulesFile) -> list[Problem]:
             if fact is not None and not known_fact(fact, entries.needs):
                 listed = [*FACTS, *entries.needs, *(f"{fact}.THING" for fact in COMPUTED_FACTS)]
                 found.append(unknown((*path, key), "fact", fact, listed))
+    asked = {one.fact for one in entries.questions.values()} | {one.than for one in entries.questions.values()}
+    found += [
+        Problem(("needs", name), "is asked by no question", "remove it, or ask for it")
+        for name in entries.needs
+        if name not in asked
+    ]
     return found or _graph_problems(entries)
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from tonnage.planning.plan import Option, Plan
 from tonnage.reports.blocks import Block, Column, Heading, Page, Pairs, Paragraph, Table
+from tonnage.reports.flips import Flipped, flip_blocks, flips_document
 from tonnage.reports.ledger_blocks import ledger_blocks
 from tonnage.reports.plain import plain_instant, plain_number
 from tonnage.reports.plan_document import (
@@ -44,11 +45,19 @@ CSV_COLUMNS: Final = (
 )  # fmt: skip
 
 
-def explain_report(plan: Plan, selection: Selection | None, assumptions: Sequence[Assumption], *, top: int) -> Report:
-    """The explanation of a whole plan, or of what `selection` names. Pages show `top` losers of each kind."""
+def explain_report(
+    plan: Plan,
+    selection: Selection | None,
+    assumptions: Sequence[Assumption],
+    *,
+    top: int,
+    flipped: Sequence[Flipped] = (),
+) -> Report:
+    """The explanation of a whole plan, or of what `selection` names. Pages show `top` losers of each kind, and what
+    would flip those of `flipped`."""
     return Report(
-        page=lambda: _page(plan, selection, assumptions, top),
-        document=lambda: _document(plan, selection, assumptions),
+        page=lambda: _page(plan, selection, assumptions, top, flipped),
+        document=lambda: {**_document(plan, selection, assumptions), "flips": flips_document(flipped)},
         columns=CSV_COLUMNS,
         rows=lambda: _rows(plan, selection),
     )
@@ -67,13 +76,22 @@ def render_explain(
     return render_report(explain_report(plan, selection, assumptions, top=top), form, look)
 
 
-def _page(plan: Plan, selection: Selection | None, assumptions: Sequence[Assumption], top: int) -> Page:
+def _page(
+    plan: Plan,
+    selection: Selection | None,
+    assumptions: Sequence[Assumption],
+    top: int,
+    flipped: Sequence[Flipped],
+) -> Page:
     if selection is None:
         title = f"Why this plan for {plan.name} ({plan.kind}), as of {plan.as_of:%Y-%m-%d}"
-        blocks = [*workload_blocks(plan.summary), *_whole_plan(plan, top), *_assumption_blocks(assumptions)]
+        blocks = [
+            *workload_blocks(plan.summary), *_whole_plan(plan, top), *flip_blocks(flipped),
+            *_assumption_blocks(assumptions),
+        ]  # fmt: skip
         return Page(title=title, blocks=(*blocks, *price_blocks(plan.catalog)))
     title = f"{selection.name} in the plan for {plan.name} ({plan.kind}), as of {plan.as_of:%Y-%m-%d}"
-    return Page(title=title, blocks=tuple(_selected(plan, selection, top)))
+    return Page(title=title, blocks=(*_selected(plan, selection, top), *flip_blocks(flipped)))
 
 
 def _whole_plan(plan: Plan, top: int) -> Iterator[Block]:

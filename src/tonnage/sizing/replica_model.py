@@ -68,9 +68,9 @@ class ReplicaModel:
     ) -> ReplicaModel:
         """A replica of `shape` on `tensor_parallel` of the devices in the one row of `devices`.
 
-        `requests.*.maximum` are the longest lengths it may meet; `engine` None is what we serve with. Without a `policy` a
-        decoder gets vLLM's defaults and the cache that memory leaves (`kv_tokens_of`), an encoder batches of 32 within
-        2 ms. Raises InputError where the model does not fit the devices.
+        `requests.*.maximum` are the longest lengths it may meet; `engine` None is what we serve with. Without a
+        `policy` a decoder gets vLLM's defaults and the cache that memory leaves (`kv_tokens_of`), an encoder batches of
+        32 within 2 ms. Raises InputError where the model does not fit the devices.
         """
         if len(devices.peak_flop_per_s) != 1:
             raise InputError(f"a replica stands on one kind of machine; {len(devices.peak_flop_per_s)} rows are given")

@@ -128,7 +128,7 @@ def test_a_workload_must_fit_too(catalog: Catalog, tmp_path: Path) -> None:
 def test_a_missing_price_is_told(catalog: Catalog) -> None:
     """No price of the machine now: no saving is claimed."""
     usage = Usage(
-        name="x", instance=catalog.instance_type("g5.2xlarge", "aws"), region="us-east-1", purchase="reserved_3y",
+        name="x", instance=catalog.instance_type("g5.2xlarge", "aws"), region="us-west-2", purchase="reserved_3y",
         hours_per_month=730,
     )  # fmt: skip
     found = rightsize(usage, catalog, Where())
