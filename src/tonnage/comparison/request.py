@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from os.path import normpath
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -218,7 +219,8 @@ def _freeze(
         folder=folder,
         things=tuple(_thing(one, profiles) for one in entries.compare),
         works=tuple(
-            Work(file=folder / one.file, name=one.name, jobs_per_month=one.jobs_per_month) for one in entries.workloads
+            Work(file=Path(normpath(folder / one.file)), name=one.name, jobs_per_month=one.jobs_per_month)
+            for one in entries.workloads
         ),
         organisation=Organisation(
             employees=given.employees,

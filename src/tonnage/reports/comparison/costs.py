@@ -58,7 +58,10 @@ def _total_table(comparison: Comparison) -> Table:
         )
     titles = ("Thing", "Run a month", "People a month", "Together a month", "Set-up, once", "Oldest price")
     return Table(
-        columns=tuple(Column(title=title, align="left" if title == "Thing" else "right") for title in titles),
+        columns=tuple(
+            Column(title=title, align="left" if title == "Thing" else "right", wraps=title == "Oldest price")
+            for title in titles
+        ),
         rows=tuple(rows),
     )
 
@@ -87,8 +90,8 @@ def _line_table(comparison: Comparison) -> Table:
                         render_date(line.read_on),
                     )
                 )
-    titles = ("Thing", "Work", "Line", "Quantity", "A unit", "Dollars a job, or a month of a service", "Price read")
-    right = {"Quantity", "A unit", "Dollars a job, or a month of a service"}
+    titles = ("Thing", "Work", "Line", "Quantity", "A unit", "Dollars (a job; a month of a service)", "Price read")
+    right = {"Quantity", "A unit", "Dollars (a job; a month of a service)"}
     columns = tuple(
         Column(title=title, align="right" if title in right else "left", wraps=title == "Line") for title in titles
     )
@@ -206,7 +209,7 @@ def _option_cells(row: Row) -> tuple[str, ...]:
     where = f"{machines}, {render_purchase(option.purchase)}, {option.provider} {option.region or ''}"
     gpus = render_gpus(option.gpu, option.gpu_count, option.count)
     return (
-        f"{where.strip()} ({gpus})",
+        f"{where.strip()} ({gpus})" if option.run.machines else where.strip(),
         "no end" if row.kind == "serve" else duration(option.time_s),
         duration(row.latency_p95_s) if row.kind == "serve" else "—",
         rate(row.rate),

@@ -112,7 +112,9 @@ def _cell(comparison: Comparison, name: str, aspect: str, sources: Sources) -> s
             "latency_p95_s": duration(total.latency_p95_s),
             "throughput_per_s": rate(total.rows[0].rate if len(total.rows) == 1 else None),
         }[found.measure]
-        return f"{text} — computed, {score.value:.1f}/5" if score and text != UNKNOWN else text
+        figure = getattr(total, found.measure)
+        origin = "assumed" if figure is not None and figure.basis == "assumed" else "computed"
+        return f"{text} — {origin}, {score.value:.1f}/5" if score and text != UNKNOWN else text
     thing = next(one for one in comparison.request.things if one.name == name)
     cell = thing.profile.cells.get(aspect)
     if cell is None:

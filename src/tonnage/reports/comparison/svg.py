@@ -68,10 +68,9 @@ def lines_chart(key: str, title: str, text: str, series: Sequence[Series], *, x_
         return height - bottom - (math.log10(value) - y_low) / (y_high - y_low) * (height - top - bottom)
 
     out = []
-    for power in range(y_low, y_high + 1):
-        at = y(10.0**power)
-        out.append(f'<path d="M{left} {at:.1f}H{WIDTH - right}" class="grid"/>')
-        out.append(_text(left - 8, at + 4, f"${10.0**power:,g}", "end"))
+    for mark in _marks(y_low, y_high):
+        out.append(f'<path d="M{left} {y(mark):.1f}H{WIDTH - right}" class="grid"/>')
+        out.append(_text(left - 8, y(mark) + 4, f"${mark:,g}", "end"))
     for value in sorted(set(xs)):
         out.append(_text(x(value), height - bottom + 18, f"{value:g}x", "middle"))
     out.append(_text((left + WIDTH - right) / 2, height - 8, x_title, "middle"))
@@ -79,6 +78,16 @@ def lines_chart(key: str, title: str, text: str, series: Sequence[Series], *, x_
     for place, one in enumerate(series):
         out += _line(one, place, x, y, left=WIDTH - right + 14, top=top + 10 + place * 22)
     return _svg(key, title, text, height, out)
+
+
+def _marks(low: int, high: int) -> list[float]:
+    """Marks of a logarithmic axis: powers of ten, with 2 and 5 between them where there are few.
+
+    >>> _marks(2, 3), _marks(0, 4)
+    ([100.0, 200.0, 500.0, 1000.0], [1.0, 10.0, 100.0, 1000.0, 10000.0])
+    """
+    steps = (1, 2, 5) if high - low <= 2 else (1,)
+    return [step * 10.0**power for power in range(low, high) for step in steps] + [10.0**high]
 
 
 def _line(one: Series, place: int, x: object, y: object, *, left: float, top: float) -> Iterable[str]:
@@ -93,7 +102,7 @@ def _line(one: Series, place: int, x: object, y: object, *, left: float, top: fl
     for at, value, _, _ in one.points:
         yield f'<circle cx="{x(at):.1f}" cy="{y(value):.1f}" r="3" fill="{color}"/>'
     yield f'<path d="M{left} {top}h24" stroke="{color}" stroke-width="2.2" stroke-dasharray="{dash}"/>'
-    yield _text(left + 30, top + 4, shorten(one.name, 24), "start")
+    yield _text(left + 30, top + 4, shorten(one.name, 20), "start")
 
 
 def bars_chart(key: str, title: str, text: str, bars: Sequence[Bar], *, highest: float, x_title: str) -> str:
