@@ -8,6 +8,8 @@ import pytest
 
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.crossings import cost_at
+from tonnage.comparison.recommendation import payback
+from tonnage.sizing.estimates import Figure
 
 BOTH = ("workloads: [{file: tune.yaml, jobs_per_month: 30}]",
         "workloads: [{file: tune.yaml, jobs_per_month: 30}, {file: answer.yaml}]")  # fmt: skip

@@ -126,6 +126,35 @@ def horizon_cost(total: Total, entry: Entry, weeks: float) -> Figure | None:
     return running if entry.usd is None else add((running, entry.usd))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payback:
+    """Months until a move has paid for itself. None: never (`high`: not at the far end of the intervals)."""
+
+    months: float | None
+    low: float | None
+    high: float | None
+
+
+def payback(entry: Figure, before: Figure, after: Figure) -> Payback:
+    """What it takes to move over what is saved a month, with the ends that suit the move best and worst.
+
+    >>> exact = lambda value: Figure(value=value, low=value, high=value)
+    >>> payback(exact(1200.0), exact(300.0), exact(200.0)).months
+    12.0
+    >>> payback(exact(1200.0), exact(200.0), exact(300.0)).months is None
+    True
+    """
+    return Payback(
+        months=_months(entry.value, before.value - after.value),
+        low=_months(entry.low, before.high - after.low),
+        high=_months(entry.high, before.low - after.high),
+    )
+
+
+def _months(usd: float, saved_usd: float) -> float | None:
+    return usd / saved_usd if saved_usd > 0 else None
+
+
 def _out_of(total: Total, entry: Entry, weeks: float) -> str:
     if not total.can_do:
         lacking = next(row for row in total.rows if row.option is None)

@@ -8,13 +8,14 @@ from tonnage.comparison.decision import Decision
 from tonnage.comparison.rules import Rules
 from tonnage.reports.comparison.sections import Node, Tree
 
+SEEN = " (its answers: see there)"
+
 
 def decision_tree(decision: Decision) -> Tree:
-    """All three views."""
-    taken = _taken(decision)
+    """All three views. A question that several ways lead to is opened once: on the way taken, else where it is first."""
     return Tree(
-        root=_node(decision.rules, decision.rules.start, "", taken),
-        text="\n".join(_text_lines(decision.rules, decision.rules.start, "", taken)) + "\n",
+        root=_Opener(decision).node(decision.rules.start, "", on_way=True),
+        text="\n".join(_text_lines(_Opener(decision).node(decision.rules.start, "", on_way=True), "")) + "\n",
         mermaid=mermaid(decision),
     )
 
@@ -32,27 +33,36 @@ def _branches(rules: Rules, name: str) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def _node(rules: Rules, name: str, answer: str, taken: frozenset[tuple[str, str]], on_way: bool = True) -> Node:
-    if name in rules.leaves:
-        return Node(text=rules.leaves[name].say, answer=answer, taken=on_way)
-    children = tuple(
-        _node(rules, target, branch, taken, on_way and (name, branch) in taken)
-        for branch, target in _branches(rules, name)
-    )
-    return Node(text=rules.questions[name].ask, answer=answer, taken=on_way, children=children)
+class _Opener:
+    """Makes nodes, each question's answers once."""
+
+    def __init__(self, decision: Decision) -> None:
+        self.rules, self.taken = decision.rules, _taken(decision)
+        self.on_way = {step.question.name for step in decision.steps}
+        self.opened: set[str] = set()
+
+    def node(self, name: str, answer: str, *, on_way: bool) -> Node:
+        if name in self.rules.leaves:
+            return Node(text=self.rules.leaves[name].say, answer=answer, taken=on_way)
+        ask = self.rules.questions[name].ask
+        if name in self.opened or (name in self.on_way and not on_way):
+            return Node(text=ask + SEEN, answer=answer, taken=on_way)
+        self.opened.add(name)
+        children = tuple(
+            self.node(target, branch, on_way=on_way and (name, branch) in self.taken)
+            for branch, target in _branches(self.rules, name)
+        )
+        return Node(text=ask, answer=answer, taken=on_way, children=children)
 
 
-def _text_lines(
-    rules: Rules, name: str, indent: str, taken: frozenset[tuple[str, str]], on_way: bool = True
-) -> Iterator[str]:
-    if name in rules.leaves:
-        yield f"{indent}=> {rules.leaves[name].say}{'   <== this team' if on_way else ''}"
+def _text_lines(node: Node, indent: str) -> Iterator[str]:
+    if not node.children:
+        yield f"{indent}=> {node.text}{'   <== this team' if node.taken else ''}"
         return
-    yield f"{indent}{rules.questions[name].ask}"
-    for branch, target in _branches(rules, name):
-        here = on_way and (name, branch) in taken
-        yield f"{indent}|- {branch.upper()}{' *' if here else ''}"
-        yield from _text_lines(rules, target, f"{indent}|   ", taken, here)
+    yield f"{indent}{node.text}"
+    for child in node.children:
+        yield f"{indent}|- {child.answer.upper()}{' *' if child.taken else ''}"
+        yield from _text_lines(child, f"{indent}|   ")
 
 
 def mermaid(decision: Decision) -> str:

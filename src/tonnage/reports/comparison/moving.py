@@ -6,12 +6,14 @@ from datetime import UTC, datetime, timedelta
 
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.migration import Migration, Task
+from tonnage.comparison.recommendation import payback
 from tonnage.reports.blocks import Bullets, Column, Pairs, Paragraph, Table
 from tonnage.reports.comparison.charts import migration_chart
-from tonnage.reports.comparison.figures import money
+from tonnage.reports.comparison.figures import UNKNOWN, money
 from tonnage.reports.comparison.sections import Checks, Code, Part, Section, Subheading
 from tonnage.reports.plain import dump_csv
 from tonnage.reports.wording import short
+from tonnage.sizing.estimates import Figure
 
 COLUMNS = (
     "id",
@@ -74,7 +76,20 @@ def _gains(migration: Migration, comparison: Comparison) -> tuple[tuple[str, str
         ("gains", gained or "no aspect by a point or more"),
         ("losses", lost or "no aspect by a point or more"),
         ("cost a month, before and after", f"{money(costs[0])}; {money(costs[1])}"),
+        ("pays for itself", _payback_words(comparison.entries[migration.move.target].usd, *costs)),
     )
+
+
+def _payback_words(entry: Figure | None, before: Figure | None, after: Figure | None) -> str:
+    """After how many months the move has paid for itself, or that it never does."""
+    if entry is None or before is None or after is None:
+        return UNKNOWN
+    found = payback(entry, before, after)
+    if found.months is None:
+        return "never at the expected figures: it costs as much or more each month"
+    low = UNKNOWN if found.low is None else short(found.low)
+    high = "never" if found.high is None else short(found.high)
+    return f"after {short(found.months)} months ({low}–{high}): {money(entry)} once"
 
 
 def _item(migration: Migration, task: Task) -> str:
