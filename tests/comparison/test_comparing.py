@@ -160,3 +160,12 @@ def test_decision_means_a_thing(compared: Callable[..., Comparison], standard: s
     assert cheap.decision.leaf is not None
     assert cheap.chosen == "sagemaker"
     assert any(step.question.test.fact == "usd_per_month.second" for step in cheap.decision.steps)
+
+
+def test_payback_ends() -> None:
+    """Best: cheap move, dear origin, cheap target; worst the other way round, where it may never pay."""
+    entry = Figure(value=1000.0, low=500.0, high=2000.0)
+    before = Figure(value=300.0, low=200.0, high=400.0)
+    after = Figure(value=100.0, low=50.0, high=250.0)
+    found = payback(entry, before, after)
+    assert (found.months, found.low, found.high) == (5.0, pytest.approx(500 / 350), None)

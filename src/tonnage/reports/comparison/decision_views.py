@@ -12,7 +12,7 @@ SEEN = " (its answers: see there)"
 
 
 def decision_tree(decision: Decision) -> Tree:
-    """All three views. A question that several ways lead to is opened once: on the way taken, else where it is first."""
+    """All three views. A question that several ways lead to is opened once, on the way taken where it is on it."""
     return Tree(
         root=_Opener(decision).node(decision.rules.start, "", on_way=True),
         text="\n".join(_text_lines(_Opener(decision).node(decision.rules.start, "", on_way=True), "")) + "\n",
