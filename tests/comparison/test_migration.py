@@ -14,6 +14,7 @@ from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.migration import ENDS, Migration, Task, schedule
 from tonnage.comparison.tasks import Range, load_templates, parse_templates
 from tonnage.errors import WorkloadError
+from tonnage.reports.comparison.charts import gantt_mermaid
 from tonnage.reports.comparison.moving import migration_calendar, migration_checklist, migration_csv
 
 PAIRS = [("self-managed-aws", "databricks"), ("databricks", "self-managed-aws"), ("sagemaker", "databricks"),
@@ -125,6 +126,14 @@ def test_calendar_is_well_formed(compared: Callable[..., Comparison], standard: 
     unfolded = text.replace("\r\n ", "")
     assert unfolded.count("BEGIN:VEVENT") == unfolded.count("END:VEVENT") == len(found.migration.tasks)
     assert "Däta\\; bricks\\, große Plattform 🚀" in unfolded
+
+
+def test_the_gantt_chart_of_markdown(migration: Migration) -> None:
+    """One line a task, with one colon, and the critical ones marked."""
+    lines = [line for line in gantt_mermaid(migration).splitlines() if " :" in line]
+    assert len(lines) == len(migration.tasks)
+    assert all(line.count(":") == 1 for line in lines)
+    assert sum(":crit, " in line for line in lines) == len(migration.critical)
 
 
 def test_checklist_has_a_box_a_task(migration: Migration) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import timedelta
 
 from tonnage.comparison.aspects import HIGHEST
 from tonnage.comparison.comparing import Comparison
@@ -66,4 +67,23 @@ def migration_chart(migration: Migration) -> Chart:
             )
         )
     said = "; ".join(span.label for span in spans)
-    return Chart(svg=gantt_chart("gantt", "Migration over time", said, spans, x_title="working days from the start"))
+    svg = gantt_chart("gantt", "Migration over time", said, spans, x_title="working days from the start")
+    return Chart(svg=svg, mermaid=gantt_mermaid(migration))
+
+
+def gantt_mermaid(migration: Migration) -> str:
+    """The same for Markdown; what holds up the end is marked as critical."""
+    lines = ["gantt", "  dateFormat YYYY-MM-DD", "  excludes weekends"]
+    for key, title, _ in migration.phases:
+        lines.append(f"  section {title}")
+        for task in (one for one in migration.tasks if one.phase == key):
+            first, last = migration.dates(task.id)
+            mark = "crit, " if task.id in migration.critical else ""
+            end = last + timedelta(days=1)
+            lines.append(f"  {_gantt_name(task.title)} :{mark}{first.isoformat()}, {end.isoformat()}")
+    return "\n".join(lines) + "\n"
+
+
+def _gantt_name(text: str) -> str:
+    """A task's name without the marks that end it in a Gantt chart."""
+    return "".join(" " if letter in ":;#,\n" else letter for letter in text)

@@ -1,4 +1,4 @@
-"""A comparison as Markdown: every section, drawings left out (their figures stand in tables)."""
+"""A comparison as Markdown: every section; of the drawings only the Gantt chart (figures stand in tables)."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ def comparison_markdown(comparison: Comparison) -> str:
 
 def _part_lines(part: Part) -> Iterator[str]:
     if isinstance(part, Chart):
-        return
-    if isinstance(part, Subheading):
+        if not part.mermaid:
+            return
+        yield from _fenced(part.mermaid, "mermaid")
+    elif isinstance(part, Subheading):
         yield f"### {escape(part.text)}"
     elif isinstance(part, Checks):
         yield from (f"- [ ] {escape(item)}" for item in part.items)

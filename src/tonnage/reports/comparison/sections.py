@@ -9,9 +9,13 @@ from tonnage.reports.blocks import Block
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """A drawing, and the words for those who cannot see it. Its figures stand in a table of the same section."""
+    """A drawing with its words for those who cannot see it. Its figures stand in a table of the same section.
+
+    `mermaid`: the same for Markdown, where there is a kind of it for that ("": left out there).
+    """
 
     svg: str
+    mermaid: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
