@@ -301,7 +301,7 @@ def columns(name: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--facts", default=os.environ.get("TONNAGE_FACTS"), help="the folder of fact tables")
-    parser.add_argument("--as-of", default="2026-11-20", help="the day printed on the page")
+    parser.add_argument("--as-of", default="2026-11-21", help="the day printed on the page")
     parser.add_argument("--only", choices=KINDS, action="append", help="one table only, for trying out")
     parser.add_argument("--out", type=Path, default=PAGE)
     parser.add_argument("--save", type=Path, help="also write the calibration here")

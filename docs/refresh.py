@@ -17,7 +17,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (
     ROOT / "README.md",
-    *(ROOT / "docs" / f"{name}.md" for name in ("tutorial", "portfolio", "break-even", "rightsizing")),
+    *(
+        ROOT / "docs" / f"{name}.md"
+        for name in ("tutorial", "portfolio", "break-even", "rightsizing", "checking-documents")
+    ),
 )
 AS_OF = "2026-11-20T00:00Z"
 COLUMNS = "112"

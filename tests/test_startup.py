@@ -20,6 +20,7 @@ HEAVY = {
     "pydantic",
     "yaml",
     "rich",
+    "markdown_it",
     "gpuhunt",
     "platformdirs",
 }

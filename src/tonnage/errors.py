@@ -81,6 +81,10 @@ class UnsizedHardware(TonnageError):
     """A figure that the prediction needs is not published for this hardware; never another device's figure."""
 
 
+class ClaimsFound(TonnageError):
+    """A checked document has wrong or stale claims, and `--strict` asked for none: exit 1."""
+
+
 class NothingFits(TonnageError):
     """No candidate meets the workload and its constraints: exit 3. The plan with the nearest misses rides along."""
 

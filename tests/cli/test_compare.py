@@ -58,6 +58,8 @@ def test_the_migration_is_written(inside: Run, tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         ((), "nothing to compare"),
+        (("good.yaml", "--check", "doc.md"), "--check is another task"),
+        (("good.yaml", "--strict"), "go with --check"),
         (("nowhere.yaml",), "no such file"),
         (("good.yaml", "--report", "report.docx"), "cannot tell the form"),
         (("good.yaml", "--report", "report.pdf"), "a PDF is not written"),

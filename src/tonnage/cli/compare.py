@@ -1,4 +1,4 @@
-"""`tonnage compare`: platforms compared for one's own work."""
+"""`tonnage compare`: platforms compared for one's own work, or the claims of a document checked."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from tonnage.cli import options
+from tonnage.cli.check_document import check_document_file
 from tonnage.cli.comparison_report import report_comparison
 
 CompareFile = Annotated[
@@ -25,6 +26,17 @@ ProfileFolders = Annotated[
     list[str] | None,
     typer.Option("--profiles", metavar="FOLDER", help="Platform profiles of your own, *.yaml; may be repeated."),
 ]
+Check = Annotated[
+    str | None,
+    typer.Option(
+        "--check",
+        metavar="FILE.md",
+        help="Check the claims of a Markdown document: machines, GPUs, prices, sums, models.",
+        show_default=False,
+    ),
+]
+Strict = Annotated[bool, typer.Option("--strict", help="With --check: exit code 1 on wrong or stale claims.")]
+EveryClaim = Annotated[bool, typer.Option("--all", help="With --check: list the claims that hold, too.")]
 
 
 def compare(
@@ -32,6 +44,9 @@ def compare(
     report: ReportFiles = None,
     migration: MigrationFiles = None,
     profiles: ProfileFolders = None,
+    check: Check = None,
+    strict: Strict = False,
+    every_claim: EveryClaim = False,
     memory_margin: options.MemoryMargin = None,
     calibration: options.CalibrationFile = None,
     max_price_age: options.MaxPriceAge = None,
@@ -43,12 +58,21 @@ def compare(
     """Compare platforms for your own work: cost, speed, fit, scores, decision, recommendation, migration.
 
     What can be computed is computed by the planner; judgements carry source and date; what is not known says so.
+    With --check, instead: the claims of a document against catalog, prices and arithmetic, each finding with its line,
+    the right figure and its source. Found claims are a result: the exit code is 0, or 1 with --strict.
     """
-    # The place of `--check FILE.md`: it goes before this and needs no FILE.
-    if file is None:
-        from tonnage.errors import InputError
+    from tonnage.errors import InputError
 
-        raise InputError("nothing to compare", hint="give a compare file: tonnage compare FILE.tonnage.yaml")
+    if check is not None:
+        if file is not None or report or migration or profiles:
+            raise InputError("--check is another task", hint="check the document and compare in two commands")
+        check_document_file(check, strict=strict, every_claim=every_claim, catalog=catalog, output=output, quiet=quiet)
+        return
+    if strict or every_claim:
+        raise InputError("--strict and --all go with --check", hint="tonnage compare --check FILE.md --strict")
+    if file is None:
+        hint = "give a compare file: tonnage compare FILE.tonnage.yaml, or a document: tonnage compare --check FILE.md"
+        raise InputError("nothing to compare", hint=hint)
     report_comparison(
         file, report or [], migration or [], profiles or [], memory_margin=memory_margin, calibration=calibration,
         max_price_age=max_price_age, catalog=catalog, as_of=as_of, output=output, quiet=quiet,

@@ -151,7 +151,7 @@ Hold = Annotated[
 MemoryMargin = Annotated[
     float | None,
     typer.Option(
-        "--memory-margin", metavar="FRACTION", help="Device memory kept free. [default: 0.08]", show_default=False
+        "--memory-margin", metavar="FRACTION", help="Device memory kept free. [default: 0.1]", show_default=False
     ),
 ]
 CalibrationFile = Annotated[

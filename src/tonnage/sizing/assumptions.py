@@ -63,7 +63,7 @@ class Assumptions:
     training_communicator_gib: float = 1.27
     library_workspace_gib: float = 0.15
     fragmentation_fraction: float = 0.235
-    memory_margin_fraction: float = 0.08
+    memory_margin_fraction: float = 0.10
     loss_bytes_per_logit: float = 14.0
     compiled_loss_bytes_per_logit: float = 10.0
     compiled_kept_fraction: float = 0.85

@@ -1,0 +1,81 @@
+"""Check a document: read it, take its claims, answer each one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tonnage.catalog import Catalog
+from tonnage.comparison.claims.document import Document, parse_document
+from tonnage.comparison.claims.findings import Answer, CheckedDocument, Finding, Kind
+from tonnage.comparison.claims.gpu_answers import answer_gpu, answer_gpu_price
+from tonnage.comparison.claims.line_claims import LONGEST_LINE_CHARACTERS, line_claims
+from tonnage.comparison.claims.machine_answers import answer_machine
+from tonnage.comparison.claims.model_answers import answer_model_memory, answer_model_size
+from tonnage.comparison.claims.names import Names
+from tonnage.comparison.claims.price_answers import answer_price
+from tonnage.comparison.claims.statements import (
+    ArithmeticClaim,
+    Claim,
+    GpuClaim,
+    GpuPriceClaim,
+    InstanceClaim,
+    MemoryNeedClaim,
+    ModelSizeClaim,
+    PriceClaim,
+)
+from tonnage.comparison.claims.sum_answers import answer_sum
+from tonnage.comparison.claims.table_claims import table_claims
+
+
+def check_document(text: str, catalog: Catalog, *, name: str) -> CheckedDocument:
+    """Every claim of a Markdown text that is understood, with its verdict, in the order of the lines.
+
+    Prices are those of `catalog`, each with the day it was read; nothing is fetched. What is not understood as
+    a claim is passed over: no finding does not mean that a statement is right.
+    """
+    document = parse_document(text)
+    names = Names(catalog)
+    claims = [claim for table in document.tables for claim in table_claims(table, names)]
+    claims += line_claims(document.lines, names)
+    found = [finding for claim in claims for finding in _findings(claim, names)]
+    ordered = sorted(dict.fromkeys(found), key=lambda finding: finding.line)
+    return CheckedDocument(
+        name=name, catalog_name=catalog.name, findings=tuple(ordered), remarks=(*document.remarks, *_too_long(document))
+    )
+
+
+def _too_long(document: Document) -> Iterator[str]:
+    for line in document.lines:
+        if len(line.text) > LONGEST_LINE_CHARACTERS:
+            yield f"line {line.number}: longer than {LONGEST_LINE_CHARACTERS:,} characters, not looked at"
+
+
+def _findings(claim: Claim, names: Names) -> Iterator[Finding]:
+    if isinstance(claim, InstanceClaim):
+        for part in answer_machine(claim, names):
+            yield _finding(claim, "machine", claim.machine.text, part.quantity, part.claimed, part.answer)
+    elif isinstance(claim, PriceClaim):
+        quantity = f"{claim.purchase.replace('_', '-')} price {'a month' if claim.is_monthly else 'an hour'}"
+        yield _finding(claim, "price", claim.machine.text, quantity, claim.claimed, answer_price(claim, names))
+    elif isinstance(claim, GpuClaim):
+        quantity = claim.quantity.removesuffix("_gib").removesuffix("_gb_per_s").removesuffix("_w").replace("_", " ")
+        yield _finding(claim, "gpu", claim.gpu.text, quantity, claim.claimed, answer_gpu(claim))
+    elif isinstance(claim, GpuPriceClaim):
+        answer = answer_gpu_price(claim, names.catalog)
+        yield _finding(claim, "price", claim.gpu.text, "price a GPU-hour", claim.claimed, answer)
+    elif isinstance(claim, ArithmeticClaim):
+        yield _finding(claim, "sum", claim.expression, "result", claim.claimed, answer_sum(claim))
+    elif isinstance(claim, ModelSizeClaim):
+        size = claim.parameters.text
+        yield _finding(claim, "model size", claim.model, "parameters", size, answer_model_size(claim))
+    elif isinstance(claim, MemoryNeedClaim):
+        quantity = f"{claim.precision} memory" + ("" if claim.purpose == "unstated" else f" for {claim.purpose}")
+        memory = claim.memory.text
+        yield _finding(claim, "model memory", claim.model, quantity, memory, answer_model_memory(claim))
+
+
+def _finding(claim: Claim, kind: Kind, subject: str, quantity: str, claimed: str, answer: Answer) -> Finding:
+    return Finding(
+        line=claim.place.line, kind=kind, subject=subject, quantity=quantity, claimed=claimed, answer=answer,
+        text=claim.place.text,
+    )  # fmt: skip
