@@ -1,6 +1,6 @@
 """Tonnage: which hardware, on which platform, bought how, and will it hold?
 
-`plan`, `size`, `load_workload`, `load_catalog` and the module `errors`; each loads on first use.
+`plan`, `size`, `compare`, `load_workload`, `load_catalog` and the module `errors`; each loads on first use.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from tonnage import errors
-    from tonnage.api import Explanation, PlanResult, SizeResult, load_catalog, load_workload, plan, size
+    from tonnage.api import Explanation, PlanResult, SizeResult, compare, load_catalog, load_workload, plan, size
 
 __version__: Final = "0.1.0"
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "PlanResult",
     "SizeResult",
     "__version__",
+    "compare",
     "errors",
     "load_catalog",
     "load_workload",

@@ -10,11 +10,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tonnage.calibration.store import Calibration, read_calibration
 from tonnage.catalog import Catalog
@@ -38,6 +38,9 @@ from tonnage.sizing.assumptions import Assumption
 from tonnage.workload.jobs import Workload
 from tonnage.workload.loading import load_workload as load_file
 from tonnage.workload.loading import parse_workload
+
+if TYPE_CHECKING:
+    from tonnage.comparison.comparing import Comparison
 
 WorkloadSource = Workload | Mapping[str, Any] | str | Path
 Clock = datetime | date | str
@@ -246,6 +249,43 @@ def size(
     return SizeResult(made, every_row=bool(filters), top=top)
 
 
+def compare(
+    file: Path | str,
+    *,
+    profile_folders: Sequence[Path] = (),
+    catalog: Catalog | Path | str | None = None,
+    as_of: Clock | None = None,
+    calibration: Calibration | Path | str | None = None,
+    memory_margin: float | None = None,
+    settings: Settings | None = None,
+) -> Comparison:
+    """Compare platforms as a compare file asks; profiles of `profile_folders` join the packaged ones."""
+    from tonnage.comparison.comparing import compare as compare_all
+    from tonnage.comparison.request import load_request
+
+    settings = settings or _settings(as_of)
+    market = catalog if isinstance(catalog, Catalog) else load_catalog(catalog, settings=settings)
+    request = load_request(file, profile_folders=profile_folders)
+    read = [load_workload(work.file, catalog=market, settings=settings) for work in request.works]
+    named = [
+        one if work.name is None else replace(one, name=work.name)
+        for work, one in zip(request.works, read, strict=True)
+    ]
+    grounds = grounds_of(calibration, memory_margin, settings)
+
+    for job in named:
+        check_limits(job, market)
+
+    def planner(workload: Workload, offers: Catalog) -> Plan:
+        return make_plan(
+            workload, offers, objective="cost", grounds=grounds, max_price_age_days=settings.max_price_age_days
+        )
+
+    assumed = {one.name: one for job in named for one in assumptions_used(job, grounds)}
+    now = settings.as_of or datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    return compare_all(request, named, market, planner, as_of=now, assumptions=tuple(assumed.values()))
+
+
 def grounds_of(
     calibration: Calibration | Path | str | None, memory_margin: float | None, settings: Settings
 ) -> Grounds:
@@ -298,6 +338,7 @@ __all__ = [
     "Explanation",
     "PlanResult",
     "SizeResult",
+    "compare",
     "load_catalog",
     "load_workload",
     "plan",

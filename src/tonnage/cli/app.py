@@ -56,8 +56,8 @@ app.command("size", short_help="What a workload needs, on which GPUs it fits")(s
 app.command("plan", short_help="Rank every way to buy what it needs")(plan.plan)
 app.command("explain", short_help="Why the winner won and each loser lost")(explain.explain)
 app.command("breakeven", short_help="A service's own fleet beside prices per token")(breakeven.breakeven)
+app.command("compare", short_help="Platforms compared for one's own work; documents checked")(compare.compare)
 app.command("rightsize", short_help="Cheaper machines for what measured use needs")(rightsize.rightsize)
-app.command("compare", short_help="A document's claims checked")(compare.compare)
 catalog.commands.add_typer(
     catalog_import.commands, name="import", short_help="Newer prices into a snapshot of your own"
 )

@@ -1,4 +1,4 @@
-"""`tonnage compare`: a document's claims checked."""
+"""`tonnage compare`: platforms compared for one's own work, or the claims of a document checked."""
 
 from __future__ import annotations
 
@@ -8,7 +8,24 @@ import typer
 
 from tonnage.cli import options
 from tonnage.cli.check_document import check_document_file
+from tonnage.cli.comparison_report import report_comparison
 
+CompareFile = Annotated[
+    str | None,
+    typer.Argument(metavar="[FILE]", help="A compare file, NAME.tonnage.yaml with kind: compare.", show_default=False),
+]
+ReportFiles = Annotated[
+    list[str] | None,
+    typer.Option("--report", metavar="FILE", help="Write the report: .html, .md, .json or .csv; may be repeated."),
+]
+MigrationFiles = Annotated[
+    list[str] | None,
+    typer.Option("--migration", metavar="FILE", help="Write the migration plan: .csv, .ics or .md; may be repeated."),
+]
+ProfileFolders = Annotated[
+    list[str] | None,
+    typer.Option("--profiles", metavar="FOLDER", help="Platform profiles of your own, *.yaml; may be repeated."),
+]
 Check = Annotated[
     str | None,
     typer.Option(
@@ -23,20 +40,40 @@ EveryClaim = Annotated[bool, typer.Option("--all", help="With --check: list the 
 
 
 def compare(
+    file: CompareFile = None,
+    report: ReportFiles = None,
+    migration: MigrationFiles = None,
+    profiles: ProfileFolders = None,
     check: Check = None,
     strict: Strict = False,
     every_claim: EveryClaim = False,
+    memory_margin: options.MemoryMargin = None,
+    calibration: options.CalibrationFile = None,
+    max_price_age: options.MaxPriceAge = None,
     catalog: options.CatalogFolder = None,
+    as_of: options.AsOf = None,
     output: options.Output = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Check the claims of a document against catalog, prices and arithmetic: what is wrong, stale, partly so.
+    """Compare platforms for your own work: cost, speed, fit, scores, decision, recommendation, migration.
 
-    Each finding has its line, the right figure, its source and the day that was read. Found claims are a result:
-    the exit code is 0, or 1 with --strict.
+    What can be computed is computed by the planner; judgements carry source and date; what is not known says so.
+    With --check, instead: the claims of a document against catalog, prices and arithmetic, each finding with its line,
+    the right figure and its source. Found claims are a result: the exit code is 0, or 1 with --strict.
     """
-    if check is None:
-        from tonnage.errors import InputError
+    from tonnage.errors import InputError
 
-        raise InputError("nothing to compare", hint="give a document: tonnage compare --check FILE.md")
-    check_document_file(check, strict=strict, every_claim=every_claim, catalog=catalog, output=output, quiet=quiet)
+    if check is not None:
+        if file is not None or report or migration or profiles:
+            raise InputError("--check is another task", hint="check the document and compare in two commands")
+        check_document_file(check, strict=strict, every_claim=every_claim, catalog=catalog, output=output, quiet=quiet)
+        return
+    if strict or every_claim:
+        raise InputError("--strict and --all go with --check", hint="tonnage compare --check FILE.md --strict")
+    if file is None:
+        hint = "give a compare file: tonnage compare FILE.tonnage.yaml, or a document: tonnage compare --check FILE.md"
+        raise InputError("nothing to compare", hint=hint)
+    report_comparison(
+        file, report or [], migration or [], profiles or [], memory_margin=memory_margin, calibration=calibration,
+        max_price_age=max_price_age, catalog=catalog, as_of=as_of, output=output, quiet=quiet,
+    )  # fmt: skip

@@ -1,1 +1,1 @@
-"""Platforms compared, and the claims of a document checked against catalog, prices and arithmetic."""
+"""Platforms compared: profiles, computed rows, decision rules, scores, recommendation, migration, claims checked."""

@@ -1,0 +1,115 @@
+"""Compare, then print the answer or write it to files, each whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tonnage.cli.session import open_session, terminal_width
+from tonnage.cli.streams import write_stdout
+from tonnage.errors import InputError, TonnageError
+
+if TYPE_CHECKING:
+    from tonnage.comparison.comparing import Comparison
+
+REPORTS = {".html": "html", ".htm": "html", ".md": "md", ".json": "json", ".csv": "csv"}
+MIGRATIONS = (".csv", ".ics", ".md")
+
+
+def report_comparison(
+    file: str,
+    reports: Sequence[str],
+    migrations: Sequence[str],
+    profiles: Sequence[str],
+    *,
+    max_price_age: int | None,
+    catalog: str | None,
+    as_of: str | None,
+    calibration: str | None,
+    memory_margin: float | None,
+    output: str | None,
+    quiet: bool,
+) -> None:
+    """The whole command; InputError before any work where a file's form is not known."""
+    for path in reports:
+        _report_form(path)
+    for path in migrations:
+        _suffix(path, MIGRATIONS, "--migration")
+    session = open_session(
+        output=output, as_of=as_of, catalog=catalog, calibration=calibration, max_price_age_days=max_price_age,
+        quiet=quiet,
+    )  # fmt: skip
+    with session.progress("comparing"):
+        from tonnage import api
+
+        folders = [Path(folder) for folder in profiles]
+        found = api.compare(file, profile_folders=folders, memory_margin=memory_margin, settings=session.settings)
+    from tonnage.reports.comparison.report import render_comparison
+    from tonnage.reports.rendering import Look
+
+    for path in reports:
+        write_whole(Path(path), render_comparison(found, _report_form(path)))
+        session.say(f"wrote {path}")
+    for path in migrations:
+        write_whole(Path(path), _migration_text(found, path))
+        session.say(f"wrote {path}")
+    if not (reports or migrations) or output is not None:
+        write_stdout(render_comparison(found, session.settings.output, Look(width=terminal_width())))
+
+
+def _report_form(path: str) -> Any:
+    suffix = _suffix(path, (*REPORTS, ".pdf"), "--report")
+    if suffix == ".pdf":
+        raise InputError(f"{path}: a PDF is not written", hint="write .html and print it: it has a style for paper")
+    return REPORTS[suffix]
+
+
+def _suffix(path: str, known: Sequence[str], option: str) -> str:
+    suffix = Path(path).suffix.casefold()
+    if suffix not in known:
+        raise InputError(
+            f"{option}: cannot tell the form of '{path}'", hint=f"end its name with one of {', '.join(known)}"
+        )
+    return suffix
+
+
+def _migration_text(found: Comparison, path: str) -> str:
+    from tonnage.reports.comparison.moving import migration_calendar, migration_checklist, migration_csv
+
+    if found.migration is None:
+        raise InputError(
+            "the compare file has no `migration`", hint="migration: {from: NAME, to: NAME, start: 2026-12-01}"
+        )
+    suffix = Path(path).suffix.casefold()
+    if suffix == ".ics":
+        return migration_calendar(found.migration, found.as_of)
+    return migration_csv(found.migration) if suffix == ".csv" else migration_checklist(found.migration)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file: afterwards it is the old one or the whole new one. TonnageError where it cannot be written."""
+    part = None
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", newline="", dir=path.parent, prefix=f".{path.name}.", delete=False
+        ) as stream:
+            part = stream.name
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(part, 0o666 & ~_umask())
+        os.replace(part, path)
+    except OSError as error:
+        if part is not None:
+            Path(part).unlink(missing_ok=True)
+        raise TonnageError(f"{path} cannot be written: {error.strerror or error}", hint="check the folder") from error
+
+
+def _umask() -> int:
+    """The process's mask for new files; reading it means setting it for a moment."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

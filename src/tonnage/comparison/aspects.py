@@ -1,0 +1,108 @@
+"""What platforms are compared by: aspects, their rubric or their computed measure. Data, not code."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from tonnage.comparison.door import Name, Text, parse_entries
+from tonnage.sizing.estimates import Figure
+from tonnage.workload.file.fields import Door
+from tonnage.workload.file.problems import Problem, raise_problems
+
+PAGE: Final = "docs/adding-a-platform.md"
+LOWEST, HIGHEST = 1.0, 5.0
+Measure = Literal["usd_per_month", "time_s", "latency_p95_s", "throughput_per_s", "setup_usd"]
+MORE_IS_BETTER: Final = frozenset({"throughput_per_s"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aspect:
+    """One row of the matrix. `rubric`: what a score means; `measure`: scored from a computed figure instead."""
+
+    key: str
+    title: str
+    group: str
+    asks: str
+    weight: float
+    rubric: tuple[tuple[int, str], ...] = ()
+    measure: Measure | None = None
+    points_per_doubling: float = 1.0
+
+    @property
+    def scored(self) -> bool:
+        return bool(self.rubric) or self.measure is not None
+
+
+class AspectEntry(Door):
+    title: Text
+    group: Text
+    asks: Text
+    weight: Annotated[float, Field(ge=0, le=100)] = 1.0
+    rubric: dict[Annotated[str, Field(pattern="^[1-5]$")], Text] = Field(default_factory=dict)
+    measure: Measure | None = None
+    points_per_doubling: Annotated[float, Field(gt=0, le=4)] = 1.0
+
+
+class AspectsFile(Door):
+    aspects: dict[Name, AspectEntry]
+
+
+def parse_aspects(text: str, *, file: str | None = None) -> tuple[Aspect, ...]:
+    """The aspects of a file, in its order. WorkloadError where one has a rubric and a measure, or a rubric without
+    its ends."""
+    entries, document = parse_entries(text, AspectsFile, file=file, page=PAGE)
+    problems = []
+    for name, one in entries.aspects.items():
+        where = ("aspects", name)
+        if one.rubric and one.measure:
+            problems.append(Problem(where, "has a rubric and a measure", "a score is judged or computed, not both"))
+        if one.rubric and not {"1", "5"} <= set(one.rubric):
+            problems.append(Problem((*where, "rubric"), "has no 1 or no 5", "say what the worst and the best are"))
+    raise_problems(problems, document)
+    return tuple(
+        Aspect(
+            key=name,
+            title=one.title,
+            group=one.group,
+            asks=one.asks,
+            weight=one.weight,
+            rubric=tuple(sorted((int(level), said) for level, said in one.rubric.items())),
+            measure=one.measure,
+            points_per_doubling=one.points_per_doubling,
+        )
+        for name, one in entries.aspects.items()
+    )
+
+
+@lru_cache(maxsize=1)
+def load_aspects() -> tuple[Aspect, ...]:
+    """The packaged aspects."""
+    return parse_aspects(
+        files("tonnage.comparison").joinpath("data/aspects.yaml").read_text("utf-8"), file="aspects.yaml"
+    )
+
+
+def measured_score(aspect: Aspect, value: float, best: float) -> float:
+    """5 for the best value; `points_per_doubling` off for each factor of two behind it, 1 at least.
+
+    >>> cost = Aspect(key="cost", title="", group="", asks="", weight=1, measure="usd_per_month")
+    >>> measured_score(cost, 100.0, 100.0), measured_score(cost, 400.0, 100.0), measured_score(cost, 1e6, 1.0)
+    (5.0, 3.0, 1.0)
+    """
+    if value <= 0 or best <= 0:
+        return HIGHEST if value == best else LOWEST
+    behind = best / value if aspect.measure in MORE_IS_BETTER else value / best
+    return min(HIGHEST, max(LOWEST, HIGHEST - aspect.points_per_doubling * math.log2(behind)))
+
+
+def best_of(aspect: Aspect, figures: Mapping[str, Figure]) -> float:
+    """The best expected value among `figures`."""
+    values = [figure.value for figure in figures.values()]
+    return max(values) if aspect.measure in MORE_IS_BETTER else min(values)

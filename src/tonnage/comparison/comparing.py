@@ -1,0 +1,219 @@
+"""The whole comparison of one compare file: values in, one value out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from tonnage.catalog import Catalog
+from tonnage.comparison.aspects import Aspect, load_aspects
+from tonnage.comparison.computed import Planner, Sought, Total, compute_total
+from tonnage.comparison.crossings import BreakEven, break_evens
+from tonnage.comparison.decision import Decision, decide
+from tonnage.comparison.facts import cheapest_first, gather_facts, has_tag, is_managed
+from tonnage.comparison.migration import WORKING_DAYS, Migration, plan_migration
+from tonnage.comparison.recommendation import Advice, Entry, Size, Split, advise, best_split, load_sizes
+from tonnage.comparison.request import Move, Request
+from tonnage.comparison.rules import load_rules
+from tonnage.comparison.scoring import (
+    Scored,
+    Scores,
+    WeightFlip,
+    common_aspects,
+    score_all,
+    stability,
+    weight_flips,
+    weighted,
+)
+from tonnage.comparison.tasks import load_templates
+from tonnage.errors import WorkloadError
+from tonnage.sizing.assumptions import Assumption
+from tonnage.sizing.estimates import Figure
+from tonnage.workload.jobs import ServeJob, Workload
+
+LEADS_BY: Final = 1.0  # points of score that count as a strength or weakness
+HOURS_PER_DAY: Final = 6.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TradeOff:
+    """What one thing does better and worse than the mean of the others: (aspect, points)."""
+
+    thing: str
+    better: tuple[tuple[str, float], ...]
+    worse: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Everything a report shows."""
+
+    request: Request
+    as_of: datetime
+    aspects: tuple[Aspect, ...]
+    works: tuple[Sought, ...]
+    totals: Mapping[str, Total]
+    scores: Scores
+    able: tuple[str, ...]  # things that can do all the work
+    counted: tuple[str, ...]  # aspects in the weighted score
+    ranking: tuple[Scored, ...]
+    flips: tuple[WeightFlip, ...]
+    first_share: Mapping[str, float]
+    crossings: tuple[BreakEven, ...]
+    decision: Decision
+    chosen: str | None  # the thing that the decision's leaf means
+    advice: tuple[Advice, ...]
+    entries: Mapping[str, Entry]
+    size: Size | None
+    split: Split
+    trade_offs: tuple[TradeOff, ...]
+    migration: Migration | None
+    assumptions: tuple[Assumption, ...]
+
+    @property
+    def title_of(self) -> Mapping[str, str]:
+        return {thing.name: thing.title for thing in self.request.things}
+
+
+def match_works(request: Request, workloads: Sequence[Workload]) -> tuple[Sought, ...]:
+    """Each workload with its volume. WorkloadError where a job has none, a service has one, or names repeat."""
+    out: list[Sought] = []
+    for place, (entry, workload) in enumerate(zip(request.works, workloads, strict=True)):
+        key = f"workloads[{place}]"
+        service = isinstance(workload.job, ServeJob)
+        if service and entry.jobs_per_month is not None:
+            raise WorkloadError(
+                "a service has no jobs a month", hint="its rate stands in its own file", file=request.file, key=key
+            )
+        if not service and entry.jobs_per_month is None:
+            hint = f"how often {workload.name} runs: jobs_per_month: 4"
+            raise WorkloadError("has no volume", hint=hint, file=request.file, key=key)
+        if any(one.name == workload.name for one in out):
+            raise WorkloadError(
+                f"a second workload is named '{workload.name}'", hint="give it a `name`", file=request.file, key=key
+            )
+        out.append(Sought(workload=workload, jobs_per_month=entry.jobs_per_month))
+    return tuple(out)
+
+
+def compare(
+    request: Request,
+    workloads: Sequence[Workload],
+    catalog: Catalog,
+    planner: Planner,
+    *,
+    as_of: datetime,
+    assumptions: Sequence[Assumption] = (),
+) -> Comparison:
+    """Everything that a compare file asks for. WorkloadError and UnknownName for what is wrong with the request."""
+    works, aspects = match_works(request, workloads), load_aspects()
+    rules = load_rules(request.rules, request.folder)
+    totals = {
+        thing.name: compute_total(
+            thing,
+            works,
+            catalog,
+            planner,
+            factors=request.volume_factors,
+            usd_per_hour=request.organisation.usd_per_hour,
+        )
+        for thing in request.things
+    }
+    able = tuple(name for name, total in totals.items() if total.can_do)
+    scores = score_all(aspects, request.things, totals, {name: total.usd_per_month for name, total in totals.items()})
+    running = able or tuple(totals)
+    ranking = weighted(scores, request.weights, running)
+    decision = decide(rules, gather_facts(request, rules, works, totals))
+    migration = _migration(request, works, as_of)
+    entries = {thing.name: _entry(request, works, totals[thing.name], as_of) for thing in request.things}
+    return Comparison(
+        request=request,
+        as_of=as_of,
+        aspects=aspects,
+        works=works,
+        totals=totals,
+        scores=scores,
+        able=able,
+        counted=common_aspects(scores, request.weights, running),
+        ranking=ranking,
+        flips=weight_flips(scores, request.weights, running),
+        first_share=stability(scores, request.weights, running, draws=request.draws, seed=request.seed),
+        crossings=break_evens(tuple(totals.values())),
+        decision=decision,
+        chosen=chosen_thing(decision, request, totals, ranking),
+        advice=advise(request, aspects, totals, entries),
+        entries=entries,
+        size=load_sizes().of(request.organisation.employees),
+        split=best_split(totals),
+        trade_offs=tuple(_trade_off(name, scores, tuple(totals)) for name in totals),
+        migration=migration,
+        assumptions=tuple(assumptions),
+    )
+
+
+def chosen_thing(
+    decision: Decision, request: Request, totals: Mapping[str, Total], ranking: Sequence[Scored]
+) -> str | None:
+    """The thing a leaf means: by its name or profile, or cheapest, managed, only, score."""
+    word = decision.leaf.choose if decision.leaf else None
+    able = cheapest_first(totals)
+    if word is None:
+        return None
+    if word in ("cheapest", "only"):
+        return able[0] if able else None
+    if word == "managed":
+        return next((name for name in able if is_managed(request, name)), None)
+    if word == "without-api":
+        return next((name for name in able if not has_tag(request, name, "token-api")), None)
+    if word == "score":
+        return ranking[0].thing if ranking else None
+    return next((one.name for one in request.things if word in (one.name, one.profile.name)), None)
+
+
+def _migration(request: Request, works: Sequence[Sought], as_of: datetime) -> Migration | None:
+    if request.move is None:
+        return None
+    return _plan_move(request, request.move, works, as_of)
+
+
+def _plan_move(request: Request, move: Move, works: Sequence[Sought], as_of: datetime) -> Migration:
+    things = {thing.name: thing for thing in request.things}
+    file = request.file or "compare.tonnage.yaml"
+    return plan_migration(move, things, works, load_templates(), today=as_of.date(), compare_file=file)
+
+
+def _entry(request: Request, works: Sequence[Sought], total: Total, as_of: datetime) -> Entry:
+    """Being there already costs nothing; else the set-up, and the move where there is something to move from."""
+    move, rate = request.move, request.organisation.usd_per_hour
+    if move is not None and move.origin == total.thing:
+        return Entry(usd=None, weeks=None)
+    if move is None:
+        hours = total.setup_hours
+        people = request.organisation.team_size or 1
+        weeks = None if hours is None else hours.likely / (HOURS_PER_DAY * min(people, 2)) / WORKING_DAYS
+        return Entry(usd=total.setup_usd, weeks=weeks)
+    plan = _plan_move(request, replace(move, target=total.thing), works, as_of)
+    effort, usd = plan.hours, None
+    if rate is not None:
+        usd = Figure(value=effort.likely * rate, low=effort.low * rate, high=effort.high * rate, basis="assumed")
+    return Entry(usd=usd, weeks=plan.weeks())
+
+
+def _trade_off(name: str, scores: Scores, names: Sequence[str]) -> TradeOff:
+    others = [other for other in names if other != name]
+    found = []
+    for key, score in scores[name].items():
+        known = [scores[other][key].value for other in others if key in scores[other]]
+        if known:
+            found.append((key, score.value - sum(known) / len(known)))
+    return TradeOff(
+        thing=name,
+        better=tuple(
+            sorted(((key, lead) for key, lead in found if lead >= LEADS_BY), key=lambda one: (-one[1], one[0]))
+        ),
+        worse=tuple(
+            sorted(((key, lead) for key, lead in found if lead <= -LEADS_BY), key=lambda one: (one[1], one[0]))
+        ),
+    )

@@ -1,0 +1,130 @@
+"""From which volume one thing costs less than another: closed form for lines, else between planned volumes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, pairwise
+from typing import Literal
+
+from tonnage.comparison.computed import ZERO, Row, Total
+from tonnage.sizing.estimates import Figure
+
+End = Literal["value", "low", "high"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakEven:
+    """Volumes, as factors of the stated one, where the cheaper of two things changes. None: not at all.
+
+    `low` and `high`: the crossings with one side's cost at its low end and the other's at its high end, so as wide as
+    it gets; None: there is no crossing at that end.
+    """
+
+    first: str
+    second: str
+    factor: float | None
+    low: float | None
+    high: float | None
+    cheaper_above: str
+    method: Literal["closed form", "between planned volumes"]
+    work: str = ""  # one workload by itself, people not counted; "": all the work, people included
+
+
+def break_evens(totals: Sequence[Total]) -> tuple[BreakEven, ...]:
+    """Every pair of things that can do all the work; then, where there are several workloads, each by itself."""
+    out = [_pair(first, second) for first, second in combinations([one for one in totals if one.can_do], 2)]
+    works = [row.work for row in totals[0].rows]
+    for place, work in enumerate(works if len(works) > 1 else ()):
+        alone = [
+            replace(
+                one, rows=(one.rows[place],), run_usd_per_month=one.rows[place].usd_per_month, people_usd_per_month=None
+            )
+            for one in totals
+            if one.rows[place].option is not None
+        ]
+        out += [replace(_pair(first, second), work=work) for first, second in combinations(alone, 2)]
+    return tuple(out)
+
+
+def _pair(first: Total, second: Total) -> BreakEven:
+    linear = all(row.kind != "serve" for row in first.rows)
+    find = _linear_crossing if linear else _planned_crossing
+    factor = find(first, second, "value", "value")
+    ends = [find(first, second, "low", "high"), find(first, second, "high", "low")]
+    known = [end for end in (*ends, factor) if end is not None]
+    large = 1e6 if linear else max(one.factor for one in first.rows[0].at_volumes)
+    return BreakEven(
+        first=first.thing,
+        second=second.thing,
+        factor=factor,
+        low=min(known) if factor is not None and None not in ends else None,
+        high=max(known) if factor is not None and None not in ends else None,
+        cheaper_above=first.thing if cost_at(first, large) <= cost_at(second, large) else second.thing,
+        method="closed form" if linear else "between planned volumes",
+    )
+
+
+def cost_at(total: Total, factor: float, end: End = "value") -> float:
+    """Run cost a month at a volume, people included; between planned volumes on a straight line of logarithms.
+
+    Infinite where nothing can do that volume.
+    """
+    people = getattr(total.people_usd_per_month or ZERO, end)
+    return float(people) + sum(_row_cost(row, factor, end) for row in total.rows)
+
+
+def _row_cost(row: Row, factor: float, end: End) -> float:
+    if row.kind != "serve":
+        figure = row.usd_per_month
+        return float(getattr(figure, end)) * factor if figure else math.inf
+    points = [(one.factor, one.usd_per_month) for one in row.at_volumes]
+    below = max((point for point in points if point[0] <= factor * (1 + 1e-12)), default=None, key=lambda one: one[0])
+    above = min((point for point in points if point[0] >= factor * (1 - 1e-12)), default=None, key=lambda one: one[0])
+    if below is None or above is None or below[1] is None or above[1] is None:
+        return math.inf
+    return _between(below[0], below[1], above[0], above[1], factor, end)
+
+
+def _between(left: float, at_left: Figure, right: float, at_right: Figure, factor: float, end: End) -> float:
+    a, b = float(getattr(at_left, end)), float(getattr(at_right, end))
+    if right <= left or a <= 0 or b <= 0:
+        return a
+    share = math.log(factor / left) / math.log(right / left)
+    return math.exp(math.log(a) + share * (math.log(b) - math.log(a)))
+
+
+def _linear_crossing(first: Total, second: Total, first_end: End, second_end: End) -> float | None:
+    """(F2 - F1) / (c1 - c2), where that is above 0: F the people a month, c the run cost at the stated volume."""
+    people = [float(getattr(one.people_usd_per_month or ZERO, end)) for one, end in
+              ((first, first_end), (second, second_end))]  # fmt: skip
+    slope = [cost_at(first, 1.0, first_end) - people[0], cost_at(second, 1.0, second_end) - people[1]]
+    if slope[0] == slope[1]:
+        return None
+    factor = (people[1] - people[0]) / (slope[0] - slope[1])
+    return factor if factor > 0 else None
+
+
+def _planned_crossing(first: Total, second: Total, first_end: End, second_end: End) -> float | None:
+    """The first change of sign between planned volumes, bisected on the lines between them."""
+
+    def lead(factor: float) -> float:
+        return cost_at(first, factor, first_end) - cost_at(second, factor, second_end)
+
+    grid = sorted({one.factor for total in (first, second) for row in total.rows for one in row.at_volumes})
+    for left, right in pairwise(grid):
+        before, after = lead(left), lead(right)
+        if math.isfinite(before) and math.isfinite(after) and (before > 0) != (after > 0):
+            return _bisect(lead, left, right, dearer=before > 0)
+    return None
+
+
+def _bisect(lead: Callable[[float], float], left: float, right: float, *, dearer: bool) -> float:
+    for _ in range(60):
+        middle = math.sqrt(left * right)
+        if (lead(middle) > 0) == dearer:
+            left = middle
+        else:
+            right = middle
+    return right

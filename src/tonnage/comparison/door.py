@@ -1,0 +1,85 @@
+"""Files that a user writes for `compare`, at the door: YAML text -> pydantic model; errors with line, key, hint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
+
+from tonnage.errors import WorkloadError, did_you_mean, nearest
+from tonnage.workload.file.fields import Spelled, as_names, refusal
+from tonnage.workload.file.problems import Problem, explain_validation, raise_problem, raise_problems
+from tonnage.workload.file.yaml_lines import Document, KeyPath, read_yaml
+
+LARGEST_FILE_BYTES: Final = 1024 * 1024
+Entries = TypeVar("Entries", bound=BaseModel)
+
+
+def _day(value: Any) -> date:
+    if not isinstance(value, str):
+        raise refusal("a date such as 2026-11-20")
+    try:
+        return date.fromisoformat(value)
+    except ValueError:
+        raise refusal("a date such as 2026-11-20", "leave the key out where the date is not known") from None
+
+
+def _link(value: str) -> str:
+    if not value.startswith(("https://", "http://")) or any(letter.isspace() for letter in value):
+        raise refusal("a web address that starts with https://")
+    return value
+
+
+Day = Annotated[date, BeforeValidator(_day), Spelled("date")]
+Link = Annotated[str, Field(max_length=500), AfterValidator(_link), Spelled("web address")]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,60}$"), Spelled("name in lower case")]
+Names = Annotated[tuple[Name, ...], BeforeValidator(as_names), Spelled("name or list of names")]
+Text = Annotated[str, Field(min_length=1, max_length=2000), Spelled("text")]
+
+
+def load_text(path: Path) -> str:
+    """The text of a file. WorkloadError where it cannot be read as one page of UTF-8."""
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        raise WorkloadError(
+            "no such file", hint="the path starts from the file that names it", file=str(path)
+        ) from None
+    except OSError as error:
+        raise WorkloadError(f"cannot be read: {error.strerror}", hint="check the path", file=str(path)) from error
+    if len(raw) > LARGEST_FILE_BYTES:
+        raise WorkloadError("is over 1 MB", hint="such a file is a few pages of text", file=str(path))
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise WorkloadError("is not UTF-8 text", hint="save it as UTF-8", file=str(path)) from error
+
+
+def parse_entries(text: str, model: type[Entries], *, file: str | None, page: str) -> tuple[Entries, Document]:
+    """What a text says, checked against `model`; `page` is the document that lists its keys."""
+    document = read_yaml(text, file=file)
+    if not isinstance(document.value, dict):
+        raise_problem((), "expected keys and values at the top", document, f"{page} has an example")
+    try:
+        return model.model_validate(document.value), document
+    except ValidationError as error:
+        problems = [_with_page(one, page) for one in explain_validation(error, model, document)]
+        raise_problems(problems, document)
+        raise
+
+
+def _with_page(problem: Problem, page: str) -> Problem:
+    if problem.message == "is missing" or problem.hint is None:
+        return replace(problem, hint=f"{page} lists every key with an example")
+    return problem
+
+
+def unknown(path: KeyPath, what: str, name: str, known: Iterable[str]) -> Problem:
+    """A name that stands in no table."""
+    names = list(known)
+    listed = f"known: {', '.join(names)}" if len(names) <= 40 else f"{len(names)} are known"
+    return Problem(path, f"no {what} is named '{name}'", did_you_mean(nearest(name, names, count=1), listed))

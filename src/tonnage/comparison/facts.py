@@ -1,0 +1,116 @@
+"""What decision rules may ask for: facts of the work, the team, the user's own answers, and computed figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tonnage.comparison.computed import Sought, Total
+from tonnage.comparison.decision import Fact, Value
+from tonnage.comparison.request import Request
+from tonnage.comparison.rules import Rules
+from tonnage.errors import WorkloadError, did_you_mean, nearest
+from tonnage.sizing.estimates import Figure
+from tonnage.workload.jobs import ServeJob, TrainJob
+
+
+def gather_facts(
+    request: Request, rules: Rules, works: Sequence[Sought], totals: Mapping[str, Total]
+) -> dict[str, Fact]:
+    """Every fact, with where it stands. WorkloadError where a need is given that the rules do not ask for."""
+    file = request.file or "the compare file"
+    for name in request.needs:
+        if name not in rules.needs:
+            listed = ", ".join(rules.needs) or "none"
+            hint = did_you_mean(nearest(name, rules.needs, count=1), f"rule set {rules.name} asks for: {listed}")
+            raise WorkloadError("is not asked for by the rule set", hint=hint, file=request.file, key=f"needs.{name}")
+    out = {name: Fact(value=_need(request, name), origin=f"{file}: needs.{name}") for name in rules.needs}
+    return out | _work_facts(works) | _team_facts(request, file) | _computed_facts(request, totals)
+
+
+def _need(request: Request, name: str) -> Value | None:
+    return request.needs.get(name)
+
+
+def _work_facts(works: Sequence[Sought]) -> dict[str, Fact]:
+    names = "; ".join(one.workload.file or one.name for one in works)
+    jobs = [one.workload.job for one in works]
+    kinds = tuple(dict.fromkeys(one.workload.kind for one in works))
+    requests = sum(one.requests_per_month or 0.0 for one in works)
+    tokens = sum(_tokens(one) for one in works)
+    run = sum(one.jobs_per_month or 0.0 for one in works)
+    trains = any(isinstance(job, TrainJob) for job in jobs)
+    values: dict[str, Value] = {
+        "kinds": kinds,
+        "trains": trains,
+        "trains_own_data": trains,
+        "serves": "serve" in kinds,
+        "requests_per_month": requests,
+        "tokens_per_month": tokens,
+        "jobs_per_month": run,
+        "has_deadline": any(one.workload.constraints.deadline_s is not None for one in works),
+    }
+    return {name: Fact(value=value, origin=names) for name, value in values.items()}
+
+
+def _tokens(work: Sought) -> float:
+    job = work.workload.job
+    if not isinstance(job, ServeJob) or work.requests_per_month is None:
+        return 0.0
+    each = job.requests.input_tokens.mean + (job.requests.output_tokens.mean if job.requests.output_tokens else 0.0)
+    return work.requests_per_month * each
+
+
+def _team_facts(request: Request, file: str) -> dict[str, Fact]:
+    given = request.organisation
+    values: dict[str, Value | None] = {
+        "employees": given.employees,
+        "team_size": given.team_size,
+        "ml_expertise": given.ml_expertise,
+        "ops_expertise": given.ops_expertise,
+        "compliance": given.compliance,
+    }
+    return {name: Fact(value=value, origin=f"{file}: organisation.{name}") for name, value in values.items()}
+
+
+def _computed_facts(request: Request, totals: Mapping[str, Total]) -> dict[str, Fact]:
+    origin = "computed by the planner at the stated volume"
+    out: dict[str, Fact] = {}
+    for name, total in totals.items():
+        out[f"can_do.{name}"] = Fact(value=total.can_do, origin=origin)
+        figures = {"usd_per_month": total.usd_per_month, "time_s": total.time_s, "setup_usd": total.setup_usd,
+                   "latency_p95_s": total.latency_p95_s}  # fmt: skip
+        out |= {f"{key}.{name}": Fact(value=_of(figure), origin=origin) for key, figure in figures.items()}
+    able = cheapest_first(totals)
+    managed = [name for name in able if is_managed(request, name)]
+    chosen = {"cheapest": able[:1], "second": able[1:2], "managed": managed[:1]}
+    for word, names in chosen.items():
+        cost = _of(totals[names[0]].usd_per_month) if names else None
+        said = f"{origin}: {names[0]}" if names else origin
+        out[f"usd_per_month.{word}"] = Fact(value=cost, origin=said)
+    out["can_do.any"] = Fact(value=bool(able), origin=origin)
+    out["can_do.count"] = Fact(value=float(len(able)), origin=origin)
+    tags = {"cheapest_managed": "managed", "cheapest_token_api": "token-api"}
+    for name, tag in tags.items():
+        value = bool(able) and has_tag(request, able[0], tag)
+        out[f"can_do.{name}"] = Fact(value=value, origin=f"{origin}; tags of its profile")
+    return out
+
+
+def cheapest_first(totals: Mapping[str, Total]) -> list[str]:
+    """Those that can do all the work, by cost a month with people."""
+    costs = [(cost.value, name) for name, total in totals.items() if (cost := total.usd_per_month) is not None]
+    return [name for _, name in sorted(costs) if totals[name].can_do]
+
+
+def is_managed(request: Request, name: str) -> bool:
+    """Whether a thing's profile is tagged as managed."""
+    return has_tag(request, name, "managed")
+
+
+def has_tag(request: Request, name: str, tag: str) -> bool:
+    """Whether the profile of a thing has a tag."""
+    return next(tag in thing.profile.tags for thing in request.things if thing.name == name)
+
+
+def _of(figure: Figure | None) -> float | None:
+    return None if figure is None else figure.value

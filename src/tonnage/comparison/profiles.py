@@ -1,0 +1,289 @@
+"""Platform and framework profiles: per aspect a value, its evidence and, where the rubric is fair, a score."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from tonnage.comparison.aspects import PAGE, Aspect, load_aspects
+from tonnage.comparison.door import Day, Link, Name, Names, Text, load_text, parse_entries, unknown
+from tonnage.errors import UnknownName, WorkloadError, did_you_mean, nearest
+from tonnage.workload.file.fields import Door, PositiveOrZero, Words, refusal
+from tonnage.workload.file.problems import Problem, raise_problems
+from tonnage.workload.file.yaml_lines import Document
+
+Kind = Literal["platform", "framework"]
+WorkloadKind = Literal["train", "serve", "batch", "tabular"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Where a value comes from. `read_on` None: undated. `judgement`: ours, without a public source."""
+
+    title: str
+    url: str | None
+    read_on: date | None
+    judgement: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One aspect of one profile. `score` None: not scored, because no rubric is fair or nothing is known."""
+
+    value: str
+    evidence: tuple[Evidence, ...]
+    score: int | None = None
+    because: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hours:
+    """People-hours as a range with its likely value, and why."""
+
+    low: float
+    likely: float
+    high: float
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """What of the catalog the planner may use for it. Empty tuples: no limit. `computed` False: nothing is computed."""
+
+    computed: bool = True
+    platforms: tuple[str, ...] = ()
+    providers: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    tabular_method: str | None = None
+    why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """One platform or framework."""
+
+    name: str
+    title: str
+    kind: Kind
+    about: str
+    tags: tuple[str, ...]
+    reach: Reach
+    setup_hours: Hours | None
+    operation_hours_per_month: Hours | None
+    cells: Mapping[str, Cell]
+    risks: tuple[str, ...]
+
+
+class SourceEntry(Door):
+    title: Text
+    url: Link | None = None
+    read_on: Day | None = None
+    judgement: bool = False
+
+    @model_validator(mode="after")
+    def _named(self) -> SourceEntry:
+        if self.url is None and not self.judgement:
+            raise refusal("a `url`", "or `judgement: true` where it is an opinion and no public source states it")
+        return self
+
+
+class CellEntry(Door):
+    value: Text
+    sources: Names
+    score: Annotated[int, Field(ge=1, le=5)] | None = None
+    because: Text | None = None
+
+
+class HoursEntry(Door):
+    low: PositiveOrZero
+    likely: PositiveOrZero
+    high: PositiveOrZero
+    because: Text
+
+
+class ReachEntry(Door):
+    computed: bool = True
+    platforms: Names = ()
+    providers: Names = ()
+    kinds: Annotated[tuple[WorkloadKind, ...], Field(strict=False)] = ()
+    tabular_method: Literal["boosted-trees", "mlp"] | None = None
+    why_not: Text | None = None
+
+
+class ProfileFile(Door):
+    """A profile file, NAME.yaml."""
+
+    name: Name
+    title: Text
+    kind: Kind = "platform"
+    based_on: Name | None = None
+    about: Text
+    tags: Names = ()
+    plan: ReachEntry | None = None
+    setup_hours: HoursEntry | None = None
+    operation_hours_per_month: HoursEntry | None = None
+    sources: dict[Name, SourceEntry] = Field(default_factory=dict)
+    aspects: dict[Name, CellEntry] = Field(default_factory=dict)
+    risks: Words = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    entries: ProfileFile
+    document: Document
+
+
+def load_profiles(folders: Sequence[Path] = (), aspects: Sequence[Aspect] | None = None) -> dict[str, Profile]:
+    """The packaged profiles and those of `folders` (*.yaml), by name. WorkloadError on whatever is wrong with one."""
+    aspects = load_aspects() if aspects is None else aspects
+    read = list(_packaged())
+    for folder in folders:
+        if not folder.is_dir():
+            raise WorkloadError("no such folder of profiles", hint=f"{PAGE} says what stands in it", file=str(folder))
+        read += [_read(load_text(path), str(path)) for path in sorted(folder.glob("*.yaml"))]
+    return _join(read, aspects)
+
+
+def parse_profiles(texts: Mapping[str, str], aspects: Sequence[Aspect] | None = None) -> dict[str, Profile]:
+    """The profiles in `texts` (file name -> text) alone."""
+    return _join([_read(text, file) for file, text in texts.items()], load_aspects() if aspects is None else aspects)
+
+
+def find_profile(name: str, profiles: Mapping[str, Profile]) -> Profile:
+    """The profile of that name; UnknownName, with the nearest, else."""
+    if name in profiles:
+        return profiles[name]
+    close = nearest(name, profiles)
+    hint = did_you_mean(close, f"known: {', '.join(sorted(profiles))}; {PAGE} says how to add one")
+    raise UnknownName(f"no platform profile is named '{name}'", suggestions=close, hint=hint)
+
+
+@lru_cache(maxsize=1)
+def _packaged() -> tuple[_Read, ...]:
+    folder = files("tonnage.comparison").joinpath("data/platforms")
+    found = sorted((entry for entry in folder.iterdir() if entry.name.endswith(".yaml")), key=lambda one: one.name)
+    return tuple(_read(entry.read_text("utf-8"), f"platforms/{entry.name}") for entry in found)
+
+
+def _read(text: str, file: str) -> _Read:
+    return _Read(*parse_entries(text, ProfileFile, file=file, page=PAGE))
+
+
+def _join(read: Iterable[_Read], aspects: Sequence[Aspect]) -> dict[str, Profile]:
+    by_name: dict[str, _Read] = {}
+    for one in read:
+        if one.entries.name in by_name:
+            first = by_name[one.entries.name].document.file
+            said = f"a second profile is named '{one.entries.name}'; the first is {first}"
+            raise_problems([Problem(("name",), said, "give it a name of its own")], one.document)
+        by_name[one.entries.name] = one
+    for one in by_name.values():
+        raise_problems(_problems(one.entries, by_name, {aspect.key: aspect for aspect in aspects}), one.document)
+    return {name: _freeze(name, by_name) for name in sorted(by_name)}
+
+
+def _problems(entries: ProfileFile, known: Mapping[str, _Read], aspects: Mapping[str, Aspect]) -> list[Problem]:
+    found = []
+    if entries.based_on is not None:
+        base = known.get(entries.based_on)
+        if base is None:
+            found.append(unknown(("based_on",), "profile", entries.based_on, sorted(known)))
+        elif base.entries.based_on is not None:
+            found.append(Problem(("based_on",), f"'{entries.based_on}' is itself based on another", "name that one"))
+    for name, cell in entries.aspects.items():
+        path = ("aspects", name)
+        if name not in aspects:
+            found.append(unknown(path, "aspect", name, aspects))
+            continue
+        if not cell.sources:
+            found.append(Problem((*path, "sources"), "names no source", "every value says where it comes from"))
+        found += [
+            unknown((*path, "sources"), "source of this file", source, entries.sources)
+            for source in cell.sources
+            if source not in entries.sources
+        ]
+        found += _score_problems(path, cell, aspects[name])
+    for key in ("setup_hours", "operation_hours_per_month"):
+        hours: HoursEntry | None = getattr(entries, key)
+        if hours and not hours.low <= hours.likely <= hours.high:
+            found.append(Problem((key,), "is not low <= likely <= high", "order the three"))
+    return found
+
+
+def _score_problems(path: tuple[str, ...], cell: CellEntry, aspect: Aspect) -> list[Problem]:
+    if cell.score is None:
+        return []
+    if aspect.measure:
+        return [Problem((*path, "score"), f"is given, but it is computed from {aspect.measure}", "leave it out")]
+    if not aspect.rubric:
+        return [Problem((*path, "score"), "is given, but this aspect has no rubric", "leave it out")]
+    if cell.because is None:
+        return [Problem((*path, "score"), "has no `because`", "say which words of the rubric it meets")]
+    return []
+
+
+def _freeze(name: str, known: Mapping[str, _Read]) -> Profile:
+    entries = known[name].entries
+    own = {key: _cell(cell, entries.sources) for key, cell in entries.aspects.items()}
+    base = _freeze(entries.based_on, known) if entries.based_on else None
+    profile = Profile(
+        name=entries.name,
+        title=entries.title,
+        kind=entries.kind,
+        about=entries.about,
+        tags=entries.tags,
+        reach=_reach(entries.plan),
+        setup_hours=freeze_hours(entries.setup_hours),
+        operation_hours_per_month=freeze_hours(entries.operation_hours_per_month),
+        cells=own,
+        risks=entries.risks,
+    )
+    return profile if base is None else _inherit(profile, base, entries)
+
+
+def _inherit(profile: Profile, base: Profile, entries: ProfileFile) -> Profile:
+    """What the file leaves out is its base's."""
+    return replace(
+        profile,
+        tags=profile.tags or base.tags,
+        reach=base.reach if entries.plan is None else profile.reach,
+        setup_hours=profile.setup_hours or base.setup_hours,
+        operation_hours_per_month=profile.operation_hours_per_month or base.operation_hours_per_month,
+        cells={**base.cells, **profile.cells},
+        risks=(*profile.risks, *base.risks),
+    )
+
+
+def _reach(entry: ReachEntry | None) -> Reach:
+    if entry is None:
+        return Reach(computed=False, why_not="the profile does not say which offers are its own")
+    return Reach(
+        computed=entry.computed,
+        platforms=entry.platforms,
+        providers=entry.providers,
+        kinds=entry.kinds,
+        tabular_method=entry.tabular_method,
+        why_not=entry.why_not or "",
+    )
+
+
+def freeze_hours(entry: HoursEntry | None) -> Hours | None:
+    """Hours as values."""
+    if entry is None:
+        return None
+    return Hours(low=entry.low, likely=entry.likely, high=entry.high, because=entry.because)
+
+
+def _cell(entry: CellEntry, sources: Mapping[str, SourceEntry]) -> Cell:
+    evidence = tuple(
+        Evidence(title=one.title, url=one.url, read_on=one.read_on, judgement=one.judgement)
+        for one in (sources[name] for name in entry.sources)
+    )
+    return Cell(value=entry.value, evidence=evidence, score=entry.score, because=entry.because or "")

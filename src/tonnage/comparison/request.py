@@ -1,0 +1,266 @@
+"""The compare file: what is compared, for which work, by whom, by which weights and rules; and the move it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from os.path import normpath
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BeforeValidator, Field
+
+from tonnage.comparison.aspects import Aspect, load_aspects
+from tonnage.comparison.door import Day, Name, Text, load_text, parse_entries, unknown
+from tonnage.comparison.profiles import Hours, HoursEntry, Profile, freeze_hours, load_profiles
+from tonnage.workload.file.fields import Count, Door, Flag, Positive, PositiveOrZero, Spelled, Word, Words
+from tonnage.workload.file.problems import Problem, raise_problems
+
+PAGE: Final = "docs/compare.md"
+HORIZONS: Final = ("short", "medium", "long")
+Expertise = Literal["none", "some", "strong"]
+Need = bool | float | int | str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thing:
+    """One thing compared: a profile, maybe narrowed to some machines."""
+
+    name: str
+    title: str
+    profile: Profile
+    gpus: tuple[str, ...] = ()
+    providers: tuple[str, ...] = ()
+    machines: tuple[str, ...] = ()
+    setup_hours: Hours | None = None
+    operation_hours_per_month: Hours | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """One workload file and how often its job runs. `jobs_per_month` None: a service, whose file holds its rate."""
+
+    file: Path
+    name: str | None
+    jobs_per_month: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Organisation:
+    """Who decides. None and empty: not said."""
+
+    employees: int | None = None
+    team_size: int | None = None
+    ml_expertise: Expertise | None = None
+    ops_expertise: Expertise | None = None
+    compliance: tuple[str, ...] = ()
+    usd_per_hour: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A migration: from, to, the first working day, and how many people do it for how many hours a day."""
+
+    origin: str
+    target: str
+    start: date | None
+    people: int
+    hours_per_day: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One compare file, read and checked."""
+
+    title: str
+    file: str | None
+    folder: Path
+    things: tuple[Thing, ...]
+    works: tuple[Work, ...]
+    organisation: Organisation
+    weights: Mapping[str, float]
+    weights_given: frozenset[str]
+    horizon_weeks: Mapping[str, float]
+    volume_factors: tuple[float, ...]
+    rules: str
+    needs: Mapping[str, Need]
+    move: Move | None
+    draws: int
+    seed: int
+
+
+class ThingEntry(Door):
+    name: Name
+    profile: Name | None = None
+    title: Text | None = None
+    gpus: Words = ()
+    providers: Words = ()
+    machines: Words = ()
+    setup_hours: HoursEntry | None = None
+    operation_hours_per_month: HoursEntry | None = None
+
+
+def _as_thing(value: Any) -> Any:
+    return {"name": value} if isinstance(value, str) else value
+
+
+class WorkEntry(Door):
+    file: Word
+    name: Name | None = None
+    jobs_per_month: Positive | None = None
+
+
+class OrganisationEntry(Door):
+    employees: Count | None = None
+    team_size: Count | None = None
+    ml_expertise: Expertise | None = None
+    ops_expertise: Expertise | None = None
+    compliance: Words = ()
+    usd_per_hour: Positive | None = None
+
+
+class MoveEntry(Door):
+    origin: Annotated[Name, Field(alias="from")]
+    target: Annotated[Name, Field(alias="to")]
+    start: Day | None = None
+    people: Annotated[int, Field(ge=1, le=100)] = 1
+    hours_per_day: Annotated[float, Field(gt=0, le=24)] = 6.0
+
+
+class HorizonEntry(Door):
+    short: Positive = 2.0
+    medium: Positive = 13.0
+    long: Positive = 52.0
+
+
+class RequestFile(Door):
+    """A compare file, NAME.tonnage.yaml with `kind: compare`."""
+
+    kind: Literal["compare"]
+    title: Text
+    compare: Annotated[list[Annotated[ThingEntry, BeforeValidator(_as_thing)]], Field(min_length=2, max_length=12)]
+    workloads: Annotated[list[WorkEntry], Field(min_length=1, max_length=12)]
+    profiles: Words = ()
+    organisation: OrganisationEntry = Field(default_factory=OrganisationEntry)
+    weights: dict[str, Annotated[float, Spelled("number, 0 or more")]] = Field(default_factory=dict)
+    only_these_weights: Flag = False
+    horizons_weeks: HorizonEntry = Field(default_factory=HorizonEntry)
+    volume_factors: Annotated[list[Positive], Field(min_length=1, max_length=9)] = Field(
+        default_factory=lambda: [0.1, 1.0, 10.0]
+    )
+    rules: Word = "computed-cost"
+    needs: dict[Name, Flag | PositiveOrZero | Word] = Field(default_factory=dict)
+    migration: MoveEntry | None = None
+    draws: Annotated[int, Field(ge=100, le=100_000)] = 1000
+    seed: Annotated[int, Field(ge=0, le=2**31)] = 0
+
+
+def load_request(path: Path | str, *, profile_folders: Sequence[Path] = ()) -> Request:
+    """The compare file at `path`; WorkloadError (file, line, key, hint) for whatever is wrong with it."""
+    path = Path(path)
+    return parse_request(load_text(path), file=str(path), folder=path.parent, profile_folders=profile_folders)
+
+
+def parse_request(text: str, *, file: str | None, folder: Path, profile_folders: Sequence[Path] = ()) -> Request:
+    """The compare file in a text; paths in it start from `folder`."""
+    entries, document = parse_entries(text, RequestFile, file=file, page=PAGE)
+    aspects = load_aspects()
+    profiles = load_profiles([*(folder / name for name in entries.profiles), *profile_folders], aspects)
+    raise_problems(_problems(entries, profiles, aspects), document)
+    return _freeze(entries, profiles, aspects, file=file, folder=folder)
+
+
+def _problems(entries: RequestFile, profiles: Mapping[str, Profile], aspects: Sequence[Aspect]) -> list[Problem]:
+    found: list[Problem] = []
+    names = [one.name for one in entries.compare]
+    for place, one in enumerate(entries.compare):
+        wanted = one.profile or one.name
+        if wanted not in profiles:
+            found.append(unknown(("compare", place), "platform profile", wanted, sorted(profiles)))
+        for key in ("setup_hours", "operation_hours_per_month"):
+            hours: HoursEntry | None = getattr(one, key)
+            if hours and not hours.low <= hours.likely <= hours.high:
+                found.append(Problem(("compare", place, key), "is not low <= likely <= high", "order the three"))
+        if one.name in names[:place]:
+            found.append(Problem(("compare", place), f"'{one.name}' is compared twice", "give one another `name`"))
+    known = {aspect.key: aspect for aspect in aspects}
+    for key, weight in entries.weights.items():
+        path = ("weights", key)
+        if key not in known:
+            found.append(unknown(path, "aspect", key, known))
+        elif weight < 0:
+            found.append(Problem(path, f"found {weight:g}, expected a number of at least 0", "0 leaves an aspect out"))
+        elif not known[key].scored and weight > 0:
+            found.append(Problem(path, "has a weight, but this aspect is not scored", "leave it out"))
+    if entries.only_these_weights and not any(weight > 0 for weight in entries.weights.values()):
+        found.append(Problem(("weights",), "no weight is above 0", "give at least one aspect a weight"))
+    if entries.migration:
+        for key, end in (("from", entries.migration.origin), ("to", entries.migration.target)):
+            if end not in names:
+                found.append(unknown(("migration", key), "thing compared here", end, names))
+        if entries.migration.origin == entries.migration.target:
+            found.append(Problem(("migration", "to"), "is where it comes from", "name another"))
+    span = entries.horizons_weeks
+    if not span.short < span.medium < span.long:
+        found.append(Problem(("horizons_weeks",), "is not short < medium < long", "order the three"))
+    return found
+
+
+def _freeze(
+    entries: RequestFile, profiles: Mapping[str, Profile], aspects: Sequence[Aspect], *, file: str | None, folder: Path
+) -> Request:
+    given, move = entries.organisation, entries.migration
+    default = {aspect.key: aspect.weight for aspect in aspects if aspect.scored}
+    base = dict.fromkeys(default, 0.0) if entries.only_these_weights else default
+    return Request(
+        title=entries.title,
+        file=file,
+        folder=folder,
+        things=tuple(_thing(one, profiles) for one in entries.compare),
+        works=tuple(
+            Work(file=Path(normpath(folder / one.file)), name=one.name, jobs_per_month=one.jobs_per_month)
+            for one in entries.workloads
+        ),
+        organisation=Organisation(
+            employees=given.employees,
+            team_size=given.team_size,
+            ml_expertise=given.ml_expertise,
+            ops_expertise=given.ops_expertise,
+            compliance=given.compliance,
+            usd_per_hour=given.usd_per_hour,
+        ),
+        weights={**base, **{key: weight for key, weight in entries.weights.items() if key in base}},
+        weights_given=frozenset(entries.weights),
+        horizon_weeks={name: getattr(entries.horizons_weeks, name) for name in HORIZONS},
+        volume_factors=tuple(sorted({*entries.volume_factors, 1.0})),
+        rules=entries.rules,
+        needs=entries.needs,
+        move=None if move is None else _move(move),
+        draws=entries.draws,
+        seed=entries.seed,
+    )
+
+
+def _thing(entry: ThingEntry, profiles: Mapping[str, Profile]) -> Thing:
+    profile = profiles[entry.profile or entry.name]
+    return Thing(
+        name=entry.name,
+        title=entry.title or profile.title,
+        profile=profile,
+        gpus=entry.gpus,
+        providers=entry.providers,
+        machines=entry.machines,
+        setup_hours=freeze_hours(entry.setup_hours) or profile.setup_hours,
+        operation_hours_per_month=freeze_hours(entry.operation_hours_per_month) or profile.operation_hours_per_month,
+    )
+
+
+def _move(entry: MoveEntry) -> Move:
+    return Move(
+        origin=entry.origin,
+        target=entry.target,
+        start=entry.start,
+        people=entry.people,
+        hours_per_day=entry.hours_per_day,
+    )

@@ -1,0 +1,218 @@
+"""Cost structure, cost by volume, break-even, performance."""
+
+from __future__ import annotations
+
+import math
+
+from tonnage.comparison.comparing import Comparison
+from tonnage.comparison.computed import Row, Total
+from tonnage.comparison.crossings import BreakEven, cost_at
+from tonnage.reports.blocks import Column, Paragraph, Table
+from tonnage.reports.comparison.charts import cost_chart
+from tonnage.reports.comparison.figures import UNKNOWN, duration, money, rate, volume
+from tonnage.reports.comparison.sections import Part, Section, Subheading
+from tonnage.reports.wording import (
+    render_date,
+    render_gpus,
+    render_machines,
+    render_money,
+    render_purchase,
+    short,
+)
+from tonnage.sizing.estimates import Figure
+
+
+def cost_section(comparison: Comparison) -> Section:
+    """Totals a month, then the lines they are made of, then what set-up costs."""
+    parts: list[Part] = [
+        Paragraph(
+            text="Dollars with 80 % intervals. Machines, fees and tokens are computed by the planner; people-hours are "
+            "judgements with their range, at the team's rate.",
+            tone="faint",
+        ),
+        _total_table(comparison),
+        Subheading(text="Lines of the cheapest way"),
+        _line_table(comparison),
+    ]
+    missing = [(name, row) for name, total in comparison.totals.items() for row in total.rows if row.option is None]
+    if missing:
+        rows = tuple((comparison.title_of[name], row.work, row.why_not) for name, row in missing)
+        columns = (Column(title="Thing"), Column(title="Work"), Column(title="Why", wraps=True))
+        parts += [Subheading(text="Not computed"), Table(columns=columns, rows=rows)]
+    return Section(key="costs", title="Cost structure", parts=tuple(parts))
+
+
+def _total_table(comparison: Comparison) -> Table:
+    rows = []
+    for thing in comparison.request.things:
+        total = comparison.totals[thing.name]
+        rows.append(
+            (
+                thing.title,
+                money(total.run_usd_per_month),
+                money(total.people_usd_per_month),
+                money(total.usd_per_month),
+                money(total.setup_usd),
+                _oldest(total),
+            )
+        )
+    titles = ("Thing", "Run a month", "People a month", "Together a month", "Set-up, once", "Oldest price")
+    return Table(
+        columns=tuple(
+            Column(title=title, align="left" if title == "Thing" else "right", wraps=title == "Oldest price")
+            for title in titles
+        ),
+        rows=tuple(rows),
+    )
+
+
+def _oldest(total: Total) -> str:
+    """The earliest day a price of the cheapest options was read; how many lines carry no date."""
+    days = [line.read_on for row in total.rows if row.option for line in row.option.ledger.lines]
+    known = [day for day in days if day is not None]
+    undated = f"{len(days) - len(known)} of {len(days)} lines undated" if len(known) < len(days) else ""
+    return ", ".join(filter(None, (min(known).isoformat() if known else "", undated))) or UNKNOWN
+
+
+def _line_table(comparison: Comparison) -> Table:
+    rows = []
+    for thing in comparison.request.things:
+        for row in comparison.totals[thing.name].rows:
+            for line in row.option.ledger.lines if row.option else ():
+                rows.append(
+                    (
+                        thing.title,
+                        row.work,
+                        line.what,
+                        f"{short(float(line.quantity), 4)} {line.unit}",
+                        f"${line.usd_per_unit:,}",
+                        render_money(float(line.usd)),
+                        render_date(line.read_on),
+                    )
+                )
+    titles = ("Thing", "Work", "Line", "Quantity", "A unit", "Dollars (a job; a month of a service)", "Price read")
+    right = {"Quantity", "A unit", "Dollars (a job; a month of a service)"}
+    columns = tuple(
+        Column(title=title, align="right" if title in right else "left", wraps=title == "Line") for title in titles
+    )
+    return Table(columns=columns, rows=tuple(rows))
+
+
+def volume_section(comparison: Comparison) -> Section:
+    """Cost at other volumes, and where the cheaper one changes."""
+    factors = comparison.request.volume_factors
+    rows = []
+    for name in comparison.able:
+        total = comparison.totals[name]
+        rows.append((comparison.title_of[name], *(_at(total_figure(comparison, name, factor)) for factor in factors)))
+        assert total.can_do
+    columns = (Column(title="Dollars a month"), *(Column(title=volume(factor), align="right") for factor in factors))
+    parts: list[Part] = [
+        Paragraph(
+            text="People included. A service is planned anew at each volume; a job runs so many times more often.",
+            tone="faint",
+        )
+    ]
+    if rows:
+        parts.append(Table(columns=columns, rows=tuple(rows)))
+    chart = cost_chart(comparison)
+    if chart is not None:
+        parts.append(chart)
+    parts += [Subheading(text="Break-even"), *_break_even_parts(comparison)]
+    return Section(key="volume", title="Cost by volume and break-even", parts=tuple(parts))
+
+
+def total_figure(comparison: Comparison, name: str, factor: float) -> Figure | None:
+    """Dollars a month of one thing at a multiple of the stated volume; None where it cannot carry it."""
+    total = comparison.totals[name]
+    value, low, high = (cost_at(total, factor, end) for end in ("value", "low", "high"))
+    return Figure(value=value, low=low, high=high) if math.isfinite(value + low + high) else None
+
+
+def _at(figure: Figure | None) -> str:
+    return "cannot carry it" if figure is None else money(figure)
+
+
+def _break_even_parts(comparison: Comparison) -> list[Part]:
+    if not comparison.crossings:
+        return [Paragraph(text="Fewer than two of them can do any of the work: there is nothing to cross.")]
+    titles = comparison.title_of
+    rows = tuple(
+        (
+            one.work or "all, people included",
+            titles[one.first],
+            titles[one.second],
+            crossing_words(comparison, one),
+            one.method,
+        )
+        for one in comparison.crossings
+    )
+    columns = (
+        Column(title="Work"),
+        Column(title="One"),
+        Column(title="Other"),
+        Column(title="Break-even", wraps=True),
+        Column(title="Found"),
+    )
+    note = "Intervals: one side at the low end of its cost and the other at its high end, so as wide as it gets."
+    return [Table(columns=columns, rows=rows), Paragraph(text=note, tone="faint")]
+
+
+def crossing_words(comparison: Comparison, one: BreakEven) -> str:
+    """Where it crosses, in multiples and in requests or jobs a month."""
+    cheaper = comparison.title_of[one.cheaper_above]
+    if one.factor is None:
+        return f"never: {cheaper} costs less at every volume looked at"
+    interval = (
+        f" ({short(one.low)}x–{short(one.high)}x)"
+        if one.low is not None and one.high is not None
+        else " (open: at an end of the intervals there is none)"
+    )
+    return f"{cheaper} costs less above {short(one.factor)}x the stated volume{interval}{_amount(comparison, one)}"
+
+
+def _amount(comparison: Comparison, one: BreakEven) -> str:
+    """The volume itself, where it is that of one workload."""
+    works = [work for work in comparison.works if one.work in ("", work.name)]
+    if len(works) != 1 or one.factor is None:
+        return ""
+    requests = works[0].requests_per_month
+    if requests is not None:
+        return f": {requests * one.factor:,.0f} requests a month"
+    assert works[0].jobs_per_month is not None
+    return f": {short(works[0].jobs_per_month * one.factor)} jobs a month"
+
+
+def performance_section(comparison: Comparison) -> Section:
+    """The cheapest option of each thing for each work: machine, time, latency, rate."""
+    rows = []
+    for thing in comparison.request.things:
+        for row in comparison.totals[thing.name].rows:
+            rows.append((thing.title, row.work, *_option_cells(row)))
+    titles = ("Thing", "Work", "Cheapest way", "Time of a job", "p95", "Rate", "Dollars a job or month", "Options")
+    columns = tuple(Column(title=title, wraps=title == "Cheapest way") for title in titles)
+    return Section(
+        key="performance",
+        title="Performance",
+        parts=(
+            Paragraph(text="Predicted, with 80 % intervals. Token APIs publish no speed: «not known».", tone="faint"),
+            Table(columns=columns, rows=tuple(rows)),
+        ),
+    )
+
+
+def _option_cells(row: Row) -> tuple[str, ...]:
+    option = row.option
+    if option is None:
+        return (row.why_not, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, "0")
+    machines = render_machines(option.count, option.instance_type)
+    where = f"{machines}, {render_purchase(option.purchase)}, {option.provider} {option.region or ''}"
+    gpus = render_gpus(option.gpu, option.gpu_count, option.count)
+    return (
+        f"{where.strip()} ({gpus})" if option.run.machines else where.strip(),
+        "no end" if row.kind == "serve" else duration(option.time_s),
+        duration(row.latency_p95_s) if row.kind == "serve" else "—",
+        rate(row.rate),
+        money(option.cost_usd),
+        f"{row.options:,}",
+    )

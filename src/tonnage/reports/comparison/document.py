@@ -1,0 +1,335 @@
+"""A comparison as a JSON document and as rows for CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tonnage.comparison.comparing import Comparison
+from tonnage.comparison.computed import Row
+from tonnage.comparison.migration import Migration
+from tonnage.comparison.profiles import Cell
+from tonnage.reports.comparison.costs import total_figure
+from tonnage.reports.plain import (
+    plain_cost,
+    plain_day,
+    plain_figure,
+    plain_instant,
+    plain_number,
+    plain_price,
+    plain_usd,
+)
+from tonnage.sizing.estimates import Figure
+
+SCHEMA = "tonnage/compare@1"
+COLUMNS = (
+    "thing",
+    "aspect",
+    "group",
+    "value",
+    "unit",
+    "low",
+    "high",
+    "basis",
+    "score",
+    "score_low",
+    "score_high",
+    "because",
+    "sources",
+    "read_on",
+)
+UNITS = {
+    "usd_per_month": "usd_per_month",
+    "setup_usd": "usd",
+    "time_s": "s",
+    "latency_p95_s": "s",
+    "throughput_per_s": "per_s",
+}
+
+
+def comparison_document(comparison: Comparison) -> Mapping[str, Any]:
+    """Everything, each figure with its unit in the key, its 80 % interval and its basis."""
+    request = comparison.request
+    return {
+        "schema": SCHEMA,
+        "title": request.title,
+        "as_of": plain_instant(comparison.as_of),
+        "chosen": {
+            "by_rules": comparison.chosen,
+            "by_score": comparison.ranking[0].thing if comparison.ranking else None,
+        },
+        "works": [
+            {
+                "name": one.name,
+                "kind": one.workload.kind,
+                "jobs_per_month": one.jobs_per_month,
+                "requests_per_month": plain_number(one.requests_per_month),
+            }
+            for one in comparison.works
+        ],
+        "things": [_thing(comparison, thing.name) for thing in request.things],
+        "break_even": [
+            {
+                "work": one.work or None,
+                "first": one.first,
+                "second": one.second,
+                "volume_factor": plain_number(one.factor),
+                "low": plain_number(one.low),
+                "high": plain_number(one.high),
+                "cheaper_above": one.cheaper_above,
+                "method": one.method,
+            }
+            for one in comparison.crossings
+        ],
+        "decision": _decision(comparison),
+        "scores": _scores(comparison),
+        "recommendation": [
+            {
+                "organisation": one.size.name,
+                "horizon": one.horizon,
+                "weeks": plain_number(one.weeks),
+                "choice": one.choice,
+                "because": one.because,
+                "out": dict(one.out),
+                "cost_usd": {name: _money(cost) for name, cost in one.costs.items()},
+            }
+            for one in comparison.advice
+        ],
+        "organisation": comparison.size.name if comparison.size else None,
+        "split": {
+            "places": dict(comparison.split.places),
+            "usd_per_month": _money(comparison.split.usd_per_month),
+            "single": comparison.split.single,
+            "single_usd_per_month": _money(comparison.split.single_usd_per_month),
+            "worth_it": comparison.split.worth_it,
+            "because": comparison.split.because,
+        },
+        "migration": _migration(comparison.migration) if comparison.migration else None,
+        "assumptions": [
+            {
+                "name": one.name,
+                "value": plain_number(one.value),
+                "low": plain_number(one.low),
+                "high": plain_number(one.high),
+                "source": one.source,
+            }
+            for one in comparison.assumptions
+        ],
+    }
+
+
+def _money(figure: Figure | None) -> dict[str, Any] | None:
+    return None if figure is None else plain_cost(figure)
+
+
+def _thing(comparison: Comparison, name: str) -> dict[str, Any]:
+    total = comparison.totals[name]
+    thing = next(one for one in comparison.request.things if one.name == name)
+    return {
+        "name": name,
+        "title": thing.title,
+        "profile": thing.profile.name,
+        "can_do_all": total.can_do,
+        "run_usd_per_month": _money(total.run_usd_per_month),
+        "people_usd_per_month": _money(total.people_usd_per_month),
+        "usd_per_month": _money(total.usd_per_month),
+        "setup_usd": _money(total.setup_usd),
+        "usd_per_month_at": {
+            f"{factor:g}": _money(total_figure(comparison, name, factor)) if total.can_do else None
+            for factor in comparison.request.volume_factors
+        },
+        "works": [_row(row) for row in total.rows],
+        "aspects": {key: _cell(cell) for key, cell in thing.profile.cells.items()},
+        "risks": list(thing.profile.risks),
+    }
+
+
+def _row(row: Row) -> dict[str, Any]:
+    option = row.option
+    out: dict[str, Any] = {
+        "work": row.work,
+        "why_not": row.why_not or None,
+        "usd_per_job": _money(row.usd_per_job),
+        "usd_per_month": _money(row.usd_per_month),
+        "option": None,
+    }
+    if option is None:
+        return out
+    return out | {
+        "time_s": plain_figure(row.time_s),
+        "latency_p95_s": plain_figure(row.latency_p95_s),
+        "rates": {key: plain_figure(figure) for key, figure in option.run.rates},
+        "option": {
+            "provider": option.provider,
+            "platform": option.platform,
+            "instance_type": option.instance_type,
+            "region": option.region,
+            "purchase": option.purchase,
+            "count": option.count,
+            "gpu": option.gpu,
+            "price_read_on": plain_day(option.price_read_on),
+            "ledger": [
+                {
+                    "what": line.what,
+                    "quantity": plain_price(line.quantity),
+                    "unit": line.unit,
+                    "usd_per_unit": plain_price(line.usd_per_unit),
+                    "usd": plain_usd(line.usd),
+                    "read_on": plain_day(line.read_on),
+                    "source": line.source,
+                }
+                for line in option.ledger.lines
+            ],
+            "risks": list(option.risks),
+        },
+    }
+
+
+def _cell(cell: Cell) -> dict[str, Any]:
+    return {
+        "value": cell.value,
+        "score": cell.score,
+        "because": cell.because or None,
+        "evidence": [
+            {"title": one.title, "url": one.url, "read_on": plain_day(one.read_on), "judgement": one.judgement}
+            for one in cell.evidence
+        ],
+    }
+
+
+def _decision(comparison: Comparison) -> dict[str, Any]:
+    decision = comparison.decision
+    return {
+        "rules": decision.rules.name,
+        "leaf": decision.leaf.name if decision.leaf else None,
+        "say": decision.leaf.say if decision.leaf else None,
+        "because": decision.leaf.because if decision.leaf else None,
+        "missing": decision.missing or None,
+        "steps": [
+            {
+                "question": one.question.name,
+                "ask": one.question.ask,
+                "answer": one.answer,
+                "found": one.found,
+                "from": one.origin,
+            }
+            for one in decision.steps
+        ],
+        "would_change": [
+            {"question": one.question, "change": one.change, "leaf": one.leaf.name if one.leaf else None}
+            for one in decision.flips
+        ],
+    }
+
+
+def _scores(comparison: Comparison) -> dict[str, Any]:
+    return {
+        "weights": {key: plain_number(weight) for key, weight in comparison.request.weights.items() if weight > 0},
+        "counted": list(comparison.counted),
+        "ranking": [
+            {
+                "thing": one.thing,
+                "score": plain_number(one.total),
+                "low": plain_number(one.low),
+                "high": plain_number(one.high),
+                "unknown": list(one.unknown),
+                "first_share": plain_number(comparison.first_share[one.thing]),
+            }
+            for one in comparison.ranking
+        ],
+        "weight_flips": [
+            {
+                "aspect": one.aspect,
+                "rival": one.rival,
+                "weight_now": plain_number(one.weight_now),
+                "weight_at_tie": plain_number(one.weight_at_tie),
+                "rival_wins": one.side,
+            }
+            for one in comparison.flips
+        ],
+        "draws": comparison.request.draws,
+        "seed": comparison.request.seed,
+    }
+
+
+def _migration(migration: Migration) -> dict[str, Any]:
+    return {
+        "from": migration.move.origin,
+        "to": migration.move.target,
+        "start": plain_day(migration.start),
+        "weeks": {end: plain_number(migration.weeks(end)) for end in ("low", "likely", "high")},
+        "hours": {end: plain_number(getattr(migration.hours, end)) for end in ("low", "likely", "high")},
+        "critical": list(migration.critical),
+        "tasks": [
+            {
+                "id": task.id,
+                "phase": task.phase,
+                "title": task.title,
+                "after": list(task.after),
+                "hours": {end: plain_number(getattr(task.hours, end)) for end in ("low", "likely", "high")},
+                "start": plain_day(migration.dates(task.id)[0]),
+                "end": plain_day(migration.dates(task.id)[1]),
+                "checks": list(task.checks),
+            }
+            for task in migration.tasks
+        ],
+        "rollback": list(migration.rollback),
+    }
+
+
+def comparison_rows(comparison: Comparison) -> list[tuple[Any, ...]]:
+    """One row for each thing and aspect; what is not known has empty cells."""
+    out = []
+    for thing in comparison.request.things:
+        for aspect in comparison.aspects:
+            score = comparison.scores[thing.name].get(aspect.key)
+            scores = (
+                (None, None, None)
+                if score is None
+                else tuple(plain_number(x) for x in (score.value, score.low, score.high))
+            )
+            if aspect.measure is not None:
+                figure = getattr(comparison.totals[thing.name], aspect.measure)
+                numbers = (
+                    (None,) * 3
+                    if figure is None
+                    else tuple(plain_number(x) for x in (figure.value, figure.low, figure.high))
+                )
+                out.append(
+                    (
+                        thing.name,
+                        aspect.key,
+                        aspect.group,
+                        numbers[0],
+                        UNITS[aspect.measure],
+                        *numbers[1:],
+                        None if figure is None else figure.basis,
+                        *scores,
+                        None,
+                        "planner",
+                        None,
+                    )
+                )
+                continue
+            cell = thing.profile.cells.get(aspect.key)
+            if cell is None:
+                out.append((thing.name, aspect.key, aspect.group, *(None,) * 11))
+                continue
+            dates = [one.read_on.isoformat() if one.read_on else "undated" for one in cell.evidence]
+            out.append(
+                (
+                    thing.name,
+                    aspect.key,
+                    aspect.group,
+                    cell.value,
+                    None,
+                    None,
+                    None,
+                    "judged",
+                    *scores,
+                    cell.because or None,
+                    "; ".join(one.url or one.title for one in cell.evidence),
+                    "; ".join(dates),
+                )
+            )
+    return out

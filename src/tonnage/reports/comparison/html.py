@@ -1,0 +1,37 @@
+"""A comparison as one HTML page that needs nothing else: no script, nothing fetched, light and dark, printable."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from tonnage.comparison.comparing import Comparison
+from tonnage.reports.comparison.content import build_sections, subtitle
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+
+def comparison_html(comparison: Comparison) -> str:
+    """The whole report, every text escaped."""
+    return _template().render(
+        title=comparison.request.title, subtitle=subtitle(comparison), sections=build_sections(comparison)
+    )
+
+
+@lru_cache(maxsize=1)
+def _template() -> Template:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=PackageLoader("tonnage.reports"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.globals["kind"] = lambda block: type(block).__name__
+    environment.filters["drawing"] = Markup  # charts escape their own text
+    return environment.get_template("comparison.html.jinja")

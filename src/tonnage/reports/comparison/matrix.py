@@ -1,0 +1,219 @@
+"""What is compared, the matrix of aspects with numbered sources, trade-offs."""
+
+from __future__ import annotations
+
+from tonnage.comparison.comparing import Comparison
+from tonnage.comparison.profiles import Cell, Evidence
+from tonnage.reports.blocks import Bullets, Column, Pairs, Paragraph, Table
+from tonnage.reports.comparison.figures import UNKNOWN, duration, money, rate
+from tonnage.reports.comparison.sections import Part, Section, Subheading
+from tonnage.reports.wording import render_date, short
+
+
+class Sources:
+    """Evidence, numbered in the order in which it is first named."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[Evidence, int] = {}
+
+    def refer(self, cell: Cell) -> str:
+        """« [1, 4]» for the evidence of a cell."""
+        found = sorted({self.numbers.setdefault(one, len(self.numbers) + 1) for one in cell.evidence})
+        return f" [{', '.join(str(number) for number in found)}]"
+
+    def table(self) -> Table:
+        """Every source with its date."""
+        rows = tuple(
+            (f"[{number}]", one.title, one.url or "no public source: a judgement", _read(one))
+            for one, number in self.numbers.items()
+        )
+        columns = (
+            Column(title="No."),
+            Column(title="Source", wraps=True),
+            Column(title="Address", wraps=True),
+            Column(title="Read"),
+        )
+        return Table(columns=columns, rows=rows)
+
+
+def _read(one: Evidence) -> str:
+    return "undated" if one.read_on is None else one.read_on.isoformat()
+
+
+def scope_section(comparison: Comparison) -> Section:
+    """Which work, at which volume, by whom."""
+    request, team = comparison.request, comparison.request.organisation
+    rows = tuple(
+        (
+            one.name,
+            one.workload.kind,
+            comparison.totals[request.things[0].name].rows[place].volume,
+            one.workload.file or "",
+        )
+        for place, one in enumerate(comparison.works)
+    )
+    columns = (Column(title="Work"), Column(title="Kind"), Column(title="Volume"), Column(title="File"))
+    people: tuple[tuple[str, str], ...] = (
+        ("organisation", f"{team.employees:,} people" if team.employees else UNKNOWN),
+        ("team", f"{team.team_size} people" if team.team_size else UNKNOWN),
+        ("ML expertise", team.ml_expertise or UNKNOWN),
+        ("operations expertise", team.ops_expertise or UNKNOWN),
+        ("compliance", ", ".join(team.compliance) or "none stated"),
+        (
+            "an hour of work",
+            f"${short(team.usd_per_hour)}" if team.usd_per_hour else f"{UNKNOWN}: people are not counted",
+        ),
+    )
+    things = tuple((thing.title, thing.profile.about) for thing in request.things)
+    return Section(
+        key="scope",
+        title="What is compared",
+        parts=(
+            Pairs(rows=things),
+            Subheading(text="Work"),
+            Table(columns=columns, rows=rows),
+            Subheading(text="Team"),
+            Pairs(rows=people),
+        ),
+    )
+
+
+def matrix_section(comparison: Comparison, sources: Sources) -> Section:
+    """Every aspect of every thing, by group: value, score, sources."""
+    parts: list[Part] = [
+        Paragraph(
+            text="Scores run from 1 to 5 by the rubric of each aspect (appendix). Numbers in brackets name sources. "
+            "«not known»: the profile says nothing, and nothing is assumed.",
+            tone="faint",
+        )
+    ]
+    columns = (Column(title="Aspect"), *(Column(title=thing.title, wraps=True) for thing in comparison.request.things))
+    for group in dict.fromkeys(aspect.group for aspect in comparison.aspects):
+        rows = []
+        for aspect in comparison.aspects:
+            if aspect.group == group:
+                cells = [_cell(comparison, thing.name, aspect.key, sources) for thing in comparison.request.things]
+                if any(cell != UNKNOWN for cell in cells):
+                    rows.append((aspect.title, *cells))
+        if rows:
+            parts += [Subheading(text=group), Table(columns=columns, rows=tuple(rows))]
+    return Section(key="matrix", title="Matrix", parts=tuple(parts))
+
+
+def _cell(comparison: Comparison, name: str, aspect: str, sources: Sources) -> str:
+    found = next(one for one in comparison.aspects if one.key == aspect)
+    score = comparison.scores[name].get(aspect)
+    if found.measure is not None:
+        total = comparison.totals[name]
+        text = {
+            "usd_per_month": money(total.usd_per_month),
+            "setup_usd": money(total.setup_usd),
+            "time_s": duration(total.time_s),
+            "latency_p95_s": duration(total.latency_p95_s),
+            "throughput_per_s": rate(total.rows[0].rate if len(total.rows) == 1 else None),
+        }[found.measure]
+        figure = getattr(total, found.measure)
+        origin = "assumed" if figure is not None and figure.basis == "assumed" else "computed"
+        return f"{text} — {origin}, {score.value:.1f}/5" if score and text != UNKNOWN else text
+    thing = next(one for one in comparison.request.things if one.name == name)
+    cell = thing.profile.cells.get(aspect)
+    if cell is None:
+        return UNKNOWN
+    mark = "" if cell.score is None else f" — {cell.score}/5: {cell.because}"
+    return f"{cell.value}{mark}{sources.refer(cell)}"
+
+
+def trade_off_section(comparison: Comparison) -> Section:
+    """What each does better and worse than the mean of the others, by at least a point."""
+    aspects = {aspect.key: aspect.title for aspect in comparison.aspects}
+    parts: list[Part] = [
+        Paragraph(text="Aspects in which one is at least a point away from the mean of the others.", tone="faint")
+    ]
+    for one in comparison.trade_offs:
+        parts.append(Subheading(text=comparison.title_of[one.thing]))
+        better = ", ".join(f"{aspects[key]} (+{lead:.1f})" for key, lead in one.better) or "nothing by a point or more"
+        worse = ", ".join(f"{aspects[key]} ({lead:.1f})" for key, lead in one.worse) or "nothing by a point or more"
+        parts.append(Pairs(rows=(("ahead in", better), ("behind in", worse))))
+    return Section(key="trade-offs", title="Trade-offs", parts=tuple(parts))
+
+
+def risk_section(comparison: Comparison) -> Section:
+    """Risks of the profiles, and of the very offers that the costs stand on."""
+    parts: list[Part] = []
+    for thing in comparison.request.things:
+        found = [*thing.profile.risks]
+        for row in comparison.totals[thing.name].rows:
+            if row.option is not None:
+                found += [f"{row.work} on {row.option.instance_type}: {risk}" for risk in row.option.risks]
+            else:
+                found.append(f"{row.work}: {row.why_not}")
+        parts += [Subheading(text=thing.title), Bullets(items=tuple(dict.fromkeys(found)) or ("none is on record",))]
+    return Section(key="risks", title="Risks", parts=tuple(parts))
+
+
+def appendix_section(comparison: Comparison, sources: Sources) -> Section:
+    """Rubrics, assumptions, sources, ages of prices."""
+    rubric = tuple(
+        (
+            aspect.title,
+            "; ".join(f"{level}: {said}" for level, said in aspect.rubric)
+            or _rule(aspect.measure, aspect.points_per_doubling),
+        )
+        for aspect in comparison.aspects
+        if aspect.scored
+    )
+    assumed = tuple(
+        (one.name.replace("_", " "), short(one.value), f"{short(one.low)} to {short(one.high)}", one.source)
+        for one in comparison.assumptions
+    )
+    columns = (
+        Column(title="Assumption"),
+        Column(title="Value", align="right"),
+        Column(title="Range"),
+        Column(title="Source", wraps=True),
+    )
+    parts: list[Part] = [
+        Subheading(text="Ages of prices"),
+        _price_table(comparison),
+        Subheading(text="Sources"),
+        sources.table(),
+        Subheading(text="Scores"),
+        Pairs(rows=rubric),
+        Subheading(text="People-hours"),
+        _hours_table(comparison),
+    ]
+    if assumed:
+        parts += [Subheading(text="Assumptions of the predictions"), Table(columns=columns, rows=assumed)]
+    return Section(key="appendix", title="Appendix: assumptions, sources, ages", parts=tuple(parts))
+
+
+def _rule(measure: str | None, points: float) -> str:
+    return f"computed from {measure}: 5 for the best, {points:g} off for each factor of two behind it, 1 at least"
+
+
+def _price_table(comparison: Comparison) -> Table:
+    rows = []
+    for thing in comparison.request.things:
+        for row in comparison.totals[thing.name].rows:
+            for line in row.option.ledger.lines if row.option else ():
+                age = f"{(comparison.as_of.date() - line.read_on).days} days" if line.read_on else UNKNOWN
+                rows.append((thing.title, line.what, render_date(line.read_on), age, line.source))
+    columns = (
+        Column(title="Thing"),
+        Column(title="Line", wraps=True),
+        Column(title="Read"),
+        Column(title="Age", align="right"),
+        Column(title="Source", wraps=True),
+    )
+    return Table(columns=columns, rows=tuple(dict.fromkeys(rows)))
+
+
+def _hours_table(comparison: Comparison) -> Table:
+    rows = []
+    for thing in comparison.request.things:
+        for what, hours in (("set-up", thing.setup_hours), ("a month", thing.operation_hours_per_month)):
+            if hours is not None:
+                span = f"{short(hours.likely)} ({short(hours.low)}–{short(hours.high)}) h"
+                rows.append((thing.title, what, span, hours.because))
+    columns = (Column(title="Thing"), Column(title="For"), Column(title="Hours"), Column(title="Because", wraps=True))
+    return Table(columns=columns, rows=tuple(rows))

@@ -1,0 +1,192 @@
+"""The migration plan as sections, and its exports: CSV, iCalendar, Markdown check-boxes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from tonnage.comparison.comparing import Comparison
+from tonnage.comparison.migration import Migration, Task
+from tonnage.comparison.recommendation import payback
+from tonnage.reports.blocks import Bullets, Column, Pairs, Paragraph, Table
+from tonnage.reports.comparison.charts import migration_chart
+from tonnage.reports.comparison.figures import UNKNOWN, money
+from tonnage.reports.comparison.sections import Checks, Code, Part, Section, Subheading
+from tonnage.reports.plain import dump_csv
+from tonnage.reports.wording import short
+from tonnage.sizing.estimates import Figure
+
+COLUMNS = (
+    "id",
+    "phase",
+    "task",
+    "after",
+    "hours_low",
+    "hours_likely",
+    "hours_high",
+    "wait_days_likely",
+    "start",
+    "end",
+    "end_if_slow",
+    "critical",
+    "checks",
+)
+
+
+def migration_section(migration: Migration, comparison: Comparison) -> Section:
+    """What the move gains and loses; phases, tasks in order, time, checks, the way back, action items."""
+    weeks = [migration.weeks(end) for end in ("low", "likely", "high")]
+    hours = migration.hours
+    last = max(migration.dates(task.id)[1] for task in migration.tasks)
+    pairs = (
+        ("from, to", f"{migration.origin} -> {migration.target}"),
+        ("people", f"{migration.move.people}, {migration.move.hours_per_day:g} hours a day"),
+        ("effort", f"{short(hours.likely)} people-hours ({short(hours.low)}–{short(hours.high)}), judgements by task"),
+        ("time", f"{weeks[1]:.1f} weeks ({weeks[0]:.1f}–{weeks[2]:.1f})"),
+        ("start, end", f"{migration.start.isoformat()}, {last.isoformat()}"),
+        ("longest way", " -> ".join(migration.critical)),
+    )
+    parts: list[Part] = [
+        Pairs(rows=(*pairs, *_gains(migration, comparison))),
+        migration_chart(migration),
+        _task_table(migration),
+    ]
+    checks = [f"# {task.title}\n{check}" for task in migration.tasks for check in task.checks]
+    parts += [
+        Subheading(text="Acceptance checks"),
+        Paragraph(text="Each is a command; it is met when the command ends with 0.", tone="faint"),
+        Code(text="\n".join(checks) + "\n", language="sh"),
+        Subheading(text="The way back"),
+        Bullets(items=migration.rollback),
+        Subheading(text="Action items"),
+        Checks(items=tuple(_item(migration, task) for task in migration.tasks)),
+        Paragraph(text=f"Hours: {migration.source}.", tone="faint"),
+    ]
+    return Section(key="migration", title="Migration plan", parts=tuple(parts))
+
+
+def _gains(migration: Migration, comparison: Comparison) -> tuple[tuple[str, str], ...]:
+    """Aspects whose score the move changes by a point or more, and what it changes a month."""
+    before, after = comparison.scores[migration.move.origin], comparison.scores[migration.move.target]
+    aspects = {one.key: one.title for one in comparison.aspects}
+    moved = [(key, after[key].value - before[key].value) for key in aspects if key in before and key in after]
+    gained = ", ".join(f"{aspects[key]} (+{change:.1f})" for key, change in moved if change >= 1)
+    lost = ", ".join(f"{aspects[key]} ({change:.1f})" for key, change in moved if change <= -1)
+    costs = [comparison.totals[name].usd_per_month for name in (migration.move.origin, migration.move.target)]
+    return (
+        ("gains", gained or "no aspect by a point or more"),
+        ("losses", lost or "no aspect by a point or more"),
+        ("cost a month, before and after", f"{money(costs[0])}; {money(costs[1])}"),
+        ("pays for itself", _payback_words(comparison.entries[migration.move.target].usd, *costs)),
+    )
+
+
+def _payback_words(entry: Figure | None, before: Figure | None, after: Figure | None) -> str:
+    """After how many months the move has paid for itself, or that it never does."""
+    if entry is None or before is None or after is None:
+        return UNKNOWN
+    found = payback(entry, before, after)
+    if found.months is None:
+        return "never at the expected figures: it costs as much or more each month"
+    low = UNKNOWN if found.low is None else short(found.low)
+    high = "never" if found.high is None else short(found.high)
+    return f"after {short(found.months)} months ({low}–{high}): {money(entry)} once"
+
+
+def _item(migration: Migration, task: Task) -> str:
+    first, last = migration.dates(task.id)
+    return f"{task.title} ({first.isoformat()} to {last.isoformat()})"
+
+
+def _task_table(migration: Migration) -> Table:
+    rows = []
+    for key, title, purpose in migration.phases:
+        rows.append((f"{title}: {purpose}", "", "", "", ""))
+        for task in migration.tasks:
+            if task.phase == key:
+                first, last = migration.dates(task.id)
+                hours = f"{short(task.hours.likely)} ({short(task.hours.low)}–{short(task.hours.high)})"
+                wait = f" + {short(task.wait_days.likely)} days of waiting" if task.wait_days else ""
+                rows.append((task.title, hours + wait, first.isoformat(), last.isoformat(), ", ".join(task.after)))
+    titles = ("Task", "Hours", "Start", "End", "After")
+    return Table(
+        columns=tuple(Column(title=title, wraps=title in ("Task", "After")) for title in titles), rows=tuple(rows)
+    )
+
+
+def migration_csv(migration: Migration) -> str:
+    """One row a task."""
+    rows = []
+    for task in migration.tasks:
+        first, last = migration.dates(task.id)
+        slow = migration.dates(task.id, "high")[1]
+        rows.append(
+            (
+                task.id,
+                task.phase,
+                task.title,
+                " ".join(task.after),
+                task.hours.low,
+                task.hours.likely,
+                task.hours.high,
+                task.wait_days.likely if task.wait_days else 0,
+                first.isoformat(),
+                last.isoformat(),
+                slow.isoformat(),
+                task.id in migration.critical,
+                "; ".join(task.checks),
+            )
+        )
+    return dump_csv(COLUMNS, rows)
+
+
+def migration_calendar(migration: Migration, as_of: datetime) -> str:
+    """Whole-day events, one a task (RFC 5545)."""
+    stamp = as_of.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
+    lines = ["BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:-//tonnage//compare//EN", "CALSCALE:GREGORIAN"]
+    for task in migration.tasks:
+        first, last = migration.dates(task.id)
+        said = f"{short(task.hours.likely)} h ({short(task.hours.low)} to {short(task.hours.high)})"
+        said += "".join(f"\ncheck: {check}" for check in task.checks)
+        lines += [
+            "BEGIN:VEVENT",
+            f"UID:{_calendar_text(task.id)}.{migration.move.origin}.{migration.move.target}@tonnage",
+            f"DTSTAMP:{stamp}",
+            f"DTSTART;VALUE=DATE:{first:%Y%m%d}",
+            f"DTEND;VALUE=DATE:{last + timedelta(days=1):%Y%m%d}",
+            f"SUMMARY:{_calendar_text(task.title)}",
+            f"DESCRIPTION:{_calendar_text(said)}",
+            "END:VEVENT",
+        ]
+    lines.append("END:VCALENDAR")
+    return "".join(f"{folded}\r\n" for line in lines for folded in _folded(line))
+
+
+def _calendar_text(text: str) -> str:
+    for mark, escaped in (("\\", "\\\\"), (";", "\\;"), (",", "\\,"), ("\r", ""), ("\n", "\\n")):
+        text = text.replace(mark, escaped)
+    return text
+
+
+def _folded(line: str) -> list[str]:
+    """Lines of at most 75 bytes; those that follow start with a space."""
+    out, rest, room = [], line, 75
+    while len(rest.encode()) > room:
+        cut = room
+        while len(rest[:cut].encode()) > room:
+            cut -= 1
+        out.append(rest[:cut])
+        rest, room = " " + rest[cut:], 75
+    return [*out, rest]
+
+
+def migration_checklist(migration: Migration) -> str:
+    """Markdown check-boxes, by phase."""
+    lines = [f"# Migration: {migration.origin} to {migration.target}", ""]
+    for key, title, purpose in migration.phases:
+        lines += [f"## {title}: {purpose}", ""]
+        for task in migration.tasks:
+            if task.phase == key:
+                lines.append(f"- [ ] {_item(migration, task)}")
+                lines += [f"  - check: `{check}`" for check in task.checks]
+        lines.append("")
+    return "\n".join(lines)

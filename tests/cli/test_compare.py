@@ -1,0 +1,111 @@
+"""`tonnage compare`: the examples, files written whole, bad input."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "compare"
+FILES = sorted(path.name for path in EXAMPLES.glob("*.tonnage.yaml") if "kind: compare" in path.read_text())
+DAY = ("--as-of", "2026-11-20")
+Run = Callable[..., CompletedProcess[str]]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_examples_run(inside: Run, tmp_path: Path, name: str) -> None:
+    """Each example gives its page and its data, the same twice."""
+    arguments = ("compare", str(EXAMPLES / name), *DAY, "--report", "one.html", "--report", "one.json")
+    done = inside(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    page = (tmp_path / "one.html").read_bytes()
+    assert page.startswith(b"<!doctype html>")
+    assert len(page) < 2_000_000
+    assert json.loads((tmp_path / "one.json").read_text())["things"]
+    inside(*arguments)
+    assert (tmp_path / "one.html").read_bytes() == page
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.html", "one.json"]
+
+
+def test_bert_has_no_place_on_bedrock(inside: Run) -> None:
+    """Fine-tuning BERT is not computed for Bedrock, and the reason says what would make it so."""
+    done = inside("compare", str(EXAMPLES / "databricks-vs-bedrock.tonnage.yaml"), *DAY, "-o", "json")
+    bedrock = next(one for one in json.loads(done.stdout)["things"] if one["name"] == "bedrock")
+    tuning = next(one for one in bedrock["works"] if one["work"] == "bert-finetune")
+    assert tuning["option"] is None
+    assert "buy.token_models" in tuning["why_not"]
+    serving = next(one for one in bedrock["works"] if one["work"] == "bert-serving")
+    assert serving["usd_per_month"]["value"] > 0
+
+
+def test_the_migration_is_written(inside: Run, tmp_path: Path) -> None:
+    """As CSV, calendar and check-boxes."""
+    file = str(EXAMPLES / "gcp-h100-vs-databricks.tonnage.yaml")
+    done = inside(
+        "compare", file, *DAY, *(part for kind in ("csv", "ics", "md") for part in ("--migration", f"m.{kind}"))
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "m.ics").read_bytes().startswith(b"BEGIN:VCALENDAR\r\n")
+    assert (tmp_path / "m.csv").read_text().startswith("id,phase,task")
+    assert "- [ ] " in (tmp_path / "m.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "nothing to compare"),
+        (("good.yaml", "--check", "doc.md"), "--check is another task"),
+        (("good.yaml", "--strict"), "go with --check"),
+        (("nowhere.yaml",), "no such file"),
+        (("good.yaml", "--report", "report.docx"), "cannot tell the form"),
+        (("good.yaml", "--report", "report.pdf"), "a PDF is not written"),
+        (("good.yaml", "--migration", "plan.html"), "cannot tell the form"),
+        (("good.yaml", "--migration", "plan.csv"), "has no `migration`"),
+        (("good.yaml", "--profiles", "nowhere"), "no such folder of profiles"),
+        (("bad.yaml",), "`weights.cost`: found -1"),
+    ],
+)
+def test_bad_input(inside: Run, tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    """Exit 2 with a hint, and nothing is written."""
+    text = (
+        "kind: compare\ntitle: Two\ncompare: [databricks, sagemaker]\nrules: computed-cost\n"
+        f"workloads: [{{file: '{EXAMPLES.parent / 'bert-finetune.tonnage.yaml'}', jobs_per_month: 1}}]\n"
+    )
+    (tmp_path / "good.yaml").write_text(text)
+    (tmp_path / "bad.yaml").write_text(text + "weights: {cost: -1}\n")
+    done = inside("compare", *arguments, *DAY)
+    assert done.returncode == 2, done.stderr
+    assert said in done.stderr
+    assert "hint:" in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.yaml", "good.yaml"]
+
+
+def test_an_old_report_survives_a_folder_that_cannot_be_written(inside: Run, tmp_path: Path) -> None:
+    """A report is the old one or the whole new one."""
+    file = str(EXAMPLES / "h2o-vs-pytorch.tonnage.yaml")
+    done = inside("compare", file, *DAY, "--report", "nowhere/report.html")
+    assert done.returncode == 1
+    assert "cannot be written" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_profiles_of_ones_own(inside: Run, tmp_path: Path) -> None:
+    """A profile in a folder is compared without code."""
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "ours.yaml").write_text(
+        "name: ours\ntitle: Our cluster\nabout: Our own.\nplan: {computed: false, why_not: no prices}\n"
+        "sources: {us: {title: Us, judgement: true}}\n"
+        "aspects: {hardware: {value: Eight H100, sources: [us], score: 3, because: a short list}}\n"
+    )
+    (tmp_path / "c.yaml").write_text(
+        "kind: compare\ntitle: Two\ncompare: [databricks, ours]\n"
+        f"workloads: [{{file: '{EXAMPLES.parent / 'bert-finetune.tonnage.yaml'}', jobs_per_month: 1}}]\n"
+    )
+    done = inside("compare", "c.yaml", "--profiles", "own", *DAY, "-o", "md")
+    assert done.returncode == 0, done.stderr
+    assert "Eight H100" in done.stdout
+    assert "not computed: no prices" in done.stdout

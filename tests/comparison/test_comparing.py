@@ -1,0 +1,171 @@
+"""Computed rows, crossings, recommendation and split, on figures of a planner made for the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tonnage.comparison.comparing import Comparison
+from tonnage.comparison.crossings import cost_at
+from tonnage.comparison.recommendation import payback
+from tonnage.sizing.estimates import Figure
+
+BOTH = ("workloads: [{file: tune.yaml, jobs_per_month: 30}]",
+        "workloads: [{file: tune.yaml, jobs_per_month: 30}, {file: answer.yaml}]")  # fmt: skip
+SERVICE = ("workloads: [{file: tune.yaml, jobs_per_month: 30}]", "workloads: [{file: answer.yaml}]")
+
+
+def test_costs_are_run_plus_people(compared: Callable[..., Comparison]) -> None:
+    """30 jobs of 10 dollars, and 20 hours at 100; intervals add up end by end."""
+    total = compared().totals["self-managed-aws"]
+    assert total.run_usd_per_month is not None
+    assert total.run_usd_per_month.value == pytest.approx(300.0)
+    assert total.usd_per_month is not None
+    assert total.usd_per_month.value == pytest.approx(300.0 + 20 * 100)
+    assert total.usd_per_month.low == pytest.approx(240.0 + 8 * 100)
+    assert total.usd_per_month.high == pytest.approx(450.0 + 60 * 100)
+    assert total.usd_per_month.basis == "assumed"
+
+
+def test_without_a_rate_people_are_not_counted(compared: Callable[..., Comparison], standard: str) -> None:
+    """No rate is not a rate of zero: people and set-up are not known, run cost is."""
+    total = compared(standard.replace(", usd_per_hour: 100", "")).totals["self-managed-aws"]
+    assert total.people_usd_per_month is None
+    assert total.setup_usd is None
+    assert total.usd_per_month == total.run_usd_per_month
+
+
+def test_own_hours_replace_the_profiles(compared: Callable[..., Comparison], standard: str) -> None:
+    """Hours in the compare file stand in for those of the profile."""
+    mine = "{name: self-managed-aws, operation_hours_per_month: {low: 1, likely: 2, high: 3, because: we run it today}}"
+    total = compared(standard.replace("- self-managed-aws", f"- {mine}")).totals["self-managed-aws"]
+    assert total.people_usd_per_month is not None
+    assert total.people_usd_per_month.value == pytest.approx(200.0)
+
+
+def test_break_even_in_closed_form(compared: Callable[..., Comparison]) -> None:
+    """aws 2000 + 300 f beside sagemaker 600 + 360 f: they cost the same at f = 1400 / 60."""
+    found = compared()
+    one = next(one for one in found.crossings if {one.first, one.second} == {"self-managed-aws", "sagemaker"})
+    assert one.factor == pytest.approx(1400 / 60)
+    assert one.cheaper_above == "self-managed-aws"
+    assert one.method == "closed form"
+    costs = [cost_at(found.totals[name], 1400 / 60) for name in ("self-managed-aws", "sagemaker")]
+    assert costs[0] == pytest.approx(costs[1])
+
+
+def test_break_even_of_a_service(compared: Callable[..., Comparison], standard: str) -> None:
+    """Tokens 300 + 20 f against machines 600 + max(50, 6 f): the machines are cheaper above the crossing."""
+    text = standard.replace(*SERVICE).replace("- sagemaker", "- sagemaker\n  - bedrock")
+    found = compared(text)
+    one = next(one for one in found.crossings if {one.first, one.second} == {"sagemaker", "bedrock"})
+    assert one.factor is not None
+    assert one.factor == pytest.approx(300 / 14, rel=0.05)
+    assert one.cheaper_above == "sagemaker"
+    assert one.method == "between planned volumes"
+    at = [cost_at(found.totals[name], one.factor) for name in ("sagemaker", "bedrock")]
+    assert at[0] == pytest.approx(at[1], rel=1e-6)
+
+
+def test_break_even_of_one_workload(compared: Callable[..., Comparison], standard: str) -> None:
+    """Of several workloads each is compared by itself too, among all that can do it, people left out."""
+    found = compared(standard.replace(*BOTH).replace("- sagemaker", "- sagemaker\n  - bedrock"))
+    one = next(
+        one for one in found.crossings if (one.work, one.first, one.second) == ("answer", "sagemaker", "bedrock")
+    )
+    assert one.factor == pytest.approx(2.5, rel=0.01)  # 20 f reaches the 50 dollars of the smallest fleet
+    assert {one.work for one in found.crossings} == {"", "tune", "answer"}
+    assert not any("databricks" in (one.first, one.second) for one in found.crossings if one.work == "answer")
+
+
+def test_what_cannot_be_done_is_not_ranked(compared: Callable[..., Comparison], standard: str) -> None:
+    """A thing that cannot do all the work is out of the ranking, and its cost is not known rather than partial."""
+    found = compared(standard.replace(*BOTH))
+    assert found.able == ("self-managed-aws", "sagemaker")
+    assert {one.thing for one in found.ranking} == {"self-managed-aws", "sagemaker"}
+    assert found.totals["databricks"].usd_per_month is None
+    assert "cost" not in found.scores["databricks"]
+    assert all("databricks" in advice.out for advice in found.advice)
+
+
+def test_what_takes_longer_than_the_horizon_is_out(compared: Callable[..., Comparison]) -> None:
+    """Within two weeks one stays where one is; over a year the move counts once."""
+    found = compared()
+    short = next(one for one in found.advice if one.horizon == "short" and one.size.name == "mid-size")
+    assert short.choice == "self-managed-aws"
+    assert set(short.out) == {"databricks", "sagemaker"}
+    assert all("weeks to get there" in why for why in short.out.values())
+    long = next(one for one in found.advice if one.horizon == "long" and one.size.name == "mid-size")
+    assert long.out == {}
+    moved, stayed = long.costs["databricks"], long.costs["self-managed-aws"]
+    assert moved is not None
+    assert stayed is not None
+    months = 52 * 7 / (365.25 / 12)
+    entry = found.entries["databricks"].usd
+    assert entry is not None
+    assert moved.value == pytest.approx((30 * 14 + 8 * 100) * months + entry.value)
+    assert stayed.value == pytest.approx((30 * 10 + 20 * 100) * months)
+
+
+@pytest.mark.parametrize(
+    ("employees", "size"), [(1, "startup"), (49, "startup"), (50, "mid-size"), (500, "enterprise")]
+)
+def test_sizes_of_organisations(compared: Callable[..., Comparison], standard: str, employees: int, size: str) -> None:
+    """The size follows from the people."""
+    found = compared(standard.replace("employees: 120", f"employees: {employees}")).size
+    assert found is not None
+    assert found.name == size
+
+
+def test_a_split_pays_for_every_platform_used(compared: Callable[..., Comparison], standard: str) -> None:
+    """The split is no dearer than the best single thing, and counts the people of each platform in it."""
+    split = compared(standard.replace(*BOTH).replace("- sagemaker", "- sagemaker\n  - bedrock")).split
+    assert split.usd_per_month is not None
+    assert split.single_usd_per_month is not None
+    assert split.usd_per_month.value <= split.single_usd_per_month.value + 1e-9
+    assert dict(split.places) == {"tune": "bedrock", "answer": "bedrock"}
+    assert not split.worth_it
+
+
+def test_a_split_that_saves(compared: Callable[..., Comparison], standard: str) -> None:
+    """With little operation each workload goes where it runs cheapest, and the saving is said."""
+    hours = "{low: 0, likely: 0, high: 0, because: none}"
+    text = standard.replace(*BOTH).replace("- sagemaker", f"- {{name: sagemaker, operation_hours_per_month: {hours}}}")
+    text = text.replace("- self-managed-aws", f"- {{name: self-managed-aws, operation_hours_per_month: {hours}}}")
+    text = text.replace("jobs_per_month: 30", "jobs_per_month: 30")
+    split = compared(text + "profiles: []\n").split
+    assert split.usd_per_month is not None
+    assert split.usd_per_month.value == pytest.approx(30 * 10 + 50)
+
+
+def test_trade_offs_name_leads_of_a_point(compared: Callable[..., Comparison]) -> None:
+    """Strengths lead the mean of the others by a point at least, weaknesses trail it."""
+    for one in compared().trade_offs:
+        assert all(lead >= 1 for _, lead in one.better)
+        assert all(lead <= -1 for _, lead in one.worse)
+
+
+def test_decision_means_a_thing(compared: Callable[..., Comparison], standard: str) -> None:
+    """A leaf that names a profile means the thing compared; `cheapest` means the cheapest that can do it all."""
+    found = compared(standard.replace("custom_fine_tuning: false", "custom_fine_tuning: true"))
+    assert found.chosen == "databricks"
+    text = standard.replace("rules: seed-databricks-bedrock", "rules: computed-cost").split("needs:")[0]
+    private = compared(
+        text.replace("- sagemaker", "- sagemaker\n  - bedrock") + "needs: {must_not_leave_account: true}"
+    )
+    assert private.decision.leaf is not None
+    assert (private.decision.leaf.name, private.chosen) == ("not-an-api", "sagemaker")
+    cheap = compared(text)
+    assert cheap.decision.leaf is not None
+    assert cheap.chosen == "sagemaker"
+    assert any(step.question.test.fact == "usd_per_month.second" for step in cheap.decision.steps)
+
+
+def test_payback_ends() -> None:
+    """Best: cheap move, dear origin, cheap target; worst the other way round, where it may never pay."""
+    entry = Figure(value=1000.0, low=500.0, high=2000.0)
+    before = Figure(value=300.0, low=200.0, high=400.0)
+    after = Figure(value=100.0, low=50.0, high=250.0)
+    found = payback(entry, before, after)
+    assert (found.months, found.low, found.high) == (5.0, pytest.approx(500 / 350), None)

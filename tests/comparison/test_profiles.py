@@ -1,0 +1,142 @@
+"""Platform profiles: what is shipped is whole, and what is wrong with one is told with file, line and hint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tonnage.comparison.aspects import load_aspects, measured_score, parse_aspects
+from tonnage.comparison.profiles import find_profile, load_profiles, parse_profiles
+from tonnage.errors import UnknownName, WorkloadError
+
+GOOD = """
+name: ours
+title: Our own platform
+about: A platform of our own.
+plan: {platforms: [vm], providers: [aws]}
+sources:
+  handbook: {title: Our handbook, url: "https://example.org/handbook", read_on: 2026-11-01}
+aspects:
+  hardware: {value: Eight H100, sources: [handbook], score: 3, because: a short list}
+"""
+WANTED = {
+    "self-managed-aws",
+    "self-managed-gcp",
+    "self-managed-azure",
+    "self-managed-digitalocean",
+    "kubernetes",
+    "databricks",
+    "sagemaker",
+    "vertex-ai",
+    "bedrock",
+    "skypilot",
+    "on-premise",
+    "h2o-sparkling-water",
+    "pytorch",
+}
+
+
+def test_every_platform_is_there() -> None:
+    """The platforms and frameworks that documents compare are shipped."""
+    assert set(load_profiles()) >= WANTED
+
+
+@pytest.mark.parametrize("name", sorted(WANTED))
+def test_profiles_are_whole(name: str) -> None:
+    """A platform says something of every judged aspect, each with evidence; each score says why."""
+    profile = load_profiles()[name]
+    judged = {aspect.key for aspect in load_aspects() if aspect.measure is None}
+    if profile.kind == "platform":
+        assert set(profile.cells) == judged
+    for key, cell in profile.cells.items():
+        assert cell.evidence, key
+        assert (cell.score is None) == (cell.because == ""), key
+        for one in cell.evidence:
+            assert one.judgement or (one.url or "").startswith("https://"), key
+    assert profile.setup_hours is not None
+    assert profile.risks
+
+
+def test_what_a_file_leaves_out_is_its_base() -> None:
+    """`based_on` fills in; the file's own cells and reach hold."""
+    found = load_profiles()
+    assert found["self-managed-gcp"].cells["storage"] == found["self-managed"].cells["storage"]
+    assert found["self-managed-gcp"].cells["hardware"] != found["self-managed"].cells["hardware"]
+    assert found["self-managed-gcp"].reach.providers == ("gcp",)
+
+
+def test_a_folder_adds_profiles(tmp_path: Path) -> None:
+    """A user's profile joins without code."""
+    (tmp_path / "ours.yaml").write_text(GOOD)
+    ours = load_profiles([tmp_path])["ours"]
+    assert ours.cells["hardware"].score == 3
+    assert ours.cells["hardware"].evidence[0].read_on is not None
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line", "said"),
+    [
+        ("  hardware:", "  hardwear:", 9, "no aspect is named 'hardwear'"),
+        ("sources: [handbook]", "sources: []", 9, "names no source"),
+        ("sources: [handbook]", "sources: [manual]", 9, "no source of this file is named 'manual'"),
+        ("read_on: 2026-11-01", "read_on: last week", 7, "a date such as"),
+        ("read_on: 2026-11-01", "read_on: 2026-13-01", 7, "a date such as"),
+        (', url: "https://example.org/handbook"', "", 7, "a `url`"),
+        ("https://example.org/handbook", "javascript:alert(1)", 7, "a web address"),
+        ("score: 3", "score: 6", 9, "at most 5"),
+        (", because: a short list", "", 9, "has no `because`"),
+        ("  hardware: {value: Eight H100", "  purpose: {value: Eight H100", 9, "has no rubric"),
+        ("  hardware: {value: Eight H100", "  cost: {value: Eight H100", 9, "it is computed"),
+        ("title: Our own platform", "titel: Our own platform", 3, "unknown key"),
+        ("about: A platform of our own.", "based_on: nowhere\nabout: x", 4, "no profile is named 'nowhere'"),
+    ],
+)
+def test_faults_are_told(before: str, after: str, line: int, said: str) -> None:
+    """Each fault with the file, its line and a hint."""
+    assert before in GOOD
+    with pytest.raises(WorkloadError) as caught:
+        parse_profiles({"ours.yaml": GOOD.replace(before, after)})
+    assert f"ours.yaml:{line}:" in str(caught.value)
+    assert said in str(caught.value)
+    assert caught.value.hint
+
+
+def test_two_of_one_name() -> None:
+    """A second profile of a name is an error that names the first file."""
+    with pytest.raises(WorkloadError, match=r"b\.yaml:2.*a\.yaml"):
+        parse_profiles({"a.yaml": GOOD, "b.yaml": GOOD})
+
+
+def test_an_unknown_name_has_the_nearest() -> None:
+    """find_profile tells what was meant."""
+    with pytest.raises(UnknownName) as caught:
+        find_profile("databrick", load_profiles())
+    assert "'databricks'" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('aspects: {x: {title: X, group: G, asks: a, rubric: {"1": a}}}', "no 1 or no 5"),
+        (
+            "aspects: {x: {title: X, group: G, asks: a, measure: time_s, rubric: {'1': a, '5': b}}}",
+            "judged or computed",
+        ),
+    ],
+)
+def test_aspects_are_checked(text: str, said: str) -> None:
+    """A rubric has its ends, and a score one origin."""
+    with pytest.raises(WorkloadError) as caught:
+        parse_aspects(text)
+    assert said in f"{caught.value} {caught.value.hint}"
+
+
+def test_computed_scores() -> None:
+    """The best has 5, each factor of two costs the aspect's points, nothing is below 1; more is better for rates."""
+    cost = next(aspect for aspect in load_aspects() if aspect.key == "cost")
+    rate = next(aspect for aspect in load_aspects() if aspect.key == "throughput")
+    assert measured_score(cost, 7.0, 7.0) == 5.0
+    assert measured_score(cost, 14.0, 7.0) == pytest.approx(5.0 - cost.points_per_doubling)
+    assert measured_score(cost, 1e9, 7.0) == 1.0
+    assert measured_score(rate, 50.0, 100.0) == pytest.approx(4.0)
