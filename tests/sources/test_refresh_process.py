@@ -113,7 +113,7 @@ def test_a_refresh_from_every_source(tonnage: Run, server: Any, shapes: ModuleTy
     assert "s3cret" not in everything
 
 
-def test_a_refresh_loses_no_way_to_buy(tonnage: Run, server: Any) -> None:
+def test_a_refresh_loses_no_way_to_buy(tonnage: Run) -> None:
     """What a plan chooses from or refuses before a refresh stands after it: platforms and reserved prices too."""
 
     def ways(*where: str) -> set[tuple[str, ...]]:
