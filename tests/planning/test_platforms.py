@@ -317,6 +317,29 @@ def test_tokens_of_the_same_model_stand_beside_machines(catalog: Catalog) -> Non
     assert not any(not o.run.machines for o in make_plan(batch("llama-2-7b"), catalog).options)
 
 
+def test_token_prices_of_other_ways_and_regions_are_not_mixed(catalog: Catalog) -> None:
+    """Each region has its own option; prices in batches or at priority are not taken for on-demand ones."""
+    name = "meta.llama3-1-8b-instruct-v1:0"
+    [old, *_] = [one for one in catalog.managed.tokens if (one.model, one.kind) == (name, "input")]
+    east = [
+        replace(old, kind=kind, region="us-east-1", usd_per_million_tokens=Decimal(usd), conditions=said)
+        for kind in ("input", "output")
+        for usd, said in (
+            ("0.2", "on-demand; USE1-a"), ("0.3", "on-demand; USE1-b"), ("9", "priority; USE1-c"), ("0.1", "batch; d"),
+        )
+    ]  # fmt: skip
+    tokens = (*catalog.managed.tokens, *east)
+    plan = make_plan(batch(), replace(catalog, managed=replace(catalog.managed, tokens=tokens)))
+    found = {
+        (one.region, one.purchase): one.cost_usd.value
+        for one in plan.options if not one.run.machines and one.platform == "bedrock"
+    }  # fmt: skip
+    assert found["us-east-1", "on_demand"] == pytest.approx(250 * 0.3)
+    assert found["us-east-1", "batch"] == pytest.approx(250 * 0.15)
+    elsewhere = sorted(cost for (region, _), cost in found.items() if region != "us-east-1")
+    assert elsewhere == pytest.approx([250 * 0.11, 250 * 0.22])
+
+
 def test_what_is_not_known_of_an_api_is_not_assumed(catalog: Catalog, make_serve: Maker) -> None:
     """Without a stated rate: left out by time, refused under a deadline, refused under a promise, each with the key."""
     by_time = make_plan(batch(), catalog, objective="time")

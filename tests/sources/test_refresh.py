@@ -29,6 +29,7 @@ from tonnage.sources import (
     merge_answers,
     write_snapshot,
 )
+from tonnage.sources.managed_prices import overlay, packaged_managed_prices, with_known_names
 from tonnage.testing import FakeSource
 
 DAY = date(2026, 11, 20)
@@ -143,7 +144,7 @@ def test_the_answers_go_over_the_catalog(catalog: Catalog) -> None:
         FakeSource(name="down", error=SourceError("no")),
     )
     kept = replace(TOKENS, sku="Nova Pro input")
-    done = merge_answers(catalog, [kept, replace(TOKENS, price_usd=Decimal(9))], answers)
+    done = merge_answers(catalog, [kept, replace(TOKENS, price_usd=Decimal("0.07"))], answers)
     assert len(done.offers) == len(catalog.offers)
     assert first in done.offers
     assert set(done.offers) - {first} == set(catalog.offers) - {old}
@@ -152,6 +153,64 @@ def test_the_answers_go_over_the_catalog(catalog: Catalog) -> None:
     assert [report.error is None for report in done.reports] == [True, True, False, False]
     assert "no row of 1 can be used" in str(done.reports[2].error)
     assert done.read == 2
+
+
+def test_managed_prices_are_overlaid_by_key_and_day() -> None:
+    """A later day replaces, an earlier one does not; a month counts before its days, no date before all."""
+    old, new = replace(TOKENS, date="2026-10"), replace(TOKENS, price_usd=Decimal("0.05"), date="2026-10-02")
+    other = replace(TOKENS, region_cloud="us-west-2", date="read by hand")
+    dated = replace(other, date="2020-01-01 (repo date)")
+    assert set(overlay([old, dated], [new, other])) == {new, dated}
+    assert set(overlay([new], [old])) == {new}
+
+
+def test_a_managed_price_that_jumps_or_would_not_load_is_quarantined(catalog: Catalog) -> None:
+    """One row far off its price of before, one of an unknown platform, one named wrongly: named, the rest stands."""
+    good = replace(TOKENS, sku="Some Model output")
+    bad = (
+        replace(TOKENS, price_usd=Decimal("0.6")), replace(TOKENS, platform="nobody"),
+        replace(TOKENS, sku="Nova tokens"), replace(TOKENS, price_usd=Decimal(20_000), region_cloud="x"),
+    )  # fmt: skip
+    done = merge_answers(catalog, [TOKENS], ask(FakeSource(name="list", managed=(good, *bad))))
+    assert set(done.managed) == {TOKENS, good}
+    reasons = [row.reason for row in done.quarantined]
+    assert reasons[0] == "more than 4 times the price it had before"
+    assert "'nobody' is not one of" in reasons[1]
+    assert "is not written as its unit expects" in reasons[2]
+    assert "is above 10000" in reasons[3]
+    assert done.reports[0].error is None
+    assert done.read == 1
+
+
+def test_token_prices_take_the_names_that_plans_know() -> None:
+    """The API's own id where the list's name is that model; else, or where it may be several, the name stays."""
+    models = ("amazon.nova-lite-v1:0", "global.amazon.nova-lite-v1:0", "qwen.a-v1:0", "qwen.a-v2:0")
+    rows = [replace(TOKENS, sku=f"{name} cache read") for name in ("Nova Lite", "Nova Pro", "A")]
+    names = [row.sku.removesuffix(" cache read") for row in with_known_names(rows, models)]
+    assert names == ["amazon.nova-lite-v1:0", "Nova Pro", "A"]
+    units = replace(TOKENS, sku="Jobs Compute", unit="USD per DBU")
+    assert with_known_names([units], models) == (units,)
+
+
+def test_committed_prices_go_when_their_basis_moves(catalog: Catalog) -> None:
+    """A refresh keeps reserved prices while on-demand is as it was, and drops those of a machine whose price moved."""
+    managed = packaged_managed_prices()
+    stated = {(one.provider, one.instance_type, one.region) for one in catalog.managed.reserved}
+    basis = next(
+        one for one in catalog.offers
+        if one.purchase == "on_demand" and (one.provider, one.instance_type, one.region) in stated
+        and any(other.purchase == "reserved_1y" and key_of(other) == key_of(one) for other in catalog.offers)
+    )  # fmt: skip
+    same = merge_answers(catalog, managed, ask(FakeSource(name="x", offers=(at(basis, basis.usd_per_instance_hour),))))
+    assert {one.purchase for one in same.offers if key_of(one) == key_of(basis)} >= {"on_demand", "reserved_1y"}
+    moved = at(basis, basis.usd_per_instance_hour * 2)
+    done = merge_answers(catalog, managed, ask(FakeSource(name="x", offers=(moved,))))
+    assert "reserved_1y" not in {one.purchase for one in done.offers if key_of(one) == key_of(basis)}
+    assert {one.purchase for one in done.offers if key_of(one) != key_of(basis)} >= {"reserved_1y", "reserved_3y"}
+
+
+def key_of(offer: Offer) -> tuple[str, str, str]:
+    return (offer.provider, offer.instance_type, offer.region)
 
 
 def test_a_source_with_one_good_offer_answered(catalog: Catalog) -> None:

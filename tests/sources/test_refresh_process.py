@@ -95,7 +95,12 @@ def test_a_refresh_from_every_source(tonnage: Run, server: Any, shapes: ModuleTy
         rows = list(csv.DictReader(file))
     assert {row["instance_type"] for row in rows} == {"Standard_NC8as_T4_v3", "Standard_NC16as_T4_v3"}
     assert account["quarantined"] == len(rows) == 2
-    assert "Nova Lite input" in (folder / "managed_prices.csv").read_text()
+    with (folder / "managed_prices.csv").open(newline="") as file:
+        managed = list(csv.DictReader(file))
+    [tokens] = [row for row in managed if row["source"] == "Bedrock price list"]
+    assert (tokens["sku"], tokens["region_cloud"]) == ("amazon.nova-lite-v1:0 input", "us-east-1")
+    packaged = {"databricks", "aws-sagemaker", "aws-ec2-reserved", "gcp-vertex", "gcp-cud", "aws-bedrock"}
+    assert {row["platform"] for row in managed} >= packaged
     shown = json.loads(tonnage("catalog", "show", "g4dn.xlarge", "-o", "json").stdout)
     here = {one["purchase"]: one for one in shown["offers"] if one["region"] == "us-east-1"}
     assert here["on_demand"]["usd_per_instance_hour"] == 0.53
@@ -106,6 +111,23 @@ def test_a_refresh_from_every_source(tonnage: Run, server: Any, shapes: ModuleTy
         path.read_text() for path in tmp_path.rglob("*") if path.is_file()
     )  # fmt: skip
     assert "s3cret" not in everything
+
+
+def test_a_refresh_loses_no_way_to_buy(tonnage: Run) -> None:
+    """What a plan chooses from or refuses before a refresh stands after it: platforms and reserved prices too."""
+
+    def ways(*where: str) -> set[tuple[str, ...]]:
+        plan = json.loads(tonnage("plan", BERT, *DAY, "--top", "100000", "-o", "json", *where).stdout)
+        keys = ("provider", "platform", "instance_type", "purchase")
+        return {tuple(str(one.get(key)) for key in keys) for one in (*plan["options"], *plan["refused"])}
+
+    before = ways()
+    assert any("databricks" in one for one in before)
+    assert any("reserved_1y" in one for one in before)
+    for _ in range(2):  # the second stands on a snapshot that has managed prices of its own
+        assert tonnage("catalog", "refresh", "--source", "aws", "--source", "bedrock", "--region", "us-east-1",
+                       *DAY).returncode == 0  # fmt: skip
+    assert ways() >= before
 
 
 BOTH = ("--source", "aws", "--source", "azure", "--region", "us-east-1", "--region", "eastus")
@@ -146,8 +168,11 @@ def test_the_second_refresh_of_a_day_is_the_one_used(tonnage: Run, server: Any, 
     assert names[:2] == ["2026-11-20", "2026-11-21"]
     assert [one["in_use"] for one in lines] == [False, False, True]
     moved = json.loads(tonnage("catalog", "diff", names[1], names[2], "-o", "json").stdout)
-    assert moved["counts"] == {"price": 1, "new": 0, "gone": 0, "spec": 0}
-    [one] = moved["differences"]
+    assert moved["counts"] == {"price": 1, "new": 0, "gone": 2, "spec": 0}  # its reserved prices: their basis moved
+    one, *gone = moved["differences"]
+    assert {(each["name"], each["purchase"]) for each in gone} == {
+        ("g4dn.xlarge", "reserved_1y"), ("g4dn.xlarge", "reserved_3y"),
+    }  # fmt: skip
     assert (one["name"], one["before"], one["after"]) == ("g4dn.xlarge", "0.53", "0.6")
     assert one["change_pct"] == pytest.approx(13.2075, abs=1e-3)
 

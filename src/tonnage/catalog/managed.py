@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Literal
+from typing import Final, Literal
 
 from tonnage.catalog.hardware import Source
 from tonnage.catalog.market import Offer, Purchase
 
 TokenKind = Literal["input", "output", "cache read", "cache write"]
+# Ways to have tokens at a price of their own, as the first words of a price's conditions; without one it is on demand.
+TOKEN_WAYS: Final = ("batch", "flex", "priority", "latency", "global", "cross-region", "reserved")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +68,11 @@ class TokenPrice:
     region: str  # "us regions", "global profile", "all", ...
     conditions: str
     source: Source
+
+    @property
+    def plain(self) -> bool:
+        """On demand, at no other way's price (in batches, at low priority, ...)."""
+        return self.conditions.partition(";")[0].strip() not in TOKEN_WAYS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import date
 from decimal import Decimal
 from importlib.resources.abc import Traversable
@@ -34,6 +34,7 @@ PLATFORMS: Final = (
     "databricks", "aws-sagemaker", "gcp-vertex", "aws-bedrock", "aws-ec2-reserved", "gcp-cud", "oci",
 )  # fmt: skip
 MAX_PRICE: Final = 10_000.0
+TOKEN_UNIT: Final = "USD per 1M tokens"
 
 _DAY: Final = re.compile(r"(\d{4})-(\d{2})(?:-(\d{2}))?")
 _RESERVED: Final = re.compile(r"(\S+) (?:standard RI|resource CUD) ([13])y")
@@ -46,12 +47,27 @@ _SURCHARGE: Final = re.compile(r"custom training surcharge on (\S+)")
 
 def read_managed(path: Traversable | Path) -> ManagedPrices:
     """Every row of a managed_prices.csv. Raises CatalogError with file, line and column."""
+    return collect_managed(read_rows(path, MANAGED_COLUMNS))
+
+
+def collect_managed(rows: Iterable[Row]) -> ManagedPrices:
+    """Rows of MANAGED_COLUMNS, by what they price. Raises CatalogError on the first that cannot be used."""
     found: dict[str, list[Any]] = {}
-    for row in read_rows(path, MANAGED_COLUMNS):
+    for row in rows:
         platform = row.one_of("platform", PLATFORMS)
         field, value = _READERS.get((platform, row.text("unit")), _other)(row)
         found.setdefault(field, []).append(value)
     return ManagedPrices(**{field: tuple(values) for field, values in found.items()})
+
+
+def token_sku(sku: str) -> tuple[str, str]:
+    """Model and kind of tokens that a SKU names; ("", "") where it names none.
+
+    >>> token_sku("amazon.nova-lite-v1:0 cache read")
+    ('amazon.nova-lite-v1:0', 'cache read')
+    """
+    found = _TOKENS.fullmatch(sku)
+    return (found[1], found[2]) if found else ("", "")
 
 
 def read_billing(path: Traversable | Path) -> tuple[BillingRule, ...]:
@@ -216,10 +232,10 @@ def _other(row: Row) -> tuple[str, object]:
 _READERS: Final[dict[tuple[str, str], Callable[[Row], tuple[str, object]]]] = {
     ("databricks", "DBU per instance-hour (not USD)"): _dbu_rate,
     ("databricks", "USD per DBU"): _dbu_price,
-    ("databricks", "USD per 1M tokens"): _token,
+    ("databricks", TOKEN_UNIT): _token,
     ("aws-sagemaker", "USD per instance-hour"): _ml_instance,
     ("gcp-vertex", "ratio to Compute Engine price"): _management_fee,
-    ("aws-bedrock", "USD per 1M tokens"): _token,
+    ("aws-bedrock", TOKEN_UNIT): _token,
     ("aws-bedrock", "fraction off on-demand token price"): _batch_discount,
     ("aws-bedrock", "USD per model unit-hour"): _provisioned,
     ("aws-bedrock", "USD per 1K tokens processed"): _customisation,

@@ -36,6 +36,16 @@ def reserved_offers(
     return tuple(found), tuple(aside)
 
 
+def uncommitted_offers(offers: Iterable[Offer], prices: Iterable[ReservedPrice]) -> tuple[Offer, ...]:
+    """The offers without those that stand only on such committed prices."""
+    stated = {(*_key(price), price.usd_per_instance_hour) for price in prices}
+    return tuple(one for one in offers if (*_key(one), one.usd_per_instance_hour) not in stated)
+
+
+def _key(one: ReservedPrice | Offer) -> tuple[str, str, str, str]:
+    return (one.provider, one.instance_type, one.region, one.purchase)
+
+
 def _moved(price: ReservedPrice, today: Offer | None) -> str | None:
     """Why a committed price is not believed, or None."""
     if today is None:

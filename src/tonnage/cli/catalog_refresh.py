@@ -194,12 +194,12 @@ def _made(kind: SourceKind, here: Circumstances, base_url: str | None, notes: di
 
 
 def _managed_of(session: Session) -> tuple[ManagedPriceRow, ...]:
-    """The token and DBU prices of the snapshot in use."""
+    """The managed prices of the snapshot in use over the packaged ones, so that a refresh loses none."""
     from tonnage.api import newest_snapshot
-    from tonnage.sources import load_managed_prices
+    from tonnage.sources.managed_prices import load_managed_prices, overlay, packaged_managed_prices
 
     folder = session.settings.catalog or newest_snapshot(session.settings.home)
-    return () if folder is None else load_managed_prices(folder)
+    return overlay(packaged_managed_prices(), () if folder is None else load_managed_prices(folder))
 
 
 def _written(

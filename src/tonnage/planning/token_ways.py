@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final, Literal
@@ -73,10 +73,11 @@ class _WayMaker:
     work: TokenWork
 
     def by_token(self, model: str) -> Iterator[Way]:
-        """On demand, and as a batch where the platform has one."""
-        prices = [price for price in self.catalog.managed.tokens if price.model == model]
-        for platform in dict.fromkeys(price.platform for price in prices):
-            listed: dict[str, TokenPrice] = {price.kind: price for price in prices if price.platform == platform}
+        """On demand in every region it is priced for, and as a batch where the platform has one."""
+        prices = [price for price in self.catalog.managed.tokens if price.model == model and price.plain]
+        for platform, region in dict.fromkeys((price.platform, price.region) for price in prices):
+            here = [price for price in prices if (price.platform, price.region) == (platform, region)]
+            listed = dearest_by_kind(here)
             yield self._tokens(model, platform, listed, "on_demand", Decimal(0), ())
             if isinstance(self.workload.job, ServeJob):
                 continue
@@ -235,6 +236,16 @@ class _WayMaker:
             discount_percent=exact(percent),
             billed_by=BILLERS[platform][-1],
         )
+
+
+def dearest_by_kind(prices: Iterable[TokenPrice]) -> dict[str, TokenPrice]:
+    """One price a kind of token; where a list has several that nothing tells apart, the dearest."""
+    found: dict[str, TokenPrice] = {}
+    for price in prices:
+        before = found.get(price.kind)
+        if before is None or price.usd_per_million_tokens > before.usd_per_million_tokens:
+            found[price.kind] = price
+    return found
 
 
 def api_time_s(workload: Workload, work: TokenWork) -> float | None:

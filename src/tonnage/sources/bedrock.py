@@ -15,6 +15,8 @@ from datetime import date
 from decimal import Decimal
 from typing import Any, Final
 
+from tonnage.catalog.managed import TOKEN_WAYS
+from tonnage.catalog.managed_rows import TOKEN_UNIT
 from tonnage.errors import SourceError
 from tonnage.sources.aws_price_list import BASE_URL, region_files
 from tonnage.sources.listed_prices import read_price, require_usd
@@ -25,7 +27,6 @@ from tonnage.sources.web import Web
 
 OFFERS: Final = ("AmazonBedrock", "AmazonBedrockFoundationModels")
 PLATFORM: Final = "aws-bedrock"
-UNIT: Final = "USD per 1M tokens"
 TOKENS_PER_UNIT: Final = ((re.compile(r"1\s*k\s*tokens", re.I), 1_000), (re.compile(r"1\s*m\s*tokens", re.I), 10**6))
 LARGEST_USD_PER_MILLION: Final = 10_000.0
 _MILLION: Final = re.compile(r"million\s+(?:[a-z-]+\s+)*tokens", re.IGNORECASE)
@@ -36,7 +37,6 @@ _KINDS: Final = (
     (re.compile(r"input", re.I), "input"),
     (re.compile(r"output|response", re.I), "output"),
 )
-_WAYS: Final = ("batch", "flex", "priority", "latency", "global", "cross-region", "reserved")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +121,7 @@ def take_product(
     if tokens is None or kind is None or not model or _NO_TEXT.search(words):
         tally.drop("no price of text tokens")
         return
-    ways = [way for way in _WAYS if way in words.casefold()]
+    ways = [way for way in TOKEN_WAYS if way in words.casefold()]
     prices = dimension.get("pricePerUnit")
     currency = next(iter(prices), None) if isinstance(prices, dict) else None
     try:
@@ -136,7 +136,7 @@ def take_product(
         return
     book.add(
         ManagedPriceRow(
-            platform=PLATFORM, sku=f"{model} {kind}", unit=UNIT, price_usd=price.normalize(), region_cloud=region,
+            platform=PLATFORM, sku=f"{model} {kind}", unit=TOKEN_UNIT, price_usd=price.normalize(), region_cloud=region,
             conditions="; ".join([*(ways or ["on-demand"]), usage]), date=read_on.isoformat(), source=tally.source,
         )
     )  # fmt: skip

@@ -3,7 +3,7 @@
 The expectation is the same offer's price of before, else that of other regions, else the provider's like machines,
 else the market (`catalog.expected_prices`): the first that is known. A price FACTOR times above or below it waits in
 quarantine for a person. A spot price is excused where it lies within SPOT_FRACTIONS of the on-demand price beside it:
-spot markets do move that far.
+spot markets do move that far. A managed price (tokens, DBU) is held against its own price of before, and must load.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from typing import Final
 from tonnage.catalog.catalog import Catalog
 from tonnage.catalog.expected_prices import ExpectedPrices
 from tonnage.catalog.market import InstanceType, Offer
-from tonnage.sources.results import QuarantinedRow
+from tonnage.errors import CatalogError
+from tonnage.sources.managed_prices import as_catalog
+from tonnage.sources.results import ManagedPriceRow, QuarantinedRow
 
 FACTOR: Final = 4.0
 SPOT_FRACTIONS: Final = (0.08, 1.0)  # of on-demand; AWS, Azure and GCP discount by up to about 90 %
@@ -51,6 +53,40 @@ def judge_offers(known: Catalog, machines: Sequence[InstanceType], offers: Seque
         else:
             refused.append(refused_offer(offer, reason))
     return Judged(tuple(standing), tuple(refused))
+
+
+def judge_managed(
+    before: Iterable[ManagedPriceRow], rows: Iterable[ManagedPriceRow], source: str
+) -> tuple[tuple[ManagedPriceRow, ...], tuple[QuarantinedRow, ...]]:
+    """Prices that stand and those that do not: far off the row's price of before, or not such as a catalog loads."""
+    known = {row.key: row for row in before}
+    standing: list[ManagedPriceRow] = []
+    refused: list[QuarantinedRow] = []
+    for row in rows:
+        was = known.get(row.key)
+        reason = (
+            None if was is None else _far_off(float(row.price_usd), float(was.price_usd), "the price it had before")
+        )
+        reason = reason or _unloadable(row)
+        if reason is None:
+            standing.append(row)
+            continue
+        refused.append(
+            QuarantinedRow(
+                source=source, provider=row.platform, instance_type=row.sku, region=row.region_cloud,
+                purchase=row.unit, figure=f"{row.price_usd:f}", reason=reason,
+            )
+        )  # fmt: skip
+    return tuple(standing), tuple(refused)
+
+
+def _unloadable(row: ManagedPriceRow) -> str | None:
+    """Why a catalog would not load a row, without its whereabouts."""
+    try:
+        as_catalog([row])
+    except CatalogError as error:
+        return error.message.partition(", ")[2].partition(", ")[2] or error.message
+    return None
 
 
 def refused_offer(offer: Offer, reason: str) -> QuarantinedRow:

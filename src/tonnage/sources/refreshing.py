@@ -12,8 +12,10 @@ from typing import Final
 
 from tonnage.catalog.catalog import Catalog
 from tonnage.catalog.market import InstanceType, Offer
+from tonnage.catalog.reserved import reserved_offers, uncommitted_offers
 from tonnage.errors import TonnageError
-from tonnage.sources.judging import FACTOR, OfferKey, judge_offers, offer_key, refused_offer
+from tonnage.sources.judging import FACTOR, OfferKey, judge_managed, judge_offers, offer_key, refused_offer
+from tonnage.sources.managed_prices import as_catalog, overlay, with_known_names
 from tonnage.sources.results import (
     ManagedPriceRow,
     PriceSource,
@@ -94,32 +96,41 @@ def _nothing_usable(report: SourceReport) -> str:
 def merge_answers(known: Catalog, managed: Sequence[ManagedPriceRow], answers: Sequence[SourceResult]) -> Refreshed:
     """The answers, the first source's price where several have one, judged and put over the catalog.
 
-    A price that nobody names any more stays with its old date, and grows stale there.
+    A price that nobody names any more stays with its old date, and grows stale there. Committed prices that a managed
+    row states are held anew against the on-demand prices they were read with.
     """
     machines: dict[tuple[str, str], InstanceType] = {}
     reports: list[SourceReport] = []
     quarantined: list[QuarantinedRow] = []
     standing: dict[OfferKey, Offer] = {}
+    tokens: list[ManagedPriceRow] = []
+    models = as_catalog(managed).token_models
     for answer in answers:
         judged = judge_offers(known, [*machines.values(), *answer.instances], answer.offers)
         clashes = _take(judged.offers, standing)
-        refused = [*judged.quarantined, *clashes]
+        named = with_known_names(answer.managed, models)
+        good_tokens, bad_tokens = judge_managed(managed, named, answer.report.source)
+        tokens += good_tokens
+        refused = [*judged.quarantined, *clashes, *bad_tokens]
         for machine in answer.instances:
             machines.setdefault(machine.key, machine)
         quarantined += [*answer.quarantined, *refused]
-        good = len(judged.offers) - len(clashes) + len(answer.managed)
+        good = len(judged.offers) - len(clashes) + len(good_tokens)
         reports.append(_counted(answer.report, refused, some_stand=good > 0))
-    tokens = {row.key: row for row in managed} | {row.key: row for answer in answers for row in answer.managed}
-    offers = {offer_key(offer): offer for offer in known.offers} | standing
+    prices = overlay(managed, tokens)
+    own = uncommitted_offers(known.offers, as_catalog(managed).reserved)
+    listed = {offer_key(offer): offer for offer in own} | standing
     sold = {(offer.provider, offer.instance_type) for offer in standing.values()}
     new = {key: machine for key, machine in machines.items() if key in sold}
+    instances = tuple(({machine.key: machine for machine in known.instance_types} | new).values())
+    committed, _ = reserved_offers(as_catalog(prices).reserved, instances, listed.values())
     return Refreshed(
-        instances=tuple(({machine.key: machine for machine in known.instance_types} | new).values()),
-        offers=tuple(offers.values()),
-        managed=tuple(tokens.values()),
+        instances=instances,
+        offers=tuple(({offer_key(offer): offer for offer in committed} | listed).values()),
+        managed=prices,
         quarantined=tuple(quarantined),
         reports=tuple(reports),
-        read=len(standing) + sum(len(answer.managed) for answer in answers),
+        read=len(standing) + len(tokens),
     )
 
 

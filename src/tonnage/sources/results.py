@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from decimal import Decimal
@@ -12,6 +13,7 @@ from tonnage.errors import SourceError
 
 MANAGED_COLUMNS: Final = ("platform", "sku", "unit", "price_usd", "region_cloud", "conditions", "date", "source")
 QUARANTINE_COLUMNS: Final = ("source", "provider", "instance_type", "region", "purchase", "figure", "reason")
+_DAY: Final = re.compile(r"\d{4}-\d{2}(-\d{2})?")
 MOST_QUARANTINED: Final = 20_000  # rows kept in full a source; those beyond are counted only
 
 
@@ -31,6 +33,12 @@ class ManagedPriceRow:
     @property
     def key(self) -> tuple[str, str, str, str, str]:
         return (self.platform, self.sku, self.unit, self.region_cloud, self.conditions)
+
+    @property
+    def day(self) -> str:
+        """Its date as texts order days, a month alone before its days; "" where it states none."""
+        found = _DAY.match(self.date)
+        return found[0] if found else ""
 
     def cells(self) -> list[str]:
         """In the order of MANAGED_COLUMNS."""

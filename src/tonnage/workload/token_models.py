@@ -29,6 +29,15 @@ def plain_model_name(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", text)
 
 
+def has_reach(name: str) -> bool:
+    """Whether a name is an inference profile's (`global.`, `us.`) rather than the model's own.
+
+    >>> has_reach("us.amazon.nova-lite-v1:0"), has_reach("amazon.nova-lite-v1:0")
+    (True, False)
+    """
+    return _REACH.match(name.casefold()) is not None
+
+
 def find_token_models(name: str, priced: Iterable[str]) -> tuple[str, ...]:
     """The priced models that `name` means: the one spelled so, else all that are the same model under other spellings.
 

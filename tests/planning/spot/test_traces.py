@@ -21,6 +21,7 @@ GOOD = document([0, 1, 1], nodes=1, zone="z", family="f", accelerator="v100_1")
     [
         ("", "is not JSON"),
         ("{", "is not JSON (line 1)"),
+        ('{"metadata": {"gap_seconds": 60}, "data": [1' + "0" * 5000 + "]}", "is not JSON"),
         ("[1, 2]", "holds no JSON object"),
         ("null", "holds no JSON object"),
         (json.dumps({"data": [1]}), "has no `metadata`"),

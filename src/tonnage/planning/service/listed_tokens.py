@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 
 from tonnage.catalog import Catalog
 from tonnage.catalog.managed import TokenPrice
 from tonnage.errors import UnknownName, did_you_mean, nearest
-from tonnage.planning.token_ways import BILLERS, wanted_models
+from tonnage.planning.token_ways import BILLERS, dearest_by_kind, wanted_models
 from tonnage.pricing.tokens import TokenPrices
 from tonnage.workload.discounts import percent_off
 from tonnage.workload.jobs import Workload
@@ -25,9 +26,10 @@ def listed_token_prices(workload: Workload, catalog: Catalog, models: Sequence[s
     chosen = named or wanted_models(workload, catalog, training=False)
     found = []
     for model in chosen:
-        listed = [price for price in catalog.managed.tokens if price.model == model]
-        for platform in dict.fromkeys(price.platform for price in listed):
-            made = _prices(model, [one for one in listed if one.platform == platform], workload, catalog)
+        listed = [price for price in catalog.managed.tokens if price.model == model and price.plain]
+        for platform, region in _newest_places(listed):
+            here = [one for one in listed if (one.platform, one.region) == (platform, region)]
+            made = _prices(model, here, workload, catalog)
             if made is not None:
                 found.append(made)
     return found
@@ -43,10 +45,20 @@ def _models(name: str, priced: Sequence[str]) -> tuple[str, ...]:
     return found
 
 
+def _newest_places(listed: Sequence[TokenPrice]) -> list[tuple[str, str]]:
+    """One (platform, region) a platform: where its prices were read last, of several the first listed."""
+    best: dict[str, TokenPrice] = {}
+    for price in listed:
+        before = best.get(price.platform)
+        if before is None or (price.source.read_on or date.min) > (before.source.read_on or date.min):
+            best[price.platform] = price
+    return [(price.platform, price.region) for price in best.values()]
+
+
 def _prices(model: str, listed: Sequence[TokenPrice], workload: Workload, catalog: Catalog) -> TokenPrices | None:
     first = listed[0]
     off = percent_off(workload.buy.discount_percent, BILLERS[first.platform], model) / 100.0
-    usd = {price.kind: float(price.usd_per_million_tokens) * (1.0 - off) for price in listed}
+    usd = {kind: float(price.usd_per_million_tokens) * (1.0 - off) for kind, price in dearest_by_kind(listed).items()}
     if "input" not in usd or "output" not in usd:
         return None
     batch = [float(one.fraction) for one in catalog.managed.batch_discounts if one.platform == first.platform]

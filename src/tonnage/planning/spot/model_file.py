@@ -42,7 +42,7 @@ def parse_model(text: str, *, name: str) -> HazardModel:
     """A model from the text of its file. Raises InputError when it is none."""
     try:
         document = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{name} is not JSON", hint=_HINT) from error
     if not isinstance(document, Mapping) or document.get("schema") != SCHEMA:
         raise InputError(f"{name} is no hazard model ({SCHEMA})", hint=_HINT)

@@ -65,7 +65,7 @@ def parse_trace(text: str, *, name: str) -> Trace:
     """A trace from the text of its file. Raises TraceError with what is wrong and where."""
     try:
         document = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits is a plain ValueError
         where = f" (line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
         raise TraceError(f"{name} is not JSON{where}", hint=_SHAPE) from error
     return trace_of(document, name=name)
