@@ -121,14 +121,16 @@ def _promise(found: BreakEven) -> str:
         if limit is not None
     ]
     less = "" if seen.factor >= 1 else f", {100 * seen.factor:.0f} % of what the formulas gave"
-    return f"simulated at {short(seen.verified_per_s)} requests/s a replica{less}: {'; '.join(said)}"
+    held = "; ".join(said) or "no latency is promised"
+    return f"simulated at {short(seen.verified_per_s)} requests/s a replica{less}: {held}"
 
 
 def _api_blocks(found: BreakEven) -> Iterator[Block]:
     yield Heading(text="Beside prices per token")
     if not found.apis:
         yield Paragraph(
-            text="No token prices were given: --input-usd and --output-usd, or --against FILE.", tone="faint"
+            text="No token prices were given: --api-model NAME, --input-usd and --output-usd, or --against FILE.",
+            tone="faint",
         )
         return
     columns = (

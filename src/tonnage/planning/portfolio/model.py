@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
+from typing import Final
 
 from tonnage.catalog import Catalog
 from tonnage.planning.grounds import Grounds
@@ -15,6 +16,7 @@ from tonnage.workload.jobs import ServeJob, Workload
 from tonnage.workload.portfolio.values import CapacityLimit, Commitment, Entry, Portfolio
 
 Place = tuple[str | None, str | None]
+COMMITTED_PLATFORMS: Final = ("vm", "databricks")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +92,8 @@ def candidates_of(
 
 
 def _candidate(index: int, option: Option, portfolio: Portfolio, catalog: Catalog, *, service: bool) -> Candidate:
-    instance_hours = sum(float(line.quantity) for line in option.ledger.lines if line.unit == "instance-hour")
-    committed = option.purchase == "on_demand" and option.gpu is not None and option.gpu_count > 0
+    gpu_hours, gpu_price = _committable(option)
+    committed = gpu_price > 0
     hours = HOURS_PER_MONTH if service or option.time_s is None else option.time_s.value / SECONDS_PER_HOUR
     return Candidate(
         entry=index,
@@ -99,13 +101,29 @@ def _candidate(index: int, option: Option, portfolio: Portfolio, catalog: Catalo
         usd=option.cost_usd.value,
         hours=float(hours),
         gpus=option.gpu_count * option.count if option.gpu else 0.0,
-        gpu_hours=instance_hours * option.gpu_count if option.gpu else 0.0,
-        usd_per_gpu_hour=option.usd_per_instance_hour / option.gpu_count if committed else 0.0,
+        gpu_hours=gpu_hours,
+        usd_per_gpu_hour=gpu_price,
         capacity=tuple(number for number, limit in enumerate(portfolio.capacity) if _counts_in(option, limit, catalog)),
         pools=tuple(
             number for number, one in enumerate(portfolio.commitments) if committed and _draws(option, one, catalog)
         ),
     )
+
+
+def _committable(option: Option) -> tuple[float, float]:
+    """GPU-hours that commitments can take over, and USD that each saves; (0, 0) where they hold for none of it.
+
+    Machines bought plainly on demand, also those under Databricks, whose units are still paid. The machines of
+    SageMaker and Vertex AI are other products. Never more is saved than it costs (a committed spend may cover it).
+    """
+    if option.purchase != "on_demand" or option.platform not in COMMITTED_PLATFORMS or not option.gpu_count:
+        return 0.0, 0.0
+    machines = [line for line in option.ledger.lines if line.unit == "instance-hour"]
+    gpu_hours = sum(float(line.quantity) for line in machines) * option.gpu_count
+    if option.gpu is None or gpu_hours <= 0:
+        return 0.0, 0.0
+    bill = min(float(sum(line.usd for line in machines)), option.cost_usd.value)
+    return gpu_hours, bill / gpu_hours
 
 
 def _counts_in(option: Option, limit: CapacityLimit, catalog: Catalog) -> bool:
