@@ -405,3 +405,25 @@ def test_limits_that_nothing_could_hold_are_bad_input(
         check_limits(make_train(constraints=constraints, buy=buy), catalog)
     assert caught.value.hint
     check_limits(make_train(constraints=Constraints(budget_usd=0.01, deadline_s=400.0)), catalog)
+
+
+def test_the_least_billed_is_that_of_machines_that_may_be_used(catalog: Catalog, make_train: Maker) -> None:
+    """A start-up of the cheapest admitted GPU machine; a spend that is committed anyway may pay for all of it."""
+    dear = Constraints(providers=("lambda",), budget_usd=0.02)
+    with pytest.raises(InputError, match=r"\$0.057 for 300 s of lambda gpu_1x_rtx6000"):
+        check_limits(make_train(constraints=dear), catalog)
+    check_limits(make_train(constraints=dear, buy=Buy(discount_percent=(("lambda", 90.0),))), catalog)
+    check_limits(make_train(constraints=dear, buy=Buy(committed_usd=(("lambda", 5.0),))), catalog)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("per_hour", [60.0, 1000.0, 1e6])
+def test_spot_that_never_gets_on_is_refused(catalog: Catalog, make_train: Maker, per_hour: float) -> None:
+    """Interrupted faster than it starts, work on spot is never done: no option, no warning, and the reason."""
+    buy = Buy(purchases=("spot",), interruptions_per_hour=per_hour)
+    plan = make_plan(make_train(buy=buy, constraints=Constraints(providers=("aws",))), catalog)
+    spot = [one for one in plan.refused if one.purchase == "spot" and one.binding == "interruptible"]
+    assert bool(plan.options) != bool(spot)
+    assert all(np.isfinite(one.cost_usd.high) for one in plan.options)
+    if per_hour >= 1000:
+        assert {one.needs.split(":")[0] for one in spot} == {"machines that stay longer"}

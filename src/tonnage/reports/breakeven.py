@@ -21,6 +21,7 @@ from tonnage.reports.wording import (
     render_money_interval,
     render_price,
     render_purchase,
+    render_unit_money,
     short,
 )
 from tonnage.sizing.estimates import Figure
@@ -141,7 +142,7 @@ def _api_blocks(found: BreakEven) -> Iterator[Block]:
         Column(title="read", folds=1, fold_text="read {}"),
     )
     rows = tuple(
-        (api.name, render_money(api.usd_per_month), render_money(api.usd_per_1000_requests), describe(found, api),
+        (api.name, render_money(api.usd_per_month), render_unit_money(api.usd_per_1000_requests), describe(found, api),
          render_date(api.prices.read_on))
         for api in found.apis
     )  # fmt: skip
@@ -193,9 +194,9 @@ def _point_cells(found: BreakEven, curve: Curve, point: CurvePoint) -> tuple[str
     own = point.own_usd_per_1000
     cells = [
         render_count(point.value) if curve.name == "volume" else short(point.value),
-        "no machine" if own is None else render_money(own.value),
+        "no machine" if own is None else render_unit_money(own.value),
         UNKNOWN if own is None else render_money_interval(own),
-        *(render_money(usd) for usd in point.api_usd_per_1000),
+        *(render_unit_money(usd) for usd in point.api_usd_per_1000),
     ]
     if curve.name != "volume":
         cells += ["never" if rate is None else _month(found, rate) for rate in point.crossing_per_s]
