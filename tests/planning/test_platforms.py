@@ -389,6 +389,23 @@ def test_residency_keeps_global_profiles_out(catalog: Catalog) -> None:
     assert {r.binding for r in plan.refused if r.instance_type == models[0]} == {"residency"}
 
 
+def test_data_is_moved_to_token_platforms_too(catalog: Catalog, make_train: Maker) -> None:
+    """Learning at AWS on data held by Google pays for the way there, as machines at AWS do; no price, no option."""
+    far = DataPlace(provider="gcp", region="us-central1", size_gb=200.0)
+    buy = Buy(tokens=Tokens(models=("nova-micro",)), prices=OwnPrices(egress_usd_per_gb=0.1))
+
+    def of_tokens(place: DataPlace) -> Option:
+        plan = make_plan(replace(make_train(buy=buy), data=place), catalog)
+        [found] = [one for one in plan.options if not one.run.machines]
+        return found
+
+    moved, near = of_tokens(far), of_tokens(replace(far, provider="aws", region="us-east-1"))
+    assert lines(moved)["data out of gcp"].usd == Decimal(20)
+    assert moved.ledger.total_usd == near.ledger.total_usd + 20
+    unpriced = make_plan(replace(make_train(buy=replace(buy, prices=OwnPrices())), data=far), catalog)
+    assert [r.binding for r in unpriced.refused if r.platform == "bedrock"] == ["price"]
+
+
 BAD_LIMITS = [
     (Constraints(budget_usd=0.00001), Buy(), "less than the least that is ever billed"),
     (Constraints(deadline_s=200.0), Buy(), "deadline is 3.333m away, and a machine starts in 5m"),
