@@ -13,7 +13,7 @@ from tonnage.planning import make_plan
 from tonnage.planning.portfolio import PortfolioPlan, plan_portfolio
 from tonnage.reports.portfolio import render_portfolio
 from tonnage.reports.rendering import FORMATS
-from tonnage.workload.jobs import Buy, Constraints
+from tonnage.workload.jobs import Buy, Constraints, Team
 from tonnage.workload.portfolio.values import CapacityLimit, Commitment, Entry, Portfolio, Share
 
 from .conftest import AS_OF, workload
@@ -125,6 +125,27 @@ def test_commitments_cover_machines_and_not_the_fees_on_them(catalog: Catalog) -
     assert managed.committed_gpu_hours > 0
     assert managed.cost_usd.value == pytest.approx(float(units))
     assert sum(one.committed_gpu_hours for one in sagemaker.assignments) == 0
+
+
+def test_what_comes_once_a_month_is_not_paid_for_every_run(catalog: Catalog) -> None:
+    """Ten set-up hours are ten hours whether a workload runs once or twenty times, and so is a committed spend."""
+    busy = replace(
+        workload("busy"),
+        team=Team(hourly_usd=100.0, setup_hours=(("vm", 10.0),)),
+        buy=Buy(committed_usd=(("azure", 0.01),)),
+        constraints=Constraints(platforms=("vm",), providers=("azure",)),
+    )
+
+    def cost(runs: int) -> float:
+        entry = Entry(name="busy", workload=busy, runs_per_month=runs, split=False)
+        total = plan_portfolio(Portfolio(name="p", entries=(entry,), as_of=AS_OF), catalog).total_usd
+        assert total is not None
+        return total.value
+
+    plain = make_plan(replace(busy, team=Team(), buy=Buy()), catalog).best
+    assert plain is not None
+    for runs in (1, 20):
+        assert cost(runs) == pytest.approx(1000.0 - 0.01 + runs * plain.cost_usd.value, abs=0.01)
 
 
 def test_what_must_give_is_enough(catalog: Catalog) -> None:

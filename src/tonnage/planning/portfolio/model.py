@@ -43,7 +43,7 @@ def entry_plans(entry: Entry, portfolio: Portfolio, catalog: Catalog, grounds: G
 
     A plan keeps the cheapest region of a machine; where a limit names regions, the others may be needed too.
     """
-    workload = _without_reserved(entry.workload)
+    workload = _shared_by_runs(_without_reserved(entry.workload), entry.runs_per_month)
     providers = tuple(share.provider for share in portfolio.shares)
     if providers:
         workload = _within(workload, providers)
@@ -54,6 +54,16 @@ def _without_reserved(workload: Workload) -> Workload:
     """Commitments are bought for the portfolio, not pro rata for one run."""
     kept = tuple(one for one in workload.buy.purchases if not one.startswith("reserved"))
     return replace(workload, buy=replace(workload.buy, purchases=kept or ("on_demand",)))
+
+
+def _shared_by_runs(workload: Workload, runs: int) -> Workload:
+    """What comes once a month whatever the runs, set-up hours and committed spend, in equal parts on each run."""
+    team, buy = workload.team, workload.buy
+    return replace(
+        workload,
+        team=replace(team, setup_hours=tuple((name, hours / runs) for name, hours in team.setup_hours)),
+        buy=replace(buy, committed_usd=tuple((name, usd / runs) for name, usd in buy.committed_usd)),
+    )
 
 
 def _within(workload: Workload, providers: tuple[str, ...]) -> Workload:
