@@ -163,7 +163,7 @@ def _price(group: GroupKey, usd: float) -> Lever:
 def _speed(group: GroupKey) -> Lever:
     return Lever(
         dimension="speed", limit=64.0, edit=lambda x: speed_times(group, x), figure=1.0,
-        text=lambda x: f"its GPUs are {x:.3g}x as fast (rates, memory and links)",
+        text=lambda x: f"its GPUs are {x:.3g}x as fast (rates, memory, links and power)",
     )  # fmt: skip
 
 
