@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tonnage.catalog import Catalog
 from tonnage.catalog.grammar import parse_gpu_filter
+from tonnage.catalog.market import Platform
 from tonnage.planning import Plan, make_plan
 from tonnage.planning.flips import Flip, flips_of
 from tonnage.planning.levers import Lever, round_outward, smallest_pull
@@ -72,6 +73,26 @@ def test_every_ranked_loser_has_a_price_at_which_it_wins(catalog: Catalog, make_
         after = plan_of(dearer).best
         assert after is not None
         assert key(after) != key(loser)
+
+
+@pytest.mark.parametrize("platform", ["databricks", "sagemaker", "vertex"])
+def test_what_a_platform_resells_wins_where_it_alone_is_allowed(
+    catalog: Catalog, make_train: Maker, platform: Platform
+) -> None:
+    """With a fee on it a machine never beats itself: its platform alone, and a lower price besides, make it win.
+
+    Unless the fee by itself is more than another of that platform costs in all.
+    """
+    scenario = Scenario(workload=make_train(), catalog=catalog)
+    plan = plan_of(scenario)
+    losers = [one for one in plan.options if one.platform == platform][:8:3]
+    assert losers
+    for loser in losers:
+        found = flips(loser, plan, scenario)
+        fee = sum(line.usd for line in loser.ledger.lines if line.unit == "DBU")
+        possible = float(fee) < losers[0].cost_usd.value
+        assert bool({flip.dimension for flip in found} & {"price", "constraint"}) == possible, loser.identity
+        assert all(does_flip(flip, loser, scenario) for flip in found)
 
 
 def test_a_fast_option_wins_under_a_tight_deadline(catalog: Catalog, make_train: Maker) -> None:

@@ -412,6 +412,23 @@ def test_residency_keeps_global_profiles_out(catalog: Catalog) -> None:
     assert {r.binding for r in plan.refused if r.instance_type == models[0]} == {"residency"}
 
 
+def test_data_is_moved_to_token_platforms_too(catalog: Catalog, make_train: Maker) -> None:
+    """Learning at AWS on data held by Google pays for the way there, as machines at AWS do; no price, no option."""
+    far = DataPlace(provider="gcp", region="us-central1", size_gb=200.0)
+    buy = Buy(tokens=Tokens(models=("nova-micro",)), prices=OwnPrices(egress_usd_per_gb=0.1))
+
+    def of_tokens(place: DataPlace) -> Option:
+        plan = make_plan(replace(make_train(buy=buy), data=place), catalog)
+        [found] = [one for one in plan.options if not one.run.machines]
+        return found
+
+    moved, near = of_tokens(far), of_tokens(replace(far, provider="aws", region="us-east-1"))
+    assert lines(moved)["data out of gcp"].usd == Decimal(20)
+    assert moved.ledger.total_usd == near.ledger.total_usd + 20
+    unpriced = make_plan(replace(make_train(buy=replace(buy, prices=OwnPrices())), data=far), catalog)
+    assert [r.binding for r in unpriced.refused if r.platform == "bedrock"] == ["price"]
+
+
 BAD_LIMITS = [
     (Constraints(budget_usd=0.00001), Buy(), "less than the least that is ever billed"),
     (Constraints(deadline_s=200.0), Buy(), "deadline is 3.333m away, and a machine starts in 5m"),
@@ -428,3 +445,25 @@ def test_limits_that_nothing_could_hold_are_bad_input(
         check_limits(make_train(constraints=constraints, buy=buy), catalog)
     assert caught.value.hint
     check_limits(make_train(constraints=Constraints(budget_usd=0.01, deadline_s=400.0)), catalog)
+
+
+def test_the_least_billed_is_that_of_machines_that_may_be_used(catalog: Catalog, make_train: Maker) -> None:
+    """A start-up of the cheapest admitted GPU machine; a spend that is committed anyway may pay for all of it."""
+    dear = Constraints(providers=("lambda",), budget_usd=0.02)
+    with pytest.raises(InputError, match=r"\$0.057 for 300 s of lambda gpu_1x_rtx6000"):
+        check_limits(make_train(constraints=dear), catalog)
+    check_limits(make_train(constraints=dear, buy=Buy(discount_percent=(("lambda", 90.0),))), catalog)
+    check_limits(make_train(constraints=dear, buy=Buy(committed_usd=(("lambda", 5.0),))), catalog)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("per_hour", [60.0, 1000.0, 1e6])
+def test_spot_that_never_gets_on_is_refused(catalog: Catalog, make_train: Maker, per_hour: float) -> None:
+    """Interrupted faster than it starts, work on spot is never done: no option, no warning, and the reason."""
+    buy = Buy(purchases=("spot",), interruptions_per_hour=per_hour)
+    plan = make_plan(make_train(buy=buy, constraints=Constraints(providers=("aws",))), catalog)
+    spot = [one for one in plan.refused if one.purchase == "spot" and one.binding == "interruptible"]
+    assert bool(plan.options) != bool(spot)
+    assert all(np.isfinite(one.cost_usd.high) for one in plan.options)
+    if per_hour >= 1000:
+        assert {one.needs.split(":")[0] for one in spot} == {"machines that stay longer"}

@@ -77,6 +77,7 @@ class Catalog:
     mistaken_names: tuple[MistakenName, ...]
     managed: ManagedPrices = field(default_factory=ManagedPrices)
     quarantined: tuple[Quarantined, ...] = ()  # prices on record that are not believed
+    left_out: tuple[str, ...] = ()  # rows of the snapshot's prices that cannot be used: which, and why
     billing: tuple[BillingRule, ...] = ()
     _accelerators: Mapping[str, Accelerator] = field(init=False, repr=False)
     _instances: Mapping[str, tuple[InstanceType, ...]] = field(init=False, repr=False)

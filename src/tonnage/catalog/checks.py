@@ -45,6 +45,7 @@ def check_catalog(catalog: Catalog, *, as_of: date, max_age_days: int = 180) -> 
         *_prices(catalog),
         *_spot(catalog),
         *_set_aside(catalog),
+        *_left_out(catalog),
     ]
     order = {"error": 0, "warning": 1, "note": 2}
     return tuple(sorted(found, key=lambda finding: (order[finding.severity], finding.subject, finding.message)))
@@ -174,6 +175,15 @@ def _set_aside(catalog: Catalog) -> Iterator[Finding]:
             expected="a discount on the on-demand price of today",
             source=one.offer.source.text,
         )
+
+
+def _left_out(catalog: Catalog) -> Iterator[Finding]:
+    for text in catalog.left_out:
+        where, _, why = text.partition(": ")
+        yield Finding(
+            severity="error", subject=where, message="this row cannot be used: it is left out", figure=why,
+            expected="a row that can be read", source=catalog.name,
+        )  # fmt: skip
 
 
 def _spot(catalog: Catalog) -> Iterator[Finding]:

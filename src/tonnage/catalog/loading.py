@@ -30,6 +30,7 @@ from tonnage.catalog.hardware_rows import (
 )
 from tonnage.catalog.managed_rows import read_billing, read_managed
 from tonnage.catalog.market import InstanceType, Offer
+from tonnage.catalog.offer_rows import read_offers
 from tonnage.catalog.reserved import reserved_offers
 from tonnage.catalog.rows import Row, read_rows
 from tonnage.errors import CatalogError
@@ -38,9 +39,6 @@ INSTANCE_COLUMNS = (
     "provider", "name", "accelerator", "accelerator_count", "gpu_memory_gib", "vcpus", "memory_gib",
     "network_gbit_per_s", "network_source", "local_ssd_gb", "cpu_arch", "scale_up", "scale_out", "notes",
     "source", "read_on",
-)  # fmt: skip
-OFFER_COLUMNS = (
-    "provider", "instance_type", "region", "purchase", "usd_per_instance_hour", "read_on", "notes", "source",
 )  # fmt: skip
 
 PURCHASES = ("on_demand", "spot", "reserved_1y", "reserved_3y")
@@ -70,7 +68,8 @@ def load_catalog(folder: Path | None = None, *, strict: bool = True) -> Catalog:
 
     Managed prices are the packaged ones, or those of a managed_prices.csv in the folder; committed prices become
     offers of the machines they are for (of a folder without that file no offers are added). Raises CatalogError
-    naming file, line and column. With `strict=False` rows that only contradict each other
+    naming file, line and column; but a row of offers.csv that cannot be used is left out, named in `left_out`, and
+    the rest counts. With `strict=False` rows that only contradict each other
     (GPU memory against the device, a date after the snapshot, an offer twice) load, for `check_catalog`.
     """
     place: Traversable | Path = snapshot_folders()[-1] if folder is None else folder
@@ -85,8 +84,14 @@ def load_catalog(folder: Path | None = None, *, strict: bool = True) -> Catalog:
     meta = read_meta(place / "snapshot.toml")
     reader = _SnapshotReader(meta.built_on, devices, {link.name for link in links}, strict)
     instances = reader.instances(place / "instances.csv")
-    offers = reader.offers(place / "offers.csv", instances)
+    rows = read_offers(place / "offers.csv", (one.key for one in instances), reader.offer, unique=strict)
+    offers = rows.offers
     own = place / "managed_prices.csv"
+    if not rows.offers and not own.is_file():
+        raise CatalogError(
+            f"the snapshot '{meta.name}' is empty: offers.csv holds no price",
+            hint="rebuild it: `tonnage catalog refresh`, or leave --catalog out",
+        )
     managed = read_managed(own if own.is_file() else data / "managed_prices.csv")
     belongs = folder is None or own.is_file()  # a folder's offers are its own
     committed, quarantined = reserved_offers(managed.reserved if belongs else (), instances, offers)
@@ -105,6 +110,7 @@ def load_catalog(folder: Path | None = None, *, strict: bool = True) -> Catalog:
         mistaken_names=tuple(read_mistaken(row) for row in read_rows(data / "mistaken_names.csv", MISTAKEN_COLUMNS)),
         managed=managed,
         quarantined=quarantined,
+        left_out=rows.left_out,
         billing=read_billing(data / "billing.csv"),
     )
 
@@ -147,21 +153,6 @@ class _SnapshotReader:
                 row.fail("name", f"'{instance.name}' of {instance.provider} stands here twice")
             found[instance.key] = instance
         return tuple(found.values())
-
-    def offers(self, path: Traversable | Path, instances: Iterable[InstanceType]) -> tuple[Offer, ...]:
-        known = {instance.key for instance in instances}
-        seen: set[tuple[str, str, str, str]] = set()
-        found = []
-        for row in read_rows(path, OFFER_COLUMNS):
-            offer = self._offer(row)
-            if (offer.provider, offer.instance_type) not in known:
-                row.fail("instance_type", f"'{offer.instance_type}' of {offer.provider} is not in instances.csv")
-            key = (offer.provider, offer.instance_type, offer.region, offer.purchase)
-            if self.strict and key in seen:
-                row.fail("instance_type", f"a second {offer.purchase} price for this machine and region")
-            seen.add(key)
-            found.append(offer)
-        return tuple(found)
 
     def _instance(self, row: Row) -> InstanceType:
         name = row.cells["accelerator"] or None
@@ -207,7 +198,8 @@ class _SnapshotReader:
             row.fail(column, f"'{name}' is not in links.csv")
         return name
 
-    def _offer(self, row: Row) -> Offer:
+    def offer(self, row: Row) -> Offer:
+        """The offer of one row; raises CatalogError on a cell that it cannot use."""
         source = self._source(row)
         return Offer(
             provider=row.text("provider"),

@@ -93,8 +93,9 @@ class Row:
         return Source(text=self.text("source"), read_on=self.day("read_on"))
 
 
-def read_rows(path: Traversable | Path, columns: Sequence[str]) -> Iterator[Row]:
-    """The rows of a UTF-8 CSV file with exactly `columns`; raises CatalogError on anything else."""
+def read_rows(path: Traversable | Path, columns: Sequence[str], optional: Sequence[str] = ()) -> Iterator[Row]:
+    """The rows of a UTF-8 CSV file with exactly `columns`, or those and then `optional`; raises CatalogError on
+    anything else."""
     name = path.name
     try:
         text = path.read_text(encoding="utf-8")
@@ -107,12 +108,12 @@ def read_rows(path: Traversable | Path, columns: Sequence[str]) -> Iterator[Row]
     reader = csv.reader(text.splitlines(), strict=True)
     try:
         header = next(reader, [])
-        if header != list(columns):
-            _bad_header(name, header, columns)
+        if header not in ([*columns], [*columns, *optional]):
+            _bad_header(name, [column for column in header if column not in optional], columns)
         for cells in reader:
-            if len(cells) != len(columns):
-                raise CatalogError(f"{name}, line {reader.line_num}: {len(cells)} cells, expected {len(columns)}")
-            yield Row(name, reader.line_num, dict(zip(columns, cells, strict=True)))
+            if len(cells) != len(header):
+                raise CatalogError(f"{name}, line {reader.line_num}: {len(cells)} cells, expected {len(header)}")
+            yield Row(name, reader.line_num, dict(zip(header, cells, strict=True)))
     except csv.Error as error:
         raise CatalogError(f"{name}, line {reader.line_num}: not CSV ({error})") from error
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from tonnage.catalog import Catalog
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.plan import Option
 from tonnage.pricing.interruptions import TERMS_SOURCES, Terms
@@ -12,6 +13,7 @@ from tonnage.sizing.assumptions import Assumption, listed
 from tonnage.sizing.tabular_assumptions import TabularAssumptions, listed_tabular
 from tonnage.workload.jobs import BatchJob, Buy, ServeJob, TabularJob, TrainJob, Workload
 
+LEFT_OUT_NAMED: Final = 5  # rows of a snapshot that a plan names one by one
 SERVING_ONLY: Final = ("kv_cache_memory_fraction", "target_utilisation")
 ENGINE_WORDS: Final = {
     "eager": "a framework that launches one kernel an operation",
@@ -134,3 +136,10 @@ def _sizing(workload: Workload, grounds: Grounds) -> tuple[Assumption, ...]:
     if job.model.architecture != "convolution":
         unused |= {"convolution_peak_fraction", "training_convolution_fraction"}
     return tuple(one for one in judgements if one.name not in unused)
+
+
+def left_out_notes(catalog: Catalog) -> tuple[str, ...]:
+    """Rows of the snapshot whose prices cannot be used: the first few by name, the others by number."""
+    named = [f"left out of the prices: {text}" for text in catalog.left_out[:LEFT_OUT_NAMED]]
+    rest = len(catalog.left_out) - len(named)
+    return (*named, *([f"{rest} more rows are left out of the prices: `tonnage catalog check`"] if rest else ()))

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tonnage.catalog import Catalog
-from tonnage.planning.levers import Dimension, Lever, levers_for, smallest_pull
+from tonnage.planning.changes import constrained
+from tonnage.planning.levers import Dimension, Lever, levers_for, machine_price, smallest_pull
 from tonnage.planning.plan import Option, Plan, Refusal
 from tonnage.planning.scenario import Edit, GroupKey, Scenario, narrowed, with_workload
 from tonnage.workload.jobs import Workload
 
 Planner = Callable[[Workload, Catalog], Plan]
 LONGEST_CHAIN = 4  # changes in a row
+MARKED_UP = ("databricks", "sagemaker", "vertex")  # platforms that resell a machine with a fee on it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +42,35 @@ def flips_of(loser: Option | Refusal, plan: Plan, scenario: Scenario, planner: P
     found: list[Flip] = []
     if isinstance(loser, Refusal):
         found += _chain(loser, scenario, group, planner)
+    elif loser.platform in MARKED_UP:
+        found += _on_its_platform(loser, scenario, group, planner)
     trial = _Trial(loser=loser, plan=plan, scenario=scenario, group=group, planner=planner)
     pulled = (trial.pull(lever) for lever in levers_for(loser, plan, scenario))
     return (*found, *(flip for flip in pulled if flip is not None))
+
+
+def _on_its_platform(loser: Option, scenario: Scenario, group: GroupKey, planner: Planner) -> Iterator[Flip]:
+    """The platform alone allowed, and where that is not enough a lower price of the machine there besides.
+
+    A platform that adds a fee to a machine never beats the same machine bought plainly, whatever the machine costs.
+    """
+    only = with_workload(constrained(platforms=(loser.platform,)))
+    text = f"constraints.platforms is {loser.platform}"
+    inside = only(scenario)
+    plan = planner(inside.workload, inside.catalog)
+    own = _option_of(plan, group)
+    if own is None:
+        return
+    if own.rank == 1:
+        yield _flip("constraint", text, loser, own, only)
+        return
+    if loser.platform == "sagemaker":  # its fee is what its own price is above the machine's: lower the one, and the
+        return  # other is as much higher; `levers_for` tries that own price
+    trial = _Trial(loser=own, plan=plan, scenario=inside, group=group, planner=planner)
+    for lever in machine_price(own, group, inside.catalog):
+        flip = trial.pull(lever)
+        if flip is not None:
+            yield replace(flip, text=f"{text} and {flip.text}", edit=_all_of((only, flip.edit)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,10 +96,16 @@ class _Trial:
         own = _option_of(self.planner(alone.workload, alone.catalog), self.group)
         if own is None or isinstance(self.loser, Refusal):
             return own
-        if lever.dimension in ("price", "speed") and self.loser.platform == "vm":
+        if lever.dimension in ("price", "speed") and self._alone_in_it:
             return own if self._beats(own) else None  # all others stay as they are, or cost a fee more than this one
         best = self.planner(edited.workload, edited.catalog).best
         return own if best is not None and _group_of(best) == self.group else None
+
+    @property
+    def _alone_in_it(self) -> bool:
+        """Whether no other way to buy the same machine gets better with it and could still be ahead."""
+        platforms = self.scenario.workload.constraints.platforms
+        return self.loser.platform == "vm" or (self.loser.platform == "databricks" and platforms == ("databricks",))
 
     def _beats(self, own: Option) -> bool:
         machine = self.group[:3]  # what platforms resell of it gets cheaper with it

@@ -101,6 +101,24 @@ def _cheaper(option: Option, group: GroupKey) -> tuple[Lever, ...]:
     )  # fmt: skip
 
 
+def machine_price(option: Option, group: GroupKey, catalog: Catalog) -> tuple[Lever, ...]:
+    """Through a platform that adds a fee: a lower price of the machine in that region, the fee as it is."""
+    prices = [
+        float(one.usd_per_instance_hour)
+        for one in catalog.offers
+        if (one.provider, one.instance_type, one.purchase) == group[:3] and one.region == option.region
+    ]
+    if not prices:
+        return ()
+    usd = min(prices)
+    return (
+        Lever(
+            dimension="price", limit=0.001, edit=lambda x: price_times(group, x), figure=usd,
+            text=lambda x: f"the machine costs ${usd * x:,.4g} an hour without the fee ({100 * (1 - x):.3g} % lower)",
+        ),
+    )  # fmt: skip
+
+
 def _to_enter(refusal: Refusal, group: GroupKey, scenario: Scenario) -> tuple[Lever, ...]:
     workload, catalog = scenario.workload, scenario.catalog
     prices = [
@@ -145,7 +163,7 @@ def _price(group: GroupKey, usd: float) -> Lever:
 def _speed(group: GroupKey) -> Lever:
     return Lever(
         dimension="speed", limit=64.0, edit=lambda x: speed_times(group, x), figure=1.0,
-        text=lambda x: f"its GPUs are {x:.3g}x as fast (rates, memory and links)",
+        text=lambda x: f"its GPUs are {x:.3g}x as fast (rates, memory, links and power)",
     )  # fmt: skip
 
 

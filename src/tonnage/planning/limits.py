@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from tonnage.catalog import Catalog
+from tonnage.catalog.market import Offer
 from tonnage.errors import InputError
+from tonnage.planning.market import admit_offers
 from tonnage.planning.terms import terms_of
 from tonnage.planning.token_ways import wanted_models
 from tonnage.units import SECONDS_PER_HOUR
+from tonnage.workload.discounts import percent_off
 from tonnage.workload.durations import render_duration
 from tonnage.workload.jobs import ServeJob, Workload
 
 
 def check_limits(workload: Workload, catalog: Catalog) -> None:
-    """Raises InputError for a budget below one billing quantum of the cheapest machine, and for a deadline (or a day of
+    """Raises InputError for a budget below the least that any admitted machine bills, and for a deadline (or a day of
     a schedule) no longer than it takes a machine to start. Work that a token API may do is not held to the latter."""
     _check_budget(workload, catalog)
     startup_s = terms_of(workload.buy).startup_s
@@ -35,25 +38,28 @@ def check_limits(workload: Workload, catalog: Catalog) -> None:
 
 
 def _check_budget(workload: Workload, catalog: Catalog) -> None:
+    """The least that is ever billed is the provider's minimum, of a job at least the time a machine takes to start."""
     budget = workload.constraints.budget_usd
-    if budget is None or wanted_models(workload, catalog, training=False):
+    if budget is None or wanted_models(workload, catalog, training=False) or workload.buy.committed_usd:
         return
-    wanted = workload.constraints.providers
-    cheapest = min(
-        (
-            (float(offer.usd_per_instance_hour) * rule.minimum_s / SECONDS_PER_HOUR, offer, rule)
-            for offer in catalog.offers
-            if (not wanted or offer.provider in wanted) and offer.purchase in workload.buy.purchases
-            if (rule := catalog.billing_rule(offer.provider, offer.instance_type)) is not None
-        ),
-        key=lambda found: found[0],
-        default=None,
-    )
-    if cheapest is None or budget >= cheapest[0]:
+    service = isinstance(workload.job, ServeJob)
+    startup_s = 0.0 if service else terms_of(workload.buy).startup_s
+    machines = {instance.key: instance for instance in catalog.instance_types}
+    least: tuple[float, float, Offer] | None = None
+    for offer in admit_offers(workload, catalog).offers:
+        if workload.kind != "tabular" and machines[offer.provider, offer.instance_type].accelerator is None:
+            continue
+        rule = catalog.billing_rule(offer.provider, offer.instance_type)
+        billed_s = max(startup_s, 0.0 if rule is None else rule.minimum_s)
+        off = percent_off(workload.buy.discount_percent, [offer.provider], offer.instance_type)
+        usd = float(offer.usd_per_instance_hour) * (1 - off / 100) * billed_s / SECONDS_PER_HOUR
+        if least is None or usd < least[0]:
+            least = usd, billed_s, offer
+    if least is None or budget >= least[0]:
         return
-    usd, offer, rule = cheapest
+    usd, billed_s, offer = least
     raise InputError(
-        f"a budget of ${budget:g} is less than the least that is ever billed: ${usd:.2g} for {rule.minimum_s:g} s of "
+        f"a budget of ${budget:g} is less than the least that is ever billed: ${usd:.2g} for {billed_s:g} s of "
         f"{offer.provider} {offer.instance_type}",
         hint="raise constraints.budget_usd; it is in US dollars",
     )

@@ -10,7 +10,7 @@ import numpy as np
 from tonnage.catalog import Catalog
 from tonnage.catalog.expected_prices import ExpectedPrices
 from tonnage.catalog.market import InstanceType
-from tonnage.planning.assumed import prediction_notes, terms_note
+from tonnage.planning.assumed import left_out_notes, prediction_notes, terms_note
 from tonnage.planning.choices import choose_deals, platform_notes
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.joined import Joined, join
@@ -222,4 +222,4 @@ def _notes(workload: Workload, catalog: Catalog) -> tuple[str, ...]:
     notes = [f"no {purchase} price is in the catalog: such options are left out, not free" for purchase in missing]
     if workload.kind != "serve" and (note := terms_note(workload.buy)) is not None:
         notes.append(note)
-    return (*notes, *Extras(workload=workload).gaps(), *platform_notes(workload, catalog))
+    return (*left_out_notes(catalog), *notes, *Extras(workload=workload).gaps(), *platform_notes(workload, catalog))

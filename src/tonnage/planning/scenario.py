@@ -15,7 +15,7 @@ from tonnage.workload.jobs import Workload
 
 GroupKey = tuple[str, str, str | None, str]  # provider, instance type, purchase (None: every purchase), platform
 MEMORY_FIELDS = ("memory_gib", "usable_memory_gib")
-SPEED_FIELDS = ("memory_bandwidth_gb_per_s", "scale_up_gb_per_s", "measured_bf16_matmul_tflops")
+SPEED_FIELDS = ("memory_bandwidth_gb_per_s", "scale_up_gb_per_s", "measured_bf16_matmul_tflops", "tdp_w")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ def memory_times(group: GroupKey, factor: float) -> Edit:
 
 
 def speed_times(group: GroupKey, factor: float) -> Edit:
-    """The group's machine with devices `factor` times as fast: rates, memory and links alike."""
+    """The group's machine with devices `factor` times as fast: rates, memory, links and power alike."""
     rates = tuple(one.name for one in fields(Accelerator) if one.name.startswith("dense_"))
     return _machine_edit(group, lambda device: _scaled(device, (*rates, *SPEED_FIELDS), factor), lambda one: one)
 

@@ -78,6 +78,13 @@ def _miss(joined: Joined, row: int, limits: Limits, *, service: bool, startup_s:
             flips_when="serve.spare_replicas: 1",
             change=job_with(spare_replicas=1),
         )
+    if not np.isfinite(wall):
+        return Miss(
+            binding="interruptible",
+            needs="machines that stay longer: interrupted so often, the work is never done",
+            has="spot",
+            flips_when="buy.interruptions_per_hour or buy.checkpoint_interval is lower",
+        )
     if wall > limits.deadline_s:
         return _deadline_miss(wall, limits.deadline_s, startup_s)
     return Miss(
@@ -100,12 +107,10 @@ def _deadline_miss(wall_s: float, deadline_s: float, startup_s: float) -> Miss:
         has=f"{_duration(deadline_s)} to the deadline",
         flips_when=later + (f", or the work runs {faster:.2f}x as fast" if np.isfinite(faster) else ""),
         shortfall=wall_s / deadline_s,
-        change=constrained(deadline_s=wall_s * 1.01) if np.isfinite(wall_s) else None,
+        change=constrained(deadline_s=wall_s * 1.01),
     )
 
 
 def _duration(seconds: float) -> str:
     """Hours, or minutes below one hour."""
-    if not np.isfinite(seconds):
-        return "no end in sight"
     return f"{seconds / 60:.1f} min" if seconds < SECONDS_PER_HOUR else f"{seconds / SECONDS_PER_HOUR:.2f} h"

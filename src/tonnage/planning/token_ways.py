@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Final, Literal
 
@@ -11,7 +11,8 @@ from tonnage.catalog import Catalog
 from tonnage.catalog.hardware import Source
 from tonnage.catalog.managed import TokenPrice
 from tonnage.planning.token_work import MILLION, TokenWork
-from tonnage.pricing.extras import Extras, exact
+from tonnage.pricing.deals import DATABRICKS_CLOUDS
+from tonnage.pricing.extras import Extras, exact, stated_line
 from tonnage.pricing.ledger import Ledger, LedgerLine, hours
 from tonnage.pricing.lines import credit_lines
 from tonnage.pricing.rates import after_discount
@@ -63,7 +64,27 @@ def token_ways(workload: Workload, catalog: Catalog, work: TokenWork) -> list[Wa
     found: list[Way] = []
     for model in wanted_models(workload, catalog, training=work.training):
         found += maker.learning(model) if work.training else [*maker.by_token(model), *maker.provisioned(model)]
-    return found
+    return [_with_data(way, workload, catalog) for way in found]
+
+
+def _with_data(way: Way, workload: Workload, catalog: Catalog) -> Way:
+    """The way with what it takes to bring the data to it. Bedrock is at AWS; Databricks is taken where the data is.
+
+    A price that holds in several regions of AWS holds in the one where the data is.
+    """
+    data, prices = workload.data, workload.buy.prices
+    if data is None or (way.platform == "databricks" and data.provider in DATABRICKS_CLOUDS):
+        return way
+    elsewhere = data.provider != "aws"
+    if not elsewhere and (way.region == data.region or catalog.region("aws", way.region) is None):
+        return way
+    price = prices.egress_usd_per_gb if elsewhere else prices.egress_region_usd_per_gb
+    if price is None:
+        key = "egress_usd_per_gb" if elsewhere else "egress_region_usd_per_gb"
+        needs = f"the price of moving {data.size_gb:g} GB out of {data.provider}/{data.region}"
+        return replace(way, missing=way.missing or (needs, f"buy.prices.{key} states it"))
+    line = stated_line(f"data out of {data.provider}", data.size_gb, "GB", price, data.provider)
+    return way if line is None else replace(way, lines=(*way.lines, line))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,13 +74,13 @@ class Extras:
         if data is not None:
             moved = self.egress_usd_per_gb(deal)
             months = wall_hours / HOURS_PER_MONTH
-            found.append(_line(f"data out of {data.provider}", data.size_gb, "GB", moved, data.provider))
+            found.append(stated_line(f"data out of {data.provider}", data.size_gb, "GB", moved, data.provider))
             keep = prices.object_storage_usd_per_gb_month
-            found.append(_line("object storage", data.size_gb * months, "GB-month", keep, provider))
+            found.append(stated_line("object storage", data.size_gb * months, "GB-month", keep, provider))
         disk = self.workload.buy.disk_gb * machine_hours / HOURS_PER_MONTH
-        found.append(_line("disks", disk, "GB-month", prices.block_storage_usd_per_gb_month, provider))
+        found.append(stated_line("disks", disk, "GB-month", prices.block_storage_usd_per_gb_month, provider))
         if self.service:
-            found.append(_line("load balancer", wall_hours, "hour", prices.load_balancer_usd_per_hour, provider))
+            found.append(stated_line("load balancer", wall_hours, "hour", prices.load_balancer_usd_per_hour, provider))
         return [*(line for line in found if line is not None), *self.people_lines(deal.platform)]
 
     def people_lines(self, platform: str) -> list[LedgerLine]:
@@ -88,8 +88,8 @@ class Extras:
         months = f", a month of {self.workload.team.setup_months:g}" if self.service else ""
         rate = self.workload.team.hourly_usd
         found = (
-            _line(f"people: set-up{months}", setup, "person-hour", rate, ""),
-            _line("people: operation", operation, "person-hour", rate, ""),
+            stated_line(f"people: set-up{months}", setup, "person-hour", rate, ""),
+            stated_line("people: operation", operation, "person-hour", rate, ""),
         )
         return [line for line in found if line is not None]
 
@@ -104,7 +104,7 @@ class Extras:
         return tuple(out)
 
 
-def _line(what: str, quantity: float, unit: str, price: float | None, billed_by: str) -> LedgerLine | None:
+def stated_line(what: str, quantity: float, unit: str, price: float | None, billed_by: str) -> LedgerLine | None:
     """A line at a stated price; None where there is nothing to pay, or no price (see `Extras.gaps`)."""
     if not price or quantity <= 0:
         return None

@@ -134,7 +134,15 @@ def total_usd(rates: Rates, nodes: Array, sessions: Sessions, workload: Workload
 
     total = max(nodes · (billed + unused) · machine + nodes · billed · (fee + disk) + wall · place + once - credit, 0)
           + max(nodes · billed · databricks - credit, 0) + outside
+
+    Endless where the hours are (spot that is interrupted before it gets anywhere).
     """
+    with np.errstate(invalid="ignore", over="ignore"):
+        usd = _total_usd(rates, nodes, sessions, workload)
+    return np.where(np.isfinite(sessions.on_s), usd, np.inf)
+
+
+def _total_usd(rates: Rates, nodes: Array, sessions: Sessions, workload: Workload) -> Array:
     extras = Extras(workload=workload)
     billed = billed_hours(sessions, idle_s=idle_s(workload), quantum_s=rates.quantum_s, minimum_s=rates.minimum_s)
     unused = unused_hours(billed, rates.term_h, workload.buy, service=extras.service)

@@ -21,6 +21,7 @@ from tonnage.reports.wording import (
     render_money_interval,
     render_price,
     render_purchase,
+    render_unit_money,
     short,
 )
 from tonnage.sizing.estimates import Figure
@@ -121,14 +122,16 @@ def _promise(found: BreakEven) -> str:
         if limit is not None
     ]
     less = "" if seen.factor >= 1 else f", {100 * seen.factor:.0f} % of what the formulas gave"
-    return f"simulated at {short(seen.verified_per_s)} requests/s a replica{less}: {'; '.join(said)}"
+    held = "; ".join(said) or "no latency is promised"
+    return f"simulated at {short(seen.verified_per_s)} requests/s a replica{less}: {held}"
 
 
 def _api_blocks(found: BreakEven) -> Iterator[Block]:
     yield Heading(text="Beside prices per token")
     if not found.apis:
         yield Paragraph(
-            text="No token prices were given: --input-usd and --output-usd, or --against FILE.", tone="faint"
+            text="No token prices were given: --api-model NAME, --input-usd and --output-usd, or --against FILE.",
+            tone="faint",
         )
         return
     columns = (
@@ -139,7 +142,7 @@ def _api_blocks(found: BreakEven) -> Iterator[Block]:
         Column(title="read", folds=1, fold_text="read {}"),
     )
     rows = tuple(
-        (api.name, render_money(api.usd_per_month), render_money(api.usd_per_1000_requests), describe(found, api),
+        (api.name, render_money(api.usd_per_month), render_unit_money(api.usd_per_1000_requests), describe(found, api),
          render_date(api.prices.read_on))
         for api in found.apis
     )  # fmt: skip
@@ -191,9 +194,9 @@ def _point_cells(found: BreakEven, curve: Curve, point: CurvePoint) -> tuple[str
     own = point.own_usd_per_1000
     cells = [
         render_count(point.value) if curve.name == "volume" else short(point.value),
-        "no machine" if own is None else render_money(own.value),
+        "no machine" if own is None else render_unit_money(own.value),
         UNKNOWN if own is None else render_money_interval(own),
-        *(render_money(usd) for usd in point.api_usd_per_1000),
+        *(render_unit_money(usd) for usd in point.api_usd_per_1000),
     ]
     if curve.name != "volume":
         cells += ["never" if rate is None else _month(found, rate) for rate in point.crossing_per_s]

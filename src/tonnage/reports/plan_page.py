@@ -175,8 +175,12 @@ def nothing_fits_blocks(plan: Plan) -> Iterator[Block]:
     """The nearest misses, each with changes that were tried and let it in."""
     yield Heading(text="Nothing fits")
     tried = plural(len(plan.refused), "candidate")
-    yield Paragraph(text=f"None of {tried} meets the job and its constraints. The nearest misses:", tone="warning")
-    yield miss_table(plan.nearest_misses)
+    said = f"None of {tried} meets the job and its constraints."
+    if plan.nearest_misses:
+        yield Paragraph(text=f"{said} The nearest misses:", tone="warning")
+        yield miss_table(plan.nearest_misses)
+    else:
+        yield Paragraph(text=f"{said} No change that was tried lets one in.", tone="warning")
     if plan.relaxations:
         yield Paragraph(text="One constraint less would do:")
         yield Bullets(items=plan.relaxations)

@@ -13,11 +13,11 @@ from tonnage.reports.plan_page import price_blocks
 from tonnage.reports.rendering import Format, Look, Report, render_report
 from tonnage.reports.wording import (
     plural,
+    render_bought,
     render_gpus,
     render_machines,
     render_money,
     render_money_interval,
-    render_purchase,
     short,
 )
 
@@ -25,6 +25,7 @@ PORTFOLIO_SCHEMA: Final = "tonnage/portfolio@1"
 ASSIGNMENT_COLUMNS: Final = (
     "workload", "runs", "at_once", "provider", "instance_type", "region", "count", "purchase", "gpu", "gpu_count",
     "gpus_at_once", "cost_usd_per_month", "cost_low_usd_per_month", "cost_high_usd_per_month", "committed_gpu_hours",
+    "platform",
 )  # fmt: skip
 
 
@@ -97,7 +98,7 @@ def _cells(one: Assignment) -> tuple[str, ...]:
         render_machines(option.count, option.instance_type),
         render_gpus(option.gpu, option.gpu_count, option.count),
         option.region or "any region",
-        render_purchase(option.purchase),
+        render_bought(option.purchase, option.platform),
         str(one.at_once),
         short(one.committed_gpu_hours, 4),
         render_money(one.cost_usd.value),
@@ -292,4 +293,5 @@ def _row(one: Assignment) -> list[Any]:
         plain_number(one.gpus_at_once),
         *(plain_usd(getattr(one.cost_usd, end)) for end in ("value", "low", "high")),
         plain_number(one.committed_gpu_hours),
+        option.platform,
     ]

@@ -68,6 +68,15 @@ def render_money(usd: float) -> str:
     return f"${usd:,.0f}" if abs(usd) >= 1000 else f"${usd:,.2f}"
 
 
+def render_unit_money(usd: float) -> str:
+    """US dollars of so many requests or tokens: three digits also below a dollar, so that curves do not step.
+
+    >>> render_unit_money(0.16490), render_unit_money(61.854)
+    ('$0.165', '$61.85')
+    """
+    return f"${short(usd)}" if 0 < abs(usd) < 1 else render_money(usd)
+
+
 def render_price(usd_per_hour: float) -> str:
     """A price an hour: up to four decimals, so that small machines differ.
 

@@ -12,9 +12,11 @@ from dataclasses import replace
 from datetime import date, datetime
 from pathlib import Path
 
-from tonnage.catalog.loading import INSTANCE_COLUMNS, OFFER_COLUMNS, SnapshotMeta, load_catalog
+from tonnage.catalog import Catalog
+from tonnage.catalog.loading import INSTANCE_COLUMNS, SnapshotMeta, load_catalog
 from tonnage.catalog.market import InstanceType, Offer
-from tonnage.errors import SourceError
+from tonnage.catalog.offer_rows import OFFER_COLUMNS
+from tonnage.errors import CatalogError, SourceError
 from tonnage.sources import managed_prices
 from tonnage.sources.results import (
     MANAGED_COLUMNS,
@@ -92,7 +94,7 @@ def write_snapshot(
         if quarantined is not None:
             _write_csv(draft / QUARANTINE_FILE, QUARANTINE_COLUMNS, sorted(row.cells() for row in quarantined))
         _write_text(draft / "snapshot.toml", _toml(meta))
-        load_catalog(draft)
+        _require_whole(load_catalog(draft))
         managed_prices.load_managed_prices(draft)
         draft.chmod(0o755)
         _sync_folder(draft)
@@ -103,6 +105,12 @@ def write_snapshot(
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return folder
+
+
+def _require_whole(catalog: Catalog) -> None:
+    """What is written loads without a row left out; raises CatalogError naming the first that does not."""
+    if catalog.left_out:
+        raise CatalogError(catalog.left_out[0], hint="the source's row is not as it should be")
 
 
 def may_be_written(folder: Path) -> bool:

@@ -8,11 +8,12 @@ import pytest
 
 from tonnage.catalog import Catalog
 from tonnage.catalog.grammar import parse_gpu_filter
+from tonnage.catalog.market import Platform
 from tonnage.planning import make_plan
 from tonnage.planning.portfolio import PortfolioPlan, plan_portfolio
 from tonnage.reports.portfolio import render_portfolio
 from tonnage.reports.rendering import FORMATS
-from tonnage.workload.jobs import Buy, Constraints
+from tonnage.workload.jobs import Buy, Constraints, Team
 from tonnage.workload.portfolio.values import CapacityLimit, Commitment, Entry, Portfolio, Share
 
 from .conftest import AS_OF, workload
@@ -93,6 +94,58 @@ def test_a_reserved_base_is_bought_where_it_pays(catalog: Catalog) -> None:
     assert cheap.total_usd is not None
     assert dear.total_usd is not None
     assert cheap.total_usd.value < dear.total_usd.value
+
+
+def on_platform(catalog: Catalog, platform: Platform) -> PortfolioPlan:
+    """Nightly work on A10G at AWS through one platform, with eight GPUs committed beside it."""
+    limits = Constraints(providers=("aws",), gpus=(parse_gpu_filter("A10G"),), platforms=(platform,))
+    nightly = replace(workload("nightly"), constraints=limits, buy=Buy(purchases=("on_demand",)))
+    nightly = replace(nightly, job=replace(nightly.job, items=2_000_000))  # type: ignore[type-var]
+    base = Commitment(provider="aws", gpu=parse_gpu_filter("A10G"), usd_per_gpu_hour=0.2, gpus=8, up_to_gpus=8)
+    entry = Entry(name="nightly", workload=nightly, runs_per_month=30)
+    return plan_portfolio(Portfolio(name="p", entries=(entry,), as_of=AS_OF, commitments=(base,)), catalog)
+
+
+@pytest.mark.parametrize("platform", ["vm", "databricks", "sagemaker"])
+def test_the_cost_is_what_was_proven_least(catalog: Catalog, platform: Platform) -> None:
+    """Rows and commitments add up to the program's own total: hours on committed GPUs save what those hours cost."""
+    found = on_platform(catalog, platform)
+    assert found.total_usd is not None
+    assert found.bound_usd == pytest.approx(found.total_usd.value, rel=1e-4)
+    assert sum(one.usd for one in found.spend) == pytest.approx(found.total_usd.value)
+
+
+def test_commitments_cover_machines_and_not_the_fees_on_them(catalog: Catalog) -> None:
+    """Plain machines move whole; under Databricks the units are still paid; SageMaker's machines do not move."""
+    plain, databricks, sagemaker = (on_platform(catalog, one) for one in ("vm", "databricks", "sagemaker"))
+    assert sum(one.committed_gpu_hours for one in plain.assignments) > 0
+    assert sum(one.cost_usd.value for one in plain.assignments) == pytest.approx(0, abs=1e-6)
+    [managed] = databricks.assignments
+    units = sum(line.usd for line in managed.option.ledger.lines if line.unit == "DBU") * managed.runs
+    assert managed.committed_gpu_hours > 0
+    assert managed.cost_usd.value == pytest.approx(float(units))
+    assert sum(one.committed_gpu_hours for one in sagemaker.assignments) == 0
+
+
+def test_what_comes_once_a_month_is_not_paid_for_every_run(catalog: Catalog) -> None:
+    """Ten set-up hours are ten hours whether a workload runs once or twenty times, and so is a committed spend."""
+    busy = replace(
+        workload("busy"),
+        team=Team(hourly_usd=100.0, setup_hours=(("vm", 10.0),)),
+        buy=Buy(committed_usd=(("azure", 0.01),)),
+        constraints=Constraints(platforms=("vm",), providers=("azure",)),
+    )
+
+    def cost(runs: int) -> float:
+        entry = Entry(name="busy", workload=busy, runs_per_month=runs, split=False)
+        total = plan_portfolio(Portfolio(name="p", entries=(entry,), as_of=AS_OF), catalog).total_usd
+        assert total is not None
+        return total.value
+
+    plain = make_plan(replace(busy, team=Team(), buy=Buy()), catalog).best
+    assert plain is not None
+    for runs in (1, 20):
+        assert cost(runs) == pytest.approx(1000.0 - 0.01 + runs * plain.cost_usd.value, abs=0.01)
 
 
 def test_what_must_give_is_enough(catalog: Catalog) -> None:

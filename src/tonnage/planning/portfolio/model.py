@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
+from typing import Final
 
 from tonnage.catalog import Catalog
 from tonnage.planning.grounds import Grounds
@@ -15,6 +16,7 @@ from tonnage.workload.jobs import ServeJob, Workload
 from tonnage.workload.portfolio.values import CapacityLimit, Commitment, Entry, Portfolio
 
 Place = tuple[str | None, str | None]
+COMMITTED_PLATFORMS: Final = ("vm", "databricks")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +43,7 @@ def entry_plans(entry: Entry, portfolio: Portfolio, catalog: Catalog, grounds: G
 
     A plan keeps the cheapest region of a machine; where a limit names regions, the others may be needed too.
     """
-    workload = _without_reserved(entry.workload)
+    workload = _shared_by_runs(_without_reserved(entry.workload), entry.runs_per_month)
     providers = tuple(share.provider for share in portfolio.shares)
     if providers:
         workload = _within(workload, providers)
@@ -52,6 +54,16 @@ def _without_reserved(workload: Workload) -> Workload:
     """Commitments are bought for the portfolio, not pro rata for one run."""
     kept = tuple(one for one in workload.buy.purchases if not one.startswith("reserved"))
     return replace(workload, buy=replace(workload.buy, purchases=kept or ("on_demand",)))
+
+
+def _shared_by_runs(workload: Workload, runs: int) -> Workload:
+    """What comes once a month whatever the runs, set-up hours and committed spend, in equal parts on each run."""
+    team, buy = workload.team, workload.buy
+    return replace(
+        workload,
+        team=replace(team, setup_hours=tuple((name, hours / runs) for name, hours in team.setup_hours)),
+        buy=replace(buy, committed_usd=tuple((name, usd / runs) for name, usd in buy.committed_usd)),
+    )
 
 
 def _within(workload: Workload, providers: tuple[str, ...]) -> Workload:
@@ -90,8 +102,8 @@ def candidates_of(
 
 
 def _candidate(index: int, option: Option, portfolio: Portfolio, catalog: Catalog, *, service: bool) -> Candidate:
-    instance_hours = sum(float(line.quantity) for line in option.ledger.lines if line.unit == "instance-hour")
-    committed = option.purchase == "on_demand" and option.gpu is not None and option.gpu_count > 0
+    gpu_hours, gpu_price = _committable(option)
+    committed = gpu_price > 0
     hours = HOURS_PER_MONTH if service or option.time_s is None else option.time_s.value / SECONDS_PER_HOUR
     return Candidate(
         entry=index,
@@ -99,13 +111,29 @@ def _candidate(index: int, option: Option, portfolio: Portfolio, catalog: Catalo
         usd=option.cost_usd.value,
         hours=float(hours),
         gpus=option.gpu_count * option.count if option.gpu else 0.0,
-        gpu_hours=instance_hours * option.gpu_count if option.gpu else 0.0,
-        usd_per_gpu_hour=option.usd_per_instance_hour / option.gpu_count if committed else 0.0,
+        gpu_hours=gpu_hours,
+        usd_per_gpu_hour=gpu_price,
         capacity=tuple(number for number, limit in enumerate(portfolio.capacity) if _counts_in(option, limit, catalog)),
         pools=tuple(
             number for number, one in enumerate(portfolio.commitments) if committed and _draws(option, one, catalog)
         ),
     )
+
+
+def _committable(option: Option) -> tuple[float, float]:
+    """GPU-hours that commitments can take over, and USD that each saves; (0, 0) where they hold for none of it.
+
+    Machines bought plainly on demand, also those under Databricks, whose units are still paid. The machines of
+    SageMaker and Vertex AI are other products. Never more is saved than it costs (a committed spend may cover it).
+    """
+    if option.purchase != "on_demand" or option.platform not in COMMITTED_PLATFORMS or not option.gpu_count:
+        return 0.0, 0.0
+    machines = [line for line in option.ledger.lines if line.unit == "instance-hour"]
+    gpu_hours = sum(float(line.quantity) for line in machines) * option.gpu_count
+    if option.gpu is None or gpu_hours <= 0:
+        return 0.0, 0.0
+    bill = min(float(sum(line.usd for line in machines)), option.cost_usd.value)
+    return gpu_hours, bill / gpu_hours
 
 
 def _counts_in(option: Option, limit: CapacityLimit, catalog: Catalog) -> bool:

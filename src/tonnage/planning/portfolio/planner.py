@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tonnage.catalog import Catalog
+from tonnage.planning.assumed import left_out_notes
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.plan import CatalogStamp, Option, Plan
 from tonnage.planning.portfolio.answer import Assignment, Commit, PortfolioPlan, ProviderSpend, Unplaced
@@ -35,7 +36,8 @@ def plan_portfolio(portfolio: Portfolio, catalog: Catalog, *, grounds: Grounds |
         candidates += found
         if not found:
             unplaced.append(_unplaced(entry, plans))
-    empty = _empty(portfolio, candidates, _stamp(planned), tuple(unplaced))
+    notes = (*left_out_notes(catalog), *_notes(portfolio))
+    empty = _empty(portfolio, candidates, _stamp(planned), tuple(unplaced), notes)
     if unplaced:
         return empty
     program = build_program(portfolio, candidates)
@@ -73,12 +75,16 @@ def _unplaced(entry: Entry, plans: Sequence[Plan]) -> Unplaced:
 
 
 def _empty(
-    portfolio: Portfolio, candidates: Sequence[Candidate], stamp: CatalogStamp, unplaced: tuple[Unplaced, ...]
+    portfolio: Portfolio,
+    candidates: Sequence[Candidate],
+    stamp: CatalogStamp,
+    unplaced: tuple[Unplaced, ...],
+    notes: tuple[str, ...],
 ) -> PortfolioPlan:
     return PortfolioPlan(
         name=portfolio.name, as_of=portfolio.as_of, assignments=(), commits=(), spend=(), total_usd=None,
         bound_usd=None, gap=None, limits=(), gives=(), unplaced=unplaced, workloads=len(portfolio.entries),
-        candidates=len(candidates), catalog=stamp, notes=_notes(portfolio),
+        candidates=len(candidates), catalog=stamp, notes=notes,
     )  # fmt: skip
 
 
