@@ -44,8 +44,8 @@ def test_the_example_reads(catalog: Catalog) -> None:
     lora = next(entry for entry in found.entries if entry.name == "gptj-6b-lora")
     assert lora.workload.constraints.deadline_s == 12 * 3600
     assert (lora.runs_per_month, lora.split) == (20, True)
-    assert found.commitments[0].up_to_gpus == 16
-    assert found.capacity[0].at_once == 32
+    assert found.commitments[0].up_to_gpus == 4
+    assert found.capacity[0].at_once == 4
 
 
 def test_shares_of_one_and_of_a_hundred_are_the_same(catalog: Catalog) -> None:
