@@ -112,7 +112,7 @@ def test_deadline_and_budget(inside: Run) -> None:
     """An impossible deadline and budget are the limits that bind."""
     late = json.loads(inside("plan", LLAMA, *DAY, "--deadline", "6m", "-o", "json").stdout)
     assert "deadline" in {miss["binding"] for miss in late["refused"]}
-    poor = json.loads(inside("plan", LLAMA, *DAY, "--budget", "0.01", "-o", "json").stdout)
+    poor = json.loads(inside("plan", LLAMA, *DAY, "--budget", "1", "-o", "json").stdout)
     assert "budget" in {miss["binding"] for miss in poor["refused"]}
 
 
