@@ -33,7 +33,7 @@ def test_examples_run(inside: Run, tmp_path: Path, name: str) -> None:
 
 def test_bert_has_no_place_on_bedrock(inside: Run) -> None:
     """Fine-tuning BERT is not computed for Bedrock, and the reason says what would make it so."""
-    done = inside("compare", str(EXAMPLES / "databricks-vs-bedrock.tonnage.yaml"), *DAY, "-o", "json")
+    done = inside("compare", str(EXAMPLES / "bert-databricks-vs-bedrock.tonnage.yaml"), *DAY, "-o", "json")
     bedrock = next(one for one in json.loads(done.stdout)["things"] if one["name"] == "bedrock")
     tuning = next(one for one in bedrock["works"] if one["work"] == "bert-finetune")
     assert tuning["option"] is None
