@@ -41,7 +41,8 @@ def flips_of(loser: Option | Refusal, plan: Plan, scenario: Scenario, planner: P
     group: GroupKey = _group_of(loser)
     found: list[Flip] = []
     if isinstance(loser, Refusal):
-        found += _chain(loser, scenario, group, planner)
+        chain = chain_that_fits(loser, scenario, planner)
+        found += [chain] if chain is not None else []
     elif loser.platform in MARKED_UP:
         found += _on_its_platform(loser, scenario, group, planner)
     trial = _Trial(loser=loser, plan=plan, scenario=scenario, group=group, planner=planner)
@@ -118,24 +119,26 @@ class _Trial:
         return own.cost_usd.value < best.cost_usd.value
 
 
-def _chain(miss: Refusal, scenario: Scenario, group: GroupKey, planner: Planner) -> Iterator[Flip]:
-    """The changes that the refusals themselves propose, one after the other, until the candidate is an option."""
+def chain_that_fits(miss: Refusal, scenario: Scenario, planner: Planner) -> Flip | None:
+    """The changes that refusals themselves propose, one after the other, until the candidate is an option."""
+    group, first = _group_of(miss), miss
     alone, texts, edits = narrowed(scenario, group), list[str](), list[Edit]()
     for _ in range(LONGEST_CHAIN):
         if miss.change is None:
-            return
+            return None
         edits.append(with_workload(miss.change))
         texts.append(miss.flips_when.split(", or ")[0])
         alone = edits[-1](alone)
         answer = planner(alone.workload, alone.catalog)
         now = _option_of(answer, group)
         if now is not None:
-            yield _flip("constraint", " and ".join(texts), miss, now, _all_of(tuple(edits)))
-            return
-        still = next((one for one in answer.refused if _group_of(one) == group), None)
+            return _flip("constraint", " and ".join(texts), first, now, _all_of(tuple(edits)))
+        key = (miss.platform, miss.instance_type)
+        still = next((one for one in answer.refused if (one.platform, one.instance_type) == key), None)
         if still is None:
-            return
+            return None
         miss = still
+    return None
 
 
 def _all_of(edits: tuple[Edit, ...]) -> Edit:
