@@ -24,7 +24,7 @@ class Sample:
     processes: int  # alive in the tree; 0: it is gone
     host_rss_bytes: int | None  # sum over the tree: pages that processes share count in each
     host_uss_bytes: int | None  # what would be free if the tree ended
-    cpu_fraction: float | None  # of the machine's processors, by the tree, since the sample before
+    cpu_fraction: float | None  # of the processors it may run on, by the tree, since the sample before
     machine_cpu_fraction: float | None  # the same by everything on the machine
     gpus: tuple[GpuSample, ...] = ()
 
@@ -48,7 +48,7 @@ class Sampler:
     def __init__(self, pid: int, *, gpus: Gpus | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._pid, self._clock = pid, clock
         self._gpus = gpus or Gpus()
-        self._cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self._cores = _cores()
         self._busy_s: dict[tuple[int, float], float] = {}
         self._machine: tuple[float, float] | None = None  # busy and total processor seconds
         self._at: float | None = None
@@ -87,16 +87,29 @@ class Sampler:
         if before is None or now <= before or not alive:
             return None
         spent = sum(max(look.busy_s - known.get(look.key, 0.0), 0.0) for look in alive)
-        return min(spent / ((now - before) * self._cores), 1.0)
+        return min(spent / ((now - before) * len(self._cores)), 1.0)
 
     def _machine_fraction(self) -> float | None:
-        times = psutil.cpu_times()
-        total = float(sum(times)) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)  # counted in user
-        busy = total - times.idle - getattr(times, "iowait", 0.0)
+        every = psutil.cpu_times(percpu=True)
+        times = [every[core] for core in self._cores if core < len(every)]
+        total = sum(_total(core) for core in times)
+        busy = total - sum(core.idle + getattr(core, "iowait", 0.0) for core in times)
         before, self._machine = self._machine, (busy, total)
         if before is None or total <= before[1]:
             return None
         return min(max((busy - before[0]) / (total - before[1]), 0.0), 1.0)
+
+
+def _cores() -> tuple[int, ...]:
+    """The processors this process and its children may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return tuple(sorted(os.sched_getaffinity(0)))
+    return tuple(range(os.cpu_count() or 1))
+
+
+def _total(times: Any) -> float:
+    """All seconds of one processor; those of guests are counted in `user` already."""
+    return float(sum(times)) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
 
 
 @dataclass(frozen=True, slots=True)
