@@ -72,8 +72,8 @@ def test_four_memories_are_four_figures(tmp_path: Path) -> None:
 
 
 def test_money_is_unknown_without_a_price(tmp_path: Path) -> None:
-    """Ten seconds for 3.60 dollars an hour are one cent; without a price they are not free."""
-    assert measure(read(tmp_path)).usd == pytest.approx(0.01)
+    """Ten seconds for 3.60 dollars an hour are a billed minute: six cents; without a price they are not free."""
+    assert measure(read(tmp_path)).usd == pytest.approx(0.06)
     spec = replace(run_spec(), guard=replace(run_spec().guard, usd_per_hour=None))
     assert measure(read_records(write_run(tmp_path / "other", spec))).usd is None
 
@@ -135,7 +135,7 @@ def test_a_cut_line_is_no_line(tmp_path: Path) -> None:
 def test_figures_inside_their_interval_need_no_reason(tmp_path: Path) -> None:
     """Rate, memory, time and cost are set beside the matching measurement, and it is said which one."""
     prediction = {"figures": {"samples_per_s": figure(300), "peak_memory_gib": figure(10), "time_s": figure(9),
-                              "cost_usd": figure(0.009), "tokens_per_s": None}}  # fmt: skip
+                              "cost_usd": figure(0.055), "tokens_per_s": None}}  # fmt: skip
     records = read(tmp_path, prediction=prediction, step_s=0.1)
     measured = measure(records)
     compared = compare(records, measured)

@@ -24,7 +24,7 @@ def test_a_run_is_found_with_its_state_and_spend(store: Store, folder: RunFolder
     (row,) = store.runs()
     assert (row.name, row.state, row.attempt, row.step, row.lost_steps) == ("one", "succeeded", 2, 20, 3)
     assert (row.events, row.model, row.usd) == (7, "bert-base", pytest.approx(4.0))
-    assert [(one.attempt, one.seconds, one.usd) for one in store.spend(run="one")] == [(1, 1800, 2.0), (2, 1800, 2.0)]
+    assert [(one.session, one.seconds, one.usd) for one in store.spend(run="one")] == [(1, 3600, 4.0)]
     assert store.runs(name="two") == () == store.runs(state="failed")
 
 

@@ -13,7 +13,7 @@ from wsgiref.simple_server import WSGIServer
 from tonnage.errors import MissingExtra
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import EventKind
-from tonnage.runs.spending import attempts_of
+from tonnage.runs.spending import sessions_of
 from tonnage.runs.states import State, state_of
 
 if TYPE_CHECKING:
@@ -106,10 +106,9 @@ class _Collector:
                     ("tonnage_run_lost_steps", "Steps done again after restarts", state.lost_steps))  # fmt: skip
         for name, text, value in counters:
             yield _family(CounterMetricFamily, name, text, [(labels, value)])
-        attempts = attempts_of(events, spec.guard.usd_per_hour)
-        if attempts and spec.guard.usd_per_hour is not None:
-            spent = sum(attempt.usd or 0.0 for attempt in attempts)
-            yield _family(CounterMetricFamily, "tonnage_run_spend_usd", "US dollars spent", [(labels, spent)])
+        spent = [session.usd for session in sessions_of(events, spec.guard) if session.usd is not None]
+        if spent:
+            yield _family(CounterMetricFamily, "tonnage_run_spend_usd", "US dollars spent", [(labels, sum(spent))])
         yield from _gauges(_STEP, [(labels, last_line(self._folder.metrics_file))])
         sample = last_line(self._folder.samples_file)
         yield from _gauges(_MACHINE, [(labels, sample)])

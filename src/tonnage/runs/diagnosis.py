@@ -75,9 +75,11 @@ def _counterpart(key: str, records: Records, measured: Measured) -> tuple[float 
         case "peak_memory_gib":
             return _memory(measured)
         case "time_s":
-            return (measured.seconds if done else None), "all attempts, start-up included" if done else "not at its end"
+            return (
+                measured.seconds if done else None
+            ), "all sessions, start-up and restarts included" if done else "not at its end"
         case "cost_usd":
-            return (measured.usd if done else None), "all attempts, by the price given" if done else "not at its end"
+            return (measured.usd if done else None), "all sessions, by the price given" if done else "not at its end"
     return None, "not measured"
 
 

@@ -20,7 +20,7 @@ from tonnage.runs.journal import Event, EventKind
 from tonnage.runs.measured_rows import rows_of
 from tonnage.runs.series import read_lines
 from tonnage.runs.spec import RunSpec
-from tonnage.runs.spending import attempts_of
+from tonnage.runs.spending import sessions_of
 from tonnage.runs.states import RunState, state_of
 
 WARM_UP: Final = "the first logged window of each attempt left out"
@@ -53,7 +53,7 @@ class Measured:
     cpu_fraction: float | None = None  # of the machine, by the run
     other_cpu_fraction: float | None = None  # of the machine, by everything else
     energy: Energy | None = None
-    seconds: float | None = None  # from the start to the end of all attempts
+    seconds: float | None = None  # machines held, over all sessions
     usd: float | None = None
     device: str = ""
     processes: int = 1
@@ -106,11 +106,11 @@ def measured_rows(folder: RunFolder, as_of: datetime) -> list[dict[str, str]]:
 def measure(records: Records) -> Measured:
     """The figures of a run so far."""
     spec, result, samples = records.spec, records.result, records.samples
-    state, attempts = records.state, attempts_of(records.events, spec.guard.usd_per_hour)
+    state, sessions = records.state, sessions_of(records.events, spec.guard)
     times = _times(records)
     gpus = [gpu for sample in samples for gpu in sample.get("gpus", ())]
     preflight = _newest(records.events, EventKind.PREFLIGHT)
-    costs = [attempt.usd for attempt in attempts if attempt.usd is not None]
+    costs = [session.usd for session in sessions if session.usd is not None]
     return Measured(
         **times,
         steps=int(result.get("steps") or max((line["step"] for line in records.lines), default=state.step)),
@@ -126,7 +126,7 @@ def measure(records: Records) -> Measured:
         cpu_fraction=_mean(samples, "cpu_fraction"),
         other_cpu_fraction=_other_load(samples),
         energy=energy_of(samples),
-        seconds=sum(attempt.seconds for attempt in attempts) if attempts else None,
+        seconds=sum(session.seconds for session in sessions) if sessions else None,
         usd=sum(costs) if costs else None,
         device=str(result.get("device") or preflight.get("device") or next((gpu["name"] for gpu in gpus), "")),
         processes=int(result.get("processes") or spec.launch.processes),

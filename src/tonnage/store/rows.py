@@ -31,10 +31,10 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpendRow:
-    """What one attempt of a run took, from its start to the end of its processes."""
+    """What one session of a run took: from its start to its end, restarts and waits between included."""
 
     run: str
-    attempt: int
+    session: int
     started_at: datetime
     ended_at: datetime | None  # None: still running, or never heard of again
     seconds: float

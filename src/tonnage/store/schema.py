@@ -65,7 +65,7 @@ SPEND: Final = Table(
     "spend",
     METADATA,
     Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
-    Column("attempt", Integer, primary_key=True),
+    Column("session", Integer, primary_key=True),
     Column("started_at", String(40), nullable=False),
     Column("ended_at", String(40)),
     Column("seconds", Float, nullable=False),

@@ -18,7 +18,7 @@ from tonnage.errors import InputError, did_you_mean, nearest
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import Event
 from tonnage.runs.spec import dump_spec
-from tonnage.runs.spending import Attempt, attempts_of
+from tonnage.runs.spending import Session, sessions_of
 from tonnage.runs.states import RunState, state_of
 from tonnage.store.database import Database
 from tonnage.store.rows import PlanRow, RunRow, SpendRow
@@ -74,9 +74,9 @@ class Store:
             place = (RUNS.c.host == self._host) & (RUNS.c.folder == path)
             number = connection.execute(select(RUNS.c.id).where(place)).scalar_one()
             self._add_events(connection, number, events)
-            for attempt in attempts_of(events, spec.guard.usd_per_hour):
-                values = {"run_id": number, **_attempt_values(attempt)}
-                connection.execute(self._upsert(SPEND, values, ("run_id", "attempt")))
+            for session in sessions_of(events, spec.guard):
+                values = {"run_id": number, **_session_values(session)}
+                connection.execute(self._upsert(SPEND, values, ("run_id", "session")))
 
     def forget_run(self, folder: RunFolder) -> None:
         """Take a run out of the index; its folder and its measurements stay."""
@@ -97,16 +97,16 @@ class Store:
             return tuple(_run_row(row) for row in connection.execute(query))
 
     def spend(self, *, run: str | None = None) -> tuple[SpendRow, ...]:
-        """What the attempts of runs took, the oldest first."""
+        """What the sessions of runs took, the oldest first."""
         columns = [column for column in SPEND.c if column.name != "run_id"]
-        query = select(RUNS.c.name, *columns).join(RUNS).order_by(SPEND.c.started_at, SPEND.c.run_id, SPEND.c.attempt)
+        query = select(RUNS.c.name, *columns).join(RUNS).order_by(SPEND.c.started_at, SPEND.c.run_id, SPEND.c.session)
         if run is not None:
             query = query.where(RUNS.c.name == run)
         with self._database.read() as connection:
             rows = connection.execute(query).mappings().all()
         return tuple(
             SpendRow(
-                run=row["name"], attempt=row["attempt"], started_at=datetime.fromisoformat(row["started_at"]),
+                run=row["name"], session=row["session"], started_at=datetime.fromisoformat(row["started_at"]),
                 ended_at=_instant(row["ended_at"]), seconds=row["seconds"], usd_per_hour=row["usd_per_hour"],
                 usd=row["usd"],
             )
@@ -241,14 +241,14 @@ def _state_values(state: RunState) -> dict[str, Any]:
     }
 
 
-def _attempt_values(attempt: Attempt) -> dict[str, Any]:
+def _session_values(session: Session) -> dict[str, Any]:
     return {
-        "attempt": attempt.number,
-        "started_at": _text(attempt.started_at),
-        "ended_at": None if attempt.ended_at is None else _text(attempt.ended_at),
-        "seconds": attempt.seconds,
-        "usd_per_hour": attempt.usd_per_hour,
-        "usd": attempt.usd,
+        "session": session.number,
+        "started_at": _text(session.started_at),
+        "ended_at": None if session.ended_at is None else _text(session.ended_at),
+        "seconds": session.seconds,
+        "usd_per_hour": session.usd_per_hour,
+        "usd": session.usd,
     }
 
 

@@ -1,4 +1,4 @@
-"""Plans as they were asked for, and what each attempt of a run cost."""
+"""Plans as they were asked for, and what each session of a run cost."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def upgrade() -> None:
     op.create_table(
         "spend",
         Column("run_id", Integer, nullable=False),
-        Column("attempt", Integer, nullable=False),
+        Column("session", Integer, nullable=False),
         Column("started_at", String(40), nullable=False),
         Column("ended_at", String(40)),
         Column("seconds", Float, nullable=False),
         Column("usd_per_hour", Float),
         Column("usd", Float),
-        PrimaryKeyConstraint("run_id", "attempt", name="pk_spend"),
+        PrimaryKeyConstraint("run_id", "session", name="pk_spend"),
         ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_spend_run_id", ondelete="CASCADE"),
     )
 
