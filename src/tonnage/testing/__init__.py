@@ -4,3 +4,5 @@ from tonnage.testing.runs import run_spec, write_run
 from tonnage.testing.sources import FakeSource
 
 __all__ = ["FakeSource", "run_spec", "write_run"]
+from tonnage.testing.runner import FakeRunner
+__all__ = ["FakeRunner", "FakeSource"]
