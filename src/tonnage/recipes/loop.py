@@ -64,7 +64,7 @@ class Loop:
             self._preflight()
             if self.team.main:
                 place: dict[str, Any] = {"step": self.position.step, "micro_batch": self.position.micro_batch}
-                self.folder.record(EventKind.TRAINING, who="rank0", steps=self.steps, **place)
+                self.folder.record(EventKind.TRAINING, who="rank0", total_steps=self.steps, **place)
             code = self._train()
             if code == WorkerExit.DONE:
                 self._saving.save()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +45,10 @@ def run_worker(folder: RunFolder, *, program: TaskProgram | None = None) -> int:
 
 def _train(folder: RunFolder, spec: RunSpec, program: TaskProgram | None, interrupts: Interrupts) -> int:
     if program is None:
-        tasks: Any = import_module("tonnage.recipes.tasks")
+        from tonnage.recipes import tasks
+
         if (alone := tasks.standalone(spec.task)) is not None:
-            return int(alone(folder))
+            return alone(folder)
         program = tasks.program(spec.task)
     machine = open_machine(spec)
     try:
