@@ -54,7 +54,8 @@ def _write_down(loop: Loop, prepared: Prepared, folder: RunFolder, judged: Evalu
 def save_model(engine: Engine, prepared: Prepared, path: Path) -> None:
     """The finished model, in place by rename."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    shutil.rmtree(beside, ignore_errors=True)
+    for left in path.parent.glob(f".{path.name}.*"):  # by an attempt that was killed here
+        shutil.rmtree(left)
     beside.mkdir()
     model = engine.machine.accelerator.unwrap_model(engine.raw, keep_fp32_wrapper=False, keep_torch_compile=False)
     prepared.save(model, beside)

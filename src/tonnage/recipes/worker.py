@@ -60,9 +60,12 @@ def _train(folder: RunFolder, spec: RunSpec, program: TaskProgram | None, interr
         engine = build_engine(machine, prepared, spec, steps=steps)
         loop = Loop(engine, prepared, spec, folder, interrupts, steps=steps)
         code = loop.run()
-        return finish(loop, prepared, folder, interrupts) if code == WorkerExit.DONE else code
+        if code == WorkerExit.DONE:
+            code = finish(loop, prepared, folder, interrupts)
+        machine.leave()
+        return code
     finally:
-        _forget(machine)
+        _forget()
 
 
 def _check_data(prepared: Prepared, spec: RunSpec) -> None:
@@ -98,7 +101,7 @@ def _who() -> str:
     return f"rank{os.environ.get('RANK', '0')}"
 
 
-def _forget(machine: object) -> None:  # noqa: ARG001
+def _forget() -> None:
     """accelerate keeps its state for the life of a process; the next run in it must not inherit that."""
     from accelerate.state import AcceleratorState, GradientState
 
