@@ -12,7 +12,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "tonnage"
 ORDER = (
     "units", "errors", "catalog", "workload", "sizing", "calibration", "pricing", "planning", "comparison", "reports",
 )  # fmt: skip
-ADAPTERS = ("sources", "store", "recipes", "runners", "serving", "gateway", "benchmarks", "monitoring")
+ADAPTERS = ("sources", "fetching", "store", "recipes", "runners", "serving", "gateway", "benchmarks", "monitoring")
 TOP = ("settings", "overrides", "api", "cli", "web", "testing", "__init__", "__main__")  # may use all that is below
 
 
