@@ -204,6 +204,43 @@ def test_a_dry_run_writes_and_fetches_nothing(shop: Any, content: bytes, fetch_h
     assert [(one.outcome, one.size_bytes) for one in done.files] == [("to fetch", len(content))]
     assert shop.files["/a.bin"].bodies == 0
     assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_full_disk_is_said_and_nothing_lost(
+    shop: Any, content: bytes, fetch_here: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that fills up midway fails that file by its error; with room again the same call goes on."""
+    import errno
+    import os
+
+    def full(handle: int, block: memoryview, at: int, write: Callable[..., int] = os.pwrite) -> int:
+        if at > 200_000:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(handle, block, at)
+
+    url = shop.put("/a.bin", content)
+    with monkeypatch.context() as patch:
+        patch.setattr("tonnage.fetching.partial.os.pwrite", full)
+        assert "No space left on device" in fetch_here(url, jobs=1).failures[0].problem
+    before = shop.sent_bytes
+    assert not fetch_here(url).failures
+    assert (tmp_path / "out" / "a.bin").read_bytes() == content
+    assert shop.sent_bytes - before < len(content) - 100_000
+
+
+def test_a_cache_that_cannot_be_made(shop: Any, fetch_here: Run, tmp_path: Path) -> None:
+    """The error names the folder and TONNAGE_HOME."""
+    (tmp_path / "cache").write_text("in the way")
+    with pytest.raises(FetchError, match="cannot be made") as caught:
+        fetch_here(shop.put("/a.bin", b"x"))
+    assert "TONNAGE_HOME" in str(caught.value.hint)
+
+
+def test_offline_does_not_keep_from_local_files(folder: Path, fetch_here: Run, tmp_path: Path) -> None:
+    """A local path asks no server: --offline reads it."""
+    assert not fetch_here(str(folder), offline=True).failures
+    assert tree(tmp_path / "out") == tree(folder)
 
 
 def test_offline_answers_from_the_cache_or_says_what_is_missing(
@@ -212,7 +249,7 @@ def test_offline_answers_from_the_cache_or_says_what_is_missing(
     """Offline, no request is made: what is cached arrives, what is not is named."""
     url, other = shop.put("/a.bin", content), shop.put("/b.bin", b"b")
     fetch_here(url, to=())
-    fetch_here(other, to=(), dry_run=True)
+    Path(fetch_here(other, to=()).files[0].places[0]).unlink()
     asked = sum(shop.asked.values())
     assert fetch_here(url, offline=True).files[0].outcome == "from cache"
     assert (tmp_path / "out" / "a.bin").read_bytes() == content

@@ -95,7 +95,7 @@ class Carrier:
             if have is not None:
                 self._means.advance(have.path.stat().st_size)
                 return have
-            if self._request.offline:
+            if self._request.offline and not wanted.file.identity.startswith("file:"):
                 raise FetchError(f"{wanted.file.identity} is not in the cache, and --offline asks nobody")
             return self._download(wanted)
 

@@ -55,6 +55,8 @@ def fetch(request: Request, watcher: Watcher | None = None, *, free: FreeBytes =
         say=watcher.say,
     )
     try:
+        if not request.dry_run:
+            _make_folder(request.cache)
         wanted = list_wanted(request, cache, means, opened.append)
         targets = [open_target(parse_address(one), copy=request.copy, jobs=request.jobs) for one in request.targets]
         manifests = [Manifest(target) for target in targets]
@@ -80,6 +82,15 @@ def fetch(request: Request, watcher: Watcher | None = None, *, free: FreeBytes =
     )
 
 
+def _make_folder(cache: Path) -> None:
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FetchError(
+            f"the cache {cache} cannot be made: {error.strerror}", hint="set TONNAGE_HOME to a folder you may write to"
+        ) from error
+
+
 def _foreseen(carrier: Carrier, wanted: Wanted) -> FetchedFile:
     file = wanted.file
     return FetchedFile(
@@ -98,7 +109,6 @@ def _needs(
     """(folder, bytes) that will be taken there."""
     cache, needs = Cache(request.cache), []
     folders = [one.target for one in manifests if isinstance(one.target, FolderTarget)]
-    request.cache.mkdir(parents=True, exist_ok=True)
     for one in to_do:
         size = one.file.size_bytes or 0
         home = one.source.folder if isinstance(one.source, HubLibrary) else request.cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from tonnage.errors import FetchError, InputError
 from tonnage.fetching.addresses import Address, is_wanted, parse_address, safe_name
@@ -56,7 +57,12 @@ def list_wanted(
         address = parse_address(text)
         source = open_source(address, jobs=request.jobs)
         opened(source)
-        listed = _offline(address, source, cache) if request.offline else _online(address, source, cache, means)
+        if request.offline and address.scheme != "file":
+            listed = _offline(address, source, cache)
+        else:
+            listed = means.patience().insist(source.list_files, address.identity)
+            if not request.dry_run:
+                cache.keep_list(address.identity, [_kept(address, one) for one in listed])
         files = [one for one in listed if is_wanted(one.name, request.include, request.exclude)]
         if not files:
             raise InputError(
@@ -71,15 +77,9 @@ def list_wanted(
     return _with_stated(request, found, means, opened)
 
 
-def _online(address: Address, source: Backend | HubLibrary, cache: Cache, means: Means) -> list[RemoteFile]:
-    listed = means.patience().insist(source.list_files, address.identity)
-    cache.keep_list(address.identity, [asdict(replace(one, place="")) | _place(address, one) for one in listed])
-    return listed
-
-
-def _place(address: Address, one: RemoteFile) -> dict[str, str]:
-    """What opens a file again; of a URL nothing is kept, it may hold secrets."""
-    return {} if address.scheme in ("http", "https") else {"place": one.place}
+def _kept(address: Address, one: RemoteFile) -> dict[str, Any]:
+    """A file as it is listed offline; of a URL what opens it is not kept, it may hold secrets."""
+    return asdict(replace(one, place="") if address.scheme in ("http", "https") else one)
 
 
 def _offline(address: Address, source: Backend | HubLibrary, cache: Cache) -> list[RemoteFile]:
