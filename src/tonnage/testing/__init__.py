@@ -5,4 +5,5 @@ from tonnage.testing.sources import FakeSource
 
 __all__ = ["FakeSource", "run_spec", "write_run"]
 from tonnage.testing.runner import FakeRunner
+
 __all__ = ["FakeRunner", "FakeSource"]
