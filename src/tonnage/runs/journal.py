@@ -33,6 +33,7 @@ class EventKind(StrEnum):
     FORECAST = "forecast"  # usd, end_at
     TRACKING_LOST = "tracking_lost"  # uri
     TRACKING_SYNCED = "tracking_synced"  # uri, points
+    EXPORTING = "exporting"  # port (null: none was free), wanted
     REGISTERED = "registered"  # model, version, alias
     MEASURED = "measured"  # rows
     SUCCEEDED = "succeeded"
