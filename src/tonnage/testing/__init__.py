@@ -5,7 +5,3 @@ from tonnage.testing.runs import run_spec, write_run
 from tonnage.testing.sources import FakeSource
 
 __all__ = ["FakeRunner", "FakeSource", "run_spec", "write_run"]
-__all__ = ["FakeSource", "run_spec", "write_run"]
-from tonnage.testing.runner import FakeRunner
-
-__all__ = ["FakeRunner", "FakeSource"]
