@@ -179,3 +179,31 @@ def test_a_missing_library_names_its_extra(
     monkeypatch.setitem(sys.modules, module, None)
     assert run(["fetch", shop.put("/a.bin", b"x") if source == "web" else source]) == 2
     assert f"pip install 'tonnage[{extra}]'" in capsys.readouterr().err
+
+
+def test_a_bar_on_a_terminal(shop: Any, tmp_path: Path) -> None:
+    """With stderr on a terminal a bar shows rate and time to go; stdout stays the report alone."""
+    pty = pytest.importorskip("pty")
+    url = shop.put("/a.bin", bytes(2 * MIB), block_s=0.01)
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*FETCH, url, "--to", str(tmp_path / "out"), "-o", "json"],
+        env={**environment(tmp_path), "TERM": "xterm", "COLUMNS": "100"}, stdout=subprocess.PIPE, stderr=theirs,
+    )  # fmt: skip
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            block = os.read(ours, 65536)
+        except OSError:  # the other side is closed
+            break
+        if not block:
+            break
+        shown += block
+    os.close(ours)
+    assert process.stdout is not None
+    assert json.loads(process.stdout.read())["files_failed"] == 0
+    process.stdout.close()
+    assert process.wait(timeout=60) == 0
+    assert b"B/s" in shown
+    assert b"to go" in shown

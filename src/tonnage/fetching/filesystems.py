@@ -50,23 +50,21 @@ class FilesystemBackend:
         with translated(self._address.identity):
             info = self._fs.info(self._root)
             if info["type"] == "file":
-                return [self._file(info, self._address.name)]
+                return [self._file(info, self._address.name, self._address.identity)]
             found = self._fs.find(self._root, detail=True)
         prefix = f"{str(info['name']).rstrip('/')}/"
-        files = [self._file(one, str(path).removeprefix(prefix)) for path, one in sorted(found.items())]
+        names = {str(path).removeprefix(prefix): one for path, one in sorted(found.items())}
+        base = self._address.identity.rstrip("/")
+        files = [self._file(one, name, f"{base}/{name}") for name, one in names.items()]
         if not files:
             raise not_found(self._address.identity)
         return files
 
-    def _file(self, info: Any, name: str) -> RemoteFile:
-        place = str(info["name"])
-        root = self._root.rstrip("/")
-        inner = place.removeprefix(root).lstrip("/") if place != root else ""
-        identity = self._address.identity.rstrip("/") + (f"/{inner}" if inner else "")
+    def _file(self, info: Any, name: str, identity: str) -> RemoteFile:
         return RemoteFile(
             name=name,
             identity=identity,
-            place=place,
+            place=str(info["name"]),
             size_bytes=int(info["size"]),
             version=_version(info),
             ranged=_version(info) is not None,
@@ -87,7 +85,7 @@ class FilesystemBackend:
     def look_again(self, file: RemoteFile) -> RemoteFile:
         """The file as it is now."""
         with translated(file.identity):
-            return self._file(self._fs.info(file.place), file.name)
+            return self._file(self._fs.info(file.place), file.name, file.identity)
 
     def close(self) -> None:
         """Let go of connections."""
