@@ -28,6 +28,7 @@ EXTRAS: Final = {  # one module of each is enough
     "spark": ("pyspark",),
     "serve": ("onnxruntime",),
     "cloud": ("sky",),
+    "fetch": ("huggingface_hub",),
     "report": ("altair",),
     "ui": ("nicegui",),
 }
