@@ -16,6 +16,7 @@ from tonnage.cli import (
     config,
     doctor,
     explain,
+    pipeline,
     plan,
     rightsize,
     size,
@@ -68,5 +69,6 @@ app.add_typer(catalog.commands, name="catalog", short_help="GPUs, machines, pric
 app.command("validate", short_help="Predicted beside measured, on a table of runs")(validate.validate)
 app.command("calibrate", short_help="Fit the physical parameters to measured runs")(calibrate.calibrate)
 app.add_typer(spot.commands, name="spot", short_help="Spot under a deadline: replay, fit, advise")
+app.add_typer(pipeline.commands, name="pipeline", short_help="Steps that follow one another, cached and resumed")
 app.add_typer(config.commands, name="config", short_help="Which settings hold, and from where")
 app.command("doctor", short_help="Check this installation")(doctor.doctor)
