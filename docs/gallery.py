@@ -1,7 +1,7 @@
 """Write docs/gallery: the reports of examples/compare as a reader gets them, and pictures of them in a real browser.
 
-Run: `make gallery` (needs Chromium). The reports are what `tonnage compare FILE --report` writes, with the clock fixed to
-the day of the packaged prices; a test holds the Markdown ones fresh.
+Run: `make gallery` (needs Chromium). The reports are what `tonnage compare FILE --report` writes, with the clock
+fixed to the day of the packaged prices.
 """
 
 from __future__ import annotations

@@ -29,6 +29,9 @@ EXTRAS: Final = {  # one module of each is enough
     "serve": ("onnxruntime",),
     "cloud": ("sky",),
     "fetch": ("huggingface_hub",),
+    "pipeline": ("dagster",),
+    "qlora": ("bitsandbytes",),
+    "postgres": ("psycopg",),
     "report": ("altair",),
     "ui": ("nicegui",),
 }
