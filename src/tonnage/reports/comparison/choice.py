@@ -6,7 +6,7 @@ from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.recommendation import load_sizes
 from tonnage.comparison.scoring import WeightFlip
 from tonnage.reports.blocks import Bullets, Column, Pairs, Paragraph, Table
-from tonnage.reports.comparison.charts import score_chart
+from tonnage.reports.comparison.charts import score_chart, sensitivity_chart
 from tonnage.reports.comparison.decision_views import decision_tree
 from tonnage.reports.comparison.figures import money
 from tonnage.reports.comparison.sections import Part, Section, Subheading
@@ -157,13 +157,16 @@ def score_section(comparison: Comparison) -> Section:
         Column(title="Unknown", wraps=True),
     )
     out = [comparison.title_of[name] for name in names if name not in comparison.able]
-    parts: list[Part] = [Table(columns=ranking_columns, rows=ranking, first_is_best=True), score_chart(comparison)]
+    parts: list[Part] = [Table(columns=ranking_columns, rows=ranking, first_is_best=True)]
+    if (chart := score_chart(comparison)) is not None:
+        parts.append(chart)
     if out and comparison.able:
         parts.append(
             Paragraph(text=f"Not ranked, because not all the work can be done there: {', '.join(out)}.", tone="warning")
         )
     parts += [
         Subheading(text="Which weights would change the winner"),
+        *((weights,) if (weights := sensitivity_chart(comparison)) is not None else ()),
         Bullets(items=flip_lines(comparison.flips, comparison) or ("no weight of a single aspect changes the winner",)),
         Paragraph(
             text=f"Draws: {request.draws:,}, seed {request.seed}. Weights log-normal around their own (sigma 0.5), "
