@@ -72,7 +72,7 @@ def sensitivity_chart(comparison: Comparison) -> Chart | None:
 
 def _shift_words(comparison: Comparison, one: WeightFlip) -> str:
     rival = comparison.title_of[one.rival]
-    return f"now {short(one.weight_now)}, {rival} wins {one.side} {short(one.weight_at_tie)}"
+    return f"{one.side} {short(one.weight_at_tie)} {rival} wins (now {short(one.weight_now)})"
 
 
 def migration_chart(migration: Migration) -> Chart:

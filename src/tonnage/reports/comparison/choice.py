@@ -205,12 +205,10 @@ def advice_section(comparison: Comparison) -> Section:
         )
     name = comparison.size.name if comparison.size else "mid-size"
     reasons = tuple((f"{one.horizon} term", one.because) for one in advice if one.size.name == name)
-    out = {
-        f"{one.horizon} term: {comparison.title_of[thing]} {why}"
-        for one in advice
-        if one.size.name == name
-        for thing, why in one.out.items()
-    }
+    out: dict[tuple[str, str], list[str]] = {}
+    for one in (one for one in advice if one.size.name == name):
+        for thing, why in one.out.items():
+            out.setdefault((thing, why), []).append(one.horizon)
     cost_columns = (
         Column(title="Cost of the whole horizon"),
         *(Column(title=name, align="right") for name in horizons),
@@ -233,7 +231,15 @@ def advice_section(comparison: Comparison) -> Section:
         Table(columns=cost_columns, rows=costs),
     ]
     if out:
-        parts += [Subheading(text="Out of the running"), Bullets(items=tuple(sorted(out)))]
+        parts += [
+            Subheading(text="Out of the running"),
+            Bullets(
+                items=tuple(
+                    f"{', '.join(terms)} term: {comparison.title_of[thing]} {why}"
+                    for (thing, why), terms in out.items()
+                )
+            ),
+        ]
     return Section(key="recommendation", title="Recommendation by horizon", parts=tuple(parts))
 
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Final
 
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.computed import Row, Total
 from tonnage.comparison.crossings import BreakEven, cost_at
 from tonnage.reports.blocks import Column, Paragraph, Table
-from tonnage.reports.comparison.figure_charts import cost_stack_chart, front_charts, memory_charts, volume_charts
+from tonnage.reports.comparison.figure_charts import (
+    cost_stack_chart,
+    counts_people,
+    front_charts,
+    memory_charts,
+    volume_charts,
+)
 from tonnage.reports.comparison.figures import UNKNOWN, duration, money, rate, volume
 from tonnage.reports.comparison.sections import Part, Section, Subheading
 from tonnage.reports.wording import (
@@ -21,8 +26,6 @@ from tonnage.reports.wording import (
     short,
 )
 from tonnage.sizing.estimates import Figure
-
-WHOLE: Final = "all, people included"  # work that a break-even is of, where it is not one workload
 
 
 def cost_section(comparison: Comparison) -> Section:
@@ -36,6 +39,7 @@ def cost_section(comparison: Comparison) -> Section:
         _total_table(comparison),
         *((stack,) if (stack := cost_stack_chart(comparison)) is not None else ()),
         Subheading(text="Lines of the cheapest way"),
+        Paragraph(text="Dollars of one job; of a month of a service.", tone="faint"),
         _line_table(comparison),
     ]
     missing = [(name, row) for name, total in comparison.totals.items() for row in total.rows if row.option is None]
@@ -94,8 +98,8 @@ def _line_table(comparison: Comparison) -> Table:
                         render_date(line.read_on),
                     )
                 )
-    titles = ("Thing", "Work", "Line", "Quantity", "A unit", "Dollars (a job; a month of a service)", "Price read")
-    right = {"Quantity", "A unit", "Dollars (a job; a month of a service)"}
+    titles = ("Thing", "Work", "Line", "Quantity", "A unit", "Dollars", "Price read")
+    right = {"Quantity", "A unit", "Dollars"}
     columns = tuple(
         Column(title=title, align="right" if title in right else "left", wraps=title == "Line") for title in titles
     )
@@ -113,7 +117,8 @@ def volume_section(comparison: Comparison) -> Section:
     columns = (Column(title="Dollars a month"), *(Column(title=volume(factor), align="right") for factor in factors))
     parts: list[Part] = [
         Paragraph(
-            text="People included. A service is planned anew at each volume; a job runs so many times more often.",
+            text=f"People {'included' if counts_people(comparison) else 'not counted'}. A service is planned anew at "
+            "each volume; a job runs so many times more often.",
             tone="faint",
         )
     ]
@@ -141,7 +146,7 @@ def _break_even_parts(comparison: Comparison) -> list[Part]:
     parts: list[Part] = []
     rows = tuple(
         (
-            one.work or WHOLE,
+            one.work or _whole(comparison),
             titles[one.first],
             titles[one.second],
             crossing_words(comparison, one),
@@ -167,6 +172,11 @@ def _break_even_parts(comparison: Comparison) -> list[Part]:
     return parts
 
 
+def _whole(comparison: Comparison) -> str:
+    """What a break-even is of, where it is not one workload by itself."""
+    return "all, people included" if counts_people(comparison) else "all"
+
+
 def _never_rows(comparison: Comparison) -> tuple[tuple[str, str, str], ...]:
     """For each work and each thing: what costs more than it at every volume."""
     dearer: dict[tuple[str, str], list[str]] = {}
@@ -175,7 +185,8 @@ def _never_rows(comparison: Comparison) -> tuple[tuple[str, str, str], ...]:
             other = one.second if one.cheaper_above == one.first else one.first
             dearer.setdefault((one.work, one.cheaper_above), []).append(comparison.title_of[other])
     return tuple(
-        (work or WHOLE, comparison.title_of[thing], ", ".join(others)) for (work, thing), others in dearer.items()
+        (work or _whole(comparison), comparison.title_of[thing], ", ".join(others))
+        for (work, thing), others in dearer.items()
     )
 
 
@@ -226,7 +237,7 @@ def performance_section(comparison: Comparison) -> Section:
 def _option_cells(row: Row) -> tuple[str, ...]:
     option = row.option
     if option is None:
-        return (row.why_not, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, "0")
+        return ("none computed (see the costs)", UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, "0")
     machines = render_machines(option.count, option.instance_type)
     where = f"{machines}, {render_purchase(option.purchase)}, {option.provider} {option.region or ''}"
     gpus = render_gpus(option.gpu, option.gpu_count, option.count)

@@ -95,11 +95,15 @@ def _parts_table(first: str, bars: list[StackedBar], render: object, last: str) 
     return Table(columns=columns, rows=rows)
 
 
+def counts_people(comparison: Comparison) -> bool:
+    """Whether people's hours are in the cost of anything that can do all the work."""
+    return any(comparison.totals[name].people_usd_per_month is not None for name in comparison.able)
+
+
 def volume_charts(comparison: Comparison) -> Iterator[Chart]:
     """Cost by volume of all the work, people included; then of each workload by itself where lines cross there."""
     totals = {name: comparison.totals[name] for name in comparison.able}
-    title = "Cost by volume, people included" if any(one.people_usd_per_month for one in totals.values()) \
-        else "Cost by volume"  # fmt: skip
+    title = "Cost by volume, people included" if counts_people(comparison) else "Cost by volume"
     if (chart := _curves(comparison, totals, "", "chart-volume", title)) is not None:
         yield chart
     for place, work in enumerate(comparison.works if len(comparison.works) > 1 else ()):

@@ -16,7 +16,7 @@ Plot = alt.LayerChart | alt.FacetChart
 STEP: Final = 44  # pixels a bar takes with its name
 BELOW: Final = 11  # from the middle of a step to the middle of its bar
 THICK: Final = 15
-LONGEST: Final = 88  # letters that have room in a line
+LONGEST: Final = 75  # letters that have room in a line
 
 
 def stack(drawing: Stack) -> Plot:

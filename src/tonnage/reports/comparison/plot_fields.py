@@ -13,13 +13,13 @@ from tonnage.reports.comparison.drawings import Curves, Front, Spans
 from tonnage.reports.comparison.plots import COLORS, DOLLARS, INK, legend, shorten
 
 Plot = alt.LayerChart | alt.FacetChart
-HEIGHT: Final = 320
+HEIGHT: Final = 290
 LABEL: Final = 17  # pixels a line of words takes
 DASHES: Final = ([1, 0], [7, 3], [2, 3], [9, 3, 2, 3], [5, 5], [1, 5])
 SHAPES: Final = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 WIDE: Final = 5.0  # an axis whose ends are further apart than this factor is logarithmic
 TASK: Final = 34
-LONGEST: Final = 92  # letters that have room in a line
+LONGEST: Final = 82  # letters that have room in a line
 
 
 def curves(drawing: Curves) -> Plot:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 CHART_LIBRARIES: Final = ("altair", "vl_convert")
 PDF_LIBRARIES: Final = (*CHART_LIBRARIES, "typst")
-WIDTH: Final = 540
+WIDTH: Final = 460
 DOLLARS: Final = "'$' + format(datum.value, datum.value < 1000 ? '~r' : '~s')"  # the words at a mark of an axis
 FONT: Final = "Liberation Sans"
 FONTS: Final = "Liberation Sans, Arial, Helvetica, sans-serif"
@@ -38,9 +38,11 @@ AXIS: Final = {
     "domainColor": INK, "tickColor": INK, "labelColor": INK, "titleColor": INK, "gridColor": INK, "gridOpacity": 0.15,
     "domainOpacity": 0.6, "tickOpacity": 0.6, "labelFontSize": 12, "titleFontSize": 12.5, "titleFontWeight": "normal",
     "titlePadding": 8,
+    "labelOverlap": "greedy",
+    "labelSeparation": 5,
 }  # fmt: skip
 LEGEND: Final = {
-    "labelColor": INK, "labelFontSize": 12.5, "labelLimit": 500, "orient": "top", "symbolSize": 110,
+    "labelColor": INK, "labelFontSize": 12.5, "labelLimit": 420, "orient": "top", "symbolSize": 110,
     "columnPadding": 14, "title": None,
 }  # fmt: skip
 
@@ -107,7 +109,7 @@ def legend(names: Sequence[str], **look: Any) -> alt.Legend:
     import altair
 
     longest = max(map(len, names), default=0)
-    return altair.Legend(columns=next((n for n, room in ((4, 14), (3, 20), (2, 40)) if longest <= room), 1), **look)
+    return altair.Legend(columns=next((n for n, room in ((4, 11), (3, 17), (2, 34)) if longest <= room), 1), **look)
 
 
 def shorten(text: str, limit: int) -> str:
