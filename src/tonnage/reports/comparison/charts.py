@@ -1,4 +1,4 @@
-"""Scores, weights and the migration as charts; money, time and memory are in `figure_charts`."""
+"""Scores, weights and the migration as charts; money, time and memory are in `figure_charts` and `volume_charts`."""
 
 from __future__ import annotations
 

@@ -10,13 +10,12 @@ from tonnage.comparison.crossings import BreakEven, cost_at
 from tonnage.reports.blocks import Column, Paragraph, Table
 from tonnage.reports.comparison.figure_charts import (
     cost_stack_chart,
-    counts_people,
     front_charts,
     memory_charts,
-    volume_charts,
 )
 from tonnage.reports.comparison.figures import UNKNOWN, duration, money, rate, volume
 from tonnage.reports.comparison.sections import Part, Section, Subheading
+from tonnage.reports.comparison.volume_charts import counts_people, volume_charts
 from tonnage.reports.wording import (
     render_date,
     render_gpus,
