@@ -28,7 +28,8 @@ EXTRAS: Final = {  # one module of each is enough
     "spark": ("pyspark",),
     "serve": ("onnxruntime",),
     "cloud": ("sky",),
-    "report": ("altair",),
+    "fetch": ("huggingface_hub",),
+    "report": ("typst", "vl_convert"),
     "ui": ("nicegui",),
 }
 
