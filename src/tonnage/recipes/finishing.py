@@ -19,7 +19,10 @@ from tonnage.recipes.task import Evaluation, Prepared
 from tonnage.runs.folder import RunFolder, write_whole
 from tonnage.runs.journal import EventKind
 
-_LIBRARIES: Final = ("torch", "transformers", "accelerate", "peft", "datasets", "tonnage")
+_LIBRARIES: Final = (
+    "torch", "transformers", "accelerate", "peft", "datasets", "bitsandbytes", "xgboost", "xgboost-cpu", "scikit-learn",
+    "tonnage",
+)  # fmt: skip
 
 
 def finish(loop: Loop, prepared: Prepared, folder: RunFolder, interrupts: Interrupts) -> None:
