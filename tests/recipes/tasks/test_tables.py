@@ -193,6 +193,13 @@ def test_the_objective_follows_from_the_labels(
     assert load_table(spec).coder.objective == objective
 
 
+def test_values_are_split_as_asked(spec_for: Any) -> None:
+    """A label of values is no class to stratify by: the fraction asked for is held out."""
+    table = load_table(spec_for("diabetes", "mlp"))
+    assert table.coder.objective == "regression"
+    assert len(table.validation.labels) == pytest.approx(442 / 4, abs=1)
+
+
 def test_columns_become_numbers(write_rows: Any, run_spec: Callable[..., RunSpec]) -> None:
     """Numbers, also as text, stay numbers; texts are categories; missing and never seen values are NaN."""
     rows = [

@@ -27,7 +27,7 @@ TEXTS_AT_ONCE = 1000
 
 def prepare(spec: RunSpec) -> Prepared:
     """Roles: `text`; and `prompt`, where only the text that follows it is to be learned (nothing is packed then)."""
-    splits = load_splits(spec.data, roles=("text", "prompt"), stratify=None, same=("text",))
+    splits = load_splits(spec.data, roles=("text", "prompt"), same=("text",))
     tokenizer = load_tokenizer(spec)
     model = load_model(spec, "AutoModelForCausalLM", padding=tokenizer.pad_token_id)
     longest = longest_input(spec, tokenizer, model)

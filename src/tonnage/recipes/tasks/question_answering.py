@@ -41,7 +41,6 @@ def prepare(spec: RunSpec) -> Prepared:
     splits = load_splits(
         spec.data,
         roles=("question", "context", "answers", "answer_start"),
-        stratify=None,
         same=("context",),
     )
     parts = [_read(rows, spec) for rows in splits]

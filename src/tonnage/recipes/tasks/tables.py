@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -108,7 +108,7 @@ def load_table(spec: RunSpec) -> Table:
     """Read and check the rows of a run. Role: `label`; the features are those named, or all other columns."""
     label = spec.column("label") or "label"
     splits = _splits(spec, label)
-    objective = _objective(splits.train, label, spec.tabular.objective)
+    objective = _objective(splits, label, spec.tabular.objective)
     names = spec.data.features or _others(splits.train, label, spec.data.group)
     features = tuple(_feature(name, splits.train.column(name, "feature")) for name in names)
     labels: list[Sequence[float]]
@@ -133,13 +133,14 @@ def load_table(spec: RunSpec) -> Table:
 
 
 def _splits(spec: RunSpec, label: str) -> Splits:
-    data, stratify = spec.data, None if spec.tabular.objective == "regression" else "label"
-    roles = {name: name for name in data.features} | dict(data.columns)
-    named = replace(data, columns=tuple(roles.items()))
-    try:
-        return load_splits(named, roles=tuple(roles) if data.features else None, stratify=stratify, same=())
-    except TypeError as error:  # a label that no hash can be taken of
-        raise DataError(f"'{label}' holds values that are no numbers or classes: {error}") from error
+    roles = {name: name for name in spec.data.features} | dict(spec.data.columns)
+    data = replace(spec.data, columns=tuple(roles.items()))
+
+    def are_classes(rows: Rows) -> bool:
+        return _objective((rows,), label, spec.tabular.objective) == "classification"
+
+    read = tuple(roles) if spec.data.features else None
+    return load_splits(data, roles=read, same=(), stratify="label", are_classes=are_classes)
 
 
 def _others(rows: Rows, label: str, group: str | None) -> tuple[str, ...]:
@@ -163,11 +164,18 @@ def as_number(value: Any) -> float | None:
 
 
 def _objective(
-    rows: Rows, label: str, asked: Literal["auto", "regression", "classification"]
+    parts: Iterable[Rows], label: str, asked: Literal["auto", "regression", "classification"]
 ) -> Literal["regression", "classification"]:
+    """What the labels of all splits together are; DataError for one that can be neither."""
+    values = set()
+    for rows in parts:
+        for position, value in enumerate(rows.column(label, "label")):
+            if isinstance(value, (list, dict)):
+                hint = "a number, a text or true/false is expected"
+                raise DataError(f"{rows.where(position)}: '{label}' holds {str(value)[:60]!r}", hint=hint)
+            values.add(value)
     if asked != "auto":
         return asked
-    values = set(rows.column(label, "label"))
     numbers = [as_number(value) for value in values]
     if any(isinstance(value, bool) for value in values) or None in numbers:
         return "classification"

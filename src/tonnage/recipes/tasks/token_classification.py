@@ -36,7 +36,7 @@ class _Tagged:
 
 def prepare(spec: RunSpec) -> Prepared:
     """Roles: `tokens` and `tags`, lists of equal length, or texts with a space between words (and tags)."""
-    splits = load_splits(spec.data, roles=("tokens", "tags"), stratify=None, same=("tokens",))
+    splits = load_splits(spec.data, roles=("tokens", "tags"), same=("tokens",))
     parts = [_read(rows, spec) for rows in splits]
     labels = _find_tags(parts, splits.train.name)
     tokenizer = load_tokenizer(spec, words=True)
