@@ -98,9 +98,7 @@ def _write(writer: _Writer, prompts: Sequence[str], alone: Alone, output: _Outpu
         if (code := alone.left()) is not None:
             return code
         batch = output.batches
-        numbers = range(
-            batch * spec.generation.batch, min((batch + 1) * spec.generation.batch, spec.generation.prompts)
-        )
+        numbers = range(batch * size, min((batch + 1) * size, spec.generation.prompts))
         some = [prompts[number % len(prompts)] for number in numbers]
         alone.times.begin()
         texts, tokens = writer.texts(batch, some)
