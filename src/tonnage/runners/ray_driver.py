@@ -2,7 +2,7 @@
 
 Starts a small cluster on this machine, or joins the one RAY_ADDRESS names, and runs `MODULE.run_worker(folder)` in
 every worker, which finds its rank in the standard variables that Ray sets. A worker that dies is Ray's to replace
-(FailureConfig); an end that is no crash (saved, diverged) is not one to Ray, and the worst of the ranks' exit
+(FailureConfig); an end that is no crash (saved, diverged, bad input) is not one to Ray, and the worst of the ranks’
 codes is the driver's own. SIGTERM becomes the folder's `notice`, since Ray's workers take no signals.
 """
 
