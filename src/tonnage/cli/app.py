@@ -18,6 +18,8 @@ from tonnage.cli import (
     explain,
     plan,
     rightsize,
+    runs,
+    show,
     size,
     snapshots,
     spot,
@@ -57,6 +59,8 @@ app.command("plan", short_help="Rank every way to buy what it needs")(plan.plan)
 app.command("explain", short_help="Why the winner won and each loser lost")(explain.explain)
 app.command("breakeven", short_help="A service's own fleet beside prices per token")(breakeven.breakeven)
 app.command("compare", short_help="Platforms compared for one's own work; documents checked")(compare.compare)
+app.command("show", short_help="One run in full: predicted beside measured")(show.show)
+app.add_typer(runs.commands, name="runs", short_help="The index of runs, and what they measured")
 app.command("rightsize", short_help="Cheaper machines for what measured use needs")(rightsize.rightsize)
 catalog.commands.add_typer(
     catalog_import.commands, name="import", short_help="Newer prices into a snapshot of your own"
