@@ -31,7 +31,7 @@ def sqlite_file(uri: str) -> Path | None:
 
 
 def shown(uri: str) -> str:
-    """A URI without its password.
+    """A URI, or a text with some, without passwords.
 
     >>> shown("https://me:secret@host/mlflow")
     'https://me:***@host/mlflow'

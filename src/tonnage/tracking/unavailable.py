@@ -19,7 +19,7 @@ _PATIENCE: Final = {  # a server that is down is known to be so in seconds, not 
 }
 _CHATTER: Final = (
     "mlflow.store.db.utils", "alembic.runtime.migration", "mlflow.tracking.fluent", "mlflow.models.model",
-    "mlflow.utils.environment", "mlflow.pyfunc",
+    "mlflow.utils.environment", "mlflow.pyfunc", "mlflow.utils.requirements_utils", "urllib3.connectionpool",
 )  # fmt: skip
 
 
@@ -27,7 +27,9 @@ class TrackingUnavailable(TonnageError):
     """MLflow cannot be reached, or refuses. The run goes on; `tonnage runs sync` sends the rest later."""
 
     def __init__(self, uri: str, why: str) -> None:
-        super().__init__(f"MLflow at {shown(uri)}: {why}", hint="`tonnage runs sync` sends what is missing later")
+        super().__init__(
+            f"MLflow at {shown(uri)}: {shown(why)}", hint="`tonnage runs sync` sends what is missing later"
+        )
 
 
 @contextmanager
@@ -70,7 +72,7 @@ def _impatient() -> Iterator[None]:
 def _quiet() -> Iterator[None]:
     levels = {name: logging.getLogger(name).level for name in _CHATTER}
     for name in _CHATTER:
-        logging.getLogger(name).setLevel(logging.WARNING)
+        logging.getLogger(name).setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             # MLflow with newer SQLAlchemy and pydantic: nothing that a user of ours could act on
