@@ -9,26 +9,50 @@ from pydantic import TypeAdapter, ValidationError
 
 from tonnage.errors import InputError
 from tonnage.workload.jobs import Attention, Lora, Method, Optimizer, Recompute, Sharding, TrainPrecision
+from tonnage.workload.run_terms import (
+    DataFormat,
+    Device,
+    LearningRateSchedule,
+    RunnerName,
+    TabularObjective,
+    Task,
+)
+
+__all__ = [
+    "CheckpointSpec",
+    "DataFormat",
+    "DataSource",
+    "DataSpec",
+    "Device",
+    "GenerationSpec",
+    "GuardSpec",
+    "LaunchSpec",
+    "LearningRateSchedule",
+    "RunSpec",
+    "RunnerName",
+    "TabularSpec",
+    "Task",
+    "TrackingSpec",
+    "TrainingSpec",
+    "dump_spec",
+    "load_spec",
+]
 
 SCHEMA: Final = "tonnage/run@1"
-Task = Literal[
-    "sequence-classification", "token-classification", "question-answering", "causal-lm", "text-generation",
-    "boosted-trees", "mlp",
-]  # fmt: skip
-DataFormat = Literal["jsonl", "csv", "parquet", "hf", "sql"]
-RunnerName = Literal["local", "torchrun", "ray"]
-Device = Literal["auto", "cpu", "cuda"]
-LearningRateSchedule = Literal["constant", "linear", "cosine"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataSource:
-    """Where rows come from: a path or pattern, `hf://name`, a remote URL, or a SQLAlchemy URL with a query."""
+    """Where rows come from: a path or pattern, `hf://name`, a remote URL, or a SQLAlchemy URL with a query.
+
+    A secret in a URL stands as `${NAME}`: the worker takes it from its environment, and it is never written down.
+    """
 
     location: str
     format: DataFormat
     query: str | None = None  # sql: the statement whose rows are the data
     split: str | None = None  # hf: the split's name
+    more: tuple[str, ...] = ()  # further locations, read after the first, of the same format
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +92,8 @@ class TrainingSpec:
     compile: bool = False
     sharding: Sharding = "ddp"
     seed: int = 0  # of new weights, dropout and the order of the data
+    packing: bool = True  # causal-lm: texts follow one another in blocks of `max_tokens`; False: one text, padded
+    stride: int = 128  # question-answering: tokens that two windows over a long context share
     log_every_steps: int = 10
     evaluate_every_steps: int | None = None  # None: at the end only
 
@@ -76,7 +102,7 @@ class TrainingSpec:
 class TabularSpec:
     """Boosted trees or a multi-layer perceptron over a table."""
 
-    objective: Literal["auto", "regression", "classification"] = "auto"
+    objective: TabularObjective = "auto"
     trees: int = 500
     depth: int = 6
     bins: int = 256
@@ -147,7 +173,8 @@ class RunSpec:
     data: DataSpec
     model: str = ""  # in words: the name measurements carry
     weights: str | None = None
-    tokenizer: str | None = None  # None: beside the weights
+    config: str | None = None  # a config.json or its folder: the shape of new weights, where `weights` is None
+    tokenizer: str | None = None  # None: beside the weights, or the config
     training: TrainingSpec = field(default_factory=TrainingSpec)
     tabular: TabularSpec = field(default_factory=TabularSpec)
     generation: GenerationSpec = field(default_factory=GenerationSpec)
