@@ -23,6 +23,8 @@ from tonnage.cli import (
     plan,
     ps,
     rightsize,
+    runs,
+    show,
     size,
     snapshots,
     spot,
@@ -69,6 +71,8 @@ app.command("logs", short_help="What a run prints")(logs.logs)
 app.command("stop", short_help="Let a run save and end")(stop.stop)
 app.command("cancel", short_help="End a run at once")(stop.cancel)
 app.command("resume", short_help="Go on with a run")(carry_out.resume)
+app.command("show", short_help="One run in full: predicted beside measured")(show.show)
+app.add_typer(runs.commands, name="runs", short_help="The index of runs, and what they measured")
 app.command("rightsize", short_help="Cheaper machines for what measured use needs")(rightsize.rightsize)
 catalog.commands.add_typer(
     catalog_import.commands, name="import", short_help="Newer prices into a snapshot of your own"
