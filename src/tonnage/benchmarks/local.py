@@ -47,9 +47,9 @@ def measure_device(
 ) -> DeviceProfile:
     """The profile of this machine's processor or GPU. Raises MissingExtra without torch, InputError without a GPU."""
     load = os.getloadavg()[0]
-    resident = framework_bytes()
     torch = import_torch()
     identity = read_identity(torch, kind)
+    resident = framework_bytes()
     counts = _thread_counts(threads, kind, identity.physical_cores, identity.logical_cores)
     report = on_step or (lambda *_: None)
     curves = tuple(curve for count in counts for curve in measure_curves(torch, kind, count, quick, report))

@@ -43,6 +43,7 @@ class Extent:
     lengths: tuple[int, ...]  # sequences of attention
     tensors: tuple[int, ...]  # elements of a tensor the optimizer steps
     touched_bytes: int
+    pool_bytes: int = POOL_BYTES
 
 
 FULL_CPU: Final = Extent(
@@ -67,8 +68,8 @@ FULL_CUDA: Final = Extent(
 class Arena:
     """Memory that inputs are cut from, one piece after the other and round again: nothing is allocated per point."""
 
-    def __init__(self, torch: Any, device: str, kind: Any) -> None:
-        self._whole = torch.rand(POOL_BYTES // 4, device=device).to(kind)
+    def __init__(self, torch: Any, device: str, kind: Any, size_bytes: int) -> None:
+        self._whole = torch.rand(size_bytes // 4, device=device).to(kind)
         self._whole = torch.cat([self._whole] * (4 // kind.itemsize))
         self._next = 0
 
@@ -84,7 +85,7 @@ class Arena:
 def probes(torch: Any, device: str, precisions: tuple[str, ...], extent: Extent) -> Iterator[Probe]:
     """Every point of a profile on `device` with the threads torch has now."""
     types = {"fp32": torch.float32, "bf16": torch.bfloat16}
-    arenas = {precision: Arena(torch, device, types[precision]) for precision in precisions}
+    arenas = {precision: Arena(torch, device, types[precision], extent.pool_bytes) for precision in precisions}
     plain = arenas["fp32"]
     for precision in precisions:
         kind = arenas[precision]
