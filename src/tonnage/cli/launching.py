@@ -61,10 +61,9 @@ def read_spec(file: str) -> RunSpec:
             return load_spec(path.read_text(encoding="utf-8"), where=file)
         except OSError as error:
             raise InputError(f"{file}: cannot be read: {error.strerror}", hint="name a workload file") from error
-    from tonnage.runs.reading import load_run_spec  # type: ignore[import-not-found]
+    from tonnage.runs.reading import load_run_spec
 
-    read: RunSpec = load_run_spec(path)
-    return read
+    return load_run_spec(path)
 
 
 def overridden(spec: RunSpec, given: dict[str, Any]) -> RunSpec:
@@ -87,6 +86,7 @@ def overridden(spec: RunSpec, given: dict[str, Any]) -> RunSpec:
         runner=given.get("runner"),
         processes=given.get("processes"),
         max_restarts=given.get("max_restarts"),
+        metrics_port=given.get("metrics_port"),
         notices=tuple(notices) if notices else None,
     )
     return changed(spec, name=given.get("name"), guard=guard, launch=launch)  # type: ignore[no-any-return]

@@ -21,7 +21,10 @@ from tonnage.runs.folder import RunFolder, write_whole
 from tonnage.runs.journal import EventKind
 from tonnage.runs.states import WorkerExit
 
-_LIBRARIES: Final = ("torch", "transformers", "accelerate", "peft", "datasets", "tonnage")
+_LIBRARIES: Final = (
+    "torch", "transformers", "accelerate", "peft", "datasets", "bitsandbytes", "xgboost", "xgboost-cpu", "scikit-learn",
+    "tonnage",
+)  # fmt: skip
 
 
 def finish(loop: Loop, prepared: Prepared, folder: RunFolder, interrupts: Interrupts) -> int:

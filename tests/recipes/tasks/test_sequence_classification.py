@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from tonnage.errors import DataError
-from tonnage.recipes.task import Prepared
 from tonnage.runs.spec import RunSpec
 
 pytest.importorskip("transformers", reason="the extra `train`")
@@ -21,31 +20,16 @@ from tonnage.recipes.tasks import program  # noqa: E402
 ROLES = ("text", "label")
 
 
-def train(prepared: Prepared, *, steps: int, batch: int = 16, learning_rate: float = 1e-4) -> list[float]:
-    """A bare loop: the losses."""
-    prepared.model.train()
-    optimizer = torch.optim.AdamW([one for one in prepared.model.parameters() if one.requires_grad], lr=learning_rate)
-    losses = []
-    for step in range(steps):
-        items = [prepared.train[at % len(prepared.train)] for at in range(step * batch, (step + 1) * batch)]
-        loss = prepared.model(**prepared.collate(items)).loss
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        losses.append(loss.item())
-    return losses
-
-
 @pytest.fixture
 def spec(minilm: Path, write_rows: Any, reviews: Any, run_spec: Callable[..., RunSpec]) -> RunSpec:
     return run_spec("sequence-classification", write_rows("rows.jsonl", reviews(200)), weights=minilm, roles=ROLES)
 
 
-def test_it_learns_more_than_the_majority_class(spec: RunSpec, tmp_path: Path) -> None:
+def test_it_learns_more_than_the_majority_class(spec: RunSpec, tmp_path: Path, train_a_little: Any) -> None:
     """A few steps on real weights beat the majority class by far; the saved folder loads and answers the same."""
     prepared = program("sequence-classification")(spec)
     before = prepared.evaluate(prepared.model, prepared.validation, 16)
-    losses = train(prepared, steps=12)
+    losses = train_a_little(prepared, steps=12)
     after = prepared.evaluate(prepared.model, prepared.validation, 16)
     assert prepared.baseline is not None
     baseline = prepared.baseline().metrics
@@ -59,14 +43,14 @@ def test_it_learns_more_than_the_majority_class(spec: RunSpec, tmp_path: Path) -
     assert again.model.config.label2id == {"neg": 0, "pos": 1}
 
 
-def test_adapters_train_a_small_part(spec: RunSpec) -> None:
+def test_adapters_train_a_small_part(spec: RunSpec, train_a_little: Any) -> None:
     """With LoRA the base is frozen, and the task is learned all the same."""
     prepared = program("sequence-classification")(replace(spec, training=replace(spec.training, method="lora")))
     trained = sum(one.numel() for one in prepared.model.parameters() if one.requires_grad)
     assert prepared.shape is not None
     assert 0 < trained < 0.05 * prepared.shape["params"]
     assert prepared.shape["params"] == 22_713_216 + 384 * 2 + 2  # MiniLM's own, with its pooler, and the new head
-    train(prepared, steps=12, learning_rate=1e-3)
+    train_a_little(prepared, steps=12, learning_rate=1e-3)
     assert prepared.baseline is not None
     after = prepared.evaluate(prepared.model, prepared.validation, 16).metrics["accuracy"]
     assert after >= prepared.baseline().metrics["majority_accuracy"] + 0.2

@@ -17,8 +17,12 @@ from tonnage.runs.spec import Task
 
 _PROGRAMS: Final[dict[Task, str]] = {
     "sequence-classification": "sequence_classification",
+    "token-classification": "token_classification",
+    "question-answering": "question_answering",
+    "causal-lm": "causal_lm",
+    "mlp": "mlp",
 }
-_STANDALONE: Final[dict[Task, str]] = {}
+_STANDALONE: Final[dict[Task, str]] = {"boosted-trees": "boosted_trees", "text-generation": "text_generation"}
 
 
 def program(task: Task) -> TaskProgram:
