@@ -32,7 +32,7 @@ class TinyRun:
     def start(self, *arguments: str, script: str = "tiny.py", **environment: str) -> subprocess.CompletedProcess[str]:
         """Run a worker program to its end."""
         command = [sys.executable, str(HERE / script), str(self.folder.path), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, env=environ(**environment), timeout=280)
+        return subprocess.run(command, capture_output=True, text=True, env=environ(**environment), timeout=900)
 
     def work(self, program: Any = None) -> int:
         """Be the worker, in this process; its exit code."""
