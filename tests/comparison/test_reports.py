@@ -154,8 +154,9 @@ def test_charts_hold_no_colour_of_text(compared: Callable[..., Comparison]) -> N
 def test_every_section_is_there(compared: Callable[..., Comparison]) -> None:
     """What a hand-written comparison has, in every whole report."""
     keys = [section.key for section in build_sections(compared())]
-    assert keys == ["summary", "scope", "matrix", "costs", "volume", "performance", "decision", "scores", "trade-offs",
-                    "recommendation", "hybrid", "migration", "risks", "appendix"]  # fmt: skip
+    assert keys == ["summary", "scope", "matrix", "when", "costs", "levers", "volume", "performance", "footprint",
+                    "decision", "scores", "trade-offs", "recommendation", "hybrid", "moves", "migration", "practice",
+                    "risks", "appendix"]  # fmt: skip
     text = render_comparison(compared(), "md")
     for title in ("## Matrix", "### Break-even", "## Decision", "## Recommendation by horizon", "- [ ] "):
         assert title in text

@@ -9,6 +9,9 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from tonnage.catalog import Catalog, parse_gpu_filter
+from tonnage.comparison.energy import Footprint, Stated, footprint
+from tonnage.comparison.energy import total as sum_footprints
+from tonnage.comparison.owned import with_owned
 from tonnage.comparison.profiles import Hours
 from tonnage.comparison.request import Thing
 from tonnage.planning import CatalogStamp, Option, Plan
@@ -17,6 +20,11 @@ from tonnage.units import SECONDS_PER_HOUR
 from tonnage.workload.jobs import ServeJob, TabularJob, Workload
 
 Planner = Callable[[Workload, Catalog], Plan]
+NOTHING_STATED: Final = Stated()
+CPU_UNKNOWN: Final = (
+    "not known: no rate of these processors for inference is on record; `tonnage calibrate --local` on such a machine "
+    "measures one"
+)
 SERVICE_GRID: Final = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # volumes at which a service is planned anew
 
 
@@ -60,6 +68,9 @@ class Row:
     options: int
     volume: str
     stamp: CatalogStamp | None = None
+    fastest: Option | None = None  # of all options, the one that ends first
+    purchases: tuple[Option, ...] = ()  # the cheapest of each way of buying, cheapest first
+    footprint: Footprint | None = None  # of a month
 
     @property
     def time_s(self) -> Figure | None:
@@ -88,6 +99,15 @@ class Total:
     people_usd_per_month: Figure | None
     setup_usd: Figure | None
     setup_hours: Hours | None
+    footprint: Footprint
+
+    @property
+    def energy_kwh_per_month(self) -> Figure | None:
+        return self.footprint.energy_kwh
+
+    @property
+    def carbon_kg_per_month(self) -> Figure | None:
+        return self.footprint.carbon_kg
 
     @property
     def can_do(self) -> bool:
@@ -154,9 +174,11 @@ def compute_total(
     *,
     factors: Sequence[float],
     usd_per_hour: float | None,
+    power: Stated,
+    file: str | None = None,
 ) -> Total:
     """All the work on one thing."""
-    rows = tuple(compute_row(thing, one, catalog, planner, factors=factors) for one in works)
+    rows = tuple(compute_row(thing, one, catalog, planner, factors=factors, power=power, file=file) for one in works)
     return Total(
         thing=thing.name,
         rows=rows,
@@ -164,10 +186,20 @@ def compute_total(
         people_usd_per_month=people_usd(thing.operation_hours_per_month, usd_per_hour),
         setup_usd=people_usd(thing.setup_hours, usd_per_hour),
         setup_hours=thing.setup_hours,
+        footprint=sum_footprints({row.work: row.footprint for row in rows}),
     )
 
 
-def compute_row(thing: Thing, work: Sought, catalog: Catalog, planner: Planner, *, factors: Sequence[float]) -> Row:
+def compute_row(
+    thing: Thing,
+    work: Sought,
+    catalog: Catalog,
+    planner: Planner,
+    *,
+    factors: Sequence[float],
+    power: Stated = NOTHING_STATED,
+    file: str | None = None,
+) -> Row:
     """The cheapest way of one thing to do one workload, planned anew at each volume of a service."""
     job = work.workload.job
     if isinstance(job, ServeJob):
@@ -178,14 +210,21 @@ def compute_row(thing: Thing, work: Sought, catalog: Catalog, planner: Planner, 
         thing=thing.name, work=work.name, kind=work.workload.kind, option=None, why_not="", usd_per_job=None,
         usd_per_month=None, at_volumes=(), options=0, volume=volume,
     )  # fmt: skip
-    narrowed = _narrow(thing, work.workload, catalog)
+    narrowed = _narrow(thing, work.workload, catalog, file)
     if isinstance(narrowed, str):
         return replace(blank, why_not=narrowed)
-    plan = planner(*narrowed)
+    plan = _enough_machines(planner(*narrowed), thing)
     blank = replace(blank, stamp=plan.catalog)
     if plan.best is None:
         return replace(blank, why_not=_why_none(plan, thing))
-    found = replace(blank, option=plan.best, options=len(plan.options))
+    found = replace(
+        blank,
+        option=plan.best,
+        options=len(plan.options),
+        fastest=_fastest(plan),
+        purchases=_by_purchase(plan),
+        footprint=footprint(plan.best, _hours_at_work(plan.best, work), catalog, power),
+    )
     if isinstance(job, ServeJob):
         return _service_row(found, narrowed, planner, factors)
     assert work.jobs_per_month is not None
@@ -214,9 +253,45 @@ def _service_row(found: Row, narrowed: tuple[Workload, Catalog], planner: Planne
     return replace(found, usd_per_month=found.option.cost_usd, at_volumes=tuple(out))
 
 
-def _narrow(thing: Thing, workload: Workload, catalog: Catalog) -> tuple[Workload, Catalog] | str:
+def _fastest(plan: Plan) -> Option | None:
+    """None for a service, which has no end."""
+    timed = [(one.time_s.value, one.cost_usd.value, place) for place, one in enumerate(plan.options) if one.time_s]
+    return plan.options[min(timed)[2]] if timed else None
+
+
+def _by_purchase(plan: Plan) -> tuple[Option, ...]:
+    """The first, that is the cheapest, option of each way of buying."""
+    found: dict[str, Option] = {}
+    for one in plan.options:
+        found.setdefault(one.purchase, one)
+    return tuple(sorted(found.values(), key=lambda one: one.cost_usd.value))
+
+
+def _hours_at_work(option: Option, work: Sought) -> Figure:
+    """Hours of a month in which the machines of an option work, all of them together being one."""
+    job = work.workload.job
+    if isinstance(job, ServeJob):
+        return Figure(value=job.hours_per_month, low=job.hours_per_month, high=job.hours_per_month)
+    assert option.time_s is not None
+    assert work.jobs_per_month is not None
+    return option.time_s.scaled(work.jobs_per_month / SECONDS_PER_HOUR)
+
+
+def _enough_machines(plan: Plan, thing: Thing) -> Plan:
+    """Without the options that take more machines than are owned."""
+    if thing.owned is None:
+        return plan
+    most = thing.owned.machines
+    return replace(plan, options=tuple(one for one in plan.options if one.count <= most))
+
+
+def _narrow(thing: Thing, workload: Workload, catalog: Catalog, file: str | None) -> tuple[Workload, Catalog] | str:
     """The workload and catalog as far as the thing reaches, or why it cannot do it."""
     reach, limits = thing.profile.reach, workload.constraints
+    if thing.owned is not None:
+        market = with_owned(catalog, thing.owned, dedicated=workload.kind == "serve", file=file)
+        limits = replace(limits, providers=(), regions=(), platforms=("vm",))
+        return replace(workload, constraints=limits, team=replace(workload.team, hourly_usd=None)), market
     if not reach.computed:
         return f"not computed: {reach.why_not}"
     if reach.kinds and workload.kind not in reach.kinds:
@@ -264,6 +339,11 @@ def _why_none(plan: Plan, thing: Thing) -> str:
         if not any(f"constraints.{own}" in relaxation for own in ("platforms", "providers", "gpus")):
             return f"nothing fits: {relaxation}"
     reach = thing.profile.reach.platforms
+    if thing.owned is not None:
+        most = thing.owned.machines
+        return f"nothing fits on {most} owned machine{'' if most == 1 else 's'} like {thing.owned.like}"
+    if plan.refused and all(one.gpu is None for one in plan.refused) and plan.kind in ("serve", "batch"):
+        return CPU_UNKNOWN
     within = [one for one in plan.refused if one.binding not in ("platform", "provider", "gpu", "purchase")
               and (not reach or one.platform in reach)]  # fmt: skip
     if within:

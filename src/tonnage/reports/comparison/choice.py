@@ -9,6 +9,8 @@ from tonnage.reports.blocks import Bullets, Column, Pairs, Paragraph, Table
 from tonnage.reports.comparison.charts import score_chart
 from tonnage.reports.comparison.decision_views import decision_tree
 from tonnage.reports.comparison.figures import money
+from tonnage.reports.comparison.guidance import horizon_steps
+from tonnage.reports.comparison.moving import payback_words
 from tonnage.reports.comparison.sections import Part, Section, Subheading
 from tonnage.reports.wording import short
 
@@ -48,7 +50,38 @@ def summary_section(comparison: Comparison) -> Section:
             )
         )
     parts.append(Pairs(rows=tuple(rows)))
+    parts += [Paragraph(text=text, tone="warning") for text in caveats(comparison)]
     return Section(key="summary", title="Summary", parts=tuple(parts))
+
+
+def caveats(comparison: Comparison) -> list[str]:
+    """What a reader must know before acting on the headline: rules not met, a move that does not pay, grounds apart."""
+    out = []
+    standing, titles = comparison.standing, comparison.title_of
+    doubtful = [name for name in titles if standing.needs and standing.meets(name) is not True]
+    if doubtful:
+        said = "; ".join(f"{titles[name]}: {standing.why_not(name)}" for name in doubtful)
+        out.append(f"Left out of every choice, because a rule is not known to be met. {said}.")
+    size = comparison.size.name if comparison.size else "mid-size"
+    own = [one for one in comparison.advice if one.size.name == size]
+    last, move = own[-1], comparison.request.move
+    if move is not None and last.choice is not None and last.choice != move.origin:
+        stay, go = last.costs[move.origin], last.costs[last.choice]
+        entry = comparison.entries[last.choice].usd
+        if stay is not None and go is not None and go.value > stay.value:
+            when = payback_words(
+                entry, comparison.totals[move.origin].usd_per_month, comparison.totals[last.choice].usd_per_month
+            )
+            out.append(
+                f"Moving to {titles[last.choice]} costs {money(go)} within {last.weeks:g} weeks, staying on "
+                f"{titles[move.origin]} {money(stay)}: the score prefers the move for what is judged, not for money "
+                f"within that time. It pays for itself {when}."
+            )
+    leaders = {thing for _, thing in comparison.leaders}
+    if len(leaders) > 1:
+        said = ", ".join(f"{part}: {titles[thing]}" for part, thing in comparison.leaders)
+        out.append(f"The grounds disagree on who leads. By {said}.")
+    return out
 
 
 def headline(comparison: Comparison) -> str:
@@ -77,6 +110,8 @@ def decision_words(comparison: Comparison) -> str:
         but = " — nothing compared here is meant by that"
     elif comparison.chosen is not None and not comparison.totals[comparison.chosen].can_do:
         but = " — but not all of the work could be computed there (see the costs)"
+    if comparison.chosen is not None and comparison.standing.why_not(comparison.chosen):
+        but += f" — but a rule is not known to be met: {comparison.standing.why_not(comparison.chosen)}"
     return f"{decision.leaf.say}{meant}: {decision.leaf.because}{but}"
 
 
@@ -167,9 +202,12 @@ def score_section(comparison: Comparison) -> Section:
         Bullets(items=flip_lines(comparison.flips, comparison) or ("no weight of a single aspect changes the winner",)),
         Paragraph(
             text=f"Draws: {request.draws:,}, seed {request.seed}. Weights log-normal around their own (sigma 0.5), "
-            "judged scores one off in half of the draws, computed scores anywhere in their interval.",
+            "judged scores one off in half of the draws, computed scores anywhere in their interval, each by itself: "
+            "what would bend all judged scores one way is not in the shares.",
             tone="faint",
         ),
+        Subheading(text="Who leads by which grounds"),
+        Pairs(rows=tuple((part, comparison.title_of[thing]) for part, thing in comparison.leaders)),
         Subheading(text="Weights and scores"),
         Table(columns=columns, rows=tuple(rows)),
     ]
@@ -231,6 +269,7 @@ def advice_section(comparison: Comparison) -> Section:
     ]
     if out:
         parts += [Subheading(text="Out of the running"), Bullets(items=tuple(sorted(out)))]
+    parts += horizon_steps(comparison)
     return Section(key="recommendation", title="Recommendation by horizon", parts=tuple(parts))
 
 

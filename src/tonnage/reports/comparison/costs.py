@@ -10,6 +10,7 @@ from tonnage.comparison.crossings import BreakEven, cost_at
 from tonnage.reports.blocks import Column, Paragraph, Table
 from tonnage.reports.comparison.charts import cost_chart
 from tonnage.reports.comparison.figures import UNKNOWN, duration, money, rate, volume
+from tonnage.reports.comparison.guidance import owned_parts, speed_parts
 from tonnage.reports.comparison.sections import Part, Section, Subheading
 from tonnage.reports.wording import (
     render_date,
@@ -39,6 +40,7 @@ def cost_section(comparison: Comparison) -> Section:
         rows = tuple((comparison.title_of[name], row.work, row.why_not) for name, row in missing)
         columns = (Column(title="Thing"), Column(title="Work"), Column(title="Why", wraps=True))
         parts += [Subheading(text="Not computed"), Table(columns=columns, rows=rows)]
+    parts += owned_parts(comparison)
     return Section(key="costs", title="Cost structure", parts=tuple(parts))
 
 
@@ -197,6 +199,7 @@ def performance_section(comparison: Comparison) -> Section:
         parts=(
             Paragraph(text="Predicted, with 80 % intervals. Token APIs publish no speed: «not known».", tone="faint"),
             Table(columns=columns, rows=tuple(rows)),
+            *speed_parts(comparison),
         ),
     )
 

@@ -76,11 +76,11 @@ def _gains(migration: Migration, comparison: Comparison) -> tuple[tuple[str, str
         ("gains", gained or "no aspect by a point or more"),
         ("losses", lost or "no aspect by a point or more"),
         ("cost a month, before and after", f"{money(costs[0])}; {money(costs[1])}"),
-        ("pays for itself", _payback_words(comparison.entries[migration.move.target].usd, *costs)),
+        ("pays for itself", payback_words(comparison.entries[migration.move.target].usd, *costs)),
     )
 
 
-def _payback_words(entry: Figure | None, before: Figure | None, after: Figure | None) -> str:
+def payback_words(entry: Figure | None, before: Figure | None, after: Figure | None) -> str:
     """After how many months the move has paid for itself, or that it never does."""
     if entry is None or before is None or after is None:
         return UNKNOWN
