@@ -129,3 +129,14 @@ def test_a_tree_that_does_not_ask_is_still_warned(compared: Callable[..., Compar
     text = text.replace("custom_fine_tuning: false", "custom_fine_tuning: true")
     said = render_comparison(compared(text), "md")
     assert "but a rule is not known to be met: BSI C5 not known: ask the vendor" in said
+
+
+def test_evidence_of_ones_own(compared: Callable[..., Comparison], standard: str) -> None:
+    """Who has the vendor's report says so, and it counts; an unknown rule there is told."""
+    text = standard.replace("usd_per_hour: 100", "usd_per_hour: 100, compliance: [HIPAA]")
+    mine = text.replace("- sagemaker", "- {name: sagemaker, attests: {HIPAA: our BAA of May 2026}}")
+    found = compared(mine)
+    assert found.standing.meets("sagemaker") is True
+    assert "you state: our BAA of May 2026" in render_comparison(found, "md")
+    with pytest.raises(WorkloadError, match="'hippa'"):
+        compared(mine.replace("attests: {HIPAA", "attests: {hippa"))

@@ -79,8 +79,9 @@ class Comparison:
 
     def record_of(self, thing: str, standard: str) -> Match:
         """How a thing stands with a rule, whether it is asked for or not."""
-        profile = next(one.profile for one in self.request.things if one.name == thing)
-        return match_rules(profile, (standard,), self.request.attestations, providers_of(self.totals[thing]))[0]
+        one = next(one for one in self.request.things if one.name == thing)
+        found = providers_of(self.totals[thing])
+        return match_rules(one.profile, (standard,), self.request.attestations, found, one.attests)[0]
 
     @property
     def title_of(self) -> Mapping[str, str]:
@@ -205,9 +206,12 @@ def _standing(request: Request, works: Sequence[Sought], totals: Mapping[str, To
     if wrong:
         raise WorkloadError(wrong[0].message, hint=wrong[0].hint, file=request.file, key="workloads: team.compliance")
     needs = tuple(dict.fromkeys([*request.organisation.compliance, *standards_of(asked, profiles)]))
-    matches = {}
-    for name, total in totals.items():
-        matches[name] = match_rules(profiles[name], needs, request.attestations, providers_of(total))
+    matches = {
+        thing.name: match_rules(
+            thing.profile, needs, request.attestations, providers_of(totals[thing.name]), thing.attests
+        )
+        for thing in request.things
+    }
     return Standing(needs=needs, matches=matches)
 
 

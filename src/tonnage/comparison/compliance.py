@@ -13,6 +13,7 @@ from tonnage.comparison.door import Name, Names, Text, parse_entries, unknown
 from tonnage.comparison.profiles import Attestation, Evidence, Profile
 from tonnage.workload.file.fields import Door
 from tonnage.workload.file.problems import Problem
+from tonnage.workload.file.yaml_lines import KeyPath
 
 Answer = Literal["attested", "conditional", "not attested", "not known"]
 WORST_FIRST: Final[tuple[Answer, ...]] = ("not attested", "not known", "conditional", "attested")
@@ -64,7 +65,7 @@ def standard_title(name: str) -> str:
     return known.title if known else name
 
 
-def rule_problems(stated: Sequence[str], profiles: Mapping[str, Profile], path: tuple[str, ...]) -> list[Problem]:
+def rule_problems(stated: Sequence[str], profiles: Mapping[str, Profile], path: KeyPath) -> list[Problem]:
     """Rules that no table names: a typing error would else stand as «not known» everywhere."""
     more = _named(profiles)
     known = [*load_standards(), *sorted(more - set(load_standards()))]
@@ -122,10 +123,17 @@ def match_rules(
     needs: Sequence[str],
     by_provider: Mapping[str, Mapping[str, Attestation]],
     providers: Sequence[str],
+    stated: Mapping[str, str] | None = None,
 ) -> tuple[Match, ...]:
-    """Each rule on one thing. Where the profile stands on its providers' attestations, all of them must hold."""
+    """Each rule on one thing. Where the profile stands on its providers' attestations, all of them must hold.
+
+    `stated`: evidence that the user has, and says which; it comes first.
+    """
     out = []
     for need in needs:
+        if stated and need in stated:
+            out.append(Match(standard=need, answer="attested", scope=f"you state: {stated[need]}", evidence=()))
+            continue
         own = profile.attestations.get(need)
         if own is not None or not profile.attested_by_provider:
             out.append(_match(need, own))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from os.path import normpath
 from pathlib import Path
@@ -39,6 +39,7 @@ class Thing:
     setup_hours: Hours | None = None
     operation_hours_per_month: Hours | None = None
     owned: Owned | None = None
+    attests: Mapping[str, str] = field(default_factory=dict)  # rules that the user has evidence for: which
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +107,7 @@ class ThingEntry(Door):
     setup_hours: HoursEntry | None = None
     operation_hours_per_month: HoursEntry | None = None
     owned: OwnedEntry | None = None
+    attests: dict[Text, Text] = Field(default_factory=dict)
 
 
 def _as_thing(value: Any) -> Any:
@@ -190,6 +192,7 @@ def _problems(entries: RequestFile, profiles: Mapping[str, Profile], aspects: Se
             hours: HoursEntry | None = getattr(one, key)
             if hours and not hours.low <= hours.likely <= hours.high:
                 found.append(Problem(("compare", place, key), "is not low <= likely <= high", "order the three"))
+        found += rule_problems(list(one.attests), profiles, ("compare", place, "attests"))
         if one.name in names[:place]:
             found.append(Problem(("compare", place), f"'{one.name}' is compared twice", "give one another `name`"))
     found += rule_problems(entries.organisation.compliance, profiles, ("organisation", "compliance"))
@@ -265,6 +268,7 @@ def _thing(entry: ThingEntry, profiles: Mapping[str, Profile]) -> Thing:
         setup_hours=freeze_hours(entry.setup_hours) or profile.setup_hours,
         operation_hours_per_month=freeze_hours(entry.operation_hours_per_month) or profile.operation_hours_per_month,
         owned=freeze_owned(entry.owned),
+        attests={standards_of([rule], profiles)[0]: said for rule, said in entry.attests.items()},
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.compliance import standard_title
 from tonnage.comparison.profiles import Cell, Evidence
+from tonnage.comparison.request import Thing
 from tonnage.reports.blocks import Bullets, Column, Pairs, Paragraph, Table
 from tonnage.reports.comparison.figures import UNKNOWN, amount, duration, money, rate
 from tonnage.reports.comparison.sections import Part, Section, Subheading
@@ -86,7 +87,7 @@ def scope_section(comparison: Comparison) -> Section:
             f"${short(team.usd_per_hour)}" if team.usd_per_hour else f"{UNKNOWN}: people are not counted",
         ),
     )
-    things = tuple((thing.title, thing.profile.about) for thing in request.things)
+    things = tuple((thing.title, thing.profile.about + _narrowed(thing)) for thing in request.things)
     return Section(
         key="scope",
         title="What is compared",
@@ -98,6 +99,13 @@ def scope_section(comparison: Comparison) -> Section:
             Pairs(rows=people),
         ),
     )
+
+
+def _narrowed(thing: Thing) -> str:
+    """What of its profile is compared, where not all of it."""
+    own = (("GPUs", thing.gpus), ("providers", thing.providers), ("machines", thing.machines))
+    said = "; ".join(f"{what} {', '.join(names)}" for what, names in own if names)
+    return f" Here: {said}." if said else ""
 
 
 def matrix_section(comparison: Comparison, sources: Sources) -> Section:
