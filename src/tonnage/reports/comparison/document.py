@@ -84,7 +84,7 @@ def comparison_document(comparison: Comparison) -> Mapping[str, Any]:
             }
             for one in comparison.crossings
         ],
-        "decision": _decision(comparison),
+        "decision": decision_document(comparison),
         "scores": _scores(comparison),
         "recommendation": [
             {
@@ -244,7 +244,8 @@ def _evidence(evidence: tuple[Evidence, ...]) -> list[dict[str, Any]]:
     ]
 
 
-def _decision(comparison: Comparison) -> dict[str, Any]:
+def decision_document(comparison: Comparison) -> dict[str, Any]:
+    """The trace, the leaf, and what would change it."""
     decision = comparison.decision
     return {
         "rules": decision.rules.name,
