@@ -92,8 +92,8 @@ ANSWERS = [
     (TOKENS, "doing well with the API", "practice", "Amazon Bedrock", 0),
     # boosted trees on Spark beside a neural network
     (TREES, "what runs where", "scope", "H2O Sparkling Water", 1),
-    (TREES, "commands to try it", "practice", "H2O Sparkling Water", 0),
-    (TREES, "commands to try the other", "practice", "PyTorch", 0),
+    (TREES, "commands to try it", "practice", "Try it: H2O Sparkling Water", 0),
+    (TREES, "commands to try the other", "practice", "Try it: PyTorch", 0),
     (TREES, "setting up", "matrix", "Set-up time", 2),
     (TREES, "versions that fit", "matrix", "Development environment", 2),
     (TREES, "start of processes and devices", "matrix", "Start of a run", 2),

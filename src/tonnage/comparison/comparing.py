@@ -240,10 +240,10 @@ def _moves(request: Request, works: Sequence[Sought], as_of: datetime) -> tuple[
 def _leaders(
     aspects: Sequence[Aspect], scores: Scores, weights: Mapping[str, float], names: Sequence[str]
 ) -> tuple[tuple[str, str], ...]:
-    """Who leads by cost alone, by all that is computed, by all that is judged; what nothing is known of is left out."""
+    """Who leads by cost a month alone, by what is computed, by what is judged; what is not known of any is left out."""
     computed = {aspect.key for aspect in aspects if aspect.measure is not None}
     parts = {
-        "cost alone": {"cost": 1.0},
+        "cost a month alone": {"cost": 1.0},
         "what is computed": {key: weight for key, weight in weights.items() if key in computed},
         "what is judged": {key: weight for key, weight in weights.items() if key not in computed},
     }

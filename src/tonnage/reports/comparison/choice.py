@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.recommendation import load_sizes
 from tonnage.comparison.scoring import WeightFlip
@@ -13,6 +15,8 @@ from tonnage.reports.comparison.guidance import horizon_steps
 from tonnage.reports.comparison.moving import payback_words
 from tonnage.reports.comparison.sections import Part, Section, Subheading
 from tonnage.reports.wording import short
+
+MOSTLY_PEOPLE: Final = 0.8  # share of the monthly cost from which a reader is told
 
 
 def summary_section(comparison: Comparison) -> Section:
@@ -77,10 +81,38 @@ def caveats(comparison: Comparison) -> list[str]:
                 f"{titles[move.origin]} {money(stay)}: the score prefers the move for what is judged, not for money "
                 f"within that time. It pays for itself {when}."
             )
+    out += _grounds(comparison)
     leaders = {thing for _, thing in comparison.leaders}
     if len(leaders) > 1:
         said = ", ".join(f"{part}: {titles[thing]}" for part, thing in comparison.leaders)
         out.append(f"The grounds disagree on who leads. By {said}.")
+    return out
+
+
+def _grounds(comparison: Comparison) -> list[str]:
+    """Where rules and score part, where hours that are judged make the cost, where methods differ."""
+    out, titles = [], comparison.title_of
+    best = comparison.ranking[0].thing if comparison.ranking else None
+    if comparison.chosen is not None and best is not None and comparison.chosen != best:
+        out.append(
+            f"The rules choose {titles[comparison.chosen]}, the score {titles[best]}: the rules stop at the first "
+            "answer that decides, the score weighs every aspect."
+        )
+    shares = {}
+    for name in comparison.able:
+        total, people = comparison.totals[name].usd_per_month, comparison.totals[name].people_usd_per_month
+        if total is not None and people is not None and total.value > 0:
+            shares[name] = people.value / total.value
+    high = {name: share for name, share in shares.items() if share >= MOSTLY_PEOPLE}
+    if high:
+        said = ", ".join(f"{titles[name]} {100 * share:.0f} %" for name, share in high.items())
+        out.append(
+            f"People-hours, a judgement, make most of the monthly cost ({said}): give hours of your own before the "
+            "cost decides."
+        )
+    methods = {thing.profile.reach.tabular_method for thing in comparison.request.things}
+    if len(methods) > 1 and any(work.workload.kind == "tabular" for work in comparison.works):
+        out.append("They learn different models of one table: accuracy is not compared, measure it on your own data.")
     return out
 
 
@@ -91,11 +123,15 @@ def headline(comparison: Comparison) -> str:
         return f"None of the things compared can do all the work. {comparison.split.because.capitalize()}."
     name = size.name if size else "mid-size"
     own = [one for one in comparison.advice if one.size.name == name]
-    said = ", ".join(
-        f"{one.horizon} term ({one.weeks:g} weeks): {comparison.title_of[one.choice] if one.choice else 'none'}"
-        for one in own
-    )
-    said = f"Recommended, {said}."
+    choices = {comparison.title_of[one.choice] if one.choice else "none" for one in own}
+    if len(choices) == 1:
+        said = f"Recommended for {own[0].weeks:g} to {own[-1].weeks:g} weeks alike: {choices.pop()}."
+    else:
+        said = "; ".join(
+            f"{one.horizon} term ({one.weeks:g} weeks): {comparison.title_of[one.choice] if one.choice else 'none'}"
+            for one in own
+        )
+        said = f"Recommended: {said}."
     return said if size else f"{said} (The size of the organisation is not said: weights as for a mid-size one.)"
 
 
@@ -240,12 +276,12 @@ def advice_section(comparison: Comparison) -> Section:
         )
     name = comparison.size.name if comparison.size else "mid-size"
     reasons = tuple((f"{one.horizon} term", one.because) for one in advice if one.size.name == name)
-    out = {
-        f"{one.horizon} term: {comparison.title_of[thing]} {why}"
-        for one in advice
-        if one.size.name == name
-        for thing, why in one.out.items()
-    }
+    reasons_out: dict[tuple[str, str], list[str]] = {}
+    for one in advice:
+        if one.size.name == name:
+            for thing, why in one.out.items():
+                reasons_out.setdefault((comparison.title_of[thing], why), []).append(one.horizon)
+    out = {f"{', '.join(terms)} term: {thing} {why}" for (thing, why), terms in reasons_out.items()}
     cost_columns = (
         Column(title="Cost of the whole horizon"),
         *(Column(title=name, align="right") for name in horizons),

@@ -111,7 +111,7 @@ def volume_section(comparison: Comparison) -> Section:
     columns = (Column(title="Dollars a month"), *(Column(title=volume(factor), align="right") for factor in factors))
     parts: list[Part] = [
         Paragraph(
-            text="People included. A service is planned anew at each volume; a job runs so many times more often.",
+            text=f"{people_words(comparison)} A service is planned anew at each volume; a job runs that often.",
             tone="faint",
         )
     ]
@@ -141,7 +141,7 @@ def _break_even_parts(comparison: Comparison) -> list[Part]:
     titles = comparison.title_of
     rows = tuple(
         (
-            one.work or "all, people included",
+            one.work or f"all, {people_words(comparison).rstrip('.').lower()}",
             titles[one.first],
             titles[one.second],
             crossing_words(comparison, one),
@@ -158,6 +158,12 @@ def _break_even_parts(comparison: Comparison) -> list[Part]:
     )
     note = "Intervals: one side at the low end of its cost and the other at its high end, so as wide as it gets."
     return [Table(columns=columns, rows=rows), Paragraph(text=note, tone="faint")]
+
+
+def people_words(comparison: Comparison) -> str:
+    """Whether the monthly costs hold people."""
+    counted = any(total.people_usd_per_month is not None for total in comparison.totals.values())
+    return "People included." if counted else "People not counted: no organisation.usd_per_hour."
 
 
 def crossing_words(comparison: Comparison, one: BreakEven) -> str:

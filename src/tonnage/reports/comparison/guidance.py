@@ -77,18 +77,27 @@ def levers_section(comparison: Comparison) -> Section:
         Column(title="Beside the cheapest", align="right"),
     )
     parts: list[Part] = [Table(columns=columns, rows=tuple(rows))] if rows else []
-    for thing in comparison.request.things:
-        said = thing.profile.levers
-        parts += [Subheading(text=thing.title), Bullets(items=said or ("none is on record",))]
+    for titles, said in _alike([(thing.title, thing.profile.levers) for thing in comparison.request.things]):
+        parts += [Subheading(text=titles), Bullets(items=said or ("none is on record",))]
     return Section(key="levers", title="What lowers the cost", parts=tuple(parts))
+
+
+def _alike(lists: list[tuple[str, tuple[str, ...]]]) -> list[tuple[str, tuple[str, ...]]]:
+    """Each list once, under the titles of all that share it."""
+    grouped: dict[tuple[str, ...], list[str]] = {}
+    for title, said in lists:
+        grouped.setdefault(said, []).append(title)
+    return [("; ".join(titles), said) for said, titles in grouped.items()]
 
 
 def practice_section(comparison: Comparison) -> Section:
     """What to do to succeed with each, and the commands to try it."""
     parts: list[Part] = [Paragraph(text="Judgements, from the profiles.", tone="faint")]
+    for titles, said in _alike([(thing.title, thing.profile.practices) for thing in comparison.request.things]):
+        parts += [Subheading(text=titles), Bullets(items=said or ("none is on record",))]
     for thing in comparison.request.things:
-        parts += [Subheading(text=thing.title), Bullets(items=thing.profile.practices or ("none is on record",))]
         if thing.profile.try_it:
+            parts.append(Subheading(text=f"Try it: {thing.title}"))
             files = [work.workload.file or f"{work.name}.tonnage.yaml" for work in comparison.works]
             lines = [line.replace("{workload}", files[0]) for line in thing.profile.try_it]
             parts.append(Code(text="\n".join(lines) + "\n", language="sh"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 from tonnage.comparison.comparing import Comparison
@@ -11,6 +12,7 @@ from tonnage.reports.blocks import Bullets, Column, Pairs, Paragraph, Table
 from tonnage.reports.comparison.charts import migration_chart
 from tonnage.reports.comparison.figures import UNKNOWN, money
 from tonnage.reports.comparison.sections import Checks, Code, Part, Section, Subheading
+from tonnage.reports.markdown import escape
 from tonnage.reports.plain import dump_csv
 from tonnage.reports.wording import short
 from tonnage.sizing.estimates import Figure
@@ -179,14 +181,20 @@ def _folded(line: str) -> list[str]:
     return [*out, rest]
 
 
+def _code_span(text: str) -> str:
+    """Code within a line, also where it has backticks."""
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return f"{fence}{text}{fence}" if fence == "`" else f"{fence} {text} {fence}"
+
+
 def migration_checklist(migration: Migration) -> str:
     """Markdown check-boxes, by phase."""
-    lines = [f"# Migration: {migration.origin} to {migration.target}", ""]
+    lines = [f"# Migration: {escape(migration.origin)} to {escape(migration.target)}", ""]
     for key, title, purpose in migration.phases:
-        lines += [f"## {title}: {purpose}", ""]
+        lines += [f"## {escape(title)}: {escape(purpose)}", ""]
         for task in migration.tasks:
             if task.phase == key:
-                lines.append(f"- [ ] {_item(migration, task)}")
-                lines += [f"  - check: `{check}`" for check in task.checks]
+                lines.append(f"- [ ] {escape(_item(migration, task))}")
+                lines += [f"  - check: {_code_span(check)}" for check in task.checks]
         lines.append("")
     return "\n".join(lines)
