@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from fnmatch import fnmatchcase
+from functools import cache
 from typing import Final
 
 from tonnage.catalog import Catalog, parse_gpu_filter
@@ -20,6 +21,7 @@ from tonnage.units import SECONDS_PER_HOUR
 from tonnage.workload.jobs import ServeJob, TabularJob, Workload
 
 Planner = Callable[[Workload, Catalog], Plan]
+Replan = Callable[[float], Figure | None]
 NOTHING_STATED: Final = Stated()
 CPU_UNKNOWN: Final = (
     "not known: no rate of these processors for inference is on record; `tonnage calibrate --local` on such a machine "
@@ -71,6 +73,7 @@ class Row:
     fastest: Option | None = None  # of all options, the one that ends first
     purchases: tuple[Option, ...] = ()  # the cheapest of each way of buying, cheapest first
     footprint: Footprint | None = None  # of a month
+    replan: Replan | None = field(default=None, compare=False, repr=False)  # of a service: its month at any volume
 
     @property
     def time_s(self) -> Figure | None:
@@ -239,18 +242,43 @@ def compute_row(
 
 def _service_row(found: Row, narrowed: tuple[Workload, Catalog], planner: Planner, factors: Sequence[float]) -> Row:
     workload, catalog = narrowed
+    assert found.option is not None
+    best: dict[float, Option | None] = {1.0: found.option}
+    for factor in sorted({*factors, *SERVICE_GRID} - {1.0}):
+        best[factor] = planner(_at_rate(workload, factor), catalog).best
+    volumes = tuple(
+        AtVolume(factor=at, usd_per_month=one.cost_usd if one else None) for at, one in sorted(best.items())
+    )
+    used = _only(catalog, [one for one in best.values() if one is not None])
+
+    @cache
+    def replan(factor: float) -> Figure | None:
+        option = planner(_at_rate(workload, factor), used).best
+        return option.cost_usd if option else None
+
+    return replace(found, usd_per_month=found.option.cost_usd, at_volumes=volumes, replan=replan)
+
+
+def _at_rate(workload: Workload, factor: float) -> Workload:
+    """The service at so many times its rate."""
     job = workload.job
     assert isinstance(job, ServeJob)
-    assert found.option is not None
-    out = []
-    for factor in sorted({*factors, *SERVICE_GRID}):
-        best = found.option
-        if factor != 1.0:
-            other = planner(replace(workload, job=replace(job, rate_per_s=job.rate_per_s * factor)), catalog).best
-            out.append(AtVolume(factor=factor, usd_per_month=other.cost_usd if other else None))
-        else:
-            out.append(AtVolume(factor=factor, usd_per_month=best.cost_usd))
-    return replace(found, usd_per_month=found.option.cost_usd, at_volumes=tuple(out))
+    return replace(workload, job=replace(job, rate_per_s=job.rate_per_s * factor))
+
+
+def _only(catalog: Catalog, options: Sequence[Option]) -> Catalog:
+    """The catalog with the offers alone that some of `options` use, so that planning again is quick."""
+    keys = {(one.provider, one.instance_type, one.region, one.purchase) for one in options if one.run.machines}
+    if len(keys) == 0:
+        return catalog
+    names = {key[:2] for key in keys}
+    return replace(
+        catalog,
+        offers=tuple(
+            one for one in catalog.offers if (one.provider, one.instance_type, one.region, one.purchase) in keys
+        ),
+        instance_types=tuple(one for one in catalog.instance_types if (one.provider, one.name) in names),
+    )
 
 
 def _fastest(plan: Plan) -> Option | None:

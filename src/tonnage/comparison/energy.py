@@ -12,7 +12,8 @@ from pydantic import Field
 
 from tonnage.catalog import Catalog
 from tonnage.comparison.door import Name, Text, parse_entries
-from tonnage.comparison.profiles import Evidence, SourceEntry
+from tonnage.comparison.profile_file import SourceEntry
+from tonnage.comparison.profiles import Evidence
 from tonnage.planning import Option
 from tonnage.sizing.estimates import Basis, Figure
 from tonnage.workload.file.fields import Door

@@ -8,19 +8,22 @@ from datetime import date
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Literal
-
-from pydantic import Field, model_validator
+from typing import Literal
 
 from tonnage.comparison.aspects import PAGE, Aspect, load_aspects
-from tonnage.comparison.door import Day, Link, Name, Names, Text, load_text, parse_entries, unknown
+from tonnage.comparison.door import load_text, parse_entries, unknown
+from tonnage.comparison.profile_file import (
+    AttestationEntry,
+    CellEntry,
+    HoursEntry,
+    Kind,
+    ProfileFile,
+    ReachEntry,
+    SourceEntry,
+)
 from tonnage.errors import UnknownName, WorkloadError, did_you_mean, nearest
-from tonnage.workload.file.fields import Door, Flag, PositiveOrZero, Words, refusal
 from tonnage.workload.file.problems import Problem, raise_problems
 from tonnage.workload.file.yaml_lines import Document
-
-Kind = Literal["platform", "framework"]
-WorkloadKind = Literal["train", "serve", "batch", "tabular"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,72 +106,6 @@ class Profile:
     try_it: tuple[str, ...] = ()
     attestations: Mapping[str, Attestation] = field(default_factory=dict)
     attested_by_provider: bool = False
-
-
-class SourceEntry(Door):
-    title: Text
-    url: Link | None = None
-    read_on: Day | None = None
-    judgement: Flag = False
-    third_party: Flag = False
-
-    @model_validator(mode="after")
-    def _named(self) -> SourceEntry:
-        if self.url is None and not self.judgement:
-            raise refusal("a `url`", "or `judgement: true` where it is an opinion and no public source states it")
-        return self
-
-
-class CellEntry(Door):
-    value: Text
-    sources: Names
-    score: Annotated[int, Field(ge=1, le=5)] | None = None
-    because: Text | None = None
-
-
-class HoursEntry(Door):
-    low: PositiveOrZero
-    likely: PositiveOrZero
-    high: PositiveOrZero
-    because: Text
-
-
-class ReachEntry(Door):
-    computed: bool = True
-    platforms: Names = ()
-    providers: Names = ()
-    kinds: Annotated[tuple[WorkloadKind, ...], Field(strict=False)] = ()
-    tabular_method: Literal["boosted-trees", "mlp"] | None = None
-    why_not: Text | None = None
-
-
-class AttestationEntry(Door):
-    status: Literal["attested", "conditional", "not_attested"]
-    scope: Text
-    sources: Names
-
-
-class ProfileFile(Door):
-    """A profile file, NAME.yaml."""
-
-    name: Name
-    title: Text
-    kind: Kind = "platform"
-    based_on: Name | None = None
-    about: Text
-    tags: Names = ()
-    plan: ReachEntry | None = None
-    setup_hours: HoursEntry | None = None
-    operation_hours_per_month: HoursEntry | None = None
-    sources: dict[Name, SourceEntry] = Field(default_factory=dict)
-    aspects: dict[Name, CellEntry] = Field(default_factory=dict)
-    risks: Words = ()
-    suits: Words = ()
-    levers: Words = ()
-    practices: Words = ()
-    try_it: Words = ()
-    attestations: dict[Name, AttestationEntry] = Field(default_factory=dict)
-    attestations_of_provider: Flag = False
 
 
 @dataclass(frozen=True, slots=True)

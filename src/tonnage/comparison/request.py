@@ -16,7 +16,8 @@ from tonnage.comparison.compliance import provider_attestations, rule_problems, 
 from tonnage.comparison.door import Day, Name, Text, load_text, parse_entries, unknown
 from tonnage.comparison.energy import CarbonEntry, Stated
 from tonnage.comparison.owned import Owned, OwnedEntry, freeze_owned
-from tonnage.comparison.profiles import Attestation, Hours, HoursEntry, Profile, freeze_hours, load_profiles
+from tonnage.comparison.profile_file import HoursEntry
+from tonnage.comparison.profiles import Attestation, Hours, Profile, freeze_hours, load_profiles
 from tonnage.workload.file.fields import Count, Door, Flag, Positive, PositiveOrZero, Spelled, Word, Words
 from tonnage.workload.file.problems import Problem, raise_problems
 

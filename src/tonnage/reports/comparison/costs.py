@@ -186,7 +186,7 @@ def _amount(comparison: Comparison, one: BreakEven) -> str:
         return ""
     requests = works[0].requests_per_month
     if requests is not None:
-        return f": {requests * one.factor:,.0f} requests a month"
+        return f": about {float(f'{requests * one.factor:.3g}'):,.0f} requests a month"
     assert works[0].jobs_per_month is not None
     return f": {short(works[0].jobs_per_month * one.factor)} jobs a month"
 
