@@ -10,10 +10,24 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "tonnage"
 ORDER = (
-    "units", "errors", "catalog", "workload", "sizing", "calibration", "pricing", "planning", "comparison", "reports",
+    "units", "errors", "catalog", "workload", "sizing", "calibration", "pricing", "planning", "comparison", "runs",
+    "reports",
 )  # fmt: skip
-ADAPTERS = ("sources", "store", "recipes", "runners", "serving", "gateway", "benchmarks", "monitoring")
-TOP = ("settings", "overrides", "api", "cli", "web", "testing", "__init__", "__main__")  # may use all that is below
+ADAPTERS = (
+    "sources", "store", "fetching", "recipes", "runners", "tracking", "serving", "gateway", "benchmarks", "monitoring",
+    "pipelines",
+)  # fmt: skip
+TOP = (
+    "settings",
+    "overrides",
+    "api",
+    "supervisor",
+    "cli",
+    "web",
+    "testing",
+    "__init__",
+    "__main__",
+)  # may use all that is below
 
 
 def room_of(module: str) -> str:

@@ -23,6 +23,10 @@ HEAVY = {
     "markdown_it",
     "gpuhunt",
     "platformdirs",
+    "alembic",
+    "psutil",
+    "prometheus_client",
+    "mlflow",
 }
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 

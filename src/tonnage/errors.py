@@ -62,6 +62,10 @@ class UnknownModel(UnknownName):
     """No model of that name among the known shapes."""
 
 
+class DataError(InputError):
+    """The rows of a run cannot be used; says which column, and in which file and line where one row is at fault."""
+
+
 class MissingExtra(InputError):
     """The command needs an optional dependency that is not installed."""
 

@@ -9,6 +9,7 @@ import typer
 from tonnage.cli import (
     breakeven,
     calibrate,
+    carry_out,
     catalog,
     catalog_import,
     catalog_refresh,
@@ -16,11 +17,14 @@ from tonnage.cli import (
     config,
     doctor,
     explain,
+    logs,
     plan,
+    ps,
     rightsize,
     size,
     snapshots,
     spot,
+    stop,
     validate,
 )
 
@@ -31,7 +35,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     help="Which hardware, on which platform, bought how, and will it hold?",
-    epilog="Exit codes: 0 done, 1 failed, 2 bad input, 3 nothing fits, 4 refused, 130 interrupted.",
+    epilog="Exit codes: 0 done, 1 failed, 2 bad input, 3 nothing fits, 4 refused, 5 preempted, 130 interrupted.",
 )
 
 
@@ -57,6 +61,12 @@ app.command("plan", short_help="Rank every way to buy what it needs")(plan.plan)
 app.command("explain", short_help="Why the winner won and each loser lost")(explain.explain)
 app.command("breakeven", short_help="A service's own fleet beside prices per token")(breakeven.breakeven)
 app.command("compare", short_help="Platforms compared for one's own work; documents checked")(compare.compare)
+app.command("run", short_help="Carry a workload out on this machine")(carry_out.run)
+app.command("ps", short_help="Runs and where they stand")(ps.ps)
+app.command("logs", short_help="What a run prints")(logs.logs)
+app.command("stop", short_help="Let a run save and end")(stop.stop)
+app.command("cancel", short_help="End a run at once")(stop.cancel)
+app.command("resume", short_help="Go on with a run")(carry_out.resume)
 app.command("rightsize", short_help="Cheaper machines for what measured use needs")(rightsize.rightsize)
 catalog.commands.add_typer(
     catalog_import.commands, name="import", short_help="Newer prices into a snapshot of your own"

@@ -21,7 +21,8 @@ setting means: [settings.md](settings.md); a workload file: [workload-file.md](w
 | 1 | failed |
 | 2 | bad input or usage |
 | 3 | nothing fits: the report names the nearest misses |
-| 4 | refused: over budget, or unsafe |
+| 4 | refused: over budget, or unsafe; a run stopped at a limit |
+| 5 | a run lost to preemption: saved, and the machine gone |
 | 130 | interrupted |
 
 Completion: `tonnage --install-completion` installs it for the shell you are in (bash, zsh, fish, PowerShell),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -23,6 +24,7 @@ from tonnage.workload.file.problems import (
     raise_problems,
     shorten,
 )
+from tonnage.workload.file.run_checks import find_run_problems
 from tonnage.workload.file.terms_checks import find_term_problems
 from tonnage.workload.file.yaml_lines import Document, read_yaml
 from tonnage.workload.jobs import Workload
@@ -69,14 +71,53 @@ def parse_workload(
     """The workload in a text. `file` names it in errors; relative model paths start from `folder`."""
     if as_of.tzinfo is None:
         raise ValueError("as_of must carry a time zone")
+    checked = check_workload(
+        text, file=file, folder=folder, as_of=as_of, fetch_config=fetch_config, catalog=catalog or _built_in_catalog()
+    )
+    return freeze_workload(checked.entries, checked.shape, name=checked.name, as_of=as_of, source=file)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedFile:
+    """A file in which no problem was found; `shape` is None for tables only. `document` knows each key's line."""
+
+    entries: WorkloadFile
+    shape: ModelShape | None
+    document: Document
+    name: str
+
+
+def check_workload(
+    text: str,
+    *,
+    file: str | None,
+    folder: Path | None,
+    as_of: datetime,
+    fetch_config: FetchConfig | None,
+    catalog: Catalog,
+) -> CheckedFile:
+    """The entries of a text, all of them checked against one another; WorkloadError tells every problem."""
     document = read_yaml(text, file=file)
     finder = ModelFinder(folder, fetch_config)
     entries = _validate(document, finder)
     shape, problems = _find_shape(entries, finder)
     problems += find_job_problems(entries, shape)
-    problems += find_term_problems(entries, as_of=as_of, catalog=catalog or _built_in_catalog())
+    problems += find_run_problems(entries)
+    problems += find_term_problems(entries, as_of=as_of, catalog=catalog)
     raise_problems(problems, document)
-    return freeze_workload(entries, shape, name=_name_from(file), as_of=as_of, source=file)
+    return CheckedFile(entries=entries, shape=shape, document=document, name=entries.name or _name_from(file))
+
+
+def load_checked(path: Path, *, as_of: datetime, fetch_config: FetchConfig | None = None) -> CheckedFile:
+    """The checked entries of a file, for readers of more than its workload."""
+    return check_workload(
+        _read_text(path),
+        file=str(path),
+        folder=path.parent,
+        as_of=as_of,
+        fetch_config=fetch_config,
+        catalog=_built_in_catalog(),
+    )
 
 
 @lru_cache(maxsize=1)

@@ -22,6 +22,17 @@ from tonnage.workload.file.job_fields import (
 from tonnage.workload.file.kinds import KINDS
 from tonnage.workload.file.length_fields import LengthFields
 from tonnage.workload.file.money_fields import DataPlaceFields, PriceFields, ScheduleFields
+from tonnage.workload.file.run_fields import (
+    CheckpointFields,
+    GenerateRunFields,
+    LimitFields,
+    RunDataFields,
+    SourceFields,
+    TableDataFields,
+    TableRunFields,
+    TrackingFields,
+    TrainRunFields,
+)
 from tonnage.workload.file.terms_fields import (
     BuyFields,
     ConstraintFields,
@@ -67,6 +78,15 @@ _TITLES: Final[Mapping[type[BaseModel], str]] = {
     ServeFields: "`serve`",
     BatchFields: "`batch`",
     TabularFields: "`tabular`",
+    TrainRunFields: "`run` of a training",
+    TableRunFields: "`run` of a table",
+    GenerateRunFields: "`run` that writes text",
+    RunDataFields: "`run.data`",
+    TableDataFields: "`run.data` of a table",
+    CheckpointFields: "`run.checkpoint`",
+    LimitFields: "`run.limits`",
+    TrackingFields: "`run.tracking`",
+    SourceFields: "Rows",
     ConstraintFields: "`constraints`",
     BuyFields: "`buy`",
     ScheduleFields: "`buy.schedule`",
@@ -109,12 +129,15 @@ def render_workload_reference() -> str:
     parts.append("## Keys of every kind\n\n" + _render_table(SharedFields))
     parts += [_render_section(section) for section in (ConstraintFields, BuyFields, TeamFields)]
     parts.append("## Values with keys of their own\n")
+    parts += [_render_section(section) for section in _OF_RUNS]
     parts += [_render_section(section) for section in (ScheduleFields, PriceFields, DataPlaceFields)]
     parts += [_render_section(section) for section in (LengthFields, InlineShape, ConvolutionFields)]
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
 
 
+_OF_RUNS: Final = (RunDataFields, SourceFields, CheckpointFields, LimitFields, TrackingFields)
 _SHARED: Final = (
+    *_OF_RUNS,
     ConstraintFields,
     BuyFields,
     ScheduleFields,

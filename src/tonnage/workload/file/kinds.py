@@ -10,6 +10,7 @@ from pydantic import Discriminator, Tag
 from tonnage.workload.file.fields import Spelled, Word, key
 from tonnage.workload.file.inline_shape import InlineShape
 from tonnage.workload.file.job_fields import BatchFields, DataFields, ServeFields, TabularFields, TrainFields
+from tonnage.workload.file.run_fields import GenerateRunFields, TableRunFields, TrainRunFields
 from tonnage.workload.file.terms_fields import SharedFields
 
 
@@ -35,6 +36,7 @@ class TrainFile(SharedFields):
     model: ModelReference = key(_MODEL_MEANING, example="bert-base-uncased")
     data: DataFields = key("What one pass over the data holds.")
     train: TrainFields = key("How to train.", default=TrainFields, shown="its defaults")
+    run: TrainRunFields | None = key("How `tonnage run` carries it out.", default=None, shown="not to be run")
 
 
 class ServeFile(SharedFields):
@@ -51,6 +53,7 @@ class BatchFile(SharedFields):
     kind: Literal["batch"] = key("What is to be done.", example="batch")
     model: ModelReference = key(_MODEL_MEANING, example="gpt-j-6b")
     batch: BatchFields = key("What is to be answered.")
+    run: GenerateRunFields | None = key("How `tonnage run` carries it out.", default=None, shown="not to be run")
 
 
 class TabularFile(SharedFields):
@@ -58,6 +61,7 @@ class TabularFile(SharedFields):
 
     kind: Literal["tabular"] = key("What is to be done.", example="tabular")
     tabular: TabularFields = key("The table, and what is learned from it.")
+    run: TableRunFields | None = key("How `tonnage run` carries it out.", default=None, shown="not to be run")
 
 
 WorkloadFile = TrainFile | ServeFile | BatchFile | TabularFile

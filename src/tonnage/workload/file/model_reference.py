@@ -19,6 +19,15 @@ _REPOSITORY: Final = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,9
 _PATH_LIKE: Final = re.compile(r"[./~]|.*\.json$", re.DOTALL)
 
 
+def is_path(reference: str) -> bool:
+    """Whether a model is named by its place on the disk.
+
+    >>> is_path("./model"), is_path("config.json"), is_path("gpt2")
+    (True, True, False)
+    """
+    return _PATH_LIKE.match(reference) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class ModelFinder:
     """Where a model is looked up: `folder` is the workload file's own, None where text was given."""
@@ -40,7 +49,7 @@ class ModelFinder:
     def _look_up(self, reference: str) -> ModelShape:
         if reference.startswith("hf://"):
             return self._from_hub(reference.removeprefix("hf://"))
-        if _PATH_LIKE.match(reference):
+        if is_path(reference):
             return _load_config(self._on_disk(reference))
         from tonnage.workload.known import find_model
 

@@ -1,0 +1,32 @@
+"""Columns of the measured-facts tables, in the order they stand in a file."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+FactTable = Literal["training", "inference"]
+TRAINING_COLUMNS: Final = (
+    "id", "config_id", "source", "model", "params", "n_layers", "d_model", "n_heads", "n_kv_heads", "d_ff", "vocab",
+    "seq_len", "gpu", "n_gpus", "gpus_per_node", "micro_batch_per_gpu", "grad_accum", "global_batch", "precision",
+    "method", "optimizer", "sharding", "activation_checkpointing", "attention", "compile", "metric", "value",
+    "mfu_reported", "note", "published_value", "published_unit", "derived", "mem_kind", "train_tokens", "family",
+    "source_group", "shape_source", "quality",
+)  # fmt: skip
+INFERENCE_COLUMNS: Final = (
+    "id", "config_id", "source", "model", "params", "n_layers", "d_model", "n_heads", "n_kv_heads", "d_ff", "vocab",
+    "kind", "gpu", "n_gpus", "tp", "engine", "precision", "weights_quant", "batch_size", "concurrency", "input_len",
+    "output_len", "metric", "value", "note",
+)  # fmt: skip
+FACT_COLUMNS: Final[dict[FactTable, tuple[str, ...]]] = {
+    "training": TRAINING_COLUMNS,
+    "inference": INFERENCE_COLUMNS,
+}
+
+
+def table_of(columns: frozenset[str] | set[str]) -> FactTable | None:
+    """Which table a row with these columns belongs to; None where a column is of neither.
+
+    >>> table_of({"id", "metric", "value", "micro_batch_per_gpu"}), table_of({"engine", "value"}), table_of({"x"})
+    ('training', 'inference', None)
+    """
+    return next((name for name, known in FACT_COLUMNS.items() if columns <= set(known)), None)

@@ -1,0 +1,218 @@
+"""`tonnage run` and `tonnage resume`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tonnage.cli import options
+from tonnage.cli.home_runs import complete_run
+from tonnage.cli.session import Session, open_session
+
+if TYPE_CHECKING:
+    from tonnage.cli.launching import Launch
+    from tonnage.runs.folder import RunFolder
+
+_RUNNERS = ("local", "torchrun", "ray")
+_CLOUDS = ("aws", "gcp", "azure")
+
+
+def complete_runner(incomplete: str) -> list[str]:
+    return [name for name in _RUNNERS if name.startswith(incomplete)]
+
+
+def complete_cloud(incomplete: str) -> list[str]:
+    return [name for name in _CLOUDS if name.startswith(incomplete)]
+
+
+MaxCost = Annotated[
+    float | None,
+    typer.Option("--max-cost", metavar="USD", min=0.0, help="Save and stop before this is spent.", show_default=False),
+]
+MaxHours = Annotated[
+    float | None,
+    typer.Option("--max-hours", metavar="H", min=0.0, help="Save and stop before this time is up.", show_default=False),
+]
+UsdPerHour = Annotated[
+    float | None,
+    typer.Option(
+        "--usd-per-hour", metavar="USD", min=0.0, help="What the machines of this run cost.", show_default=False
+    ),
+]
+IdleMinutes = Annotated[
+    float | None,
+    typer.Option("--idle-minutes", metavar="M", min=0.0, help="Stop after so long without a step.", show_default=False),
+]
+MaxRestarts = Annotated[
+    int | None,
+    typer.Option(
+        "--max-restarts",
+        metavar="N",
+        min=0,
+        help="Restarts in a row without a newer checkpoint. [default: 3]",
+        show_default=False,
+    ),
+]
+Notices = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--notices",
+        metavar="CLOUD",
+        autocompletion=complete_cloud,
+        help="Watch for this cloud's interruption notices: aws, gcp or azure; may be repeated.",
+    ),
+]
+Detach = Annotated[bool, typer.Option("-d", "--detach", help="Do not follow the log; the run goes on alone.")]
+Run = Annotated[str, typer.Argument(metavar="RUN", autocompletion=complete_run, help="A run's name.")]
+
+
+def run(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A workload file with a `run:` section, or a spec.json.")],
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="[default: the file's own]", show_default=False)
+    ] = None,
+    runner: Annotated[
+        str | None,
+        typer.Option(
+            "--runner",
+            metavar="NAME",
+            autocompletion=complete_runner,
+            help="local, torchrun or ray. [default: the file's, else local]",
+            show_default=False,
+        ),
+    ] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option("--processes", metavar="N", min=1, help="Worker processes, one a GPU.", show_default=False),
+    ] = None,
+    max_cost: MaxCost = None,
+    usd_per_hour: UsdPerHour = None,
+    max_hours: MaxHours = None,
+    idle_minutes: IdleMinutes = None,
+    max_restarts: MaxRestarts = None,
+    notices: Notices = None,
+    detach: Detach = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print command, environment and files; do nothing.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Start in spite of doubts, without asking.")] = False,
+    output: options.Output = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Carry a workload out on this machine: train, survive interruptions, measure.
+
+    What is predicted and what is doubtful comes first; fewer GPUs or less memory than needed ends it before the first
+    step. The log goes to stderr, the outcome to stdout. Ctrl-C leaves the run running: `tonnage logs -f` comes back.
+    Exit code 4: stopped at a limit, or refused; 5: lost to preemption; 130: stopped by someone.
+    """
+    session = open_session(output=output, quiet=quiet)
+    from tonnage.cli.launching import prepare
+
+    given = {
+        "name": name, "runner": runner, "processes": processes, "max_cost": max_cost, "usd_per_hour": usd_per_hour,
+        "max_hours": max_hours, "idle_minutes": idle_minutes, "max_restarts": max_restarts, "notices": notices,
+    }  # fmt: skip
+    launch = prepare(session.settings, file, given)
+    if dry_run:
+        from tonnage.reports.jobs import job_report
+
+        session.show(job_report(launch.job, str(launch.folder.path)))
+        return
+    _announce(session, launch)
+    if launch.doubts and not yes:
+        _confirm()
+    _create(launch)
+    launch.runner.submit(launch.job, launch.folder)
+    _go_on(session, launch.folder, detach=detach)
+
+
+def resume(
+    run: Run,
+    max_cost: MaxCost = None,
+    usd_per_hour: UsdPerHour = None,
+    max_hours: MaxHours = None,
+    idle_minutes: IdleMinutes = None,
+    max_restarts: MaxRestarts = None,
+    notices: Notices = None,
+    detach: Detach = False,
+    output: options.Output = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Go on with a run that was stopped, failed or lost, from its newest valid checkpoint.
+
+    Limits count what was used before; those given here replace the run's own.
+    """
+    session = open_session(output=output, quiet=quiet)
+    from tonnage.cli.home_runs import find_run
+    from tonnage.cli.resuming import resume_run
+
+    given = {
+        "max_cost": max_cost, "usd_per_hour": usd_per_hour, "max_hours": max_hours, "idle_minutes": idle_minutes,
+        "max_restarts": max_restarts, "notices": notices,
+    }  # fmt: skip
+    folder = find_run(session.settings, run)
+    offset = folder.log_file.stat().st_size if folder.log_file.exists() else 0
+    resume_run(folder, given)
+    session.say(f"{run} goes on")
+    _go_on(session, folder, detach=detach, log_offset=offset)
+
+
+def _announce(session: Session, launch: Launch) -> None:
+    from tonnage.cli.predicting import prediction_line
+
+    where = f"{launch.spec.launch.runner}, {launch.spec.launch.processes} processes"
+    session.say(f"run {launch.spec.name} ({launch.spec.task}; {where}) in {launch.folder.path}")
+    session.say(prediction_line(launch.prediction))
+    for doubt in launch.doubts:
+        session.say(f"doubtful: {doubt.message}" + (f" ({doubt.hint})" if doubt.hint else ""))
+
+
+def _confirm() -> None:
+    """Ask on a terminal; elsewhere the doubts stand on stderr and the run starts."""
+    import sys
+
+    if sys.stdin.isatty() and sys.stderr.isatty() and not typer.confirm("start it?", err=True):
+        raise typer.Exit(4)
+
+
+def _create(launch: Launch) -> None:
+    import json
+
+    from tonnage.errors import InputError, TonnageError
+    from tonnage.runs.folder import write_whole
+    from tonnage.runs.journal import EventKind
+
+    name = launch.spec.name
+    try:
+        launch.folder.create(launch.spec)
+    except FileExistsError as error:  # another of this name was faster
+        raise InputError(f"a run named '{name}' is there already", hint="--name NAME starts another") from error
+    except OSError as error:
+        raise TonnageError(f"{launch.folder.path} cannot be made: {error.strerror}", hint="set TONNAGE_HOME") from error
+    write_whole(launch.folder.prediction_file, json.dumps(launch.prediction, indent=2) + "\n")
+    launch.folder.record(EventKind.SUBMITTED, who="cli", name=name)
+
+
+def _go_on(session: Session, folder: RunFolder, *, detach: bool, log_offset: int = 0) -> None:
+    from tonnage.cli.following import exit_code, follow, last_words, to_stderr
+    from tonnage.cli.ps import run_listing
+
+    name = folder.path.name
+    if detach:
+        session.say(f"{name} goes on alone; `tonnage logs -f {name}` follows it, `tonnage stop {name}` ends it")
+        session.show(run_listing([folder], title="Started"))
+        return
+    quiet: Any = session.quiet
+    try:
+        state = follow(folder, print_line=_nothing if quiet else to_stderr, quiet=quiet, log_offset=log_offset)
+    except KeyboardInterrupt:
+        session.say(f"\n{name} goes on alone; `tonnage logs -f {name}` follows it, `tonnage stop {name}` ends it")
+        raise typer.Exit(0) from None
+    session.say(last_words(folder, state))
+    session.show(run_listing([folder], title="Ended"))
+    raise typer.Exit(exit_code(state))
+
+
+def _nothing(_: str) -> None:
+    """The log stays in its file."""

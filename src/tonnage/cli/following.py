@@ -1,0 +1,148 @@
+"""Watch a run: its log as it is written, a line of state on a terminal, what happened in words, and how it ended."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from tonnage.cli.meter import Meter
+
+if TYPE_CHECKING:
+    from tonnage.runs.folder import RunFolder
+    from tonnage.runs.journal import Event
+    from tonnage.runs.states import RunState
+
+LOOK_EVERY_S: Final = 0.2
+LOST_TO_PREEMPTION: Final = 5
+INTERRUPTED: Final = 130
+
+
+def follow(folder: RunFolder, *, print_line: Callable[[str], None], quiet: bool, log_offset: int = 0) -> RunState:
+    """Until the run has ended and its supervisor is done. KeyboardInterrupt leaves the run as it is."""
+    from tonnage.runs.liveness import has_supervisor, observed_state
+    from tonnage.runs.tail import Tail
+
+    log, journal = Tail(folder.log_file, offset=log_offset), Tail(folder.journal_file)
+    list(journal.events())
+    with Meter(quiet=quiet) as meter:
+        while True:
+            alive = has_supervisor(folder)
+            state = observed_state(folder)
+            for line in log.lines():
+                meter.show("")
+                print_line(line)
+            for event in journal.events():
+                if words := in_words(event):
+                    meter.show("")
+                    print_line(words)
+            if state.state.ended and not alive:
+                return state
+            meter.show(status_line(folder, state))
+            time.sleep(LOOK_EVERY_S)
+
+
+def in_words(event: Event) -> str:
+    """An event as a line between the log's lines; empty for those a reader need not see."""
+    from tonnage.runs.journal import EventKind
+
+    fields = event.fields
+    message = fields.get("message", "")
+    texts = {
+        EventKind.NOTICE: f"interruption notice from {fields.get('source')}: {_seconds(fields.get('deadline_s'))}",
+        EventKind.RESTARTING: (
+            f"{message}; starting again in {fields.get('delay_s')} s, "
+            f"{fields.get('lost_steps', 0)} steps are done again"
+        ),
+        EventKind.RESUMED: f"resumed at step {fields.get('step')}",
+        EventKind.OUT_OF_MEMORY: (
+            f"out of memory with micro-batch {fields.get('micro_batch')}: {fields.get('next_micro_batch')} from now on"
+        ),
+        EventKind.CHECKPOINT_INVALID: f"a checkpoint is not valid: {message}",
+        EventKind.GUARD: f"limit {fields.get('limit')} reached: {message}",
+        EventKind.STOPPING: f"asked to save and end: {fields.get('reason')}",
+        EventKind.FORECAST: f"forecast: {message}" if message else "",
+        EventKind.TRACKING_LOST: f"tracking at {fields.get('uri')} does not answer; the run goes on",
+    }
+    said = texts.get(event.kind, "")
+    return f"tonnage: {said}" if said else ""
+
+
+def status_line(folder: RunFolder, state: RunState) -> str:
+    """Name, state, step, time and money so far."""
+    from tonnage.runs.liveness import read_heartbeat
+    from tonnage.runs.tail import last_lines
+
+    parts = [folder.path.name, state.state.value]
+    newest = last_lines(folder.metrics_file, 1)
+    if newest:
+        import json
+
+        values = json.loads(newest[0])
+        parts.append(f"step {values.get('step')}")
+        if values.get("loss") is not None:
+            parts.append(f"loss {values['loss']:.4g}")
+    if state.started_at is not None:
+        parts.append(_duration((datetime.now(UTC) - state.started_at).total_seconds()))
+    beat = read_heartbeat(folder)
+    if beat is not None and beat.spent_usd is not None:
+        parts.append(f"${beat.spent_usd:,.2f}")
+    if beat is not None and beat.forecast_end_at is not None:
+        left = (beat.forecast_end_at - datetime.now(UTC)).total_seconds()
+        at_end = f", ${beat.forecast_usd:,.2f} at the end" if beat.forecast_usd is not None else ""
+        parts.append(f"{_duration(left)} left{at_end}")
+    return "  ".join(parts) + "  (Ctrl-C leaves it running)"
+
+
+def exit_code(state: RunState) -> int:
+    """The exit code of a run watched to its end; docs/run.md has the table."""
+    from tonnage.runs.states import Reason, State
+
+    if state.state is State.SUCCEEDED:
+        return 0
+    if state.reason is Reason.PREEMPTED:
+        return LOST_TO_PREEMPTION
+    if state.reason in {Reason.COST_LIMIT, Reason.TIME_LIMIT, Reason.IDLE}:
+        return 4
+    if state.reason is Reason.BAD_INPUT:
+        return 2
+    return INTERRUPTED if state.reason in {Reason.USER_STOPPED, Reason.USER_CANCELLED} else 1
+
+
+def last_words(folder: RunFolder, state: RunState) -> str:
+    """How a run ended, and what to do next."""
+    from tonnage.runs.states import State
+
+    name = folder.path.name
+    why = f" ({state.reason.value})" if state.reason else ""
+    said = f": {state.message}" if state.message else ""
+    then = {
+        State.SUCCEEDED: f"`tonnage show {name}` sets measured beside predicted",
+        State.FAILED: f"`tonnage logs {name}` shows its words",
+        State.STOPPED: f"`tonnage resume {name}` goes on",
+        State.CANCELLED: f"`tonnage resume {name}` goes on from its newest checkpoint",
+        State.LOST: f"`tonnage resume {name}` goes on from its newest checkpoint",
+    }
+    return f"{name} {state.state.value}{why}{said}; {then[state.state]}"
+
+
+def to_stderr(line: str) -> None:
+    """A line of the log beside data on stdout."""
+    sys.stderr.write(line + "\n")
+
+
+def _seconds(value: float | None) -> str:
+    return "no date yet" if value is None else f"{value:.0f} s left"
+
+
+def _duration(seconds: float) -> str:
+    """Hours, minutes and seconds.
+
+    >>> _duration(3725), _duration(65)
+    ('1:02:05', '1:05')
+    """
+    whole = max(0, round(seconds))
+    hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,0 +1,51 @@
+"""The runs in the home folder, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tonnage.errors import UnknownName, did_you_mean, nearest
+
+if TYPE_CHECKING:
+    from tonnage.runs.folder import RunFolder
+    from tonnage.settings import Settings
+
+
+def runs_folder(home: Path) -> Path:
+    """Where every run has its folder."""
+    return home / "runs"
+
+
+def run_names(home: Path) -> list[str]:
+    """Every run there is."""
+    folder = runs_folder(home)
+    return sorted(one.parent.name for one in folder.glob("*/spec.json")) if folder.is_dir() else []
+
+
+def find_run(settings: Settings, name: str) -> RunFolder:
+    """The folder of a run. UnknownName with the nearest names where there is none."""
+    from tonnage.runs.folder import RunFolder
+
+    names = run_names(settings.home)
+    if name not in names:
+        close = nearest(name, names)
+        hint = did_you_mean(close, "`tonnage ps --all` lists every run")
+        raise UnknownName(f"no run is named '{name}' under {runs_folder(settings.home)}", suggestions=close, hint=hint)
+    return RunFolder(runs_folder(settings.home) / name)
+
+
+def all_runs(settings: Settings) -> Iterator[RunFolder]:
+    """Every run's folder, by name."""
+    from tonnage.runs.folder import RunFolder
+
+    for name in run_names(settings.home):
+        yield RunFolder(runs_folder(settings.home) / name)
+
+
+def complete_run(incomplete: str) -> list[str]:
+    """Names of runs that begin so, for the shell."""
+    from tonnage.cli.session import open_session
+
+    return [name for name in run_names(open_session().settings.home) if name.startswith(incomplete)]

@@ -1,0 +1,163 @@
+"""From the words of `tonnage run` to a run that is ready to be submitted, or the reason why it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tonnage.cli.home_runs import run_names, runs_folder
+from tonnage.errors import InputError, MissingExtra, PlanRefused
+
+if TYPE_CHECKING:
+    from tonnage.runners.runner import Runner
+    from tonnage.runs.folder import RunFolder
+    from tonnage.runs.job import Job
+    from tonnage.runs.preflight import Finding, Machine
+    from tonnage.runs.spec import RunSpec
+    from tonnage.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """A run checked and rendered; nothing has been touched."""
+
+    spec: RunSpec
+    folder: RunFolder
+    runner: Runner
+    job: Job
+    prediction: dict[str, Any]
+    doubts: tuple[Finding, ...]
+
+
+def prepare(settings: Settings, file: str, given: dict[str, Any]) -> Launch:
+    """Read, check and render. InputError and PlanRefused say what stands against the run."""
+    from tonnage.cli.predicting import predict_run
+    from tonnage.runners.machine import look_at_machine
+    from tonnage.runs.folder import RunFolder
+    from tonnage.runs.guards import check_guard
+
+    spec = overridden(read_spec(file), given)
+    check_guard(spec.guard)
+    folder = RunFolder(runs_folder(settings.home) / spec.name)
+    _refuse_taken_name(settings, folder)
+    machine = look_at_machine()
+    prediction = predict_run(spec, machine, settings)
+    doubts = _check(spec, machine, folder, prediction)
+    runner = runner_for(spec, machine)
+    return Launch(
+        spec=spec, folder=folder, runner=runner, job=runner.render(spec, folder), prediction=prediction, doubts=doubts
+    )
+
+
+def read_spec(file: str) -> RunSpec:
+    """A workload file with a `run:` block, or the spec.json of an earlier run."""
+    path = Path(file)
+    if path.suffix == ".json":
+        from tonnage.runs.spec import load_spec
+
+        try:
+            return load_spec(path.read_text(encoding="utf-8"), where=file)
+        except OSError as error:
+            raise InputError(f"{file}: cannot be read: {error.strerror}", hint="name a workload file") from error
+    from tonnage.runs.reading import load_run_spec
+
+    return load_run_spec(path)
+
+
+def overridden(spec: RunSpec, given: dict[str, Any]) -> RunSpec:
+    """The specification under the command's own words; None was not given."""
+
+    def changed(part: Any, **values: Any) -> Any:
+        return replace(part, **{name: value for name, value in values.items() if value is not None})
+
+    hours, idle_minutes, notices = given.get("max_hours"), given.get("idle_minutes"), given.get("notices")
+    guard = changed(
+        spec.guard,
+        max_cost_usd=given.get("max_cost"),
+        usd_per_hour=given.get("usd_per_hour"),
+        billing_quantum_s=given.get("billing_quantum_s"),
+        max_s=None if hours is None else hours * 3600,
+        idle_s=None if idle_minutes is None else idle_minutes * 60,
+    )
+    launch = changed(
+        spec.launch,
+        runner=given.get("runner"),
+        processes=given.get("processes"),
+        max_restarts=given.get("max_restarts"),
+        notices=tuple(notices) if notices else None,
+    )
+    return changed(spec, name=given.get("name"), guard=guard, launch=launch)  # type: ignore[no-any-return]
+
+
+def runner_for(spec: RunSpec, machine: Machine) -> Runner:
+    """The runner a specification names. MissingExtra where what it starts is not installed."""
+    import os
+    from importlib.util import find_spec
+
+    from tonnage.runners import make_runner
+    from tonnage.runners.runner import WORKER
+
+    runner = make_runner(spec.launch.runner, cores=machine.cores, worker=os.environ.get("TONNAGE_WORKER") or WORKER)
+    if runner.extra is not None and find_spec(runner.extra[0]) is None:
+        raise MissingExtra(f"the runner '{spec.launch.runner}'", runner.extra[1])
+    return runner
+
+
+def runner_of(folder: RunFolder) -> Runner:
+    """The runner that a run was submitted by."""
+    from tonnage.runners import make_runner
+
+    return make_runner(folder.spec().launch.runner, cores=1)
+
+
+def _refuse_taken_name(settings: Settings, folder: RunFolder) -> None:
+    if not folder.path.exists():
+        return
+    from tonnage.runs.liveness import observed_state
+
+    name, state = folder.path.name, observed_state(folder).state
+    other = next(free for number in range(2, 10_000) if (free := f"{name}-{number}") not in run_names(settings.home))
+    goes_on = f"`tonnage resume {name}` goes on with it, " if state.value in {"stopped", "lost", "failed"} else ""
+    raise InputError(
+        f"a run named '{name}' is there already: {state.value}", hint=f"{goes_on}--name {other} starts anew"
+    )
+
+
+def _check(spec: RunSpec, machine: Machine, folder: RunFolder, prediction: dict[str, Any]) -> tuple[Finding, ...]:
+    from tonnage.runners.machine import free_disk_gib
+    from tonnage.runs.preflight import check_run
+    from tonnage.supervisor.notices import check_clouds
+
+    check_clouds(spec.launch.notices)
+    _check_data(spec)
+    findings = check_run(
+        spec,
+        machine,
+        free_disk_gib=free_disk_gib(folder.path),
+        weights_gib=_size_gib(spec.weights),
+        prediction=prediction,
+    )
+    refused = [one for one in findings if one.kind == "refused"]
+    if refused:
+        raise PlanRefused("; ".join(one.message for one in refused), hint=refused[0].hint or None)
+    return findings
+
+
+def _check_data(spec: RunSpec) -> None:
+    """Local files must be there before anything is started."""
+    from glob import glob
+
+    for source in (spec.data.train, spec.data.validation, spec.data.test):
+        if source is None or source.format in {"hf", "sql"} or "://" in source.location:
+            continue
+        if not glob(source.location):
+            raise InputError(f"no data at {source.location}", hint="correct `run.data` in the workload file")
+
+
+def _size_gib(weights: str | None) -> float | None:
+    if weights is None or "://" in weights or not Path(weights).is_dir():
+        return None
+    files: Sequence[Path] = [*Path(weights).glob("*.safetensors"), *Path(weights).glob("*.bin")]
+    return sum(file.stat().st_size for file in files) / 2**30 if files else None

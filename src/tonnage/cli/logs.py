@@ -1,0 +1,76 @@
+"""`tonnage logs`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tonnage.cli import options
+from tonnage.cli.carry_out import Run
+from tonnage.cli.session import open_session
+from tonnage.cli.streams import write_stdout
+
+
+def logs(
+    run: Run,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on as the log grows, until the run ends.")] = False,
+    tail: Annotated[
+        int | None, typer.Option("--tail", metavar="N", min=0, help="Only the last lines.", show_default=False)
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="WHEN", help="A duration such as 10m, or an instant.", show_default=False),
+    ] = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """What the workers of a run print. With -f the exit code is the run's own, as with `tonnage run`.
+
+    Ctrl-C leaves the run running.
+    """
+    session = open_session(quiet=quiet)
+    from tonnage.cli.home_runs import find_run
+
+    folder = find_run(session.settings, run)
+    offset = _shown_from(folder.log_file, tail=tail, since=since)
+    if not follow:
+        if folder.log_file.exists():
+            with folder.log_file.open("rb") as file:
+                file.seek(offset)
+                for block in iter(lambda: file.read(1 << 16), b""):
+                    write_stdout(block.decode("utf-8", errors="replace"))
+        return
+    from tonnage.cli.following import exit_code, last_words
+    from tonnage.cli.following import follow as follow_run
+
+    try:
+        state = follow_run(folder, print_line=lambda line: write_stdout(line + "\n"), quiet=quiet, log_offset=offset)
+    except KeyboardInterrupt:
+        session.say(f"\n{run} goes on alone; `tonnage logs -f {run}` follows it")
+        raise typer.Exit(0) from None
+    session.say(last_words(folder, state))
+    raise typer.Exit(exit_code(state))
+
+
+def _shown_from(log: Path, *, tail: int | None, since: str | None) -> int:
+    """The offset of the first line to show."""
+    from tonnage.runs.logs import offset_since
+    from tonnage.runs.tail import offset_of_last_lines
+
+    offset = 0 if since is None else offset_since(log, _instant(since))
+    return offset if tail is None else max(offset, offset_of_last_lines(log, tail))
+
+
+def _instant(text: str) -> datetime:
+    """A duration before now, or an instant."""
+    from tonnage.errors import InputError
+    from tonnage.workload.durations import looks_like_a_date, parse_duration_s, parse_instant
+
+    try:
+        if looks_like_a_date(text):
+            return parse_instant(text)
+        return datetime.now(UTC) - timedelta(seconds=parse_duration_s(text))
+    except ValueError as error:
+        raise InputError(f"--since {text}: {error}", hint="a duration such as 10m, or 2026-12-01T00:00Z") from error

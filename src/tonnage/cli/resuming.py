@@ -1,0 +1,56 @@
+"""Go on with a run: the same folder, the same specification, a new supervisor."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tonnage.errors import InputError, PlanRefused
+
+if TYPE_CHECKING:
+    from tonnage.runs.folder import RunFolder
+    from tonnage.runs.spec import RunSpec
+
+
+def resume_run(folder: RunFolder, given: dict[str, Any]) -> None:
+    """Start it again. InputError where there is nothing to go on with, PlanRefused where a limit is used up."""
+    from tonnage.cli.launching import overridden, runner_for
+    from tonnage.runners.machine import look_at_machine
+    from tonnage.runs.folder import write_whole
+    from tonnage.runs.guards import check_guard
+    from tonnage.runs.journal import EventKind
+    from tonnage.runs.liveness import has_supervisor, observed_state
+    from tonnage.runs.spec import dump_spec
+    from tonnage.runs.states import Reason, State
+
+    name, state = folder.path.name, observed_state(folder)
+    if has_supervisor(folder) or not state.state.ended:
+        raise InputError(f"'{name}' is {state.state.value}", hint=f"`tonnage logs -f {name}` follows it")
+    if state.state is State.SUCCEEDED:
+        raise InputError(f"'{name}' has succeeded: nothing is left to do", hint=f"`tonnage show {name}`")
+    old = folder.spec()
+    spec = overridden(old, given)
+    check_guard(spec.guard)
+    _check_room(folder, spec)
+    runner = runner_for(spec, look_at_machine())
+    if state.state is State.LOST and folder.state().state is not State.LOST:
+        message = "its supervisor was gone without a last word"
+        folder.record(EventKind.LOST, who="cli", reason=Reason.SUPERVISOR_LOST.value, message=message)
+    if spec != old:  # limits and patience only: what is trained stays as it was
+        write_whole(folder.spec_file, dump_spec(replace(spec, name=old.name)))
+    folder.record(EventKind.SUBMITTED, who="cli", name=name, message="resumed by its user")
+    runner.submit(runner.render(spec, folder), folder)
+
+
+def _check_room(folder: RunFolder, spec: RunSpec) -> None:
+    """A limit that is used up would stop the run at once."""
+    from tonnage.runs.guards import Meter, breach
+    from tonnage.runs.liveness import read_heartbeat
+
+    beat = read_heartbeat(folder)
+    if beat is None:
+        return
+    meter = Meter(held_s=0.0, earlier_s=beat.held_s, earlier_usd=beat.spent_usd or 0.0)
+    found = breach(spec.guard, meter, save_s=1.0)
+    if found is not None:
+        raise PlanRefused(f"the limit is used up: {found.message}", hint="give a larger --max-cost or --max-hours")

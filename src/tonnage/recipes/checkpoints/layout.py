@@ -1,0 +1,76 @@
+"""What a checkpoint folder holds, by name, and its manifest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+SCHEMA: Final = "tonnage/checkpoint@1"
+WEIGHTS: Final = "weights.safetensors"  # trained parameters and buffers, by name
+TRAINING: Final = "training.pt"  # optimizer, schedule, scaler, randomness of each process
+POSITION: Final = "position.json"  # where the run stands
+MANIFEST: Final = "manifest.json"  # size and hash of the others; written last
+_NAME: Final = re.compile(r"step-(\d{8,})")
+_CHUNK: Final = 1 << 22
+
+
+def folder_name(step: int) -> str:
+    """The folder of a step, so that names sort as steps do.
+
+    >>> folder_name(120)
+    'step-00000120'
+    """
+    return f"step-{step:08d}"
+
+
+def step_of(folder: Path) -> int | None:
+    """The step in a folder's name, or None for what is no checkpoint."""
+    found = _NAME.fullmatch(folder.name)
+    return int(found[1]) if found else None
+
+
+def newest_first(checkpoints: Path) -> Iterator[Path]:
+    """Every checkpoint folder, valid or not, the highest step first."""
+    named = [(step, path) for path in checkpoints.glob("step-*") if (step := step_of(path)) is not None]
+    yield from (path for _, path in sorted(named, reverse=True))
+
+
+def sha256_of(path: Path) -> str:
+    """Hash of a file's content."""
+    digest = hashlib.sha256()
+    with path.open("rb", buffering=0) as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def manifest_of(folder: Path, step: int) -> dict[str, Any]:
+    """Sizes and hashes of the files as they are on the disk now."""
+    files = {
+        name: {"bytes": (folder / name).stat().st_size, "sha256": sha256_of(folder / name)}
+        for name in (POSITION, TRAINING, WEIGHTS)
+    }
+    return {"schema": SCHEMA, "step": step, "files": files}
+
+
+def sizes_match(folder: Path) -> bool:
+    """Whether all files are there in full length: the cheap part of being valid."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        return all((folder / name).stat().st_size == said["bytes"] for name, said in manifest["files"].items())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
+
+
+def flush(path: Path) -> None:
+    """Bring a file, or the names in a folder, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,134 @@
+"""All that a run needs to go on, copied to host memory in one go, and put back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tonnage.recipes.checkpoints.reading import Checkpoint, CheckpointInvalid
+from tonnage.recipes.engine import Engine
+from tonnage.recipes.randomness import put_randomness, seed_all, take_randomness
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn import Module
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """A moment of a run between two steps. Nothing in it changes when training goes on."""
+
+    step: int
+    weights: Mapping[str, Tensor]
+    training: Mapping[str, Any]
+    position: Mapping[str, Any]
+
+    @property
+    def tensor_bytes(self) -> int:
+        return sum(tensor.nbytes for tensor in (*self.weights.values(), *_tensors(self.training)))
+
+
+def kept_tensors(model: Module, *, trained_only: bool) -> dict[str, Tensor]:
+    """Parameters and lasting buffers by name, tied ones once; for adapters only what is trained."""
+    state = model.state_dict(keep_vars=True)
+    parameters = {name: p for name, p in model.named_parameters() if p.requires_grad or not trained_only}
+    buffers = {} if trained_only else {name: b for name, b in model.named_buffers() if name in state}
+    return {**parameters, **buffers}
+
+
+def take_snapshot(engine: Engine, position: Mapping[str, Any], *, trained_only: bool) -> Snapshot | None:
+    """Copy everything to the host. All processes take part; the others than rank 0 get None."""
+    randomness = engine.team.gather(take_randomness())
+    weights, optimizer = _sharded_state(engine) if engine.machine.sharded else _own_state(engine, trained_only)
+    if not engine.team.main:
+        return None
+    scaler = engine.machine.accelerator.scaler
+    training = {
+        "optimizer": _on_host(optimizer),
+        "schedule": _on_host(engine.schedule.state_dict()),
+        "scaler": scaler.state_dict() if scaler is not None else None,
+        "randomness": randomness,
+    }
+    return Snapshot(step=int(position["step"]), weights=_on_host(weights), training=training, position=dict(position))
+
+
+def _own_state(engine: Engine, trained_only: bool) -> tuple[dict[str, Tensor], Any]:
+    if not engine.team.main:
+        return {}, None
+    return kept_tensors(engine.raw, trained_only=trained_only), engine.optimizer.optimizer.state_dict()
+
+
+def _sharded_state(engine: Engine) -> tuple[dict[str, Any], Any]:
+    """The whole state gathered to rank 0, by parameter name, so that any number of processes can read it."""
+    from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict
+
+    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+    weights, optimizer = get_state_dict(engine.model, engine.optimizer.optimizer, options=options)
+    return weights, optimizer
+
+
+def put_state(engine: Engine, checkpoint: Checkpoint, *, trained_only: bool) -> None:
+    """Set model, optimizer, schedule, scaler and randomness to what a checkpoint holds."""
+    weights, training = checkpoint.weights(), checkpoint.training()
+    if engine.machine.sharded:
+        _put_sharded(engine, weights, training["optimizer"])
+    else:
+        _put_own(engine, checkpoint, weights, trained_only)
+        engine.optimizer.optimizer.load_state_dict(training["optimizer"])
+    engine.schedule.load_state_dict(training["schedule"])
+    if engine.machine.accelerator.scaler is not None and training["scaler"] is not None:
+        engine.machine.accelerator.scaler.load_state_dict(training["scaler"])
+    if len(training["randomness"]) == engine.team.world:
+        put_randomness(training["randomness"][engine.team.rank])
+    else:  # other processes than those that saved: none of their states would be right for all
+        seed_all(int(checkpoint.position["seed"]), engine.team.rank, checkpoint.step)
+
+
+def _put_own(engine: Engine, checkpoint: Checkpoint, weights: Mapping[str, Tensor], trained_only: bool) -> None:
+    import torch
+
+    kept = kept_tensors(engine.raw, trained_only=trained_only)
+    if odd := sorted(kept.keys() ^ weights.keys()):
+        raise CheckpointInvalid(
+            checkpoint.path,
+            f"holds other parameters than this model: {', '.join(odd[:3])}",
+            hint="the code or the weights changed since it was written: start the run anew under another name",
+        )
+    with torch.no_grad():
+        for name, tensor in kept.items():
+            tensor.copy_(weights[name])
+
+
+def _put_sharded(engine: Engine, weights: dict[str, Any], optimizer: Any) -> None:
+    from torch.distributed.checkpoint.state_dict import StateDictOptions, set_state_dict
+
+    set_state_dict(
+        engine.model,
+        engine.optimizer.optimizer,
+        model_state_dict=weights,
+        optim_state_dict=optimizer,
+        options=StateDictOptions(full_state_dict=True),
+    )
+
+
+def _on_host(value: Any) -> Any:
+    """The same structure, each tensor copied to host memory."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return value.detach().to("cpu", copy=True).contiguous()
+    if isinstance(value, Mapping):
+        return {key: _on_host(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_on_host(part) for part in value]
+    return value
+
+
+def _tensors(value: Any) -> list[Any]:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return [value]
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return [tensor for part in parts for tensor in _tensors(part)]

@@ -1,0 +1,158 @@
+"""Write a snapshot so that a reader finds it whole or not at all, beside the training if asked."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+from tonnage.errors import TonnageError
+from tonnage.recipes.checkpoints.layout import (
+    MANIFEST,
+    POSITION,
+    TRAINING,
+    WEIGHTS,
+    flush,
+    folder_name,
+    manifest_of,
+    newest_first,
+    sizes_match,
+)
+from tonnage.recipes.checkpoints.snapshot import Snapshot
+
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_SAID: Final = re.compile(r"os error (\d+)")  # how safetensors reports an errno
+_UNFINISHED: Final = ".unfinished-"  # folders so named belong to a write that was cut short
+
+
+class DiskFull(TonnageError):
+    """A checkpoint does not fit on its disk. Those before it are whole."""
+
+
+class CheckpointWriter:
+    """Writes checkpoints of one run, one at a time; a new one waits until the one before has landed.
+
+    `landed` is told of each: step, path, seconds it took, bytes.
+    """
+
+    def __init__(
+        self, folder: Path, *, keep: int, asynchronous: bool, landed: Callable[[int, Path, float, int], None]
+    ) -> None:
+        self._folder, self._keep, self._landed = folder, max(1, keep), landed
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint") if asynchronous else None
+        self._flight: Future[None] | None = None
+        self.newest: int | None = None  # the newest step known to be on the disk
+        folder.mkdir(exist_ok=True)
+        for path in folder.glob(_UNFINISHED + "*"):
+            shutil.rmtree(path)
+
+    def save(self, snapshot: Snapshot) -> None:
+        """Start writing, or write. Raises what went wrong with the one before."""
+        self.wait()
+        if self._thread is None:
+            self._write(snapshot)
+        else:
+            self._flight = self._thread.submit(self._write, snapshot)
+
+    def wait(self) -> None:
+        """Until nothing is in flight. DiskFull, or what else went wrong, is raised here."""
+        flight, self._flight = self._flight, None
+        if flight is not None:
+            flight.result()
+
+    def check(self) -> None:
+        """Raise what went wrong meanwhile, without waiting."""
+        if self._flight is not None and self._flight.done():
+            self.wait()
+
+    def close(self) -> None:
+        if self._thread is not None:
+            self._thread.shutdown(wait=True)
+
+    def _write(self, snapshot: Snapshot) -> None:
+        began = time.monotonic()
+        path = self._folder / folder_name(snapshot.step)
+        beside = self._folder / f"{_UNFINISHED}{snapshot.step}-{os.getpid()}"
+        _check_space(self._folder, snapshot)
+        try:
+            beside.mkdir()
+            size = _write_files(beside, snapshot)
+            _move_over(beside, path)
+        except Exception as error:
+            shutil.rmtree(beside, ignore_errors=True)
+            if _is_full(error):
+                raise _disk_full(self._folder, snapshot) from error
+            raise
+        self.newest = snapshot.step
+        self._retire()
+        self._landed(snapshot.step, path, time.monotonic() - began, size)
+
+    def _retire(self) -> None:
+        """Delete all that is older than the `keep` newest whole ones."""
+        whole = 0
+        for path in newest_first(self._folder):
+            if whole >= self._keep:
+                shutil.rmtree(path)
+            elif sizes_match(path):
+                whole += 1
+
+
+def _write_files(beside: Path, snapshot: Snapshot) -> int:
+    """All files and then the manifest, each brought to the disk; bytes written."""
+    import torch
+    from safetensors.torch import save_file
+
+    save_file(dict(snapshot.weights), beside / WEIGHTS)
+    with (beside / TRAINING).open("wb") as file:
+        torch.save(dict(snapshot.training), file)
+    _write_json(beside / POSITION, snapshot.position)
+    _write_json(beside / MANIFEST, manifest_of(beside, snapshot.step))
+    for name in (WEIGHTS, TRAINING, POSITION, MANIFEST):
+        flush(beside / name)
+    flush(beside)
+    return sum((beside / name).stat().st_size for name in (WEIGHTS, TRAINING, POSITION, MANIFEST))
+
+
+def _write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, allow_nan=False, indent=1) + "\n", encoding="utf-8")
+
+
+def _move_over(beside: Path, path: Path) -> None:
+    """Rename into place; an earlier folder of this step (one that did not verify) goes after the new one is there."""
+    earlier = beside.with_name(beside.name + "-earlier")
+    if path.exists():
+        os.rename(path, earlier)
+    os.rename(beside, path)
+    flush(path.parent)
+    if earlier.exists():
+        shutil.rmtree(earlier)
+
+
+def _check_space(folder: Path, snapshot: Snapshot) -> None:
+    if shutil.disk_usage(folder).free < snapshot.tensor_bytes:
+        raise _disk_full(folder, snapshot)
+
+
+def _is_full(error: Exception) -> bool:
+    """Whether an error, or one it came from, says that there is no room: torch and safetensors wrap the errno."""
+    if isinstance(error, OSError) and error.errno in _FULL:
+        return True
+    said = _SAID.search(str(error))
+    return bool(said and int(said[1]) in _FULL) or (
+        isinstance(error.__context__, Exception) and _is_full(error.__context__)
+    )
+
+
+def _disk_full(folder: Path, snapshot: Snapshot) -> DiskFull:
+    need, free = snapshot.tensor_bytes, shutil.disk_usage(folder).free
+    return DiskFull(
+        f"the checkpoint of step {snapshot.step} needs {need} bytes, {folder} can take {free} or a limit is lower",
+        hint="make room or lower `keep`, then `tonnage resume`: the checkpoints before it are whole",
+    )

@@ -1,0 +1,1 @@
+"""Rows of a run: read from files, data sets and databases, checked, and split."""

@@ -1,0 +1,70 @@
+"""The rows a task learns from, watches and is tested on, as its specification asks."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tonnage.errors import DataError
+from tonnage.recipes.data.reading import read_rows
+from tonnage.recipes.data.rows import Rows
+from tonnage.recipes.data.splitting import held_out
+from tonnage.runs.spec import DataSource, DataSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Splits:
+    """Rows by use."""
+
+    train: Rows
+    validation: Rows
+    test: Rows | None
+
+    def __iter__(self) -> Iterator[Rows]:
+        yield from (rows for rows in (self.train, self.validation, self.test) if rows is not None)
+
+
+def load_splits(data: DataSpec, *, roles: Sequence[str], stratify: str | None, same: Sequence[str]) -> Splits:
+    """Read all sources; where no validation is given, hold rows out of train.
+
+    `roles` are the columns read; `same` the roles whose values make two rows the same one (such rows stay together,
+    unless `group` names a column that says it); `stratify` is the role of a label that is a class.
+    """
+    names = dict(data.columns)
+    wanted = frozenset([names[role] for role in roles if role in names] + ([data.group] if data.group else []))
+    train = _read(data.train, "train", names, wanted)
+    test = None if data.test is None else _read(data.test, "test", names, wanted)
+    if data.validation is not None:
+        return Splits(train=train, validation=_read(data.validation, "validation", names, wanted), test=test)
+    kept, out = _positions(train, data, [names[role] for role in same if role in names], names.get(stratify or ""))
+    return Splits(train=train.part(kept, "train"), validation=train.part(out, "validation"), test=test)
+
+
+def _read(source: DataSource, name: str, names: dict[str, str], wanted: frozenset[str]) -> Rows:
+    rows = read_rows(source, name=f"`run.data.{name}`", wanted=wanted)
+    for role, column in names.items():
+        if column in wanted:
+            rows.column(column, role)
+    return rows
+
+
+def _positions(rows: Rows, data: DataSpec, same: Sequence[str], label: str | None) -> tuple[list[int], list[int]]:
+    if len(rows) < 2:
+        raise DataError(f"{rows.name} has one row: none can be held out", hint="give more rows, or `validation:`")
+    groups: Sequence[Hashable]
+    if data.group is not None:
+        values = rows.column(data.group, "group")
+        groups = [("row", at) if value is None else _hashable(value) for at, value in enumerate(values)]
+    elif same:
+        groups = [_hashable(values) for values in zip(*(rows.columns[name] for name in same), strict=True)]
+    else:
+        groups = range(len(rows))
+    classes = [_hashable(value) for value in rows.columns[label]] if label is not None else None
+    return held_out(groups, classes, fraction=data.validation_fraction, seed=data.seed)
+
+
+def _hashable(value: Any) -> Hashable:
+    if isinstance(value, (list, tuple)):
+        return tuple(_hashable(one) for one in value)
+    return repr(sorted(value.items())) if isinstance(value, dict) else value

@@ -1,0 +1,161 @@
+"""Model, optimizer and schedule on the devices at hand, wrapped by accelerate: what one training step works with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from tonnage.errors import InputError, MissingExtra
+from tonnage.recipes.optimizers import build_optimizer, build_schedule
+from tonnage.recipes.precision import MIXED, Precision, choose_device, choose_precision, set_matmul
+from tonnage.recipes.task import Prepared
+from tonnage.recipes.team import Team, gather_team
+from tonnage.runs.spec import RunSpec
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+    from torch import Tensor
+    from torch.nn import Module
+
+JOIN_TIMEOUT: Final = timedelta(minutes=10)  # for all processes to be there, and for one collective
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """Where this process computes, before there is a model."""
+
+    accelerator: Accelerator
+    team: Team
+    device: Literal["cpu", "cuda"]
+    precision: Precision
+    sharded: bool  # FSDP
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """Everything a step needs. `model` is `raw` as accelerate wrapped it; but for FSDP they share their parameters."""
+
+    machine: Machine
+    raw: Module
+    model: Module
+    optimizer: Any
+    schedule: Any
+
+    @property
+    def team(self) -> Team:
+        return self.machine.team
+
+    def place(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """A batch on the device; from pinned memory without waiting."""
+        device = self.machine.accelerator.device
+        return {name: value.to(device, non_blocking=True) for name, value in batch.items()}
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.machine.device == "cuda"
+
+
+def open_machine(spec: RunSpec) -> Machine:
+    """Join the other processes, settle device and precision. InputError for what cannot be done here."""
+    try:
+        import torch
+        from accelerate import Accelerator
+        from accelerate.utils import DistributedDataParallelKwargs, InitProcessGroupKwargs
+    except ImportError as error:
+        raise MissingExtra("training", "train") from error
+
+    device = choose_device(spec.launch.device)
+    precision = choose_precision(spec.training.precision, device)
+    if spec.launch.threads:
+        torch.set_num_threads(spec.launch.threads)
+    set_matmul(precision)
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    sharded = spec.training.sharding != "ddp" and world > 1
+    accelerator = Accelerator(
+        mixed_precision=MIXED.get(precision, "no"),
+        cpu=device == "cpu",
+        fsdp_plugin=_sharding(spec) if sharded else None,
+        dynamo_backend="inductor" if spec.training.compile else "no",
+        kwargs_handlers=[
+            InitProcessGroupKwargs(timeout=JOIN_TIMEOUT),
+            DistributedDataParallelKwargs(broadcast_buffers=False),
+        ],
+    )
+    team = gather_team(rank=accelerator.process_index, world=accelerator.num_processes)
+    _check_cut(spec, team, sharded)
+    return Machine(accelerator=accelerator, team=team, device=device, precision=precision, sharded=sharded)
+
+
+def _check_cut(spec: RunSpec, team: Team, sharded: bool) -> None:
+    batch, world = spec.training.global_batch, team.world
+    if batch < world or (sharded and batch % world):
+        raise InputError(
+            f"a global batch of {batch} cannot be shared by {world} processes"
+            + (" evenly, as sharding needs" if sharded else ""),
+            hint=f"set `global_batch` to a multiple of {world}, or use fewer processes",
+        )
+
+
+def _sharding(spec: RunSpec) -> Any:
+    """ZeRO stages as FSDP names them: gradients and optimizer state shared out, or the weights too."""
+    from accelerate.utils import FullyShardedDataParallelPlugin
+
+    if spec.training.sharding == "zero1":
+        raise InputError("sharding zero1 is not among what FSDP does", hint="set `sharding: zero2` or `zero3`")
+    return FullyShardedDataParallelPlugin(
+        fsdp_version=2,
+        reshard_after_forward=spec.training.sharding == "zero3",
+        auto_wrap_policy="transformer_based_wrap",
+        cpu_ram_efficient_loading=False,
+    )
+
+
+def build_engine(machine: Machine, prepared: Prepared, spec: RunSpec, *, steps: int) -> Engine:
+    """Model and optimizer placed, wrapped and scheduled."""
+    import torch
+
+    raw, training = prepared.model, spec.training
+    set_recompute(raw, spec)
+    if machine.precision == "bf16-true":
+        raw = raw.to(torch.bfloat16)
+    if not machine.sharded and getattr(raw, "hf_device_map", None) is None:
+        raw = raw.to(machine.accelerator.device)
+    raw.train()
+    optimizer = build_optimizer(raw, training, device=machine.device, fused=not machine.sharded)
+    model, wrapped = machine.accelerator.prepare(raw, optimizer)
+    schedule = build_schedule(wrapped.optimizer, training, steps=steps)
+    return Engine(machine=machine, raw=raw, model=model, optimizer=wrapped, schedule=schedule)
+
+
+def set_recompute(model: Module, spec: RunSpec) -> None:
+    """Gradient checkpointing as the specification asks; InputError where the model has none."""
+    if spec.training.recompute == "none":
+        return
+    enable: Any = getattr(model, "gradient_checkpointing_enable", None)
+    if enable is None or not getattr(model, "supports_gradient_checkpointing", False):
+        raise InputError(
+            f"{type(model).__name__} cannot recompute activations", hint="set `recompute: none` for this model"
+        )
+    kwargs: dict[str, Any] = {"use_reentrant": False}
+    if spec.training.recompute == "selective":
+        kwargs["context_fn"] = _keep_matmuls
+    enable(gradient_checkpointing_kwargs=kwargs)
+    config: Any = getattr(model, "config", None)
+    if config is not None:
+        config.use_cache = False
+
+
+def _keep_matmuls() -> Any:
+    """Selective recomputation: what linear layers put out is kept, attention and element-wise work is done again."""
+    import torch
+    from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
+
+    kept = {torch.ops.aten.mm.default, torch.ops.aten.addmm.default}
+
+    def policy(_: Any, operator: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:  # noqa: ARG001
+        return CheckpointPolicy.MUST_SAVE if operator in kept else CheckpointPolicy.PREFER_RECOMPUTE
+
+    return create_selective_checkpoint_contexts(policy)

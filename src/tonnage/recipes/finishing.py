@@ -1,0 +1,92 @@
+"""The end of a run: the model judged and saved, the figures of the run written down."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+from tonnage.recipes.engine import Engine
+from tonnage.recipes.evaluating import evaluate
+from tonnage.recipes.interrupts import Interrupts
+from tonnage.recipes.loop import Loop
+from tonnage.recipes.out_of_memory import peak_bytes
+from tonnage.recipes.task import Evaluation, Prepared
+from tonnage.runs.folder import RunFolder, write_whole
+from tonnage.runs.journal import EventKind
+
+_LIBRARIES: Final = ("torch", "transformers", "accelerate", "peft", "datasets", "tonnage")
+
+
+def finish(loop: Loop, prepared: Prepared, folder: RunFolder, interrupts: Interrupts) -> None:
+    """Judge, save, write `result.json`. Interrupted where a signal comes: nothing is lost, a restart does it again."""
+    engine = loop.engine
+    split = prepared.validation if prepared.test is None else prepared.test
+    judged = evaluate(engine, prepared, split, interrupts, loop.position)
+    if engine.team.main:
+        assert judged is not None
+        with interrupts.interruptible():
+            baseline = prepared.baseline() if prepared.baseline is not None else None
+            save_model(engine, prepared, folder.model)
+        folder.record(EventKind.EVALUATED, who="rank0", step=loop.position.step, metrics=dict(judged.metrics))
+        write_whole(folder.result_file, json.dumps(result_of(loop, judged, baseline), indent=2, allow_nan=False) + "\n")
+    engine.team.wait()
+
+
+def save_model(engine: Engine, prepared: Prepared, path: Path) -> None:
+    """The finished model, in place by rename."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir()
+    model = engine.machine.accelerator.unwrap_model(engine.raw, keep_fp32_wrapper=False, keep_torch_compile=False)
+    prepared.save(model, beside)
+    if path.exists():
+        shutil.rmtree(path)
+    os.rename(beside, path)
+
+
+def result_of(loop: Loop, judged: Evaluation, baseline: Evaluation | None) -> dict[str, Any]:
+    """What the run came to: how good the model is, how fast and with how much memory it was trained."""
+    engine, times = loop.engine, loop.measuring.times
+    memory = loop.measuring.memory()
+    return {
+        "metrics": dict(judged.metrics),
+        "evaluated_samples": judged.samples,
+        "baseline": dict(baseline.metrics) if baseline is not None else None,
+        "steps": loop.position.step,
+        "samples": loop.position.step * loop.order.global_batch,
+        "epochs": loop.order.epoch(loop.position.step),
+        "micro_batch": loop.position.micro_batch,
+        "processes": engine.team.world,
+        **times.figures(),
+        "peak_allocated_bytes": memory.get("peak_allocated_bytes"),
+        "peak_reserved_bytes": memory.get("peak_reserved_bytes"),
+        "peak_host_rss_bytes": peak_bytes(on_gpu=False),
+        "device": device_name(engine),
+        "precision": engine.machine.precision,
+        "versions": versions(),
+    }
+
+
+def device_name(engine: Engine) -> str:
+    """The device as its driver names it; for a CPU the kind of machine."""
+    if engine.on_gpu:
+        import torch
+
+        return torch.cuda.get_device_name()
+    return f"cpu ({platform.machine()})"
+
+
+def versions() -> dict[str, str]:
+    """Versions of the libraries at work, those that are installed."""
+    found = {"python": platform.python_version()}
+    for name in _LIBRARIES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,48 @@
+"""Whether the loss is still a number, noted on the device so that no step waits to be asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from tonnage.errors import TonnageError
+from tonnage.recipes.stepping import StepResult
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+NEVER: Final = 2**62
+
+
+class Diverged(TonnageError):
+    """Loss or gradients are no numbers any more."""
+
+
+class Health:
+    """The first step whose loss or gradient was not finite."""
+
+    def __init__(self, device: Any) -> None:
+        import torch
+
+        self._first: Tensor = torch.tensor(NEVER, dtype=torch.int64, device=device)
+
+    def note(self, step: int, result: StepResult) -> None:
+        """Take in one step. An update that the fp16 scaler left out has no gradient to judge."""
+        import torch
+
+        assert result.loss is not None
+        fine = torch.isfinite(result.loss)
+        if result.gradient_norm is not None and not result.skipped:
+            fine = fine & torch.isfinite(result.gradient_norm).to(fine.device)
+        self._first = torch.where(fine, self._first, self._first.clamp(max=step))
+
+    def first_bad_step(self) -> int | None:
+        """Reads the device: call it where it is read anyway."""
+        first = int(self._first)
+        return None if first == NEVER else first
+
+
+def all_finite(tensors: Any) -> bool:
+    """Whether every floating-point tensor holds numbers only."""
+    import torch
+
+    return all(bool(torch.isfinite(tensor).all()) for tensor in tensors if tensor.is_floating_point())

@@ -1,0 +1,205 @@
+"""The training loop: from the newest checkpoint, step by step, until done, stopped, preempted or broken."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from tonnage.recipes.batches import Feeder, StepBatches, longest_tokens
+from tonnage.recipes.checkpoints import newest_valid, put_state
+from tonnage.recipes.engine import Engine
+from tonnage.recipes.evaluating import evaluate
+from tonnage.recipes.interrupts import Interrupted, Interrupts
+from tonnage.recipes.measuring import Measuring
+from tonnage.recipes.order import DataOrder
+from tonnage.recipes.out_of_memory import journalled_micro_batch
+from tonnage.recipes.position import Position, check_same_data
+from tonnage.recipes.preflight import Preflight, halve, restart_smaller
+from tonnage.recipes.randomness import put_randomness, seed_all, take_randomness
+from tonnage.recipes.saving import Saving
+from tonnage.recipes.stepping import Outcome, take_step
+from tonnage.recipes.task import Prepared
+from tonnage.runs.folder import RunFolder
+from tonnage.runs.journal import EventKind
+from tonnage.runs.progress import read_progress
+from tonnage.runs.spec import RunSpec
+from tonnage.runs.states import WorkerExit
+
+
+def data_order(prepared: Prepared, spec: RunSpec) -> DataOrder:
+    """The order of a run's samples."""
+    training = spec.training
+    return DataOrder(samples=len(prepared.train), global_batch=training.global_batch, seed=training.seed)
+
+
+class Loop:
+    """One attempt at a run."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        prepared: Prepared,
+        spec: RunSpec,
+        folder: RunFolder,
+        interrupts: Interrupts,
+        *,
+        steps: int,
+    ) -> None:
+        self.engine, self.prepared, self.spec, self.folder = engine, prepared, spec, folder
+        self.interrupts, self.team, self.steps = interrupts, engine.team, steps
+        self.order = data_order(prepared, spec)
+        share = len(self.order.share(0, rank=self.team.world - 1, world=self.team.world))
+        self.position = Position(micro_batch=min(spec.training.micro_batch or share, share))
+        self.measuring = Measuring(engine, spec, folder, self.order)
+        self._saving = Saving(engine, spec, folder, self.position, self.measuring)
+        self._feeder = Feeder(
+            prepared, self.order, rank=self.team.rank, world=self.team.world, shifted=spec.task == "causal-lm",
+            pin=engine.on_gpu,
+        )  # fmt: skip
+
+    def run(self) -> int:
+        """Train until the last step; an exit code of WorkerExit. What breaks is raised."""
+        try:
+            self._resume()
+            self._preflight()
+            if self.team.main:
+                place: dict[str, Any] = {"step": self.position.step, "micro_batch": self.position.micro_batch}
+                self.folder.record(EventKind.TRAINING, who="rank0", total_steps=self.steps, **place)
+            code = self._train()
+            if code == WorkerExit.DONE:
+                self._saving.save()
+            self._saving.wait()
+            return code
+        finally:
+            self._feeder.close()
+            self._saving.close()
+            self.measuring.close()
+
+    # ---- before the first step
+
+    def _resume(self) -> None:
+        """Go on from the newest checkpoint that verifies; rank 0 looks, all take the same one."""
+        seed_all(self.spec.training.seed, self.team.rank, 0)
+        found, faults = newest_valid(self.folder.checkpoints) if self.team.main else (None, ())
+        for fault in faults:
+            self.folder.record(EventKind.CHECKPOINT_INVALID, who="rank0", path=str(fault.path), message=fault.message)
+        checkpoint = self.team.gather(found)[0]
+        if checkpoint is not None:
+            check_same_data(checkpoint, self.order)
+            put_state(self.engine, checkpoint, trained_only=self.spec.training.method != "full")
+            self.position.restore(checkpoint.position)
+            self.measuring.times.restore(checkpoint.position["times"])
+            self._saving.found(checkpoint)
+        if smaller := journalled_micro_batch(self.folder):
+            self.position.micro_batch = min(self.position.micro_batch, smaller)
+        if self.team.main:
+            self._record_resumed(str(checkpoint.path) if checkpoint else None)
+        self.team.wait()
+
+    def _record_resumed(self, path: str | None) -> None:
+        mark = read_progress(self.folder.path)
+        lost = max(0, mark.step - self.position.step) if mark else 0
+        if path is not None or lost:
+            self.folder.record(EventKind.RESUMED, who="rank0", step=self.position.step, path=path, lost_steps=lost)
+
+    def _preflight(self) -> None:
+        if self.position.step >= self.steps:
+            return
+        longest = self.prepared.longest(self.prepared.train)[: self.position.micro_batch]
+        filled = [longest[index % len(longest)] for index in range(self.position.micro_batch)]
+        preflight = Preflight(
+            engine=self.engine, feeder=self._feeder, longest=tuple(filled), spec=self.spec, folder=self.folder
+        )
+        self.position.micro_batch = preflight.run(self.position.micro_batch)
+
+    # ---- step after step
+
+    def _train(self) -> int:
+        while self.position.step < self.steps:
+            began = time.perf_counter()
+            batches = self._feeder.at(self.position.step, self.position.micro_batch, last=self._is_last)
+            waited = time.perf_counter() - began
+            preempted, stopped, due, weight, tokens = self._agree(batches)
+            if preempted or stopped:
+                return self._leave(stopped=not preempted)
+            if due:
+                self._saving.save()
+            outcome = self._step(batches, weight, tokens, waited)
+            if outcome is Outcome.ABANDONED:
+                return self._leave(stopped=False)
+            if outcome is Outcome.DONE:
+                self._after_step()
+        return WorkerExit.DONE
+
+    @property
+    def _is_last(self) -> bool:
+        return self.position.step + 1 >= self.steps
+
+    def _agree(self, batches: StepBatches) -> tuple[float, ...]:
+        """What all processes must do the same way before a step; labels and tokens of the whole global batch."""
+        main = self.team.main
+        return self.team.total(
+            float(self.interrupts.preempted),
+            float(main and self.interrupts.stopped),
+            float(main and self._saving.due()),
+            batches.weight,
+            batches.tokens,
+        )
+
+    def _step(self, batches: StepBatches, weight: float, tokens: float, waited: float) -> Outcome:
+        """One step, or none at all: where it cannot be finished, only time is gone."""
+        randomness = take_randomness()
+        self.measuring.times.begin()
+        result = take_step(
+            self.engine, batches, weight=weight, clip_norm=self.spec.training.clip_norm, leave=self._no_time_left
+        )
+        if result.outcome is Outcome.DONE:
+            samples = self.spec.training.global_batch
+            self.measuring.times.end(data_wait_s=waited, samples=samples, tokens=round(tokens))
+            self.position.advance(result.loss)
+            self.measuring.note(self.position.step, result)
+        else:
+            put_randomness(randomness)
+        if result.outcome is Outcome.OUT_OF_MEMORY:
+            self._shrink(batches, late=result.late)
+        return result.outcome
+
+    def _shrink(self, batches: StepBatches, *, late: bool) -> None:
+        """The same step again with half the micro-batch."""
+        longest = max(longest_tokens(batch) for batch in batches.micro)
+        sizes = {"longest_tokens": longest, "tokens": longest * self.position.micro_batch, "step": self.position.step}
+        if late:
+            restart_smaller(self.engine, self.folder, self.spec, self.position.micro_batch, **sizes)
+        self.position.micro_batch = halve(self.engine, self.folder, self.spec, self.position.micro_batch, **sizes)
+
+    def _no_time_left(self) -> bool:
+        """Whether the machine is to go, and this step would take too much of the time left to save."""
+        remaining = self.interrupts.remaining_s()
+        return remaining is not None and (self.measuring.times.typical_s() or remaining) > remaining / 4
+
+    def _after_step(self) -> None:
+        step, every = self.position.step, self.spec.training.evaluate_every_steps
+        self._saving.check()
+        self.measuring.log_if_due(self.position, last=step == self.steps)
+        if every and step % every == 0 and step < self.steps and not self.interrupts.preempted:
+            self._evaluate()
+
+    def _evaluate(self) -> None:
+        """How good the model is now. A signal cuts it short; training then saves and ends."""
+        try:
+            found = evaluate(self.engine, self.prepared, self.prepared.validation, self.interrupts, self.position)
+        except Interrupted:
+            return
+        if self.team.main and found is not None:
+            metrics = dict(found.metrics)
+            self.folder.record(EventKind.EVALUATED, who="rank0", step=self.position.step, metrics=metrics)
+
+    def _leave(self, *, stopped: bool) -> int:
+        """Save, so that nothing is lost, and say why this attempt ends."""
+        self._saving.save()
+        self._saving.wait()
+        if self.team.main:
+            source = "stop" if stopped else self.interrupts.source or "another process"
+            self.folder.record(EventKind.INTERRUPTED, who="rank0", signal=source, step=self.position.step)
+        self.team.wait()
+        return WorkerExit.STOPPED if stopped else WorkerExit.PREEMPTED

@@ -1,0 +1,93 @@
+"""What the loop measures as it goes, and the lines of metrics it writes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import psutil
+
+from tonnage.recipes.engine import Engine
+from tonnage.recipes.health import NEVER, Diverged, Health
+from tonnage.recipes.order import DataOrder
+from tonnage.recipes.position import Position
+from tonnage.recipes.stepping import StepResult
+from tonnage.recipes.timing import StepTimes
+from tonnage.runs.folder import RunFolder, append_values
+from tonnage.runs.progress import Progress
+from tonnage.runs.spec import RunSpec
+
+
+class Measuring:
+    """Times, losses and memory of one attempt. The device is read when a line is due and no oftener."""
+
+    def __init__(self, engine: Engine, spec: RunSpec, folder: RunFolder, order: DataOrder) -> None:
+        self._engine, self._spec, self._folder, self.order = engine, spec, folder, order
+        self.times = StepTimes(on_gpu=engine.on_gpu)
+        self._health = Health(engine.machine.accelerator.device)
+        self._process = psutil.Process()
+        self._progress = Progress(folder.path) if engine.team.main else None
+        self.last_good: int | None = None  # step of the newest checkpoint
+        self._reading_is_free = not engine.on_gpu and engine.team.world == 1
+
+    def note(self, step: int, result: StepResult) -> None:
+        """Take in a step that was done."""
+        if self._progress is not None:
+            self._progress.note(step)
+        self._health.note(step, result)
+        if self._reading_is_free:
+            self.check_health()
+
+    def check_health(self) -> None:
+        """Diverged, with the step and the checkpoint to go back to; all processes together."""
+        first = self._health.first_bad_step()
+        bad = NEVER - self._engine.team.largest(NEVER - (first if first is not None else NEVER))
+        if bad != NEVER:
+            raise diverged(f"loss or gradients are no numbers at step {bad}", self.last_good)
+
+    def log_if_due(self, position: Position, *, last: bool) -> None:
+        """A line of metrics every so many steps, after the first and after the last."""
+        step, every = position.step, self._spec.training.log_every_steps
+        if step % every and not last:
+            return
+        position.settle(self._engine.team)
+        self.check_health()
+        window, loss = self.times.close_window(), position.take_mean_loss()
+        if self._engine.team.main:
+            line = {
+                "step": step,
+                "at": datetime.now(UTC).isoformat(),
+                "epoch": self.order.epoch(step),
+                "loss": loss,
+                "learning_rate": self._engine.schedule.get_last_lr()[0],
+                "samples": window.samples / window.steps,
+                "tokens": window.tokens / window.steps,
+                "step_s": window.step_s,
+                "data_wait_s": window.data_wait_s,
+                **self.memory(),
+            }
+            append_values(self._folder.metrics_file, line)
+
+    def memory(self) -> dict[str, Any]:
+        """Peaks of the device, where there is one, and what this process holds on the host."""
+        figures = {"host_rss_bytes": self._process.memory_info().rss}
+        if self._engine.on_gpu:
+            import torch
+
+            figures["peak_allocated_bytes"] = torch.cuda.max_memory_allocated()
+            figures["peak_reserved_bytes"] = torch.cuda.max_memory_reserved()
+        return figures
+
+    def close(self) -> None:
+        if self._progress is not None:
+            self._progress.close()
+
+
+def diverged(what: str, last_good: int | None) -> Diverged:
+    """The error, with what to go back to."""
+    good = f"the last good checkpoint is step {last_good}" if last_good is not None else "there is no checkpoint before"
+    return Diverged(
+        f"{what}; {good}",
+        hint="lower `learning_rate`, add `warmup_fraction`, or look for broken samples around that step; "
+        "then start a new run",
+    )

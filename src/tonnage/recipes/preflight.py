@@ -1,0 +1,130 @@
+"""Before the first step: would the longest samples fit? One pass forward and back that leaves no trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tonnage.recipes.batches import Feeder, longest_tokens
+from tonnage.recipes.engine import Engine
+from tonnage.recipes.out_of_memory import (
+    RestartSmaller,
+    does_not_fit,
+    is_out_of_memory,
+    peak_bytes,
+    release_memory,
+)
+from tonnage.recipes.randomness import same_randomness
+from tonnage.runs.folder import RunFolder
+from tonnage.runs.journal import EventKind
+from tonnage.runs.spec import RunSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preflight:
+    """Finds the largest micro-batch, from the one asked for by halves, that the longest samples fit with."""
+
+    engine: Engine
+    feeder: Feeder
+    longest: tuple[int, ...]  # positions, longest first, at least one micro-batch of them
+    spec: RunSpec
+    folder: RunFolder
+
+    def run(self, micro_batch: int) -> int:
+        """The micro-batch to train with. DoesNotFit where one sample is too much."""
+        while True:
+            tokens, fits = self._try(micro_batch)
+            if self.engine.team.largest(int(not fits)) == 0:
+                self._record(EventKind.PREFLIGHT, micro_batch=micro_batch, **tokens)
+                return micro_batch
+            micro_batch = halve(self.engine, self.folder, self.spec, micro_batch, step=None, **tokens)
+
+    def _record(self, kind: EventKind, **fields: Any) -> None:
+        if self.engine.team.main:
+            peak = peak_bytes(self.engine.on_gpu)
+            self.folder.record(kind, who="rank0", peak_bytes=peak, device=self.engine.machine.device, **fields)
+
+    def _try(self, micro_batch: int) -> tuple[dict[str, int], bool]:
+        """Sizes of the batch, and whether it fits."""
+        sizes = {"tokens": 0, "longest_tokens": 0}
+        try:
+            batch = self.feeder.collate([*self.longest[:micro_batch]])
+            sizes["longest_tokens"] = longest_tokens(batch)
+            sizes["tokens"] = sizes["longest_tokens"] * micro_batch
+            with same_randomness(), same_buffers(self.engine.raw):
+                module = self.engine.model if self.engine.machine.sharded else self.engine.raw
+                self.engine.machine.accelerator.backward(module(**self.engine.place(batch)).loss)
+            fits = True
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+            fits = False
+        self.engine.optimizer.zero_grad(set_to_none=True)
+        if not fits and self.engine.machine.sharded:
+            restart_smaller(self.engine, self.folder, self.spec, micro_batch, step=None, **sizes)
+        return sizes, fits
+
+
+@contextmanager
+def same_buffers(model: Any) -> Iterator[None]:
+    """What a pass changes without the optimizer, such as running means, is put back."""
+    import torch
+
+    kept = {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for name, buffer in model.named_buffers():
+                buffer.copy_(kept[name])
+
+
+def halve(engine: Engine, folder: RunFolder, spec: RunSpec, micro_batch: int, **fields: Any) -> int:
+    """Half the micro-batch, with its event. DoesNotFit where there is no half."""
+    release_memory(engine.on_gpu)
+    if engine.team.main:
+        _record_shortage(engine, folder, spec, micro_batch, **fields)
+    if micro_batch == 1:
+        training = spec.training
+        raise does_not_fit(fields.get("longest_tokens", 0), recompute=training.recompute, method=training.method)
+    return micro_batch // 2
+
+
+def restart_smaller(engine: Engine, folder: RunFolder, spec: RunSpec, micro_batch: int, **fields: Any) -> None:
+    """Journal the half and end this process: the others wait in an exchange that cannot be finished."""
+    _record_shortage(engine, folder, spec, micro_batch, **fields)
+    if micro_batch == 1:
+        training = spec.training
+        raise does_not_fit(fields.get("longest_tokens", 0), recompute=training.recompute, method=training.method)
+    raise RestartSmaller(f"memory ran out at micro-batch {micro_batch}: all processes start again with half of it")
+
+
+def _record_shortage(engine: Engine, folder: RunFolder, spec: RunSpec, micro_batch: int, **fields: Any) -> None:
+    """The event, with all that a row of measured memory needs."""
+    said = {name: value for name, value in fields.items() if value is not None}
+    folder.record(
+        EventKind.OUT_OF_MEMORY,
+        who=f"rank{engine.team.rank}",
+        micro_batch=micro_batch,
+        next_micro_batch=micro_batch // 2,
+        peak_bytes=peak_bytes(engine.on_gpu),
+        capacity_bytes=capacity_bytes(engine.on_gpu),
+        device=engine.machine.device,
+        precision=engine.machine.precision,
+        recompute=spec.training.recompute,
+        processes=engine.team.world,
+        **said,
+    )
+
+
+def capacity_bytes(on_gpu: bool) -> int:
+    """Memory of the device that ran short."""
+    if on_gpu:
+        import torch
+
+        return int(torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory)
+    import psutil
+
+    return int(psutil.virtual_memory().total)

@@ -1,0 +1,86 @@
+"""When a checkpoint is due, and taking one."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from tonnage.recipes.checkpoints import Checkpoint, CheckpointWriter, take_snapshot
+from tonnage.recipes.checkpoints.snapshot import kept_tensors
+from tonnage.recipes.engine import Engine
+from tonnage.recipes.health import all_finite
+from tonnage.recipes.measuring import Measuring, diverged
+from tonnage.recipes.position import Position
+from tonnage.runs.folder import RunFolder
+from tonnage.runs.journal import EventKind
+from tonnage.runs.spec import RunSpec
+
+
+class Saving:
+    """Checkpoints of one attempt. All processes take part in a snapshot; rank 0 decides when and writes."""
+
+    def __init__(
+        self, engine: Engine, spec: RunSpec, folder: RunFolder, position: Position, measuring: Measuring
+    ) -> None:
+        self._engine, self._spec, self._folder = engine, spec, folder
+        self._position, self._measuring = position, measuring
+        self._trained_only = spec.training.method != "full"
+        self._saved_step, self._saved_at = -1, time.monotonic()
+        self._writer: CheckpointWriter | None = None
+        if engine.team.main:
+            self._writer = CheckpointWriter(
+                folder.checkpoints, keep=spec.checkpoint.keep, asynchronous=spec.checkpoint.asynchronous,
+                landed=self._landed,
+            )  # fmt: skip
+
+    def found(self, checkpoint: Checkpoint) -> None:
+        """The checkpoint this attempt goes on from: it need not be written again."""
+        self._saved_step = self._measuring.last_good = checkpoint.step
+
+    def due(self) -> bool:
+        """Whether the interval, in steps or seconds, is over."""
+        said, step = self._spec.checkpoint, self._position.step
+        if step <= max(0, self._saved_step):
+            return False
+        by_steps = said.every_steps is not None and step % said.every_steps == 0
+        return by_steps or (said.every_s is not None and time.monotonic() - self._saved_at >= said.every_s)
+
+    def save(self) -> None:
+        """Write a checkpoint of this moment, unless the newest is of it. Diverged where it would hold no numbers."""
+        if self._position.step == self._saved_step or self._position.step == 0:
+            return
+        self._position.settle(self._engine.team)
+        self._measuring.check_health()
+        self._check_weights()
+        values = self._position.to_values(self._measuring.order)
+        values["times"] = self._measuring.times.to_values()
+        snapshot = take_snapshot(self._engine, values, trained_only=self._trained_only)
+        if self._writer is not None and snapshot is not None:
+            self._writer.save(snapshot)
+        self._saved_step, self._saved_at = self._position.step, time.monotonic()
+
+    def _check_weights(self) -> None:
+        tensors = kept_tensors(self._engine.raw, trained_only=self._trained_only).values()
+        if self._engine.team.largest(int(not all_finite(tensors))):
+            step = self._position.step
+            raise diverged(f"weights are no numbers after step {step}", self._measuring.last_good)
+
+    def _landed(self, step: int, path: Path, seconds: float, size: int) -> None:
+        self._measuring.last_good = step
+        self._folder.record(
+            EventKind.CHECKPOINT, who="rank0", step=step, path=str(path), seconds=round(seconds, 4), bytes=size
+        )
+
+    def check(self) -> None:
+        """Raise what went wrong in a write beside the training."""
+        if self._writer is not None:
+            self._writer.check()
+
+    def wait(self) -> None:
+        """Until the checkpoint in flight has landed."""
+        if self._writer is not None:
+            self._writer.wait()
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()

@@ -1,0 +1,98 @@
+"""One optimizer step: micro-batches forward and backward, one update. It leaves no trace where it is not finished."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+from tonnage.recipes.batches import StepBatches
+from tonnage.recipes.engine import Engine
+from tonnage.recipes.out_of_memory import is_out_of_memory
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Outcome(IntEnum):
+    """How a step ended; where processes differ, the largest holds for all."""
+
+    DONE = 0
+    ABANDONED = 1  # its machine is taken before it could end
+    OUT_OF_MEMORY = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepResult:
+    """`loss` is this process's share of the mean over the global batch, still on the device."""
+
+    outcome: Outcome
+    loss: Tensor | None = None
+    gradient_norm: Tensor | None = None
+    skipped: bool = False  # fp16: the scaler left the update out
+    late: bool = False  # memory ran out where other processes already wait: only a restart helps
+
+
+def take_step(
+    engine: Engine, batches: StepBatches, *, weight: float, clip_norm: float | None, leave: Callable[[], bool]
+) -> StepResult:
+    """Forward, backward and update. `weight`: labels of the whole global batch; `leave`: give the step up now?"""
+    loss, outcome, late = _gradients(engine, batches, weight, leave)
+    if outcome is not Outcome.DONE:
+        engine.optimizer.zero_grad(set_to_none=True)
+        return StepResult(outcome=outcome, late=late)
+    accelerator = engine.machine.accelerator
+    norm = accelerator.clip_grad_norm_(engine.model.parameters(), clip_norm) if clip_norm else None
+    engine.optimizer.step()
+    skipped = bool(accelerator.optimizer_step_was_skipped)
+    if not skipped:
+        engine.schedule.step()
+    engine.optimizer.zero_grad(set_to_none=True)
+    return StepResult(outcome=Outcome.DONE, loss=loss, gradient_norm=norm, skipped=skipped)
+
+
+def _gradients(
+    engine: Engine, batches: StepBatches, weight: float, leave: Callable[[], bool]
+) -> tuple[Any, Outcome, bool]:
+    """Gradients of the mean over the global batch, and this process's share of that mean.
+
+    Processes agree once, before the backward pass that exchanges gradients: until then each can still turn back.
+    """
+    total: Any = 0.0
+    own, agreed = Outcome.DONE, engine.team.world == 1
+    accelerator, count = engine.machine.accelerator, len(batches.micro)
+    for index, (batch, part) in enumerate(zip(batches.micro, batches.weights, strict=True)):
+        last = index == count - 1
+        if not engine.machine.sharded and leave():
+            own = Outcome.ABANDONED
+        if own is Outcome.DONE:
+            try:
+                with nullcontext() if last or engine.machine.sharded else accelerator.no_sync(engine.model):
+                    share = _share(engine, batch, part, weight)
+                    if last and not agreed and not engine.machine.sharded:
+                        agreed, own = True, _agree(engine, own)
+                    if own is Outcome.DONE:
+                        accelerator.backward(share * engine.team.world)
+                        total = total + share.detach()
+            except (MemoryError, RuntimeError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                own = Outcome.OUT_OF_MEMORY
+                if engine.team.world > 1 and (engine.machine.sharded or agreed):
+                    return None, own, True
+    if not agreed and not engine.machine.sharded:
+        own = _agree(engine, own)
+    return total, own, False
+
+
+def _share(engine: Engine, batch: Any, part: float, weight: float) -> Tensor:
+    """A micro-batch's part of the mean loss; a batch without a label counts nothing, where its own mean is 0/0."""
+    out = engine.model(**engine.place(batch))
+    loss: Tensor = out.loss if part else out.logits.sum() * 0
+    return loss * (part / weight)
+
+
+def _agree(engine: Engine, own: Outcome) -> Outcome:
+    return Outcome(engine.team.largest(int(own)))

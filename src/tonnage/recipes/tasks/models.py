@@ -1,0 +1,185 @@
+"""Tokenizers and models of a run: trained weights, new ones, adapters, a 4-bit base."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from tonnage.errors import InputError, MissingExtra
+from tonnage.runs.spec import RunSpec
+
+PEFT_TASKS: Final[Mapping[str, str]] = {
+    "sequence-classification": "SEQ_CLS",
+    "token-classification": "TOKEN_CLS",
+    "question-answering": "QUESTION_ANS",
+    "causal-lm": "CAUSAL_LM",
+}
+_HEADS: Final = ("classifier", "pooler", "score", "qa_outputs", "lm_head", "cls")  # trained, or read in full
+_ADAPTER: Final = re.compile(r"lora_|modules_to_save")  # peft's own; the original of a trained head stays beside it
+
+
+def load_tokenizer(spec: RunSpec, *, words: bool = False) -> Any:
+    """The tokenizer beside the weights or the config, or the one named. It must know where its tokens stand.
+
+    `words`: it will be given single words, which byte-level tokenizers must be told.
+    """
+    transformers = _transformers()
+    place = spec.tokenizer or spec.weights or spec.config
+    if place is None:
+        raise InputError("the run names no tokenizer", hint="add `run.tokenizer`")
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(_local(place, folder=True))
+        if words and getattr(tokenizer, "add_prefix_space", None) is False:
+            tokenizer = transformers.AutoTokenizer.from_pretrained(_local(place, folder=True), add_prefix_space=True)
+    except (OSError, ValueError) as error:
+        raise InputError(f"no tokenizer at {place}: {_first_line(error)}", hint=_where_from(place)) from error
+    if not tokenizer.is_fast:
+        raise InputError(f"the tokenizer at {place} has no tokenizer.json", hint="save it as a fast tokenizer first")
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
+    return tokenizer
+
+
+def longest_input(spec: RunSpec, tokenizer: Any, model: Any = None) -> int:
+    """Tokens a text is cut to: as asked, at most what tokenizer and model take."""
+    limits = [tokenizer.model_max_length, getattr(getattr(model, "config", None), "max_position_embeddings", None)]
+    limit = min((int(one) for one in limits if one and one < 10**9), default=512)
+    return limit if spec.training.max_tokens is None else min(limit, spec.training.max_tokens)
+
+
+def load_model(spec: RunSpec, auto: str, *, padding: int | None, **config: Any) -> Any:
+    """The model of a task on the host, with adapters where asked; `auto` is transformers' class, `config` its labels.
+
+    `padding` is the tokenizer's padding token, for models whose config names none. New layers and new weights follow
+    from `training.seed`.
+    """
+    import torch
+
+    transformers = _transformers()
+    torch.manual_seed(spec.training.seed)
+    options: dict[str, Any] = {"attn_implementation": _attention(spec)}
+    loader = getattr(transformers, auto)
+    try:
+        if spec.weights is None:
+            model = loader.from_config(_new_config(spec, **config), **options)
+        else:
+            if spec.training.method == "qlora":
+                options |= _four_bit(spec)
+            if spec.launch.device_map is not None:
+                options["device_map"] = spec.launch.device_map
+            model = loader.from_pretrained(_local(spec.weights), dtype=torch.float32, **options, **config)
+    except (OSError, ValueError, ImportError) as error:
+        place = spec.weights or spec.config
+        raise InputError(f"no model at {place}: {_first_line(error)}", hint=_where_from(str(place))) from error
+    if getattr(model.config, "pad_token_id", None) is None:  # a decoder judges at the last token that is no padding
+        model.config.pad_token_id = padding
+    return with_adapters(model, spec) if spec.training.method != "full" else model
+
+
+def with_adapters(model: Any, spec: RunSpec) -> Any:
+    """The model with LoRA adapters on it; all else frozen but the task's own head."""
+    import peft
+
+    lora = spec.training.lora
+    if spec.training.method == "qlora":
+        model = peft.prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
+    settings = peft.LoraConfig(
+        task_type=PEFT_TASKS[spec.task],
+        r=lora.rank,
+        lora_alpha=2 * lora.rank,
+        lora_dropout=0.05,
+        target_modules="all-linear" if lora.targets == "all-linear" else None,
+    )
+    try:
+        return peft.get_peft_model(model, settings)
+    except ValueError as error:
+        hint = "write `train: {lora: {targets: all-linear}}`"
+        raise InputError(f"no adapters for {type(model).__name__}: {_first_line(error)}", hint=hint) from error
+
+
+def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
+    """Weights (adapters alone, where there are some), config and tokenizer, as `from_pretrained` reads them."""
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def shape_of(model: Any) -> Mapping[str, Any]:
+    """Shape of a transformer in the columns of measured rows, as its config states it."""
+    config = model.config  # adapters pass the attribute on
+    parameters = sum(_size(one) for name, one in model.named_parameters() if not _ADAPTER.search(name))
+    columns = {
+        "n_layers": "num_hidden_layers",
+        "d_model": "hidden_size",
+        "n_heads": "num_attention_heads",
+        "n_kv_heads": "num_key_value_heads",
+        "d_ff": "intermediate_size",
+        "vocab": "vocab_size",
+        "family": "model_type",
+    }
+    found = {column: getattr(config, name, None) for column, name in columns.items()}
+    return {"params": parameters, **{column: value for column, value in found.items() if value is not None}}
+
+
+def _size(parameter: Any) -> int:
+    """Values of a parameter; two stand in each byte of a 4-bit one."""
+    packed = getattr(parameter, "quant_state", None)
+    return int(parameter.numel() if packed is None else packed.shape.numel())
+
+
+def _new_config(spec: RunSpec, **config: Any) -> Any:
+    if spec.config is None:
+        raise InputError("new weights need a config.json", hint="let `model:` be a path to one")
+    return _transformers().AutoConfig.from_pretrained(_local(spec.config), **config)
+
+
+def _attention(spec: RunSpec) -> str:
+    return {"eager": "eager", "sdpa": "sdpa", "flash": "flash_attention_2"}[spec.training.attention]
+
+
+def _four_bit(spec: RunSpec) -> dict[str, Any]:
+    """Settings of the 4-bit base, NF4 quantised twice as in the QLoRA paper (arXiv:2305.14314); heads stay whole."""
+    import torch
+
+    try:
+        import bitsandbytes  # noqa: F401
+    except ImportError as error:
+        raise MissingExtra("a 4-bit base (`method: qlora`)", "qlora") from error
+    settings = _transformers().BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=torch.float16 if spec.training.precision == "fp16" else torch.bfloat16,
+        llm_int8_skip_modules=list(_HEADS),
+    )
+    on_gpu = spec.launch.device != "cpu" and torch.cuda.is_available()
+    place: Any = int(os.environ.get("LOCAL_RANK", "0")) if on_gpu else "cpu"
+    return {"quantization_config": settings, "device_map": {"": place}}
+
+
+def _local(place: str, *, folder: bool = False) -> str:
+    if place.startswith("hf://"):
+        return place.removeprefix("hf://")
+    path = Path(place)
+    return str(path.parent if folder and path.is_file() else path)
+
+
+def _where_from(place: str) -> str:
+    if place.startswith("hf://"):
+        return f"check the name; offline, `tonnage fetch {place}` while there is a network"
+    return "a folder with config.json, the weights and tokenizer.json is expected"
+
+
+def _transformers() -> Any:
+    try:
+        import transformers
+    except ImportError as error:
+        raise MissingExtra("running a model", "train") from error
+    transformers.utils.logging.disable_progress_bar()
+    return transformers
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,101 @@
+"""Texts, or pairs of texts, sorted into classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tonnage.recipes.data.rows import Rows
+from tonnage.recipes.data.splits import load_splits
+from tonnage.recipes.task import Evaluation, Item, Items, Prepared
+from tonnage.recipes.tasks.baselines import text_baseline
+from tonnage.recipes.tasks.items import answers, count_tokens, encode, longest_first, pad
+from tonnage.recipes.tasks.labels import check_texts, find_labels
+from tonnage.recipes.tasks.metrics import classification_metrics
+from tonnage.recipes.tasks.models import load_model, load_tokenizer, longest_input, save_model, shape_of
+from tonnage.runs.spec import RunSpec
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn import Module
+
+
+@dataclass(frozen=True, slots=True)
+class _Texts:
+    """One split: texts, their partners where they are pairs, and their classes."""
+
+    first: Sequence[str]
+    second: Sequence[str] | None
+    labels: Sequence[int]
+
+    def joined(self) -> Sequence[str]:
+        if self.second is None:
+            return self.first
+        return [f"{one} {other}" for one, other in zip(self.first, self.second, strict=True)]
+
+
+def prepare(spec: RunSpec) -> Prepared:
+    """Roles: `text`, `label`, and `text_pair` where two texts are judged together."""
+    splits = load_splits(spec.data, roles=("text", "text_pair", "label"), stratify="label", same=("text", "text_pair"))
+    label = spec.column("label") or "label"
+    labels = find_labels(splits, label)
+    parts = [_Texts(*_texts(rows, spec), labels.number(rows, label)) for rows in splits]
+    tokenizer = load_tokenizer(spec)
+    model = load_model(spec, "AutoModelForSequenceClassification", padding=tokenizer.pad_token_id, **labels.config())
+    longest = longest_input(spec, tokenizer, model)
+    train, validation, *test = (_encode(part, tokenizer, longest) for part in parts)
+    collate = partial(_collate, tokenizer=tokenizer)
+    return Prepared(
+        model=model,
+        train=train,
+        validation=validation,
+        test=test[0] if test else None,
+        collate=collate,
+        longest=longest_first,
+        tokens=count_tokens,
+        evaluate=partial(_evaluate, collate=collate),
+        save=partial(_save, tokenizer=tokenizer),
+        baseline=partial(_baseline, parts[0], parts[1]),
+        shape=shape_of(model),
+    )
+
+
+def _texts(rows: Rows, spec: RunSpec) -> tuple[Sequence[str], Sequence[str] | None]:
+    pair = spec.column("text_pair")
+    first = check_texts(rows, spec.column("text") or "text", "text")
+    return first, None if pair is None else check_texts(rows, pair, "text_pair")
+
+
+def _encode(part: _Texts, tokenizer: Any, longest: int) -> Items:
+    def rows(some: range) -> Mapping[str, Sequence[Any]]:
+        second = None if part.second is None else list(part.second[some.start : some.stop])
+        encoded = tokenizer(list(part.first[some.start : some.stop]), second, truncation=True, max_length=longest)
+        return {**encoded, "labels": part.labels[some.start : some.stop]}
+
+    return encode(len(part.first), rows)
+
+
+def _collate(items: Sequence[Item], *, tokenizer: Any) -> dict[str, Tensor]:
+    import torch
+
+    return {**pad(items, tokenizer), "labels": torch.tensor([item["labels"] for item in items])}
+
+
+def _evaluate(model: Module, items: Items, batch_size: int, *, collate: Any) -> Evaluation:
+    said: list[int] = []
+    true: list[int] = []
+    for _, batch, output in answers(model, items, batch_size, collate):
+        said += output.logits.argmax(dim=-1).tolist()
+        true += batch["labels"].tolist()
+    return Evaluation(metrics=classification_metrics(true, said), samples=len(true))
+
+
+def _save(model: Module, folder: Path, *, tokenizer: Any) -> None:
+    save_model(model, tokenizer, folder)
+
+
+def _baseline(train: _Texts, validation: _Texts) -> Evaluation:
+    return text_baseline(train.joined(), train.labels, validation.joined(), validation.labels)

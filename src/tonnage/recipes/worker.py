@@ -1,0 +1,124 @@
+"""The process that trains: `python -m tonnage.recipes.worker RUN_DIR`, one of them or many under torchrun or Ray."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from tonnage.errors import InputError, TonnageError
+from tonnage.recipes.checkpoints import DiskFull
+from tonnage.recipes.engine import build_engine, open_machine
+from tonnage.recipes.finishing import finish
+from tonnage.recipes.health import Diverged
+from tonnage.recipes.interrupts import Interrupted, Interrupts
+from tonnage.recipes.loop import Loop, data_order
+from tonnage.recipes.out_of_memory import DoesNotFit, RestartSmaller
+from tonnage.recipes.randomness import seed_all
+from tonnage.recipes.task import Prepared, TaskProgram
+from tonnage.runs.folder import RunFolder
+from tonnage.runs.journal import EventKind
+from tonnage.runs.spec import RunSpec
+from tonnage.runs.states import Reason, WorkerExit
+
+CRASHED = 1  # any code the supervisor does not know: it starts the run again
+
+
+def run_worker(folder: RunFolder, *, program: TaskProgram | None = None) -> int:
+    """Carry out the run of a folder, from its newest checkpoint if it has one. Returns an exit code of WorkerExit.
+
+    `program`: the task, where it is not one of `recipes.tasks`.
+    """
+    if folder.result_file.exists():
+        return WorkerExit.DONE
+    with Interrupts(folder.path) as interrupts:
+        try:
+            return _train(folder, folder.spec(), program, interrupts)
+        except TonnageError as error:
+            return _end(folder, error)
+        except Interrupted:
+            folder.record(EventKind.INTERRUPTED, who=_who(), signal=interrupts.source)
+            return WorkerExit.PREEMPTED
+
+
+def _train(folder: RunFolder, spec: RunSpec, program: TaskProgram | None, interrupts: Interrupts) -> int:
+    if program is None:
+        from tonnage.recipes import tasks
+
+        if (alone := tasks.standalone(spec.task)) is not None:
+            return alone(folder)
+        program = tasks.program(spec.task)
+    machine = open_machine(spec)
+    try:
+        seed_all(spec.training.seed)  # new weights are the same in every process and every attempt
+        with interrupts.interruptible():
+            prepared = program(spec)
+        _check_data(prepared, spec)
+        steps = data_order(prepared, spec).steps(epochs=spec.training.epochs, max_steps=spec.training.max_steps)
+        engine = build_engine(machine, prepared, spec, steps=steps)
+        loop = Loop(engine, prepared, spec, folder, interrupts, steps=steps)
+        code = loop.run()
+        if code == WorkerExit.DONE:
+            finish(loop, prepared, folder, interrupts)
+        return code
+    finally:
+        _forget(machine)
+
+
+def _check_data(prepared: Prepared, spec: RunSpec) -> None:
+    if len(prepared.train) == 0:
+        raise InputError(
+            f"no sample to train on in {spec.data.train.location}", hint="check the file and its column mapping"
+        )
+
+
+_ENDS: tuple[tuple[type[TonnageError], int, Reason], ...] = (
+    (InputError, WorkerExit.BAD_INPUT, Reason.BAD_INPUT),
+    (DiskFull, WorkerExit.DISK_FULL, Reason.DISK_FULL),
+    (Diverged, WorkerExit.DIVERGED, Reason.DIVERGED),
+    (DoesNotFit, WorkerExit.OUT_OF_MEMORY, Reason.OUT_OF_MEMORY),
+    (RestartSmaller, CRASHED, Reason.OUT_OF_MEMORY),
+)
+
+
+def _end(folder: RunFolder, error: TonnageError) -> int:
+    """Write what went wrong to the log and the journal; the exit code that says what to do next."""
+    code, reason = next(
+        ((code, reason) for kind, code, reason in _ENDS if isinstance(error, kind)), (WorkerExit.BAD_INPUT, None)
+    )
+    print(f"error: {error.message}", file=sys.stderr)  # noqa: T201
+    if error.hint:
+        print(f"hint: {error.hint}", file=sys.stderr)  # noqa: T201
+    said: dict[str, Any] = {"reason": reason.value} if reason else {}
+    folder.record(EventKind.STOPPING, who=_who(), message=error.message, hint=error.hint, **said)
+    return code
+
+
+def _who() -> str:
+    return f"rank{os.environ.get('RANK', '0')}"
+
+
+def _forget(machine: object) -> None:  # noqa: ARG001
+    """accelerate keeps its state for the life of a process; the next run in it must not inherit that."""
+    from accelerate.state import AcceleratorState, GradientState
+
+    AcceleratorState._reset_state(reset_partial_state=True)
+    GradientState._reset_state()
+
+
+def main() -> int:
+    """The command line of a worker."""
+    if len(sys.argv) != 2:
+        print("usage: python -m tonnage.recipes.worker RUN_DIR", file=sys.stderr)  # noqa: T201
+        return WorkerExit.BAD_INPUT
+    try:
+        return run_worker(RunFolder(Path(sys.argv[1])))
+    except Exception:
+        traceback.print_exc()
+        return CRASHED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

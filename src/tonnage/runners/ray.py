@@ -1,0 +1,32 @@
+"""Ray Train's TorchTrainer: on a local cluster that it starts, or on the one RAY_ADDRESS names.
+
+A driver process stands between supervisor and workers: `ray_driver.py`. The workers run in threads of Ray's actors,
+which take no signals; they are asked to save by the run folder's stop file, so the folder must be on a disk that all
+nodes share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tonnage.runners.runner import Supervised
+from tonnage.runs.folder import RunFolder
+from tonnage.runs.job import SignalTo
+from tonnage.runs.spec import RunnerName, RunSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ray(Supervised):
+    """N workers placed by Ray."""
+
+    name: ClassVar[RunnerName] = "ray"
+    extra: ClassVar[tuple[str, str] | None] = ("ray", "ray")
+    signal_to: ClassVar[SignalTo] = "nobody"
+
+    def command(self, spec: RunSpec, folder: RunFolder) -> tuple[str, ...]:  # noqa: ARG002
+        return (self.python, "-m", "tonnage.runners.ray_driver", "--worker", self.worker, str(folder.path))
+
+    def more_env(self, spec: RunSpec) -> tuple[tuple[str, str], ...]:  # noqa: ARG002
+        address = self.environ.get("RAY_ADDRESS")
+        return (("RAY_TRAIN_V2_ENABLED", "1"), *([("RAY_ADDRESS", address)] if address else []))

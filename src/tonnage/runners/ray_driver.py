@@ -1,0 +1,110 @@
+"""The driver of a Ray Train run: `python -m tonnage.runners.ray_driver --worker MODULE RUN_DIR`.
+
+Starts a small cluster on this machine, or joins the one RAY_ADDRESS names, and runs `MODULE.run_worker(folder)` in
+every worker, which finds its rank in the standard variables that Ray sets. A worker that dies is Ray's to replace
+(FailureConfig); an end that is no crash (saved, diverged, bad input) is not one to Ray, and the worst of the ranks’
+codes is the driver's own. SIGTERM becomes the folder's `notice`, since Ray's workers take no signals.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from tonnage.errors import MissingExtra
+from tonnage.runs.folder import RunFolder, write_whole
+from tonnage.runs.requests import notice_request
+from tonnage.runs.spec import RunSpec
+
+NOTICE_S: Final = 30.0
+OBJECT_STORE_BYTES: Final = 300 * 2**20  # nothing large goes through it: workers read their data themselves
+CRASH: Final = 1
+
+
+def main(arguments: list[str]) -> int:
+    """Train, and return the worst exit code of the ranks; 1 where Ray gave up."""
+    parser = argparse.ArgumentParser(prog="python -m tonnage.runners.ray_driver")
+    parser.add_argument("--worker", required=True)
+    parser.add_argument("folder", type=Path)
+    asked = parser.parse_args(arguments)
+    folder = RunFolder(asked.folder)
+    try:
+        import ray
+        from ray.train import FailureConfig, RunConfig, ScalingConfig
+        from ray.train.torch import TorchTrainer
+    except ImportError as error:
+        raise MissingExtra("the runner 'ray'", "ray") from error
+    signal.signal(signal.SIGTERM, lambda *_: write_whole(notice_request(folder), f"{NOTICE_S}\n"))
+    spec = folder.spec()
+    exits = Path(os.environ["TONNAGE_EXITS"])
+    _join_or_start(ray, spec)
+    try:
+        trainer = TorchTrainer(
+            _work,
+            train_loop_config={"worker": asked.worker, "folder": str(folder.path), "exits": str(exits)},
+            scaling_config=ScalingConfig(
+                num_workers=spec.launch.processes,
+                use_gpu=spec.launch.device == "cuda",
+                resources_per_worker={"CPU": spec.launch.threads or 1}
+                | ({"GPU": 1} if spec.launch.device == "cuda" else {}),
+            ),
+            run_config=RunConfig(
+                name=spec.name,
+                storage_path=str(folder.path / "ray"),
+                failure_config=FailureConfig(max_failures=spec.launch.max_restarts),
+            ),
+        )
+        trainer.fit()
+    except ray.exceptions.RayError as error:
+        sys.stderr.write(f"ray: {error}\n")
+        return CRASH
+    except Exception as error:  # Ray Train wraps what its workers raise in classes of its own
+        if not type(error).__module__.startswith("ray."):
+            raise
+        sys.stderr.write(f"ray: {error}\n")
+        return CRASH
+    finally:
+        ray.shutdown()
+    return 0
+
+
+def _join_or_start(ray: Any, spec: RunSpec) -> None:
+    """The cluster of RAY_ADDRESS; else one of this machine with a processor for each worker and the controller."""
+    common: dict[str, Any] = {"include_dashboard": False, "log_to_driver": True, "runtime_env": _environment()}
+    if os.environ.get("RAY_ADDRESS"):
+        common.pop("include_dashboard")
+        ray.init(**common)
+        return
+    cpus = spec.launch.processes * (spec.launch.threads or 1) + 1
+    ray.init(num_cpus=cpus, object_store_memory=OBJECT_STORE_BYTES, **common)
+
+
+def _environment() -> dict[str, Any]:
+    """What workers inherit: module paths, and the variables that the job sets for all."""
+    kept = ("PYTHONPATH", "OMP_NUM_THREADS", "TOKENIZERS_PARALLELISM", "TONNAGE_FAKE")
+    return {"env_vars": {name: os.environ[name] for name in kept if name in os.environ}}
+
+
+def _work(given: dict[str, str]) -> None:
+    """In each worker: run it, leave its exit code, raise on a crash so that Ray starts all workers anew."""
+    import ray.train
+
+    context = ray.train.get_context()
+    rank = context.get_world_rank()
+    os.environ.update(
+        RANK=str(rank), WORLD_SIZE=str(context.get_world_size()), LOCAL_RANK=str(context.get_local_rank())
+    )
+    worker = importlib.import_module(given["worker"])
+    code = worker.run_worker(RunFolder(Path(given["folder"])))
+    if code == CRASH:
+        raise RuntimeError(f"rank {rank} ended with exit code {code}")
+    write_whole(Path(given["exits"]) / f"rank-{rank:04}.json", f'{{"code": {code}}}\n')
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

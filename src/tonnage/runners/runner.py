@@ -1,0 +1,152 @@
+"""What every runner does, and what those share whose run lives in a folder under a supervisor."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Final, Protocol
+
+from tonnage.errors import TonnageError
+from tonnage.runs.folder import RunFolder, write_whole
+from tonnage.runs.job import Job, SignalTo, dump_job
+from tonnage.runs.liveness import has_supervisor, is_held, observed_state, read_heartbeat, workers_lock
+from tonnage.runs.requests import cancel_request, clear_requests, write_request
+from tonnage.runs.spec import RunnerName, RunSpec
+from tonnage.runs.states import RunState
+
+WORKER: Final = "tonnage.recipes.worker"
+SECRETS: Final = (
+    "HF_TOKEN", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN", "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "TONNAGE_DATABASE_URL",
+)  # fmt: skip
+SUPERVISOR_LOG: Final = "supervisor.log"
+START_TIMEOUT_S: Final = 20.0
+
+
+class Runner(Protocol):
+    """Carries out runs. Only `submit` starts anything."""
+
+    @property
+    def name(self) -> RunnerName: ...
+
+    @property
+    def extra(self) -> tuple[str, str] | None:
+        """(module, extra) that must be installed, or None."""
+
+    def render(self, spec: RunSpec, folder: RunFolder) -> Job:
+        """The command, environment and files of a run: complete, readable, and nothing touched."""
+
+    def submit(self, job: Job, folder: RunFolder) -> int:
+        """Start the job under a supervisor; the supervisor's process id."""
+
+    def status(self, folder: RunFolder) -> RunState:
+        """Where the run stands; `lost` where nobody looks after it any more."""
+
+    def stop(self, folder: RunFolder, *, by: str, reason: str) -> None:
+        """Ask the run to save and end."""
+
+    def cancel(self, folder: RunFolder, *, by: str, reason: str) -> None:
+        """Ask for its end at once, without a save."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Supervised:
+    """Runners whose run lives in a folder of this machine, under a supervisor. They differ in what they render."""
+
+    name: ClassVar[RunnerName]
+    extra: ClassVar[tuple[str, str] | None] = ("torch", "train")
+    signal_to: ClassVar[SignalTo] = "command"
+    cores: int
+    worker: str = WORKER  # the module that does the work: docs/adding-a-runner.md
+    python: str = sys.executable
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))  # whose secrets are named
+
+    def render(self, spec: RunSpec, folder: RunFolder) -> Job:
+        threads = spec.launch.threads or max(1, self.cores // spec.launch.processes)
+        return Job(
+            runner=self.name,
+            argv=self.command(spec, folder),
+            env=(
+                ("OMP_NUM_THREADS", str(threads)),
+                ("PYTHONUNBUFFERED", "1"),
+                ("TOKENIZERS_PARALLELISM", "false"),
+                *self.more_env(spec),
+            ),
+            secrets=tuple(name for name in SECRETS if self.environ.get(name)),
+            processes=spec.launch.processes,
+            signal_to=self.signal_to,
+        )
+
+    def command(self, spec: RunSpec, folder: RunFolder) -> tuple[str, ...]:
+        """The arguments of the one process that the supervisor starts."""
+        raise NotImplementedError
+
+    def more_env(self, spec: RunSpec) -> tuple[tuple[str, str], ...]:  # noqa: ARG002
+        """Variables beyond those that every runner sets."""
+        return ()
+
+    def submit(self, job: Job, folder: RunFolder) -> int:
+        clear_requests(folder)
+        write_whole(folder.job_file, dump_job(job))
+        for file in job.files:
+            write_whole(folder.path / file.path, file.text)
+        return start_supervisor(folder, python=self.python)
+
+    def status(self, folder: RunFolder) -> RunState:
+        return observed_state(folder)
+
+    def stop(self, folder: RunFolder, *, by: str, reason: str) -> None:
+        write_request(folder.stop_request, by=by, reason=reason)
+
+    def cancel(self, folder: RunFolder, *, by: str, reason: str) -> None:
+        write_request(cancel_request(folder), by=by, reason=reason)
+        if not has_supervisor(folder) and is_held(workers_lock(folder)):
+            _kill_leash(folder)
+
+
+def start_supervisor(folder: RunFolder, *, python: str = sys.executable) -> int:
+    """Start a supervisor that no terminal ends, and wait until it holds the run. TonnageError where it does not."""
+    log = folder.path / SUPERVISOR_LOG
+    with log.open("ab") as file:
+        process = subprocess.Popen(
+            [python, "-m", "tonnage.supervisor", str(folder.path)],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            cwd=Path.home() if not Path.cwd().exists() else None,
+            start_new_session=True,
+        )
+    until = time.monotonic() + START_TIMEOUT_S
+    while process.poll() is None and time.monotonic() < until:
+        if is_held(folder.pid_file) and folder.pid_file.read_text().strip() == str(process.pid):
+            return process.pid
+        time.sleep(0.02)
+    if process.poll() == 0:  # a run so short that it has ended
+        return process.pid
+    raise TonnageError(f"the supervisor of '{folder.path.name}' did not start", hint=f"{log} says why")
+
+
+def _kill_leash(folder: RunFolder) -> None:
+    """End workers whose supervisor died, by the process that holds them."""
+    import psutil
+
+    beat = read_heartbeat(folder)
+    if beat is None or beat.leash_pid is None:
+        return
+    try:
+        leash = psutil.Process(beat.leash_pid)
+        below = leash.children(recursive=True)
+        if "tonnage.supervisor.leash" not in leash.cmdline():
+            return
+    except psutil.NoSuchProcess:
+        return
+    for process in below:
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:
+            continue

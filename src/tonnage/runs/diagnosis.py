@@ -1,0 +1,181 @@
+"""Predicted beside measured, and what of the measurements says why they differ: rules of thumb with their figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from tonnage.units import to_gib
+
+if TYPE_CHECKING:
+    from tonnage.runs.measured import Measured, Records
+
+# Judgements: from where on something is worth naming. None of them moves a figure.
+WAITED: Final = 0.10  # of the step time, for data
+OTHERS: Final = 0.10  # of the machine's processors, taken by others
+THROTTLED: Final = 0.10  # of the samples
+FEWEST_STEPS: Final = 10
+SHORTEST_S: Final = 2.0  # of timed steps
+LENGTHS: Final = 0.10  # mean length against the stated one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """One figure as predicted and as measured. `read_as` says which of several figures was measured."""
+
+    key: str  # with its unit
+    predicted: float
+    low: float
+    high: float
+    basis: str
+    measured: float | None
+    read_as: str
+
+    @property
+    def inside(self) -> bool | None:
+        """Whether the 80 % interval holds it; None: not measured."""
+        return None if self.measured is None else self.low <= self.measured <= self.high
+
+    @property
+    def off_fraction(self) -> float | None:
+        """Measured over predicted, less one."""
+        return None if self.measured is None or not self.predicted else self.measured / self.predicted - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Finding:
+    """Something seen, and which ways of missing a prediction it can explain."""
+
+    text: str
+    explains: frozenset[str]
+
+
+def compare(records: Records, measured: Measured) -> tuple[Compared, ...]:
+    """Every predicted figure beside the one that was measured."""
+    figures = records.prediction.get("figures") or {}
+    return tuple(
+        Compared(
+            key=key, predicted=float(figure["value"]), low=float(figure["low"]), high=float(figure["high"]),
+            basis=str(figure.get("basis", "")), measured=value, read_as=read_as,
+        )
+        for key, figure in figures.items()
+        if figure is not None
+        for value, read_as in [_counterpart(key, records, measured)]
+    )  # fmt: skip
+
+
+def _counterpart(key: str, records: Records, measured: Measured) -> tuple[float | None, str]:
+    done = records.state.state.value == "succeeded"
+    match key:
+        case "samples_per_s":
+            return measured.samples_per_s, "all processes, " + measured.timing
+        case "tokens_per_s":
+            return measured.tokens_per_s, "all processes, without padding"
+        case "peak_memory_gib":
+            return _memory(measured)
+        case "time_s":
+            return (
+                measured.seconds if done else None
+            ), "all sessions, start-up and restarts included" if done else "not at its end"
+        case "cost_usd":
+            return (measured.usd if done else None), "all sessions, by the price given" if done else "not at its end"
+    return None, "not measured"
+
+
+def _memory(measured: Measured) -> tuple[float | None, str]:
+    """What a device must have: the fullest reading there is."""
+    readings = (
+        (measured.peak_device_bytes, "whole device (NVML)"),
+        (measured.peak_reserved_bytes, "reserved by the allocator"),
+        (measured.peak_allocated_bytes, "allocated by tensors"),
+        (measured.peak_host_rss_bytes, "resident on the host, all processes"),
+    )
+    return next(((to_gib(size), words) for size, words in readings if size), (None, "not measured"))
+
+
+def explain(records: Records, measured: Measured, compared: tuple[Compared, ...]) -> tuple[str, ...]:
+    """Why figures lie outside their interval, as far as the measurements tell; empty where all lie inside."""
+    missed = {way for one in compared for way in _ways(one)}
+    if not missed:
+        return ()
+    found = [one for one in _findings(records, measured) if one.explains & missed]
+    if found:
+        return tuple(one.text for one in found)
+    worst = max((one for one in compared if one.inside is False), key=lambda one: abs(one.off_fraction or 0.0))
+    off = f"{100 * (worst.off_fraction or 0.0):+.0f} %"
+    return (f"nothing that was measured explains it: the prediction of {worst.key} itself is off ({off}); "
+            "the rows of this run correct it once `tonnage calibrate` has taken them in",)  # fmt: skip
+
+
+def doubts(records: Records, measured: Measured) -> tuple[str, ...]:
+    """Why the rows of a run should not be fitted to; empty where they may."""
+    return tuple(one.text for one in _findings(records, measured) if "doubtful" in one.explains)
+
+
+def _ways(one: Compared) -> Iterator[str]:
+    if one.measured is None or one.inside:
+        return
+    above = one.measured > one.high
+    if one.key.endswith("_per_s"):
+        yield "fast" if above else "slow"
+    elif one.key == "peak_memory_gib":
+        yield "large" if above else "small"
+    else:
+        yield "long" if above else "short"
+
+
+def _findings(records: Records, measured: Measured) -> Iterator[_Finding]:
+    yield from _of_load(measured)
+    yield from _of_events(measured)
+    yield from _of_lengths(records.prediction, measured)
+    yield from _of_size(records, measured)
+
+
+def _of_load(measured: Measured) -> Iterator[_Finding]:
+    waited, others, held = measured.data_wait_fraction, measured.other_cpu_fraction, measured.throttled_fraction
+    if waited is not None and waited > WAITED:
+        text = f"{100 * waited:.0f} % of the step time was waiting for data"
+        yield _finding(text, "slow", "long", "doubtful")
+    if others is not None and others > OTHERS:
+        text = f"the machine was busy: other processes took {100 * others:.0f} % of its processors"
+        yield _finding(text, "slow", "long", "doubtful")
+    if held is not None and held > THROTTLED:
+        hot = f", up to {measured.temperature_c:.0f} °C" if measured.temperature_c is not None else ""
+        text = f"the GPU held its clocks back for {measured.throttled_by} in {100 * held:.0f} % of the samples{hot}"
+        ways = ("slow", "long") + (("doubtful",) if "temperature" in measured.throttled_by else ())
+        yield _finding(text, *ways)  # a GPU at its power limit runs as it is sold
+
+
+def _of_events(measured: Measured) -> Iterator[_Finding]:
+    if measured.halvings:
+        text = f"memory ran out: the micro-batch went down to {measured.micro_batch}, with more accumulation"
+        yield _finding(text, "slow", "long", "small", "large")
+    if measured.restarts:
+        text = f"{measured.restarts} restarts, {measured.lost_steps} steps done again"
+        yield _finding(text, "long")
+
+
+def _of_lengths(prediction: Mapping[str, Any], measured: Measured) -> Iterator[_Finding]:
+    stated = (prediction.get("lengths") or {}).get("mean")
+    if not stated or not measured.tokens_per_sample:
+        return
+    off = measured.tokens_per_sample / stated - 1
+    if abs(off) > LENGTHS:
+        longer = off > 0
+        text = f"texts had {measured.tokens_per_sample:.0f} tokens on average, {stated:.0f} were stated"
+        yield _finding(text, *(("slow", "long", "large") if longer else ("fast", "short", "small")))
+
+
+def _of_size(records: Records, measured: Measured) -> Iterator[_Finding]:
+    timed_s = (measured.median_step_s or 0.0) * measured.timed_steps
+    if measured.timed_steps < FEWEST_STEPS or timed_s < SHORTEST_S:
+        text = f"a short run: {measured.timed_steps} timed steps, {timed_s:.1f} s"
+        yield _finding(text, "slow", "fast", "short", "long", "doubtful")
+    state = records.state
+    if state.state.ended and state.state.value != "succeeded":
+        yield _finding(f"the run {state.state.value} before its end", "short", "small")
+
+
+def _finding(text: str, *ways: str) -> _Finding:
+    return _Finding(text=text, explains=frozenset(ways))

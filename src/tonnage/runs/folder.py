@@ -1,0 +1,129 @@
+"""The folder of one run: where each thing is, and the few ways to write there that survive a kill.
+
+Several processes share it. The specification is written once; the journal and the metrics are only appended to, a
+whole line per write; everything else appears by rename.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tonnage.runs.journal import CUT, Event, EventKind, read_journal
+from tonnage.runs.spec import RunSpec, dump_spec, load_spec
+from tonnage.runs.states import RunState, state_of
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """One run on disk: `TONNAGE_HOME/runs/NAME`."""
+
+    path: Path
+
+    @property
+    def spec_file(self) -> Path:
+        return self.path / "spec.json"
+
+    @property
+    def job_file(self) -> Path:  # what the runner rendered: command, environment, files
+        return self.path / "job.json"
+
+    @property
+    def prediction_file(self) -> Path:  # what was predicted before the first step, with the plan's identity
+        return self.path / "prediction.json"
+
+    @property
+    def journal_file(self) -> Path:
+        return self.path / "journal.jsonl"
+
+    @property
+    def metrics_file(self) -> Path:  # by rank 0: one line per logged step
+        return self.path / "metrics.jsonl"
+
+    @property
+    def samples_file(self) -> Path:  # by the supervisor: memory, utilisation, power, spend over time
+        return self.path / "samples.jsonl"
+
+    @property
+    def log_file(self) -> Path:  # stdout and stderr of the workers
+        return self.path / "log.txt"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def model(self) -> Path:  # the finished model, as transformers saves it
+        return self.path / "model"
+
+    @property
+    def result_file(self) -> Path:  # by rank 0 at the end: metrics, measured figures
+        return self.path / "result.json"
+
+    @property
+    def stop_request(self) -> Path:  # its presence asks the workers to save and end
+        return self.path / "stop"
+
+    @property
+    def pid_file(self) -> Path:  # of the supervisor
+        return self.path / "supervisor.pid"
+
+    def create(self, spec: RunSpec) -> None:
+        """Make the folder and write the specification. FileExistsError where a run of this name is there."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.mkdir()
+        self.checkpoints.mkdir()
+        write_whole(self.spec_file, dump_spec(spec))
+
+    def spec(self) -> RunSpec:
+        return load_spec(self.spec_file.read_text(encoding="utf-8"), where=str(self.spec_file))
+
+    def events(self) -> Iterator[Event]:
+        return read_journal(self.journal_file)
+
+    def state(self) -> RunState:
+        return state_of(self.events())
+
+    def record(self, kind: EventKind, *, who: str, at: datetime | None = None, **fields: Any) -> Event:
+        """Append one event and flush it to the disk."""
+        event = Event(kind=kind, at=at or datetime.now(UTC), who=who, fields=fields)
+        append_line(self.journal_file, event.to_json(), sync=True)
+        return event
+
+
+def append_line(path: Path, line: str, *, sync: bool = False) -> None:
+    """One line in one write, so that lines of several processes never mix; a line cut by a kill is marked first."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        size = os.fstat(descriptor).st_size
+        broken = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        os.write(descriptor, ((CUT + "\n" if broken else "") + line + "\n").encode())
+        if sync:
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def append_values(path: Path, values: Mapping[str, Any]) -> None:
+    """One line of JSON, for metrics and samples. ValueError for a figure that is not a number."""
+    append_line(path, json.dumps(values, allow_nan=False))
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write beside, flush, rename: a reader sees the old file or the new one, never half of it."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    with beside.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(beside, path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,69 @@
+"""What a runner rendered: the command that starts the workers, complete and readable, and nothing started yet."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from tonnage.errors import InputError
+from tonnage.runs.spec import RunnerName
+
+SCHEMA: Final = "tonnage/job@1"
+SignalTo = Literal["command", "children", "nobody"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFile:
+    """A file the command needs; its path starts at the run's folder."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One command with its surroundings. A secret is named here; its value comes from the submitter's environment."""
+
+    runner: RunnerName
+    argv: tuple[str, ...]
+    env: tuple[tuple[str, str], ...] = ()  # set for the command, over what it inherits
+    secrets: tuple[str, ...] = ()  # names of variables it inherits and that are never written down
+    files: tuple[JobFile, ...] = ()
+    processes: int = 1
+    signal_to: SignalTo = "command"  # who takes SIGTERM; nobody: they read the stop file
+    schema: Literal["tonnage/job@1"] = SCHEMA
+
+    @property
+    def command_line(self) -> str:
+        """The command as a shell takes it."""
+        return shlex.join(self.argv)
+
+    def script(self) -> str:
+        """All of it as a shell script that a person can read and run."""
+        lines = [f"# {name}: from your environment, not written down" for name in self.secrets]
+        lines += [f"export {name}={shlex.quote(value)}" for name, value in self.env]
+        for file in self.files:
+            lines.append(f"# file {file.path}:")
+            lines += [f"#   {line}" for line in file.text.splitlines()]
+        return "\n".join([*lines, self.command_line]) + "\n"
+
+
+_ADAPTER: Final[TypeAdapter[Job]] = TypeAdapter(Job)
+
+
+def dump_job(job: Job) -> str:
+    """The job as JSON, the same bytes for the same value."""
+    return _ADAPTER.dump_json(job, indent=2).decode() + "\n"
+
+
+def load_job(text: str, *, where: str) -> Job:
+    """A job read back; InputError names the key of what cannot be used."""
+    try:
+        return _ADAPTER.validate_json(text)
+    except ValidationError as error:
+        first: Any = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"{where}: {key}: {first['msg']}", hint="start the run anew from its workload file") from error

@@ -1,0 +1,250 @@
+"""What a run was measured to do, from its folder: time, rates, memory, load, energy, dollars.
+
+Each figure says what it is of. Peak memory is four figures that are not the same: what tensors held (allocated), what
+the framework's allocator held (reserved), what the whole device held (device), and what processes held on the host.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from statistics import fmean, median, quantiles
+from typing import Any, Final
+
+from tonnage.errors import InputError
+from tonnage.runs.energy import Energy, energy_of
+from tonnage.runs.folder import RunFolder
+from tonnage.runs.journal import Event, EventKind
+from tonnage.runs.measured_rows import rows_of
+from tonnage.runs.series import read_lines
+from tonnage.runs.spec import RunSpec
+from tonnage.runs.spending import sessions_of
+from tonnage.runs.states import RunState, state_of
+
+WARM_UP: Final = "the first logged window of each attempt left out"
+_BY_WORKER: Final = "timed step by step by the worker; the first step of each attempt left out"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """The figures of one run. None: not measured."""
+
+    timing: str  # what the step times are over
+    steps: int  # optimizer steps the run reached
+    timed_steps: int
+    median_step_s: float | None = None
+    p90_step_s: float | None = None
+    samples_per_s: float | None = None  # over all processes
+    tokens_per_s: float | None = None  # without padding
+    data_wait_fraction: float | None = None
+    tokens_per_sample: float | None = None  # mean, without padding
+    longest_tokens: int | None = None  # of the preflight step
+    peak_allocated_bytes: int | None = None  # of one device, by tensors
+    peak_reserved_bytes: int | None = None  # of one device, by the allocator
+    peak_device_bytes: int | None = None  # of one device, by everything on it (NVML)
+    peak_host_rss_bytes: int | None = None  # resident, over the run's processes
+    gpu_utilization_fraction: float | None = None  # mean
+    power_w: float | None = None  # mean over all GPUs together
+    temperature_c: float | None = None  # highest
+    throttled_fraction: float | None = None  # of the samples
+    throttled_by: str = ""
+    cpu_fraction: float | None = None  # of the machine, by the run
+    other_cpu_fraction: float | None = None  # of the machine, by everything else
+    energy: Energy | None = None
+    seconds: float | None = None  # machines held, over all sessions
+    usd: float | None = None
+    device: str = ""
+    processes: int = 1
+    micro_batch: int | None = None  # at the end
+    halvings: int = 0  # of the micro-batch, for want of memory
+    restarts: int = 0
+    lost_steps: int = 0
+    versions: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Records:
+    """All that a run's folder says, read once."""
+
+    spec: RunSpec
+    events: tuple[Event, ...]
+    lines: tuple[Mapping[str, Any], ...]  # of metrics
+    samples: tuple[Mapping[str, Any], ...]
+    result: Mapping[str, Any] = field(default_factory=dict)  # empty: not finished
+    prediction: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def state(self) -> RunState:
+        return state_of(self.events)
+
+
+def read_records(folder: RunFolder) -> Records:
+    """The contents of a run folder. InputError names a file of it that cannot be read."""
+    try:
+        return Records(
+            spec=folder.spec(),
+            events=tuple(folder.events()),
+            lines=tuple(line.values for line in read_lines(folder.metrics_file)),
+            samples=tuple(line.values for line in read_lines(folder.samples_file)),
+            result=_document(folder.result_file),
+            prediction=_document(folder.prediction_file),
+        )
+    except (ValueError, OSError) as error:
+        raise InputError(
+            f"the run folder {folder.path} cannot be read: {error}", hint="is it a run's folder?"
+        ) from error
+
+
+def measured_rows(folder: RunFolder, as_of: datetime) -> list[dict[str, str]]:
+    """Rows in the columns of the training facts that a run's folder gives; none for tables and generated text."""
+    records = read_records(folder)
+    return rows_of(records, measure(records), as_of)
+
+
+def measure(records: Records) -> Measured:
+    """The figures of a run so far."""
+    spec, result, samples = records.spec, records.result, records.samples
+    state, sessions = records.state, sessions_of(records.events, spec.guard)
+    times = _times(records)
+    gpus = [gpu for sample in samples for gpu in sample.get("gpus", ())]
+    preflight = _newest(records.events, EventKind.PREFLIGHT)
+    costs = [session.usd for session in sessions if session.usd is not None]
+    return Measured(
+        **times,
+        steps=int(result.get("steps") or max((line["step"] for line in records.lines), default=state.step)),
+        longest_tokens=preflight.get("longest_tokens"),
+        peak_allocated_bytes=_peak(records, "peak_allocated_bytes"),
+        peak_reserved_bytes=_peak(records, "peak_reserved_bytes"),
+        peak_device_bytes=max((gpu["memory_used_bytes"] for gpu in gpus if "memory_used_bytes" in gpu), default=None),
+        peak_host_rss_bytes=_highest(samples, "host_rss_bytes") or _peak(records, "host_rss_bytes"),
+        gpu_utilization_fraction=_mean(gpus, "utilization_fraction"),
+        power_w=_mean_power(samples),
+        temperature_c=_highest(gpus, "temperature_c"),
+        **_throttling(gpus),
+        cpu_fraction=_mean(samples, "cpu_fraction"),
+        other_cpu_fraction=_other_load(samples),
+        energy=energy_of(samples),
+        seconds=sum(session.seconds for session in sessions) if sessions else None,
+        usd=sum(costs) if costs else None,
+        device=str(result.get("device") or preflight.get("device") or next((gpu["name"] for gpu in gpus), "")),
+        processes=int(result.get("processes") or spec.launch.processes),
+        micro_batch=micro_batch_of(records),
+        halvings=sum(event.kind is EventKind.OUT_OF_MEMORY for event in records.events),
+        restarts=max(state.attempt - 1, 0),
+        lost_steps=state.lost_steps,
+        versions=tuple(sorted((str(name), str(version)) for name, version in result.get("versions", {}).items())),
+    )
+
+
+def micro_batch_of(records: Records) -> int | None:
+    """The micro-batch the run ended with: as asked, found by the preflight, or halved since."""
+    asked = records.spec.training.micro_batch
+    named = [
+        event.fields.get("next_micro_batch" if event.kind is EventKind.OUT_OF_MEMORY else "micro_batch")
+        for event in records.events
+        if event.kind in {EventKind.PREFLIGHT, EventKind.TRAINING, EventKind.OUT_OF_MEMORY}
+    ]
+    return next((int(size) for size in reversed(named) if size), asked)
+
+
+def _times(records: Records) -> dict[str, Any]:
+    """Step times and rates: the worker's own where it got to the end, else from the lines it logged."""
+    windows = _windows(records)
+    tokens, samples = (sum(window.get(key, 0) for window, _ in windows) for key in ("tokens", "samples"))
+    mean_tokens = tokens / samples if tokens and samples else None
+    result = records.result
+    if result.get("median_step_s"):
+        names = ("median_step_s", "p90_step_s", "samples_per_s", "tokens_per_s", "data_wait_fraction")
+        given = {name: result.get(name) for name in names}
+        return given | {"timing": _BY_WORKER, "timed_steps": int(result.get("steps") or 0),
+                        "tokens_per_sample": mean_tokens}  # fmt: skip
+    if not windows:
+        return {"timing": "no step was timed", "timed_steps": 0}
+    each = [window["step_s"] for window, count in windows for _ in range(count)]
+    total = sum(each)
+    waits = [window["data_wait_s"] * count for window, count in windows if "data_wait_s" in window]
+    return {
+        "timing": f"means of {len(windows)} logged windows; {WARM_UP}",
+        "timed_steps": len(each),
+        "median_step_s": median(each),
+        "p90_step_s": quantiles(each, n=10, method="inclusive")[-1] if len(each) > 1 else each[0],
+        "samples_per_s": samples / total if samples and total else None,
+        "tokens_per_s": tokens / total if tokens and total else None,
+        "data_wait_fraction": min(sum(waits) / total, 1.0) if waits and total else None,
+        "tokens_per_sample": mean_tokens,
+    }
+
+
+def _windows(records: Records) -> list[tuple[Mapping[str, Any], int]]:
+    """Logged lines that time steps, each with its number of steps. Warm-up goes where anything is left without it."""
+    every, warm = [], []
+    starts = [event.at for event in records.events if event.kind is EventKind.STARTED]
+    before: tuple[int, int] | None = None  # attempt and step of the line before
+    for line in records.lines:
+        if not line.get("step_s"):
+            continue
+        attempt = sum(at < datetime.fromisoformat(line["at"]) for at in starts) if "at" in line else 0
+        first = before is None or attempt != before[0] or line["step"] <= before[1]
+        count = line.get("steps") or (1 if before is None or first else line["step"] - before[1])
+        every.append((line, int(count)))
+        if not first:
+            warm.append((line, int(count)))
+        before = (attempt, line["step"])
+    return warm or every
+
+
+def _throttling(gpus: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    told = [gpu["throttled_by"] for gpu in gpus if gpu.get("throttled_by") is not None]
+    held = [reason for reason in told if reason]
+    words = [word for word in ("temperature", "power") if any(word in reason for reason in held)]
+    return {"throttled_fraction": len(held) / len(told) if told else None, "throttled_by": " and ".join(words)}
+
+
+def _other_load(samples: Iterable[Mapping[str, Any]]) -> float | None:
+    both = [
+        max(sample["machine_cpu_fraction"] - sample["cpu_fraction"], 0.0)
+        for sample in samples
+        if "machine_cpu_fraction" in sample and "cpu_fraction" in sample
+    ]
+    return fmean(both) if both else None
+
+
+def _mean_power(samples: Iterable[Mapping[str, Any]]) -> float | None:
+    """All GPUs together, mean over the samples in which each told its power."""
+    powers = [[gpu.get("power_w") for gpu in sample["gpus"]] for sample in samples if sample.get("gpus")]
+    whole = [sum(row) for row in powers if None not in row]
+    return fmean(whole) if whole else None
+
+
+def _peak(records: Records, key: str) -> Any:
+    """The highest of what was logged and of what the result says."""
+    return _highest([*records.lines, {key: records.result.get(key)}], key)
+
+
+def _highest(values: Iterable[Mapping[str, Any]], key: str) -> Any:
+    return max((one[key] for one in values if one.get(key) is not None), default=None)
+
+
+def _mean(values: Iterable[Mapping[str, Any]], key: str) -> float | None:
+    known = [one[key] for one in values if one.get(key) is not None]
+    return fmean(known) if known else None
+
+
+def _newest(events: Iterable[Event], kind: EventKind) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = {}
+    for event in events:
+        if event.kind is kind:
+            found = event.fields
+    return found
+
+
+def _document(path: Any) -> Mapping[str, Any]:
+    """A file of JSON; empty where it is not there yet."""
+    if not path.exists():
+        return {}
+    found = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(found, dict):
+        raise ValueError(f"{path}: not an object of JSON")
+    return found

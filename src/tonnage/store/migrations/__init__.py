@@ -1,0 +1,1 @@
+"""How each version of the database becomes the next. Alembic reads `env.py` and `versions/`."""

@@ -1,0 +1,1 @@
+"""One module a version, oldest first. What is released here is never changed again."""

@@ -1,0 +1,69 @@
+"""What the workers have done so far, from what they append to the journal and the metrics."""
+
+from __future__ import annotations
+
+from collections import deque
+from datetime import datetime
+
+from tonnage.runs.folder import RunFolder
+from tonnage.runs.journal import Event, EventKind
+from tonnage.runs.tail import Tail
+
+RECENT_STEPS = 50
+
+
+class Progress:
+    """Read now and then; knows the newest step, checkpoint, and when there was last a sign of work."""
+
+    def __init__(self, folder: RunFolder, *, now: datetime) -> None:
+        self._journal, self._metrics = Tail(folder.journal_file), Tail(folder.metrics_file)
+        self.step = 0
+        self.step_in_start = 0  # newest step of the newest start
+        self.total_steps: int | None = None
+        self.checkpoint: Event | None = None
+        self.saves_s: deque[float] = deque(maxlen=5)
+        self.steps_s: deque[float] = deque(maxlen=RECENT_STEPS)
+        self.active_at = now
+        self.read(now)
+
+    @property
+    def checkpoint_step(self) -> int | None:
+        return None if self.checkpoint is None else int(self.checkpoint.fields["step"])
+
+    @property
+    def steps_left(self) -> int | None:
+        return None if self.total_steps is None else max(0, self.total_steps - self.step_in_start)
+
+    def read(self, now: datetime) -> None:
+        """Take in what is new."""
+        for event in self._journal.events():
+            self._take(event, now)
+        for values in self._metrics.values():
+            self.active_at = now
+            self._reached(int(values.get("step", 0)))
+            if values.get("step_s"):
+                self.steps_s.append(float(values["step_s"]))
+
+    def starts(self, now: datetime) -> None:
+        """The processes start anew."""
+        self.step_in_start = self.checkpoint_step or 0
+        self.active_at = now
+        self.steps_s.clear()
+
+    def _take(self, event: Event, now: datetime) -> None:
+        if event.who in {"supervisor", "cli", "leash"}:
+            return
+        self.active_at = now
+        self._reached(int(event.fields.get("step", 0)))
+        if event.kind is EventKind.CHECKPOINT:
+            self.checkpoint = event
+            if event.fields.get("seconds"):
+                self.saves_s.append(float(event.fields["seconds"]))
+        elif event.kind is EventKind.RESUMED:
+            self.step_in_start = int(event.fields.get("step", 0))
+        if event.fields.get("total_steps"):
+            self.total_steps = int(event.fields["total_steps"])
+
+    def _reached(self, step: int) -> None:
+        self.step = max(self.step, step)
+        self.step_in_start = max(self.step_in_start, step)

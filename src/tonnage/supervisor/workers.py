@@ -1,0 +1,85 @@
+"""The workers of one start, as the supervisor holds them: by their leash."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from tonnage.runs.folder import RunFolder, write_whole
+from tonnage.runs.job import Job
+from tonnage.runs.requests import notice_request, write_request
+from tonnage.runs.states import WorkerExit
+
+EXITS: Final = "exits"  # folder of a run: exit codes that ranks left, where their launcher has only its own
+
+
+class Workers:
+    """Started when made. They end on their own, on `save_and_end`, or on `kill`."""
+
+    def __init__(self, folder: RunFolder, job: Job, *, attempt: int, grace_s: float) -> None:
+        self._folder, self._job = folder, job
+        self._exits = folder.path / EXITS / f"attempt-{attempt:04}"
+        self._exits.mkdir(parents=True, exist_ok=True)
+        leash = [sys.executable, "-m", "tonnage.supervisor.leash", "--folder", str(folder.path), "--signal-to",
+                 job.signal_to, "--grace-s", str(grace_s), "--", *job.argv]  # fmt: skip
+        self._process = subprocess.Popen(
+            leash,
+            stdin=subprocess.PIPE,
+            stdout=sys.stderr,
+            stderr=sys.stderr,
+            env={**os.environ, **dict(job.env), "TONNAGE_EXITS": str(self._exits)},
+            start_new_session=True,
+        )
+
+    @property
+    def pid(self) -> int:
+        """Of the leash; the workers are below it."""
+        return self._process.pid
+
+    def exit_code(self) -> int | None:
+        """None while they run."""
+        code = self._process.poll()
+        if code is None:
+            return None
+        if code < 0:  # the leash itself was killed
+            code = 128 - code
+        return worst_exit(self._exits, code)
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait for their end, at most so long."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout_s)
+
+    def save_and_end(self, *, reason: str) -> None:
+        """Ask for a checkpoint and an end, at the next step."""
+        if not self._folder.stop_request.exists():
+            write_request(self._folder.stop_request, by="supervisor", reason=reason)
+
+    def give_notice(self, deadline_s: float) -> None:
+        """The same since the machine goes: the workers learn when, and are interrupted in what they do."""
+        write_whole(notice_request(self._folder), f"{deadline_s:.1f}\n")
+        if self._job.signal_to != "nobody":
+            self._order(b"term\n")
+
+    def kill(self) -> None:
+        """End all of them now."""
+        self._order(b"kill\n")
+
+    def _order(self, words: bytes) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # they have just ended
+            self._process.stdin.write(words)
+            self._process.stdin.flush()
+
+
+def worst_exit(exits: Path, code: int) -> int:
+    """A launcher's exit code, or where it says «done», the worst code that a rank of it left behind."""
+    if code != WorkerExit.DONE:
+        return code
+    left = [int(json.loads(path.read_text(encoding="utf-8"))["code"]) for path in exits.glob("rank-*.json")]
+    return max(left, default=WorkerExit.DONE)

@@ -1,0 +1,134 @@
+"""Contradictions inside `run`, and between it and the rest of the file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from tonnage.errors import did_you_mean, nearest
+from tonnage.workload.file.inline_shape import InlineShape
+from tonnage.workload.file.kinds import BatchFile, ServeFile, TabularFile, TrainFile, WorkloadFile
+from tonnage.workload.file.problems import Problem
+from tonnage.workload.file.run_fields import (
+    GenerateRunFields,
+    RunDataFields,
+    SharedRunFields,
+    SourceFields,
+    TrainRunFields,
+)
+from tonnage.workload.file.yaml_lines import KeyPath
+from tonnage.workload.run_terms import ROLES, Task, format_of
+
+NEW_WEIGHTS: Final = "new"
+_PASSWORD: Final = re.compile(r"^[\w.+-]+://[^/@]*:(?P<password>[^@]*)@")
+_VARIABLE: Final = re.compile(r"\$\{\w+\}")
+
+
+def task_of(file: TrainFile | BatchFile | TabularFile) -> Task:
+    """What a file's run does."""
+    if isinstance(file, TabularFile):
+        return file.tabular.method
+    assert file.run is not None
+    return file.run.task
+
+
+def find_run_problems(file: WorkloadFile) -> Iterator[Problem]:
+    """Everything in `run` that cannot hold, told before anything is read or started."""
+    if isinstance(file, ServeFile) or file.run is None:
+        return
+    task, run = task_of(file), file.run
+    yield from _launch_problems(run)
+    yield from _limit_problems(run)
+    yield from _column_problems(run.data, task)
+    for name in ("train", "validation", "test"):
+        if (source := getattr(run.data, name)) is not None:
+            yield from _source_problems(("run", "data", name), source)
+    if run.data.validation is not None and run.data.validation_fraction is not None:
+        fault = "nothing is held out where `validation` is given"
+        yield Problem(("run", "data", "validation_fraction"), fault, "remove one of the two")
+    if isinstance(run, TrainRunFields) and isinstance(file, TrainFile):
+        yield from _train_problems(file, run)
+    if isinstance(run, GenerateRunFields) and run.weights == NEW_WEIGHTS:
+        yield Problem(("run", "weights"), "new weights write noise", "name a trained model")
+
+
+def _launch_problems(run: SharedRunFields) -> Iterator[Problem]:
+    if run.runner == "local" and run.processes > 1:
+        yield Problem(
+            ("run", "processes"), f"found {run.processes}, but `runner: local` is one process", "use `runner: torchrun`"
+        )
+    if run.tracking.alias is not None and run.tracking.register_as is None:
+        yield Problem(("run", "tracking", "alias"), "nothing is registered", "name it: `register_as: my-model`")
+
+
+def _limit_problems(run: SharedRunFields) -> Iterator[Problem]:
+    if run.limits.max_cost_usd is not None and run.limits.usd_per_hour is None:
+        yield Problem(
+            ("run", "limits", "max_cost_usd"),
+            "what an hour costs is not known",
+            "say it: `usd_per_hour: 3.06`, for all machines of the run together",
+        )
+
+
+def _column_problems(data: RunDataFields, task: Task) -> Iterator[Problem]:
+    roles = ROLES[task]
+    for role in data.columns:
+        if role not in roles:
+            known = f"roles of {task}: {', '.join(roles)}"
+            hint = did_you_mean(nearest(role, roles, count=1), known)
+            yield Problem(("run", "data", "columns", role), f"is no role of {task}", hint)
+
+
+def _source_problems(path: KeyPath, source: SourceFields) -> Iterator[Problem]:
+    form = source.format or ("sql" if source.query is not None else format_of(source.location[0]))
+    if form is None:
+        hint = "add `format: jsonl`, csv or parquet; for a database give `query:`"
+        yield Problem(path, f"found '{_hidden(source.location[0])}', whose end tells no format", hint)
+    if form == "sql" and source.query is None:
+        yield Problem((*path, "query"), "is missing", "a database needs the statement to run: `query: select ...`")
+    if form != "sql" and source.query is not None:
+        yield Problem((*path, "query"), f"a {form} source takes no query", "remove the key")
+    if form != "hf" and source.split is not None:
+        yield Problem((*path, "split"), f"a {form} source has no splits", "remove the key")
+    if form in ("hf", "sql") and len(source.location) > 1:
+        yield Problem((*path, "location"), f"one {form} location at a time", "keep one")
+    for location in source.location:
+        secret = _PASSWORD.match(location)
+        if secret and not _VARIABLE.fullmatch(secret["password"]):
+            fault = f"found a password in '{_hidden(location)}'"
+            yield Problem(path, fault, "write ${NAME} in its place and set NAME in the environment")
+
+
+def _hidden(location: str) -> str:
+    """The location without a password.
+
+    >>> _hidden("postgresql://me:secret@host/db")
+    'postgresql://me:***@host/db'
+    """
+    return re.sub(r"(://[^/@:]*):[^@]*@", r"\1:***@", location)
+
+
+def _train_problems(file: TrainFile, run: TrainRunFields) -> Iterator[Problem]:
+    learned = {"sequence-classification": "classification", "causal-lm": "language-model"}.get(run.task)
+    if learned is not None and file.train.objective not in (None, learned):
+        fault = f"found '{file.train.objective}', but {run.task} learns {learned}"
+        yield Problem(("train", "objective"), fault, f"write `{learned}`, or leave the key out")
+    if run.weights == NEW_WEIGHTS and not _has_config(file.model):
+        fault = "new weights need a config.json"
+        yield Problem(("run", "weights"), fault, "let `model:` be a path to one, or hf://org/name")
+    if run.weights == NEW_WEIGHTS and file.train.method != "full":
+        yield Problem(
+            ("train", "method"), f"found '{file.train.method}', but new weights are all trained", "use `full`"
+        )
+    if run.device_map is not None and run.processes > 1:
+        yield Problem(("run", "device_map"), "one model over all devices is one process", "use `processes: 1`")
+    for name in ("tensor_parallel", "pipeline_parallel"):
+        if (getattr(file.train, name) or 1) > 1:
+            yield Problem(("train", name), "a run splits no layers over GPUs", "remove the key, or the `run` section")
+
+
+def _has_config(model: str | InlineShape) -> bool:
+    from tonnage.workload.file.model_reference import is_path
+
+    return isinstance(model, str) and (model.startswith("hf://") or is_path(model))

@@ -1,0 +1,41 @@
+"""The words of a run: what is learned or written, from which form of data, started how."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+Task = Literal[
+    "sequence-classification", "token-classification", "question-answering", "causal-lm", "text-generation",
+    "boosted-trees", "mlp",
+]  # fmt: skip
+TextTask = Literal["sequence-classification", "token-classification", "question-answering", "causal-lm"]
+DataFormat = Literal["jsonl", "csv", "parquet", "hf", "sql"]
+RunnerName = Literal["local", "torchrun", "ray"]
+Device = Literal["auto", "cpu", "cuda"]
+LearningRateSchedule = Literal["constant", "linear", "cosine"]
+TabularObjective = Literal["auto", "regression", "classification"]
+
+ROLES: Final[dict[Task, dict[str, bool]]] = {  # role of a column -> whether the task needs it
+    "sequence-classification": {"text": True, "label": True, "text_pair": False},
+    "token-classification": {"tokens": True, "tags": True},
+    "question-answering": {"question": True, "context": True, "answers": True, "answer_start": False},
+    "causal-lm": {"text": True, "prompt": False},
+    "text-generation": {"prompt": True},
+    "boosted-trees": {"label": True},
+    "mlp": {"label": True},
+}
+SUFFIXES: Final[dict[str, DataFormat]] = {
+    ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet",
+}  # fmt: skip
+
+
+def format_of(location: str) -> DataFormat | None:
+    """The format a location's name tells, or None.
+
+    >>> format_of("rows/part-*.jsonl.gz"), format_of("hf://org/reviews"), format_of("rows.xlsx")
+    ('jsonl', 'hf', None)
+    """
+    if location.startswith("hf://"):
+        return "hf"
+    name = location.partition("?")[0].casefold() if "://" in location else location.casefold()
+    return next((form for suffix, form in SUFFIXES.items() if name.removesuffix(".gz").endswith(suffix)), None)

@@ -1,0 +1,57 @@
+"""A program for tests: runs a worker again and again in forked children, killed at random points, until it is done.
+
+`python killing.py RUN_DIR SIGNAL SEED KILLS` prints one line per attempt: the exit status, or the signal it died of.
+Forking from a process that has torch loaded spares each attempt the seconds of loading it.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+import tiny
+import torch
+from transformers.optimization import get_scheduler  # noqa: F401  loaded before the fork
+
+from tonnage.recipes import worker
+from tonnage.runs.folder import RunFolder
+from tonnage.runs.progress import read_progress
+
+LAST_STEP = 60
+
+
+def attempt(folder: RunFolder, number: signal.Signals, until: tuple[int, float] | None) -> int:
+    """One forked worker, signalled some seconds after it passes a step; its wait status."""
+    child = os.fork()
+    if child == 0:
+        torch.set_num_threads(1)
+        os._exit(worker.run_worker(folder, program=tiny.prepare))
+    while until is not None:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return status
+        mark = read_progress(folder.path)
+        if (mark.step if mark else 0) >= until[0]:
+            time.sleep(until[1])
+            os.kill(child, number)
+            break
+        time.sleep(0.001)
+    return os.waitpid(child, 0)[1]
+
+
+def main() -> None:
+    folder, number = RunFolder(Path(sys.argv[1])), signal.Signals[sys.argv[2]]
+    chance = random.Random(int(sys.argv[3]))
+    for step in sorted(chance.randrange(LAST_STEP) for _ in range(int(sys.argv[4]))):
+        # between steps, in the middle of one, or while a checkpoint is being written
+        status = attempt(folder, number, (step, chance.uniform(0, 0.03)))
+        print(os.waitstatus_to_exitcode(status), flush=True)
+    print(os.waitstatus_to_exitcode(attempt(folder, number, None)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
