@@ -28,7 +28,7 @@ EXTRAS: Final = {  # one module of each is enough
     "spark": ("pyspark",),
     "serve": ("onnxruntime",),
     "cloud": ("sky",),
-    "report": ("altair",),
+    "report": ("typst", "vl_convert"),
     "ui": ("nicegui",),
 }
 

@@ -11,6 +11,7 @@ from typing import Final
 from tonnage.catalog import Catalog
 from tonnage.comparison.energy import Footprint, Stated, footprint
 from tonnage.comparison.energy import total as sum_footprints
+from tonnage.comparison.fronts import front_of
 from tonnage.comparison.profiles import Hours
 from tonnage.comparison.reaching import enough_machines, narrow_to, only_of, why_none
 from tonnage.comparison.request import Thing
@@ -69,6 +70,7 @@ class Row:
     purchases: tuple[Option, ...] = ()  # the cheapest of each way of buying, cheapest first
     footprint: Footprint | None = None  # of a month
     replan: Replan | None = field(default=None, compare=False, repr=False)  # of a service: its month at any volume
+    front: tuple[Option, ...] = ()  # ways that nothing beats in both cost and time, the cheapest first
 
     @property
     def time_s(self) -> Figure | None:
@@ -222,6 +224,7 @@ def compute_row(
         fastest=_fastest(plan),
         purchases=_by_purchase(plan),
         footprint=footprint(plan.best, _hours_at_work(plan.best, work), catalog, power),
+        front=front_of(plan.options),
     )
     if isinstance(job, ServeJob):
         return _service_row(found, narrowed, planner, factors)
