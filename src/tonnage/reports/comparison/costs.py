@@ -191,7 +191,6 @@ def _never_rows(comparison: Comparison) -> tuple[tuple[str, str, str], ...]:
     )
 
 
-
 def crossing_words(comparison: Comparison, one: BreakEven) -> str:
     """Where it crosses, in multiples and in requests or jobs a month."""
     cheaper = comparison.title_of[one.cheaper_above]
