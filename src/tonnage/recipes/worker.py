@@ -10,6 +10,7 @@ from typing import Any
 
 from tonnage.errors import InputError, TonnageError
 from tonnage.recipes.checkpoints import DiskFull
+from tonnage.recipes.checkpoints.writing import is_full
 from tonnage.recipes.engine import build_engine, open_machine
 from tonnage.recipes.finishing import finish
 from tonnage.recipes.health import Diverged
@@ -38,6 +39,10 @@ def run_worker(folder: RunFolder, *, program: TaskProgram | None = None) -> int:
             return _train(folder, folder.spec(), program, interrupts)
         except TonnageError as error:
             return _end(folder, error)
+        except Exception as error:
+            if not is_full(error):
+                raise
+            return _end(folder, DiskFull(f"{folder.path}: {error}", hint="make room, then `tonnage resume`"))
         except Interrupted:
             folder.record(EventKind.INTERRUPTED, who=_who(), signal=interrupts.source)
             return WorkerExit.PREEMPTED
@@ -93,7 +98,12 @@ def _end(folder: RunFolder, error: TonnageError) -> int:
     if error.hint:
         print(f"hint: {error.hint}", file=sys.stderr)  # noqa: T201
     said: dict[str, Any] = {"reason": reason.value} if reason else {}
-    folder.record(EventKind.STOPPING, who=_who(), message=error.message, hint=error.hint, **said)
+    try:
+        folder.record(EventKind.STOPPING, who=_who(), message=error.message, hint=error.hint, **said)
+    except OSError as full:
+        if not is_full(full):
+            raise
+        print(f"the journal cannot be written: {full}", file=sys.stderr)  # noqa: T201
     return code
 
 

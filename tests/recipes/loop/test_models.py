@@ -11,6 +11,7 @@ import torch
 
 from tonnage.recipes.batches import label_weight
 from tonnage.recipes.checkpoints import read_checkpoint
+from tonnage.recipes.task import Evaluation
 from tonnage.runs.states import WorkerExit
 
 MakeRun = Callable[..., Any]
@@ -79,6 +80,39 @@ def test_adapters_go_on_to_the_same_bits(make_run: MakeRun, adapted: Program, ti
     names = read_checkpoint(run.folder.checkpoints / "step-00000006").weights()
     assert names
     assert all("lora_" in name or "classifier" in name for name in names)
+
+
+@pytest.mark.parametrize("task", ["token-classification", "causal-lm"])
+def test_the_mean_is_over_labels_however_the_batch_is_cut(make_run: MakeRun, tiny: Any, task: str) -> None:
+    """Rows have labels for few or many tokens, one micro-batch perhaps for none: each label counts the same."""
+
+    def program(spec: Any) -> Any:
+        from transformers import BertConfig, BertForTokenClassification, GPT2Config, GPT2LMHeadModel
+
+        if task == "causal-lm":
+            model: Any = GPT2LMHeadModel(GPT2Config(vocab_size=tiny.WORDS, n_embd=32, n_layer=1, n_head=2))
+        else:
+            model = BertForTokenClassification(BertConfig(
+                vocab_size=tiny.WORDS, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, num_labels=4,
+            ))  # fmt: skip
+        for module in model.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.0
+
+        def collate(items: Any) -> Any:
+            batch = tiny.collate(items)
+            ids = batch["input_ids"]
+            labels = ids if task == "causal-lm" else ids % 4
+            kept = batch["attention_mask"].bool() & (torch.arange(ids.shape[1]) < ids[:, :1] % 20 - 3)
+            return {**batch, "labels": labels.masked_fill(~kept, -100)}
+
+        return replace(tiny.prepare(spec), model=model, collate=collate, evaluate=lambda *_: still)
+
+    still = Evaluation(metrics={}, samples=0)
+    whole, pieces = (make_run(f"by-{size}", task=task, max_steps=4, micro_batch=size) for size in (16, 1))
+    assert whole.work(program) == pieces.work(program) == WorkerExit.DONE
+    for step, said in whole.curve().items():
+        assert pieces.curve()[step] == pytest.approx(said, rel=2e-5)
 
 
 @pytest.mark.slow
