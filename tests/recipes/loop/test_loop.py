@@ -91,6 +91,24 @@ def test_a_stop_request_saves_and_ends(make_run: MakeRun) -> None:
     assert len(run.lines()) == 10
 
 
+def test_a_notice_in_the_folder_is_as_good_as_a_signal(make_run: MakeRun, tiny: Any) -> None:
+    """The file says how many seconds are left; what was done until then is on the disk."""
+    run = make_run(max_steps=10)
+
+    def warned(spec: Any) -> Any:
+        def collate(items: Any) -> Any:
+            (run.folder.path / "notice").write_text("5.0\n")
+            return tiny.collate(items)
+
+        return replace(tiny.prepare(spec), collate=collate)
+
+    assert run.work(warned) == WorkerExit.PREEMPTED
+    assert run.events(EventKind.INTERRUPTED)[0].fields["signal"] == "notice"
+    (run.folder.path / "notice").unlink()
+    assert run.work() == WorkerExit.DONE
+    assert list(run.curve()) == list(range(1, 11))
+
+
 @pytest.mark.parametrize("at", [0, 3])
 def test_sigterm_saves_and_asks_to_be_started_again(
     make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, at: int
