@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from tonnage.benchmarks import timing
 from tonnage.benchmarks.local import Prior, measure_curves, measure_device
-from tonnage.benchmarks.machine import check_memory, read_identity
+from tonnage.benchmarks.machine import check_memory, group_memory_bytes, read_identity
 from tonnage.benchmarks.operations import Extent, probes
 from tonnage.benchmarks.timing import Clock, Samples, take_samples
 from tonnage.errors import InputError
@@ -52,6 +53,14 @@ def test_too_little_free_memory_is_told(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=100 * 2**20))
     with pytest.raises(InputError, match=r"0\.1 GiB"):
         check_memory()
+
+
+def test_memory_of_a_control_group_counts_where_it_is_limited(tmp_path: Path) -> None:
+    """A figure is a limit; `max`, a figure near 2⁶³ or no file is none."""
+    file = tmp_path / "memory.max"
+    for text, expected in (("max\n", None), ("9223372036854771712\n", None), ("2147483648\n", 2**31)):
+        file.write_text(text)
+        assert group_memory_bytes((tmp_path / "absent", file)) == expected
 
 
 def test_a_gpu_that_is_not_there_is_told() -> None:

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from tonnage.benchmarks.all_reduce import measure_all_reduce
-from tonnage.benchmarks.machine import device_name, framework_bytes, import_torch, read_identity, versions
+from tonnage.benchmarks.machine import device_name, framework_bytes, import_torch, read_identity, usable_cores, versions
 from tonnage.benchmarks.operations import FULL_CPU, FULL_CUDA, QUICK, Probe, probes
 from tonnage.benchmarks.timing import Clock, Samples, take_samples
 from tonnage.calibration.local_profile import Curve, DeviceKind, DeviceProfile, Point, Timing
@@ -50,7 +50,7 @@ def measure_device(
     torch = import_torch()
     identity = read_identity(torch, kind)
     resident = framework_bytes()
-    counts = _thread_counts(threads, kind, identity.physical_cores, identity.logical_cores)
+    counts = _thread_counts(threads, kind, usable_cores(identity.physical_cores), identity.logical_cores)
     report = on_step or (lambda *_: None)
     curves = tuple(curve for count in counts for curve in measure_curves(torch, kind, count, quick, report))
     report("all-reduce of two processes", 0, 0)

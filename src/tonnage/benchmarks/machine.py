@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from tonnage.errors import InputError, MissingExtra, TonnageError
 from tonnage.units import to_gib
 
 CPUINFO = Path("/proc/cpuinfo")
+GROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 # A process that trains with transformers has its model classes loaded too; where it is not installed, torch alone.
 RESIDENT = """
 import importlib.util, psutil, torch
@@ -56,13 +59,29 @@ def host_identity() -> Identity:
     import psutil
 
     logical = psutil.cpu_count(logical=True) or 1
+    total = psutil.virtual_memory().total
     return Identity(
         processor=processor_name(CPUINFO.read_text(encoding="utf-8") if CPUINFO.is_file() else ""),
         physical_cores=psutil.cpu_count(logical=False) or logical,
         logical_cores=logical,
         architecture=platform.machine(),
-        memory_gib=to_gib(psutil.virtual_memory().total),
+        memory_gib=to_gib(min(total, group_memory_bytes(GROUP_LIMITS) or total)),
     )
+
+
+def usable_cores(physical: int) -> int:
+    """Physical cores, or as many as this process may run on where those are fewer."""
+    return min(physical, len(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else physical
+
+
+def group_memory_bytes(places: Sequence[Path]) -> int | None:
+    """What the control group allows; None where it sets no limit. `memory.max` says so with a word, the older file with
+    a figure near 2⁶³."""
+    for place in places:
+        text = place.read_text(encoding="ascii").strip() if place.is_file() else ""
+        if text.isdigit() and int(text) < 2**60:
+            return int(text)
+    return None
 
 
 def processor_name(cpuinfo: str) -> str:
