@@ -11,7 +11,7 @@ import pytest
 from tonnage.benchmarks import timing
 from tonnage.benchmarks.local import Prior, measure_curves, measure_device
 from tonnage.benchmarks.machine import check_memory, group_memory_bytes, read_identity
-from tonnage.benchmarks.operations import Extent, probes
+from tonnage.benchmarks.operations import FULL_CPU, FULL_CUDA, QUICK, Extent, probes, queued
 from tonnage.benchmarks.timing import Clock, Samples, take_samples
 from tonnage.errors import InputError
 from tonnage.planning.local import predict_local
@@ -29,6 +29,23 @@ def test_the_first_call_does_not_count() -> None:
     samples = Samples()
     take_samples(lambda: calls.append(1), Clock(lambda: None, 0), samples, budget_s=0.0, fewest=5)
     assert (len(calls), len(samples.seconds)) == (6, 5)
+
+
+def test_queued_calls_are_one_sample() -> None:
+    """Ten calls, then one wait: what a GPU is timed by."""
+    calls: list[str] = []
+    samples = Samples()
+    clock = Clock(lambda: calls.append("wait"), 0)
+    take_samples(queued(lambda: calls.append("work"), 10), clock, samples, budget_s=0.0)
+    assert calls == [*["work"] * 10, "wait"] * 2
+    assert len(samples.seconds) == 1
+
+
+@pytest.mark.parametrize("extent", [FULL_CPU, QUICK, FULL_CUDA])
+def test_the_pool_holds_the_largest_input(extent: Extent) -> None:
+    """Every tensor that an extent asks for can be cut from its pool."""
+    largest = max(*(side**2 for side in extent.products), *extent.elements, 512 * 12 * 128)
+    assert 4 * largest <= extent.pool_bytes
 
 
 def test_median_and_quartiles_are_of_one_piece_of_work() -> None:

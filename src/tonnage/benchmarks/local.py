@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tonnage.benchmarks.all_reduce import measure_all_reduce
 from tonnage.benchmarks.machine import device_name, framework_bytes, import_torch, read_identity, usable_cores, versions
-from tonnage.benchmarks.operations import FULL_CPU, FULL_CUDA, QUICK, Probe, probes
+from tonnage.benchmarks.operations import FULL_CPU, FULL_CUDA, QUICK, Probe, probes, queued
 from tonnage.benchmarks.timing import Clock, Samples, take_samples
 from tonnage.calibration.local_profile import Curve, DeviceKind, DeviceProfile, Point, Timing
 from tonnage.errors import InputError
@@ -23,6 +23,7 @@ ROUNDS: Final = 4
 FEWEST: Final = 3  # repeats of a point in the first round
 POINT_S: Final = 0.035  # a point a round
 QUICK_POINT_S: Final = 0.02
+QUEUED_CALLS: Final = 10  # on a GPU: launches overlap with what runs, as in training
 FULL_S, QUICK_S = 18.0, 5.0  # a thread count; a round that has begun within it may be cut short
 
 
@@ -70,6 +71,7 @@ def measure_curves(torch: Any, kind: DeviceKind, threads: int, quick: bool, repo
     """All curves at one thread count, each point once and then again while time is left; torch's own count is put
     back afterwards."""
     extent = QUICK if quick else FULL_CUDA if kind == "cuda" else FULL_CPU
+    queue = QUEUED_CALLS if kind == "cuda" else 1
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     clock = Clock(torch.cuda.synchronize if kind == "cuda" else (lambda: None), 0 if kind == "cuda" else threads)
@@ -83,7 +85,9 @@ def measure_curves(torch: Any, kind: DeviceKind, threads: int, quick: bool, repo
                     break
                 what = f"{threads} thread{'s' if threads > 1 else ''}: {probe.operation} {probe.precision}"
                 report(what, number * len(listed) + place + 1, (1 if quick else ROUNDS) * len(listed))
-                call, times[place] = probe.make()
+                call, work = probe.make()
+                times[place] = work * queue
+                call = queued(call, queue) if queue > 1 else call
                 take_samples(
                     call,
                     clock,

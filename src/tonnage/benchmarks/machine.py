@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from tonnage.calibration.local_profile import DeviceKind, Identity
+from tonnage.calibration.local_profile import DeviceKind, Identity, processor_name
 from tonnage.errors import InputError, MissingExtra, TonnageError
 from tonnage.units import to_gib
 
@@ -61,7 +61,9 @@ def host_identity() -> Identity:
     logical = psutil.cpu_count(logical=True) or 1
     total = psutil.virtual_memory().total
     return Identity(
-        processor=processor_name(CPUINFO.read_text(encoding="utf-8") if CPUINFO.is_file() else ""),
+        processor=processor_name(CPUINFO.read_text(encoding="utf-8") if CPUINFO.is_file() else "")
+        or platform.processor()
+        or platform.machine(),
         physical_cores=psutil.cpu_count(logical=False) or logical,
         logical_cores=logical,
         architecture=platform.machine(),
@@ -82,19 +84,6 @@ def group_memory_bytes(places: Sequence[Path]) -> int | None:
         if text.isdigit() and int(text) < 2**60:
             return int(text)
     return None
-
-
-def processor_name(cpuinfo: str) -> str:
-    """The processor's name with family and model, which tell apart what a cloud calls by one name.
-
-    >>> processor_name("model name\\t: AMD EPYC\\ncpu family\\t: 26\\nmodel\\t\\t: 2\\n")
-    'AMD EPYC (family 26 model 2)'
-    """
-    found = dict(re.findall(r"^(model name|cpu family|model)\s*:\s*(.+?)\s*$", cpuinfo, re.MULTILINE))
-    name = found.get("model name") or platform.processor() or platform.machine()
-    if "cpu family" in found and "model" in found:
-        return f"{name} (family {found['cpu family']} model {found['model']})"
-    return name
 
 
 def gpu_by_driver(torch: Any) -> tuple[str, float]:
