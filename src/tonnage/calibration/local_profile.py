@@ -208,7 +208,7 @@ def processor_name(cpuinfo: str) -> str:
     >>> processor_name("model name\\t: AMD EPYC\\ncpu family\\t: 26\\nmodel\\t\\t: 2\\n")
     'AMD EPYC (family 26 model 2)'
     """
-    found = dict(re.findall(r"^(model name|cpu family|model)\s*:\s*(.+?)\s*$", cpuinfo, re.MULTILINE))
+    found: dict[str, str] = dict(re.findall(r"^(model name|cpu family|model)\s*:\s*(.+?)\s*$", cpuinfo, re.MULTILINE))
     name = found.get("model name", "")
     if name and "cpu family" in found and "model" in found:
         return f"{name} (family {found['cpu family']} model {found['model']})"
