@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from tonnage.benchmarks import timing
+from tonnage.benchmarks import local, timing
 from tonnage.benchmarks.local import Prior, measure_curves, measure_device
 from tonnage.benchmarks.machine import check_memory, group_memory_bytes, read_identity
-from tonnage.benchmarks.operations import FULL_CPU, FULL_CUDA, QUICK, Extent, probes, queued
+from tonnage.benchmarks.operations import FULL_CPU, FULL_CUDA, QUICK, Extent, Probe, probes, queued
 from tonnage.benchmarks.timing import Clock, Samples, take_samples
 from tonnage.errors import InputError
 from tonnage.planning.local import predict_local
@@ -54,6 +55,14 @@ def test_median_and_quartiles_are_of_one_piece_of_work() -> None:
     assert (made.low_quartile_s, made.median_s, made.high_quartile_s) == (1.5, 2.0, 2.5)
 
 
+def test_of_several_threads_undisturbed_repeats_count_alone() -> None:
+    """Three are enough; with fewer, or one thread, disturbed ones count with their wait taken off."""
+    samples = Samples(seconds=[1.0, 1.0, 1.0], corrected=[5.0, 5.0, 5.0, 5.0, 5.0])
+    assert (samples.timing(threads=2).median_s, samples.timing(threads=2).repeats) == (1.0, 3)
+    assert (samples.timing().median_s, samples.timing().disturbed) == (5.0, 5)
+    assert Samples(seconds=[1.0], corrected=[5.0, 5.0]).timing(threads=2).median_s == 5.0
+
+
 def test_waiting_for_a_processor_is_taken_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call during which a thread waited 0.3 of its seconds counts without them, and as disturbed."""
     delays = iter([{"1": 1.0}, {"1": 1.3}])
@@ -86,6 +95,24 @@ def test_a_gpu_that_is_not_there_is_told() -> None:
     with pytest.raises(InputError, match="no CUDA GPU") as caught:
         read_identity(blind, "cuda")
     assert "--device cpu" in str(caught.value.hint)
+
+
+def test_memory_that_runs_out_is_told_and_threads_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch's message becomes one line with what to do; any other error stays what it is."""
+    torch = pytest.importorskip("torch")
+    threads = torch.get_num_threads()
+
+    def failing(message: str) -> Probe:
+        def make() -> tuple[Callable[[], object], float]:
+            raise RuntimeError(message)
+
+        return Probe(operation="product", precision="fp32", unit="flop", size=1.0, amount=1.0, make=make)
+
+    for message, expected in (("DefaultCPUAllocator: can't allocate memory", InputError), ("odd", RuntimeError)):
+        monkeypatch.setattr(local, "probes", lambda *_, said=message: [failing(said)])
+        with pytest.raises(expected):
+            measure_curves(torch, "cpu", threads + 1, True, lambda *_: None)
+        assert torch.get_num_threads() == threads
 
 
 def test_every_operation_that_training_asks_for_is_measured() -> None:

@@ -23,6 +23,7 @@ ROUNDS: Final = 4
 FEWEST: Final = 3  # repeats of a point in the first round
 POINT_S: Final = 0.035  # a point a round
 QUICK_POINT_S: Final = 0.02
+NO_MEMORY: Final = ("allocate memory", "out of memory")  # as torch says it for host and GPU
 QUEUED_CALLS: Final = 10  # on a GPU: launches overlap with what runs, as in training
 FULL_S, QUICK_S = 18.0, 5.0  # a thread count; a round that has begun within it may be cut short
 
@@ -95,9 +96,15 @@ def measure_curves(torch: Any, kind: DeviceKind, threads: int, quick: bool, repo
                     budget_s=QUICK_POINT_S if quick else POINT_S,
                     fewest=1 if number else FEWEST,
                 )
+    except RuntimeError as error:  # also torch's own OutOfMemoryError
+        if not any(word in str(error) for word in NO_MEMORY):
+            raise
+        raise InputError(
+            f"no memory left while measuring: {str(error).splitlines()[0][:120]}", hint="stop something, or use --quick"
+        ) from error
     finally:
         torch.set_num_threads(before)
-    return _curves(listed, [one.timing(many) for one, many in zip(found, times, strict=True)], threads)
+    return _curves(listed, [one.timing(many, threads=threads) for one, many in zip(found, times, strict=True)], threads)
 
 
 def precisions(torch: Any, kind: DeviceKind) -> tuple[str, ...]:
