@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import shutil
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
@@ -51,13 +52,15 @@ def _write_down(loop: Loop, prepared: Prepared, folder: RunFolder, judged: Evalu
     baseline = prepared.baseline() if prepared.baseline is not None else None
     save_model(loop.engine, prepared, folder.model)
     folder.record(EventKind.EVALUATED, who="rank0", step=loop.position.step, metrics=dict(judged.metrics))
-    write_whole(folder.result_file, json.dumps(result_of(loop, judged, baseline), indent=2, allow_nan=False) + "\n")
+    result = result_of(loop, judged, baseline, prepared.shape)
+    write_whole(folder.result_file, json.dumps(result, indent=2, allow_nan=False) + "\n")
 
 
 def save_model(engine: Engine, prepared: Prepared, path: Path) -> None:
     """The finished model, in place by rename."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    shutil.rmtree(beside, ignore_errors=True)
+    for left in path.parent.glob(f".{path.name}.*"):  # by an attempt that was killed here
+        shutil.rmtree(left)
     beside.mkdir()
     model = engine.machine.accelerator.unwrap_model(engine.raw, keep_fp32_wrapper=False, keep_torch_compile=False)
     prepared.save(model, beside)
@@ -66,7 +69,9 @@ def save_model(engine: Engine, prepared: Prepared, path: Path) -> None:
     os.rename(beside, path)
 
 
-def result_of(loop: Loop, judged: Evaluation, baseline: Evaluation | None) -> dict[str, Any]:
+def result_of(
+    loop: Loop, judged: Evaluation, baseline: Evaluation | None, shape: Mapping[str, Any] | None
+) -> dict[str, Any]:
     """What the run came to: how good the model is, how fast and with how much memory it was trained."""
     engine, times = loop.engine, loop.measuring.times
     memory = loop.measuring.memory()
@@ -85,6 +90,7 @@ def result_of(loop: Loop, judged: Evaluation, baseline: Evaluation | None) -> di
         "peak_host_rss_bytes": peak_bytes(on_gpu=False),
         "device": device_name(engine),
         "precision": engine.machine.precision,
+        "shape": dict(shape) if shape is not None else None,
         "versions": versions(),
     }
 
