@@ -57,18 +57,18 @@ def questions(count: int, draw: Random) -> list[Row]:
     """Questions on a short text, each with the place of its answer."""
     rows: list[Row] = []
     for _ in range(count):
-        chosen = draw.sample(THINGS, k=3)
-        facts = [f"The {thing} is {draw.choice(COLOURS)} ." for thing in chosen]
-        at = draw.randrange(3)
-        context, answer = " ".join(facts), facts[at].split()[3]
-        start = context.index(facts[at]) + facts[at].index(answer)
-        rows.append(
-            {
-                "question": f"what colour is the {chosen[at]} ?",
-                "context": context,
-                "answers": {"text": [answer], "answer_start": [start]},
-            }
-        )
+        thing, other = draw.sample(THINGS, k=2)
+        colour, price, place = draw.choice(COLOURS), str(draw.randrange(2, 60)), " ".join(draw.choice(PLACES))
+        context = f"The {other} is sold . The {thing} is {colour} , costs {price} euros and comes from {place} ."
+        asked = {
+            f"what colour is the {thing} ?": colour,
+            f"what does the {thing} cost ?": price,
+            f"where does the {thing} come from ?": place,
+        }
+        question = draw.choice(list(asked))
+        start = context.index(f" {asked[question]} ") + 1
+        answers = {"text": [asked[question]], "answer_start": [start]}
+        rows.append({"question": question, "context": context, "answers": answers})
     return rows
 
 

@@ -50,7 +50,7 @@ def make_starter(task: Task) -> Files:
 def _text_file(task: Task, what: str, data: str, *, samples: int, lengths: Sequence[int], columns: str) -> str:
     mean, longest = sum(lengths) / len(lengths), max(lengths)
     rate = {"question-answering": "3e-3"}.get(task, "2e-3")
-    epochs = {"question-answering": 12, "causal-lm": 4}.get(task, 3)
+    epochs = {"question-answering": 6, "causal-lm": 4}.get(task, 3)
     return f"""\
 # {what}
 # Run it: tonnage run {task}.tonnage.yaml   What it would cost elsewhere: tonnage plan {task}.tonnage.yaml
@@ -126,13 +126,13 @@ def _token_classification(draw: Random) -> Files:
 
 
 def _question_answering(draw: Random) -> Files:
-    found = rows.questions(1000, draw)
+    found = rows.questions(600, draw)
     texts = [f"{row['question']} {row['context']}" for row in found]
     file = _text_file(
         "question-answering",
         "Mark the answer to a question in a text.",
         "data/questions.jsonl",
-        samples=850,
+        samples=510,
         lengths=[_length(text, special=3) for text in texts],
         columns=_columns({"question": "question", "context": "context", "answers": "answers"}),
     )
