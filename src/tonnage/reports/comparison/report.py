@@ -6,9 +6,10 @@ from tonnage.comparison.comparing import Comparison
 from tonnage.reports.blocks import Block, Heading, Page, Paragraph
 from tonnage.reports.comparison.choice import advice_section, decision_section, score_section, summary_section
 from tonnage.reports.comparison.costs import cost_section, performance_section, volume_section
-from tonnage.reports.comparison.document import COLUMNS, comparison_document, comparison_rows
+from tonnage.reports.comparison.document import comparison_document
 from tonnage.reports.comparison.html import comparison_html
 from tonnage.reports.comparison.markdown import comparison_markdown
+from tonnage.reports.comparison.matrix_rows import COLUMNS, comparison_rows
 from tonnage.reports.comparison.sections import Chart, Checks, Code, Section, Subheading, Tree
 from tonnage.reports.plain import dump_csv, dump_json
 from tonnage.reports.rendering import Format, Look
@@ -39,12 +40,12 @@ def _short_page(comparison: Comparison) -> Page:
         score_section(comparison),
         advice_section(comparison),
     )
-    blocks = tuple(block for section in sections for block in _blocks(section))
+    blocks = tuple(block for section in sections for block in terminal_blocks(section))
     note = Paragraph(text="The whole report, with matrix, sources and migration: --report FILE.html", tone="faint")
     return Page(title=comparison.request.title, blocks=(*blocks, note))
 
 
-def _blocks(section: Section) -> list[Block]:
+def terminal_blocks(section: Section) -> list[Block]:
     """A section without what a terminal cannot show."""
     out: list[Block] = [Heading(text=section.title)]
     for part in section.parts:
