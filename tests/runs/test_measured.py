@@ -181,7 +181,7 @@ def test_halved_micro_batches_and_restarts_are_named(tmp_path: Path) -> None:
     measured = measure(records)
     said = explain(records, measured, compare(records, measured))
     assert any("micro-batch went down to 16" in one for one in said)
-    assert any("1 restarts, 10 steps done again" in one for one in said)
+    assert any("1 restart, 10 steps done again" in one for one in said)
 
 
 # rows of facts
@@ -229,7 +229,7 @@ def test_doubtful_rows_say_so(tmp_path: Path) -> None:
     """A short run on a busy machine is kept, but apart from those that are fitted to."""
     folder = write_run(tmp_path / "example", step_s=0.001, sample={"machine_cpu_fraction": 0.9}, on_gpu=False)
     rows = measured_rows(folder, DAY)
-    assert {row["quality"] for row in rows} == {"suspect"}
+    assert [row["quality"] for row in rows] == ["suspect", "ok"]  # memory is what it is on a busy machine too
     assert "suspect: the machine was busy" in rows[0]["note"]
     assert "suspect: a short run" in rows[0]["note"]
     assert rows[1]["mem_kind"].startswith("host RSS")

@@ -17,10 +17,14 @@ from tonnage.cli import (
     config,
     doctor,
     explain,
+    fetch,
     logs,
+    pipeline,
     plan,
     ps,
     rightsize,
+    runs,
+    show,
     size,
     snapshots,
     spot,
@@ -67,6 +71,8 @@ app.command("logs", short_help="What a run prints")(logs.logs)
 app.command("stop", short_help="Let a run save and end")(stop.stop)
 app.command("cancel", short_help="End a run at once")(stop.cancel)
 app.command("resume", short_help="Go on with a run")(carry_out.resume)
+app.command("show", short_help="One run in full: predicted beside measured")(show.show)
+app.add_typer(runs.commands, name="runs", short_help="The index of runs, and what they measured")
 app.command("rightsize", short_help="Cheaper machines for what measured use needs")(rightsize.rightsize)
 catalog.commands.add_typer(
     catalog_import.commands, name="import", short_help="Newer prices into a snapshot of your own"
@@ -77,6 +83,8 @@ catalog.commands.command("snapshots", short_help="Snapshots at home and built in
 app.add_typer(catalog.commands, name="catalog", short_help="GPUs, machines, prices, model shapes")
 app.command("validate", short_help="Predicted beside measured, on a table of runs")(validate.validate)
 app.command("calibrate", short_help="Fit the physical parameters to measured runs")(calibrate.calibrate)
+app.command("fetch", short_help="Models and data sets brought here, verified")(fetch.fetch)
 app.add_typer(spot.commands, name="spot", short_help="Spot under a deadline: replay, fit, advise")
+app.add_typer(pipeline.commands, name="pipeline", short_help="Steps that follow one another, cached and resumed")
 app.add_typer(config.commands, name="config", short_help="Which settings hold, and from where")
 app.command("doctor", short_help="Check this installation")(doctor.doctor)

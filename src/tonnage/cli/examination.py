@@ -28,7 +28,12 @@ EXTRAS: Final = {  # one module of each is enough
     "spark": ("pyspark",),
     "serve": ("onnxruntime",),
     "cloud": ("sky",),
+    "fetch": ("huggingface_hub",),
+    "pipeline": ("dagster",),
+    "qlora": ("bitsandbytes",),
+    "postgres": ("psycopg",),
     "report": ("altair",),
+    "report": ("typst", "vl_convert"),
     "ui": ("nicegui",),
 }
 

@@ -39,6 +39,8 @@ def build_optimizer(model: Module, training: TrainingSpec, *, device: str, fused
 
             made: torch.optim.Optimizer = Adafactor(groups, lr=rate, scale_parameter=False, relative_step=False)
             return made
+            factored: Optimizer = Adafactor(groups, lr=rate, scale_parameter=False, relative_step=False)
+            return factored
         case "adamw-8bit":
             return _eight_bit(groups, rate, device)
 

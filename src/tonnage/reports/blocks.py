@@ -65,7 +65,17 @@ class Table:
                 raise ValueError(f"a row of {len(row)} cells in a table of {len(self.columns)} columns: {row}")
 
 
-Block = Heading | Paragraph | Pairs | Bullets | Table
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """Lines over one axis: (x, y) in order of x. A terminal shows each as a row of blocks."""
+
+    title: str
+    x_title: str
+    y_title: str
+    series: tuple[tuple[str, tuple[tuple[float, float], ...]], ...]
+
+
+Block = Heading | Paragraph | Pairs | Bullets | Table | Chart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

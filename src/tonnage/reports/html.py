@@ -19,6 +19,9 @@ def render_html(page: Page, *, fragment: bool = False) -> str:
 @lru_cache(maxsize=1)
 def _template() -> Template:
     from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    from tonnage.reports.line_chart import render_svg
 
     environment = Environment(
         loader=PackageLoader("tonnage.reports"),
@@ -29,4 +32,5 @@ def _template() -> Template:
         keep_trailing_newline=True,
     )
     environment.globals["kind"] = lambda block: type(block).__name__
+    environment.globals["svg"] = lambda chart: Markup(render_svg(chart))
     return environment.get_template("page.html.jinja")

@@ -10,11 +10,13 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from tonnage.reports.blocks import Block, Bullets, Column, Heading, Page, Pairs, Paragraph, Table
+from tonnage.reports.blocks import Block, Bullets, Chart, Column, Heading, Page, Pairs, Paragraph, Table
+from tonnage.reports.line_chart import chart_lines
 
 GAP: Final = 2
 INDENT: Final = 2
 NARROWEST: Final = 40
+_SPARK: Final = 60  # blocks in a chart's row
 _WRAP_TO: Final = 28  # a column that wraps is not pressed below this
 _TONES: Final = {"plain": "", "faint": "dim", "good": "bold green", "warning": "yellow"}
 
@@ -57,6 +59,9 @@ def _block_lines(block: Block, width: int) -> Iterator[Text]:
     elif isinstance(block, Bullets):
         for item in block.items:
             yield from _hanging("- ", item, width)
+    elif isinstance(block, Chart):
+        for line in chart_lines(block, _SPARK):
+            yield from _wrapped(line, width, "", indent=INDENT)
     elif isinstance(block, Pairs):
         yield from _pair_lines(block, width)
     else:

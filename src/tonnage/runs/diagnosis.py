@@ -152,7 +152,7 @@ def _of_events(measured: Measured) -> Iterator[_Finding]:
         text = f"memory ran out: the micro-batch went down to {measured.micro_batch}, with more accumulation"
         yield _finding(text, "slow", "long", "small", "large")
     if measured.restarts:
-        text = f"{measured.restarts} restarts, {measured.lost_steps} steps done again"
+        text = f"{_count(measured.restarts, 'restart')}, {_count(measured.lost_steps, 'step')} done again"
         yield _finding(text, "long")
 
 
@@ -175,6 +175,10 @@ def _of_size(records: Records, measured: Measured) -> Iterator[_Finding]:
     state = records.state
     if state.state.ended and state.state.value != "succeeded":
         yield _finding(f"the run {state.state.value} before its end", "short", "small")
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _finding(text: str, *ways: str) -> _Finding:

@@ -103,6 +103,11 @@ def measured_rows(folder: RunFolder, as_of: datetime) -> list[dict[str, str]]:
     return rows_of(records, measure(records), as_of)
 
 
+def versions_text(folder: RunFolder) -> str:
+    """The versions a run was done with, in one line; empty where it did not get to its end."""
+    return ", ".join(f"{name} {version}" for name, version in measure(read_records(folder)).versions)
+
+
 def measure(records: Records) -> Measured:
     """The figures of a run so far."""
     spec, result, samples = records.spec, records.result, records.samples

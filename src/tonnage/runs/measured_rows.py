@@ -26,6 +26,7 @@ _MEMORY: Final = (  # figure, what the column `mem_kind` says of it
     ("peak_reserved_bytes", "reserved (max_memory_reserved)"),
     ("peak_device_bytes", "nvidia-smi style, whole device (NVML)"),
 )
+_RATES: Final = frozenset({"sequences_per_s", "tokens_per_s_per_gpu"})
 HOST: Final = "host RSS, sum over the run's processes"
 
 
@@ -33,8 +34,13 @@ def rows_of(records: Records, measured: Measured, as_of: datetime) -> list[dict[
     """The rows of a run. What was not measured has no row."""
     if records.spec.task in _NOT_FACTS:
         return []
-    base = _base(records, measured, as_of)
-    return [_finished(base | own) for own in _figures(records, measured)]
+    base, doubtful = _base(records, measured), doubts(records, measured)
+    rows = []
+    for own in _figures(records, measured):
+        why = doubtful if own["metric"] in _RATES else ()  # a busy machine takes no memory from a run
+        judged = {"note": _note(measured, as_of, why), "quality": "suspect" if why else "ok"}
+        rows.append(_finished(base | own | judged))
+    return rows
 
 
 def _figures(records: Records, measured: Measured) -> Iterator[dict[str, Any]]:
@@ -65,13 +71,12 @@ def _fits(records: Records, measured: Measured) -> Iterator[dict[str, Any]]:
         yield {"metric": "fits", "value": 1, "seq_len": measured.longest_tokens or short[-1].get("longest_tokens")}
 
 
-def _base(records: Records, measured: Measured, as_of: datetime) -> dict[str, Any]:
+def _base(records: Records, measured: Measured) -> dict[str, Any]:
     """The columns that all rows of a run share."""
     spec, result = records.spec, records.result
     training, shape = spec.training, result.get("shape") or {}
     asked = "" if training.precision == "auto" else training.precision
     began = records.state.submitted_at or records.state.started_at
-    doubtful = doubts(records, measured)
     sharded = "none" if measured.processes == 1 else _SHARDINGS.get(training.sharding, training.sharding)
     return {
         "config_id": f"{spec.name}@{began.astimezone(UTC):%Y%m%dT%H%M%SZ}" if began else spec.name,
@@ -89,12 +94,10 @@ def _base(records: Records, measured: Measured, as_of: datetime) -> dict[str, An
         "activation_checkpointing": training.recompute,
         "attention": training.attention,
         "compile": "y" if training.compile else "n",
-        "note": _note(measured, as_of, doubtful),
         "derived": "n",
         "family": spec.model or str(spec.weights or ""),
         "source_group": "tonnage-run",
         "shape_source": "the run's own model" if shape else "",
-        "quality": "suspect" if doubtful else "ok",
     }
 
 

@@ -1,0 +1,190 @@
+"""`tonnage runs`: the index of runs and their measurements: list, compare, reindex, export, import, sync."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tonnage.cli import options
+from tonnage.cli.home_runs import all_runs, complete_run, find_run
+from tonnage.cli.session import open_session
+
+if TYPE_CHECKING:
+    from tonnage.calibration.columns import FactTable
+    from tonnage.cli.session import Session
+
+commands = typer.Typer(no_args_is_help=True, help="The index of runs, and what they measured.")
+
+Table = Annotated[
+    str, typer.Option("--table", metavar="NAME", help="training or inference: which columns the file has.")
+]
+
+
+@commands.command("list", short_help="Runs of the index, the newest first")
+def list_runs(
+    state: Annotated[str | None, typer.Option("--state", metavar="STATE", help="Only runs in this state.")] = None,
+    top: options.ListTop = None,
+    output: options.Output = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """List the runs of the index (which may be a database that many machines share), the newest first."""
+    session = open_session(output=output, quiet=quiet)
+    from tonnage.errors import InputError, did_you_mean, nearest
+    from tonnage.reports.run_lists import runs_list
+    from tonnage.runs.states import State
+    from tonnage.store import open_store
+
+    known = [one.value for one in State]
+    if state is not None and state not in known:
+        hint = did_you_mean(nearest(state, known, count=1), f"states: {', '.join(known)}")
+        raise InputError(f"no state is named '{state}'", hint=hint)
+    with open_store(session.settings.database_url) as store:
+        found = store.runs(state=state)
+    session.show(runs_list(found, database=session.settings.shown("database_url"), top=top))
+
+
+@commands.command("compare", short_help="Runs side by side")
+def compare_runs(
+    runs: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN RUN...", autocompletion=complete_run, help="Two or more.", show_default=False),
+    ],
+    output: options.Output = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Set runs side by side: what was asked differently, quality, speed, memory, cost, loss."""
+    session = open_session(output=output, quiet=quiet)
+    from tonnage.errors import InputError
+    from tonnage.reports.run_comparison import comparison_report
+    from tonnage.runs.summary import summarise
+
+    if len(runs) < 2:
+        raise InputError("one run is not compared with anything", hint="name two or more: `tonnage runs compare A B`")
+    session.show(comparison_report([summarise(find_run(session.settings, name)) for name in runs]))
+
+
+@commands.command("reindex", short_help="Build the index anew from the folders of runs")
+def reindex(quiet: options.Quiet = False) -> None:
+    """Read every run folder at home into the index, with what each measured. Run folders are never changed."""
+    session = open_session(quiet=quiet)
+    from tonnage.errors import InputError, TonnageError
+    from tonnage.runs.folder import RunFolder
+    from tonnage.store import open_store
+
+    broken: list[tuple[RunFolder, str]] = []
+    runs = rows = 0
+    with open_store(session.settings.database_url) as store, session.progress("reading run folders"):
+        for folder in all_runs(session.settings):
+            try:
+                store.index_run(folder)
+                rows += _keep_rows(store, folder)
+                runs += 1
+            except (InputError, ValueError, OSError) as error:
+                broken.append((folder, getattr(error, "message", str(error))))
+    session.say(f"{runs} runs indexed, {rows} measurements new")
+    for folder, why in broken:
+        session.say(f"left out: {folder.path.name}: {why}")
+    if broken:
+        raise TonnageError(f"{len(broken)} run folders could not be read", hint="the others are in the index")
+
+
+@commands.command("export", short_help="Measurements as a file of facts")
+def export(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write; `-` is stdout.", show_default=False)],
+    table: Table = "training",
+    run: Annotated[
+        str | None,
+        typer.Option("--run", metavar="RUN", autocompletion=complete_run, help="Only what this run measured."),
+    ] = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Write measurements in the columns of the facts, as `tonnage validate` and `calibrate` read them."""
+    session = open_session(quiet=quiet)
+    from tonnage.calibration.columns import FACT_COLUMNS
+    from tonnage.calibration.fact_files import dump_facts
+    from tonnage.cli.streams import write_stdout
+    from tonnage.runs.folder import write_whole
+    from tonnage.store import open_store
+
+    name = _table(table)
+    with open_store(session.settings.database_url) as store:
+        rows = store.measurements(name, **({} if run is None else {"run": run}))
+    text = dump_facts(FACT_COLUMNS[name], rows)
+    if str(file) == "-":
+        write_stdout(text)
+        return
+    write_whole(file, text)
+    session.say(f"{len(rows)} rows written to {file}")
+
+
+@commands.command("import", short_help="Measurements from a file of facts")
+def import_rows(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file in the columns of the facts.")],
+    quiet: options.Quiet = False,
+) -> None:
+    """Take measurements of a file into the store; rows whose cells are all known are not taken twice."""
+    session = open_session(quiet=quiet)
+    from tonnage.calibration.fact_files import load_facts
+    from tonnage.store import open_store
+
+    table, rows = load_facts(file)
+    with open_store(session.settings.database_url) as store, session.progress(f"reading {len(rows)} rows"):
+        added = store.add_measurements(rows, table=table)
+    session.say(f"{added} of {len(rows)} rows were new ({table})")
+
+
+@commands.command("sync", short_help="Send to MLflow what it has not yet")
+def sync(
+    run: Annotated[
+        str | None,
+        typer.Argument(metavar="[RUN]", autocompletion=complete_run, help="One run; else all.", show_default=False),
+    ] = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Send parameters, metrics, files and models of runs to MLflow that it has not got yet. Nothing is sent twice."""
+    session = open_session(quiet=quiet)
+    folders = [find_run(session.settings, run)] if run is not None else list(all_runs(session.settings))
+    for folder in folders:
+        _sync_one(session, folder)
+    session.say(f"{len(folders)} runs are in MLflow as far as they have come")
+
+
+def _sync_one(session: Session, folder: object) -> None:
+    from tonnage.runs.folder import RunFolder
+    from tonnage.tracking import Tracker, tracking_uri
+
+    assert isinstance(folder, RunFolder)
+    spec = folder.spec()
+    tracker = Tracker(spec, folder, tracking_uri(spec, session.settings.home))
+    tracker.sync()
+    if folder.state().state.ended:
+        tracker.finish()
+
+
+def _keep_rows(store: object, folder: object) -> int:
+    """What a run measured, into the store: how many rows are new. Rows of a run that goes on would be early."""
+    from tonnage.runs.folder import RunFolder
+    from tonnage.runs.measured import measured_rows, versions_text
+    from tonnage.store import Store
+
+    assert isinstance(store, Store)
+    assert isinstance(folder, RunFolder)
+    state = folder.state()
+    if not state.state.ended or state.ended_at is None:
+        return 0
+    rows = measured_rows(folder, state.ended_at)
+    return store.add_measurements(
+        rows, run=folder.path.name, versions=versions_text(folder), recorded_at=state.ended_at
+    )
+
+
+def _table(name: str) -> FactTable:
+    from tonnage.calibration.columns import FACT_COLUMNS
+    from tonnage.errors import InputError
+
+    for table in FACT_COLUMNS:
+        if table == name:
+            return table
+    raise InputError(f"no table of facts is named '{name}'", hint="training or inference")

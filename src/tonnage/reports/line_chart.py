@@ -1,0 +1,134 @@
+"""A line over steps or time: as SVG for pages, as a row of blocks for terminals and Markdown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from html import escape
+from itertools import pairwise
+from typing import Final
+
+from tonnage.reports.blocks import Chart
+from tonnage.reports.wording import short
+
+COLORS: Final = ("#3b7dd8", "#d9822b", "#2a9d6f", "#b35cc4")
+DASHES: Final = ("", "7 3", "2 3", "9 3 2 3")  # colour alone carries no meaning
+WIDTH, HEIGHT = 760, 300
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 26, 44
+_MOST_POINTS: Final = 400
+_LEVELS: Final = "▁▂▃▄▅▆▇█"
+
+Point = tuple[float, float]
+
+
+def render_svg(chart: Chart) -> str:
+    """The chart as one SVG element, all text escaped; nothing where no point can be drawn."""
+    series = [(name, thinned(drawable(points), _MOST_POINTS)) for name, points in chart.series]
+    points = [point for _, line in series for point in line]
+    if not points:
+        return ""
+    x_marks = ticks(min(x for x, _ in points), max(x for x, _ in points))
+    y_marks = ticks(min(y for _, y in points), max(y for _, y in points))
+    x = _scale(x_marks, _LEFT, WIDTH - _RIGHT)
+    y = _scale(y_marks, HEIGHT - _BOTTOM, _TOP)
+    look = 'style="max-width:100%;height:auto" role="img"'
+    out = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" {look} aria-label="{escape(chart.title)}">']
+    out += [f'<path d="M{_LEFT} {y(mark):.1f}H{WIDTH - _RIGHT}" stroke="#8884"/>'
+            + _text(_LEFT - 8, y(mark) + 4, short(mark), "end") for mark in y_marks]  # fmt: skip
+    out += [_text(x(mark), HEIGHT - _BOTTOM + 18, short(mark, 6), "middle") for mark in x_marks]
+    out.append(_text((_LEFT + WIDTH - _RIGHT) / 2, HEIGHT - 8, chart.x_title, "middle"))
+    out.append(_text(_LEFT - 8, _TOP - 12, chart.y_title, "start"))
+    for place, (name, line) in enumerate(series):
+        out += _series(name, line, place, x, y, named=len(series) > 1)
+    return "".join([*out, "</svg>"])
+
+
+def render_spark(points: Sequence[Point], width: int) -> str:
+    """The values as blocks, one a cell, each the mean of its share of the points.
+
+    >>> render_spark([(0, 4.0), (1, 3.0), (2, 2.0), (3, 1.0)], 4)
+    '█▆▃▁'
+    """
+    known = [value for _, value in drawable(points)]
+    if not known:
+        return ""
+    cells = min(width, len(known))
+    bounds = [round(place * len(known) / cells) for place in range(cells + 1)]
+    means = [sum(known[low:high]) / (high - low) for low, high in pairwise(bounds)]
+    low, span = min(means), max(means) - min(means)
+    return "".join(_LEVELS[round((mean - low) / span * 7) if span else 3] for mean in means)
+
+
+def chart_lines(chart: Chart, width: int) -> Iterator[str]:
+    """Each series in one line: first value, blocks, last value."""
+    for name, points in chart.series:
+        known = drawable(points)
+        if known:
+            label = f"{name}  " if len(chart.series) > 1 else ""
+            ends = f"{chart.x_title} {short(known[0][0], 6)} to {short(known[-1][0], 6)}"
+            yield f"{label}{short(known[0][1])} {render_spark(known, width)} {short(known[-1][1])}  ({ends})"
+
+
+def ticks(low: float, high: float, count: int = 5) -> list[float]:
+    """Round marks that enclose both ends.
+
+    >>> ticks(0.13, 0.68), ticks(3.0, 3.0)
+    ([0.0, 0.2, 0.4, 0.6, 0.8], [3.0, 4.0])
+    """
+    span = high - low
+    if span <= abs(high) * 1e-9:
+        return [low, low + 1.0]
+    power = 10.0 ** math.floor(math.log10(span / count))
+    step = next(power * factor for factor in (1, 2, 5, 10) if span / (power * factor) <= count)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [round(place * step, 12) for place in range(first, last + 1)]
+
+
+def thinned(points: Sequence[Point], most: int) -> list[Point]:
+    """At most `most` points: of each stretch the lowest and the highest, so that no spike is lost."""
+    if len(points) <= most:
+        return list(points)
+    pairs = most // 2
+    bounds = [place * len(points) // pairs for place in range(pairs + 1)]
+    kept: list[Point] = []
+    for low, high in pairwise(bounds):
+        stretch = points[low:high]
+        kept += sorted({min(stretch, key=lambda point: point[1]), max(stretch, key=lambda point: point[1])})
+    return kept
+
+
+def drawable(points: Sequence[Point]) -> list[Point]:
+    """Those whose both figures are numbers."""
+    return [point for point in points if all(math.isfinite(figure) for figure in point)]
+
+
+def _scale(marks: Sequence[float], start: float, end: float) -> Callable[[float], float]:
+    low, span = marks[0], marks[-1] - marks[0]
+    return lambda value: start + (value - low) / span * (end - start)
+
+
+def _series(
+    name: str,
+    line: Sequence[Point],
+    place: int,
+    x: Callable[[float], float],
+    y: Callable[[float], float],
+    *,
+    named: bool,
+) -> list[str]:
+    color, dash = COLORS[place % len(COLORS)], DASHES[place % len(DASHES)]
+    way = "L".join(f"{x(at):.1f} {y(value):.1f}" for at, value in line)
+    look = f'stroke="{color}" stroke-width="2" stroke-dasharray="{dash}"'
+    out = [f'<path d="M{way}" fill="none" {look} stroke-linejoin="round"/>']
+    if len(line) == 1:
+        out.append(f'<circle cx="{x(line[0][0]):.1f}" cy="{y(line[0][1]):.1f}" r="3" fill="{color}"/>')
+    if named:
+        right, top = WIDTH - _RIGHT - 190, _TOP + 10 + 18 * place
+        out += [f'<path d="M{right} {top}h24" {look}/>', _text(right + 30, top + 4, name[:26], "start")]
+    return out
+
+
+def _text(x: float, y: float, text: str, anchor: str) -> str:
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="12" fill="currentColor">{escape(text)}</text>'
+    )

@@ -1,0 +1,118 @@
+"""One run in full, read from its folder once: what was asked, what happened, what was predicted and measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tonnage.runs.diagnosis import Compared, compare, explain
+from tonnage.runs.folder import RunFolder
+from tonnage.runs.journal import EventKind
+from tonnage.runs.measured import Measured, Records, measure, read_records
+from tonnage.runs.spending import Session, sessions_of
+from tonnage.runs.states import RunState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """One that was written, by the journal; `there` says whether it still is."""
+
+    step: int
+    path: str
+    bytes: int | None
+    seconds: float | None
+    there: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact:
+    """A file or folder a run leaves."""
+
+    what: str
+    path: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSummary:
+    """What reports on a run show. `state` may be given by who has looked whether its supervisor lives."""
+
+    name: str
+    folder: str
+    records: Records
+    state: RunState
+    measured: Measured
+    compared: tuple[Compared, ...]
+    why: tuple[str, ...]  # figures lie outside their interval
+    sessions: tuple[Session, ...]
+    checkpoints: tuple[Checkpoint, ...]
+    artifacts: tuple[Artifact, ...]
+
+    @property
+    def loss(self) -> tuple[tuple[float, float], ...]:
+        """(step, loss); of a step that was done again the newer line counts."""
+        return self.curve("loss")
+
+    def curve(self, key: str) -> tuple[tuple[float, float], ...]:
+        """A figure of the metrics over steps."""
+        points = {float(line["step"]): float(line[key]) for line in self.records.lines if line.get(key) is not None}
+        return tuple(sorted(points.items()))
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """How good the model is: fractions or in the label's unit, by name."""
+        return dict(self.records.result.get("metrics") or {})
+
+    @property
+    def baseline(self) -> Mapping[str, float]:
+        return dict(self.records.result.get("baseline") or {})
+
+
+def summarise(folder: RunFolder, *, state: RunState | None = None) -> RunSummary:
+    """Read a run's folder. InputError names a file of it that cannot be read."""
+    records = read_records(folder)
+    measured = measure(records)
+    compared = compare(records, measured)
+    return RunSummary(
+        name=records.spec.name,
+        folder=str(folder.path),
+        records=records,
+        state=state or records.state,
+        measured=measured,
+        compared=compared,
+        why=explain(records, measured, compared),
+        sessions=sessions_of(records.events, records.spec.guard),
+        checkpoints=tuple(_checkpoints(folder, records)),
+        artifacts=tuple(_artifacts(folder)),
+    )
+
+
+def _checkpoints(folder: RunFolder, records: Records) -> list[Checkpoint]:
+    """By step, the newest word of each."""
+    told: dict[int, Mapping[str, Any]] = {
+        int(event.fields["step"]): event.fields for event in records.events if event.kind is EventKind.CHECKPOINT
+    }
+    return [
+        Checkpoint(
+            step=step, path=str(fields.get("path", "")), bytes=fields.get("bytes"), seconds=fields.get("seconds"),
+            there=(folder.path / str(fields.get("path", ""))).is_dir() if fields.get("path") else False,
+        )
+        for step, fields in sorted(told.items())
+    ]  # fmt: skip
+
+
+def _artifacts(folder: RunFolder) -> list[Artifact]:
+    known = (
+        ("model", folder.model), ("result", folder.result_file), ("log", folder.log_file),
+        ("metrics", folder.metrics_file), ("samples", folder.samples_file), ("journal", folder.journal_file),
+        ("prediction", folder.prediction_file), ("specification", folder.spec_file),
+    )  # fmt: skip
+    return [Artifact(what=what, path=str(path), bytes=_size(path)) for what, path in known if path.exists()]
+
+
+def _size(path: Path) -> int:
+    if path.is_dir():
+        return sum(one.stat().st_size for one in path.rglob("*") if one.is_file())
+    return path.stat().st_size

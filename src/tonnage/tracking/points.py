@@ -1,0 +1,108 @@
+"""What goes to MLflow, from what stands in a run's folder. Pure: the same folder gives the same points."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from tonnage.runs.journal import Event, EventKind
+from tonnage.runs.spec import RunSpec
+from tonnage.runs.states import RunState, State
+
+_NOT_METRICS: Final = frozenset({"step", "at", "attempt"})
+LONGEST_PARAM: Final = 500  # characters; what every MLflow store takes
+STATUS: Final = {
+    State.SUCCEEDED: "FINISHED", State.FAILED: "FAILED", State.LOST: "FAILED", State.STOPPED: "KILLED",
+    State.CANCELLED: "KILLED", State.PENDING: "SCHEDULED",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One value of one metric. Its time is that of the measurement, so that the same point is the same anywhere."""
+
+    key: str
+    value: float
+    at_ms: int
+    step: int
+
+
+def parameters(spec: RunSpec) -> dict[str, str]:
+    """What was asked, under dotted names. What nobody asked for is left out."""
+    return {name: text[:LONGEST_PARAM] for name, text in _flat(asdict(spec)) if text}
+
+
+def _flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{above}{name}.")
+        elif value is not None:
+            yield above + name, " ".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+
+
+def metric_points(line: Mapping[str, Any], *, after_step: int) -> list[Point]:
+    """A line of metrics. A step that was sent before a restart is not sent again: MLflow cannot take a point back."""
+    step = int(line["step"])
+    if step <= after_step:
+        return []
+    at_ms = _milliseconds(line["at"])
+    return [Point(key, float(value), at_ms, step) for key, value in line.items()
+            if key not in _NOT_METRICS and _is_number(value)]  # fmt: skip
+
+
+def sample_points(sample: Mapping[str, Any], began: datetime) -> list[Point]:
+    """A sample of the machine, under the names MLflow's own page of system metrics looks for; steps are seconds."""
+    at_ms = _milliseconds(sample["at"])
+    step = max(round((at_ms - began.timestamp() * 1000) / 1000), 0)
+    figures = {key: value for key, value in sample.items() if key != "gpus"}
+    for gpu in sample.get("gpus", ()):
+        figures |= {f"gpu_{gpu['index']}/{key}": value for key, value in gpu.items() if key != "index"}
+    return [Point(f"system/{key}", float(value), at_ms, step) for key, value in figures.items() if _is_number(value)]
+
+
+def event_points(events: Iterable[Event]) -> list[Point]:
+    """Metrics of evaluations during the run."""
+    return [
+        Point(f"evaluation/{name}", float(value), _milliseconds(event.at.isoformat()), int(event.fields.get("step", 0)))
+        for event in events
+        if event.kind is EventKind.EVALUATED
+        for name, value in (event.fields.get("metrics") or {}).items()
+        if _is_number(value)
+    ]
+
+
+def result_points(figures: Mapping[str, Any], *, ended_at: datetime, step: int) -> list[Point]:
+    """What is known at the end: `metrics`, `baseline`, `measured` and `predicted`, each under its own name."""
+    at_ms = _milliseconds(ended_at.isoformat())
+    return [
+        Point(f"{group}/{name}", float(value), at_ms, step)
+        for group, values in figures.items()
+        for name, value in (values or {}).items()
+        if _is_number(value)
+    ]
+
+
+def state_tags(state: RunState) -> dict[str, str]:
+    """Where the run stands, as tags."""
+    tags = {
+        "tonnage.state": state.state.value,
+        "tonnage.reason": state.reason.value if state.reason else "",
+        "tonnage.starts": str(state.attempt),
+        "tonnage.lost_steps": str(state.lost_steps),
+    }
+    return tags | ({} if state.checkpoint_step is None else {"tonnage.checkpoint_step": str(state.checkpoint_step)})
+
+
+def status_of(state: RunState) -> str:
+    """MLflow's word for it."""
+    return STATUS.get(state.state, "RUNNING")
+
+
+def _milliseconds(at: str) -> int:
+    return round(datetime.fromisoformat(at).timestamp() * 1000)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,162 @@
+"""A run in MLflow's SQLite store: all of it, once, whatever breaks in between."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tonnage.runs import EventKind, RunFolder
+from tonnage.runs.folder import append_values
+from tonnage.runs.series import read_lines
+from tonnage.tracking import Tracker, TrackingUnavailable, tracker
+from tonnage.tracking.unavailable import reaching
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+
+def track(folder: RunFolder, uri: str) -> Tracker:
+    return Tracker(folder.spec(), folder, uri)
+
+
+def only_run(client: MlflowClient) -> Run:
+    (run,) = client.search_runs([one.experiment_id for one in client.search_experiments()])
+    return run
+
+
+def histories(client: MlflowClient) -> dict[str, list[tuple[int, float]]]:
+    run = only_run(client)
+    return {
+        key: [(one.step, one.value) for one in client.get_metric_history(run.info.run_id, key)]
+        for key in run.data.metrics
+    }
+
+
+def expected_loss(folder: RunFolder) -> list[tuple[int, float]]:
+    lines = {line.values["step"]: line.values["loss"] for line in read_lines(folder.metrics_file)}
+    return sorted(lines.items())
+
+
+def test_a_run_is_there_in_full_and_once(folder: RunFolder, uri: str, client: MlflowClient) -> None:
+    """Parameters, one point a logged step, samples, state, status; a second and third sync add nothing."""
+    for _ in range(3):
+        track(folder, uri).sync()
+    run, found = only_run(client), histories(client)
+    assert (run.info.run_name, run.info.status) == ("one", "FINISHED")
+    assert run.data.params["training.precision"] == "bf16"
+    assert run.data.tags["tonnage.lost_steps"] == "10"
+    assert found["loss"] == expected_loss(folder)
+    assert len(found["system/gpu_0/power_w"]) == sum(1 for _ in read_lines(folder.samples_file))
+    assert client.get_experiment(run.info.experiment_id).name == "texts"
+
+
+def test_what_is_new_is_sent(folder: RunFolder, uri: str, client: MlflowClient) -> None:
+    """Lines and events that came since; what was there stays as it was."""
+    one = track(folder, uri)
+    one.sync()
+    append_values(folder.metrics_file, {"step": 110, "at": "2026-01-02T13:00:00+00:00", "loss": 0.01})
+    folder.record(EventKind.EVALUATED, who="rank0", step=110, metrics={"accuracy": 0.93})
+    one.sync()
+    found = histories(client)
+    assert found["loss"] == expected_loss(folder)
+    assert found["evaluation/accuracy"] == [(110, 0.93)]
+
+
+@pytest.mark.parametrize("at_call", [0, 1, 3, 5])
+def test_a_crash_anywhere_doubles_nothing(
+    folder: RunFolder, uri: str, client: MlflowClient, monkeypatch: pytest.MonkeyPatch, at_call: int
+) -> None:
+    """Killed before its n-th note of what was sent, the next sync leaves the same points as one that never broke."""
+
+    class Killed(Exception):
+        pass
+
+    calls = Counter[str]()
+    save = tracker.save_sent
+
+    def dying(*arguments: Any) -> None:
+        calls["save"] += 1
+        if calls["save"] > at_call:
+            raise Killed
+        save(*arguments)
+
+    monkeypatch.setattr(tracker, "_LINES", 4)
+    monkeypatch.setattr(tracker, "save_sent", dying)
+    with pytest.raises(Killed):
+        track(folder, uri).sync()
+    monkeypatch.setattr(tracker, "save_sent", save)
+    track(folder, uri).sync()
+    found = histories(client)
+    assert found["loss"] == expected_loss(folder)
+    assert all(len(points) == len(set(points)) for points in found.values())
+    assert len(found["system/cpu_fraction"]) == sum(1 for _ in read_lines(folder.samples_file))
+
+
+def test_a_crash_before_the_tag_doubles_nothing(
+    folder: RunFolder, uri: str, client: MlflowClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The points came, the tag that says so did not: they are sent again, and the store keeps one of each."""
+    monkeypatch.setattr(tracker.Sent, "offsets", lambda _: "")
+    track(folder, uri).sync()
+    monkeypatch.undo()
+    track(folder, uri).sync()
+    assert histories(client)["loss"] == expected_loss(folder)
+
+
+def test_another_database_gets_the_run_anew(folder: RunFolder, uri: str, client: MlflowClient) -> None:
+    """The store was thrown away and an empty one stands in its place: the run is made again, in full."""
+    track(folder, uri).sync()
+    client.delete_run(only_run(client).info.run_id)
+    note = folder.path / "tracking.json"
+    note.write_text(note.read_text().replace(json.loads(note.read_text())[uri]["run_id"], "0" * 32))
+    track(folder, uri).sync()
+    assert histories(client)["loss"] == expected_loss(folder)
+
+
+def test_the_end_brings_summary_files_and_model(folder: RunFolder, uri: str, client: MlflowClient) -> None:
+    """Metrics beside baseline, prediction beside measurement, report and log, the model with signature and alias; twice
+    is once."""
+    for _ in range(2):
+        track(folder, uri).finish()
+    run = only_run(client)
+    metrics = run.data.metrics
+    assert (metrics["metrics/accuracy"], metrics["baseline/accuracy"]) == (0.91, 0.62)
+    assert metrics["predicted/samples_per_s"] == 300
+    assert metrics["measured/samples_per_s"] == pytest.approx(320)
+    files = {one.path for one in client.list_artifacts(run.info.run_id)}
+    assert {"spec.json", "prediction.json", "result.json", "report.html", "log-tail.txt", "model"} <= files
+    (version,) = client.search_model_versions("name = 'reviews'")
+    assert client.get_model_version_by_alias("reviews", "champion").version == version.version
+    assert [event.fields["version"] for event in folder.events() if event.kind is EventKind.REGISTERED] == ["1"]
+    with reaching(uri):
+        from mlflow.models import Model
+
+        info = Model.load(version.source.removeprefix("file://"))
+    assert info.signature.inputs.input_names() == ["text"]
+    assert info.signature.outputs.input_names() == ["label", "score"]
+    assert info.saved_input_example_info is not None
+
+
+def test_a_resumed_run_has_another_end(folder: RunFolder, uri: str, client: MlflowClient) -> None:
+    """Its new result is sent beside the old one; MLflow shows the newest."""
+    track(folder, uri).finish()
+    result = json.loads(folder.result_file.read_text())
+    folder.result_file.write_text(json.dumps({**result, "metrics": {"accuracy": 0.95}, "steps": 200}))
+    folder.record(EventKind.SUCCEEDED, who="supervisor", step=200)
+    track(folder, uri).finish()
+    assert histories(client)["metrics/accuracy"] == [(100, 0.91), (200, 0.95)]
+
+
+def test_a_server_that_is_down_is_said_soon(folder: RunFolder) -> None:
+    """No answer at the port: TrackingUnavailable without the password, and the folder is as it was."""
+    pytest.importorskip("mlflow")
+    before = folder.journal_file.read_bytes()
+    with pytest.raises(TrackingUnavailable, match=r"me:\*\*\*@127.0.0.1:1") as caught:
+        track(folder, "http://me:secret@127.0.0.1:1").sync()
+    assert "tonnage runs sync" in str(caught.value.hint)
+    assert "secret" not in caught.value.message
+    assert folder.journal_file.read_bytes() == before
