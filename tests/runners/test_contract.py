@@ -93,6 +93,7 @@ def submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
     """Submit a run whose worker pretends, and leave nothing behind."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
     monkeypatch.setenv("TONNAGE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "none")
     folder = RunFolder(tmp_path / "runs" / "one")
     runners: list[Runner] = []
 

@@ -33,6 +33,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     paths = [str(ROOT / "src"), str(ROOT / "tests" / "runners")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
     monkeypatch.setenv("TONNAGE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "none")
     folders: list[RunFolder] = []
 
     def submit(runner: str, processes: int, *, steps: int = 12) -> RunFolder:
