@@ -32,7 +32,6 @@ EXTRAS: Final = {  # one module of each is enough
     "pipeline": ("dagster",),
     "qlora": ("bitsandbytes",),
     "postgres": ("psycopg",),
-    "report": ("altair",),
     "report": ("typst", "vl_convert"),
     "ui": ("nicegui",),
 }

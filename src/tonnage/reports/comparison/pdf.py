@@ -18,7 +18,7 @@ from tonnage.comparison.comparing import Comparison
 from tonnage.reports.blocks import Bullets, Heading, Pairs, Paragraph, Table
 from tonnage.reports.comparison.content import build_sections, subtitle
 from tonnage.reports.comparison.plots import FONTS, INK, PDF_LIBRARIES, demand_libraries, draw_svg
-from tonnage.reports.comparison.sections import Chart, Checks, Code, Node, Part, Section, Subheading
+from tonnage.reports.comparison.sections import Chart, Checks, Code, Node, Part, Section, Subheading, Tree
 
 UPRIGHT, ACROSS = 124, 188  # letters of a table that have room in a line of a page
 COLUMN: Final = 26  # letters a column of running text should have
@@ -92,8 +92,10 @@ def _parts(part: Part, room: int) -> Iterator[dict[str, Any]]:
         yield {"kind": kind, "items": [breakable(item) for item in part.items]}
     elif isinstance(part, Code):
         yield {"kind": kind, "text": part.text.rstrip("\n")}
-    else:
+    elif isinstance(part, Tree):
         yield {"kind": "Tree", "lines": list(_lines(part.root, 0))}
+    else:
+        raise TypeError(f"a comparison has no part of the kind {kind}")
 
 
 def _lines(node: Node, depth: int) -> Iterator[dict[str, Any]]:
