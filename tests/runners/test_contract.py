@@ -88,6 +88,15 @@ def test_workers_take_sigterm(name: str, tmp_path: Path) -> None:
     assert make(name).render(spec(name), RunFolder(tmp_path)).signal_to != "nobody"
 
 
+@pytest.mark.parametrize(
+    ("device", "gpus", "asks"), [("auto", 0, False), ("auto", 2, True), ("cuda", 0, True), ("cpu", 2, False)]
+)
+def test_ray_is_asked_for_gpus(device: str, gpus: int, asks: bool, tmp_path: Path) -> None:
+    """Ray hides devices nobody asked it for: a run that is to use those at hand asks."""
+    job = make_runner("ray", cores=4, gpus=gpus, environ={}).render(spec("ray", device=device), RunFolder(tmp_path))
+    assert ("--gpus" in job.argv) is asks
+
+
 @pytest.fixture
 def submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., RunFolder]]:
     """Submit a run whose worker pretends, and leave nothing behind."""

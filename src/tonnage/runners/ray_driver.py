@@ -30,6 +30,7 @@ def main(arguments: list[str]) -> int:
     """Train, and return the worst exit code of the ranks; 1 where Ray gave up."""
     parser = argparse.ArgumentParser(prog="python -m tonnage.runners.ray_driver")
     parser.add_argument("--worker", required=True)
+    parser.add_argument("--gpus", action="store_true", help="one for each worker")
     parser.add_argument("folder", type=Path)
     asked = parser.parse_args(arguments)
     folder = RunFolder(asked.folder)
@@ -49,9 +50,8 @@ def main(arguments: list[str]) -> int:
             train_loop_config={"worker": asked.worker, "folder": str(folder.path), "exits": str(exits)},
             scaling_config=ScalingConfig(
                 num_workers=spec.launch.processes,
-                use_gpu=spec.launch.device == "cuda",
-                resources_per_worker={"CPU": spec.launch.threads or 1}
-                | ({"GPU": 1} if spec.launch.device == "cuda" else {}),
+                use_gpu=asked.gpus,
+                resources_per_worker={"CPU": spec.launch.threads or 1} | ({"GPU": 1} if asked.gpus else {}),
             ),
             run_config=RunConfig(
                 name=spec.name,

@@ -62,6 +62,7 @@ class Supervised:
     extra: ClassVar[tuple[str, str] | None] = ("torch", "train")
     signal_to: ClassVar[SignalTo] = "command"
     cores: int
+    gpus: int = 0
     worker: str = WORKER  # the module that does the work: docs/adding-a-runner.md
     python: str = sys.executable
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))  # whose secrets are named
