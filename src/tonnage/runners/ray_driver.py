@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.errors import MissingExtra
+from tonnage.runners.runner import SECRETS
 from tonnage.runs.folder import RunFolder, write_whole
 from tonnage.runs.requests import notice_request
 from tonnage.runs.spec import RunSpec
@@ -24,6 +25,7 @@ from tonnage.runs.spec import RunSpec
 NOTICE_S: Final = 30.0
 OBJECT_STORE_BYTES: Final = 300 * 2**20  # nothing large goes through it: workers read their data themselves
 CRASH: Final = 1
+SHARED: Final = ("PYTHONPATH", "OMP_", "TOKENIZERS_", "TONNAGE_")
 
 
 def main(arguments: list[str]) -> int:
@@ -85,9 +87,9 @@ def _join_or_start(ray: Any, spec: RunSpec) -> None:
 
 
 def _environment() -> dict[str, Any]:
-    """What workers inherit: module paths, and the variables that the job sets for all."""
-    kept = ("PYTHONPATH", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "TOKENIZERS_PARALLELISM", "TONNAGE_FAKE")
-    return {"env_vars": {name: os.environ[name] for name in kept if name in os.environ}}
+    """What workers are given: module paths and the job's own variables. No secret: Ray would write it down."""
+    shared = {name: value for name, value in os.environ.items() if name.startswith(SHARED)}
+    return {"env_vars": {name: value for name, value in shared.items() if name not in SECRETS}}
 
 
 def _work(given: dict[str, str]) -> None:
@@ -99,6 +101,8 @@ def _work(given: dict[str, str]) -> None:
     os.environ.update(
         RANK=str(rank), WORLD_SIZE=str(context.get_world_size()), LOCAL_RANK=str(context.get_local_rank())
     )
+    if any(Path(given["exits"]).glob("rank-*.json")):  # started anew though one has ended for good: nothing to wait for
+        return
     worker = importlib.import_module(given["worker"])
     code = worker.run_worker(RunFolder(Path(given["folder"])))
     if code == CRASH:
