@@ -33,7 +33,10 @@ def finish(loop: Loop, prepared: Prepared, folder: RunFolder, interrupts: Interr
             baseline = prepared.baseline() if prepared.baseline is not None else None
             save_model(engine, prepared, folder.model)
         folder.record(EventKind.EVALUATED, who="rank0", step=loop.position.step, metrics=dict(judged.metrics))
-        write_whole(folder.result_file, json.dumps(result_of(loop, judged, baseline), indent=2, allow_nan=False) + "\n")
+        write_whole(
+            folder.result_file,
+            json.dumps(result_of(loop, judged, baseline) | setting_of(prepared), indent=2, allow_nan=False) + "\n",
+        )
     engine.team.wait()
 
 
@@ -70,6 +73,13 @@ def result_of(loop: Loop, judged: Evaluation, baseline: Evaluation | None) -> di
         "precision": engine.machine.precision,
         "versions": versions(),
     }
+
+
+def setting_of(prepared: Prepared) -> dict[str, Any]:
+    """What measured rows say of the model and the process beside its figures."""
+    import torch
+
+    return {"shape": dict(prepared.shape or {}), "threads": torch.get_num_threads()}
 
 
 def device_name(engine: Engine) -> str:
