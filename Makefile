@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 FILE ?= examples/bert-finetune.tonnage.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help venv plan test test-slow lint format docs bench accuracy clean
+.PHONY: help venv plan test test-slow test-browser gallery lint format docs bench accuracy clean
 
 help:  ## show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -26,11 +26,17 @@ plan: $(VENV)/bin/tonnage  ## rank every way to buy the work in FILE
 	@$(BIN)/tonnage plan $(FILE)
 
 test: $(STAMP)  ## run the tests
-	$(BIN)/python -m pytest -n auto -m "not slow and not live and not gpu"
+	$(BIN)/python -m pytest -n auto -m "not slow and not live and not gpu and not browser"
 
 test-slow: $(STAMP)  ## tests that take minutes, many more generated workloads
 	TONNAGE_EXAMPLES=400 $(BIN)/python -m pytest -n auto tests/planning/test_properties.py
 	$(BIN)/python -m pytest -m slow
+
+test-browser: $(STAMP)  ## the reports in headless Chromium: layout, labels, accessibility
+	$(BIN)/python -m pytest -m browser tests/browser
+
+gallery: $(STAMP)  ## write docs/gallery: the example reports, and pictures of them
+	$(BIN)/python docs/gallery.py
 
 lint: $(STAMP)  ## style, imports and types
 	$(BIN)/ruff check .

@@ -81,6 +81,10 @@ class SourceError(TonnageError):
     """A price source could not be read or answered something else than documented."""
 
 
+class FetchError(TonnageError):
+    """A file cannot be fetched: not there, refused, out of patience, or not the bytes that were stated."""
+
+
 class UnsizedHardware(TonnageError):
     """A figure that the prediction needs is not published for this hardware; never another device's figure."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -29,6 +30,18 @@ def test_examples_run(inside: Run, tmp_path: Path, name: str) -> None:
     inside(*arguments)
     assert (tmp_path / "one.html").read_bytes() == page
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one.html", "one.json"]
+
+
+def test_a_pdf_repeats_to_the_byte(tonnage: Run, tmp_path: Path) -> None:
+    """Written by two processes in two time zones: the same bytes, whole."""
+    file = str(EXAMPLES / "h2o-vs-pytorch.tonnage.yaml")
+    for zone in ("UTC", "Asia/Kathmandu"):
+        done = tonnage("compare", file, *DAY, "--report", f"{zone[:3]}.pdf", env={"TZ": zone})
+        assert done.returncode == 0, done.stderr
+    first, second = (tmp_path / "UTC.pdf").read_bytes(), (tmp_path / "Asi.pdf").read_bytes()
+    assert first.startswith(b"%PDF-")
+    assert first.rstrip().endswith(b"%%EOF")
+    assert first == second
 
 
 def test_bert_has_no_place_on_bedrock(inside: Run) -> None:
@@ -62,7 +75,6 @@ def test_the_migration_is_written(inside: Run, tmp_path: Path) -> None:
         (("good.yaml", "--strict"), "go with --check"),
         (("nowhere.yaml",), "no such file"),
         (("good.yaml", "--report", "report.docx"), "cannot tell the form"),
-        (("good.yaml", "--report", "report.pdf"), "a PDF is not written"),
         (("good.yaml", "--migration", "plan.html"), "cannot tell the form"),
         (("good.yaml", "--migration", "plan.csv"), "has no `migration`"),
         (("good.yaml", "--profiles", "nowhere"), "no such folder of profiles"),
@@ -82,6 +94,21 @@ def test_bad_input(inside: Run, tmp_path: Path, arguments: tuple[str, ...], said
     assert said in done.stderr
     assert "hint:" in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.yaml", "good.yaml"]
+
+
+def test_a_missing_extra_is_said_before_anything_is_written(
+    inside: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the libraries of the charts: exit 2 with what to install, no file; data and tables need none of them."""
+    monkeypatch.setitem(sys.modules, "altair", None)
+    file = str(EXAMPLES / "h2o-vs-pytorch.tonnage.yaml")
+    for name in ("one.html", "one.pdf"):
+        done = inside("compare", file, *DAY, "--report", "one.json", "--report", name)
+        assert done.returncode == 2
+        assert "pip install 'tonnage[report]'" in done.stderr
+        assert list(tmp_path.iterdir()) == []
+    done = inside("compare", file, *DAY, "--report", "one.json", "--report", "one.md", "-o", "table")
+    assert done.returncode == 0, done.stderr
 
 
 def test_an_old_report_survives_a_folder_that_cannot_be_written(inside: Run, tmp_path: Path) -> None:

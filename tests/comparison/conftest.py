@@ -74,7 +74,7 @@ def fake_plan(workload: Workload, _: Catalog) -> Plan:
         time_parts=(),
         time_parts_of="step",
         memory_gib=around(4.0),
-        memory_parts_gib=(),
+        memory_parts_gib=(("weights", 1.0), ("working_weights", 3.0)),
         memory_available_gib=15.0,
         rates=(("samples_per_s", around(500.0)),),
         latency_p95_s=around(0.2) if service else None,

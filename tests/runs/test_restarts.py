@@ -55,6 +55,20 @@ def test_what_was_asked_for_is_no_crash(code: int, asked: Reason) -> None:
     assert decide([ended(code)], POLICY, asked=asked, random=0.5) == Finish(state=State.STOPPED, reason=asked)
 
 
+def test_a_smaller_micro_batch_is_a_gain() -> None:
+    """Out of memory at one step, again and again, each time with less in a batch: started again."""
+    history = [Ended(code=1, step=7, checkpoint_step=5, changed=True)] * 6
+    assert isinstance(decide(history, POLICY, asked=None, random=0.5), Restart)
+
+
+def test_a_failure_carries_the_workers_words() -> None:
+    """What the worker said of its input is the run's message."""
+    told = Ended(code=WorkerExit.BAD_INPUT, step=0, checkpoint_step=None, said="no column 'text'")
+    verdict = decide([told], POLICY, asked=None, random=0.5)
+    assert isinstance(verdict, Finish)
+    assert verdict.message == "no column 'text'"
+
+
 def test_cancelled_is_a_state_of_its_own() -> None:
     """Asked to end without a save: cancelled."""
     verdict = decide([ended(KILLED)], POLICY, asked=Reason.USER_CANCELLED, random=0.5)

@@ -17,7 +17,9 @@ from tonnage.cli import (
     config,
     doctor,
     explain,
+    fetch,
     logs,
+    pipeline,
     plan,
     ps,
     rightsize,
@@ -81,6 +83,8 @@ catalog.commands.command("snapshots", short_help="Snapshots at home and built in
 app.add_typer(catalog.commands, name="catalog", short_help="GPUs, machines, prices, model shapes")
 app.command("validate", short_help="Predicted beside measured, on a table of runs")(validate.validate)
 app.command("calibrate", short_help="Fit the physical parameters to measured runs")(calibrate.calibrate)
+app.command("fetch", short_help="Models and data sets brought here, verified")(fetch.fetch)
 app.add_typer(spot.commands, name="spot", short_help="Spot under a deadline: replay, fit, advise")
+app.add_typer(pipeline.commands, name="pipeline", short_help="Steps that follow one another, cached and resumed")
 app.add_typer(config.commands, name="config", short_help="Which settings hold, and from where")
 app.command("doctor", short_help="Check this installation")(doctor.doctor)

@@ -92,6 +92,17 @@ def run(
     idle_minutes: IdleMinutes = None,
     max_restarts: MaxRestarts = None,
     notices: Notices = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            "--metrics-port",
+            metavar="PORT",
+            min=0,
+            max=65535,
+            help="Serve metrics to Prometheus here.",
+            show_default=False,
+        ),
+    ] = None,
     detach: Detach = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print command, environment and files; do nothing.")
@@ -112,6 +123,7 @@ def run(
     given = {
         "name": name, "runner": runner, "processes": processes, "max_cost": max_cost, "usd_per_hour": usd_per_hour,
         "max_hours": max_hours, "idle_minutes": idle_minutes, "max_restarts": max_restarts, "notices": notices,
+        "metrics_port": metrics_port,
     }  # fmt: skip
     launch = prepare(session.settings, file, given)
     if dry_run:

@@ -16,7 +16,9 @@ CompareFile = Annotated[
 ]
 ReportFiles = Annotated[
     list[str] | None,
-    typer.Option("--report", metavar="FILE", help="Write the report: .html, .md, .json or .csv; may be repeated."),
+    typer.Option(
+        "--report", metavar="FILE", help="Write the report: .html, .pdf, .md, .json or .csv; may be repeated."
+    ),
 ]
 MigrationFiles = Annotated[
     list[str] | None,

@@ -15,7 +15,7 @@ from tonnage.errors import InputError, TonnageError
 if TYPE_CHECKING:
     from tonnage.comparison.comparing import Comparison
 
-REPORTS = {".html": "html", ".htm": "html", ".md": "md", ".json": "json", ".csv": "csv"}
+REPORTS = {".html": "html", ".htm": "html", ".md": "md", ".json": "json", ".csv": "csv", ".pdf": "pdf"}
 MIGRATIONS = (".csv", ".ics", ".md")
 
 
@@ -33,9 +33,9 @@ def report_comparison(
     output: str | None,
     quiet: bool,
 ) -> None:
-    """The whole command; InputError before any work where a file's form is not known."""
+    """The whole command; InputError before any work where a file's form is not known or its libraries are missing."""
     for path in reports:
-        _report_form(path)
+        _demand_report(path)
     for path in migrations:
         _suffix(path, MIGRATIONS, "--migration")
     session = open_session(
@@ -51,20 +51,37 @@ def report_comparison(
     from tonnage.reports.rendering import Look
 
     for path in reports:
-        write_whole(Path(path), render_comparison(found, _report_form(path)))
+        write_whole(Path(path), _report_bytes(found, path))
         session.say(f"wrote {path}")
     for path in migrations:
-        write_whole(Path(path), _migration_text(found, path))
+        write_whole(Path(path), _migration_text(found, path).encode())
         session.say(f"wrote {path}")
     if not (reports or migrations) or output is not None:
         write_stdout(render_comparison(found, session.settings.output, Look(width=terminal_width())))
 
 
 def _report_form(path: str) -> Any:
-    suffix = _suffix(path, (*REPORTS, ".pdf"), "--report")
-    if suffix == ".pdf":
-        raise InputError(f"{path}: a PDF is not written", hint="write .html and print it: it has a style for paper")
-    return REPORTS[suffix]
+    return REPORTS[_suffix(path, tuple(REPORTS), "--report")]
+
+
+def _demand_report(path: str) -> None:
+    """The form is known and what draws it is installed."""
+    form = _report_form(path)
+    if form in ("html", "pdf"):
+        from tonnage.reports.comparison.plots import CHART_LIBRARIES, PDF_LIBRARIES, demand_libraries
+
+        demand_libraries(PDF_LIBRARIES if form == "pdf" else CHART_LIBRARIES, f"a report as {form.upper()}")
+
+
+def _report_bytes(found: Comparison, path: str) -> bytes:
+    form = _report_form(path)
+    if form == "pdf":
+        from tonnage.reports.comparison.pdf import comparison_pdf
+
+        return comparison_pdf(found)
+    from tonnage.reports.comparison.report import render_comparison
+
+    return render_comparison(found, form).encode()
 
 
 def _suffix(path: str, known: Sequence[str], option: str) -> str:
@@ -89,15 +106,13 @@ def _migration_text(found: Comparison, path: str) -> str:
     return migration_csv(found.migration) if suffix == ".csv" else migration_checklist(found.migration)
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, content: bytes) -> None:
     """Write a file: afterwards it is the old one or the whole new one. TonnageError where it cannot be written."""
     part = None
     try:
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", newline="", dir=path.parent, prefix=f".{path.name}.", delete=False
-        ) as stream:
+        with tempfile.NamedTemporaryFile("wb", dir=path.parent, prefix=f".{path.name}.", delete=False) as stream:
             part = stream.name
-            stream.write(text)
+            stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
         os.chmod(part, 0o666 & ~_umask())

@@ -28,7 +28,11 @@ EXTRAS: Final = {  # one module of each is enough
     "spark": ("pyspark",),
     "serve": ("onnxruntime",),
     "cloud": ("sky",),
-    "report": ("altair",),
+    "fetch": ("huggingface_hub",),
+    "pipeline": ("dagster",),
+    "qlora": ("bitsandbytes",),
+    "postgres": ("psycopg",),
+    "report": ("typst", "vl_convert"),
     "ui": ("nicegui",),
 }
 

@@ -86,6 +86,7 @@ def overridden(spec: RunSpec, given: dict[str, Any]) -> RunSpec:
         runner=given.get("runner"),
         processes=given.get("processes"),
         max_restarts=given.get("max_restarts"),
+        metrics_port=given.get("metrics_port"),
         notices=tuple(notices) if notices else None,
     )
     return changed(spec, name=given.get("name"), guard=guard, launch=launch)  # type: ignore[no-any-return]

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from tonnage.cli import options
+from tonnage.cli.local_device import Device, OtherMachine, refuse_beside_device, show_on_device
 from tonnage.cli.portfolio import refuse_beside_portfolio, show_portfolio
 from tonnage.cli.session import Session, open_session
 
@@ -33,6 +34,8 @@ def plan(
     deadline: options.Deadline = None,
     budget: options.Budget = None,
     hold: options.Hold = None,
+    device: Device = None,
+    other_machine: OtherMachine = False,
     memory_margin: options.MemoryMargin = None,
     calibration: options.CalibrationFile = None,
     max_price_age: options.MaxPriceAge = None,
@@ -45,6 +48,7 @@ def plan(
 
     --provider, --platform, --region, --gpu, --deadline and --budget replace the file's own constraints.
     With --portfolio: the cheapest assignment of several workloads under shares, quotas, a budget and a reserved base.
+    With --device: a training job on a device that `tonnage calibrate --local` measured, in place of what is for sale.
     Exit code 3: nothing fits; the nearest misses are shown.
     """
     session = open_session(
@@ -54,7 +58,7 @@ def plan(
     if portfolio is not None:
         refuse_beside_portfolio(
             {"FILE": file, "--provider": provider, "--platform": platform, "--region": region, "--gpu": gpu,
-             "--deadline": deadline, "--budget": budget, "--hold": hold, "--rank": rank != "cost"}
+             "--deadline": deadline, "--budget": budget, "--hold": hold, "--rank": rank != "cost", "--device": device}
         )  # fmt: skip
         show_portfolio(session, portfolio, memory_margin=memory_margin)
         return
@@ -63,6 +67,13 @@ def plan(
 
         hint = "a workload file, or --portfolio FILE; `tonnage plan --help` shows both"
         raise InputError("Missing argument 'FILE'", hint=hint)
+    if device is not None:
+        refuse_beside_device(
+            {"--provider": provider, "--platform": platform, "--region": region, "--gpu": gpu, "--rank": rank != "cost"}
+        )
+        limits = {"deadline": deadline, "budget_usd": budget, "hold": hold}
+        show_on_device(session, file, device, memory_margin=memory_margin, other_machine=other_machine, limits=limits)
+        return
     result = make(
         session, file, rank=rank, top=top, providers=provider, platforms=platform, regions=region, gpus=gpu,
         deadline=deadline, budget_usd=budget, hold=hold, memory_margin=memory_margin,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tonnage.cli import options
+from tonnage.cli.local_device import Device, OtherMachine, refuse_beside_device, show_on_device
 from tonnage.cli.session import open_session
 
 
@@ -10,6 +11,8 @@ def size(
     file: options.File,
     gpu: options.Gpus = None,
     top: options.Top = 30,
+    device: Device = None,
+    other_machine: OtherMachine = False,
     memory_margin: options.MemoryMargin = None,
     calibration: options.CalibrationFile = None,
     catalog: options.CatalogFolder = None,
@@ -19,9 +22,14 @@ def size(
 ) -> None:
     """Tell what the workload needs (memory, FLOPs, time), and the fewest of each GPU that hold it; no prices.
 
-    With --gpu every machine with that GPU is listed. Exit code 3: nothing holds it.
+    With --gpu every machine with that GPU is listed; with --device a training job on a device that
+    `tonnage calibrate --local` measured. Exit code 3: nothing holds it.
     """
     session = open_session(output=output, as_of=as_of, catalog=catalog, calibration=calibration, quiet=quiet)
+    if device is not None:
+        refuse_beside_device({"--gpu": gpu})
+        show_on_device(session, file, device, memory_margin=memory_margin, other_machine=other_machine)
+        return
     with session.progress("sizing"):
         from tonnage import api
         from tonnage.reports.size import size_report

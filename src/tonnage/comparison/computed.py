@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from tonnage.catalog import Catalog, parse_gpu_filter
+from tonnage.comparison.fronts import front_of
 from tonnage.comparison.profiles import Hours
 from tonnage.comparison.request import Thing
 from tonnage.planning import CatalogStamp, Option, Plan
@@ -60,6 +61,7 @@ class Row:
     options: int
     volume: str
     stamp: CatalogStamp | None = None
+    front: tuple[Option, ...] = ()  # ways that nothing beats in both cost and time, the cheapest first
 
     @property
     def time_s(self) -> Figure | None:
@@ -185,7 +187,7 @@ def compute_row(thing: Thing, work: Sought, catalog: Catalog, planner: Planner, 
     blank = replace(blank, stamp=plan.catalog)
     if plan.best is None:
         return replace(blank, why_not=_why_none(plan, thing))
-    found = replace(blank, option=plan.best, options=len(plan.options))
+    found = replace(blank, option=plan.best, options=len(plan.options), front=front_of(plan.options))
     if isinstance(job, ServeJob):
         return _service_row(found, narrowed, planner, factors)
     assert work.jobs_per_month is not None

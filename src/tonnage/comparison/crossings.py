@@ -37,15 +37,15 @@ def break_evens(totals: Sequence[Total]) -> tuple[BreakEven, ...]:
     out = [_pair(first, second) for first, second in combinations([one for one in totals if one.can_do], 2)]
     works = [row.work for row in totals[0].rows]
     for place, work in enumerate(works if len(works) > 1 else ()):
-        alone = [
-            replace(
-                one, rows=(one.rows[place],), run_usd_per_month=one.rows[place].usd_per_month, people_usd_per_month=None
-            )
-            for one in totals
-            if one.rows[place].option is not None
-        ]
+        alone = [of_work(one, place) for one in totals if one.rows[place].option is not None]
         out += [replace(_pair(first, second), work=work) for first, second in combinations(alone, 2)]
     return tuple(out)
+
+
+def of_work(total: Total, place: int) -> Total:
+    """One workload of a thing by itself, people not counted."""
+    row = total.rows[place]
+    return replace(total, rows=(row,), run_usd_per_month=row.usd_per_month, people_usd_per_month=None)
 
 
 def _pair(first: Total, second: Total) -> BreakEven:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from tonnage.errors import InputError, MissingExtra
 from tonnage.recipes.optimizers import build_optimizer, build_schedule
 from tonnage.recipes.precision import MIXED, Precision, choose_device, choose_precision, set_matmul
+from tonnage.recipes.sharding import check_sharding, shard
 from tonnage.recipes.task import Prepared
 from tonnage.recipes.team import Team, gather_team
 from tonnage.runs.spec import RunSpec
@@ -36,7 +37,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """Everything a step needs. `model` is `raw` as accelerate wrapped it; but for FSDP they share their parameters."""
+    """Everything a step needs. `model` is `raw` as accelerate wrapped it: they share their parameters."""
 
     machine: Machine
     raw: Module
@@ -74,10 +75,11 @@ def open_machine(spec: RunSpec) -> Machine:
     set_matmul(precision)
     world = int(os.environ.get("WORLD_SIZE", "1"))
     sharded = spec.training.sharding != "ddp" and world > 1
+    if sharded:
+        check_sharding(spec, precision)
     accelerator = Accelerator(
         mixed_precision=MIXED.get(precision, "no"),
         cpu=device == "cpu",
-        fsdp_plugin=_sharding(spec) if sharded else None,
         dynamo_backend="inductor" if spec.training.compile else "no",
         kwargs_handlers=[
             InitProcessGroupKwargs(timeout=JOIN_TIMEOUT),
@@ -99,20 +101,6 @@ def _check_cut(spec: RunSpec, team: Team, sharded: bool) -> None:
         )
 
 
-def _sharding(spec: RunSpec) -> Any:
-    """ZeRO stages as FSDP names them: gradients and optimizer state shared out, or the weights too."""
-    from accelerate.utils import FullyShardedDataParallelPlugin
-
-    if spec.training.sharding == "zero1":
-        raise InputError("sharding zero1 is not among what FSDP does", hint="set `sharding: zero2` or `zero3`")
-    return FullyShardedDataParallelPlugin(
-        fsdp_version=2,
-        reshard_after_forward=spec.training.sharding == "zero3",
-        auto_wrap_policy="transformer_based_wrap",
-        cpu_ram_efficient_loading=False,
-    )
-
-
 def build_engine(machine: Machine, prepared: Prepared, spec: RunSpec, *, steps: int) -> Engine:
     """Model and optimizer placed, wrapped and scheduled."""
     import torch
@@ -121,11 +109,15 @@ def build_engine(machine: Machine, prepared: Prepared, spec: RunSpec, *, steps: 
     set_recompute(raw, spec)
     if machine.precision == "bf16-true":
         raw = raw.to(torch.bfloat16)
-    if not machine.sharded and getattr(raw, "hf_device_map", None) is None:
+    if machine.sharded:
+        shard(raw, stage=training.sharding, device=machine.device, world=machine.team.world)
+    elif getattr(raw, "hf_device_map", None) is None:
         raw = raw.to(machine.accelerator.device)
     raw.train()
     optimizer = build_optimizer(raw, training, device=machine.device, fused=not machine.sharded)
-    model, wrapped = machine.accelerator.prepare(raw, optimizer)
+    accelerator = machine.accelerator
+    model = accelerator.prepare_model(raw, device_placement=False, evaluation_mode=machine.sharded)  # True: no DDP
+    wrapped = accelerator.prepare_optimizer(optimizer, device_placement=False)
     schedule = build_schedule(wrapped.optimizer, training, steps=steps)
     return Engine(machine=machine, raw=raw, model=model, optimizer=wrapped, schedule=schedule)
 

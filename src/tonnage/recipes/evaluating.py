@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from tonnage.recipes.engine import Engine
 from tonnage.recipes.interrupts import Interrupts
 from tonnage.recipes.out_of_memory import is_out_of_memory, release_memory
@@ -15,7 +17,7 @@ def evaluate(
 ) -> Evaluation | None:
     """Figures of a split. Rank 0 works for all, unless the model is shared out: then all do, on the same samples.
 
-    Interrupted where a signal comes. Where memory runs out, the batch is halved.
+    Interrupted where a signal comes, unless all work together. Where memory runs out, the batch is halved.
     """
     if not engine.team.main and not engine.machine.sharded:
         return None
@@ -25,7 +27,8 @@ def evaluate(
     batch = position.micro_batch
     module.eval()
     try:
-        with same_randomness(), torch.no_grad(), interrupts.interruptible():
+        may_leave = nullcontext() if engine.machine.sharded else interrupts.interruptible()
+        with same_randomness(), torch.no_grad(), may_leave:
             while (found := _try(prepared, module, split, batch)) is None:
                 release_memory(engine.on_gpu)
                 batch //= 2

@@ -12,32 +12,47 @@ from typing import Any, Final
 
 from tonnage.recipes.engine import Engine
 from tonnage.recipes.evaluating import evaluate
-from tonnage.recipes.interrupts import Interrupts
+from tonnage.recipes.interrupts import Interrupted, Interrupts
 from tonnage.recipes.loop import Loop
 from tonnage.recipes.out_of_memory import peak_bytes
+from tonnage.recipes.sharding import gather_onto_host
 from tonnage.recipes.task import Evaluation, Prepared
 from tonnage.runs.folder import RunFolder, write_whole
 from tonnage.runs.journal import EventKind
+from tonnage.runs.states import WorkerExit
 
-_LIBRARIES: Final = ("torch", "transformers", "accelerate", "peft", "datasets", "tonnage")
+_LIBRARIES: Final = (
+    "torch", "transformers", "accelerate", "peft", "datasets", "bitsandbytes", "xgboost", "xgboost-cpu", "scikit-learn",
+    "tonnage",
+)  # fmt: skip
 
 
-def finish(loop: Loop, prepared: Prepared, folder: RunFolder, interrupts: Interrupts) -> None:
-    """Judge, save, write `result.json`. Interrupted where a signal comes: nothing is lost, a restart does it again."""
-    engine = loop.engine
+def finish(loop: Loop, prepared: Prepared, folder: RunFolder, interrupts: Interrupts) -> int:
+    """Judge, save, write `result.json`. A signal cuts it short: nothing is lost, the next attempt does it again."""
+    engine, interrupted = loop.engine, False
     split = prepared.validation if prepared.test is None else prepared.test
-    judged = evaluate(engine, prepared, split, interrupts, loop.position)
-    if engine.team.main:
-        assert judged is not None
-        with interrupts.interruptible():
-            baseline = prepared.baseline() if prepared.baseline is not None else None
-            save_model(engine, prepared, folder.model)
-        folder.record(EventKind.EVALUATED, who="rank0", step=loop.position.step, metrics=dict(judged.metrics))
-        write_whole(
-            folder.result_file,
-            json.dumps(result_of(loop, judged, baseline) | setting_of(prepared), indent=2, allow_nan=False) + "\n",
-        )
-    engine.team.wait()
+    try:
+        judged = evaluate(engine, prepared, split, interrupts, loop.position)
+        if engine.machine.sharded:
+            gather_onto_host(engine.raw, keep=engine.team.main)
+        if engine.team.main and judged is not None:
+            with interrupts.interruptible():
+                _write_down(loop, prepared, folder, judged)
+    except Interrupted:
+        interrupted = True
+    if engine.team.largest(int(interrupted)):
+        if engine.team.main:
+            folder.record(EventKind.INTERRUPTED, who="rank0", signal=interrupts.source, step=loop.position.step)
+        return WorkerExit.PREEMPTED
+    return WorkerExit.DONE
+
+
+def _write_down(loop: Loop, prepared: Prepared, folder: RunFolder, judged: Evaluation) -> None:
+    baseline = prepared.baseline() if prepared.baseline is not None else None
+    save_model(loop.engine, prepared, folder.model)
+    folder.record(EventKind.EVALUATED, who="rank0", step=loop.position.step, metrics=dict(judged.metrics))
+    result = result_of(loop, judged, baseline) | setting_of(prepared)
+    write_whole(folder.result_file, json.dumps(result, indent=2, allow_nan=False) + "\n")
 
 
 def save_model(engine: Engine, prepared: Prepared, path: Path) -> None:
@@ -76,7 +91,7 @@ def result_of(loop: Loop, judged: Evaluation, baseline: Evaluation | None) -> di
 
 
 def setting_of(prepared: Prepared) -> dict[str, Any]:
-    """What measured rows say of the model and the process beside its figures."""
+    """What measured rows say of the model and the process beside the figures."""
     import torch
 
     return {"shape": dict(prepared.shape or {}), "threads": torch.get_num_threads()}

@@ -37,8 +37,8 @@ def build_optimizer(model: Module, training: TrainingSpec, *, device: str, fused
         case "adafactor":
             from transformers.optimization import Adafactor
 
-            made: torch.optim.Optimizer = Adafactor(groups, lr=rate, scale_parameter=False, relative_step=False)
-            return made
+            factored: Optimizer = Adafactor(groups, lr=rate, scale_parameter=False, relative_step=False)
+            return factored
         case "adamw-8bit":
             return _eight_bit(groups, rate, device)
 

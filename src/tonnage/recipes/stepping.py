@@ -44,7 +44,9 @@ def take_step(
         engine.optimizer.zero_grad(set_to_none=True)
         return StepResult(outcome=outcome, late=late)
     accelerator = engine.machine.accelerator
-    norm = accelerator.clip_grad_norm_(engine.model.parameters(), clip_norm) if clip_norm else None
+    norm: Any = accelerator.clip_grad_norm_(engine.model.parameters(), clip_norm) if clip_norm else None
+    if norm is not None and engine.machine.sharded:
+        norm = norm.full_tensor()
     engine.optimizer.step()
     skipped = bool(accelerator.optimizer_step_was_skipped)
     if not skipped:

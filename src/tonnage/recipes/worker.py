@@ -60,9 +60,7 @@ def _train(folder: RunFolder, spec: RunSpec, program: TaskProgram | None, interr
         engine = build_engine(machine, prepared, spec, steps=steps)
         loop = Loop(engine, prepared, spec, folder, interrupts, steps=steps)
         code = loop.run()
-        if code == WorkerExit.DONE:
-            finish(loop, prepared, folder, interrupts)
-        return code
+        return finish(loop, prepared, folder, interrupts) if code == WorkerExit.DONE else code
     finally:
         _forget(machine)
 

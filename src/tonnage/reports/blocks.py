@@ -66,7 +66,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chart:
+class LineChart:
     """Lines over one axis: (x, y) in order of x. A terminal shows each as a row of blocks."""
 
     title: str
@@ -75,7 +75,7 @@ class Chart:
     series: tuple[tuple[str, tuple[tuple[float, float], ...]], ...]
 
 
-Block = Heading | Paragraph | Pairs | Bullets | Table | Chart
+Block = Heading | Paragraph | Pairs | Bullets | Table | LineChart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from html import escape
 from itertools import pairwise
 from typing import Final
 
-from tonnage.reports.blocks import Chart
+from tonnage.reports.blocks import LineChart
 from tonnage.reports.wording import short
 
 COLORS: Final = ("#3b7dd8", "#d9822b", "#2a9d6f", "#b35cc4")
@@ -21,7 +21,7 @@ _LEVELS: Final = "▁▂▃▄▅▆▇█"
 Point = tuple[float, float]
 
 
-def render_svg(chart: Chart) -> str:
+def render_svg(chart: LineChart) -> str:
     """The chart as one SVG element, all text escaped; nothing where no point can be drawn."""
     series = [(name, thinned(drawable(points), _MOST_POINTS)) for name, points in chart.series]
     points = [point for _, line in series for point in line]
@@ -59,7 +59,7 @@ def render_spark(points: Sequence[Point], width: int) -> str:
     return "".join(_LEVELS[round((mean - low) / span * 7) if span else 3] for mean in means)
 
 
-def chart_lines(chart: Chart, width: int) -> Iterator[str]:
+def chart_lines(chart: LineChart, width: int) -> Iterator[str]:
     """Each series in one line: first value, blocks, last value."""
     for name, points in chart.series:
         known = drawable(points)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from tonnage.reports.blocks import Block, Chart, Column, Heading, Page, Paragraph, Table
+from tonnage.reports.blocks import Block, Column, Heading, LineChart, Page, Paragraph, Table
 from tonnage.reports.plain import plain_number, plain_usd
 from tonnage.reports.rendering import Report
 from tonnage.reports.run_figures import PEAKS, render_value
@@ -106,7 +106,7 @@ def _blocks(runs: Sequence[RunSummary]) -> Iterator[Block]:
     if any(run.loss for run in runs):
         yield Heading(text="Loss")
         series = tuple((run.name, run.loss) for run in runs)
-        yield Chart(title="Training loss", x_title="step", y_title="loss", series=series)
+        yield LineChart(title="Training loss", x_title="step", y_title="loss", series=series)
 
 
 def _table(runs: Sequence[RunSummary], lines: Sequence[tuple[str, list[Any]]], *, figures: bool) -> Table:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, Final
 
-from tonnage.reports.blocks import Block, Bullets, Chart, Column, Heading, Page, Pairs, Paragraph, Table
+from tonnage.reports.blocks import Block, Bullets, Column, Heading, LineChart, Page, Pairs, Paragraph, Table
 from tonnage.reports.rendering import Report
 from tonnage.reports.run_document import run_document
 from tonnage.reports.run_figures import figure_pairs, render_value
@@ -41,7 +41,7 @@ def _blocks(run: RunSummary) -> Iterator[Block]:
     yield Pairs(rows=tuple(figure_pairs(run.measured)))
     if run.loss:
         yield Heading(text="Loss")
-        yield Chart(title="Training loss", x_title="step", y_title="loss", series=(("loss", run.loss),))
+        yield LineChart(title="Training loss", x_title="step", y_title="loss", series=(("loss", run.loss),))
     if run.metrics:
         yield Heading(text="How good it is")
         yield _quality(run)

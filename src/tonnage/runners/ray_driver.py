@@ -86,7 +86,7 @@ def _join_or_start(ray: Any, spec: RunSpec) -> None:
 
 def _environment() -> dict[str, Any]:
     """What workers inherit: module paths, and the variables that the job sets for all."""
-    kept = ("PYTHONPATH", "OMP_NUM_THREADS", "TOKENIZERS_PARALLELISM", "TONNAGE_FAKE")
+    kept = ("PYTHONPATH", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "TOKENIZERS_PARALLELISM", "TONNAGE_FAKE")
     return {"env_vars": {name: os.environ[name] for name in kept if name in os.environ}}
 
 

@@ -73,6 +73,7 @@ class Supervised:
             argv=self.command(spec, folder),
             env=(
                 ("OMP_NUM_THREADS", str(threads)),
+                ("OMP_WAIT_POLICY", "PASSIVE"),  # threads that spin take ten times as long where the cores are shared
                 ("PYTHONUNBUFFERED", "1"),
                 ("TOKENIZERS_PARALLELISM", "false"),
                 *self.more_env(spec),

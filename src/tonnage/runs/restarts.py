@@ -36,6 +36,8 @@ class Ended:
     code: int  # exit code; 128 + N for signal N
     step: int  # newest step it reached
     checkpoint_step: int | None  # newest whole checkpoint at its end
+    changed: bool = False  # the worker has changed what it does next time, such as a smaller micro-batch
+    said: str = ""  # the worker's own last words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +94,7 @@ def decide(history: Sequence[Ended], policy: RestartPolicy, *, asked: Reason | N
         return Finish(state=State.STOPPED, reason=Reason.USER_STOPPED)
     if code in _FINAL:
         reason, message = _FINAL[code]
-        return Finish(state=State.FAILED, reason=reason, message=message)
+        return Finish(state=State.FAILED, reason=reason, message=history[-1].said or message)
     return _after_interruption(history, policy, random)
 
 
@@ -126,11 +128,11 @@ def delay_s(without_gain: int, policy: RestartPolicy, *, random: float) -> float
 
 
 def _ends_without_gain(history: Sequence[Ended]) -> int:
-    """Ends in a row, back from the newest, whose start wrote no newer checkpoint; 0 where the newest did."""
+    """Ends in a row, back from the newest, whose start gained nothing; 0 where the newest did."""
     count = 0
     for place in range(len(history) - 1, -1, -1):
         before = max((one.checkpoint_step or 0 for one in history[:place]), default=0)
-        if (history[place].checkpoint_step or 0) > before:
+        if history[place].changed or (history[place].checkpoint_step or 0) > before:
             break
         count += 1
     return count
@@ -141,7 +143,7 @@ def _ends_at_one_step(history: Sequence[Ended]) -> int:
     newest = history[-1]
     count = 0
     for one in reversed(history):
-        if (one.step, one.checkpoint_step) != (newest.step, newest.checkpoint_step):
+        if one.changed or (one.step, one.checkpoint_step) != (newest.step, newest.checkpoint_step):
             break
         count += one.code != WorkerExit.PREEMPTED
     return count

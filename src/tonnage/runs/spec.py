@@ -152,6 +152,7 @@ class LaunchSpec:
     device_map: str | None = None  # transformers' own: "auto" spreads one model over the devices
     max_restarts: int = 3
     notices: tuple[str, ...] = ()  # clouds whose interruption notice is watched: aws, gcp, azure
+    metrics_port: int | None = None  # where Prometheus finds the run; 0: any free port
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

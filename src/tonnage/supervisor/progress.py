@@ -24,6 +24,8 @@ class Progress:
         self.saves_s: deque[float] = deque(maxlen=5)
         self.steps_s: deque[float] = deque(maxlen=RECENT_STEPS)
         self.active_at = now
+        self.changed = False  # in the newest start
+        self.said = ""
         self.read(now)
 
     @property
@@ -49,9 +51,10 @@ class Progress:
         self.step_in_start = self.checkpoint_step or 0
         self.active_at = now
         self.steps_s.clear()
+        self.changed, self.said = False, ""
 
     def _take(self, event: Event, now: datetime) -> None:
-        if event.who in {"supervisor", "cli", "leash"}:
+        if not event.who.startswith("rank"):
             return
         self.active_at = now
         self._reached(int(event.fields.get("step", 0)))
@@ -59,6 +62,10 @@ class Progress:
             self.checkpoint = event
             if event.fields.get("seconds"):
                 self.saves_s.append(float(event.fields["seconds"]))
+        elif event.kind is EventKind.OUT_OF_MEMORY:
+            self.changed = bool(event.fields.get("next_micro_batch"))
+        elif event.kind is EventKind.STOPPING:
+            self.said = "; ".join(str(event.fields[key]) for key in ("message", "hint") if event.fields.get(key))
         elif event.kind is EventKind.RESUMED:
             self.step_in_start = int(event.fields.get("step", 0))
         if event.fields.get("total_steps"):

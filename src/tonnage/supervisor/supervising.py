@@ -67,11 +67,12 @@ class Ask:
     message: str = ""
 
 
-def supervise(folder: RunFolder, *, pace: Pace | None = None, policy: RestartPolicy | None = None) -> RunFolder:
+def supervise(
+    folder: RunFolder, *, pace: Pace | None = None, policy: RestartPolicy | None = None, reporting: bool = True
+) -> None:
     """Look after a run until it has ended. Held where another supervisor does."""
     with hold_lock(folder.pid_file, wait_s=2.0):
-        Supervisor(folder, pace=pace or Pace(), policy=policy).run()
-    return folder
+        Supervisor(folder, pace=pace or Pace(), policy=policy, reporting=reporting).run()
 
 
 @dataclass
@@ -93,6 +94,7 @@ class Supervisor:
         *,
         pace: Pace,
         policy: RestartPolicy | None = None,
+        reporting: bool = True,
         clock: Callable[[], float] = time.monotonic,
         random: Random | None = None,
     ) -> None:
@@ -104,7 +106,7 @@ class Supervisor:
         self._recorder = Recorder(folder)
         self._woken = threading.Event()
         self._notices = NoticeWatch(self._spec.launch.notices, woken=self._woken)
-        self._telemetry = Telemetry(folder)
+        self._telemetry = Telemetry(folder) if reporting else None
         self._asked: Ask | None = None
         self._workers: Workers | None = None
         self._guarded = False
@@ -127,12 +129,14 @@ class Supervisor:
             earlier_usd=(before.spent_usd or 0.0) if before else 0.0,
         )
         self._notices.start()
-        self._telemetry.start()
+        if self._telemetry is not None:
+            self._telemetry.start()
         try:
             self._end(self._until_finished())
         finally:
             self._notices.stop()
-            self._telemetry.finish(self._pace.telemetry_end_s)
+            if self._telemetry is not None:
+                self._telemetry.finish(self._pace.telemetry_end_s)
 
     def _until_finished(self) -> Finish:
         while True:
@@ -151,7 +155,7 @@ class Supervisor:
 
     def _one_start(self) -> Ended:
         attempt = self._folder.state().attempt + 1
-        kill_below(os.getpid(), spare=self._telemetry.pids)
+        kill_below(os.getpid(), spare=self._telemetry.pids if self._telemetry else frozenset())
         self._workers = workers = Workers(self._folder, self._job, attempt=attempt, grace_s=self._pace.grace_s)
         self._record(EventKind.STARTED, attempt=attempt, pid=workers.pid, command=self._job.command_line)
         self._progress.starts(_now())
@@ -161,7 +165,11 @@ class Supervisor:
         self._workers = None
         self._progress.read(_now())
         self._beat(force=True)
-        return Ended(code=code, step=self._progress.step_in_start, checkpoint_step=self._progress.checkpoint_step)
+        seen = self._progress
+        return Ended(
+            code=code, step=seen.step_in_start, checkpoint_step=seen.checkpoint_step, changed=seen.changed,
+            said=seen.said,
+        )  # fmt: skip
 
     def _pause(self, workers: Workers) -> None:
         if self._woken.is_set():
@@ -187,7 +195,8 @@ class Supervisor:
         self._recorder.flush()
         self._progress.read(_now())
         self._beat()
-        self._telemetry.look()
+        if self._telemetry is not None:
+            self._telemetry.look()
         self._look_for_requests()
         for notice in self._notices.taken():
             self._on_notice(notice)

@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tonnage.runs.folder import RunFolder, append_values, write_whole
@@ -96,7 +97,10 @@ class _Worker:
         sys.stdout.flush()
         if step == 1:
             self._folder.record(EventKind.TRAINING, who="rank0", step=1, total_steps=pretence.steps)
-        append_values(self._folder.metrics_file, {"step": step, "loss": 1 / step, "step_s": taken, "at": time.time()})
+        append_values(
+            self._folder.metrics_file,
+            {"step": step, "loss": 1 / step, "step_s": taken, "at": datetime.now(UTC).isoformat()},
+        )
 
     def _start_number(self) -> int:
         """How many times this rank has been started in this folder, this time included."""

@@ -24,6 +24,7 @@ ROLES: Final[dict[Task, dict[str, bool]]] = {  # role of a column -> whether the
     "boosted-trees": {"label": True},
     "mlp": {"label": True},
 }
+ONE_PROCESS: Final[tuple[Task, ...]] = ("boosted-trees", "text-generation")  # no training loop to share out
 SUFFIXES: Final[dict[str, DataFormat]] = {
     ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet",
 }  # fmt: skip

@@ -54,3 +54,11 @@ def test_one_group_cannot_be_split() -> None:
     """Told, not cut in two."""
     with pytest.raises(DataError, match="one group holds all rows"):
         held_out(["a"] * 5, None, fraction=0.2, seed=0)
+
+
+def test_many_small_classes_give_their_share_together() -> None:
+    """Classes too small to give a row each still hold the fraction out between them; none is lost from train."""
+    classes = [at // 3 for at in range(600)] + [900]
+    kept, out = held_out(range(601), classes, fraction=0.1, seed=0)
+    assert 55 <= len(out) <= 65
+    assert {classes[at] for at in out} <= {classes[at] for at in kept}

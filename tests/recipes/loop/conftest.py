@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -31,12 +34,11 @@ class TinyRun:
         command = [sys.executable, str(HERE / script), str(self.folder.path), *arguments]
         return subprocess.run(command, capture_output=True, text=True, env=environ(**environment), timeout=280)
 
-    def popen(self, **environment: str) -> subprocess.Popen[str]:
-        """Start a worker and leave it running."""
-        command = [sys.executable, str(HERE / "tiny.py"), str(self.folder.path)]
-        return subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ(**environment)
-        )
+    def work(self, program: Any = None) -> int:
+        """Be the worker, in this process; its exit code."""
+        from tonnage.recipes.worker import run_worker
+
+        return run_worker(self.folder, program=program or load_tiny().prepare)
 
     def lines(self) -> list[dict[str, Any]]:
         """Whole lines of the metrics, as they were written."""
@@ -57,6 +59,23 @@ class TinyRun:
     def result(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.folder.result_file.read_text(encoding="utf-8"))
         return found
+
+
+@cache
+def load_tiny() -> ModuleType:
+    """The tiny task as a module: tests are no package, so it has no name to import it by."""
+    said = importlib.util.spec_from_file_location("tonnage_tests_tiny", HERE / "tiny.py")
+    assert said is not None
+    assert said.loader is not None
+    module = importlib.util.module_from_spec(said)
+    said.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def tiny() -> ModuleType:
+    """The module of the tiny task."""
+    return load_tiny()
 
 
 def environ(**more: str) -> Mapping[str, str]:

@@ -3,12 +3,16 @@
 Also a program: `python tiny.py RUN_DIR` is a worker of this task. Faults to inject come by environment:
 TINY_TOKEN_LIMIT (more positions in one pass than this raise what torch raises when memory runs out), TINY_LIMIT_FROM
 (only from this many passes on), TINY_NAN_AT (the loss of this pass and all after it is not a number),
-TINY_SLEEP_S (per pass), TINY_EVALUATE_S (how long an evaluation takes).
+TINY_SLEEP_S (per pass), TINY_SIGNAL_AT (this pass sends SIGTERM to its process), TINY_EVALUATE_S (how long an
+evaluation takes), TINY_FILE_BYTES and TINY_ADDRESS_BYTES (limits the system sets on files and on memory), TINY_WIDE
+(so many numbers per position are computed beside the model).
 """
 
 from __future__ import annotations
 
 import os
+import resource
+import signal
 import sys
 import time
 from pathlib import Path
@@ -60,6 +64,8 @@ class Tiny(nn.Module):
         x, mask = self.words(input_ids), attention_mask[:, None, None, :].bool()
         for layer in self.layers:
             x = layer(x, mask)
+        if wide := int(os.environ.get("TINY_WIDE", 0)):
+            x = x + x.mean(-1, keepdim=True).expand(-1, -1, wide).exp().mean(-1, keepdim=True)
         kept = attention_mask[..., None]
         logits = self.head((x * kept).sum(1) / kept.sum(1))
         loss = functional.cross_entropy(logits.float(), labels)
@@ -71,6 +77,8 @@ class Tiny(nn.Module):
 def inject(input_ids: Tensor, passes: int) -> None:
     """Run out of memory, or of time, as the environment says."""
     time.sleep(float(os.environ.get("TINY_SLEEP_S", 0)))
+    if os.environ.get("TINY_SIGNAL_AT") == str(passes):
+        signal.raise_signal(signal.SIGTERM)
     limit = int(os.environ.get("TINY_TOKEN_LIMIT", sys.maxsize))
     if input_ids.numel() > limit and passes >= int(os.environ.get("TINY_LIMIT_FROM", 0)):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB (injected by a test)")
@@ -128,4 +136,7 @@ def prepare(spec: RunSpec) -> Prepared:
 if __name__ == "__main__":
     from tonnage.recipes.worker import run_worker
 
+    for name, limit in (("TINY_FILE_BYTES", resource.RLIMIT_FSIZE), ("TINY_ADDRESS_BYTES", resource.RLIMIT_AS)):
+        if name in os.environ:
+            resource.setrlimit(limit, (int(os.environ[name]), int(os.environ[name])))
     sys.exit(run_worker(RunFolder(Path(sys.argv[1])), program=prepare))

@@ -13,6 +13,7 @@ from tonnage.recipes.randomness import put_randomness, seed_all, take_randomness
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Module
+    from torch.optim import Optimizer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +76,7 @@ def put_state(engine: Engine, checkpoint: Checkpoint, *, trained_only: bool) -> 
         _put_sharded(engine, weights, training["optimizer"])
     else:
         _put_own(engine, checkpoint, weights, trained_only)
-        engine.optimizer.optimizer.load_state_dict(training["optimizer"])
+        put_optimizer(engine.optimizer.optimizer, training["optimizer"])
     engine.schedule.load_state_dict(training["schedule"])
     if engine.machine.accelerator.scaler is not None and training["scaler"] is not None:
         engine.machine.accelerator.scaler.load_state_dict(training["scaler"])
@@ -98,6 +99,19 @@ def _put_own(engine: Engine, checkpoint: Checkpoint, weights: Mapping[str, Tenso
     with torch.no_grad():
         for name, tensor in kept.items():
             tensor.copy_(weights[name])
+
+
+def put_optimizer(optimizer: Optimizer, state: Mapping[str, Any]) -> None:
+    """As `load_state_dict`, which also rounds state to its parameter's type: here it keeps the type it had."""
+    optimizer.load_state_dict(dict(state))
+    groups = zip(state["param_groups"], optimizer.param_groups, strict=True)
+    for number, parameter in (
+        pair for saved, own in groups for pair in zip(saved["params"], own["params"], strict=True)
+    ):
+        own_state = optimizer.state[parameter]
+        for name, value in state["state"].get(number, {}).items():
+            if getattr(value, "dtype", None) != getattr(own_state[name], "dtype", None):
+                own_state[name] = value.to(own_state[name].device)
 
 
 def _put_sharded(engine: Engine, weights: dict[str, Any], optimizer: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,26 +25,37 @@ class Splits:
         yield from (rows for rows in (self.train, self.validation, self.test) if rows is not None)
 
 
-def load_splits(data: DataSpec, *, roles: Sequence[str], stratify: str | None, same: Sequence[str]) -> Splits:
+def load_splits(
+    data: DataSpec,
+    *,
+    roles: Sequence[str] | None,
+    same: Sequence[str],
+    stratify: str | None = None,
+    are_classes: Callable[[Rows], bool] = lambda _: True,
+) -> Splits:
     """Read all sources; where no validation is given, hold rows out of train.
 
-    `roles` are the columns read; `same` the roles whose values make two rows the same one (such rows stay together,
-    unless `group` names a column that says it); `stratify` is the role of a label that is a class.
+    `roles` are the columns read (None: all there are); `same` the roles whose values make two rows the same one (such
+    rows stay together, unless `group` names a column that says it); `stratify` is the role of the label,
+    where `are_classes`.
     """
     names = dict(data.columns)
-    wanted = frozenset([names[role] for role in roles if role in names] + ([data.group] if data.group else []))
+    wanted = None if roles is None else frozenset([names[role] for role in roles if role in names])
+    if wanted is not None and data.group is not None:
+        wanted |= {data.group}
     train = _read(data.train, "train", names, wanted)
     test = None if data.test is None else _read(data.test, "test", names, wanted)
     if data.validation is not None:
         return Splits(train=train, validation=_read(data.validation, "validation", names, wanted), test=test)
-    kept, out = _positions(train, data, [names[role] for role in same if role in names], names.get(stratify or ""))
+    label = names.get(stratify) if stratify is not None and are_classes(train) else None
+    kept, out = _positions(train, data, [names[role] for role in same if role in names], label)
     return Splits(train=train.part(kept, "train"), validation=train.part(out, "validation"), test=test)
 
 
-def _read(source: DataSource, name: str, names: dict[str, str], wanted: frozenset[str]) -> Rows:
+def _read(source: DataSource, name: str, names: dict[str, str], wanted: frozenset[str] | None) -> Rows:
     rows = read_rows(source, name=f"`run.data.{name}`", wanted=wanted)
     for role, column in names.items():
-        if column in wanted:
+        if wanted is None or column in wanted:
             rows.column(column, role)
     return rows
 

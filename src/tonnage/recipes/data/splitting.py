@@ -28,10 +28,15 @@ def held_out(
             "one group holds all rows: none can be held out", hint="name another `group`, or a `validation`"
         )
     taken: set[Hashable] = set()
-    for part in _by_class(members, classes).values():
+    owed = 0.0  # what classes before this one could not give in whole groups
+    for _, part in sorted(_by_class(members, classes).items(), key=lambda item: repr(item[0])):
+        if len(part) < 2 and classes is not None:
+            continue  # the only group of its class is learned from
         ordered = sorted(part, key=lambda group: _rank(group, seed))
-        wanted = fraction * sum(len(members[group]) for group in ordered)
-        taken.update(_first_groups(ordered, members, wanted))
+        wanted = owed + fraction * sum(len(members[group]) for group in ordered)
+        chosen = _first_groups(ordered, members, wanted)
+        taken.update(chosen)
+        owed = wanted - sum(len(members[group]) for group in chosen)
     if not taken or len(taken) == len(members):
         taken = {min(members, key=lambda group: _rank(group, seed))}
     kept = [position for position, group in enumerate(groups) if group not in taken]

@@ -27,7 +27,7 @@ TEXTS_AT_ONCE = 1000
 
 def prepare(spec: RunSpec) -> Prepared:
     """Roles: `text`; and `prompt`, where only the text that follows it is to be learned (nothing is packed then)."""
-    splits = load_splits(spec.data, roles=("text", "prompt"), stratify=None, same=("text",))
+    splits = load_splits(spec.data, roles=("text", "prompt"), same=("text",))
     tokenizer = load_tokenizer(spec)
     model = load_model(spec, "AutoModelForCausalLM", padding=tokenizer.pad_token_id)
     longest = longest_input(spec, tokenizer, model)
@@ -45,7 +45,7 @@ def prepare(spec: RunSpec) -> Prepared:
         tokens=count_tokens,
         evaluate=partial(_evaluate, collate=collate),
         save=partial(_save, tokenizer=tokenizer),
-        baseline=partial(_baseline, encoded[0], encoded[1], len(tokenizer)),
+        baseline=partial(_baseline, encoded[0], encoded[-1], len(tokenizer)),
         shape=shape_of(model),
     )
 
@@ -121,22 +121,20 @@ def _figures(loss: float, count: int) -> Mapping[str, float]:
     return {"loss_per_token": mean, "perplexity": math.exp(min(mean, 700.0))}
 
 
-def _baseline(train: Items, validation: Items, vocabulary: int) -> Evaluation:
+def _baseline(train: Items, judged: Items, vocabulary: int) -> Evaluation:
     """Perplexity of each token's frequency in train, one added to every count."""
     seen: Counter[int] = Counter()
     for at in range(len(train)):
         seen.update(train[at]["input_ids"])
     total = sum(seen.values()) + vocabulary
     loss, count = 0.0, 0
-    for at in range(len(validation)):
-        for mark in validation[at]["labels"][1:]:
+    for at in range(len(judged)):
+        for mark in judged[at]["labels"][1:]:
             if mark != IGNORED:
                 loss -= math.log((seen[mark] + 1) / total)
                 count += 1
     found = _figures(loss, count)
-    return Evaluation(
-        metrics={f"token_frequency_{name}": value for name, value in found.items()}, samples=len(validation)
-    )
+    return Evaluation(metrics={f"token_frequency_{name}": value for name, value in found.items()}, samples=len(judged))
 
 
 def _save(model: Module, folder: Path, *, tokenizer: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import string
 from collections import Counter
@@ -24,6 +25,34 @@ def classification_metrics(labels: Sequence[int], answers: Sequence[int]) -> Map
         "accuracy": float(accuracy_score(labels, answers)),
         "macro_f1": float(f1_score(labels, answers, average="macro", zero_division=0.0)),
     }
+
+
+def regression_metrics(values: Sequence[float], answers: Sequence[float]) -> Mapping[str, float]:
+    """Root mean squared and mean absolute error, in the label's unit.
+
+    >>> dict(regression_metrics([1.0, 2.0, 3.0], [1.0, 2.0, 6.0]))
+    {'rmse': 1.7320508075688772, 'mae': 1.0}
+    """
+    errors = [answer - value for value, answer in zip(values, answers, strict=True)]
+    return {
+        "rmse": math.sqrt(sum(error * error for error in errors) / len(errors)),
+        "mae": sum(abs(error) for error in errors) / len(errors),
+    }
+
+
+def area_under_curve(labels: Sequence[int], scores: Sequence[float]) -> float | None:
+    """Chance that a row of class 1 scores above one of class 0 (AUC); None where a class does not occur.
+
+    >>> area_under_curve([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
+    0.75
+    """
+    if len(set(labels)) < 2:
+        return None
+    try:
+        from sklearn.metrics import roc_auc_score
+    except ImportError as error:
+        raise MissingExtra("measuring a classifier", "train") from error
+    return float(roc_auc_score(labels, scores))
 
 
 def tagging_metrics(tags: Sequence[Sequence[str]], answers: Sequence[Sequence[str]]) -> Mapping[str, float]:

@@ -41,7 +41,6 @@ def prepare(spec: RunSpec) -> Prepared:
     splits = load_splits(
         spec.data,
         roles=("question", "context", "answers", "answer_start"),
-        stratify=None,
         same=("context",),
     )
     parts = [_read(rows, spec) for rows in splits]
@@ -63,7 +62,7 @@ def prepare(spec: RunSpec) -> Prepared:
         tokens=count_tokens,
         evaluate=partial(_evaluate, collate=collate, questions=questions),
         save=partial(_save, tokenizer=tokenizer),
-        baseline=partial(_baseline, parts[1]),
+        baseline=partial(_baseline, parts[-1]),
         shape=shape_of(model),
     )
 
@@ -229,10 +228,10 @@ def _save(model: Module, folder: Path, *, tokenizer: Any) -> None:
     save_model(model, tokenizer, folder)
 
 
-def _baseline(validation: Sequence[Question]) -> Evaluation:
+def _baseline(judged: Sequence[Question]) -> Evaluation:
     """The sentence of the context that shares most words with the question."""
-    said = [_nearest_sentence(one) for one in validation]
-    accepted = [[text for _, text in one.answers] for one in validation]
+    said = [_nearest_sentence(one) for one in judged]
+    accepted = [[text for _, text in one.answers] for one in judged]
     found = answer_metrics(accepted, said)
     return Evaluation(metrics={f"nearest_sentence_{name}": value for name, value in found.items()}, samples=len(said))
 

@@ -58,7 +58,7 @@ def prepare(spec: RunSpec) -> Prepared:
         tokens=count_tokens,
         evaluate=partial(_evaluate, collate=collate),
         save=partial(_save, tokenizer=tokenizer),
-        baseline=partial(_baseline, parts[0], parts[1]),
+        baseline=partial(_baseline, parts[0], parts[-1]),
         shape=shape_of(model),
     )
 
@@ -97,5 +97,5 @@ def _save(model: Module, folder: Path, *, tokenizer: Any) -> None:
     save_model(model, tokenizer, folder)
 
 
-def _baseline(train: _Texts, validation: _Texts) -> Evaluation:
-    return text_baseline(train.joined(), train.labels, validation.joined(), validation.labels)
+def _baseline(train: _Texts, judged: _Texts) -> Evaluation:
+    return text_baseline(train.joined(), train.labels, judged.joined(), judged.labels)

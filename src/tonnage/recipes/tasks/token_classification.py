@@ -36,7 +36,7 @@ class _Tagged:
 
 def prepare(spec: RunSpec) -> Prepared:
     """Roles: `tokens` and `tags`, lists of equal length, or texts with a space between words (and tags)."""
-    splits = load_splits(spec.data, roles=("tokens", "tags"), stratify=None, same=("tokens",))
+    splits = load_splits(spec.data, roles=("tokens", "tags"), same=("tokens",))
     parts = [_read(rows, spec) for rows in splits]
     labels = _find_tags(parts, splits.train.name)
     tokenizer = load_tokenizer(spec, words=True)
@@ -57,7 +57,7 @@ def prepare(spec: RunSpec) -> Prepared:
         tokens=count_tokens,
         evaluate=partial(_evaluate, collate=collate, names=labels.names, known=known),
         save=partial(_save, tokenizer=tokenizer),
-        baseline=partial(_baseline, parts[0], parts[1]),
+        baseline=partial(_baseline, parts[0], parts[-1]),
         shape=shape_of(model),
     )
 
@@ -158,7 +158,7 @@ def _save(model: Module, folder: Path, *, tokenizer: Any) -> None:
     save_model(model, tokenizer, folder)
 
 
-def _baseline(train: _Tagged, validation: _Tagged) -> Evaluation:
+def _baseline(train: _Tagged, judged: _Tagged) -> Evaluation:
     """Each word's commonest tag in train; O, or the commonest tag of all, for a word never seen."""
     seen: dict[str, Counter[str]] = defaultdict(Counter)
     for words, tags in zip(train.words, train.tags, strict=True):
@@ -167,6 +167,6 @@ def _baseline(train: _Tagged, validation: _Tagged) -> Evaluation:
     overall = sum(seen.values(), Counter())
     unknown = OUTSIDE if OUTSIDE in overall else overall.most_common(1)[0][0]
     commonest = {word: tags.most_common(1)[0][0] for word, tags in seen.items()}
-    said = [[commonest.get(word, unknown) for word in words] for words in validation.words]
-    found = tagging_metrics(validation.tags, said)
+    said = [[commonest.get(word, unknown) for word in words] for words in judged.words]
+    found = tagging_metrics(judged.tags, said)
     return Evaluation(metrics={f"commonest_tag_{name}": value for name, value in found.items()}, samples=len(said))

@@ -1,74 +1,109 @@
-"""The drawings of a comparison: cost by volume, weighted scores, the migration over time."""
+"""Scores, weights and the migration as charts; money, time and memory are in `figure_charts` and `volume_charts`."""
 
 from __future__ import annotations
 
-import math
 from datetime import timedelta
+from typing import Final
 
 from tonnage.comparison.aspects import HIGHEST
 from tonnage.comparison.comparing import Comparison
-from tonnage.comparison.crossings import cost_at
 from tonnage.comparison.migration import Migration
+from tonnage.comparison.scoring import WeightFlip
+from tonnage.reports.blocks import Column, Table
+from tonnage.reports.comparison.drawings import ScoreBar, ScoreBars, Shift, Shifts, Span, Spans
 from tonnage.reports.comparison.sections import Chart
-from tonnage.reports.comparison.svg import Bar, Series, Span, bars_chart, gantt_chart, lines_chart
-from tonnage.reports.wording import render_money
+from tonnage.reports.wording import short
+from tonnage.sizing.estimates import Figure
+
+MOST_SHIFTS: Final = 12
 
 
-def cost_chart(comparison: Comparison) -> Chart | None:
-    """Dollars a month by volume, people included, of what can do all the work."""
-    factors = comparison.request.volume_factors
-    series = []
-    for name in comparison.able:
-        total = comparison.totals[name]
-        found = [
-            (factor, cost_at(total, factor), cost_at(total, factor, "low"), cost_at(total, factor, "high"))
-            for factor in factors
-        ]
-        known = tuple(point for point in found if all(math.isfinite(value) and value > 0 for value in point))
-        if known:
-            series.append(Series(name=comparison.title_of[name], points=known))
-    if not series:
-        return None
-    said = "; ".join(
-        f"{one.name}: " + ", ".join(f"{render_money(value)} at {factor:g}x" for factor, value, _, _ in one.points)
-        for one in series
-    )
-    svg = lines_chart(
-        "cost", "Cost by volume", said, series, x_title="multiple of the stated volume", y_title="dollars a month"
-    )
-    return Chart(svg=svg)
-
-
-def score_chart(comparison: Comparison) -> Chart:
-    """Weighted scores with what the unknown could change."""
-    bars = [
-        Bar(name=comparison.title_of[one.thing], value=one.total, low=one.low, high=one.high,
-            label=f"{one.total:.2f} ({one.low:.2f}–{one.high:.2f})")
+def score_chart(comparison: Comparison) -> Chart | None:
+    """Weighted scores with what the unknown could change; None where nothing is ranked."""
+    bars = tuple(
+        ScoreBar(
+            name=comparison.title_of[one.thing],
+            value=Figure(value=one.total, low=one.low, high=one.high),
+            label=f"{one.total:.2f} ({one.low:.2f}–{one.high:.2f})",
+        )
         for one in comparison.ranking
-    ]  # fmt: skip
-    said = "; ".join(f"{bar.name}: {bar.label}" for bar in bars)
-    return Chart(svg=bars_chart("scores", "Weighted scores", said, bars, highest=HIGHEST, x_title="score, 1 to 5"))
+    )
+    if not bars:
+        return None
+    return Chart(
+        key="chart-scores",
+        title="Weighted scores",
+        note="Whiskers: everything unknown at 1, and at 5.",
+        text="; ".join(f"{bar.name}: {bar.label}" for bar in bars),
+        drawing=ScoreBars(bars=bars, highest=HIGHEST, x_title="score, 1 to 5"),
+    )
+
+
+def sensitivity_chart(comparison: Comparison) -> Chart | None:
+    """The weights nearest to changing the winner; None where none does."""
+    aspects = {aspect.key: aspect.title for aspect in comparison.aspects}
+    flips = comparison.flips[:MOST_SHIFTS]
+    if not flips:
+        return None
+    shifts = tuple(
+        Shift(name=aspects[one.aspect], label=_shift_words(comparison, one), now=one.weight_now, tie=one.weight_at_tie)
+        for one in flips
+    )
+    rows = tuple(
+        (aspects[one.aspect], short(one.weight_now), f"{one.side} {short(one.weight_at_tie)}",
+         comparison.title_of[one.rival])
+        for one in flips
+    )  # fmt: skip
+    columns = (
+        Column(title="Aspect", wraps=True),
+        Column(title="Weight now", align="right"),
+        Column(title="Another wins", align="right"),
+        Column(title="Which", wraps=True),
+    )
+    return Chart(
+        key="chart-weights",
+        title="How far each weight is from changing the winner",
+        note="Ring: the weight as it is. Diamond: the weight at which another wins.",
+        text="; ".join(f"{one.name}: {one.label}" for one in shifts),
+        drawing=Shifts(shifts=shifts, x_title="weight"),
+        figures=Table(columns=columns, rows=rows),
+    )
+
+
+def _shift_words(comparison: Comparison, one: WeightFlip) -> str:
+    rival = comparison.title_of[one.rival]
+    return f"{one.side} {short(one.weight_at_tie)} {rival} wins (now {short(one.weight_now)})"
 
 
 def migration_chart(migration: Migration) -> Chart:
-    """Tasks over working days with the likely efforts."""
-    order = {phase[0]: place for place, phase in enumerate(migration.phases)}
+    """Tasks over the calendar, each with its end if all goes fast and if all goes slowly."""
+    titles = {key: title for key, title, _ in migration.phases}
     spans = []
     for task in migration.tasks:
-        slot, (first, last) = migration.slots["likely"][task.id], migration.dates(task.id)
+        first, last = migration.dates(task.id)
         spans.append(
             Span(
                 name=task.title,
-                start=slot.start_day,
-                end=slot.end_day,
-                group=order[task.phase],
-                label=f"{task.title}: {first.isoformat()} to {last.isoformat()}",
+                phase=titles[task.phase],
+                start=first,
+                end=last,
+                end_fast=migration.dates(task.id, "low")[1],
+                end_slow=migration.dates(task.id, "high")[1],
                 critical=task.id in migration.critical,
             )
         )
-    said = "; ".join(span.label for span in spans)
-    svg = gantt_chart("gantt", "Migration over time", said, spans, x_title="working days from the start")
-    return Chart(svg=svg, mermaid=gantt_mermaid(migration))
+    return Chart(
+        key="chart-migration",
+        title="Migration over time",
+        note="Outlined: it holds up the end. Whiskers: its end if all goes fast, and if all goes slowly.",
+        text="; ".join(
+            f"{one.name}: {one.start.isoformat()} to {one.end.isoformat()} (between {one.end_fast.isoformat()} and "
+            f"{one.end_slow.isoformat()}){', holds up the end' if one.critical else ''}"
+            for one in spans
+        ),
+        drawing=Spans(spans=tuple(spans), x_title=f"day, from {migration.start.isoformat()}"),
+        mermaid=gantt_mermaid(migration),
+    )
 
 
 def gantt_mermaid(migration: Migration) -> str:

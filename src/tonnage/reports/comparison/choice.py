@@ -6,7 +6,7 @@ from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.recommendation import load_sizes
 from tonnage.comparison.scoring import WeightFlip
 from tonnage.reports.blocks import Bullets, Column, Pairs, Paragraph, Table
-from tonnage.reports.comparison.charts import score_chart
+from tonnage.reports.comparison.charts import score_chart, sensitivity_chart
 from tonnage.reports.comparison.decision_views import decision_tree
 from tonnage.reports.comparison.figures import money
 from tonnage.reports.comparison.sections import Part, Section, Subheading
@@ -157,13 +157,16 @@ def score_section(comparison: Comparison) -> Section:
         Column(title="Unknown", wraps=True),
     )
     out = [comparison.title_of[name] for name in names if name not in comparison.able]
-    parts: list[Part] = [Table(columns=ranking_columns, rows=ranking, first_is_best=True), score_chart(comparison)]
+    parts: list[Part] = [Table(columns=ranking_columns, rows=ranking, first_is_best=True)]
+    if (chart := score_chart(comparison)) is not None:
+        parts.append(chart)
     if out and comparison.able:
         parts.append(
             Paragraph(text=f"Not ranked, because not all the work can be done there: {', '.join(out)}.", tone="warning")
         )
     parts += [
         Subheading(text="Which weights would change the winner"),
+        *((weights,) if (weights := sensitivity_chart(comparison)) is not None else ()),
         Bullets(items=flip_lines(comparison.flips, comparison) or ("no weight of a single aspect changes the winner",)),
         Paragraph(
             text=f"Draws: {request.draws:,}, seed {request.seed}. Weights log-normal around their own (sigma 0.5), "
@@ -202,12 +205,10 @@ def advice_section(comparison: Comparison) -> Section:
         )
     name = comparison.size.name if comparison.size else "mid-size"
     reasons = tuple((f"{one.horizon} term", one.because) for one in advice if one.size.name == name)
-    out = {
-        f"{one.horizon} term: {comparison.title_of[thing]} {why}"
-        for one in advice
-        if one.size.name == name
-        for thing, why in one.out.items()
-    }
+    out: dict[tuple[str, str], list[str]] = {}
+    for one in (one for one in advice if one.size.name == name):
+        for thing, why in one.out.items():
+            out.setdefault((thing, why), []).append(one.horizon)
     cost_columns = (
         Column(title="Cost of the whole horizon"),
         *(Column(title=name, align="right") for name in horizons),
@@ -230,7 +231,15 @@ def advice_section(comparison: Comparison) -> Section:
         Table(columns=cost_columns, rows=costs),
     ]
     if out:
-        parts += [Subheading(text="Out of the running"), Bullets(items=tuple(sorted(out)))]
+        parts += [
+            Subheading(text="Out of the running"),
+            Bullets(
+                items=tuple(
+                    f"{', '.join(terms)} term: {comparison.title_of[thing]} {why}"
+                    for (thing, why), terms in out.items()
+                )
+            ),
+        ]
     return Section(key="recommendation", title="Recommendation by horizon", parts=tuple(parts))
 
 

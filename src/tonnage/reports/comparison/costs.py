@@ -8,9 +8,14 @@ from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.computed import Row, Total
 from tonnage.comparison.crossings import BreakEven, cost_at
 from tonnage.reports.blocks import Column, Paragraph, Table
-from tonnage.reports.comparison.charts import cost_chart
+from tonnage.reports.comparison.figure_charts import (
+    cost_stack_chart,
+    front_charts,
+    memory_charts,
+)
 from tonnage.reports.comparison.figures import UNKNOWN, duration, money, rate, volume
 from tonnage.reports.comparison.sections import Part, Section, Subheading
+from tonnage.reports.comparison.volume_charts import counts_people, volume_charts
 from tonnage.reports.wording import (
     render_date,
     render_gpus,
@@ -31,7 +36,9 @@ def cost_section(comparison: Comparison) -> Section:
             tone="faint",
         ),
         _total_table(comparison),
+        *((stack,) if (stack := cost_stack_chart(comparison)) is not None else ()),
         Subheading(text="Lines of the cheapest way"),
+        Paragraph(text="Dollars of one job; of a month of a service.", tone="faint"),
         _line_table(comparison),
     ]
     missing = [(name, row) for name, total in comparison.totals.items() for row in total.rows if row.option is None]
@@ -90,8 +97,8 @@ def _line_table(comparison: Comparison) -> Table:
                         render_date(line.read_on),
                     )
                 )
-    titles = ("Thing", "Work", "Line", "Quantity", "A unit", "Dollars (a job; a month of a service)", "Price read")
-    right = {"Quantity", "A unit", "Dollars (a job; a month of a service)"}
+    titles = ("Thing", "Work", "Line", "Quantity", "A unit", "Dollars", "Price read")
+    right = {"Quantity", "A unit", "Dollars"}
     columns = tuple(
         Column(title=title, align="right" if title in right else "left", wraps=title == "Line") for title in titles
     )
@@ -109,16 +116,14 @@ def volume_section(comparison: Comparison) -> Section:
     columns = (Column(title="Dollars a month"), *(Column(title=volume(factor), align="right") for factor in factors))
     parts: list[Part] = [
         Paragraph(
-            text="People included. A service is planned anew at each volume; a job runs so many times more often.",
+            text=f"People {'included' if counts_people(comparison) else 'not counted'}. A service is planned anew at "
+            "each volume; a job runs so many times more often.",
             tone="faint",
         )
     ]
     if rows:
         parts.append(Table(columns=columns, rows=tuple(rows)))
-    chart = cost_chart(comparison)
-    if chart is not None:
-        parts.append(chart)
-    parts += [Subheading(text="Break-even"), *_break_even_parts(comparison)]
+    parts += [*volume_charts(comparison), Subheading(text="Break-even"), *_break_even_parts(comparison)]
     return Section(key="volume", title="Cost by volume and break-even", parts=tuple(parts))
 
 
@@ -137,15 +142,17 @@ def _break_even_parts(comparison: Comparison) -> list[Part]:
     if not comparison.crossings:
         return [Paragraph(text="Fewer than two of them can do any of the work: there is nothing to cross.")]
     titles = comparison.title_of
+    parts: list[Part] = []
     rows = tuple(
         (
-            one.work or "all, people included",
+            one.work or _whole(comparison),
             titles[one.first],
             titles[one.second],
             crossing_words(comparison, one),
             one.method,
         )
         for one in comparison.crossings
+        if one.factor is not None
     )
     columns = (
         Column(title="Work"),
@@ -154,15 +161,38 @@ def _break_even_parts(comparison: Comparison) -> list[Part]:
         Column(title="Break-even", wraps=True),
         Column(title="Found"),
     )
-    note = "Intervals: one side at the low end of its cost and the other at its high end, so as wide as it gets."
-    return [Table(columns=columns, rows=rows), Paragraph(text=note, tone="faint")]
+    if rows:
+        note = "Intervals: one side at the low end of its cost and the other at its high end, so as wide as it gets."
+        parts += [Table(columns=columns, rows=rows), Paragraph(text=note, tone="faint")]
+    never = _never_rows(comparison)
+    if never:
+        said = (Column(title="Work"), Column(title="Always costs less"), Column(title="Than", wraps=True))
+        parts += [Paragraph(text="No break-even at any volume looked at:"), Table(columns=said, rows=never)]
+    return parts
+
+
+def _whole(comparison: Comparison) -> str:
+    """What a break-even is of, where it is not one workload by itself."""
+    return "all, people included" if counts_people(comparison) else "all"
+
+
+def _never_rows(comparison: Comparison) -> tuple[tuple[str, str, str], ...]:
+    """For each work and each thing: what costs more than it at every volume."""
+    dearer: dict[tuple[str, str], list[str]] = {}
+    for one in comparison.crossings:
+        if one.factor is None:
+            other = one.second if one.cheaper_above == one.first else one.first
+            dearer.setdefault((one.work, one.cheaper_above), []).append(comparison.title_of[other])
+    return tuple(
+        (work or _whole(comparison), comparison.title_of[thing], ", ".join(others))
+        for (work, thing), others in dearer.items()
+    )
 
 
 def crossing_words(comparison: Comparison, one: BreakEven) -> str:
     """Where it crosses, in multiples and in requests or jobs a month."""
     cheaper = comparison.title_of[one.cheaper_above]
-    if one.factor is None:
-        return f"never: {cheaper} costs less at every volume looked at"
+    assert one.factor is not None
     interval = (
         f" ({short(one.low)}x–{short(one.high)}x)"
         if one.low is not None and one.high is not None
@@ -197,6 +227,8 @@ def performance_section(comparison: Comparison) -> Section:
         parts=(
             Paragraph(text="Predicted, with 80 % intervals. Token APIs publish no speed: «not known».", tone="faint"),
             Table(columns=columns, rows=tuple(rows)),
+            *front_charts(comparison),
+            *memory_charts(comparison),
         ),
     )
 
@@ -204,7 +236,7 @@ def performance_section(comparison: Comparison) -> Section:
 def _option_cells(row: Row) -> tuple[str, ...]:
     option = row.option
     if option is None:
-        return (row.why_not, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, "0")
+        return ("none computed (see the costs)", UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, "0")
     machines = render_machines(option.count, option.instance_type)
     where = f"{machines}, {render_purchase(option.purchase)}, {option.provider} {option.region or ''}"
     gpus = render_gpus(option.gpu, option.gpu_count, option.count)

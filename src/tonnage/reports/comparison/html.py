@@ -24,6 +24,8 @@ def _template() -> Template:
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
+    from tonnage.reports.comparison.plots import draw_svg
+
     environment = Environment(
         loader=PackageLoader("tonnage.reports"),
         autoescape=True,
@@ -33,5 +35,5 @@ def _template() -> Template:
         keep_trailing_newline=True,
     )
     environment.globals["kind"] = lambda block: type(block).__name__
-    environment.filters["drawing"] = Markup  # charts escape their own text
+    environment.filters["drawing"] = lambda chart: Markup(draw_svg(chart))  # it escapes its own text
     return environment.get_template("comparison.html.jinja")

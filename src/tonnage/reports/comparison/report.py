@@ -6,9 +6,10 @@ from tonnage.comparison.comparing import Comparison
 from tonnage.reports.blocks import Block, Heading, Page, Paragraph
 from tonnage.reports.comparison.choice import advice_section, decision_section, score_section, summary_section
 from tonnage.reports.comparison.costs import cost_section, performance_section, volume_section
-from tonnage.reports.comparison.document import COLUMNS, comparison_document, comparison_rows
+from tonnage.reports.comparison.document import comparison_document
 from tonnage.reports.comparison.html import comparison_html
 from tonnage.reports.comparison.markdown import comparison_markdown
+from tonnage.reports.comparison.matrix_rows import COLUMNS, comparison_rows
 from tonnage.reports.comparison.sections import Chart, Checks, Code, Section, Subheading, Tree
 from tonnage.reports.plain import dump_csv, dump_json
 from tonnage.reports.rendering import Format, Look

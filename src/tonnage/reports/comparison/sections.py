@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tonnage.reports.blocks import Block
+from tonnage.reports.blocks import Block, Table
+from tonnage.reports.comparison.drawings import Drawing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """A drawing with its words for those who cannot see it. Its figures stand in a table of the same section.
+    """A drawing with its words for those who cannot see it.
 
-    `mermaid`: the same for Markdown, where there is a kind of it for that ("": left out there).
+    `key` makes its ids; `note` says how to read it, `text` what it shows; `figures`: its figures as a table, None where
+    a table of the same section holds them. `mermaid`: the same for Markdown, where there is a kind of it for that ("":
+    left out there).
     """
 
-    svg: str
+    key: str
+    title: str
+    note: str
+    text: str
+    drawing: Drawing
+    figures: Table | None = None
     mermaid: str = ""
 
 

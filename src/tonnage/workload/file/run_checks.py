@@ -18,7 +18,7 @@ from tonnage.workload.file.run_fields import (
     TrainRunFields,
 )
 from tonnage.workload.file.yaml_lines import KeyPath
-from tonnage.workload.run_terms import ROLES, Task, format_of
+from tonnage.workload.run_terms import ONE_PROCESS, ROLES, Task, format_of
 
 NEW_WEIGHTS: Final = "new"
 _PASSWORD: Final = re.compile(r"^[\w.+-]+://[^/@]*:(?P<password>[^@]*)@")
@@ -38,7 +38,7 @@ def find_run_problems(file: WorkloadFile) -> Iterator[Problem]:
     if isinstance(file, ServeFile) or file.run is None:
         return
     task, run = task_of(file), file.run
-    yield from _launch_problems(run)
+    yield from _launch_problems(run, task)
     yield from _limit_problems(run)
     yield from _column_problems(run.data, task)
     for name in ("train", "validation", "test"):
@@ -53,7 +53,10 @@ def find_run_problems(file: WorkloadFile) -> Iterator[Problem]:
         yield Problem(("run", "weights"), "new weights write noise", "name a trained model")
 
 
-def _launch_problems(run: SharedRunFields) -> Iterator[Problem]:
+def _launch_problems(run: SharedRunFields, task: Task) -> Iterator[Problem]:
+    if run.processes > 1 and task in ONE_PROCESS:
+        fault = f"found {run.processes}, but {task} is carried out by one process"
+        yield Problem(("run", "processes"), fault, "use 1; `threads` sets how many cores it takes")
     if run.runner == "local" and run.processes > 1:
         yield Problem(
             ("run", "processes"), f"found {run.processes}, but `runner: local` is one process", "use `runner: torchrun`"

@@ -1,0 +1,132 @@
+"""Measure this machine: every point in several rounds, so that a busy spell touches all and spoils none."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final
+
+from tonnage.benchmarks.all_reduce import measure_all_reduce
+from tonnage.benchmarks.machine import device_name, framework_bytes, import_torch, read_identity, versions
+from tonnage.benchmarks.operations import FULL_CPU, FULL_CUDA, QUICK, Probe, probes
+from tonnage.benchmarks.timing import Clock, Samples, take_samples
+from tonnage.calibration.local_profile import Curve, DeviceKind, DeviceProfile, Point, Timing
+from tonnage.errors import InputError
+from tonnage.sizing.estimates import Spread
+
+OnStep = Callable[[str, int, int], None]
+ROUNDS: Final = 4
+FEWEST: Final = 3  # repeats of a point in the first round
+POINT_S: Final = 0.035  # a point a round
+QUICK_POINT_S: Final = 0.02
+FULL_S, QUICK_S = 18.0, 5.0  # a thread count; a round that has begun within it may be cut short
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prior:
+    """How far predictions on a device are off before any run on it: standard deviations of the logarithm."""
+
+    time_log_sd: float
+    memory_log_sd: float
+    source: str
+
+
+def measure_device(
+    kind: DeviceKind,
+    *,
+    prior: Prior,
+    now: datetime,
+    threads: tuple[int, ...] = (),
+    quick: bool = False,
+    usd_per_hour: float | None = None,
+    on_step: OnStep | None = None,
+) -> DeviceProfile:
+    """The profile of this machine's processor or GPU. Raises MissingExtra without torch, InputError without a GPU."""
+    load = os.getloadavg()[0]
+    torch = import_torch()
+    identity = read_identity(torch, kind)
+    resident = framework_bytes()
+    counts = _thread_counts(threads, kind, identity.physical_cores, identity.logical_cores)
+    report = on_step or (lambda *_: None)
+    curves = tuple(curve for count in counts for curve in measure_curves(torch, kind, count, quick, report))
+    report("all-reduce of two processes", 0, 0)
+    summed = measure_all_reduce(torch, kind)
+    profile = DeviceProfile(
+        name=device_name(identity, kind), kind=kind, identity=identity,
+        made_at=now.isoformat(timespec="seconds"), versions=versions(torch, kind), curves=curves,
+        framework_bytes=resident, load_average=load, time_log_sd=prior.time_log_sd,
+        memory_log_sd=prior.memory_log_sd, prior_source=prior.source, usd_per_hour=usd_per_hour,
+    )  # fmt: skip
+    if isinstance(summed, str):
+        return replace(profile, no_all_reduce=summed)
+    return replace(profile, all_reduce=summed)
+
+
+def measure_curves(torch: Any, kind: DeviceKind, threads: int, quick: bool, report: OnStep) -> tuple[Curve, ...]:
+    """All curves at one thread count, each point once and then again while time is left; torch's own count is put
+    back afterwards."""
+    extent = QUICK if quick else FULL_CUDA if kind == "cuda" else FULL_CPU
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    clock = Clock(torch.cuda.synchronize if kind == "cuda" else (lambda: None), 0 if kind == "cuda" else threads)
+    try:
+        listed = list(probes(torch, kind, precisions(torch, kind), extent))
+        found, times = [Samples() for _ in listed], [1.0] * len(listed)
+        end = time.monotonic() + (QUICK_S if quick else FULL_S)
+        for number in range(1 if quick else ROUNDS):
+            for place, probe in enumerate(listed):
+                if number and time.monotonic() > end:
+                    break
+                what = f"{threads} thread{'s' if threads > 1 else ''}: {probe.operation} {probe.precision}"
+                report(what, number * len(listed) + place + 1, (1 if quick else ROUNDS) * len(listed))
+                call, times[place] = probe.make()
+                take_samples(
+                    call,
+                    clock,
+                    found[place],
+                    budget_s=QUICK_POINT_S if quick else POINT_S,
+                    fewest=1 if number else FEWEST,
+                )
+    finally:
+        torch.set_num_threads(before)
+    return _curves(listed, [one.timing(many) for one, many in zip(found, times, strict=True)], threads)
+
+
+def precisions(torch: Any, kind: DeviceKind) -> tuple[str, ...]:
+    """fp32 always; bf16 where the device multiplies it in hardware."""
+    if kind == "cuda":
+        return ("fp32", "bf16") if torch.cuda.is_bf16_supported(including_emulation=False) else ("fp32",)
+    able = torch.backends.cpu.get_cpu_capability(), torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return ("fp32", "bf16") if able[1] else ("fp32",)
+
+
+def _thread_counts(asked: tuple[int, ...], kind: DeviceKind, cores: int, logical: int) -> tuple[int, ...]:
+    """One thread and all physical cores; on a GPU the host's threads do not matter."""
+    if kind == "cuda":
+        return (1,)
+    for count in asked:
+        if not 1 <= count <= logical:
+            raise InputError(f"found {count} threads, this machine has {logical}", hint="1 to the number of cores")
+    return tuple(sorted(set(asked or (1, cores))))
+
+
+def _curves(listed: list[Probe], timings: list[Timing], threads: int) -> tuple[Curve, ...]:
+    points: defaultdict[tuple[str, str, str], list[Point]] = defaultdict(list)
+    for probe, timing in zip(listed, timings, strict=True):
+        key = (probe.operation, probe.precision, probe.unit)
+        points[key].append(Point(size=probe.size, amount=probe.amount, timing=timing))
+    return tuple(
+        Curve(operation=operation, precision=precision, threads=threads, unit=unit, points=tuple(found))
+        for (operation, precision, unit), found in points.items()
+    )
+
+
+def prior_of(time: Spread, memory: Spread, source: str) -> Prior:
+    """The prior that two 80 % intervals say."""
+    from tonnage.calibration.local_profile import log_sd_of
+
+    return Prior(time_log_sd=log_sd_of(time), memory_log_sd=log_sd_of(memory), source=source)

@@ -1,0 +1,143 @@
+"""Which machine this is: processor, cores, memory, GPU by its driver, versions of what runs on it."""
+
+from __future__ import annotations
+
+import platform
+import re
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from tonnage.calibration.local_profile import DeviceKind, Identity
+from tonnage.errors import InputError, MissingExtra, TonnageError
+from tonnage.units import to_gib
+
+CPUINFO = Path("/proc/cpuinfo")
+# A process that trains with transformers has its model classes loaded too; where it is not installed, torch alone.
+RESIDENT = """
+import importlib.util, psutil, torch
+torch.ones(8, 8) @ torch.ones(8, 8)
+if importlib.util.find_spec("transformers"):
+    from transformers import AutoModelForSequenceClassification
+print(psutil.Process().memory_info().rss)
+"""
+NEEDED_GIB = 1.5  # free memory that measuring takes at most: the pool of inputs, the largest optimizer, torch itself
+
+
+def import_torch() -> Any:
+    """torch, or MissingExtra."""
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingExtra("measuring this machine", "train") from error
+    return torch
+
+
+def read_identity(torch: Any, kind: DeviceKind) -> Identity:
+    """This machine; with its first GPU where `kind` is cuda. Raises InputError where there is none."""
+    if kind == "cpu":
+        return host_identity()
+    if not torch.cuda.is_available():
+        raise InputError(
+            "no CUDA GPU is at hand: torch sees none", hint="measure the processor: --device cpu; or check the driver"
+        )
+    name, memory = gpu_by_driver(torch)
+    host = host_identity()
+    return Identity(
+        processor=host.processor, physical_cores=host.physical_cores, logical_cores=host.logical_cores,
+        architecture=host.architecture, memory_gib=host.memory_gib, device=name, device_memory_gib=memory,
+    )  # fmt: skip
+
+
+def host_identity() -> Identity:
+    """Processor and memory of this host; needs no torch."""
+    import psutil
+
+    logical = psutil.cpu_count(logical=True) or 1
+    return Identity(
+        processor=processor_name(CPUINFO.read_text(encoding="utf-8") if CPUINFO.is_file() else ""),
+        physical_cores=psutil.cpu_count(logical=False) or logical,
+        logical_cores=logical,
+        architecture=platform.machine(),
+        memory_gib=to_gib(psutil.virtual_memory().total),
+    )
+
+
+def processor_name(cpuinfo: str) -> str:
+    """The processor's name with family and model, which tell apart what a cloud calls by one name.
+
+    >>> processor_name("model name\\t: AMD EPYC\\ncpu family\\t: 26\\nmodel\\t\\t: 2\\n")
+    'AMD EPYC (family 26 model 2)'
+    """
+    found = dict(re.findall(r"^(model name|cpu family|model)\s*:\s*(.+?)\s*$", cpuinfo, re.MULTILINE))
+    name = found.get("model name") or platform.processor() or platform.machine()
+    if "cpu family" in found and "model" in found:
+        return f"{name} (family {found['cpu family']} model {found['model']})"
+    return name
+
+
+def gpu_by_driver(torch: Any) -> tuple[str, float]:
+    """Name and memory (GiB) of the first GPU by NVML, which reports all of the board's memory; raises InputError."""
+    try:
+        import pynvml  # type: ignore[import-untyped, unused-ignore]
+    except ImportError as error:
+        raise MissingExtra("reading the GPU's name by NVML", "train") from error
+    try:
+        pynvml.nvmlInit()
+        handle = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(0).uuid}")
+        name = pynvml.nvmlDeviceGetName(handle)
+        return str(name), to_gib(float(pynvml.nvmlDeviceGetMemoryInfo(handle).total))
+    except pynvml.NVMLError as error:
+        raise InputError(f"NVML cannot read the GPU: {error}", hint="does `nvidia-smi` work here?") from error
+
+
+def device_name(identity: Identity, kind: DeviceKind) -> str:
+    """A name that can be a file's: the GPU's, or the processor's with its cores.
+
+    >>> machine = Identity(processor="AMD EPYC (family 26 model 2)", physical_cores=2, logical_cores=2,
+    ...                    architecture="x86_64", memory_gib=24.0)
+    >>> device_name(machine, "cpu")
+    'local-amd-epyc-family-26-model-2-2c'
+    """
+    text = identity.device if kind == "cuda" and identity.device else identity.processor
+    slug = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    return f"local-{slug}" + (f"-{identity.physical_cores}c" if kind == "cpu" else "")
+
+
+def check_memory() -> None:
+    """InputError where too little memory is free to measure in."""
+    import psutil
+
+    free = to_gib(psutil.virtual_memory().available)
+    if free < NEEDED_GIB:
+        raise InputError(
+            f"{free:.1f} GiB of memory are free, measuring takes up to {NEEDED_GIB} GiB", hint="stop something first"
+        )
+
+
+def framework_bytes() -> float:
+    """Resident memory of a new Python that has torch loaded (and transformers, where installed) and multiplied."""
+    done = subprocess.run([sys.executable, "-c", RESIDENT], capture_output=True, text=True, check=False, timeout=120)
+    if "ModuleNotFoundError" in done.stderr:
+        raise MissingExtra("measuring this machine", "train")
+    if done.returncode != 0:
+        raise TonnageError(f"torch does not start: {done.stderr.strip().splitlines()[-1]}", hint="try `import torch`")
+    return float(done.stdout)
+
+
+def versions(torch: Any, kind: DeviceKind) -> tuple[tuple[str, str], ...]:
+    """What ran, by name; the driver's where a GPU was measured."""
+    found = {"python": platform.python_version(), "torch": str(torch.__version__), "system": platform.release()}
+    for package in ("transformers", "numpy"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue  # not installed, so it has no version
+    if kind == "cuda":
+        import pynvml
+
+        found["cuda"] = str(torch.version.cuda)
+        found["driver"] = str(pynvml.nvmlSystemGetDriverVersion())
+    return tuple(sorted(found.items()))

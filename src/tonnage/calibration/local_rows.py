@@ -1,0 +1,256 @@
+"""Rows measured on a local device: what work a row is of, the prediction beside it, and rows as CSV and back."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass, fields, replace
+from math import ceil, isfinite
+from pathlib import Path
+from typing import Final, Literal
+
+from tonnage.calibration.judgement import Skipped
+from tonnage.calibration.local_profile import DeviceProfile
+from tonnage.calibration.local_update import LEAST_NOISE, Observation, observed
+from tonnage.calibration.reading import read_training_rows
+from tonnage.calibration.rows import TrainingRow
+from tonnage.calibration.training_shapes import NoShape, row_shape
+from tonnage.errors import InputError
+from tonnage.sizing.layouts import one_layout
+from tonnage.sizing.local_memory import device_memory_parts, host_memory_parts
+from tonnage.sizing.local_work import PRECISIONS, LocalOperation, step_operations
+from tonnage.sizing.training_job import has_vocabulary_loss, parameter_share
+from tonnage.units import from_gib
+from tonnage.workload.jobs import Lengths, Lora, TrainJob
+
+Metric = Literal["time", "memory"]
+TIME_METRICS: Final = ("iteration_time_s", "sequences_per_s", "tokens_per_s_per_gpu")
+MEMORY_METRICS: Final = ("peak_mem_gib",)
+# Columns of the facts that our rows leave blank, at their places.
+FACT_COLUMNS: Final = (
+    "id", "config_id", "source", "model", "params", "n_layers", "d_model", "n_heads", "n_kv_heads", "d_ff", "vocab",
+    "seq_len", "gpu", "n_gpus", "gpus_per_node", "micro_batch_per_gpu", "grad_accum", "global_batch", "precision",
+    "method", "optimizer", "sharding", "activation_checkpointing", "attention", "compile", "metric", "value",
+    "mfu_reported", "note", "published_value", "published_unit", "derived", "mem_kind", "train_tokens", "family",
+    "source_group", "shape_source", "quality",
+)  # fmt: skip
+BUCKET_BYTES: Final = 25 * 2**20  # DDP sums gradients in buckets of this size by default
+_NOTE: Final = re.compile(r"\b(threads|log_sd|objective)=([\w.-]+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalWork:
+    """One training set-up on a local device; `job.precision` is fp32 or bf16."""
+
+    job: TrainJob
+    micro_batch: int
+    accumulation: int
+    threads: int  # of each process
+    processes: int = 1
+
+    @property
+    def configuration(self) -> str:
+        """What two runs have alike that are the same work."""
+        shape, job = self.job.model, self.job
+        dims = f"{shape.architecture}/{shape.layers}x{shape.hidden}x{shape.heads}x{shape.ffn}x{shape.vocab}"
+        aim = "lm" if has_vocabulary_loss(job) else "classes"
+        batch = f"{self.processes}x{self.micro_batch}x{self.accumulation}x{job.lengths.mean:g}"
+        rank = f"-r{job.lora.rank}" if job.method == "lora" else ""
+        return f"{dims} {aim} {job.method}{rank} {job.precision} {job.optimizer} {batch} t{self.threads}"
+
+    @property
+    def samples_per_step(self) -> int:
+        return self.micro_batch * self.accumulation * self.processes
+
+    def operations(self) -> tuple[LocalOperation, ...]:
+        return step_operations(self.job, micro_batch=self.micro_batch, accumulation=self.accumulation)
+
+
+def time_parts(work: LocalWork, profile: DeviceProfile) -> dict[str, float]:
+    """Seconds of one step by group, from the profile's measurements alone.
+
+    With several processes their gradients are summed once a step, in buckets: n·alpha + bytes/beta.
+    """
+    parts: dict[str, float] = {}
+    for one in work.operations():
+        parts[one.group] = parts.get(one.group, 0.0) + profile.seconds(one, work.threads)
+    if work.processes > 1:
+        parts["all-reduce"] = _summing_s(work, profile)
+    return parts
+
+
+def named_time_parts(work: LocalWork, profile: DeviceProfile) -> dict[str, float]:
+    """The same by operation, for a reader."""
+    parts: dict[str, float] = {}
+    for one in work.operations():
+        parts[one.name] = parts.get(one.name, 0.0) + profile.seconds(one, work.threads)
+    if work.processes > 1:
+        parts["all-reduce"] = _summing_s(work, profile)
+    return parts
+
+
+def _summing_s(work: LocalWork, profile: DeviceProfile) -> float:
+    line = profile.all_reduce
+    if line is None or line.processes != work.processes:
+        measured = "none" if line is None else f"{line.processes}"
+        raise InputError(
+            f"{profile.name}: sums over {work.processes} processes were not measured ({measured} were)",
+            hint=profile.no_all_reduce or "one process, or as many as the profile measured",
+        )
+    share = parameter_share(work.job, one_layout(micro_batch=1))
+    size = float(share.trained[0]) * 4.0
+    return ceil(size / BUCKET_BYTES) * line.alpha_s + size / line.bytes_per_s
+
+
+def memory_parts(work: LocalWork, profile: DeviceProfile) -> dict[str, float]:
+    """Bytes at the peak of a step in one process, by part."""
+    if profile.kind == "cuda":
+        return device_memory_parts(work.job, micro_batch=work.micro_batch, accumulation=work.accumulation)
+    return host_memory_parts(
+        work.job, micro_batch=work.micro_batch, accumulation=work.accumulation,
+        framework_bytes=profile.framework_bytes,
+    )  # fmt: skip
+
+
+def row_work(row: TrainingRow, profile: DeviceProfile) -> LocalWork:
+    """The work a row was measured on. Raises InputError naming the row where it does not say enough.
+
+    `threads=N` in the note: threads of each process (all physical cores where it is not there).
+    """
+    _check(row, profile)
+    try:
+        shape = row_shape(row)
+    except NoShape as error:
+        raise InputError(f"row {row.id}: {error}") from error
+    if row.seq_len is None or row.micro_batch_per_gpu is None:
+        raise InputError(f"row {row.id}: seq_len and micro_batch_per_gpu say what was run; one is blank")
+    if row.precision not in PRECISIONS:
+        raise InputError(f"row {row.id}: precision '{row.precision}' is not measured by a local profile: fp32 or bf16")
+    told = dict(_NOTE.findall(row.note))
+    processes = row.n_gpus or 1
+    accumulation = row.grad_accum or 1
+    rank = re.search(r"r=(\d+)", row.method)
+    job = TrainJob(
+        model=shape, samples=1, epochs=1, lengths=Lengths(mean=float(row.seq_len), maximum=row.seq_len),
+        global_batch=row.micro_batch_per_gpu * accumulation * processes, precision=row.precision,  # type: ignore[arg-type]
+        method="lora" if row.method.startswith("lora") else "full",
+        optimizer="sgd" if row.optimizer.lower().startswith("sgd") else "adamw",
+        objective="language-model" if told.get("objective") == "language-model" else
+        "classification" if told.get("objective") == "classification" else None,
+        lora=Lora(rank=int(rank[1])) if rank else Lora(),
+    )  # fmt: skip
+    return LocalWork(
+        job=job, micro_batch=row.micro_batch_per_gpu, accumulation=accumulation, processes=processes,
+        threads=int(told["threads"]) if "threads" in told else max(profile.threads) // processes,
+    )  # fmt: skip
+
+
+def _check(row: TrainingRow, profile: DeviceProfile) -> None:
+    if row.gpu != profile.name:
+        raise InputError(
+            f"row {row.id} was measured on '{row.gpu}', this profile is of '{profile.name}'",
+            hint="`gpu` of a local row is the name of its device profile",
+        )
+    if not isfinite(row.value) or row.value <= 0:
+        raise InputError(f"row {row.id}: {row.metric} is {row.value}, expected a number above zero")
+
+
+def observation(row: TrainingRow, profile: DeviceProfile) -> tuple[Metric, Observation]:
+    """A row beside its prediction. Its noise: `log_sd=` in the note, else the profile's own."""
+    work = row_work(row, profile)
+    told = dict(_NOTE.findall(row.note))
+    try:
+        noise = float(told["log_sd"]) if "log_sd" in told else profile.noise_log_sd
+    except ValueError as error:
+        raise InputError(f"row {row.id}: log_sd={told['log_sd']} in the note is not a number") from error
+    if not isfinite(noise) or noise < 0:
+        raise InputError(f"row {row.id}: log_sd={noise} in the note, expected a number of at least zero")
+    noise = max(noise, LEAST_NOISE)
+    if row.metric in MEMORY_METRICS:
+        return "memory", observed(work.configuration, memory_parts(work, profile), from_gib(row.value), noise)
+    return "time", observed(work.configuration, time_parts(work, profile), _step_s(row, work), noise)
+
+
+def _step_s(row: TrainingRow, work: LocalWork) -> float:
+    """The row's figure as seconds of a step."""
+    if row.metric == "iteration_time_s":
+        return row.value
+    if row.metric == "sequences_per_s":
+        return work.samples_per_step / row.value
+    return work.micro_batch * work.accumulation * work.job.lengths.mean / row.value
+
+
+def is_read(row: TrainingRow) -> bool:
+    """Whether a local fit reads the row's metric, and the row is not marked suspect."""
+    return row.metric in (*TIME_METRICS, *MEMORY_METRICS) and row.quality != "suspect"
+
+
+def update(profile: DeviceProfile, rows: Iterable[TrainingRow]) -> DeviceProfile:
+    """The profile with these rows among its own: the same whatever their order, and whether they come at once or not.
+
+    A row it has already changes nothing. Rows of metrics that a local fit does not read, and suspect ones, are left
+    out. Raises InputError on a row of another device, on a value that is not above zero, and on two rows of one id.
+    """
+    known = {row.id: row for row in profile.rows}
+    for row in rows:
+        if not is_read(row):
+            continue
+        observation(row, profile)  # what cannot be used is told now
+        if known.setdefault(row.id, row) != row:
+            raise InputError(f"two different rows have the id '{row.id}'", hint="an id is given once")
+    return replace(profile, rows=tuple(known[name] for name in sorted(known)))
+
+
+def observations(profile: DeviceProfile, metric: Metric) -> list[Observation]:
+    """All of the profile's rows of one kind, beside their predictions."""
+    found = [observation(row, profile) for row in profile.rows]
+    return [one for kind, one in found if kind == metric]
+
+
+def read_rows(path: Path) -> list[TrainingRow]:
+    """Rows of a CSV in the facts' columns. Raises InputError on the first that cannot be used."""
+    rows = []
+    for item in read_training_rows(path):
+        if isinstance(item, Skipped):
+            raise InputError(f"{path}: row {item.row_id} cannot be used: {item.reason}", hint="correct or remove it")
+        rows.append(item)
+    if not rows:
+        raise InputError(f"{path} has a header and no rows")
+    return rows
+
+
+def rows_csv(rows: Sequence[TrainingRow]) -> str:
+    """Rows as CSV in the facts' columns, sorted by id; numbers in full, so that reading them gives them back."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(FACT_COLUMNS)
+    for row in sorted(rows, key=lambda one: one.id):
+        cells = dict(zip([field.name for field in fields(row)], astuple(row), strict=True))
+        writer.writerow([_cell(cells.get(name)) for name in FACT_COLUMNS])
+    return stream.getvalue()
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else repr(value) if isinstance(value, float) else str(value)
+
+
+def measured_row(
+    work: LocalWork, profile: DeviceProfile, *, id: str, metric: str, value: float, source: str,
+    log_sd: float | None = None, mem_kind: str = "",
+) -> TrainingRow:  # fmt: skip
+    """A row of a run on this device, as `update` reads it. `log_sd`: spread of the run's steps, in logarithms."""
+    job, shape = work.job, work.job.model
+    aim = "language-model" if has_vocabulary_loss(job) else "classification"
+    note = f"threads={work.threads} objective={aim}" + ("" if log_sd is None else f" log_sd={log_sd!r}")
+    return TrainingRow(
+        id=id, config_id=work.configuration, source=source, model=shape.name, params=None, n_layers=shape.layers,
+        d_model=shape.hidden, n_heads=shape.heads, n_kv_heads=shape.kv_heads, d_ff=shape.ffn, vocab=shape.vocab,
+        seq_len=round(job.lengths.mean), gpu=profile.name, n_gpus=work.processes, gpus_per_node=work.processes,
+        micro_batch_per_gpu=work.micro_batch, grad_accum=work.accumulation, global_batch=work.samples_per_step,
+        precision=job.precision, method=f"lora r={job.lora.rank}" if job.method == "lora" else "full",
+        optimizer=job.optimizer, sharding="ddp" if work.processes > 1 else "", activation_checkpointing="none",
+        attention=job.attention, compile="", metric=metric, value=value, mfu_reported=None, note=note,
+        mem_kind=mem_kind, family=shape.name, source_group="local", quality="ok",
+    )  # fmt: skip

@@ -1,0 +1,79 @@
+"""`--device` of `tonnage size` and `tonnage plan`: a training job on a device that was measured here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from tonnage.cli.session import Session
+
+
+def complete_device(incomplete: str) -> list[str]:
+    import os
+    from pathlib import Path
+
+    from tonnage.calibration.local_file import stored_profiles
+    from tonnage.settings import load_settings
+
+    names = ["local", *(path.stem for path in stored_profiles(load_settings({}, os.environ, Path.cwd()).home))]
+    return [name for name in names if name.startswith(incomplete)]
+
+
+Device = Annotated[
+    str | None,
+    typer.Option(
+        "--device",
+        metavar="NAME",
+        autocompletion=complete_device,
+        help="A measured device instead of the catalog: local (this machine), a profile's name or its file.",
+        show_default=False,
+    ),
+]
+OtherMachine = Annotated[
+    bool, typer.Option("--other-machine", help="With --device: the profile may be of another machine than this.")
+]
+
+
+def refuse_beside_device(given: Mapping[str, object]) -> None:
+    """InputError where an option is given that chooses among what is for sale."""
+    from tonnage.errors import InputError
+
+    for name, value in given.items():
+        if value:
+            raise InputError(
+                f"{name} chooses among what is for sale; --device names one machine", hint="give one of both"
+            )
+
+
+def show_on_device(
+    session: Session, file: str, device: str, *, memory_margin: float | None, other_machine: bool,
+    limits: Mapping[str, Any] | None = None,
+) -> None:  # fmt: skip
+    """Print the prediction; NothingFits where the device does not hold the workload's limits (`limits` in place of its
+    own)."""
+    from tonnage.api import load_catalog, load_workload
+    from tonnage.benchmarks.machine import host_identity
+    from tonnage.calibration.local_file import find_profile
+    from tonnage.calibration.store import read_calibration
+    from tonnage.errors import NothingFits
+    from tonnage.overrides import override_constraints
+    from tonnage.planning.local import broken_limits, predict_local, training_job
+    from tonnage.reports.local import local_report
+
+    settings = session.settings
+    profile = find_profile(device, settings.home, host_identity(), other_machine=other_machine)
+    market = load_catalog(settings=settings)
+    workload = override_constraints(load_workload(file, catalog=market, settings=settings), market, **(limits or {}))
+    own = None if settings.calibration is None else read_calibration(settings.calibration)
+    made = predict_local(training_job(workload), profile, own, memory_margin=memory_margin)
+    broken = broken_limits(made, workload.constraints)
+    session.show(local_report(workload.name, made, broken))
+    if broken:
+        first = broken[0]
+        raise NothingFits(
+            f"{profile.name} does not hold {workload.name}: {first.limit} needs {first.needs}, has {first.has}",
+            hint="`tonnage plan` without --device ranks what can be bought",
+        )

@@ -1,0 +1,26 @@
+"""The ways to do one workload that no other way beats in both cost and time (of a service: in latency)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tonnage.planning import Option
+from tonnage.sizing.estimates import Figure
+
+
+def pace(option: Option) -> Figure | None:
+    """The time of a job; of a service its promised latency. None: not known."""
+    return option.time_s or option.run.latency_p95_s or option.run.ttft_p95_s
+
+
+def front_of(options: Iterable[Option]) -> tuple[Option, ...]:
+    """From the cheapest to the fastest; those whose pace is not known are left out."""
+    known = [(option.cost_usd.value, pace_of.value, place, option) for place, option in enumerate(options)
+             if (pace_of := pace(option)) is not None]  # fmt: skip
+    out: list[Option] = []
+    fastest = float("inf")
+    for _, seconds, _, option in sorted(known, key=lambda one: one[:3]):
+        if seconds < fastest:
+            out.append(option)
+            fastest = seconds
+    return tuple(out)

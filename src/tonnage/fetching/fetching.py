@@ -1,0 +1,203 @@
+"""`fetch`: list, look at the disks, carry every file, say what became of it. `verify`: read targets again."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from tonnage.errors import FetchError, InputError
+from tonnage.fetching.addresses import MANIFEST_NAME, parse_address
+from tonnage.fetching.cache import Cache
+from tonnage.fetching.carrying import Carrier
+from tonnage.fetching.hub import HubLibrary
+from tonnage.fetching.listing import Wanted, list_wanted
+from tonnage.fetching.partial import arrived_before
+from tonnage.fetching.pool import Pool
+from tonnage.fetching.remote import Backend, Stopped, Temporary
+from tonnage.fetching.results import CheckedFile, Fetched, FetchedFile, Request
+from tonnage.fetching.space import FreeBytes, check_space, free_bytes
+from tonnage.fetching.targets import FolderTarget, Manifest, open_target
+from tonnage.fetching.transfer import Means
+
+SAVE_EVERY_S = 2.0
+GRACE_S = 2.0  # for threads to see the sign; what a silent server holds up is left behind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watcher:
+    """Who is told how it goes: the bytes to come, bytes that came (or were lost again), and remarks."""
+
+    expect: Callable[[int], None] = field(default=lambda _bytes: None)
+    advance: Callable[[int], None] = field(default=lambda _bytes: None)
+    say: Callable[[str], None] = field(default=lambda _text: None)
+
+
+def fetch(request: Request, watcher: Watcher | None = None, *, free: FreeBytes = free_bytes) -> Fetched:
+    """Bring every file of the sources to every target; what failed is in the result beside what came.
+
+    Raises InputError on bad usage, FetchError when a source cannot be listed or a disk is too small.
+    """
+    begun, watcher = time.monotonic(), watcher or Watcher()
+    cache = Cache(request.cache)
+    opened: list[Backend | HubLibrary] = []
+    means = Means(
+        pool=Pool(request.jobs, "range"),
+        stop=Event(),
+        attempts=request.attempts,
+        first_wait_s=request.first_wait_s,
+        advance=watcher.advance,
+        say=watcher.say,
+    )
+    try:
+        if not request.dry_run:
+            _make_folder(request.cache)
+        wanted = list_wanted(request, cache, means, opened.append)
+        targets = [open_target(parse_address(one), copy=request.copy, jobs=request.jobs) for one in request.targets]
+        manifests = [Manifest(target) for target in targets]
+        carrier = Carrier(request, cache, manifests, means)
+        standing = [carrier.standing(one) for one in wanted]
+        if request.dry_run:
+            files = [done or _foreseen(carrier, one) for one, done in zip(wanted, standing, strict=True)]
+        else:
+            to_do = [one for one, done in zip(wanted, standing, strict=True) if done is None]
+            check_space(_needs(request, carrier, to_do, manifests), free=free)
+            watcher.expect(sum(one.file.size_bytes or 0 for one in to_do))
+            carried = iter(_carry_all(request, carrier, to_do, manifests, means))
+            files = [done or next(carried) for done in standing]
+    except BaseException:
+        means.stop.set()
+        raise
+    finally:
+        means.pool.close()
+        for one in opened:
+            one.close()
+    return Fetched(
+        files=tuple(files), seconds=time.monotonic() - begun, dry_run=request.dry_run, offline=request.offline
+    )
+
+
+def _make_folder(cache: Path) -> None:
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FetchError(
+            f"the cache {cache} cannot be made: {error.strerror}", hint="set TONNAGE_HOME to a folder you may write to"
+        ) from error
+
+
+def _foreseen(carrier: Carrier, wanted: Wanted) -> FetchedFile:
+    file = wanted.file
+    return FetchedFile(
+        name=file.name,
+        source=file.identity,
+        outcome="from cache" if carrier.cached(wanted) else "to fetch",
+        size_bytes=file.size_bytes,
+        version=file.version,
+        sha256=wanted.sha256,
+    )
+
+
+def _needs(
+    request: Request, carrier: Carrier, to_do: Sequence[Wanted], manifests: Sequence[Manifest]
+) -> list[tuple[Path, int]]:
+    """(folder, bytes) that will be taken there."""
+    cache, needs = Cache(request.cache), []
+    folders = [one.target for one in manifests if isinstance(one.target, FolderTarget)]
+    for one in to_do:
+        size = one.file.size_bytes or 0
+        home = one.source.folder if isinstance(one.source, HubLibrary) else request.cache
+        if not carrier.cached(one):
+            arrived = 0 if isinstance(one.source, HubLibrary) else arrived_before(cache.partial_folder(one.file))
+            needs.append((home, max(0, size - arrived)))
+        needs += [(target.root, size) for target in folders if not target.links_from(home)]
+    return needs
+
+
+def _carry_all(
+    request: Request, carrier: Carrier, to_do: Sequence[Wanted], manifests: Sequence[Manifest], means: Means
+) -> list[FetchedFile]:
+    pool = Pool(max(1, min(request.jobs, len(to_do))), "file")
+    futures = [pool.submit(lambda one=one: _carried(carrier, one, means)) for one in to_do]  # type: ignore[misc]
+    pool.close()
+    try:
+        _wait_for(futures, manifests)
+    except BaseException:
+        means.stop.set()
+        for future in futures:
+            future.cancel()
+        wait(futures, timeout=GRACE_S)
+        raise
+    finally:
+        for manifest in manifests:
+            manifest.save()
+    return [future.result() for future in futures]
+
+
+def _wait_for(futures: Sequence[Future[Any]], manifests: Sequence[Manifest]) -> None:
+    pending, saved_at = set(futures), time.monotonic()
+    while pending:
+        _, pending = wait(pending, timeout=0.2)  # short, so that Ctrl-C is seen
+        if time.monotonic() - saved_at > SAVE_EVERY_S:
+            for manifest in manifests:
+                manifest.save()
+            saved_at = time.monotonic()
+
+
+def _carried(carrier: Carrier, wanted: Wanted, means: Means) -> FetchedFile:
+    """What became of a file; one that fails does not stop the others."""
+    problem = "interrupted"
+    try:
+        means.check()
+        return carrier.carry(wanted)
+    except FetchError as error:
+        problem = f"{error}; {error.hint}" if error.hint else str(error)
+    except Temporary as error:
+        problem = str(error)
+    except OSError as error:
+        problem = f"{error.filename or wanted.file.identity}: {error.strerror or error}"
+    except Stopped:
+        pass
+    return FetchedFile(
+        name=wanted.file.name,
+        source=wanted.file.identity,
+        outcome="failed",
+        size_bytes=wanted.file.size_bytes,
+        version=wanted.file.version,
+        problem=problem,
+    )
+
+
+def verify(texts: Sequence[str], *, jobs: int = 8) -> list[CheckedFile]:
+    """Read every file of the manifests of some targets again and hold it against its SHA-256."""
+    checks: list[Callable[[], CheckedFile]] = []
+    for text in texts:
+        target = open_target(parse_address(text), copy=False, jobs=jobs)
+        manifest = Manifest(target)
+        if not manifest.entries:
+            raise InputError(f"{target.shown} has no {MANIFEST_NAME}", hint="`tonnage fetch ... --to` writes one")
+        checks += [lambda name=name, manifest=manifest: _check(manifest, name) for name in sorted(manifest.entries)]  # type: ignore[misc]
+    pool = Pool(jobs, "verify")
+    futures = [pool.submit(check) for check in checks]
+    pool.close()
+    _wait_for(futures, ())
+    return [future.result() for future in futures]
+
+
+def _check(manifest: Manifest, name: str) -> CheckedFile:
+    entry, target = manifest.entries[name], manifest.target
+    stated = CheckedFile(
+        name=name, target=target.shown, state="missing", size_bytes=entry.size_bytes, sha256=entry.sha256
+    )
+    if target.state(name) is None:
+        return stated
+    maker = hashlib.sha256()
+    for block in target.blocks(name):
+        maker.update(block)
+    found = maker.hexdigest()
+    return replace(stated, state="ok" if found == entry.sha256 else "changed", found_sha256=found)

@@ -1,0 +1,153 @@
+"""One file brought into a partial file: ranges side by side, each patient, never two versions mixed."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from concurrent.futures import FIRST_EXCEPTION, Future, wait
+from dataclasses import dataclass, field, replace
+from threading import Event
+
+from tonnage.errors import FetchError
+from tonnage.fetching.partial import Partial
+from tonnage.fetching.patience import FIRST_WAIT_S, Patience
+from tonnage.fetching.pool import Pool
+from tonnage.fetching.remote import Backend, RemoteFile, SourceChanged, Stopped, Temporary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """What transfers share: threads, the sign to stop, and who is told of bytes and of troubles."""
+
+    pool: Pool
+    stop: Event
+    attempts: int = 6
+    first_wait_s: float = FIRST_WAIT_S
+    advance: Callable[[int], None] = field(default=lambda _bytes: None)
+    say: Callable[[str], None] = field(default=lambda _text: None)
+
+    def check(self) -> None:
+        """Raise Stopped after an interruption."""
+        if self.stop.is_set():
+            raise Stopped
+
+    def patience(self) -> Patience:
+        """A fresh count of failures."""
+        return Patience(self.attempts, self.stop, self.first_wait_s, self.say)
+
+
+def transfer(backend: Backend, file: RemoteFile, partial: Partial, means: Means) -> None:
+    """Bring every missing byte of this version; raises SourceChanged when the source has another by now."""
+    if not file.ranged:
+        means.pool.submit(lambda: _whole(backend, file, partial, means)).result()
+        return
+    means.advance(partial.arrived_bytes)
+    given_up = Event()
+    futures = [
+        means.pool.submit(lambda part=part: _range(backend, file, partial, part, means, given_up))  # type: ignore[misc]
+        for part in partial.missing()
+    ]
+    _settle(futures, given_up)
+
+
+def _settle(futures: list[Future[None]], given_up: Event) -> None:
+    done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+    failed = next((one for one in done if one.exception() is not None), None)
+    if failed is None:
+        return
+    given_up.set()
+    for one in futures:
+        one.cancel()
+    wait(futures)  # no thread may write into the file after this
+    raise failed.exception() or Stopped()
+
+
+def _range(backend: Backend, file: RemoteFile, partial: Partial, part: int, means: Means, given_up: Event) -> None:
+    start, end = partial.bounds(part)
+    at, crc, patience = start, 0, means.patience()
+    while at < end:
+        try:
+            for block in backend.read(file, at, end):
+                if means.stop.is_set() or given_up.is_set():
+                    raise Stopped
+                if at + len(block) > end:
+                    raise Temporary("the server sent more than was asked for")
+                partial.write(block, at)
+                crc, at = zlib.crc32(block, crc), at + len(block)
+                means.advance(len(block))
+                patience.progressed()
+            if at < end:
+                raise Temporary(f"the answer ended {end - at:,} bytes early")
+        except Temporary as error:
+            patience.failed(error, file.identity)
+    partial.done(part, crc)
+
+
+def _whole(backend: Backend, file: RemoteFile, partial: Partial, means: Means) -> None:
+    """In one go, from the start after every cut: this server offers no ranges that are safe to put together."""
+    patience = means.patience()
+    while True:
+        at = 0
+        try:
+            for block in backend.read(file, 0, file.size_bytes):
+                if means.stop.is_set():
+                    raise Stopped
+                partial.write(block, at)
+                at += len(block)
+                means.advance(len(block))
+            if file.size_bytes is not None and at != file.size_bytes:
+                raise Temporary(f"{at:,} bytes came, {file.size_bytes:,} were announced")
+        except Temporary as error:
+            means.advance(-at)
+            patience.failed(error, file.identity)
+            continue
+        partial.cut(at)
+        return
+
+
+def transfer_latest(
+    backend: Backend,
+    file: RemoteFile,
+    open_partial: Callable[[RemoteFile], Partial],
+    means: Means,
+    *,
+    most_versions: int = 4,
+) -> tuple[RemoteFile, Partial]:
+    """The file whole in one version: when it changes on the way, what has come is dropped and it starts over."""
+    for _ in range(most_versions):
+        partial, before = open_partial(file), _Counted(means)
+        try:
+            transfer(backend, file, partial, before.means)
+            now = means.patience().insist(lambda file=file: backend.look_again(file), file.identity)  # type: ignore[misc]
+            if now.version == file.version and now.size_bytes == file.size_bytes:
+                partial.close(flush=True)
+                return now, partial
+        except SourceChanged:
+            now = means.patience().insist(lambda file=file: backend.look_again(file), file.identity)  # type: ignore[misc]
+        except BaseException:
+            partial.close(flush=False)
+            raise
+        partial.close(flush=False)
+        means.advance(-before.bytes)
+        if (now.version, now.size_bytes) == (file.version, file.size_bytes):
+            means.say(f"{file.identity}: the server does not keep to ranges, fetching it in one go")
+            now = replace(now, ranged=False)
+        else:
+            means.say(f"{file.identity} changed on the way: starting over")
+        file = now
+    raise FetchError(
+        f"{file.identity} changed {most_versions} times while it was fetched", hint="try when it is no longer written"
+    )
+
+
+class _Counted:
+    """Means that count what was reported, to take it back."""
+
+    def __init__(self, means: Means) -> None:
+        self.bytes = 0
+        self._tell = means.advance
+        self.means = replace(means, advance=self._advance)
+
+    def _advance(self, count: int) -> None:
+        self.bytes += count  # a lost update would only bend the progress bar
+        self._tell(count)

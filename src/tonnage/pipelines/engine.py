@@ -1,0 +1,248 @@
+"""Dagster at work: each step is an asset, its record is Dagster's own event log; the steps are processes of their own.
+
+A step whose fingerprint and outputs are those of its newest record is not done again, so a pipeline that failed goes
+on where it stopped. `dagster-webserver` on the same home shows the history.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tonnage.errors import MissingExtra, TonnageError
+from tonnage.pipelines.commands import render_command
+from tonnage.pipelines.fingerprints import digest_inputs
+from tonnage.pipelines.pipeline import Pipeline, Step
+from tonnage.pipelines.results import Result, fingerprint_of, run_succeeded, written
+
+if TYPE_CHECKING:
+    from dagster import AssetsDefinition, DagsterInstance
+
+RECORD: Final = "tonnage_result"
+INSTANCE: Final = "telemetry:\n  enabled: false\n"
+TAIL_LINES: Final = 12
+Say = Callable[[str], None]
+
+
+class StepFailed(TonnageError):
+    """A step of a pipeline ended badly; the steps that need it were not started: exit 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """A pipeline's end: results by step, and why the others have none."""
+
+    results: Mapping[str, Result]
+    failed: Mapping[str, str]
+    skipped: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """Where the pipeline's records and logs are, and what is forced to be done again."""
+
+    home: Path
+    say: Say
+    forced: frozenset[str] = frozenset()
+
+    def logs(self, pipeline: Pipeline) -> Path:
+        return self.home / "pipelines" / pipeline.name / "logs"
+
+    def run(self, pipeline: Pipeline) -> Outcome:
+        """Do every step that is not up to date, each after those it needs."""
+        dagster = _dagster()
+        self.logs(pipeline).mkdir(parents=True, exist_ok=True)
+        book = _Book(pipeline=pipeline, engine=self)
+        assets = [book.asset(step) for step in pipeline.steps]
+        with _instance(self.home) as instance:
+            quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+            dagster.materialize(assets, instance=instance, run_config=quiet, raise_on_error=False)
+        if book.interrupted:
+            raise KeyboardInterrupt
+        skipped = tuple(one.name for one in pipeline.steps if one.name not in {**book.results, **book.failed})
+        return Outcome(results=book.results, failed=book.failed, skipped=skipped)
+
+    def records(self, pipeline: Pipeline) -> dict[str, Result]:
+        """The newest record of each step that has one."""
+        with _instance(self.home) as instance:
+            found = {step.name: _last(instance, pipeline, step) for step in pipeline.steps}
+        return {name: result for name, result in found.items() if result is not None}
+
+
+class _Book:
+    """What one execution has found out so far."""
+
+    def __init__(self, *, pipeline: Pipeline, engine: Engine) -> None:
+        self.pipeline, self.engine = pipeline, engine
+        self.results: dict[str, Result] = {}
+        self.failed: dict[str, str] = {}
+        self.interrupted = False
+
+    def asset(self, step: Step) -> AssetsDefinition:
+        """The step as Dagster knows it."""
+        dagster = _dagster()
+        prefix = _plain(self.pipeline.name)
+
+        def body(context: Any) -> Any:
+            result = self._done(step, _last(context.instance, self.pipeline, step))
+            return dagster.MaterializeResult(
+                metadata={RECORD: dagster.MetadataValue.json(result.to_values())},
+                data_version=dagster.DataVersion(result.fingerprint),
+            )
+
+        body.__annotations__.clear()  # Dagster reads them, and a context may have none or its own class
+        made: AssetsDefinition = dagster.asset(
+            name=_plain(step.name),
+            key_prefix=prefix,
+            deps=[dagster.AssetKey([prefix, _plain(need)]) for need in step.needs],
+            retry_policy=dagster.RetryPolicy(max_retries=step.retries) if step.retries else None,
+            description=step.kind,
+        )(body)
+        return made
+
+    def _done(self, step: Step, last: Result | None) -> Result:
+        try:
+            result = self._do(step, last)
+        except KeyboardInterrupt:
+            self.interrupted = True
+            raise
+        except (TonnageError, OSError, ValueError) as error:
+            self.failed[step.name] = str(error)
+            raise
+        self.failed.pop(step.name, None)  # an earlier try of the same step
+        self.results[step.name] = result
+        return result
+
+    def _do(self, step: Step, last: Result | None) -> Result:
+        pipeline, engine = self.pipeline, self.engine
+        reads = digest_inputs(pipeline.folder, (*step.inputs, *_own_inputs(step)), step=step.name)
+        print_ = fingerprint_of(step, reads, {name: self.results[name] for name in step.needs})
+        fresh = last is not None and last.fingerprint == print_ and last.stands(pipeline.folder, engine.home)
+        if fresh and last is not None and step.name not in engine.forced:
+            engine.say(f"{step.name}: up to date")
+            return replace(last, cached=True)
+        engine.say(f"{step.name}: starts")
+        began = time.monotonic()
+        result = self._carry_out(step, print_)
+        seconds = time.monotonic() - began
+        engine.say(f"{step.name}: done in {seconds:,.1f} s")
+        return replace(result, seconds=round(seconds, 3))
+
+    def _carry_out(self, step: Step, print_: str) -> Result:
+        pipeline, home = self.pipeline, self.engine.home
+        again = f"-{int(time.time())}" if step.name in self.engine.forced else ""
+        own = f"{pipeline.name}-{step.name}-{print_[:8]}{again}"
+        run = own if step.kind == "run" else (self.results[step.of].run if step.of else None)
+        command = render_command(pipeline, step, run=run or "", home=home)
+        log = self.engine.logs(pipeline) / f"{step.name}.log"
+        said = _start(command, folder=pipeline.folder, home=home, log=log)
+        if step.kind == "run" and not run_succeeded(home, own):
+            raise StepFailed(f"run {own} did not succeed", hint=f"`tonnage show {own}` says why; log: {log}")
+        figures = _figures(said) if step.kind == "evaluate" else {}
+        _hold(step, figures)
+        return Result(fingerprint=print_, outputs=written(pipeline, step), run=run, figures=figures)
+
+
+def _own_inputs(step: Step) -> tuple[str, ...]:
+    return (step.workload,) if step.workload else ()
+
+
+def _start(command: tuple[str, ...], *, folder: Path, home: Path, log: Path) -> str:
+    """Run a command to its end, its words to the log; its stdout. StepFailed with the log's tail."""
+    with log.open("w", encoding="utf-8") as file:
+        file.write("$ " + " ".join(command) + "\n")
+        file.flush()
+        try:
+            process = subprocess.Popen(
+                command, cwd=folder, stdout=subprocess.PIPE, stderr=file, text=True, stdin=subprocess.DEVNULL,
+                env={**os.environ, "TONNAGE_HOME": str(home)},
+            )  # fmt: skip
+        except OSError as error:
+            raise StepFailed(f"{command[0]} cannot be started: {error.strerror}", hint="check the command") from error
+        with process:
+            lines = _listen(process, file)
+    if process.returncode:
+        tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL_LINES:])
+        raise StepFailed(f"exit code {process.returncode}\n{tail}", hint=f"whole log: {log}")
+    return "".join(lines)
+
+
+def _listen(process: subprocess.Popen[str], file: Any) -> list[str]:
+    """Its stdout, kept and logged. Ctrl-C reaches the process too; it is given time to end well."""
+    lines = []
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.append(line)
+            file.write(line)
+            file.flush()
+        process.wait()
+    except BaseException:
+        with suppress(ProcessLookupError):
+            process.terminate()
+        try:
+            process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        raise
+    return lines
+
+
+def _figures(said: str) -> dict[str, float]:
+    """The metrics of `tonnage evaluate -o json`."""
+    try:
+        return {name: float(value) for name, value in json.loads(said)["metrics"].items()}
+    except (ValueError, KeyError, AttributeError) as error:
+        raise StepFailed("`tonnage evaluate` printed no metrics", hint="run it by hand") from error
+
+
+def _hold(step: Step, figures: Mapping[str, float]) -> None:
+    """StepFailed where a bound of `require` does not hold."""
+    for metric, sign, bound in step.require:
+        if metric not in figures:
+            raise StepFailed(f"no metric is named '{metric}'", hint=f"there are: {', '.join(figures)}")
+        value = figures[metric]
+        if not (value >= bound if sign == ">=" else value <= bound):
+            raise StepFailed(f"{metric} is {value:.4g}, required {sign} {bound:g}", hint="train longer or ask for less")
+
+
+def _plain(name: str) -> str:
+    """Dagster's names hold letters, digits and underscores only."""
+    return "".join(letter if letter.isalnum() else "_" for letter in name)
+
+
+def _last(instance: DagsterInstance, pipeline: Pipeline, step: Step) -> Result | None:
+    key = _dagster().AssetKey([_plain(pipeline.name), _plain(step.name)])
+    event = instance.get_latest_materialization_event(key)
+    if event is None or event.asset_materialization is None:
+        return None
+    entry = event.asset_materialization.metadata.get(RECORD)
+    return None if entry is None else Result(**dict(entry.value))  # type: ignore[arg-type]
+
+
+def _instance(home: Path) -> DagsterInstance:
+    folder = home / "dagster"
+    folder.mkdir(parents=True, exist_ok=True)
+    config = folder / "dagster.yaml"
+    if not config.exists():
+        config.write_text(INSTANCE, encoding="utf-8")
+    instance: DagsterInstance = _dagster().DagsterInstance.from_config(str(folder))
+    return instance
+
+
+def _dagster() -> Any:
+    try:
+        import dagster
+    except ImportError as error:
+        raise MissingExtra("tonnage pipeline", "pipeline") from error
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # the first use of a home tells each migration
+    return dagster

@@ -1,0 +1,202 @@
+"""A training job on a device that was measured here: step time, rate, peak memory, each with its interval.
+
+The profile's curves give every operation its seconds; rows measured on the device correct the sum and narrow the
+interval (`calibration.local_update`). All is values in, values out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import Final
+
+from tonnage.calibration.intervals import Intervals
+from tonnage.calibration.local_profile import DeviceProfile, log_sd_of
+from tonnage.calibration.local_rows import (
+    LocalWork,
+    Metric,
+    memory_parts,
+    named_time_parts,
+    observations,
+    time_parts,
+)
+from tonnage.calibration.local_update import condition, shares_of
+from tonnage.calibration.store import Calibration
+from tonnage.errors import InputError
+from tonnage.sizing.assumptions import Assumptions
+from tonnage.sizing.estimates import Figure
+from tonnage.sizing.fitting import room
+from tonnage.units import SECONDS_PER_HOUR, to_gib
+from tonnage.workload.jobs import Constraints, TrainJob, Workload
+
+TIME_GROUP, MEMORY_GROUP = "training time", "training memory"
+UNSEEN: Final = 1  # the device is one that no packaged row is of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalPrediction:
+    """What a training job is expected to do on one measured device. Figures carry their 80 % interval."""
+
+    device: str
+    work: LocalWork
+    steps: int
+    step_s: Figure
+    samples_per_s: Figure
+    tokens_per_s: Figure
+    run_s: Figure
+    peak_memory_gib: Figure  # host memory of one process on a CPU, device memory on a GPU
+    memory_available_gib: float  # for each process, the safety margin kept free
+    cost_usd: Figure | None  # None: what an hour costs is not known
+    time_parts_s: tuple[tuple[str, float], ...]  # of one step by operation, before rows correct the sum
+    memory_parts_gib: tuple[tuple[str, float], ...]
+    time_rows: int  # measured rows of this device behind the time
+    memory_rows: int
+
+    @property
+    def fits(self) -> bool:
+        return self.peak_memory_gib.value <= self.memory_available_gib
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokenLimit:
+    """A limit of the workload that the device does not hold."""
+
+    limit: str
+    needs: str
+    has: str
+
+
+def predict_local(
+    job: TrainJob,
+    profile: DeviceProfile,
+    calibration: Calibration | None = None,
+    *,
+    threads: int | None = None,
+    processes: int = 1,
+    micro_batch: int | None = None,
+    memory_margin: float | None = None,
+) -> LocalPrediction:
+    """Predict `job` on the device of `profile`.
+
+    `calibration` gives the prior spread; by default the one the profile was made with. `threads` (of each process):
+    one of those measured; by default all cores. `micro_batch`: by default the job's own, else the largest part of the
+    global batch that fits. Raises InputError where the profile or the job does not allow it.
+    """
+    margin = Assumptions().memory_margin_fraction if memory_margin is None else memory_margin
+    available = room(profile.memory_gib, margin) / (processes if profile.kind == "cpu" else 1)
+    work = _work(job, profile, threads, processes, micro_batch or job.micro_batch, available)
+    time_sd, memory_sd = _prior(profile, calibration)
+    step_s = _believed(work, profile, "time", time_parts(work, profile), time_sd)
+    memory = _believed(work, profile, "memory", memory_parts(work, profile), memory_sd)
+    steps = ceil(job.samples * job.epochs / work.samples_per_step)
+    samples = float(work.samples_per_step)
+    run_s = step_s.scaled(float(steps))
+    hour = profile.usd_per_hour
+    return LocalPrediction(
+        device=profile.name,
+        work=work,
+        steps=steps,
+        step_s=step_s,
+        samples_per_s=_inverse(step_s, samples),
+        tokens_per_s=_inverse(step_s, samples * job.lengths.mean),
+        run_s=run_s,
+        peak_memory_gib=memory.scaled(to_gib(1.0)),
+        memory_available_gib=available,
+        cost_usd=None if hour is None else run_s.scaled(hour / SECONDS_PER_HOUR),
+        time_parts_s=tuple(sorted(named_time_parts(work, profile).items(), key=lambda part: -part[1])),
+        memory_parts_gib=tuple((name, to_gib(size)) for name, size in memory_parts(work, profile).items()),
+        time_rows=len(observations(profile, "time")),
+        memory_rows=len(observations(profile, "memory")),
+    )
+
+
+def training_job(workload: Workload) -> TrainJob:
+    """The workload's job. Raises InputError where it is not training."""
+    if not isinstance(workload.job, TrainJob):
+        raise InputError(
+            f"{workload.name} is of kind {workload.kind}; a local device is measured for training only",
+            hint="leave --device out: the catalog's machines are sized for every kind of work",
+        )
+    return workload.job
+
+
+def broken_limits(prediction: LocalPrediction, constraints: Constraints) -> tuple[BrokenLimit, ...]:
+    """Memory, deadline and budget, each where the device does not hold it (at the far end with `constraints.hold`)."""
+    far = constraints.hold
+
+    def needed(figure: Figure) -> float:
+        return figure.high if far else figure.value
+
+    memory, room_gib = needed(prediction.peak_memory_gib), prediction.memory_available_gib
+    broken = []
+    if memory > room_gib:
+        broken.append(BrokenLimit(limit="memory", needs=f"{memory:.1f} GiB", has=f"{room_gib:.1f} GiB"))
+    hours = needed(prediction.run_s) / SECONDS_PER_HOUR
+    if constraints.deadline_s is not None and needed(prediction.run_s) > constraints.deadline_s:
+        allowed = constraints.deadline_s / SECONDS_PER_HOUR
+        broken.append(BrokenLimit(limit="deadline", needs=f"{hours:.2f} h", has=f"{allowed:.2f} h"))
+    cost = None if prediction.cost_usd is None else needed(prediction.cost_usd)
+    if constraints.budget_usd is not None and cost is not None and cost > constraints.budget_usd:
+        broken.append(BrokenLimit(limit="budget", needs=f"${cost:.2f}", has=f"${constraints.budget_usd:.2f}"))
+    return tuple(broken)
+
+
+def _work(
+    job: TrainJob, profile: DeviceProfile, threads: int | None, processes: int, micro: int | None, available: float
+) -> LocalWork:
+    if processes < 1 or (micro is not None and micro < 1):
+        raise InputError("processes and micro-batch are whole numbers of at least 1")
+    count = threads or _threads_each(profile, processes)
+    if count not in profile.threads:
+        raise InputError(
+            f"{profile.name} was not measured with {count} threads, but with {', '.join(map(str, profile.threads))}",
+            hint=f"`tonnage calibrate --local --threads {count}` measures it",
+        )
+    precision = job.precision
+    if precision == "auto":
+        half = any(one.operation == "product" and one.precision == "bf16" for one in profile.curves)
+        precision = "bf16" if half else "fp32"
+    job = replace(job, precision=precision)
+    share = max(1, job.global_batch // processes)
+    size = micro or share
+    work = LocalWork(
+        job=job, micro_batch=size, accumulation=ceil(share / size), threads=count, processes=processes
+    )  # fmt: skip
+    while micro is None and size > 1 and to_gib(sum(memory_parts(work, profile).values())) > available:
+        size = ceil(size / 2)
+        work = replace(work, micro_batch=size, accumulation=ceil(share / size))
+    return work
+
+
+def _threads_each(profile: DeviceProfile, processes: int) -> int:
+    if profile.kind == "cuda":
+        return profile.threads[0]
+    most = max(profile.threads) // processes
+    return max((one for one in profile.threads if one <= most), default=profile.threads[0])
+
+
+def _prior(profile: DeviceProfile, calibration: Calibration | None) -> tuple[float, float]:
+    if calibration is None:
+        return profile.time_log_sd, profile.memory_log_sd
+    return prior_log_sds(calibration)
+
+
+def prior_log_sds(calibration: Calibration | None) -> tuple[float, float]:
+    """How far predictions of training time and memory are off on a device no row is of, in logarithms: the left-out
+    residuals of a calibration, or where there is none the judgement of `sizing.assumptions`, widened by what it says
+    for one unknown."""
+    intervals = Intervals() if calibration is None else calibration.intervals
+    spreads = [intervals.spread(group, UNSEEN) for group in (TIME_GROUP, MEMORY_GROUP)]
+    return log_sd_of(spreads[0]), log_sd_of(spreads[1])
+
+
+def _believed(
+    work: LocalWork, profile: DeviceProfile, metric: Metric, parts: dict[str, float], prior_log_sd: float
+) -> Figure:
+    belief = condition(observations(profile, metric), prior_log_sd, shares_of(parts), work.configuration)
+    noise = profile.noise_log_sd if metric == "time" else 0.0
+    return belief.around(sum(parts.values()), noise)
+
+
+def _inverse(seconds: Figure, amount: float) -> Figure:
+    return Figure(value=amount / seconds.value, low=amount / seconds.high, high=amount / seconds.low, basis="computed")

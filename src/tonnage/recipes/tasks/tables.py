@@ -1,0 +1,225 @@
+"""Tables turned into numbers: which columns are numbers, which are categories, and what the label is."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from tonnage.errors import DataError
+from tonnage.recipes.data.rows import Rows
+from tonnage.recipes.data.splits import Splits, load_splits
+from tonnage.recipes.tasks.labels import find_labels
+from tonnage.runs.spec import RunSpec
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Matrix = NDArray[np.float32]
+
+FEW_CLASSES: Final = 20  # whole numbers with at most so many values are classes, where nothing else is said
+MOST_CATEGORIES: Final = 1000  # of a column, the commonest; others count as missing
+FILE: Final = "table.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feature:
+    """A column: a number with its mean and spread in train, or one of some categories."""
+
+    name: str
+    categories: tuple[str, ...] | None = None
+    mean: float = 0.0
+    spread: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableCoder:
+    """How rows become numbers; learned from train, saved beside the model."""
+
+    features: tuple[Feature, ...]
+    label: str
+    objective: Literal["regression", "classification"]
+    classes: tuple[str, ...] = ()
+
+    def codes(self, columns: Mapping[str, Sequence[Any]]) -> Matrix:
+        """A column per feature: the number, or the number of the category; NaN where there is none."""
+        import numpy as np
+
+        found = [_codes(feature, columns[feature.name]) for feature in self.features]
+        return np.asarray(found, dtype=np.float32).T
+
+    def scaled(self, columns: Mapping[str, Sequence[Any]]) -> Matrix:
+        """For linear models and networks: numbers around 0, a missing one 0; a column of 0 and 1 for each category."""
+        import numpy as np
+
+        codes = self.codes(columns)
+        parts = []
+        for at, feature in enumerate(self.features):
+            values = codes[:, at]
+            if feature.categories is None:
+                parts.append(np.nan_to_num((values - feature.mean) / feature.spread)[:, None])
+            else:
+                parts.append((values[:, None] == np.arange(len(feature.categories))).astype(np.float32))
+        return np.concatenate(parts, axis=1).astype(np.float32)
+
+    def save(self, folder: Path) -> None:
+        (folder / FILE).write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> TableCoder:
+        """What `save` wrote."""
+        values = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        features = tuple(
+            Feature(**{**one, "categories": None if one["categories"] is None else tuple(one["categories"])})
+            for one in values.pop("features")
+        )
+        return cls(**{**values, "classes": tuple(values["classes"])}, features=features)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One split: its rows and their labels, class numbers or values."""
+
+    rows: Rows
+    labels: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table ready to be learned from."""
+
+    coder: TableCoder
+    train: Part
+    validation: Part
+    test: Part | None
+
+    @property
+    def judged(self) -> Part:
+        """The split that figures are taken from."""
+        return self.validation if self.test is None else self.test
+
+
+def load_table(spec: RunSpec) -> Table:
+    """Read and check the rows of a run. Role: `label`; the features are those named, or all other columns."""
+    label = spec.column("label") or "label"
+    splits = _splits(spec, label)
+    objective = _objective(splits, label, spec.tabular.objective)
+    names = spec.data.features or _others(splits.train, label, spec.data.group)
+    features = tuple(_feature(name, splits.train.column(name, "feature")) for name in names)
+    labels: list[Sequence[float]]
+    if objective == "classification":
+        classes = find_labels(splits, label)
+        coder = TableCoder(features=features, label=label, objective=objective, classes=classes.names)
+        labels = [classes.number(rows, label) for rows in splits]
+    else:
+        coder = TableCoder(features=features, label=label, objective=objective)
+        labels = [_numbers(rows, label) for rows in splits]
+        _check_differs(labels[0], splits.train)
+    for rows in splits:
+        for name in names:
+            rows.column(name, "feature")
+    import numpy as np
+
+    parts = [
+        Part(rows=rows, labels=np.asarray(values, dtype=np.float64))
+        for rows, values in zip(splits, labels, strict=True)
+    ]
+    return Table(coder=coder, train=parts[0], validation=parts[1], test=parts[2] if len(parts) > 2 else None)
+
+
+def _splits(spec: RunSpec, label: str) -> Splits:
+    roles = {name: name for name in spec.data.features} | dict(spec.data.columns)
+    data = replace(spec.data, columns=tuple(roles.items()))
+
+    def are_classes(rows: Rows) -> bool:
+        return _objective((rows,), label, spec.tabular.objective) == "classification"
+
+    read = tuple(roles) if spec.data.features else None
+    return load_splits(data, roles=read, same=(), stratify="label", are_classes=are_classes)
+
+
+def _others(rows: Rows, label: str, group: str | None) -> tuple[str, ...]:
+    found = tuple(name for name in rows.columns if name not in (label, group))
+    if not found:
+        raise DataError(f"{rows.name} has no column but the label", hint="a table needs columns to learn from")
+    return found
+
+
+def as_number(value: Any) -> float | None:
+    """The number a value is or spells; None for anything else.
+
+    >>> as_number("1e3"), as_number(True), as_number("n/a"), as_number(float("nan"))
+    (1000.0, 1.0, None, None)
+    """
+    try:
+        number = float(value) if isinstance(value, (int, float, str)) else math.nan
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _objective(
+    parts: Iterable[Rows], label: str, asked: Literal["auto", "regression", "classification"]
+) -> Literal["regression", "classification"]:
+    """What the labels of all splits together are; DataError for one that can be neither."""
+    values = set()
+    for rows in parts:
+        for position, value in enumerate(rows.column(label, "label")):
+            if isinstance(value, (list, dict)):
+                hint = "a number, a text or true/false is expected"
+                raise DataError(f"{rows.where(position)}: '{label}' holds {str(value)[:60]!r}", hint=hint)
+            values.add(value)
+    if asked != "auto":
+        return asked
+    numbers = [as_number(value) for value in values]
+    if any(isinstance(value, bool) for value in values) or None in numbers:
+        return "classification"
+    whole = all(number is not None and number.is_integer() for number in numbers)
+    fractions = any(isinstance(value, float) for value in values)
+    return "classification" if whole and not fractions and len(values) <= FEW_CLASSES else "regression"
+
+
+def _numbers(rows: Rows, label: str) -> list[float]:
+    found = []
+    for position, value in enumerate(rows.column(label, "label")):
+        number = as_number(value)
+        if number is None:
+            hint = "write a number, remove the row, or set `objective: classification`"
+            raise DataError(f"{rows.where(position)}: '{label}' holds {value!r}, no number", hint=hint)
+        found.append(number)
+    return found
+
+
+def _check_differs(values: Sequence[float], rows: Rows) -> None:
+    if min(values) == max(values):
+        hint = "name another column in `run.data.columns`"
+        raise DataError(f"every row of {rows.name} has the label {values[0]:g}: there is nothing to learn", hint=hint)
+
+
+def _feature(name: str, values: Sequence[Any]) -> Feature:
+    import numpy as np
+
+    present = [value for value in values if value is not None]
+    numbers = [as_number(value) for value in present]
+    if all(number is not None or _is_nan(value) for number, value in zip(numbers, present, strict=True)):
+        known = np.asarray([number for number in numbers if number is not None] or [0.0], dtype=np.float64)
+        return Feature(name=name, mean=float(known.mean()), spread=float(known.std()) or 1.0)
+    common = [value for value, _ in Counter(str(value) for value in present).most_common(MOST_CATEGORIES)]
+    return Feature(name=name, categories=tuple(sorted(common)))
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _codes(feature: Feature, values: Sequence[Any]) -> list[float]:
+    if feature.categories is None:
+        numbers = (as_number(value) for value in values)
+        return [math.nan if number is None else number for number in numbers]
+    places = {category: float(at) for at, category in enumerate(feature.categories)}
+    return [math.nan if value is None else places.get(str(value), math.nan) for value in values]

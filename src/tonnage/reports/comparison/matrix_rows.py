@@ -1,0 +1,90 @@
+"""The matrix of a comparison as rows for CSV: one for each thing and aspect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tonnage.comparison.comparing import Comparison
+from tonnage.reports.plain import plain_number
+
+COLUMNS = (
+    "thing",
+    "aspect",
+    "group",
+    "value",
+    "unit",
+    "low",
+    "high",
+    "basis",
+    "score",
+    "score_low",
+    "score_high",
+    "because",
+    "sources",
+    "read_on",
+)
+UNITS = {
+    "usd_per_month": "usd_per_month",
+    "setup_usd": "usd",
+    "time_s": "s",
+    "latency_p95_s": "s",
+    "throughput_per_s": "per_s",
+}
+
+
+def comparison_rows(comparison: Comparison) -> list[tuple[Any, ...]]:
+    """One row for each thing and aspect; what is not known has empty cells."""
+    out = []
+    for thing in comparison.request.things:
+        for aspect in comparison.aspects:
+            score = comparison.scores[thing.name].get(aspect.key)
+            scores = (
+                (None, None, None)
+                if score is None
+                else tuple(plain_number(x) for x in (score.value, score.low, score.high))
+            )
+            if aspect.measure is not None:
+                figure = getattr(comparison.totals[thing.name], aspect.measure)
+                numbers = (
+                    (None,) * 3
+                    if figure is None
+                    else tuple(plain_number(x) for x in (figure.value, figure.low, figure.high))
+                )
+                out.append(
+                    (
+                        thing.name,
+                        aspect.key,
+                        aspect.group,
+                        numbers[0],
+                        UNITS[aspect.measure],
+                        *numbers[1:],
+                        None if figure is None else figure.basis,
+                        *scores,
+                        None,
+                        "planner",
+                        None,
+                    )
+                )
+                continue
+            cell = thing.profile.cells.get(aspect.key)
+            if cell is None:
+                out.append((thing.name, aspect.key, aspect.group, *(None,) * 11))
+                continue
+            dates = [one.read_on.isoformat() if one.read_on else "undated" for one in cell.evidence]
+            out.append(
+                (
+                    thing.name,
+                    aspect.key,
+                    aspect.group,
+                    cell.value,
+                    None,
+                    None,
+                    None,
+                    "judged",
+                    *scores,
+                    cell.because or None,
+                    "; ".join(one.url or one.title for one in cell.evidence),
+                    "; ".join(dates),
+                )
+            )
+    return out

@@ -1,0 +1,193 @@
+"""A device profile, and a training job on it, as reports (`device-profile-summary@1`, `local-prediction@1`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tonnage.calibration.local_profile import Curve, DeviceProfile
+from tonnage.planning.local import BrokenLimit, LocalPrediction
+from tonnage.reports.blocks import Block, Column, Heading, Page, Pairs, Paragraph, Table
+from tonnage.reports.plain import plain_cost, plain_figure, plain_number
+from tonnage.reports.rendering import Report
+from tonnage.reports.wording import (
+    render_duration,
+    render_interval,
+    render_money,
+    render_money_interval,
+    render_scaled,
+    render_time_interval,
+    short,
+)
+from tonnage.sizing.estimates import Figure
+
+PROFILE_SCHEMA: Final = "tonnage/device-profile-summary@1"
+PREDICTION_SCHEMA: Final = "tonnage/local-prediction@1"
+_CURVE_COLUMNS: Final = ("operation", "precision", "threads", "unit", "size", "per_s", "log_sd", "repeats", "disturbed")
+_FIGURES: Final = ("step_s", "samples_per_s", "tokens_per_s", "run_s", "peak_memory_gib")
+_UNITS: Final = {"flop": "FLOP/s", "bytes": "B/s", "elements": "elements/s", "scores": "scores/s",
+                 "parameters": "parameters/s", "calls": "calls/s"}  # fmt: skip
+
+
+def profile_report(profile: DeviceProfile, file: str) -> Report:
+    """What was measured, with its noise. The file itself holds every point."""
+    return Report(
+        page=lambda: Page(title=f"Device profile {profile.name}", blocks=tuple(_profile_blocks(profile, file))),
+        document=lambda: _profile_document(profile, file),
+        columns=_CURVE_COLUMNS,
+        rows=lambda: [row for curve in profile.curves for row in _curve_rows(curve)],
+    )
+
+
+def _curve_rows(curve: Curve) -> Iterator[list[Any]]:
+    for point in curve.points:
+        timing = point.timing
+        yield [
+            curve.operation, curve.precision, curve.threads, curve.unit, plain_number(point.size),
+            plain_number(1.0 / point.per_unit_s), plain_number(timing.log_sd), timing.repeats, timing.disturbed,
+        ]  # fmt: skip
+
+
+def _profile_document(profile: DeviceProfile, file: str) -> dict[str, Any]:
+    line = profile.all_reduce
+    return {
+        "schema": PROFILE_SCHEMA,
+        "file": file,
+        "name": profile.name,
+        "kind": profile.kind,
+        "processor": profile.identity.processor,
+        "gpu": profile.identity.device,
+        "memory_gib": plain_number(profile.memory_gib),
+        "made_at": profile.made_at,
+        "versions": dict(profile.versions),
+        "load_average": plain_number(profile.load_average),
+        "noise_log_sd": plain_number(profile.noise_log_sd),
+        "disturbed_fraction": plain_number(profile.disturbed_fraction),
+        "usd_per_hour": profile.usd_per_hour,
+        "rows": len(profile.rows),
+        "curves": [dict(zip(_CURVE_COLUMNS, row, strict=True)) for one in profile.curves for row in _curve_rows(one)],
+        "all_reduce": None if line is None else {
+            "backend": line.backend, "processes": line.processes, "alpha_s": plain_number(line.alpha_s),
+            "bytes_per_s": plain_number(line.bytes_per_s),
+        },
+    }  # fmt: skip
+
+
+def _profile_blocks(profile: DeviceProfile, file: str) -> Iterator[Block]:
+    machine, line = profile.identity, profile.all_reduce
+    summed = (
+        profile.no_all_reduce
+        if line is None
+        else f"{line.processes} processes ({line.backend}): {line.alpha_s * 1e6:.0f} us + bytes / "
+        f"{render_scaled(line.bytes_per_s, 'B/s')}"
+    )
+    yield Pairs(
+        rows=(
+            ("written to", file),
+            ("device", machine.device or machine.processor),
+            ("cores", f"{machine.physical_cores} physical, {machine.logical_cores} logical"),
+            ("memory", f"{profile.memory_gib:.1f} GiB; the framework alone {profile.framework_bytes / 2**20:.0f} MiB"),
+            ("measured", f"{profile.made_at}, load average {profile.load_average:.1f}"),
+            ("versions", ", ".join(f"{name} {text}" for name, text in profile.versions)),
+            ("noise", f"{100 * profile.noise_log_sd:.0f} % between repeats (median over all points); the system took "
+             f"the processor away in {100 * profile.disturbed_fraction:.0f} % of them"),
+            ("sum over processes", summed),
+            ("an hour costs", "not stated" if profile.usd_per_hour is None else render_money(profile.usd_per_hour)),
+            ("measured rows of work", str(len(profile.rows))),
+        )
+    )  # fmt: skip
+    yield Heading(text="Rates by size of the call: median, and the spread of the repeats")
+    yield Table(
+        columns=(
+            Column(title="operation"), Column(title="precision"), Column(title="threads", align="right"),
+            Column(title="smallest", align="right"), Column(title="largest", align="right"),
+            Column(title="best", align="right"), Column(title="spread", align="right"),
+        ),
+        rows=tuple(_curve_cells(curve) for curve in profile.curves),
+    )  # fmt: skip
+    if profile.disturbed_fraction > 0.2 or profile.noise_log_sd > 0.15:
+        text = "This machine was busy: measure again when it is idle, or trust the intervals less."
+        yield Paragraph(text=text, tone="warning")
+
+
+def _curve_cells(curve: Curve) -> tuple[str, ...]:
+    rates = [1.0 / point.per_unit_s for point in curve.points]
+    unit = _UNITS[curve.unit]
+    spread = max(point.timing.log_sd for point in curve.points)
+    shown = (render_scaled(rate, unit) for rate in (rates[0], rates[-1], max(rates)))
+    return (curve.operation, curve.precision, str(curve.threads), *shown, f"{100 * spread:.0f} %")
+
+
+def local_report(name: str, prediction: LocalPrediction, broken: tuple[BrokenLimit, ...]) -> Report:
+    """A training job on a measured device."""
+    return Report(
+        page=lambda: Page(
+            title=f"{name} on {prediction.device}", blocks=tuple(_prediction_blocks(prediction, broken))
+        ),
+        document=lambda: _prediction_document(name, prediction, broken),
+        columns=("figure", "value", "low", "high"),
+        rows=lambda: [_figure_row(key, getattr(prediction, key)) for key in _FIGURES]
+        + ([_figure_row("cost_usd", prediction.cost_usd)] if prediction.cost_usd else []),
+    )  # fmt: skip
+
+
+def _figure_row(key: str, figure: Figure) -> list[Any]:
+    return [key, *(plain_number(getattr(figure, end)) for end in ("value", "low", "high"))]
+
+
+def _prediction_document(name: str, one: LocalPrediction, broken: tuple[BrokenLimit, ...]) -> dict[str, Any]:
+    work = one.work
+    return {
+        "schema": PREDICTION_SCHEMA,
+        "workload": name,
+        "device": one.device,
+        "layout": {
+            "precision": work.job.precision, "processes": work.processes, "threads": work.threads,
+            "micro_batch": work.micro_batch, "accumulation": work.accumulation, "steps": one.steps,
+        },
+        **{key: plain_figure(getattr(one, key)) for key in _FIGURES},
+        "memory_available_gib": plain_number(one.memory_available_gib),
+        "cost_usd": None if one.cost_usd is None else plain_cost(one.cost_usd),
+        "time_parts_s": {key: plain_number(seconds) for key, seconds in one.time_parts_s},
+        "memory_parts_gib": {key: plain_number(size) for key, size in one.memory_parts_gib},
+        "rows": {"time": one.time_rows, "memory": one.memory_rows},
+        "broken": [{"limit": item.limit, "needs": item.needs, "has": item.has} for item in broken],
+    }  # fmt: skip
+
+
+def _prediction_blocks(one: LocalPrediction, broken: tuple[BrokenLimit, ...]) -> Iterator[Block]:
+    work = one.work
+    layout = f"{work.job.precision}, {work.processes} x {work.threads} threads, micro-batch {work.micro_batch}"
+    cost = "unknown: the profile states no usd_per_hour"
+    if one.cost_usd is not None:
+        cost = f"{render_money(one.cost_usd.value)} ({render_money_interval(one.cost_usd)})"
+    yield Pairs(
+        rows=(
+            ("layout", layout + (f" x{work.accumulation}" if work.accumulation > 1 else "")),
+            ("time", f"{render_duration(one.run_s.value)} ({render_time_interval(one.run_s)}), {one.steps:,} steps"),
+            ("step", f"{render_duration(one.step_s.value)} ({render_time_interval(one.step_s)})"),
+            ("samples/s", render_interval(one.samples_per_s)),
+            ("tokens/s", render_interval(one.tokens_per_s)),
+            ("memory", f"{render_interval(one.peak_memory_gib)} of {one.memory_available_gib:.1f} GiB"),
+            ("cost", cost),
+            ("stands on", f"the profile's curves, {one.time_rows} measured rows of time, {one.memory_rows} of memory"),
+        )
+    )
+    for item in broken:
+        yield Paragraph(text=f"{item.limit}: needs {item.needs}, has {item.has}", tone="warning")
+    yield Heading(text="Where a step's time goes")
+    total = sum(seconds for _, seconds in one.time_parts_s)
+    yield _parts_table(
+        "part", tuple((key, f"{1e3 * part:.1f} ms", f"{100 * part / total:.0f} %") for key, part in one.time_parts_s)
+    )
+    yield Heading(text="Memory at the peak")
+    held = sum(size for _, size in one.memory_parts_gib)
+    yield _parts_table(
+        "part", tuple((key, f"{short(part)} GiB", f"{100 * part / held:.0f} %") for key, part in one.memory_parts_gib)
+    )
+    yield Paragraph(text="Intervals are 80 %. Time is of training alone: no data loading, no start-up.", tone="faint")
+
+
+def _parts_table(title: str, rows: tuple[tuple[str, str, str], ...]) -> Table:
+    columns = (Column(title=title), Column(title="amount", align="right"), Column(title="share", align="right"))
+    return Table(columns=columns, rows=rows)

@@ -1,0 +1,53 @@
+"""Peak memory of a training step on a local device: host memory of the process on a CPU, device memory on a GPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from tonnage.sizing.layouts import one_layout
+from tonnage.sizing.local_work import largest_tensor
+from tonnage.sizing.training_memory import estimate_training_memory
+from tonnage.workload.jobs import TrainJob
+
+STATE: Final = ("weights", "gradients", "optimizer", "adapters", "working_weights", "buckets")
+STEP_TEMPORARIES: Final = 2.0  # AdamW's root and its quotient, each a tensor like the largest weight
+
+
+def host_memory_parts(
+    job: TrainJob, *, micro_batch: int, accumulation: int, framework_bytes: float
+) -> dict[str, float]:
+    """Bytes the process has resident at the peak of a step on a CPU, by part.
+
+    A CPU has no runtime context, no workspace of a GPU library and no caching allocator; instead there is the
+    framework itself (measured), and what the optimizer needs beside its state. With dropout, PyTorch's attention on a
+    CPU keeps the scores (`_scaled_dot_product_attention_math`), so activations are those of eager attention:
+    Korthikanti et al. 2022, arXiv:2205.05198, as `sizing.training_memory` counts them. The peak is the larger of the
+    end of the forward (activations and logits) and the optimizer step (gradients and temporaries).
+    """
+    if not job.model.gated_mlp:
+        job = replace(job, attention="eager")
+    layout = one_layout(micro_batch=micro_batch, accumulation=2)  # two: gradients count in full here
+    memory = estimate_training_memory(job, layout).components(0)
+    state: dict[str, float] = {name: memory[name] for name in STATE if name in memory}
+    gradients = state.pop("gradients", 0.0)
+    forward = memory.get("activations", 0.0) + memory.get("logits", 0.0)
+    if accumulation > 1:
+        state["gradients"] = gradients
+        gradients = 0.0
+    stepping = gradients + STEP_TEMPORARIES * 4.0 * largest_tensor(job)
+    parts: dict[str, float] = {"framework": framework_bytes, **state}
+    if forward > stepping:
+        return {**parts, "activations": forward}
+    held = parts.get("gradients", 0.0) + gradients
+    parts.update({"gradients": held, "activations": stepping - gradients})
+    return parts
+
+
+def device_memory_parts(job: TrainJob, *, micro_batch: int, accumulation: int) -> dict[str, float]:
+    """Bytes needed at the peak of a step on one GPU, by part: `sizing.training_memory`, slack of the allocator left
+    out."""
+    layout = one_layout(micro_batch=micro_batch, accumulation=accumulation)
+    parts = estimate_training_memory(job, layout).components(0)
+    parts.pop("fragmentation", None)
+    return parts

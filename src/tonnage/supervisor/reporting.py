@@ -1,0 +1,200 @@
+"""Measure and report beside a run: `python -m tonnage.supervisor.reporting RUN_DIR`, started by the supervisor.
+
+Samples the workers' processes and GPUs, keeps the store's index and the tracking server up to date, serves metrics
+where a port is given, and at the end writes the run's measured rows into the store. Each part fails alone: its error
+goes to the supervisor's log and it is tried again later. The end of standard input is the end of the run.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tonnage.runs.folder import RunFolder, append_values
+from tonnage.runs.journal import EventKind
+from tonnage.runs.states import State
+from tonnage.runs.tail import Tail
+
+if TYPE_CHECKING:
+    from tonnage.monitoring import Sampler
+    from tonnage.settings import Settings
+
+WHO: Final = "reporter"
+SAMPLE_EVERY_S: Final = 5.0
+INDEX_EVERY_S: Final = 15.0
+TRACK_EVERY_S: Final = 15.0
+LONGEST_DELAY_S: Final = 300.0
+
+
+class Part:
+    """One thing to do now and then; after an error less often, until it works again."""
+
+    def __init__(self, name: str, every_s: float, do: Callable[[], None], finish: Callable[[], None]) -> None:
+        self.name, self.finish = name, finish
+        self._every_s, self._do = every_s, do
+        self._delay_s = every_s
+        self.due = time.monotonic()
+
+    def run(self) -> None:
+        """Do it once."""
+        done = attempted(self.name, self._do)
+        self._delay_s = self._every_s if done else min(LONGEST_DELAY_S, 2 * self._delay_s)
+        self.due = time.monotonic() + self._delay_s
+
+
+def attempted(name: str, do: Callable[[], None]) -> bool:
+    """Whether it was done. Whatever it raises is told in the supervisor's log: the other parts go on."""
+    try:
+        do()
+    except Exception:
+        sys.stderr.write(f"{datetime.now(UTC).isoformat()} {name} failed:\n{traceback.format_exc()}")
+        return False
+    return True
+
+
+def report(folder: RunFolder, settings: Settings) -> None:
+    """Until standard input ends; then every part's last words."""
+    parts = list(_parts(folder, settings))
+    open_ended = True
+    while open_ended:
+        wait_s = max(0.0, min(part.due for part in parts) - time.monotonic())
+        ready, _, _ = select.select([sys.stdin], [], [], wait_s)
+        open_ended = not ready or bool(os.read(sys.stdin.fileno(), 4096))
+        for part in parts:
+            if open_ended and time.monotonic() >= part.due:
+                part.run()
+    for part in parts:
+        attempted(f"{part.name}, at the end,", part.finish)
+
+
+def _parts(folder: RunFolder, settings: Settings) -> Iterator[Part]:
+    sampling = _Sampling(folder)
+    yield Part("sampling", SAMPLE_EVERY_S, sampling.do, sampling.do)
+    port = folder.spec().launch.metrics_port
+    if port is not None:
+        serving = _Serving(folder, port)
+        yield Part("the Prometheus endpoint", LONGEST_DELAY_S, serving.do, serving.finish)
+    if find_spec("mlflow") is not None and find_spec("tonnage.tracking") is not None:
+        tracking = _Tracking(folder, settings)
+        yield Part("tracking", TRACK_EVERY_S, tracking.do, tracking.finish)
+    storing = _Storing(folder, settings)
+    yield Part("the store", INDEX_EVERY_S, storing.do, storing.finish)
+
+
+class _Sampling:
+    """Memory, processors and GPUs of the newest start's processes."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder, self._journal = folder, Tail(folder.journal_file)
+        self._sampler: Sampler | None = None
+
+    def do(self) -> None:
+        from tonnage.monitoring import Sampler
+
+        for event in self._journal.events():
+            if event.kind is EventKind.STARTED:
+                self._sampler = Sampler(int(event.fields["pid"]))
+        if self._sampler is None:
+            return
+        sample = self._sampler.sample()
+        if sample.processes:
+            append_values(self._folder.samples_file, sample.to_values())
+
+
+class _Serving:
+    """Metrics for Prometheus."""
+
+    def __init__(self, folder: RunFolder, port: int) -> None:
+        self._folder, self._port = folder, port
+        self._exporter: Any = None
+
+    def do(self) -> None:
+        if self._exporter is None:
+            from tonnage.monitoring import Exporter
+
+            exporter = Exporter(self._folder, self._port)
+            exporter.start()
+            self._exporter = exporter
+
+    def finish(self) -> None:
+        if self._exporter is not None:
+            self._exporter.stop()
+
+
+class _Tracking:
+    """MLflow, wherever it is; a server that is down is caught up with later."""
+
+    def __init__(self, folder: RunFolder, settings: Settings) -> None:
+        self._folder = folder
+        spec = folder.spec()
+        at_home = f"sqlite:///{(settings.home / 'mlflow.db').as_posix()}"
+        self._uri = spec.tracking.uri or os.environ.get("MLFLOW_TRACKING_URI") or at_home
+        self._spec, self._lost = spec, False
+
+    def do(self) -> None:
+        from tonnage.tracking import Tracker, TrackingUnavailable
+
+        try:
+            Tracker(self._spec, self._folder, self._uri).sync()
+        except TrackingUnavailable:
+            if not self._lost:
+                self._lost = True
+                self._folder.record(EventKind.TRACKING_LOST, who=WHO, uri=self._uri)
+            raise
+        if self._lost:
+            self._lost = False
+            self._folder.record(EventKind.TRACKING_SYNCED, who=WHO, uri=self._uri)
+
+    def finish(self) -> None:
+        from tonnage.tracking import Tracker
+
+        self.do()
+        Tracker(self._spec, self._folder, self._uri).finish()
+
+
+class _Storing:
+    """The database: an index of the run, and at its end what was measured."""
+
+    def __init__(self, folder: RunFolder, settings: Settings) -> None:
+        self._folder, self._url = folder, settings.database_url
+
+    def do(self) -> None:
+        from tonnage.store import open_store
+
+        with open_store(self._url) as store:
+            store.index_run(self._folder)
+
+    def finish(self) -> None:
+        if self._folder.state().state is State.SUCCEEDED:
+            self._keep_measurements()
+        self.do()
+
+    def _keep_measurements(self) -> None:
+        from tonnage.runs.measured import measured_rows
+        from tonnage.store import open_store
+
+        rows = measured_rows(self._folder, datetime.now(UTC))
+        if not rows:
+            return
+        with open_store(self._url) as store:
+            kept = store.add_measurements(rows)
+        self._folder.record(EventKind.MEASURED, who=WHO, rows=kept)
+
+
+def main(arguments: list[str]) -> None:
+    """Report on the run of this folder."""
+    from tonnage.settings import load_settings
+
+    report(RunFolder(Path(arguments[0])), load_settings({}, os.environ, Path.cwd()))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,103 @@
+"""Measuring this machine: samples, threads, and (slow) a quick profile that plans the work it stands for."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from types import SimpleNamespace
+
+import pytest
+
+from tonnage.benchmarks import timing
+from tonnage.benchmarks.local import Prior, measure_curves, measure_device
+from tonnage.benchmarks.machine import check_memory, read_identity
+from tonnage.benchmarks.operations import Extent, probes
+from tonnage.benchmarks.timing import Clock, Samples, take_samples
+from tonnage.errors import InputError
+from tonnage.planning.local import predict_local
+from tonnage.workload.jobs import Lengths, TrainJob
+from tonnage.workload.known import find_model
+
+SMALL = Extent(
+    products=(16, 32), elements=(512, 4096), lengths=(8,), tensors=(64,), touched_bytes=4096, pool_bytes=2**23
+)
+
+
+def test_the_first_call_does_not_count() -> None:
+    """It warms up; at least as many repeats as asked for follow."""
+    calls: list[int] = []
+    samples = Samples()
+    take_samples(lambda: calls.append(1), Clock(lambda: None, 0), samples, budget_s=0.0, fewest=5)
+    assert (len(calls), len(samples.seconds)) == (6, 5)
+
+
+def test_median_and_quartiles_are_of_one_piece_of_work() -> None:
+    """Three pieces a call: a third of each figure."""
+    made = Samples(seconds=[3.0, 6.0, 9.0]).timing(3.0)
+    assert (made.low_quartile_s, made.median_s, made.high_quartile_s) == (1.5, 2.0, 2.5)
+
+
+def test_waiting_for_a_processor_is_taken_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call during which a thread waited 0.3 of its seconds counts without them, and as disturbed."""
+    delays = iter([{"1": 1.0}, {"1": 1.3}])
+    ticks = iter([10.0, 11.0])
+    monkeypatch.setattr(timing, "run_delays", lambda: next(delays))
+    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: next(ticks), process_time=lambda: 0.0))
+    seconds, disturbed = Clock(lambda: None, 1).time(lambda: None)
+    assert seconds == pytest.approx(0.7)
+    assert disturbed
+
+
+def test_too_little_free_memory_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is allocated."""
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=100 * 2**20))
+    with pytest.raises(InputError, match=r"0\.1 GiB"):
+        check_memory()
+
+
+def test_a_gpu_that_is_not_there_is_told() -> None:
+    """torch sees none: what to do instead is named."""
+    blind = SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: False))
+    with pytest.raises(InputError, match="no CUDA GPU") as caught:
+        read_identity(blind, "cuda")
+    assert "--device cpu" in str(caught.value.hint)
+
+
+def test_every_operation_that_training_asks_for_is_measured() -> None:
+    """Each probe runs and is timed; together they name all the curves that a step looks up."""
+    torch = pytest.importorskip("torch")
+    from tonnage.sizing.local_work import step_operations
+
+    samples = {}
+    for probe in probes(torch, "cpu", ("fp32",), SMALL):
+        call, times = probe.make()
+        found = Samples()
+        take_samples(call, Clock(lambda: None, 1), found, budget_s=0.0)
+        assert found.timing(times).median_s > 0
+        samples[probe.operation, probe.precision] = probe
+    for name in ("minilm", "gpt2", "llama-2-7b"):
+        job = TrainJob(
+            model=find_model(name), samples=1, lengths=Lengths(mean=32.0, maximum=32), epochs=1, global_batch=1,
+            precision="fp32",
+        )  # fmt: skip
+        for operation in step_operations(job, micro_batch=1, accumulation=2):
+            assert (operation.operation, operation.precision) in samples
+
+
+@pytest.mark.slow
+def test_a_quick_profile_of_this_machine_predicts_training() -> None:
+    """Measured for real: every curve has rates above zero, two processes summed, and a job gets its figures."""
+    torch = pytest.importorskip("torch")
+    prior = Prior(time_log_sd=0.2, memory_log_sd=0.2, source="test")
+    profile = measure_device("cpu", prior=prior, now=datetime(2026, 11, 20, tzinfo=UTC), threads=(1,), quick=True)
+    assert profile.threads == (1,)
+    assert profile.all_reduce is not None
+    assert profile.all_reduce.bytes_per_s > 0
+    job = TrainJob(
+        model=find_model("minilm"), samples=100, lengths=Lengths(mean=32.0, maximum=32), epochs=1, global_batch=16,
+        precision="fp32",
+    )  # fmt: skip
+    made = predict_local(job, profile)
+    assert made.step_s.value > 0
+    before = torch.get_num_threads()
+    assert measure_curves(torch, "cpu", 1, True, lambda *_: None)
+    assert torch.get_num_threads() == before

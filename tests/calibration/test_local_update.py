@@ -1,0 +1,224 @@
+"""The Bayesian update of a local device: exact, narrowing, and the same whatever the order of rows."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from math import exp, log
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tonnage.calibration.local_file import profile_text
+from tonnage.calibration.local_profile import DeviceProfile
+from tonnage.calibration.local_rows import (
+    LocalWork,
+    measured_row,
+    memory_parts,
+    observations,
+    read_rows,
+    row_work,
+    rows_csv,
+    time_parts,
+    update,
+)
+from tonnage.calibration.local_update import (
+    COMMON_SHARE,
+    CONFIGURATION_SHARE,
+    Observation,
+    condition,
+)
+from tonnage.calibration.rows import TrainingRow
+from tonnage.errors import InputError
+from tonnage.testing.devices import fake_profile
+from tonnage.units import to_gib
+from tonnage.workload.jobs import Lengths, TrainJob
+from tonnage.workload.known import find_model
+
+PRIOR = 0.2
+SHARES = {"products": 0.6, "attention": 0.4}
+
+
+def work(batch: int = 16, length: int = 32, precision: str = "fp32", threads: int = 2) -> LocalWork:
+    job = TrainJob(
+        model=find_model("minilm"), samples=1, lengths=Lengths(mean=float(length), maximum=length), epochs=1,
+        global_batch=batch, precision=precision, objective="classification",  # type: ignore[arg-type]
+    )  # fmt: skip
+    return LocalWork(job=job, micro_batch=batch, accumulation=1, threads=threads)
+
+
+def row(
+    profile: DeviceProfile, number: int = 1, factor: float = 1.3, log_sd: float | None = 0.02, **given: int
+) -> TrainingRow:
+    """A row that took `factor` times what the profile predicts."""
+    done = work(**given)
+    seconds = sum(time_parts(done, profile).values()) * factor
+    return measured_row(
+        done, profile, id=f"m{number}", metric="iteration_time_s", value=seconds, source="test", log_sd=log_sd
+    )
+
+
+def seen(name: str, ratio: float, noise: float = 0.05, shares: dict[str, float] | None = None) -> Observation:
+    return Observation(
+        configuration=name, shares=tuple((shares or SHARES).items()), log_ratio=ratio, noise_log_sd=noise
+    )
+
+
+def test_the_posterior_is_that_of_the_normal_equations() -> None:
+    """The dual form used here gives what Bishop's equations 3.50 and 3.51 give over all unknowns at once."""
+    groups, names = ["products", "attention"], ["a", "b", "new"]
+    rows = [seen("a", 0.3), seen("b", -0.1, 0.1, {"products": 0.2, "attention": 0.8}), seen("a", 0.25, 0.03)]
+    variance = PRIOR**2
+    own = CONFIGURATION_SHARE * variance
+    prior = np.zeros((5, 5))
+    prior[:2, :2] = (variance - own) * (COMMON_SHARE * np.ones((2, 2)) + (1 - COMMON_SHARE) * np.eye(2))
+    prior[2:, 2:] = own * np.eye(3)
+
+    def features(shares: dict[str, float], name: str) -> np.ndarray:
+        return np.array([*(shares[group] for group in groups), *(float(name == one) for one in names)])
+
+    design = np.stack([features(dict(one.shares), one.configuration) for one in rows])
+    precision = np.diag([one.noise_log_sd**-2 for one in rows])
+    covariance = np.linalg.inv(np.linalg.inv(prior) + design.T @ precision @ design)
+    mean = covariance @ design.T @ precision @ np.array([one.log_ratio for one in rows])
+    for name in ("a", "new"):
+        wanted = features(SHARES, name)
+        found = condition(rows, PRIOR, SHARES, name)
+        assert found.mean == pytest.approx(wanted @ mean, rel=1e-9)
+        assert found.log_sd == pytest.approx(np.sqrt(wanted @ covariance @ wanted), rel=1e-9)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abcd"), st.floats(-1, 1), st.floats(0.01, 0.5)), min_size=1, max_size=12),
+    st.randoms(use_true_random=False),
+)
+def test_order_does_not_show_in_a_single_bit(rows: list[tuple[str, float, float]], shuffler: random.Random) -> None:
+    """The same observations in any order give the same belief, bit for bit."""
+    observed = [seen(*one) for one in rows]
+    shuffled = list(observed)
+    shuffler.shuffle(shuffled)
+    assert condition(observed, PRIOR, SHARES, "a") == condition(shuffled, PRIOR, SHARES, "a")
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.floats(-1, 1), st.floats(0.01, 0.5)), max_size=8),
+    st.tuples(st.sampled_from("abc"), st.floats(-1, 1), st.floats(0.01, 0.5)),
+    st.sampled_from("abz"),
+)
+def test_a_row_more_narrows_the_interval(
+    rows: list[tuple[str, float, float]], more: tuple[str, float, float], name: str
+) -> None:
+    """Of what was run and of what was not: the spread after one more row is below the one before."""
+    before = condition([seen(*one) for one in rows], PRIOR, SHARES, name)
+    after = condition([seen(*one) for one in (*rows, more)], PRIOR, SHARES, name)
+    assert after.log_sd < before.log_sd + 1e-12
+
+
+def test_without_rows_the_prior_stands() -> None:
+    """No row: factor one, and the packaged spread for work of one group."""
+    belief = condition((), PRIOR, {"products": 1.0}, "a")
+    assert (belief.mean, belief.log_sd) == (0.0, pytest.approx(PRIOR))
+
+
+def test_one_run_says_much_about_itself_and_something_about_others() -> None:
+    """After one run 1.3 times slower, the same work is predicted within 3 %, other work moves towards it."""
+    profile = update(fake_profile(), [row(fake_profile())])
+    ratios = observations(profile, "time")
+    same = condition(ratios, PRIOR, dict(ratios[0].shares), ratios[0].configuration)
+    other = condition(ratios, PRIOR, dict(ratios[0].shares), "another")
+    assert exp(same.mean) == pytest.approx(1.3, rel=0.03)
+    assert 0 < other.mean < same.mean
+    assert same.log_sd < other.log_sd < PRIOR
+
+
+def test_export_and_import_reproduce_the_fit_bit_for_bit(tmp_path: Path) -> None:
+    """Rows one by one, shuffled at once, and through a CSV file give profiles of the same bytes and beliefs."""
+    profile = fake_profile()
+    rows = [row(profile, n, 1 + n / 7, batch=16 + n, length=32 * (1 + n % 3)) for n in range(1, 9)]
+    at_once = update(profile, rows)
+    one_by_one = profile
+    for one in reversed(rows):
+        one_by_one = update(one_by_one, [one])
+    file = tmp_path / "rows.csv"
+    file.write_text(rows_csv(rows), encoding="utf-8")
+    imported = update(profile, random.Random(3).sample(read_rows(file), len(rows)))
+    assert profile_text(at_once) == profile_text(one_by_one) == profile_text(imported)
+    beliefs = {condition(observations(one, "time"), PRIOR, SHARES, "x") for one in (at_once, one_by_one, imported)}
+    assert len(beliefs) == 1
+    assert rows_csv(read_rows(file)) == file.read_text(encoding="utf-8")
+
+
+def test_the_same_row_twice_counts_once() -> None:
+    """Importing a file again changes nothing; another row of the same id is refused."""
+    profile = fake_profile()
+    once = update(profile, [row(profile)])
+    assert update(once, [row(profile)]) == once
+    with pytest.raises(InputError, match="two different rows"):
+        update(once, [row(profile, factor=2.0)])
+
+
+@pytest.mark.parametrize("value", [-1.0, 0.0, float("nan"), float("inf")])
+def test_values_that_are_no_measurement_are_refused(value: float) -> None:
+    """Negative, zero, NaN and infinite figures name their row."""
+    profile = fake_profile()
+    with pytest.raises(InputError, match="m1"):
+        update(profile, [replace(row(profile), value=value)])
+
+
+def test_rows_of_another_device_are_refused() -> None:
+    """A row's `gpu` must be the profile's name."""
+    profile = fake_profile()
+    with pytest.raises(InputError, match="local-other"):
+        update(profile, [replace(row(profile), gpu="local-other")])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [({"seq_len": None}, "seq_len"), ({"precision": "fp16"}, "fp16"), ({"note": "log_sd=loud"}, "not a number"),
+     ({"note": "log_sd=-1"}, "at least zero")],
+)  # fmt: skip
+def test_rows_that_say_too_little_are_refused(change: dict[str, object], said: str) -> None:
+    """What was run must be told by the row."""
+    profile = fake_profile()
+    with pytest.raises(InputError, match=said):
+        update(profile, [replace(row(profile), **change)])  # type: ignore[arg-type]
+
+
+def test_rows_of_other_metrics_and_suspect_ones_are_left_out() -> None:
+    """A local fit reads time and peak memory; what is marked suspect teaches nothing."""
+    profile = fake_profile()
+    others = [replace(row(profile), metric="energy_j"), replace(row(profile, 2), quality="suspect")]
+    assert update(profile, others) == profile
+
+
+def test_a_row_says_the_work_it_was_measured_on() -> None:
+    """Work -> row -> work: the same configuration, so that a run corrects the prediction of itself."""
+    profile = fake_profile()
+    done = work(batch=32, length=128, precision="bf16", threads=1)
+    made = measured_row(done, profile, id="x", metric="iteration_time_s", value=1.0, source="test")
+    assert row_work(made, profile).configuration == done.configuration
+
+
+@pytest.mark.parametrize(
+    ("metric", "value"),
+    [("iteration_time_s", 2.0), ("sequences_per_s", 8.0), ("tokens_per_s_per_gpu", 256.0)],
+)
+def test_every_time_metric_is_the_same_step(metric: str, value: float) -> None:
+    """16 sequences of 32 tokens in 2 s, said in three ways."""
+    profile = fake_profile()
+    rows = update(profile, [replace(row(profile), metric=metric, value=value)])
+    predicted = sum(time_parts(work(), profile).values())
+    assert observations(rows, "time")[0].log_ratio == pytest.approx(log(2.0 / predicted))
+
+
+def test_measured_memory_corrects_memory_alone() -> None:
+    """A peak 1.2 times the predicted one is a memory row; time stays as it was."""
+    profile = fake_profile()
+    peak = to_gib(sum(memory_parts(work(), profile).values())) * 1.2
+    made = measured_row(work(), profile, id="x", metric="peak_mem_gib", value=peak, source="test", log_sd=0.01)
+    known = update(profile, [made])
+    assert not observations(known, "time")
+    assert observations(known, "memory")[0].log_ratio == pytest.approx(log(1.2))

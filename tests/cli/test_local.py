@@ -1,0 +1,178 @@
+"""`tonnage calibrate --local` and `--device` as a user runs them, on a profile of round figures."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tonnage.benchmarks.machine import device_name, host_identity
+from tonnage.calibration.local_file import devices_folder, read_profile, save_profile
+from tonnage.calibration.local_profile import DeviceProfile
+from tonnage.calibration.local_rows import measured_row, rows_csv
+from tonnage.planning.local import predict_local
+from tonnage.testing.devices import fake_profile
+from tonnage.workload.loading import parse_workload
+
+from .conftest import BERT, DAY, EXAMPLES, Run
+
+WORK = """kind: train
+model: all-minilm-l6-v2
+data: {samples: 3200, seq_len: 32, epochs: 1}
+train: {objective: classification, global_batch: 32, precision: fp32}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    place = tmp_path / "mini.tonnage.yaml"
+    place.write_text(WORK, encoding="utf-8")
+    return str(place)
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> DeviceProfile:
+    """A profile of this machine at home."""
+    here = host_identity()
+    made = replace(fake_profile(name=device_name(here, "cpu")), identity=here)
+    save_profile(made, devices_folder(tmp_path / "home") / f"{made.name}.json")
+    return made
+
+
+@pytest.mark.usefixtures("profile")
+def test_size_and_plan_give_the_same_figures_on_a_local_device(inside: Run, file: str) -> None:
+    """Time, rate and memory with their intervals; the cost is unknown while no hour has a price."""
+    sized = inside("size", file, "--device", "local", "-o", "json", *DAY)
+    planned = inside("plan", file, "--device", "local", "-o", "json", *DAY)
+    assert (sized.returncode, sized.stdout) == (0, planned.stdout)
+    found = json.loads(sized.stdout)
+    assert found["schema"] == "tonnage/local-prediction@1"
+    assert found["cost_usd"] is None
+    for key in ("step_s", "samples_per_s", "run_s", "peak_memory_gib"):
+        assert found[key]["low"] < found[key]["value"] < found[key]["high"]
+    assert "unknown" in inside("size", file, "--device", "local").stdout
+
+
+@pytest.mark.usefixtures("profile")
+def test_what_the_device_does_not_hold_is_exit_3(inside: Run, file: str) -> None:
+    """The report is shown, the limit named."""
+    done = inside("plan", file, "--device", "local", "--deadline", "1s", *DAY)
+    assert done.returncode == 3
+    assert "deadline" in done.stderr
+    assert "samples/s" in done.stdout
+
+
+def test_measured_rows_go_in_and_come_out_again(inside: Run, file: str, profile: DeviceProfile, tmp_path: Path) -> None:
+    """--rows narrows the interval, --export writes the same rows, and a second import changes no byte."""
+    job = parse_workload(WORK, file=None, folder=tmp_path, as_of=_day()).job
+    made = predict_local(job, profile)  # type: ignore[arg-type]
+    row = measured_row(
+        made.work, profile, id="a", metric="iteration_time_s", value=2 * made.step_s.value, source="t", log_sd=0.01
+    )
+    rows = tmp_path / "rows.csv"
+    rows.write_text(rows_csv([row]), encoding="utf-8")
+    place = devices_folder(tmp_path / "home") / f"{profile.name}.json"
+    assert inside("calibrate", "--local", "--rows", str(rows)).returncode == 0
+    first = place.read_bytes()
+    after = json.loads(inside("size", file, "--device", "local", "-o", "json", *DAY).stdout)
+    assert after["step_s"]["value"] == pytest.approx(2 * made.step_s.value, rel=0.05)
+    assert after["rows"]["time"] == 1
+    assert inside("calibrate", "--local", "--export", "out.csv").returncode == 0
+    assert (tmp_path / "out.csv").read_text() == rows.read_text()
+    assert inside("calibrate", "--local", "--rows", "out.csv").returncode == 0
+    assert place.read_bytes() == first
+
+
+def _day():  # type: ignore[no-untyped-def]
+    from datetime import UTC, datetime
+
+    return datetime(2026, 11, 20, tzinfo=UTC)
+
+
+def test_without_a_profile_the_command_to_run_is_named(inside: Run, file: str) -> None:
+    """Nothing was measured here yet."""
+    done = inside("size", file, "--device", "local")
+    assert done.returncode == 2
+    assert "tonnage calibrate --local" in done.stderr
+
+
+def test_a_profile_of_another_machine_is_refused_unless_asked_for(inside: Run, file: str, tmp_path: Path) -> None:
+    """--other-machine plans for it."""
+    save_profile(fake_profile(), tmp_path / "other.json")
+    refused = inside("size", file, "--device", "other.json")
+    assert refused.returncode == 2
+    assert "Fake CPU" in refused.stderr
+    assert inside("size", file, "--device", "other.json", "--other-machine", *DAY).returncode == 0
+
+
+def test_bad_rows_leave_the_profile_as_it_was(inside: Run, profile: DeviceProfile, tmp_path: Path) -> None:
+    """Another device, a negative value, NaN: exit 2 with the row's id."""
+    place = devices_folder(tmp_path / "home") / f"{profile.name}.json"
+    before = place.read_bytes()
+    job = parse_workload(WORK, file=None, folder=tmp_path, as_of=_day()).job
+    work = predict_local(job, profile).work  # type: ignore[arg-type]
+    good = measured_row(work, profile, id="row-7", metric="iteration_time_s", value=1.0, source="t")
+    for bad in (replace(good, gpu="H100-SXM"), replace(good, value=-1.0), replace(good, value=float("nan"))):
+        (tmp_path / "rows.csv").write_text(rows_csv([bad]), encoding="utf-8")
+        done = inside("calibrate", "--local", "--rows", "rows.csv")
+        assert done.returncode == 2
+        assert "row-7" in done.stderr
+    assert place.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--local", "--device", "tpu"), "cpu or cuda"),
+        (("--local", "--threads", "two"), "whole numbers"),
+        (("--local", "--usd-per-hour", "-1"), "at least zero"),
+        (("--local", "--usd-per-hour", "nan"), "at least zero"),
+        (("--local", "--training", "x.csv"), "--training"),
+        (("--quick",), "--local"),
+        ((), "--training"),
+        (("--local", "--rows", "none.csv"), "calibrate --local"),
+    ],
+)
+def test_usage_errors_are_exit_2(inside: Run, arguments: tuple[str, ...], said: str) -> None:
+    """Each says what to give instead, and nothing is measured."""
+    done = inside("calibrate", *arguments)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+def test_without_torch_the_extra_is_named(inside: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pip install 'tonnage[train]'."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    done = inside("calibrate", "--local", "--quick")
+    assert done.returncode == 2
+    assert "tonnage[train]" in done.stderr
+
+
+@pytest.mark.usefixtures("profile")
+def test_options_that_choose_among_offers_do_not_go_with_a_device(inside: Run) -> None:
+    """--gpu and --provider are refused beside --device."""
+    for verb, option, value in (("size", "--gpu", "H100"), ("plan", "--provider", "aws")):
+        done = inside(verb, BERT, "--device", "local", option, value)
+        assert done.returncode == 2
+        assert option in done.stderr
+
+
+@pytest.mark.usefixtures("profile")
+def test_a_service_is_not_sized_on_a_local_device(inside: Run) -> None:
+    """Only training was measured."""
+    done = inside("size", str(EXAMPLES / "serve-gpt2-realtime.tonnage.yaml"), "--device", "local", *DAY)
+    assert done.returncode == 2
+    assert "training only" in done.stderr
+
+
+def test_a_damaged_profile_is_exit_2(inside: Run, file: str, profile: DeviceProfile, tmp_path: Path) -> None:
+    """Cut in the middle."""
+    place = devices_folder(tmp_path / "home") / f"{profile.name}.json"
+    place.write_text(place.read_text()[:500])
+    done = inside("size", file, "--device", "local")
+    assert done.returncode == 2
+    assert "device profile" in done.stderr
+    assert read_profile is not None

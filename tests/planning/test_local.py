@@ -1,0 +1,187 @@
+"""A training job on a measured device: physics that can be checked by hand, limits, and properties."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tonnage.calibration.local_rows import measured_row, update
+from tonnage.errors import InputError
+from tonnage.planning.local import broken_limits, predict_local, training_job
+from tonnage.sizing.local_memory import host_memory_parts
+from tonnage.sizing.local_work import step_operations, trained_tensors
+from tonnage.testing.devices import fake_profile
+from tonnage.workload.jobs import Constraints, Lengths, Lora, TrainJob
+from tonnage.workload.known import find_model
+from tonnage.workload.loading import parse_workload
+from tonnage.workload.parameters import count_parameters
+
+
+def job(**given: Any) -> TrainJob:
+    base = TrainJob(
+        model=find_model("minilm"), samples=3200, lengths=Lengths(mean=32.0, maximum=32), epochs=1, global_batch=32,
+        precision="fp32", objective="classification",
+    )  # fmt: skip
+    return replace(base, **given)
+
+
+def flop_of(one: TrainJob) -> float:
+    found = step_operations(one, micro_batch=32, accumulation=1)
+    return sum(operation.amount * operation.calls for operation in found if operation.operation == "product")
+
+
+def test_products_are_six_flop_for_each_weight_and_token() -> None:
+    """Forward and two products backward over the matrices of the layers (Kaplan et al. 2020, arXiv:2001.08361: 6N)."""
+    layers = 6 * (4 * 384 * 384 + 2 * 384 * 1536)
+    assert flop_of(job()) == pytest.approx(6 * layers * 32 * 32)
+
+
+def test_a_frozen_base_has_one_product_less() -> None:
+    """LoRA leaves the gradient of the weights out: 4N for the base, and little for the adapters."""
+    adapted = job(method="lora", lora=Lora(rank=8))
+    assert 4 / 6 < flop_of(adapted) / flop_of(job()) < 4 / 6 * 1.2
+
+
+@pytest.mark.parametrize("name", ["minilm", "bert-base-uncased", "gpt2", "llama-2-7b"])
+def test_the_optimizer_steps_every_parameter_once(name: str) -> None:
+    """The tensors it goes through sum to the parameters of the model."""
+    shape = find_model(name)
+    total = sum(size * count for size, count in trained_tensors(job(model=shape, objective="language-model")))
+    assert total == pytest.approx(count_parameters(shape).total, rel=0.01)
+
+
+def test_time_is_the_sum_of_its_parts_and_rate_its_inverse() -> None:
+    """Without rows the step is what the curves sum to; 100 steps take a hundred times that."""
+    made = predict_local(job(), fake_profile())
+    assert made.step_s.value == pytest.approx(sum(part for _, part in made.time_parts_s))
+    assert made.steps == 100
+    assert made.run_s.value == pytest.approx(100 * made.step_s.value)
+    assert made.samples_per_s.value == pytest.approx(32 / made.step_s.value)
+    assert made.tokens_per_s.high == pytest.approx(32 * 32 / made.step_s.low)
+    assert made.step_s.low < made.step_s.value < made.step_s.high
+
+
+def test_faster_products_more_threads_and_half_precision_are_never_slower() -> None:
+    """Twice the rate, twice the threads, bf16 at twice the rate: each below the plain step."""
+    plain = predict_local(job(), fake_profile(), threads=1).step_s.value
+    assert predict_local(job(), fake_profile(flop_per_s=2e11), threads=1).step_s.value < plain
+    assert predict_local(job(), fake_profile(), threads=2).step_s.value < plain
+    assert predict_local(job(precision="bf16"), fake_profile(), threads=1).step_s.value < plain
+
+
+def test_longer_sequences_cost_more_than_in_proportion() -> None:
+    """Attention grows with the square: four times the length takes more than four times the attention."""
+    short, long = (predict_local(job(lengths=Lengths(mean=n, maximum=int(n))), fake_profile()) for n in (32.0, 128.0))
+    parts = [dict(one.time_parts_s) for one in (short, long)]
+    assert parts[1]["attention"] == pytest.approx(16 * parts[0]["attention"])
+    assert parts[1]["products"] == pytest.approx(4 * parts[0]["products"])
+
+
+def test_a_run_on_the_device_corrects_and_narrows() -> None:
+    """After a row 1.5 times slower the same job is predicted near it, within a narrower interval."""
+    profile = fake_profile()
+    before = predict_local(job(), profile)
+    slow = measured_row(
+        before.work, profile, id="a", metric="iteration_time_s", value=1.5 * before.step_s.value, source="test",
+        log_sd=0.01,
+    )  # fmt: skip
+    after = predict_local(job(), update(profile, [slow]))
+    assert after.step_s.value == pytest.approx(1.5 * before.step_s.value, rel=0.02)
+    assert after.step_s.high / after.step_s.low < before.step_s.high / before.step_s.low
+    assert after.time_rows == 1
+    assert after.peak_memory_gib == before.peak_memory_gib
+
+
+def test_host_memory_holds_the_framework_and_the_state() -> None:
+    """22.7 M parameters in fp32 with AdamW: 16 bytes each beside the framework; no part of a GPU's runtime."""
+    parts = host_memory_parts(job(), micro_batch=32, accumulation=1, framework_bytes=1e9)
+    state = sum(parts.get(name, 0.0) for name in ("weights", "optimizer"))
+    assert state == pytest.approx(12 * count_parameters(find_model("minilm")).total, rel=0.01)
+    assert parts["framework"] == 1e9
+    assert not {"context", "workspace", "fragmentation"} & set(parts)
+
+
+def test_larger_batches_never_need_less_memory() -> None:
+    """Peak over micro-batch is monotone."""
+    peaks = [
+        sum(host_memory_parts(job(), micro_batch=n, accumulation=1, framework_bytes=1e9).values())
+        for n in (1, 2, 8, 32, 128, 512)
+    ]
+    assert peaks == sorted(peaks)
+
+
+def test_a_batch_that_does_not_fit_is_cut_into_micro_batches() -> None:
+    """The global batch stays; what does not fit even then does not fit."""
+    long = job(lengths=Lengths(mean=512.0, maximum=512), global_batch=256)
+    cut = predict_local(long, fake_profile(memory_gib=6.0))
+    assert cut.fits
+    assert cut.work.micro_batch < 256
+    assert cut.work.samples_per_step >= 256
+    assert not predict_local(long, fake_profile(memory_gib=0.6)).fits
+
+
+def test_accumulation_costs_gradient_sums() -> None:
+    """Four micro-batches of 8 take longer than one of 32."""
+    whole, cut = (predict_local(job(), fake_profile(), micro_batch=size) for size in (32, 8))
+    assert "gradient sums" in dict(cut.time_parts_s)
+    assert cut.step_s.value > whole.step_s.value
+
+
+def test_two_processes_sum_their_gradients() -> None:
+    """alpha for each bucket and the bytes over beta; three were not measured."""
+    made = predict_local(job(), fake_profile(), processes=2, threads=1)
+    parameters = count_parameters(find_model("minilm")).total
+    assert dict(made.time_parts_s)["all-reduce"] == pytest.approx(4 * 1e-4 + 4 * parameters / 1e9, rel=1e-3)
+    assert made.work.samples_per_step == 32
+    with pytest.raises(InputError, match="3 processes"):
+        predict_local(job(), fake_profile(), processes=3, threads=1)
+
+
+def test_an_hour_has_a_price_only_where_it_is_stated() -> None:
+    """Unknown stays unknown; at $3.60 an hour a second is a tenth of a cent."""
+    assert predict_local(job(), fake_profile()).cost_usd is None
+    made = predict_local(job(), fake_profile(usd_per_hour=3.6))
+    assert made.cost_usd is not None
+    assert made.cost_usd.value == pytest.approx(made.run_s.value / 1000)
+
+
+def test_limits_that_do_not_hold_are_named() -> None:
+    """Deadline, budget and memory; with `hold` at the far end of the interval."""
+    made = predict_local(job(), fake_profile(usd_per_hour=3600.0))
+    tight = Constraints(deadline_s=made.run_s.value / 2, budget_usd=made.run_s.value / 2)
+    assert [one.limit for one in broken_limits(made, tight)] == ["deadline", "budget"]
+    between = Constraints(deadline_s=(made.run_s.value + made.run_s.high) / 2)
+    assert not broken_limits(made, between)
+    assert [one.limit for one in broken_limits(made, replace(between, hold=True))] == ["deadline"]
+    small = predict_local(job(), fake_profile(memory_gib=0.3))
+    assert [one.limit for one in broken_limits(small, Constraints())] == ["memory"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [({"precision": "fp16"}, "fp16"), ({"method": "qlora"}, "4-bit"), ({"compile": True}, "compile"),
+     ({"optimizer": "adafactor"}, "adafactor"), ({"model": find_model("resnet-50")}, "resnet-50")],
+)  # fmt: skip
+def test_what_no_curve_holds_is_refused(change: dict[str, Any], said: str) -> None:
+    """No stand-in: what was not measured is not predicted."""
+    with pytest.raises(InputError, match=said):
+        predict_local(job(**change), fake_profile())
+
+
+def test_thread_counts_that_were_not_measured_are_refused() -> None:
+    """The message names those that were, the hint how to measure more."""
+    with pytest.raises(InputError, match="1, 2") as caught:
+        predict_local(job(), fake_profile(), threads=7)
+    assert "--threads 7" in str(caught.value.hint)
+
+
+def test_only_training_is_predicted_on_a_local_device() -> None:
+    """A service is told so."""
+    text = "kind: serve\nmodel: bert-base-uncased\nserve: {rate_per_s: 1, input_tokens: 64, p95_latency: 100ms}\n"
+    service = parse_workload(text, file=None, folder=Path(), as_of=datetime(2026, 11, 20, tzinfo=UTC))
+    with pytest.raises(InputError, match="serve"):
+        training_job(service)

@@ -1,0 +1,225 @@
+"""Checkpoints are whole or not there, and the newest whole one is gone on from."""
+
+from __future__ import annotations
+
+import errno
+import json
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tonnage.recipes.checkpoints import (
+    CheckpointInvalid,
+    CheckpointWriter,
+    DiskFull,
+    Snapshot,
+    read_checkpoint,
+    writing,
+)
+from tonnage.runs.journal import EventKind
+from tonnage.runs.spec import CheckpointSpec
+from tonnage.runs.states import WorkerExit
+
+MakeRun = Callable[..., Any]
+
+
+def snapshot(step: int, *, size: int = 1000) -> Snapshot:
+    weights = {"a": torch.full((size,), float(step)), "b": torch.arange(3)}
+    training = {"optimizer": {"state": {0: {"exp_avg": torch.ones(size)}}}, "randomness": []}
+    return Snapshot(step=step, weights=weights, training=training, position={"step": step})
+
+
+def writer(folder: Path, *, keep: int = 3, asynchronous: bool = False, landed: Any = None) -> CheckpointWriter:
+    return CheckpointWriter(folder, keep=keep, asynchronous=asynchronous, landed=landed or (lambda *_: None))
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_what_is_written_reads_back(tmp_path: Path) -> None:
+    """Weights, training state and position come back as they were."""
+    writer(tmp_path / "c").save(snapshot(7))
+    found = read_checkpoint(tmp_path / "c" / "step-00000007")
+    assert found.step == 7
+    assert found.position == {"step": 7}
+    assert torch.equal(found.weights()["a"], torch.full((1000,), 7.0))
+    assert torch.equal(found.training()["optimizer"]["state"][0]["exp_avg"], torch.ones(1000))
+
+
+def _flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a flipped bit": (lambda path: _flip(path / "weights.safetensors"), "sha256 differs"),
+    "a file cut short": (lambda path: (path / "training.pt").write_bytes(b"x"), "1 bytes, its manifest says"),
+    "a missing file": (lambda path: (path / "position.json").unlink(), "position.json is missing"),
+    "no manifest": (lambda path: (path / "manifest.json").unlink(), "manifest.json is missing"),
+    "half a manifest": (lambda path: (path / "manifest.json").write_text('{"schema": "to'), "cannot be read"),
+    "another format": (
+        lambda path: (path / "manifest.json").write_text('{"schema": "tonnage/checkpoint@9"}'), "tonnage/checkpoint@9",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_checkpoint_is_refused(tmp_path: Path, damage: str) -> None:
+    """Each kind of damage is found, and the message names the file."""
+    writer(tmp_path).save(snapshot(1))
+    break_it, message = DAMAGE[damage]
+    break_it(tmp_path / "step-00000001")
+    with pytest.raises(CheckpointInvalid, match=message):
+        read_checkpoint(tmp_path / "step-00000001")
+
+
+def test_a_run_falls_back_to_the_one_before(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest is damaged: the journal says which and why, and the curve has the same bits."""
+    whole, run = make_run("whole", max_steps=20), make_run("run", max_steps=20)
+    assert whole.work() == WorkerExit.DONE
+    monkeypatch.setenv("TINY_SIGNAL_AT", "12")
+    assert run.work() == WorkerExit.PREEMPTED
+    monkeypatch.delenv("TINY_SIGNAL_AT")
+    newest = max(run.folder.checkpoints.iterdir())
+    assert newest.name == "step-00000013"
+    _flip(newest / "weights.safetensors")
+    assert run.work() == WorkerExit.DONE
+    assert run.curve() == whole.curve()
+    invalid = run.events(EventKind.CHECKPOINT_INVALID)
+    assert [event.fields["path"] for event in invalid] == [str(newest)]
+    assert "sha256 differs" in invalid[0].fields["message"]
+    resumed = run.events(EventKind.RESUMED)[0].fields
+    assert (resumed["step"], resumed["lost_steps"]) == (10, 3)
+
+
+def test_old_ones_go_and_damaged_ones_do_not_count(tmp_path: Path) -> None:
+    """Two are kept; one that is not whole is no reason to delete an older one that is."""
+    keeper = writer(tmp_path, keep=2)
+    for step in (1, 2, 3):
+        keeper.save(snapshot(step))
+    assert names(tmp_path) == ["step-00000002", "step-00000003"]
+    (tmp_path / "step-00000003" / "training.pt").unlink()
+    keeper.save(snapshot(4))
+    assert names(tmp_path) == ["step-00000002", "step-00000003", "step-00000004"]
+
+
+def test_what_a_kill_left_is_cleared_away(tmp_path: Path) -> None:
+    """A half-written folder has a name of its own, is never read, and goes when the next writer comes."""
+    (tmp_path / ".unfinished-9-123").mkdir()
+    (tmp_path / ".unfinished-9-123" / "weights.safetensors").write_bytes(b"half")
+    writer(tmp_path).save(snapshot(1))
+    assert names(tmp_path) == ["step-00000001"]
+
+
+def test_a_step_written_again_replaces_the_damaged_one(tmp_path: Path) -> None:
+    """After a fall back the run comes by the same step again."""
+    keeper = writer(tmp_path)
+    keeper.save(snapshot(1))
+    _flip(tmp_path / "step-00000001" / "weights.safetensors")
+    keeper.save(snapshot(1))
+    assert read_checkpoint(tmp_path / "step-00000001").step == 1
+    assert names(tmp_path) == ["step-00000001"]
+
+
+def test_writing_goes_on_beside_and_one_at_a_time(tmp_path: Path) -> None:
+    """`save` returns while the write is under way; a second one waits for the first."""
+    go, landed = threading.Event(), []
+
+    def on_landing(step: int, *_: Any) -> None:
+        go.wait(30)
+        landed.append(step)
+
+    keeper = writer(tmp_path, asynchronous=True, landed=on_landing)
+    keeper.save(snapshot(1))
+    assert landed == []
+    second = threading.Thread(target=keeper.save, args=(snapshot(2),))
+    second.start()
+    assert not (tmp_path / "step-00000002").exists()
+    go.set()
+    second.join(30)
+    keeper.wait()
+    keeper.close()
+    assert landed == [1, 2]
+
+
+def test_a_full_disk_is_found_before_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Need and room are named; what was there before is whole."""
+    keeper = writer(tmp_path)
+    keeper.save(snapshot(1))
+    usage = shutil.disk_usage(tmp_path)._replace(free=5000)
+    monkeypatch.setattr(writing.shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(DiskFull, match=r"step 2 needs 8024 bytes, .* can take 5000"):
+        keeper.save(snapshot(2))
+    assert read_checkpoint(tmp_path / "step-00000001").step == 1
+    assert names(tmp_path) == ["step-00000001"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        RuntimeError("Error while serializing: I/O error: No space left on device (os error 28)"),
+    ],
+)
+def test_a_disk_that_fills_up_while_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """However the library words it: DiskFull at the next look, no half folder, the one before is whole."""
+    keeper = writer(tmp_path, asynchronous=True)
+    keeper.save(snapshot(1))
+    keeper.wait()
+
+    def fail(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(writing, "_write_json", fail)
+    keeper.save(snapshot(2))
+    with pytest.raises(DiskFull):
+        keeper.wait()
+    keeper.close()
+    assert names(tmp_path) == ["step-00000001"]
+    assert read_checkpoint(tmp_path / "step-00000001").step == 1
+
+
+@pytest.mark.slow
+def test_a_real_limit_on_files_ends_the_run(make_run: MakeRun) -> None:
+    """The system refuses files over 200 kB, the weights have 450: exit code, message, reason."""
+    run = make_run(max_steps=12, checkpoint=CheckpointSpec(every_steps=5))
+    ended = run.start(TINY_FILE_BYTES="200000")
+    assert ended.returncode == WorkerExit.DISK_FULL, ended.stderr
+    assert "error: the checkpoint of step" in ended.stderr
+    assert run.events(EventKind.STOPPING)[0].fields["reason"] == "DiskFull"
+    assert list(run.folder.checkpoints.iterdir()) == []
+
+
+def test_adapters_are_saved_without_what_they_adapt(make_run: MakeRun, tiny: Any) -> None:
+    """With `method: lora` a checkpoint holds trained parameters only, and is enough to go on."""
+
+    def program(spec: Any) -> Any:
+        prepared = tiny.prepare(spec)
+        for name, parameter in prepared.model.named_parameters():
+            parameter.requires_grad_(name.startswith("head"))
+        return prepared
+
+    run = make_run(max_steps=4, method="lora")
+    assert run.work(program) == WorkerExit.DONE
+    found = read_checkpoint(run.folder.checkpoints / "step-00000004")
+    assert sorted(found.weights()) == ["head.bias", "head.weight"]
+    run.folder.result_file.unlink()
+    assert run.work(program) == WorkerExit.DONE
+
+
+def test_the_manifest_is_what_the_documentation_says(make_run: MakeRun) -> None:
+    """Other programs may read it: schema, step, size and hash of each file."""
+    run = make_run(max_steps=2)
+    assert run.work() == WorkerExit.DONE
+    manifest = json.loads((run.folder.checkpoints / "step-00000002" / "manifest.json").read_text())
+    assert manifest["schema"] == "tonnage/checkpoint@1"
+    assert manifest["step"] == 2
+    assert sorted(manifest["files"]) == ["position.json", "training.pt", "weights.safetensors"]
+    assert all(len(said["sha256"]) == 64 and said["bytes"] > 0 for said in manifest["files"].values())

@@ -1,0 +1,116 @@
+"""Memory that runs out costs a step, not the run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from tonnage.recipes.out_of_memory import is_out_of_memory
+from tonnage.runs.journal import EventKind
+from tonnage.runs.states import WorkerExit
+
+MakeRun = Callable[..., Any]
+LONGEST = 24  # tokens of the tiny task's longest sentences
+
+
+def losses(run: Any) -> list[float]:
+    return [loss for loss, *_ in run.curve().values()]
+
+
+def test_the_preflight_step_finds_the_micro_batch_that_fits(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory for five of the longest sentences: 16 and 8 fail, 4 is taken, and the losses are those of 16."""
+    ample, scarce = (make_run(name, dropout=0.0, max_steps=6) for name in ("ample", "scarce"))
+    assert ample.work() == WorkerExit.DONE
+    monkeypatch.setenv("TINY_TOKEN_LIMIT", str(5 * LONGEST))
+    assert scarce.work() == WorkerExit.DONE
+    shortages = [event.fields for event in scarce.events(EventKind.OUT_OF_MEMORY)]
+    assert [(said["micro_batch"], said["next_micro_batch"]) for said in shortages] == [(16, 8), (8, 4)]
+    assert {said["longest_tokens"] for said in shortages} == {LONGEST}
+    assert all(said["peak_bytes"] > 0 and said["capacity_bytes"] > 0 for said in shortages)
+    assert scarce.events(EventKind.PREFLIGHT)[0].fields["micro_batch"] == 4
+    assert scarce.result()["micro_batch"] == 4
+    assert losses(scarce) == pytest.approx(losses(ample), abs=2e-6)
+
+
+def test_a_step_that_runs_out_of_memory_is_done_again_smaller(
+    make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the middle of a run: no step is lost or seen twice, the global batch stays what it was."""
+    ample, scarce = (make_run(name, dropout=0.0, max_steps=8) for name in ("ample", "scarce"))
+    assert ample.work() == WorkerExit.DONE
+    monkeypatch.setenv("TINY_TOKEN_LIMIT", "200")
+    monkeypatch.setenv("TINY_LIMIT_FROM", "3")
+    assert scarce.work() == WorkerExit.DONE
+    first = scarce.events(EventKind.OUT_OF_MEMORY)[0].fields
+    assert first["step"] == 3
+    assert (first["micro_batch"], first["next_micro_batch"]) == (16, 8)
+    assert losses(scarce) == pytest.approx(losses(ample), abs=2e-6)
+    assert len(scarce.lines()) == 8
+
+
+def test_a_restart_begins_with_the_micro_batch_that_fitted(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal remembers, also where no checkpoint was written since."""
+    run = make_run(max_steps=6)
+    monkeypatch.setenv("TINY_TOKEN_LIMIT", str(5 * LONGEST))
+    monkeypatch.setenv("TINY_SIGNAL_AT", "0")
+    assert run.work() == WorkerExit.PREEMPTED
+    shortages = len(run.events(EventKind.OUT_OF_MEMORY))
+    monkeypatch.delenv("TINY_SIGNAL_AT")
+    assert run.work() == WorkerExit.DONE
+    assert len(run.events(EventKind.OUT_OF_MEMORY)) == shortages
+    assert run.events(EventKind.TRAINING)[-1].fields["micro_batch"] == 4
+
+
+def test_where_one_sample_is_too_much_the_run_ends(
+    make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With an exit code of its own, the length that does not fit, and what would help."""
+    run = make_run(micro_batch=2)
+    monkeypatch.setenv("TINY_TOKEN_LIMIT", str(LONGEST - 1))
+    assert run.work() == WorkerExit.OUT_OF_MEMORY
+    said = run.events(EventKind.STOPPING)[0].fields
+    assert said["reason"] == "OutOfMemory"
+    assert said["message"] == "one sample of 24 tokens at a time does not fit into memory"
+    assert said["hint"] == (
+        "try gradient checkpointing (`recompute: full`), a smaller `max_tokens`, `method: lora`, "
+        "a device with more memory"
+    )
+    assert "error: one sample" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit on address space is Linux's")
+def test_memory_that_the_system_refuses(make_run: MakeRun) -> None:
+    """No injected error but a real limit: the process may have 4 GiB, a pass over 16 sentences wants 6.6 GB more."""
+    run = make_run(max_steps=2)
+    ended = run.start(TINY_ADDRESS_BYTES=str(4 << 30), TINY_WIDE=str(4_300_000))
+    assert ended.returncode == WorkerExit.DONE, ended.stderr
+    assert run.events(EventKind.OUT_OF_MEMORY)
+    assert run.result()["micro_batch"] < 16
+
+
+@pytest.mark.parametrize(
+    ("error", "is_one"),
+    [
+        (MemoryError(), True),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB"), True),
+        (RuntimeError("[enforce fail at alloc_cpu.cpp:127] . DefaultCPUAllocator: can't allocate memory"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), True),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
+        (ValueError("out of memory"), False),
+    ],
+)
+def test_what_counts_as_out_of_memory(error: Exception, is_one: bool) -> None:
+    """Messages as the host, torch and CUDA write them; any other error is passed on."""
+    assert is_out_of_memory(error) is is_one
+
+
+def test_torch_says_so_in_words_that_are_known() -> None:
+    """The real message of this version of torch for an allocation no machine can give."""
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(1 << 60, dtype=torch.uint8)
+    assert is_out_of_memory(caught.value)

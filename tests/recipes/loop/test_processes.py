@@ -1,0 +1,88 @@
+"""Several processes learn the same as one."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tonnage.runs.journal import EventKind
+from tonnage.runs.states import WorkerExit
+
+HERE = Path(__file__).parent
+MakeRun = Callable[..., Any]
+
+
+def torchrun(run: Any, *, processes: int = 2, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Start the tiny worker under torchrun, on loopback."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    command = [
+        sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes), "--master-addr", "127.0.0.1",
+        "--master-port", str(port), str(HERE / "tiny.py"), str(run.folder.path),
+    ]  # fmt: skip
+    env = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
+    return subprocess.run(command, capture_output=True, text=True, env=env, timeout=240)
+
+
+def compare(one: Any, many: Any) -> None:
+    assert one.curve().keys() == many.curve().keys()
+    for step, said in one.curve().items():
+        assert many.curve()[step] == pytest.approx(said, abs=5e-6), f"step {step}"
+
+
+def test_two_processes_give_the_loss_of_one(make_run: MakeRun) -> None:
+    """The same file, dropout off, a global batch that two cannot share evenly, micro-batches that do not divide it."""
+    one, two = (make_run(name, dropout=0.0, max_steps=10, global_batch=15, micro_batch=4) for name in ("one", "two"))
+    assert one.work() == WorkerExit.DONE
+    ended = torchrun(two)
+    assert ended.returncode == 0, ended.stderr
+    compare(one, two)
+    assert two.result()["processes"] == 2
+    assert two.result()["metrics"] == one.result()["metrics"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sharding", ["zero2", "zero3"])
+def test_a_shared_out_model_gives_the_loss_of_a_whole_one(make_run: MakeRun, sharding: str) -> None:
+    """FSDP over two processes; its checkpoint is whole, and a run goes on from it."""
+    one = make_run("one", dropout=0.0, max_steps=10)
+    shared = make_run("shared", dropout=0.0, max_steps=10, sharding=sharding)
+    assert one.work() == WorkerExit.DONE
+    ended = torchrun(shared, TINY_SIGNAL_AT="6")
+    assert ended.returncode != 0
+    assert shared.folder.state().checkpoint_step == 7
+    ended = torchrun(shared)
+    assert ended.returncode == 0, ended.stderr
+    compare(one, shared)
+    assert shared.result()["metrics"] == one.result()["metrics"]
+
+
+@pytest.mark.slow
+def test_processes_agree_on_a_smaller_micro_batch(make_run: MakeRun) -> None:
+    """Memory runs out in the preflight of both and in the middle of a step: both halve, and learn the same."""
+    one, two = (make_run(name, dropout=0.0, max_steps=6) for name in ("one", "two"))
+    assert one.work() == WorkerExit.DONE
+    ended = torchrun(two, TINY_TOKEN_LIMIT="100", TINY_LIMIT_FROM="2")
+    assert ended.returncode == 0, ended.stderr
+    compare(one, two)
+    sizes = [event.fields["next_micro_batch"] for event in two.events(EventKind.OUT_OF_MEMORY)]
+    assert sizes == [4]
+
+
+@pytest.mark.slow
+def test_a_signal_to_one_process_ends_all_at_the_same_step(make_run: MakeRun) -> None:
+    """All save together and end; started again they go on to the same losses."""
+    one, two = (make_run(name, dropout=0.0, max_steps=10) for name in ("one", "two"))
+    assert one.work() == WorkerExit.DONE
+    assert torchrun(two, TINY_SIGNAL_AT="4").returncode != 0
+    assert two.folder.state().checkpoint_step == 5
+    assert torchrun(two).returncode == 0
+    compare(one, two)

@@ -1,0 +1,113 @@
+"""Synthetic text: the same for the same seed, each text once, and going on after a kill gives the same file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tonnage.runs.folder import RunFolder
+from tonnage.runs.spec import GenerationSpec, RunSpec
+from tonnage.runs.states import WorkerExit
+
+pytest.importorskip("transformers", reason="the extra `train`")
+
+from tonnage.recipes.alone import Alone
+from tonnage.recipes.tasks import standalone
+from tonnage.recipes.tasks.text_generation import FILE, SEEN
+
+TEXTS = [f"the {animal} sat on the {thing}" for animal in ("cat", "dog", "cow") for thing in ("mat", "hat", "box")]
+
+
+@pytest.fixture
+def folder_for(tmp_path: Path, write_rows: Any, run_spec: Callable[..., RunSpec], tiny_model: Any) -> Any:
+    """Makes run folders over one tiny model with random weights."""
+    transformers = pytest.importorskip("transformers")
+    weights = tiny_model("llama", TEXTS)
+    model = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.from_pretrained(weights))
+    model.save_pretrained(weights)
+    prompts = write_rows("prompts.jsonl", [{"prompt": "the cat"}, {"prompt": "the cow sat"}])
+
+    def make(name: str, **generation: Any) -> RunFolder:
+        given = GenerationSpec(**{"prompts": 20, "max_new_tokens": 3, "batch": 4, "temperature": 1.0, **generation})
+        spec = run_spec(
+            "text-generation",
+            prompts,
+            weights=weights,
+            roles=("prompt",),
+            generation=given,
+            training={"max_tokens": 16},
+        )
+        folder = RunFolder(tmp_path / "runs" / name)
+        folder.create(replace(spec, name=name))
+        return folder
+
+    return make
+
+
+def write(folder: RunFolder) -> int:
+    run = standalone("text-generation")
+    assert run is not None
+    return run(folder)
+
+
+def rows_of(folder: RunFolder) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder.path / FILE).read_text().splitlines()]
+
+
+def test_texts_follow_from_the_seed_and_are_kept_once(folder_for: Any) -> None:
+    """Two runs of one seed write the same bytes; no two texts are alike but for case and spaces; figures add up."""
+    one, other = folder_for("one"), folder_for("other")
+    assert write(one) == write(other) == WorkerExit.DONE
+    assert (one.path / FILE).read_bytes() == (other.path / FILE).read_bytes()
+    rows, result = rows_of(one), json.loads(one.result_file.read_text())
+    assert len({row["text"].casefold() for row in rows}) == len(rows) == result["metrics"]["kept_texts"] > 5
+    assert result["samples"] == 20
+    assert result["steps"] == 5
+    assert all(row["prompt"] == ("the cat", "the cow sat")[row["number"] % 2] for row in rows)
+
+
+def test_another_seed_writes_others(folder_for: Any) -> None:
+    """The seed of the run chooses the texts."""
+    one, other = folder_for("one"), folder_for("other")
+    spec = other.spec()
+    other.spec_file.write_text(one.spec_file.read_text().replace('"seed": 0', '"seed": 9'))
+    assert spec.training.seed != other.spec().training.seed
+    write(one)
+    write(other)
+    assert (one.path / FILE).read_bytes() != (other.path / FILE).read_bytes()
+
+
+def test_the_likeliest_text_is_kept_once(folder_for: Any) -> None:
+    """At temperature 0 each prompt has one text: twenty are written, two kept."""
+    folder = folder_for("greedy", temperature=0.0)
+    write(folder)
+    assert len(rows_of(folder)) <= 2
+    assert json.loads(folder.result_file.read_text())["metrics"]["kept_fraction"] <= 0.1
+
+
+def test_a_killed_run_goes_on_to_the_same_file(folder_for: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut in the middle of a batch's lines, then resumed: byte for byte what an unbroken run writes."""
+    whole, cut = folder_for("whole"), folder_for("cut")
+    write(whole)
+    stepped = Alone.stepped
+
+    def stop(self: Alone, step: int, **figures: Any) -> None:
+        stepped(self, step, **figures)
+        if step == 2:
+            self.folder.stop_request.touch()
+
+    monkeypatch.setattr(Alone, "stepped", stop)
+    assert write(cut) == WorkerExit.STOPPED
+    for name in (FILE, SEEN):  # what a kill while writing leaves behind
+        with (cut.path / name).open("a") as file:
+            file.write('{"number": 8, "pro')
+    cut.stop_request.unlink()
+    assert write(cut) == WorkerExit.DONE
+    assert (cut.path / FILE).read_bytes() == (whole.path / FILE).read_bytes()
+    results = [json.loads(folder.result_file.read_text())["metrics"] for folder in (whole, cut)]
+    assert results[0] == results[1]
