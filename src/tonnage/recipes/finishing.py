@@ -53,6 +53,7 @@ def _write_down(loop: Loop, prepared: Prepared, folder: RunFolder, judged: Evalu
     save_model(loop.engine, prepared, folder.model)
     folder.record(EventKind.EVALUATED, who="rank0", step=loop.position.step, metrics=dict(judged.metrics))
     result = result_of(loop, judged, baseline, prepared.shape)
+    result = result_of(loop, judged, baseline) | setting_of(prepared)
     write_whole(folder.result_file, json.dumps(result, indent=2, allow_nan=False) + "\n")
 
 
@@ -93,6 +94,13 @@ def result_of(
         "shape": dict(shape) if shape is not None else None,
         "versions": versions(),
     }
+
+
+def setting_of(prepared: Prepared) -> dict[str, Any]:
+    """What measured rows say of the model and the process beside the figures."""
+    import torch
+
+    return {"shape": dict(prepared.shape or {}), "threads": torch.get_num_threads()}
 
 
 def device_name(engine: Engine) -> str:
