@@ -6,7 +6,6 @@ import json
 import os
 import platform
 import shutil
-from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
@@ -52,7 +51,6 @@ def _write_down(loop: Loop, prepared: Prepared, folder: RunFolder, judged: Evalu
     baseline = prepared.baseline() if prepared.baseline is not None else None
     save_model(loop.engine, prepared, folder.model)
     folder.record(EventKind.EVALUATED, who="rank0", step=loop.position.step, metrics=dict(judged.metrics))
-    result = result_of(loop, judged, baseline, prepared.shape)
     result = result_of(loop, judged, baseline) | setting_of(prepared)
     write_whole(folder.result_file, json.dumps(result, indent=2, allow_nan=False) + "\n")
 
@@ -70,9 +68,7 @@ def save_model(engine: Engine, prepared: Prepared, path: Path) -> None:
     os.rename(beside, path)
 
 
-def result_of(
-    loop: Loop, judged: Evaluation, baseline: Evaluation | None, shape: Mapping[str, Any] | None
-) -> dict[str, Any]:
+def result_of(loop: Loop, judged: Evaluation, baseline: Evaluation | None) -> dict[str, Any]:
     """What the run came to: how good the model is, how fast and with how much memory it was trained."""
     engine, times = loop.engine, loop.measuring.times
     memory = loop.measuring.memory()
@@ -91,7 +87,6 @@ def result_of(
         "peak_host_rss_bytes": peak_bytes(on_gpu=False),
         "device": device_name(engine),
         "precision": engine.machine.precision,
-        "shape": dict(shape) if shape is not None else None,
         "versions": versions(),
     }
 
