@@ -68,6 +68,12 @@ def test_the_same_row_is_kept_once(store: Store) -> None:
     assert store.add_measurements([{**ROW, "value": "12.6"}]) == 1
 
 
+def test_rows_of_runs_name_theirs(store: Store) -> None:
+    """Where nobody says which run a row is of, its source does."""
+    store.add_measurements([{**ROW, "source": "tonnage run reviews"}])
+    assert [row["id"] for row in store.measurements(run="reviews")] == ["r1"]
+
+
 def test_rows_go_to_the_table_of_their_columns(store: Store) -> None:
     """A row with an engine is of inference; one with a column of neither table is refused by name."""
     store.add_measurements([{"id": "i1", "engine": "vllm", "metric": "ttft_ms", "value": "20"}])
