@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import shutil
-from collections.abc import Mapping
-from importlib import metadata
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from tonnage.recipes.engine import Engine
+from tonnage.recipes.environment import device_name, versions
 from tonnage.recipes.evaluating import evaluate
 from tonnage.recipes.interrupts import Interrupted, Interrupts
 from tonnage.recipes.loop import Loop
@@ -21,11 +19,6 @@ from tonnage.recipes.task import Evaluation, Prepared
 from tonnage.runs.folder import RunFolder, write_whole
 from tonnage.runs.journal import EventKind
 from tonnage.runs.states import WorkerExit
-
-_LIBRARIES: Final = (
-    "torch", "transformers", "accelerate", "peft", "datasets", "bitsandbytes", "xgboost", "xgboost-cpu", "scikit-learn",
-    "tonnage",
-)  # fmt: skip
 
 
 def finish(loop: Loop, prepared: Prepared, folder: RunFolder, interrupts: Interrupts) -> int:
@@ -52,7 +45,6 @@ def _write_down(loop: Loop, prepared: Prepared, folder: RunFolder, judged: Evalu
     baseline = prepared.baseline() if prepared.baseline is not None else None
     save_model(loop.engine, prepared, folder.model)
     folder.record(EventKind.EVALUATED, who="rank0", step=loop.position.step, metrics=dict(judged.metrics))
-    result = result_of(loop, judged, baseline, prepared.shape)
     result = result_of(loop, judged, baseline) | setting_of(prepared)
     write_whole(folder.result_file, json.dumps(result, indent=2, allow_nan=False) + "\n")
 
@@ -70,9 +62,7 @@ def save_model(engine: Engine, prepared: Prepared, path: Path) -> None:
     os.rename(beside, path)
 
 
-def result_of(
-    loop: Loop, judged: Evaluation, baseline: Evaluation | None, shape: Mapping[str, Any] | None
-) -> dict[str, Any]:
+def result_of(loop: Loop, judged: Evaluation, baseline: Evaluation | None) -> dict[str, Any]:
     """What the run came to: how good the model is, how fast and with how much memory it was trained."""
     engine, times = loop.engine, loop.measuring.times
     memory = loop.measuring.memory()
@@ -89,9 +79,8 @@ def result_of(
         "peak_allocated_bytes": memory.get("peak_allocated_bytes"),
         "peak_reserved_bytes": memory.get("peak_reserved_bytes"),
         "peak_host_rss_bytes": peak_bytes(on_gpu=False),
-        "device": device_name(engine),
+        "device": device_name(on_gpu=engine.on_gpu),
         "precision": engine.machine.precision,
-        "shape": dict(shape) if shape is not None else None,
         "versions": versions(),
     }
 
@@ -101,23 +90,3 @@ def setting_of(prepared: Prepared) -> dict[str, Any]:
     import torch
 
     return {"shape": dict(prepared.shape or {}), "threads": torch.get_num_threads()}
-
-
-def device_name(engine: Engine) -> str:
-    """The device as its driver names it; for a CPU the kind of machine."""
-    if engine.on_gpu:
-        import torch
-
-        return torch.cuda.get_device_name()
-    return f"cpu ({platform.machine()})"
-
-
-def versions() -> dict[str, str]:
-    """Versions of the libraries at work, those that are installed."""
-    found = {"python": platform.python_version()}
-    for name in _LIBRARIES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
