@@ -17,7 +17,7 @@ PEFT_TASKS: Final[Mapping[str, str]] = {
     "question-answering": "QUESTION_ANS",
     "causal-lm": "CAUSAL_LM",
 }
-_HEADS: Final = ("classifier", "pooler", "score", "qa_outputs", "lm_head", "cls")  # trained, or read in full
+_HEADS: Final = ("classifier", "pooler.dense", "score", "qa_outputs", "lm_head", "cls")  # trained, or read in full
 _ADAPTER: Final = re.compile(r"lora_|modules_to_save")  # peft's own; the original of a trained head stays beside it
 
 
