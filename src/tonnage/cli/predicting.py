@@ -29,6 +29,7 @@ def predict_run(spec: RunSpec, machine: Machine, settings: Settings) -> dict[str
         "device": made.device,
         "why_none": None,
         "micro_batch": made.work.micro_batch,
+        "lengths": {"mean": made.work.job.lengths.mean, "maximum": made.work.job.lengths.maximum},
         "figures": _figures(spec, made),
     }
 

@@ -113,8 +113,9 @@ class Alone:
             "step": step,
             "at": datetime.now(UTC).isoformat(),
             **figures,
-            "samples": window.samples / window.steps,
-            "tokens": window.tokens / window.steps,
+            "steps": window.steps,  # since the line before, as samples and tokens are
+            "samples": window.samples,
+            "tokens": window.tokens,
             "step_s": window.step_s,
             "data_wait_s": window.data_wait_s,
             "host_rss_bytes": psutil.Process().memory_info().rss,
