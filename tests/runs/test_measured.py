@@ -68,7 +68,7 @@ def test_four_memories_are_four_figures(tmp_path: Path) -> None:
     measured = measure(read(tmp_path))
     peaks = (measured.peak_allocated_bytes, measured.peak_reserved_bytes, measured.peak_device_bytes)
     assert [size and size >> 30 for size in peaks] == [9, 10, 11]
-    assert measured.peak_host_rss_bytes == 4 << 30
+    assert (measured.peak_process_rss_bytes, measured.peak_host_rss_bytes) == (3 << 30, 4 << 30)
 
 
 def test_money_is_unknown_without_a_price(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_rows_say_what_they_are_of(tmp_path: Path) -> None:
     assert [float(row["value"]) for row in (allocated, reserved, device)] == [9, 10, 11]
     assert (rate["gpu"], rate["n_gpus"], rate["n_layers"]) == ("NVIDIA H100 80GB HBM3", "1", "12")
     assert (rate["micro_batch_per_gpu"], rate["grad_accum"], rate["precision"]) == ("32", "1", "bf16")
-    assert "measured 2026-01-03; torch 2.13.0; transformers 5.17.0" in rate["note"]
+    assert "measured 2026-01-02; objective=classification; torch 2.13.0" in rate["note"]
     assert rate["quality"] == "ok"
     assert len({row["id"] for row in (rate, allocated, reserved, device)}) == 4
     assert rate == measured_rows(RunFolder(tmp_path / "example"), DAY)[0]

@@ -257,4 +257,4 @@ def _split_words(whole: Figure, single: Figure | None, used: Sequence[str]) -> s
         return "all the work costs least in one place: no split"
     if single is None:
         return "no single one can do all the work: it must be split"
-    return f"saves {single.value - whole.value:,.0f} dollars a month, the operation of every platform used included"
+    return f"saves ${single.value - whole.value:,.0f} a month, the operation of every platform used included"

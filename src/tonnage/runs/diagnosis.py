@@ -89,7 +89,7 @@ def _memory(measured: Measured) -> tuple[float | None, str]:
         (measured.peak_device_bytes, "whole device (NVML)"),
         (measured.peak_reserved_bytes, "reserved by the allocator"),
         (measured.peak_allocated_bytes, "allocated by tensors"),
-        (measured.peak_host_rss_bytes, "resident on the host, all processes"),
+        (measured.peak_process_rss_bytes, "resident on the host, one process"),
     )
     return next(((to_gib(size), words) for size, words in readings if size), (None, "not measured"))
 

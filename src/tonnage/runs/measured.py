@@ -1,7 +1,8 @@
 """What a run was measured to do, from its folder: time, rates, memory, load, energy, dollars.
 
 Each figure says what it is of. Peak memory is four figures that are not the same: what tensors held (allocated), what
-the framework's allocator held (reserved), what the whole device held (device), and what processes held on the host.
+the framework's allocator held (reserved), what the whole device held (device), and what processes held on the host
+(the first worker alone, and all together).
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class Measured:
     peak_allocated_bytes: int | None = None  # of one device, by tensors
     peak_reserved_bytes: int | None = None  # of one device, by the allocator
     peak_device_bytes: int | None = None  # of one device, by everything on it (NVML)
-    peak_host_rss_bytes: int | None = None  # resident, over the run's processes
+    peak_process_rss_bytes: int | None = None  # resident on the host, the first worker alone
+    peak_host_rss_bytes: int | None = None  # resident on the host, over all of the run's processes
     gpu_utilization_fraction: float | None = None  # mean
     power_w: float | None = None  # mean over all GPUs together
     temperature_c: float | None = None  # highest
@@ -123,7 +125,10 @@ def measure(records: Records) -> Measured:
         peak_allocated_bytes=_peak(records, "peak_allocated_bytes"),
         peak_reserved_bytes=_peak(records, "peak_reserved_bytes"),
         peak_device_bytes=max((gpu["memory_used_bytes"] for gpu in gpus if "memory_used_bytes" in gpu), default=None),
-        peak_host_rss_bytes=_highest(samples, "host_rss_bytes") or _peak(records, "host_rss_bytes"),
+        peak_process_rss_bytes=_highest(
+            [*records.lines, {"host_rss_bytes": result.get("peak_host_rss_bytes")}], "host_rss_bytes"
+        ),
+        peak_host_rss_bytes=_highest(samples, "host_rss_bytes"),
         gpu_utilization_fraction=_mean(gpus, "utilization_fraction"),
         power_w=_mean_power(samples),
         temperature_c=_highest(gpus, "temperature_c"),
@@ -157,7 +162,7 @@ def micro_batch_of(records: Records) -> int | None:
 def _times(records: Records) -> dict[str, Any]:
     """Step times and rates: the worker's own where it got to the end, else from the lines it logged."""
     windows = _windows(records)
-    tokens, samples = (sum(window.get(key, 0) for window, _ in windows) for key in ("tokens", "samples"))
+    tokens, samples = (sum(window.get(key, 0) * count for window, count in windows) for key in ("tokens", "samples"))
     mean_tokens = tokens / samples if tokens and samples else None
     result = records.result
     if result.get("median_step_s"):

@@ -19,7 +19,7 @@ H100: Final = {
 }  # fmt: skip
 SHAPE: Final = {
     "params": 109_483_778, "n_layers": 12, "d_model": 768, "n_heads": 12, "n_kv_heads": 12, "d_ff": 3072,
-    "vocab": 30_522,
+    "vocab": 30_522, "family": "bert",
 }  # fmt: skip
 
 
@@ -111,7 +111,7 @@ def _kill(folder: RunFolder, clock: _Clock, step: int) -> None:
 def _write_line(
     folder: RunFolder, spec: RunSpec, clock: _Clock, step: int, tokens: int, *, on_gpu: bool, more: Mapping[str, Any]
 ) -> None:
-    samples = 10 * spec.training.global_batch
+    samples = spec.training.global_batch  # a step, as step_s and data_wait_s
     peaks = {"peak_allocated_bytes": 9 << 30, "peak_reserved_bytes": 10 << 30} if on_gpu else {}
     values = {
         "step": step, "at": clock.now.isoformat(), "epoch": step / 100, "loss": 0.7 * 0.98**step,

@@ -69,6 +69,8 @@ def test_lines_of_metrics_are_means_since_the_line_before(make_run: MakeRun) -> 
     assert list(some.curve()) == [4, 8, 10]
     means = [sum(every[0:4]) / 4, sum(every[4:8]) / 4, sum(every[8:10]) / 2]
     assert losses(some) == pytest.approx(means, abs=1e-12)
+    assert [(line["steps"], line["samples"]) for line in some.lines()] == [(4, 64), (4, 64), (2, 32)]
+    assert sum(line["tokens"] for line in some.lines()) == sum(line["tokens"] for line in each.lines())
 
 
 def test_evaluation_on_the_way_changes_nothing(make_run: MakeRun) -> None:
