@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 

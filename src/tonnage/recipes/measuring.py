@@ -60,9 +60,9 @@ class Measuring:
                 "epoch": self.order.epoch(step),
                 "loss": loss,
                 "learning_rate": self._engine.schedule.get_last_lr()[0],
-                "steps": window.steps,  # since the line before, as samples and tokens are
-                "samples": window.samples,
-                "tokens": window.tokens,
+                "steps": window.steps,  # since the line before; the figures below are means of these steps
+                "samples": window.samples / window.steps,
+                "tokens": window.tokens / window.steps,
                 "step_s": window.step_s,
                 "data_wait_s": window.data_wait_s,
                 **self.memory(),

@@ -14,9 +14,8 @@ import sys
 import time
 from pathlib import Path
 
-import tiny
+import accelerate  # noqa: F401  loaded before the fork, as torch is
 import torch
-from transformers.optimization import get_scheduler  # noqa: F401  loaded before the fork
 
 from tonnage.recipes import worker
 from tonnage.runs.folder import RunFolder
@@ -27,6 +26,8 @@ LAST_STEP = 60
 
 def attempt(folder: RunFolder, number: signal.Signals, until: tuple[int, float] | None) -> int:
     """One forked worker, signalled some seconds after it passes a step; its wait status."""
+    import tiny  # beside this program; loaded before the first fork
+
     child = os.fork()
     if child == 0:
         torch.set_num_threads(1)

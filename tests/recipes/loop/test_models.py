@@ -11,6 +11,7 @@ import torch
 
 from tonnage.recipes.batches import label_weight
 from tonnage.recipes.checkpoints import read_checkpoint
+from tonnage.recipes.optimizers import rate_factor
 from tonnage.recipes.task import Evaluation
 from tonnage.runs.states import WorkerExit
 
@@ -80,6 +81,23 @@ def test_adapters_go_on_to_the_same_bits(make_run: MakeRun, adapted: Program, ti
     names = read_checkpoint(run.folder.checkpoints / "step-00000006").weights()
     assert names
     assert all("lora_" in name or "classifier" in name for name in names)
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+@pytest.mark.parametrize("warmup", [0, 3])
+def test_learning_rates_are_those_of_transformers(schedule: Any, warmup: int) -> None:
+    """Ours is set beside `get_scheduler` step by step; `constant` alone differs, since ours is warmed up."""
+    from transformers.optimization import get_scheduler
+
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    theirs = get_scheduler(schedule, optimizer, num_warmup_steps=warmup, num_training_steps=20)
+    for step in range(21):
+        said = rate_factor(step, schedule=schedule, warmup=warmup, steps=20)
+        assert said == pytest.approx(theirs.get_last_lr()[0], abs=1e-12), step
+        optimizer.step()
+        theirs.step()
+    assert rate_factor(1, schedule="constant", warmup=4, steps=20) == 0.25
+    assert rate_factor(9, schedule="constant", warmup=4, steps=20) == 1.0
 
 
 @pytest.mark.parametrize("task", ["token-classification", "causal-lm"])

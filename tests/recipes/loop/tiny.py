@@ -140,7 +140,7 @@ if __name__ == "__main__":
     if limit := int(os.environ.get("TINY_FILE_BYTES", 0)):
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     if more := int(os.environ.get("TINY_MORE_BYTES", 0)):
-        from transformers.optimization import get_scheduler  # noqa: F401  with all that it loads
+        import accelerate  # noqa: F401  with all that it loads
 
         limit = psutil.Process().memory_info().vms + more
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
