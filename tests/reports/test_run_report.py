@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tonnage.reports import Look, render_report
-from tonnage.reports.blocks import Chart
+from tonnage.reports.blocks import LineChart
 from tonnage.reports.line_chart import chart_lines, render_spark, render_svg, thinned, ticks
 from tonnage.reports.run_comparison import comparison_report, differing
 from tonnage.reports.run_lists import runs_list
@@ -154,7 +154,7 @@ def test_marks_enclose_the_points(low: float, high: float) -> None:
 
 def test_points_that_are_no_numbers_are_left_out() -> None:
     """A loss that diverged breaks no chart; where nothing is left, nothing is drawn."""
-    chart = Chart(title="loss", x_title="step", y_title="", series=(("a", ((1.0, 2.0), (2.0, float("nan")))),))
+    chart = LineChart(title="loss", x_title="step", y_title="", series=(("a", ((1.0, 2.0), (2.0, float("nan")))),))
     assert "nan" not in render_svg(chart)
     assert list(chart_lines(chart, 10)) == ["2 ▄ 2  (step 1 to 1)"]
     empty = replace(chart, series=(("a", ((1.0, float("inf")),)),))

@@ -145,7 +145,7 @@ def test_a_submitted_run_succeeds(name: str, submitted: Callable[..., RunFolder]
     assert [json.loads(line)["step"] for line in folder.metrics_file.read_text().splitlines()] == list(range(1, 7))
 
 
-@pytest.mark.parametrize("name", kept_by("stops", slow=("torchrun", "ray")))
+@pytest.mark.parametrize("name", kept_by("stops", slow=("local", "torchrun", "ray")))
 def test_a_run_is_stopped(name: str, submitted: Callable[..., RunFolder]) -> None:
     """Under way after `submit`, then saved and `stopped`, with who asked."""
     folder = submitted(name, steps=100_000)
@@ -159,7 +159,7 @@ def test_a_run_is_stopped(name: str, submitted: Callable[..., RunFolder]) -> Non
     assert runner.status(folder).state is State.STOPPED, words(folder)
 
 
-@pytest.mark.parametrize("name", kept_by("cancels", slow=("torchrun", "ray")))
+@pytest.mark.parametrize("name", kept_by("cancels", slow=("local", "torchrun", "ray")))
 def test_a_run_is_cancelled(name: str, submitted: Callable[..., RunFolder]) -> None:
     """Ended at once, and `cancelled`."""
     folder = submitted(name, steps=100_000)

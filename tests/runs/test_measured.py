@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -241,3 +242,15 @@ def test_tables_have_no_rows_in_these_facts(tmp_path: Path) -> None:
     """Boosted trees are not in the columns of network training."""
     folder = write_run(tmp_path / "example", replace(run_spec(), task="boosted-trees"))
     assert measured_rows(folder, DAY) == []
+
+
+def test_a_processor_is_named_as_its_profile(tmp_path: Path) -> None:
+    """Rows of a run that a device profile predicted go back into that profile: its name, threads and spread."""
+    prediction = {"device": "local-amd-epyc-2c", "figures": {}}
+    own = {"median_step_s": 0.2, "p90_step_s": 0.25, "samples_per_s": 160.0, "threads": 2}
+    folder = write_run(tmp_path / "example", step_s=0.2, on_gpu=False, prediction=prediction, result=own)
+    rate, memory = measured_rows(folder, DAY)
+    assert (rate["gpu"], memory["gpu"]) == ("local-amd-epyc-2c",) * 2
+    assert re.findall(r"\b(threads|log_sd|objective)=([\w.-]+)", rate["note"]) == [
+        ("objective", "classification"), ("threads", "2"), ("log_sd", "0.1741")]  # fmt: skip
+    assert (float(memory["value"]), memory["mem_kind"]) == (3.0, "host RSS of one process")

@@ -49,9 +49,9 @@ def init(
     if chosen is None:
         raise _no_such_task(task)
     folder = Path(chosen) if out is None else out
-    _write(folder, make_starter(chosen), force=force)
-    file = folder / f"{chosen}.tonnage.yaml"
-    write_stdout(f"wrote {file}, its rows and its model\nrun it: tonnage run {file}\n")
+    files = make_starter(chosen)
+    _write(folder, files, force=force)
+    write_stdout(f"wrote {len(files)} files to {folder}\nrun it: tonnage run {folder / f'{chosen}.tonnage.yaml'}\n")
 
 
 def _no_such_task(task: str | None) -> Exception:

@@ -29,6 +29,7 @@ def predict_run(spec: RunSpec, machine: Machine, settings: Settings) -> dict[str
         "device": made.device,
         "why_none": None,
         "micro_batch": made.work.micro_batch,
+        "lengths": {"mean": made.work.job.lengths.mean, "maximum": made.work.job.lengths.maximum},
         "figures": _figures(spec, made),
     }
 
@@ -60,12 +61,13 @@ def _profile(spec: RunSpec, machine: Machine, settings: Settings) -> DeviceProfi
     if not any(True for _ in stored_profiles(settings.home)):
         raise InputError("this machine has not been measured", hint=HINT)
     from tonnage.benchmarks.machine import host_identity
+    from tonnage.cli.measured_here import with_own_rows
 
     profile = find_profile("local", settings.home, host_identity())
     kind = "cuda" if uses_gpus(spec, machine) else "cpu"
     if profile.kind != kind:
         raise InputError(f"the newest profile of this machine is of its {profile.kind}, the run is on {kind}")
-    return profile
+    return with_own_rows(profile, settings)
 
 
 def _figures(spec: RunSpec, made: LocalPrediction) -> dict[str, Any]:

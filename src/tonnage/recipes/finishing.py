@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import shutil
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from tonnage.recipes.engine import Engine
+from tonnage.recipes.environment import device_name, versions
 from tonnage.recipes.evaluating import evaluate
 from tonnage.recipes.interrupts import Interrupted, Interrupts
 from tonnage.recipes.loop import Loop
@@ -20,11 +20,6 @@ from tonnage.recipes.task import Evaluation, Prepared
 from tonnage.runs.folder import RunFolder, write_whole
 from tonnage.runs.journal import EventKind
 from tonnage.runs.states import WorkerExit
-
-_LIBRARIES: Final = (
-    "torch", "transformers", "accelerate", "peft", "datasets", "bitsandbytes", "xgboost", "xgboost-cpu", "scikit-learn",
-    "tonnage",
-)  # fmt: skip
 
 
 def finish(loop: Loop, prepared: Prepared, folder: RunFolder, interrupts: Interrupts) -> int:
@@ -85,7 +80,7 @@ def result_of(loop: Loop, judged: Evaluation, baseline: Evaluation | None) -> di
         "peak_allocated_bytes": memory.get("peak_allocated_bytes"),
         "peak_reserved_bytes": memory.get("peak_reserved_bytes"),
         "peak_host_rss_bytes": peak_bytes(on_gpu=False),
-        "device": device_name(engine),
+        "device": device_name(on_gpu=engine.on_gpu),
         "precision": engine.machine.precision,
         "versions": versions(),
     }
@@ -96,23 +91,3 @@ def setting_of(prepared: Prepared) -> dict[str, Any]:
     import torch
 
     return {"shape": dict(prepared.shape or {}), "threads": torch.get_num_threads()}
-
-
-def device_name(engine: Engine) -> str:
-    """The device as its driver names it; for a CPU the kind of machine."""
-    if engine.on_gpu:
-        import torch
-
-        return torch.cuda.get_device_name()
-    return f"cpu ({platform.machine()})"
-
-
-def versions() -> dict[str, str]:
-    """Versions of the libraries at work, those that are installed."""
-    found = {"python": platform.python_version()}
-    for name in _LIBRARIES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found

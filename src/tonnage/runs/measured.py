@@ -55,6 +55,7 @@ class Measured:
     cpu_fraction: float | None = None  # of the machine, by the run
     other_cpu_fraction: float | None = None  # of the machine, by everything else
     energy: Energy | None = None
+    training_s: float | None = None  # all steps that were logged, those done again too; start-up and saving left out
     seconds: float | None = None  # machines held, over all sessions
     usd: float | None = None
     device: str = ""
@@ -136,6 +137,7 @@ def measure(records: Records) -> Measured:
         cpu_fraction=_mean(samples, "cpu_fraction"),
         other_cpu_fraction=_other_load(samples),
         energy=energy_of(samples),
+        training_s=_training_s(records),
         seconds=sum(session.seconds for session in sessions) if sessions else None,
         usd=sum(costs) if costs else None,
         device=str(result.get("device") or preflight.get("device") or next((gpu["name"] for gpu in gpus), "")),
@@ -162,7 +164,7 @@ def micro_batch_of(records: Records) -> int | None:
 def _times(records: Records) -> dict[str, Any]:
     """Step times and rates: the worker's own where it got to the end, else from the lines it logged."""
     windows = _windows(records)
-    tokens, samples = (sum(window.get(key, 0) * count for window, count in windows) for key in ("tokens", "samples"))
+    tokens, samples = (sum(window.get(key, 0) for window, _ in windows) for key in ("tokens", "samples"))
     mean_tokens = tokens / samples if tokens and samples else None
     result = records.result
     if result.get("median_step_s"):
@@ -185,6 +187,12 @@ def _times(records: Records) -> dict[str, Any]:
         "data_wait_fraction": min(sum(waits) / total, 1.0) if waits and total else None,
         "tokens_per_sample": mean_tokens,
     }
+
+
+def _training_s(records: Records) -> float | None:
+    """Seconds in steps. A line that does not say how many steps it is of counts as one."""
+    timed = [line["step_s"] * (line.get("steps") or 1) for line in records.lines if line.get("step_s")]
+    return sum(timed) if timed else None
 
 
 def _windows(records: Records) -> list[tuple[Mapping[str, Any], int]]:

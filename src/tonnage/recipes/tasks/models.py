@@ -103,6 +103,7 @@ def with_adapters(model: Any, spec: RunSpec) -> Any:
 def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
     """Weights (adapters alone, where there are some), config and tokenizer, as `from_pretrained` reads them."""
     model.save_pretrained(folder)
+    model.config.save_pretrained(folder)  # adapters come without: the names of the classes would be lost
     tokenizer.save_pretrained(folder)
 
 
