@@ -17,6 +17,7 @@ from tonnage.recipes.checkpoints import Checkpoint, CheckpointWriter, newest_val
 from tonnage.recipes.environment import device_name, versions
 from tonnage.recipes.interrupts import Interrupts
 from tonnage.recipes.out_of_memory import peak_bytes
+from tonnage.recipes.progress_line import say_progress
 from tonnage.recipes.task import Evaluation
 from tonnage.recipes.timing import StepTimes
 from tonnage.runs.folder import RunFolder, append_values, write_whole
@@ -113,14 +114,15 @@ class Alone:
             "step": step,
             "at": datetime.now(UTC).isoformat(),
             **figures,
-            "steps": window.steps,  # since the line before, as samples and tokens are
-            "samples": window.samples,
-            "tokens": window.tokens,
+            "steps": window.steps,  # since the line before; the figures below are means of these steps
+            "samples": window.samples / window.steps,
+            "tokens": window.tokens / window.steps,
             "step_s": window.step_s,
             "data_wait_s": window.data_wait_s,
             "host_rss_bytes": psutil.Process().memory_info().rss,
         }
         append_values(self.folder.metrics_file, line)
+        say_progress(line)
 
     def left(self) -> int | None:
         """The exit code to leave with, where someone asked for it; save first."""

@@ -11,6 +11,7 @@ from tonnage.recipes.engine import Engine
 from tonnage.recipes.health import NEVER, Diverged, Health
 from tonnage.recipes.order import DataOrder
 from tonnage.recipes.position import Position
+from tonnage.recipes.progress_line import say_progress
 from tonnage.recipes.stepping import StepResult
 from tonnage.recipes.timing import StepTimes
 from tonnage.runs.folder import RunFolder, append_values
@@ -68,6 +69,7 @@ class Measuring:
                 **self.memory(),
             }
             append_values(self._folder.metrics_file, line)
+            say_progress(line)
 
     def memory(self) -> dict[str, Any]:
         """Peaks of the device, where there is one, and what this process holds on the host."""

@@ -164,7 +164,7 @@ def micro_batch_of(records: Records) -> int | None:
 def _times(records: Records) -> dict[str, Any]:
     """Step times and rates: the worker's own where it got to the end, else from the lines it logged."""
     windows = _windows(records)
-    tokens, samples = (sum(window.get(key, 0) for window, _ in windows) for key in ("tokens", "samples"))
+    tokens, samples = (sum(window.get(key, 0) * count for window, count in windows) for key in ("tokens", "samples"))
     mean_tokens = tokens / samples if tokens and samples else None
     result = records.result
     if result.get("median_step_s"):

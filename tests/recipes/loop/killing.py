@@ -57,9 +57,9 @@ def kill_often(folder: RunFolder, number: signal.Signals, kills: int, chance: ra
 def main() -> None:
     kills, chance = int(sys.argv[1]), random.Random(1)
     whole, killed, ended = (RunFolder(Path(path)) for path in sys.argv[2:])
-    print(*kill_often(whole, signal.SIGKILL, 0, chance), flush=True)
-    print(*kill_often(killed, signal.SIGKILL, kills, chance), flush=True)
-    print(*kill_often(ended, signal.SIGTERM, kills, chance), flush=True)
+    print("ended", *kill_often(whole, signal.SIGKILL, 0, chance), flush=True)
+    print("ended", *kill_often(killed, signal.SIGKILL, kills, chance), flush=True)
+    print("ended", *kill_often(ended, signal.SIGTERM, kills, chance), flush=True)
 
 
 if __name__ == "__main__":

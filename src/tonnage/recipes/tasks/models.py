@@ -179,6 +179,7 @@ def _transformers() -> Any:
     except ImportError as error:
         raise MissingExtra("running a model", "train") from error
     transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()  # a new head is no news: the task says what it makes
     return transformers
 
 
