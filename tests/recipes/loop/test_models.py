@@ -134,6 +134,7 @@ def test_the_mean_is_over_labels_however_the_batch_is_cut(make_run: MakeRun, tin
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")  # torch's compiler calls what torch deprecates
 def test_a_compiled_model_learns_the_same(make_run: MakeRun, bert: Program) -> None:
     """torch.compile on a CPU, without dropout in the comparison's tolerance."""
     plain, compiled = make_run("plain", max_steps=3), make_run("compiled", max_steps=3, compile=True)
