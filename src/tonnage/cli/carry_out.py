@@ -201,8 +201,9 @@ def _duration_s(text: str | None) -> float | None:
 
 def _announce(session: Session, launch: Launch) -> None:
     from tonnage.cli.predicting import prediction_line
+    from tonnage.reports.wording import plural
 
-    where = f"{launch.spec.launch.runner}, {launch.spec.launch.processes} processes"
+    where = f"{launch.spec.launch.runner}, {plural(launch.spec.launch.processes, 'process')}"
     session.say(f"run {launch.spec.name} ({launch.spec.task}; {where}) in {launch.folder.path}")
     session.say(prediction_line(launch.prediction))
     for doubt in launch.doubts:

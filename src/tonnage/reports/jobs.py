@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tonnage.reports.blocks import Page, Pairs, Paragraph
 from tonnage.reports.rendering import Report
+from tonnage.reports.wording import plural
 from tonnage.runs.job import Job
 
 
@@ -28,6 +29,6 @@ def job_report(job: Job, folder: str) -> Report:
 
 
 def _page(job: Job, folder: str) -> Page:
-    facts = (("runner", f"{job.runner}, {job.processes} processes"), ("folder", folder))
+    facts = (("runner", f"{job.runner}, {plural(job.processes, 'process')}"), ("folder", folder))
     script = tuple(Paragraph(text=line) for line in job.script().splitlines())
     return Page(title="Would start", blocks=(Pairs(rows=facts), *script))

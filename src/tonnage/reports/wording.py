@@ -243,10 +243,11 @@ def render_amount(value: float | None, unit: str = "") -> str:
 
 def plural(count: int, noun: str) -> str:
     """
-    >>> plural(1, "option"), plural(353, "option")
-    ('1 option', '353 options')
+    >>> plural(1, "option"), plural(353, "option"), plural(2, "process")
+    ('1 option', '353 options', '2 processes')
     """
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+    ending = "" if count == 1 else "es" if noun.endswith("s") else "s"
+    return f"{count:,} {noun}{ending}"
 
 
 def promised_latency(run: RunDetail) -> tuple[str, Figure] | None:
