@@ -29,7 +29,7 @@ from tonnage.tracking.points import (
     status_of,
 )
 from tonnage.tracking.progress import Sent, load_sent, only_one, save_sent
-from tonnage.tracking.registering import register
+from tonnage.tracking.registering import Registered, put, register
 from tonnage.tracking.unavailable import TrackingUnavailable, reaching
 
 if TYPE_CHECKING:
@@ -68,6 +68,13 @@ class Tracker:
             send_artifacts(client, _run_id(sent), self._folder, self._spec)
             version = register(client, _run_id(sent), self._folder, self._spec, known=sent.model_version)
             self._save(replace(sent, finished=mark, model_version=version))
+
+    def register(self, name: str, alias: str | None) -> Registered:
+        """The finished model into the registry under a name; the version there whose files are the same, if any is."""
+        tracking = replace(self._spec.tracking, register_as=name, alias=alias)
+        with self._sending() as (client, sent):
+            sent = self._send_lines(client, sent)
+            return put(client, _run_id(sent), self._folder, replace(self._spec, tracking=tracking), name=name)
 
     # inside
 
