@@ -171,7 +171,7 @@ def test_a_model_is_registered_once_for_the_same_files(folder: RunFolder, uri: s
     other_name = track(folder, uri).register("letters", None)
     again = track(folder, uri).register("letters", None)
     assert (other_name.version, other_name.new, again.version, again.new) == ("1", True, "1", False)
-    with pytest.raises(InputError, match="alias name .* is reserved"):
+    with pytest.raises(InputError, match=r"alias name .* is reserved"):
         track(folder, uri).register("letters", "latest")
     (folder.model / "config.json").write_text('{"other": 1}')
     changed = track(folder, uri).register("reviews", "newest")

@@ -197,7 +197,7 @@ def _figures(said: str) -> dict[str, float]:
     """The metrics of `tonnage evaluate -o json`."""
     try:
         return {name: float(value) for name, value in json.loads(said)["metrics"].items()}
-    except (ValueError, KeyError, AttributeError) as error:
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise StepFailed("`tonnage evaluate` printed no metrics", hint="run it by hand") from error
 
 
