@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from tonnage.benchmarks import timing
+from tonnage.benchmarks import local, timing
 from tonnage.benchmarks.local import Prior, measure_curves, measure_device
-from tonnage.benchmarks.machine import check_memory, read_identity
-from tonnage.benchmarks.operations import Extent, probes
+from tonnage.benchmarks.machine import check_memory, group_memory_bytes, read_identity
+from tonnage.benchmarks.operations import FULL_CPU, FULL_CUDA, QUICK, Extent, Probe, probes, queued
 from tonnage.benchmarks.timing import Clock, Samples, take_samples
 from tonnage.errors import InputError
 from tonnage.planning.local import predict_local
@@ -30,10 +32,35 @@ def test_the_first_call_does_not_count() -> None:
     assert (len(calls), len(samples.seconds)) == (6, 5)
 
 
+def test_queued_calls_are_one_sample() -> None:
+    """Ten calls, then one wait: what a GPU is timed by."""
+    calls: list[str] = []
+    samples = Samples()
+    clock = Clock(lambda: calls.append("wait"), 0)
+    take_samples(queued(lambda: calls.append("work"), 10), clock, samples, budget_s=0.0)
+    assert calls == [*["work"] * 10, "wait"] * 2
+    assert len(samples.seconds) == 1
+
+
+@pytest.mark.parametrize("extent", [FULL_CPU, QUICK, FULL_CUDA])
+def test_the_pool_holds_the_largest_input(extent: Extent) -> None:
+    """Every tensor that an extent asks for can be cut from its pool."""
+    largest = max(*(side**2 for side in extent.products), *extent.elements, 512 * 12 * 128)
+    assert 4 * largest <= extent.pool_bytes
+
+
 def test_median_and_quartiles_are_of_one_piece_of_work() -> None:
     """Three pieces a call: a third of each figure."""
     made = Samples(seconds=[3.0, 6.0, 9.0]).timing(3.0)
     assert (made.low_quartile_s, made.median_s, made.high_quartile_s) == (1.5, 2.0, 2.5)
+
+
+def test_of_several_threads_undisturbed_repeats_count_alone() -> None:
+    """Three are enough; with fewer, or one thread, disturbed ones count with their wait taken off."""
+    samples = Samples(seconds=[1.0, 1.0, 1.0], corrected=[5.0, 5.0, 5.0, 5.0, 5.0])
+    assert (samples.timing(threads=2).median_s, samples.timing(threads=2).repeats) == (1.0, 3)
+    assert (samples.timing().median_s, samples.timing().disturbed) == (5.0, 5)
+    assert Samples(seconds=[1.0], corrected=[5.0, 5.0]).timing(threads=2).median_s == 5.0
 
 
 def test_waiting_for_a_processor_is_taken_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,12 +81,38 @@ def test_too_little_free_memory_is_told(monkeypatch: pytest.MonkeyPatch) -> None
         check_memory()
 
 
+def test_memory_of_a_control_group_counts_where_it_is_limited(tmp_path: Path) -> None:
+    """A figure is a limit; `max`, a figure near 2⁶³ or no file is none."""
+    file = tmp_path / "memory.max"
+    for text, expected in (("max\n", None), ("9223372036854771712\n", None), ("2147483648\n", 2**31)):
+        file.write_text(text)
+        assert group_memory_bytes((tmp_path / "absent", file)) == expected
+
+
 def test_a_gpu_that_is_not_there_is_told() -> None:
     """torch sees none: what to do instead is named."""
     blind = SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: False))
     with pytest.raises(InputError, match="no CUDA GPU") as caught:
         read_identity(blind, "cuda")
     assert "--device cpu" in str(caught.value.hint)
+
+
+def test_memory_that_runs_out_is_told_and_threads_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch's message becomes one line with what to do; any other error stays what it is."""
+    torch = pytest.importorskip("torch")
+    threads = torch.get_num_threads()
+
+    def failing(message: str) -> Probe:
+        def make() -> tuple[Callable[[], object], float]:
+            raise RuntimeError(message)
+
+        return Probe(operation="product", precision="fp32", unit="flop", size=1.0, amount=1.0, make=make)
+
+    for message, expected in (("DefaultCPUAllocator: can't allocate memory", InputError), ("odd", RuntimeError)):
+        monkeypatch.setattr(local, "probes", lambda *_, said=message: [failing(said)])
+        with pytest.raises(expected):
+            measure_curves(torch, "cpu", threads + 1, True, lambda *_: None)
+        assert torch.get_num_threads() == threads
 
 
 def test_every_operation_that_training_asks_for_is_measured() -> None:

@@ -194,6 +194,21 @@ def test_rows_of_other_metrics_and_suspect_ones_are_left_out() -> None:
     assert update(profile, others) == profile
 
 
+def test_rows_of_runs_name_the_processor_and_sum_memory_over_processes() -> None:
+    """A row may call the device by its own name; a sum over processes counts for each; an allocator's count does
+    not."""
+    profile = fake_profile()
+    named = update(profile, [replace(row(profile), gpu="Fake CPU")])
+    assert len(named.rows) == 1
+    peak = to_gib(sum(memory_parts(work(threads=1), profile).values()))
+    base = measured_row(
+        replace(work(threads=1), processes=2), profile, id="x", metric="peak_mem_gib", value=2 * peak, source="test",
+        mem_kind="host RSS, sum over the run's processes",
+    )  # fmt: skip
+    assert observations(update(profile, [base]), "memory")[0].log_ratio == pytest.approx(0.0)
+    assert update(profile, [replace(base, mem_kind="allocated (max_memory_allocated)")]) == profile
+
+
 def test_a_row_says_the_work_it_was_measured_on() -> None:
     """Work -> row -> work: the same configuration, so that a run corrects the prediction of itself."""
     profile = fake_profile()

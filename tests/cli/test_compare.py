@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -111,13 +115,83 @@ def test_a_missing_extra_is_said_before_anything_is_written(
     assert done.returncode == 0, done.stderr
 
 
-def test_an_old_report_survives_a_folder_that_cannot_be_written(inside: Run, tmp_path: Path) -> None:
-    """A report is the old one or the whole new one."""
+def test_a_missing_folder_is_told_before_any_work(inside: Run, tmp_path: Path) -> None:
+    """Bad input, with the folder's name; nothing is written, not even the other reports."""
     file = str(EXAMPLES / "h2o-vs-pytorch.tonnage.yaml")
-    done = inside("compare", file, *DAY, "--report", "nowhere/report.html")
+    done = inside("compare", file, *DAY, "--report", "here.html", "--report", "nowhere/report.html")
+    assert done.returncode == 2
+    assert "there is no folder nowhere" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("suffix", ["html", "md", "csv", "json"])
+def test_an_old_report_survives_what_cannot_be_written(
+    inside: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    """Ended midway, a report is the old one, whole, and nothing is left beside it."""
+    report = tmp_path / f"report.{suffix}"
+    report.write_text("old")
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    file = str(EXAMPLES / "h2o-vs-pytorch.tonnage.yaml")
+    done = inside("compare", file, *DAY, "--report", report.name)
     assert done.returncode == 1
     assert "cannot be written" in done.stderr
-    assert list(tmp_path.iterdir()) == []
+    assert report.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == [report.name]
+
+
+HOSTILE = "=HYPERLINK(1) <script>alert(1)</script> | `x` [a](javascript:b)"
+
+
+def test_marks_in_names_are_text(inside: Run, tmp_path: Path) -> None:
+    """HTML, Markdown, formulas of spreadsheets: in titles, values, sources and reasons they are text in every form."""
+    (tmp_path / "own").mkdir()
+    quoted = repr(HOSTILE)
+    (tmp_path / "own" / "e.yaml").write_text(
+        f"name: e\ntitle: {quoted}\nabout: {quoted}\nplan: {{platforms: [vm]}}\n"
+        f"sources: {{s: {{title: {quoted}, url: 'https://e.org/\"><script>', read_on: 2026-11-01}}}}\n"
+        f"aspects: {{hardware: {{value: {quoted}, sources: [s], score: 3, because: {quoted}}}}}\n"
+        f"risks: [{quoted}]\nsuits: [{quoted}]\nlevers: [{quoted}]\npractices: [{quoted}]\ntry_it: [{quoted}]\n"
+    )
+    workload = EXAMPLES.parent / "gbm-5m-rows.tonnage.yaml"
+    (tmp_path / "c.yaml").write_text(
+        f"kind: compare\ntitle: {quoted}\ncompare: [pytorch, {{name: e, title: {quoted}}}]\nprofiles: [own]\n"
+        f"workloads: [{{file: '{workload}', jobs_per_month: 1}}]\nmigration: {{from: pytorch, to: e}}\n"
+    )
+    reports = [f"r.{form}" for form in ("html", "md", "csv", "json")]
+    wanted = [part for report in reports for part in ("--report", report)]
+    done = inside("compare", "c.yaml", *DAY, *wanted, "--migration", "m.csv", "--migration", "m.md")
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "r.html").read_text()
+    assert "<script" not in page
+    assert 'href="javascript' not in page
+    for name in ("r.csv", "m.csv"):
+        rows = list(csv.reader(io.StringIO((tmp_path / name).read_text())))
+        assert all(not cell.startswith(("=", "@", "+")) for row in rows for cell in row)
+    assert "'=HYPERLINK" in (tmp_path / "r.csv").read_text()
+    for name in ("r.md", "m.md"):
+        prose = re.sub(r"^(`{3,}).*?^\1$", "", (tmp_path / name).read_text(), flags=re.DOTALL | re.MULTILINE)
+        assert "<script" not in prose
+        assert not re.search(r"(?<!\\)\]\(javascript", prose)
+    assert json.loads((tmp_path / "r.json").read_text())["title"] == HOSTILE
+
+
+def test_a_compare_file_is_explained(inside: Run, tmp_path: Path) -> None:
+    """By its decision, not by a plan; what belongs to a plan is refused, a broken file told."""
+    file = str(EXAMPLES / "h2o-vs-pytorch.tonnage.yaml")
+    done = inside("explain", file, *DAY)
+    assert done.returncode == 0, done.stderr
+    assert "The whole tree" in done.stdout
+    wrong = inside("explain", file, "--gpu", "H100")
+    assert wrong.returncode == 2
+    assert "--gpu is about a plan" in wrong.stderr
+    for text in ("kind: [compare", "kind: compare\ntitle: x\n", ""):
+        (tmp_path / "broken.tonnage.yaml").write_text(text)
+        assert inside("explain", "broken.tonnage.yaml").returncode == 2
 
 
 def test_profiles_of_ones_own(inside: Run, tmp_path: Path) -> None:

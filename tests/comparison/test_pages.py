@@ -25,7 +25,7 @@ def shown(page: str) -> str:
 def test_the_compare_file_of_the_page() -> None:
     """It is read, and its narrowed things are."""
     request = parse_request(shown("compare.md"), file="page", folder=Path())
-    assert [thing.name for thing in request.things] == ["databricks", "aws-h100", "graviton"]
+    assert [thing.name for thing in request.things] == ["databricks", "aws-h100", "graviton", "on-premise"]
 
 
 def test_the_profile_of_the_page(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,7 @@ def test_every_platform_is_there() -> None:
 def test_profiles_are_whole(name: str) -> None:
     """A platform says something of every judged aspect, each with evidence; each score says why."""
     profile = load_profiles()[name]
-    judged = {aspect.key for aspect in load_aspects() if aspect.measure is None}
+    judged = {aspect.key for aspect in load_aspects() if aspect.measure is None and aspect.of == "any"}
     if profile.kind == "platform":
         assert set(profile.cells) == judged
     for key, cell in profile.cells.items():
@@ -89,6 +90,18 @@ def test_a_folder_adds_profiles(tmp_path: Path) -> None:
         ("  hardware: {value: Eight H100", "  purpose: {value: Eight H100", 9, "has no rubric"),
         ("  hardware: {value: Eight H100", "  cost: {value: Eight H100", 9, "it is computed"),
         ("title: Our own platform", "titel: Our own platform", 3, "unknown key"),
+        (
+            "about: A platform of our own.",
+            "about: x\nattestations: {soc2: {status: attested, scope: all, sources: [pamphlet]}}",
+            5,
+            "no source of this file is named 'pamphlet'",
+        ),
+        (
+            "about: A platform of our own.",
+            "about: x\nattestations: {soc2: {status: sure, scope: a, sources: []}}",
+            5,
+            "",
+        ),
         ("about: A platform of our own.", "based_on: nowhere\nabout: x", 4, "no profile is named 'nowhere'"),
     ],
 )
@@ -140,3 +153,22 @@ def test_computed_scores() -> None:
     assert measured_score(cost, 14.0, 7.0) == pytest.approx(5.0 - cost.points_per_doubling)
     assert measured_score(cost, 1e9, 7.0) == 1.0
     assert measured_score(rate, 50.0, 100.0) == pytest.approx(4.0)
+
+
+def test_every_source_says_when_it_was_read_or_that_nobody_did() -> None:
+    """A public source of a shipped profile has a date, or `read_on: null` written out; most of them were read."""
+    folder = files("tonnage.comparison").joinpath("data/platforms")
+    lines = [line for one in folder.iterdir() for line in one.read_text("utf-8").splitlines() if "url: " in line]
+    assert len(lines) > 60
+    assert [line for line in lines if "read_on:" not in line] == []
+    public = {one for profile in load_profiles().values() for cell in profile.cells.values() for one in cell.evidence
+              if not one.judgement}  # fmt: skip
+    assert sum(one.verified for one in public) / len(public) > 0.75
+
+
+def test_null_is_not_verified() -> None:
+    """`read_on: null` and no `read_on` are the same: not verified; a third party's word never is."""
+    for before, after in (("2026-11-01", "null"), ("2026-11-01", "2026-11-01, third_party: true")):
+        profile = parse_profiles({"ours.yaml": GOOD.replace(f"read_on: {before}", f"read_on: {after}")})["ours"]
+        assert not profile.cells["hardware"].evidence[0].verified
+    assert parse_profiles({"ours.yaml": GOOD})["ours"].cells["hardware"].evidence[0].verified

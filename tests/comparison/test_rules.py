@@ -76,6 +76,7 @@ def test_the_hand_written_tree(tuning: bool, requests: float, complex_data: bool
 
 COMPUTED = {
     "can_do.any": (True, False, None),
+    "meets_compliance.any": (True, False, None),
     "can_do.count": (1.0, 3.0),
     "usd_per_month.second": (100.0, 200.0, None),
     "usd_per_month.managed": (120.0, 250.0, None),

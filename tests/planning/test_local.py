@@ -12,7 +12,7 @@ import pytest
 from tonnage.calibration.local_rows import measured_row, update
 from tonnage.errors import InputError
 from tonnage.planning.local import broken_limits, predict_local, training_job
-from tonnage.sizing.local_memory import host_memory_parts
+from tonnage.sizing.local_memory import host_memory_parts, unfused_bytes
 from tonnage.sizing.local_work import step_operations, trained_tensors
 from tonnage.testing.devices import fake_profile
 from tonnage.workload.jobs import Constraints, Lengths, Lora, TrainJob
@@ -103,6 +103,16 @@ def test_host_memory_holds_the_framework_and_the_state() -> None:
     assert state == pytest.approx(12 * count_parameters(find_model("minilm")).total, rel=0.01)
     assert parts["framework"] == 1e9
     assert not {"context", "workspace", "fragmentation"} & set(parts)
+
+
+def test_dropout_on_a_cpu_keeps_twelve_bytes_a_score() -> None:
+    """Softmax, noise and dropped scores in 32 bit, whatever the precision; models without dropout keep none."""
+    lengths = [Lengths(mean=float(n), maximum=n) for n in (128, 256)]
+    for precision, counted in (("fp32", 9.0), ("bf16", 7.0)):
+        one, two = (unfused_bytes(job(lengths=length, precision=precision), 4) for length in lengths)
+        scores = 6 * 12 * 4 * 128 * 128
+        assert two - 2 * one == pytest.approx(2 * scores * (12.0 - counted))
+    assert unfused_bytes(job(model=find_model("llama-2-7b")), 4) == 0
 
 
 def test_larger_batches_never_need_less_memory() -> None:

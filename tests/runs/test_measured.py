@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -68,7 +69,7 @@ def test_four_memories_are_four_figures(tmp_path: Path) -> None:
     measured = measure(read(tmp_path))
     peaks = (measured.peak_allocated_bytes, measured.peak_reserved_bytes, measured.peak_device_bytes)
     assert [size and size >> 30 for size in peaks] == [9, 10, 11]
-    assert measured.peak_host_rss_bytes == 4 << 30
+    assert (measured.peak_process_rss_bytes, measured.peak_host_rss_bytes) == (3 << 30, 4 << 30)
 
 
 def test_money_is_unknown_without_a_price(tmp_path: Path) -> None:
@@ -210,7 +211,7 @@ def test_rows_say_what_they_are_of(tmp_path: Path) -> None:
     assert [float(row["value"]) for row in (allocated, reserved, device)] == [9, 10, 11]
     assert (rate["gpu"], rate["n_gpus"], rate["n_layers"]) == ("NVIDIA H100 80GB HBM3", "1", "12")
     assert (rate["micro_batch_per_gpu"], rate["grad_accum"], rate["precision"]) == ("32", "1", "bf16")
-    assert "measured 2026-01-03; torch 2.13.0; transformers 5.17.0" in rate["note"]
+    assert "measured 2026-01-02; objective=classification; torch 2.13.0" in rate["note"]
     assert rate["quality"] == "ok"
     assert len({row["id"] for row in (rate, allocated, reserved, device)}) == 4
     assert rate == measured_rows(RunFolder(tmp_path / "example"), DAY)[0]
@@ -241,3 +242,15 @@ def test_tables_have_no_rows_in_these_facts(tmp_path: Path) -> None:
     """Boosted trees are not in the columns of network training."""
     folder = write_run(tmp_path / "example", replace(run_spec(), task="boosted-trees"))
     assert measured_rows(folder, DAY) == []
+
+
+def test_a_processor_is_named_as_its_profile(tmp_path: Path) -> None:
+    """Rows of a run that a device profile predicted go back into that profile: its name, threads and spread."""
+    prediction = {"device": "local-amd-epyc-2c", "figures": {}}
+    own = {"median_step_s": 0.2, "p90_step_s": 0.25, "samples_per_s": 160.0, "threads": 2}
+    folder = write_run(tmp_path / "example", step_s=0.2, on_gpu=False, prediction=prediction, result=own)
+    rate, memory = measured_rows(folder, DAY)
+    assert (rate["gpu"], memory["gpu"]) == ("local-amd-epyc-2c",) * 2
+    assert re.findall(r"\b(threads|log_sd|objective)=([\w.-]+)", rate["note"]) == [
+        ("objective", "classification"), ("threads", "2"), ("log_sd", "0.1741")]  # fmt: skip
+    assert (float(memory["value"]), memory["mem_kind"]) == (3.0, "host RSS of one process")

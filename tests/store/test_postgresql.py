@@ -46,6 +46,7 @@ def test_the_store_is_the_same(server: str, folder: RunFolder) -> None:
 
 def test_a_server_that_is_not_there_is_named() -> None:
     """Without its password."""
+    pytest.importorskip("psycopg")
     with pytest.raises(StoreError, match="failed") as caught:
         open_store("postgresql://me:secret@127.0.0.1:1/none")
     assert "secret" not in caught.value.message

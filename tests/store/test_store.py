@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,11 +11,13 @@ import pytest
 from sqlalchemy import text
 
 from tonnage.calibration.columns import TRAINING_COLUMNS
+from tonnage.calibration.fact_files import dump_facts, load_facts
 from tonnage.errors import InputError
 from tonnage.runs import EventKind, RunFolder
 from tonnage.store import Store, open_store
 
 SOURCE = Path(__file__).parents[2] / "src"
+FACTS = Path(os.environ.get("TONNAGE_FACTS", "no-facts"))
 ROW = {"id": "r1", "config_id": "one", "model": "bert-base", "gpu": "T4", "metric": "sequences_per_s", "value": "12.5"}
 
 
@@ -68,6 +71,12 @@ def test_the_same_row_is_kept_once(store: Store) -> None:
     assert store.add_measurements([{**ROW, "value": "12.6"}]) == 1
 
 
+def test_rows_of_runs_name_theirs(store: Store) -> None:
+    """Where nobody says which run a row is of, its source does."""
+    store.add_measurements([{**ROW, "source": "tonnage run reviews"}])
+    assert [row["id"] for row in store.measurements(run="reviews")] == ["r1"]
+
+
 def test_rows_go_to_the_table_of_their_columns(store: Store) -> None:
     """A row with an engine is of inference; one with a column of neither table is refused by name."""
     store.add_measurements([{"id": "i1", "engine": "vllm", "metric": "ttft_ms", "value": "20"}])
@@ -88,11 +97,20 @@ def test_a_plan_is_kept_as_it_was_asked_for(store: Store) -> None:
     assert store.plans(sha256="%") == ()
 
 
+@pytest.mark.skipif(not (FACTS / "training_calibration.csv").is_file(), reason="TONNAGE_FACTS names no fact tables")
+def test_published_facts_come_back_byte_by_byte(store: Store) -> None:
+    """The whole table of training facts, taken in and written out, is the same file: a fit of it is the same fit."""
+    table, rows = load_facts(FACTS / "training_calibration.csv")
+    assert store.add_measurements(rows, table=table) == len(rows)
+    text = dump_facts(TRAINING_COLUMNS, store.measurements(table))
+    assert text.encode() == (FACTS / "training_calibration.csv").read_bytes()
+
+
 WRITER = """
 import sys
 from tonnage.store import open_store
 with open_store(sys.argv[1]) as store:
-    for number in range(40):
+    for number in range(20):
         store.add_measurements([{"id": f"{sys.argv[2]}-{number}", "metric": "sequences_per_s", "value": "1"}])
 """
 
@@ -106,5 +124,5 @@ def test_writers_side_by_side_lose_nothing(url: str) -> None:
     assert [writer.wait(timeout=120) for writer in writers] == [0, 0]
     with open_store(url) as store:
         rows = store.measurements()
-    assert {row["id"] for row in rows} == {f"{name}-{number}" for name in "ab" for number in range(40)}
-    assert len(rows) == 80
+    assert {row["id"] for row in rows} == {f"{name}-{number}" for name in "ab" for number in range(20)}
+    assert len(rows) == 40

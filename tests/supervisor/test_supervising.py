@@ -248,3 +248,12 @@ def test_back_off_can_be_interrupted(make_bench: Callable[..., Bench]) -> None:
     write_request(bench.folder.stop_request, by="test", reason="")
     bench.until(bench.is_quiet)
     assert bench.folder.state().state in {State.STOPPED, State.FAILED}
+
+
+def test_a_stop_that_the_workers_see_first(bench: Bench) -> None:
+    """They may have saved and ended before the supervisor looks: what was asked and saved is told all the same."""
+    write_request(bench.folder.stop_request, by="test", reason="before the start")
+    state = bench.run(steps=100_000)
+    assert (state.state, state.reason) == (State.STOPPED, Reason.USER_STOPPED), bench.words()
+    assert state.message.endswith("verified")
+    assert EventKind.STOPPING in bench.kinds()

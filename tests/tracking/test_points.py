@@ -75,7 +75,7 @@ def test_the_place_is_that_of_the_file_then_of_the_environment_then_at_home() ->
     assert tracking_uri(own, Path("/h"), named) == "databricks"
     assert tracking_uri(spec, Path("/h"), named) == "http://host:5000"
     at_home = tracking_uri(spec, Path("/h"), {})
-    assert at_home == "sqlite:////h/mlflow/mlflow.db"
-    assert artifacts_beside(at_home) == "file:///h/mlflow/artifacts"
+    assert at_home == "sqlite:////h/mlflow.db"
+    assert artifacts_beside(at_home) == "file:///h/mlflow-artifacts"
     assert artifacts_beside("http://host:5000") is None
     assert shown("postgresql://me:secret@host/db") == "postgresql://me:***@host/db"

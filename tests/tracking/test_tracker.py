@@ -67,7 +67,7 @@ def test_what_is_new_is_sent(folder: RunFolder, uri: str, client: MlflowClient) 
     assert found["evaluation/accuracy"] == [(110, 0.93)]
 
 
-@pytest.mark.parametrize("at_call", [0, 1, 3, 5])
+@pytest.mark.parametrize("at_call", [0, 2, 5])
 def test_a_crash_anywhere_doubles_nothing(
     folder: RunFolder, uri: str, client: MlflowClient, monkeypatch: pytest.MonkeyPatch, at_call: int
 ) -> None:

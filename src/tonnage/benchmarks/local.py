@@ -11,8 +11,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from tonnage.benchmarks.all_reduce import measure_all_reduce
-from tonnage.benchmarks.machine import device_name, framework_bytes, import_torch, read_identity, versions
-from tonnage.benchmarks.operations import FULL_CPU, FULL_CUDA, QUICK, Probe, probes
+from tonnage.benchmarks.machine import device_name, framework_bytes, import_torch, read_identity, usable_cores, versions
+from tonnage.benchmarks.operations import FULL_CPU, FULL_CUDA, QUICK, Probe, probes, queued
 from tonnage.benchmarks.timing import Clock, Samples, take_samples
 from tonnage.calibration.local_profile import Curve, DeviceKind, DeviceProfile, Point, Timing
 from tonnage.errors import InputError
@@ -23,6 +23,8 @@ ROUNDS: Final = 4
 FEWEST: Final = 3  # repeats of a point in the first round
 POINT_S: Final = 0.035  # a point a round
 QUICK_POINT_S: Final = 0.02
+NO_MEMORY: Final = ("allocate memory", "out of memory")  # as torch says it for host and GPU
+QUEUED_CALLS: Final = 10  # on a GPU: launches overlap with what runs, as in training
 FULL_S, QUICK_S = 18.0, 5.0  # a thread count; a round that has begun within it may be cut short
 
 
@@ -50,7 +52,7 @@ def measure_device(
     torch = import_torch()
     identity = read_identity(torch, kind)
     resident = framework_bytes()
-    counts = _thread_counts(threads, kind, identity.physical_cores, identity.logical_cores)
+    counts = _thread_counts(threads, kind, usable_cores(identity.physical_cores), identity.logical_cores)
     report = on_step or (lambda *_: None)
     curves = tuple(curve for count in counts for curve in measure_curves(torch, kind, count, quick, report))
     report("all-reduce of two processes", 0, 0)
@@ -70,6 +72,7 @@ def measure_curves(torch: Any, kind: DeviceKind, threads: int, quick: bool, repo
     """All curves at one thread count, each point once and then again while time is left; torch's own count is put
     back afterwards."""
     extent = QUICK if quick else FULL_CUDA if kind == "cuda" else FULL_CPU
+    queue = QUEUED_CALLS if kind == "cuda" else 1
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     clock = Clock(torch.cuda.synchronize if kind == "cuda" else (lambda: None), 0 if kind == "cuda" else threads)
@@ -83,7 +86,9 @@ def measure_curves(torch: Any, kind: DeviceKind, threads: int, quick: bool, repo
                     break
                 what = f"{threads} thread{'s' if threads > 1 else ''}: {probe.operation} {probe.precision}"
                 report(what, number * len(listed) + place + 1, (1 if quick else ROUNDS) * len(listed))
-                call, times[place] = probe.make()
+                call, work = probe.make()
+                times[place] = work * queue
+                call = queued(call, queue) if queue > 1 else call
                 take_samples(
                     call,
                     clock,
@@ -91,9 +96,15 @@ def measure_curves(torch: Any, kind: DeviceKind, threads: int, quick: bool, repo
                     budget_s=QUICK_POINT_S if quick else POINT_S,
                     fewest=1 if number else FEWEST,
                 )
+    except RuntimeError as error:  # also torch's own OutOfMemoryError
+        if not any(word in str(error) for word in NO_MEMORY):
+            raise
+        raise InputError(
+            f"no memory left while measuring: {str(error).splitlines()[0][:120]}", hint="stop something, or use --quick"
+        ) from error
     finally:
         torch.set_num_threads(before)
-    return _curves(listed, [one.timing(many) for one, many in zip(found, times, strict=True)], threads)
+    return _curves(listed, [one.timing(many, threads=threads) for one, many in zip(found, times, strict=True)], threads)
 
 
 def precisions(torch: Any, kind: DeviceKind) -> tuple[str, ...]:

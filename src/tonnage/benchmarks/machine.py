@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from tonnage.calibration.local_profile import DeviceKind, Identity
+from tonnage.calibration.local_profile import DeviceKind, Identity, processor_name
 from tonnage.errors import InputError, MissingExtra, TonnageError
 from tonnage.units import to_gib
 
 CPUINFO = Path("/proc/cpuinfo")
+GROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 # A process that trains with transformers has its model classes loaded too; where it is not installed, torch alone.
 RESIDENT = """
 import importlib.util, psutil, torch
@@ -56,26 +59,31 @@ def host_identity() -> Identity:
     import psutil
 
     logical = psutil.cpu_count(logical=True) or 1
+    total = psutil.virtual_memory().total
     return Identity(
-        processor=processor_name(CPUINFO.read_text(encoding="utf-8") if CPUINFO.is_file() else ""),
+        processor=processor_name(CPUINFO.read_text(encoding="utf-8") if CPUINFO.is_file() else "")
+        or platform.processor()
+        or platform.machine(),
         physical_cores=psutil.cpu_count(logical=False) or logical,
         logical_cores=logical,
         architecture=platform.machine(),
-        memory_gib=to_gib(psutil.virtual_memory().total),
+        memory_gib=to_gib(min(total, group_memory_bytes(GROUP_LIMITS) or total)),
     )
 
 
-def processor_name(cpuinfo: str) -> str:
-    """The processor's name with family and model, which tell apart what a cloud calls by one name.
+def usable_cores(physical: int) -> int:
+    """Physical cores, or as many as this process may run on where those are fewer."""
+    return min(physical, len(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else physical
 
-    >>> processor_name("model name\\t: AMD EPYC\\ncpu family\\t: 26\\nmodel\\t\\t: 2\\n")
-    'AMD EPYC (family 26 model 2)'
-    """
-    found = dict(re.findall(r"^(model name|cpu family|model)\s*:\s*(.+?)\s*$", cpuinfo, re.MULTILINE))
-    name = found.get("model name") or platform.processor() or platform.machine()
-    if "cpu family" in found and "model" in found:
-        return f"{name} (family {found['cpu family']} model {found['model']})"
-    return name
+
+def group_memory_bytes(places: Sequence[Path]) -> int | None:
+    """What the control group allows; None where it sets no limit. `memory.max` says so with a word, the older file with
+    a figure near 2⁶³."""
+    for place in places:
+        text = place.read_text(encoding="ascii").strip() if place.is_file() else ""
+        if text.isdigit() and int(text) < 2**60:
+            return int(text)
+    return None
 
 
 def gpu_by_driver(torch: Any) -> tuple[str, float]:

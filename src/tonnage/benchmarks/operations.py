@@ -62,6 +62,7 @@ FULL_CUDA: Final = Extent(
     lengths=(32, 128, 512, 2048),
     tensors=(2**10, 2**17, 2**20, 2**24, 2**27),
     touched_bytes=256 * 2**20,
+    pool_bytes=2**30,
 )
 
 
@@ -107,6 +108,16 @@ def probes(torch: Any, device: str, precisions: tuple[str, ...], extent: Extent)
         yield _adamw(torch, device, elements)
     yield _touch(torch, device, extent.touched_bytes)
     yield _dispatch(torch, device)
+
+
+def queued(call: Callable[[], object], times: int) -> Callable[[], object]:
+    """`times` calls one after the other, without waiting for the device in between."""
+
+    def several() -> None:
+        for _ in range(times):
+            call()
+
+    return several
 
 
 def _sets(elements: int) -> int:

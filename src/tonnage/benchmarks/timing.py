@@ -12,6 +12,8 @@ from typing import Final
 from tonnage.calibration.local_profile import Timing
 
 MOST_REPEATS: Final = 400
+ENOUGH: Final = 3  # undisturbed repeats
+PATIENCE_S: Final = 0.3
 DISTURBED_SHARE: Final = 0.02  # of a call spent waiting for a processor, from which on it is disturbed
 TASKS: Final = Path("/proc/self/task")
 
@@ -20,19 +22,23 @@ Call = Callable[[], object]
 
 @dataclass(slots=True)
 class Samples:
-    """Seconds of repeats of one call, and how many of them were disturbed."""
+    """Seconds of repeats of one call: undisturbed ones, and those during which a thread waited for a processor."""
 
     seconds: list[float] = field(default_factory=list)
-    disturbed: int = 0
+    corrected: list[float] = field(default_factory=list)  # of disturbed repeats, the wait taken off
 
-    def timing(self, times: float = 1.0) -> Timing:
-        """Median and quartiles of one of `times` equal pieces of work that each call did."""
-        low, middle, high = (
-            quantiles(self.seconds, n=4, method="inclusive") if len(self.seconds) > 1 else self.seconds * 3
-        )
+    def timing(self, times: float = 1.0, *, threads: int = 1) -> Timing:
+        """Median and quartiles of one of `times` equal pieces of work that each call did.
+
+        With one thread the wait is known and disturbed repeats count without it. Threads that wait for one another lose
+        more than the longest wait of one, so there undisturbed repeats count alone where there are enough.
+        """
+        alone = threads > 1 and len(self.seconds) >= ENOUGH
+        kept = self.seconds if alone else [*self.seconds, *self.corrected]
+        low, middle, high = quantiles(kept, n=4, method="inclusive") if len(kept) > 1 else kept * 3
         return Timing(
             median_s=middle / times, low_quartile_s=low / times, high_quartile_s=high / times,
-            repeats=len(self.seconds), disturbed=self.disturbed,
+            repeats=len(kept), disturbed=0 if alone else len(self.corrected),
         )  # fmt: skip
 
 
@@ -74,13 +80,17 @@ def run_delays() -> dict[str, float]:
 
 
 def take_samples(call: Call, clock: Clock, samples: Samples, *, budget_s: float, fewest: int = 1) -> None:
-    """Repeat `call` for about `budget_s`, at least `fewest` times; the very first call does not count."""
-    if not samples.seconds:
+    """Repeat `call` for about `budget_s`, at least `fewest` times; the very first call does not count.
+
+    With several threads it goes on for up to `PATIENCE_S` until enough repeats were undisturbed.
+    """
+    if not samples.seconds and not samples.corrected:
         clock.time(call)
-    end = time.perf_counter() + budget_s
+    start = time.perf_counter()
     for done in range(1, MOST_REPEATS + 1):
         seconds, disturbed = clock.time(call)
-        samples.seconds.append(seconds)
-        samples.disturbed += disturbed
-        if time.perf_counter() >= end and done >= fewest:
+        (samples.corrected if disturbed else samples.seconds).append(seconds)
+        taken_s = time.perf_counter() - start
+        patient = clock.threads > 1 and len(samples.seconds) < ENOUGH and taken_s < PATIENCE_S
+        if taken_s >= budget_s and done >= fewest and not patient:
             return

@@ -6,6 +6,7 @@ where the system can tell (see `Timing.disturbed`).
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from dataclasses import dataclass
 from math import exp, inf, isfinite, log, sqrt
@@ -198,6 +199,20 @@ class DeviceProfile:
         """Seconds of all calls of one operation."""
         curve = self.curve(work.operation, work.precision, threads)
         return work.calls * curve.seconds(work.size, work.amount)
+
+
+def processor_name(cpuinfo: str) -> str:
+    """The processor's name with family and model, which tell apart what a cloud calls by one name; "" where the
+    text of /proc/cpuinfo names none.
+
+    >>> processor_name("model name\\t: AMD EPYC\\ncpu family\\t: 26\\nmodel\\t\\t: 2\\n")
+    'AMD EPYC (family 26 model 2)'
+    """
+    found: dict[str, str] = dict(re.findall(r"^(model name|cpu family|model)\s*:\s*(.+?)\s*$", cpuinfo, re.MULTILINE))
+    name = found.get("model name", "")
+    if name and "cpu family" in found and "model" in found:
+        return f"{name} (family {found['cpu family']} model {found['model']})"
+    return name
 
 
 def log_sd_of(spread: Spread) -> float:

@@ -11,6 +11,7 @@ from math import ceil, isfinite
 from pathlib import Path
 from typing import Final, Literal
 
+from tonnage.calibration.columns import TRAINING_COLUMNS
 from tonnage.calibration.judgement import Skipped
 from tonnage.calibration.local_profile import DeviceProfile
 from tonnage.calibration.local_update import LEAST_NOISE, Observation, observed
@@ -28,14 +29,6 @@ from tonnage.workload.jobs import Lengths, Lora, TrainJob
 Metric = Literal["time", "memory"]
 TIME_METRICS: Final = ("iteration_time_s", "sequences_per_s", "tokens_per_s_per_gpu")
 MEMORY_METRICS: Final = ("peak_mem_gib",)
-# Columns of the facts that our rows leave blank, at their places.
-FACT_COLUMNS: Final = (
-    "id", "config_id", "source", "model", "params", "n_layers", "d_model", "n_heads", "n_kv_heads", "d_ff", "vocab",
-    "seq_len", "gpu", "n_gpus", "gpus_per_node", "micro_batch_per_gpu", "grad_accum", "global_batch", "precision",
-    "method", "optimizer", "sharding", "activation_checkpointing", "attention", "compile", "metric", "value",
-    "mfu_reported", "note", "published_value", "published_unit", "derived", "mem_kind", "train_tokens", "family",
-    "source_group", "shape_source", "quality",
-)  # fmt: skip
 BUCKET_BYTES: Final = 25 * 2**20  # DDP sums gradients in buckets of this size by default
 _NOTE: Final = re.compile(r"\b(threads|log_sd|objective)=([\w.-]+)")
 
@@ -147,11 +140,19 @@ def row_work(row: TrainingRow, profile: DeviceProfile) -> LocalWork:
     )  # fmt: skip
 
 
+def device_names(profile: DeviceProfile) -> tuple[str, ...]:
+    """What a row measured on the profile's device may call it: the profile's name, or the device's own."""
+    machine = profile.identity
+    own = machine.device if profile.kind == "cuda" else machine.processor
+    plain = () if own is None else (own, own.split(" (family ")[0])
+    return (profile.name, *plain)
+
+
 def _check(row: TrainingRow, profile: DeviceProfile) -> None:
-    if row.gpu != profile.name:
+    if row.gpu not in device_names(profile):
         raise InputError(
             f"row {row.id} was measured on '{row.gpu}', this profile is of '{profile.name}'",
-            hint="`gpu` of a local row is the name of its device profile",
+            hint="`gpu` of a local row is the name of its device profile, or of the processor or GPU",
         )
     if not isfinite(row.value) or row.value <= 0:
         raise InputError(f"row {row.id}: {row.metric} is {row.value}, expected a number above zero")
@@ -169,7 +170,8 @@ def observation(row: TrainingRow, profile: DeviceProfile) -> tuple[Metric, Obser
         raise InputError(f"row {row.id}: log_sd={noise} in the note, expected a number of at least zero")
     noise = max(noise, LEAST_NOISE)
     if row.metric in MEMORY_METRICS:
-        return "memory", observed(work.configuration, memory_parts(work, profile), from_gib(row.value), noise)
+        each = row.value / (work.processes if "sum over" in row.mem_kind else 1)
+        return "memory", observed(work.configuration, memory_parts(work, profile), from_gib(each), noise)
     return "time", observed(work.configuration, time_parts(work, profile), _step_s(row, work), noise)
 
 
@@ -183,8 +185,11 @@ def _step_s(row: TrainingRow, work: LocalWork) -> float:
 
 
 def is_read(row: TrainingRow) -> bool:
-    """Whether a local fit reads the row's metric, and the row is not marked suspect."""
-    return row.metric in (*TIME_METRICS, *MEMORY_METRICS) and row.quality != "suspect"
+    """Whether a local fit reads the row's metric, and the row is not marked suspect. What the framework's allocator
+    counts or holds is not what must fit: of memory, readings of the host or of the whole device are read."""
+    by_allocator = row.mem_kind.startswith(("allocated", "reserved"))
+    known = row.metric in TIME_METRICS or (row.metric in MEMORY_METRICS and not by_allocator)
+    return known and row.quality != "suspect"
 
 
 def update(profile: DeviceProfile, rows: Iterable[TrainingRow]) -> DeviceProfile:
@@ -225,10 +230,10 @@ def rows_csv(rows: Sequence[TrainingRow]) -> str:
     """Rows as CSV in the facts' columns, sorted by id; numbers in full, so that reading them gives them back."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(FACT_COLUMNS)
+    writer.writerow(TRAINING_COLUMNS)
     for row in sorted(rows, key=lambda one: one.id):
         cells = dict(zip([field.name for field in fields(row)], astuple(row), strict=True))
-        writer.writerow([_cell(cells.get(name)) for name in FACT_COLUMNS])
+        writer.writerow([_cell(cells.get(name)) for name in TRAINING_COLUMNS])
     return stream.getvalue()
 
 

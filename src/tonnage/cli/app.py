@@ -19,6 +19,7 @@ from tonnage.cli import (
     evaluate,
     explain,
     fetch,
+    init,
     logs,
     pipeline,
     plan,
@@ -67,6 +68,7 @@ app.command("plan", short_help="Rank every way to buy what it needs")(plan.plan)
 app.command("explain", short_help="Why the winner won and each loser lost")(explain.explain)
 app.command("breakeven", short_help="A service's own fleet beside prices per token")(breakeven.breakeven)
 app.command("compare", short_help="Platforms compared for one's own work; documents checked")(compare.compare)
+app.command("init", short_help="Write a starter for a task: file, rows, a small model")(init.init)
 app.command("run", short_help="Carry a workload out on this machine")(carry_out.run)
 app.command("ps", short_help="Runs and where they stand")(ps.ps)
 app.command("logs", short_help="What a run prints")(logs.logs)

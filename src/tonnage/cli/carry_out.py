@@ -40,6 +40,15 @@ UsdPerHour = Annotated[
         "--usd-per-hour", metavar="USD", min=0.0, help="What the machines of this run cost.", show_default=False
     ),
 ]
+BillingQuantum = Annotated[
+    str | None,
+    typer.Option(
+        "--billing-quantum",
+        metavar="DURATION",
+        help="What is begun of this is paid whole: 1s, 60s, 1h. [default: 60s]",
+        show_default=False,
+    ),
+]
 IdleMinutes = Annotated[
     float | None,
     typer.Option("--idle-minutes", metavar="M", min=0.0, help="Stop after so long without a step.", show_default=False),
@@ -88,6 +97,7 @@ def run(
     ] = None,
     max_cost: MaxCost = None,
     usd_per_hour: UsdPerHour = None,
+    billing_quantum: BillingQuantum = None,
     max_hours: MaxHours = None,
     idle_minutes: IdleMinutes = None,
     max_restarts: MaxRestarts = None,
@@ -122,6 +132,7 @@ def run(
 
     given = {
         "name": name, "runner": runner, "processes": processes, "max_cost": max_cost, "usd_per_hour": usd_per_hour,
+        "billing_quantum_s": _duration_s(billing_quantum),
         "max_hours": max_hours, "idle_minutes": idle_minutes, "max_restarts": max_restarts, "notices": notices,
         "metrics_port": metrics_port,
     }  # fmt: skip
@@ -143,6 +154,7 @@ def resume(
     run: Run,
     max_cost: MaxCost = None,
     usd_per_hour: UsdPerHour = None,
+    billing_quantum: BillingQuantum = None,
     max_hours: MaxHours = None,
     idle_minutes: IdleMinutes = None,
     max_restarts: MaxRestarts = None,
@@ -160,7 +172,8 @@ def resume(
     from tonnage.cli.resuming import resume_run
 
     given = {
-        "max_cost": max_cost, "usd_per_hour": usd_per_hour, "max_hours": max_hours, "idle_minutes": idle_minutes,
+        "max_cost": max_cost, "usd_per_hour": usd_per_hour,
+        "billing_quantum_s": _duration_s(billing_quantum), "max_hours": max_hours, "idle_minutes": idle_minutes,
         "max_restarts": max_restarts, "notices": notices,
     }  # fmt: skip
     folder = find_run(session.settings, run)
@@ -168,6 +181,22 @@ def resume(
     resume_run(folder, given)
     session.say(f"{run} goes on")
     _go_on(session, folder, detach=detach, log_offset=offset)
+
+
+def _duration_s(text: str | None) -> float | None:
+    """Seconds of a duration; InputError says what was expected."""
+    if text is None:
+        return None
+    from tonnage.errors import InputError
+    from tonnage.workload.durations import parse_duration_s
+
+    try:
+        seconds = parse_duration_s(text)
+    except ValueError as error:
+        raise InputError(f"--billing-quantum {text}: {error}", hint="such as 1s, 60s or 1h") from error
+    if seconds <= 0:
+        raise InputError(f"--billing-quantum {text}: expected more than nothing", hint="such as 1s, 60s or 1h")
+    return seconds
 
 
 def _announce(session: Session, launch: Launch) -> None:

@@ -38,6 +38,9 @@ def report_comparison(
         _demand_report(path)
     for path in migrations:
         _suffix(path, MIGRATIONS, "--migration")
+    for path in (*reports, *migrations):
+        if not Path(path).parent.is_dir():
+            raise InputError(f"{path}: there is no folder {Path(path).parent}", hint="make it first, or name another")
     session = open_session(
         output=output, as_of=as_of, catalog=catalog, calibration=calibration, max_price_age_days=max_price_age,
         quiet=quiet,

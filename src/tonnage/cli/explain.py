@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from tonnage.cli import options
+from tonnage.cli.explain_comparison import explain_comparison, is_compare_file
 from tonnage.cli.meter import Meter
 from tonnage.cli.plan import make, stop_if_nothing_fits
 from tonnage.cli.session import open_session
@@ -55,12 +56,18 @@ def explain(
     """Show why the plan came out so: the winner's ledger, time, memory and assumptions, and what each loser lacks.
 
     For each loser: the limit that binds, and the smallest change that would make it win; with NAME or --flips, in every
-    dimension (price, memory, speed, deadline, budget, rate, promise), each tried.
+    dimension (price, memory, speed, deadline, budget, rate, promise), each tried. Of a compare file: its decision tree
+    with the way taken and what would change the outcome (-o md adds Mermaid, -o html is a page).
     """
     session = open_session(
         output=output, as_of=as_of, catalog=catalog, calibration=calibration, max_price_age_days=max_price_age,
         quiet=quiet,
     )  # fmt: skip
+    if is_compare_file(file):
+        given = {"NAME": name, "--provider": provider, "--platform": platform, "--region": region, "--gpu": gpu,
+                 "--deadline": deadline, "--budget": budget, "--flips": flips}  # fmt: skip
+        explain_comparison(session, file, memory_margin=memory_margin, given=given)
+        return
     result = make(
         session, file, rank=rank, top=top, providers=provider, platforms=platform, regions=region, gpus=gpu,
         deadline=deadline, budget_usd=budget, hold=hold, memory_margin=memory_margin,

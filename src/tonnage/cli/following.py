@@ -27,14 +27,17 @@ def follow(folder: RunFolder, *, print_line: Callable[[str], None], quiet: bool,
 
     log, journal = Tail(folder.log_file, offset=log_offset), Tail(folder.journal_file)
     list(journal.events())
+    state = observed_state(folder)
     with Meter(quiet=quiet) as meter:
         while True:
             alive = has_supervisor(folder)
-            state = observed_state(folder)
+            events = list(journal.events())
+            if events or not alive:
+                state = observed_state(folder)
             for line in log.lines():
                 meter.show("")
                 print_line(line)
-            for event in journal.events():
+            for event in events:
                 if words := in_words(event):
                     meter.show("")
                     print_line(words)

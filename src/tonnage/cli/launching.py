@@ -100,7 +100,12 @@ def runner_for(spec: RunSpec, machine: Machine) -> Runner:
     from tonnage.runners import make_runner
     from tonnage.runners.runner import WORKER
 
-    runner = make_runner(spec.launch.runner, cores=machine.cores, worker=os.environ.get("TONNAGE_WORKER") or WORKER)
+    runner = make_runner(
+        spec.launch.runner,
+        cores=machine.cores,
+        gpus=len(machine.gpus),
+        worker=os.environ.get("TONNAGE_WORKER") or WORKER,
+    )
     if runner.extra is not None and find_spec(runner.extra[0]) is None:
         raise MissingExtra(f"the runner '{spec.launch.runner}'", runner.extra[1])
     return runner

@@ -58,13 +58,14 @@ def show_on_device(
     from tonnage.benchmarks.machine import host_identity
     from tonnage.calibration.local_file import find_profile
     from tonnage.calibration.store import read_calibration
+    from tonnage.cli.measured_here import with_own_rows
     from tonnage.errors import NothingFits
     from tonnage.overrides import override_constraints
     from tonnage.planning.local import broken_limits, predict_local, training_job
     from tonnage.reports.local import local_report
 
     settings = session.settings
-    profile = find_profile(device, settings.home, host_identity(), other_machine=other_machine)
+    profile = with_own_rows(find_profile(device, settings.home, host_identity(), other_machine=other_machine), settings)
     market = load_catalog(settings=settings)
     workload = override_constraints(load_workload(file, catalog=market, settings=settings), market, **(limits or {}))
     own = None if settings.calibration is None else read_calibration(settings.calibration)

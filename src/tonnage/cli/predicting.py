@@ -1,10 +1,14 @@
-"""What is predicted of a run before its first step."""
+"""What is predicted of a run before its first step: by this machine's own profile, where it has been measured."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from tonnage.errors import InputError, TonnageError
+
 if TYPE_CHECKING:
+    from tonnage.calibration.local_profile import DeviceProfile
+    from tonnage.planning.local import LocalPrediction
     from tonnage.runs.preflight import Machine
     from tonnage.runs.spec import RunSpec
     from tonnage.settings import Settings
@@ -13,10 +17,74 @@ SCHEMA: Final = "tonnage/prediction@1"
 UNITS: Final = {"samples_per_s": "samples/s", "peak_memory_gib": "GiB", "time_s": "s", "cost_usd": "USD"}
 
 
-def predict_run(spec: RunSpec, machine: Machine, settings: Settings) -> dict[str, Any]:  # noqa: ARG001
+def predict_run(spec: RunSpec, machine: Machine, settings: Settings) -> dict[str, Any]:
     """The prediction as `prediction.json` holds it. `why_none` says why there is none; a figure not known is absent."""
-    why = "there is no profile of this device; `tonnage calibrate --local` measures one"
-    return {"schema": SCHEMA, "device": None, "why_none": why, "micro_batch": None, "figures": {}}
+    try:
+        made = _on_this_machine(spec, machine, settings)
+    except TonnageError as error:  # a run needs no prediction; why there is none stands in its file
+        why = f"{error}; {error.hint}" if error.hint else str(error)
+        return {"schema": SCHEMA, "device": None, "why_none": why, "micro_batch": None, "figures": {}}
+    return {
+        "schema": SCHEMA,
+        "device": made.device,
+        "why_none": None,
+        "micro_batch": made.work.micro_batch,
+        "lengths": {"mean": made.work.job.lengths.mean, "maximum": made.work.job.lengths.maximum},
+        "figures": _figures(spec, made),
+    }
+
+
+def _on_this_machine(spec: RunSpec, machine: Machine, settings: Settings) -> LocalPrediction:
+    from tonnage.api import load_workload
+    from tonnage.calibration.store import read_calibration
+    from tonnage.planning.local import predict_local, training_job
+
+    profile = _profile(spec, machine, settings)
+    if spec.workload_file is None:
+        raise InputError("a specification without its workload file", hint="run the workload file itself")
+    own = None if settings.calibration is None else read_calibration(settings.calibration)
+    return predict_local(
+        training_job(load_workload(spec.workload_file, settings=settings)),
+        profile,
+        own,
+        threads=spec.launch.threads,
+        processes=spec.launch.processes,
+        micro_batch=spec.training.micro_batch,
+    )
+
+
+def _profile(spec: RunSpec, machine: Machine, settings: Settings) -> DeviceProfile:
+    """The newest profile of this machine, of the kind of device the run computes on."""
+    from tonnage.calibration.local_file import HINT, find_profile, stored_profiles
+    from tonnage.runs.preflight import uses_gpus
+
+    if not any(True for _ in stored_profiles(settings.home)):
+        raise InputError("this machine has not been measured", hint=HINT)
+    from tonnage.benchmarks.machine import host_identity
+    from tonnage.cli.measured_here import with_own_rows
+
+    profile = find_profile("local", settings.home, host_identity())
+    kind = "cuda" if uses_gpus(spec, machine) else "cpu"
+    if profile.kind != kind:
+        raise InputError(f"the newest profile of this machine is of its {profile.kind}, the run is on {kind}")
+    return with_own_rows(profile, settings)
+
+
+def _figures(spec: RunSpec, made: LocalPrediction) -> dict[str, Any]:
+    steps = spec.training.max_steps
+    run_s = made.run_s if steps is None else made.step_s.scaled(float(min(steps, made.steps)))
+    hour = spec.guard.usd_per_hour
+    figures = {
+        "samples_per_s": made.samples_per_s,
+        "peak_memory_gib": made.peak_memory_gib,
+        "time_s": run_s,
+        "cost_usd": made.cost_usd if hour is None else run_s.scaled(hour / 3600),
+    }
+    return {
+        name: {"value": figure.value, "low": figure.low, "high": figure.high, "basis": figure.basis}
+        for name, figure in figures.items()
+        if figure is not None
+    }
 
 
 def prediction_line(prediction: dict[str, Any]) -> str:

@@ -18,7 +18,15 @@ from tonnage.workload.file.problems import Problem, raise_problems
 
 PAGE: Final = "docs/adding-a-platform.md"
 LOWEST, HIGHEST = 1.0, 5.0
-Measure = Literal["usd_per_month", "time_s", "latency_p95_s", "throughput_per_s", "setup_usd"]
+Measure = Literal[
+    "usd_per_month",
+    "time_s",
+    "latency_p95_s",
+    "throughput_per_s",
+    "setup_usd",
+    "energy_kwh_per_month",
+    "carbon_kg_per_month",
+]
 MORE_IS_BETTER: Final = frozenset({"throughput_per_s"})
 
 
@@ -34,6 +42,7 @@ class Aspect:
     rubric: tuple[tuple[int, str], ...] = ()
     measure: Measure | None = None
     points_per_doubling: float = 1.0
+    of: Literal["any", "framework"] = "any"  # which profiles say something of it
 
     @property
     def scored(self) -> bool:
@@ -48,6 +57,7 @@ class AspectEntry(Door):
     rubric: dict[Annotated[str, Field(pattern="^[1-5]$")], Text] = Field(default_factory=dict)
     measure: Measure | None = None
     points_per_doubling: Annotated[float, Field(gt=0, le=4)] = 1.0
+    of: Literal["any", "framework"] = "any"
 
 
 class AspectsFile(Door):
@@ -76,6 +86,7 @@ def parse_aspects(text: str, *, file: str | None = None) -> tuple[Aspect, ...]:
             rubric=tuple(sorted((int(level), said) for level, said in one.rubric.items())),
             measure=one.measure,
             points_per_doubling=one.points_per_doubling,
+            of=one.of,
         )
         for name, one in entries.aspects.items()
     )

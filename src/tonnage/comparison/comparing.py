@@ -9,6 +9,7 @@ from typing import Final
 
 from tonnage.catalog import Catalog
 from tonnage.comparison.aspects import Aspect, load_aspects
+from tonnage.comparison.compliance import Match, Standing, match_rules, rule_problems, standards_of
 from tonnage.comparison.computed import Planner, Sought, Total, compute_total
 from tonnage.comparison.crossings import BreakEven, break_evens
 from tonnage.comparison.decision import Decision, decide
@@ -35,6 +36,7 @@ from tonnage.workload.jobs import ServeJob, Workload
 
 LEADS_BY: Final = 1.0  # points of score that count as a strength or weakness
 HOURS_PER_DAY: Final = 6.0
+EVERY_PAIR: Final = 4  # things up to which every move is planned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +59,7 @@ class Comparison:
     totals: Mapping[str, Total]
     scores: Scores
     able: tuple[str, ...]  # things that can do all the work
+    standing: Standing
     counted: tuple[str, ...]  # aspects in the weighted score
     ranking: tuple[Scored, ...]
     flips: tuple[WeightFlip, ...]
@@ -70,7 +73,15 @@ class Comparison:
     split: Split
     trade_offs: tuple[TradeOff, ...]
     migration: Migration | None
+    moves: tuple[Migration, ...]  # from each to each other, or to and from where one is now
+    leaders: tuple[tuple[str, str], ...]  # who leads by part of the score: (part, thing)
     assumptions: tuple[Assumption, ...]
+
+    def record_of(self, thing: str, standard: str) -> Match:
+        """How a thing stands with a rule, whether it is asked for or not."""
+        one = next(one for one in self.request.things if one.name == thing)
+        found = providers_of(self.totals[thing])
+        return match_rules(one.profile, (standard,), self.request.attestations, found, one.attests)[0]
 
     @property
     def title_of(self) -> Mapping[str, str]:
@@ -118,14 +129,17 @@ def compare(
             planner,
             factors=request.volume_factors,
             usd_per_hour=request.organisation.usd_per_hour,
+            power=request.power,
+            file=request.file,
         )
         for thing in request.things
     }
     able = tuple(name for name, total in totals.items() if total.can_do)
     scores = score_all(aspects, request.things, totals, {name: total.usd_per_month for name, total in totals.items()})
-    running = able or tuple(totals)
+    standing = _standing(request, works, totals)
+    running = standing.allowed(able) or able or tuple(totals)
     ranking = weighted(scores, request.weights, running)
-    decision = decide(rules, gather_facts(request, rules, works, totals))
+    decision = decide(rules, gather_facts(request, rules, works, totals, standing))
     migration = _migration(request, works, as_of)
     entries = {thing.name: _entry(request, works, totals[thing.name], as_of) for thing in request.things}
     return Comparison(
@@ -136,29 +150,36 @@ def compare(
         totals=totals,
         scores=scores,
         able=able,
+        standing=standing,
         counted=common_aspects(scores, request.weights, running),
         ranking=ranking,
         flips=weight_flips(scores, request.weights, running),
         first_share=stability(scores, request.weights, running, draws=request.draws, seed=request.seed),
         crossings=break_evens(tuple(totals.values())),
         decision=decision,
-        chosen=chosen_thing(decision, request, totals, ranking),
-        advice=advise(request, aspects, totals, entries),
+        chosen=chosen_thing(decision, request, totals, ranking, standing),
+        advice=advise(request, aspects, totals, entries, standing),
         entries=entries,
         size=load_sizes().of(request.organisation.employees),
-        split=best_split(totals),
+        split=best_split(totals, standing),
         trade_offs=tuple(_trade_off(name, scores, tuple(totals)) for name in totals),
         migration=migration,
+        moves=_moves(request, works, as_of),
+        leaders=_leaders(aspects, scores, request.weights, running),
         assumptions=tuple(assumptions),
     )
 
 
 def chosen_thing(
-    decision: Decision, request: Request, totals: Mapping[str, Total], ranking: Sequence[Scored]
+    decision: Decision,
+    request: Request,
+    totals: Mapping[str, Total],
+    ranking: Sequence[Scored],
+    standing: Standing,
 ) -> str | None:
     """The thing a leaf means: by its name or profile, or cheapest, managed, only, score."""
     word = decision.leaf.choose if decision.leaf else None
-    able = cheapest_first(totals)
+    able = cheapest_first(totals, standing)
     if word is None:
         return None
     if word in ("cheapest", "only"):
@@ -172,6 +193,28 @@ def chosen_thing(
     return next((one.name for one in request.things if word in (one.name, one.profile.name)), None)
 
 
+def providers_of(total: Total) -> tuple[str, ...]:
+    """Whose machines the cheapest options of a thing are."""
+    return tuple(sorted({row.option.provider for row in total.rows if row.option is not None}))
+
+
+def _standing(request: Request, works: Sequence[Sought], totals: Mapping[str, Total]) -> Standing:
+    """The rules of the compare file and of its workloads, beside what each thing's profile attests."""
+    profiles = {thing.name: thing.profile for thing in request.things}
+    asked = [rule for one in works for rule in one.workload.team.compliance]
+    wrong = rule_problems(asked, profiles, ("team", "compliance"))
+    if wrong:
+        raise WorkloadError(wrong[0].message, hint=wrong[0].hint, file=request.file, key="workloads: team.compliance")
+    needs = tuple(dict.fromkeys([*request.organisation.compliance, *standards_of(asked, profiles)]))
+    matches = {
+        thing.name: match_rules(
+            thing.profile, needs, request.attestations, providers_of(totals[thing.name]), thing.attests
+        )
+        for thing in request.things
+    }
+    return Standing(needs=needs, matches=matches)
+
+
 def _migration(request: Request, works: Sequence[Sought], as_of: datetime) -> Migration | None:
     if request.move is None:
         return None
@@ -182,6 +225,33 @@ def _plan_move(request: Request, move: Move, works: Sequence[Sought], as_of: dat
     things = {thing.name: thing for thing in request.things}
     file = request.file or "compare.tonnage.yaml"
     return plan_migration(move, things, works, load_templates(), today=as_of.date(), compare_file=file)
+
+
+def _moves(request: Request, works: Sequence[Sought], as_of: datetime) -> tuple[Migration, ...]:
+    """Every pair of up to four things; of more, those from where one is now (else from the first)."""
+    names = [thing.name for thing in request.things]
+    move = request.move or Move(origin=names[0], target=names[1], start=None, people=1, hours_per_day=HOURS_PER_DAY)
+    pairs = [(origin, target) for origin in names for target in names if origin != target]
+    if len(names) > EVERY_PAIR:
+        pairs = [pair for pair in pairs if pair[0] == move.origin]
+    return tuple(_plan_move(request, replace(move, origin=one, target=other), works, as_of) for one, other in pairs)
+
+
+def _leaders(
+    aspects: Sequence[Aspect], scores: Scores, weights: Mapping[str, float], names: Sequence[str]
+) -> tuple[tuple[str, str], ...]:
+    """Who leads by cost a month alone, by what is computed, by what is judged; what is not known of any is left out."""
+    computed = {aspect.key for aspect in aspects if aspect.measure is not None}
+    parts = {
+        "cost a month alone": {"cost": 1.0},
+        "what is computed": {key: weight for key, weight in weights.items() if key in computed},
+        "what is judged": {key: weight for key, weight in weights.items() if key not in computed},
+    }
+    out = []
+    for part, own in parts.items():
+        if len(names) > 1 and common_aspects(scores, own, names):
+            out.append((part, weighted(scores, own, names)[0].thing))
+    return tuple(out)
 
 
 def _entry(request: Request, works: Sequence[Sought], total: Total, as_of: datetime) -> Entry:

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
-from fnmatch import fnmatchcase
+from functools import cache
 from typing import Final
 
-from tonnage.catalog import Catalog, parse_gpu_filter
+from tonnage.catalog import Catalog
+from tonnage.comparison.energy import Footprint, Stated, footprint
+from tonnage.comparison.energy import total as sum_footprints
 from tonnage.comparison.fronts import front_of
 from tonnage.comparison.profiles import Hours
+from tonnage.comparison.reaching import enough_machines, narrow_to, only_of, why_none
 from tonnage.comparison.request import Thing
 from tonnage.planning import CatalogStamp, Option, Plan
 from tonnage.sizing.estimates import Figure
 from tonnage.units import SECONDS_PER_HOUR
-from tonnage.workload.jobs import ServeJob, TabularJob, Workload
+from tonnage.workload.jobs import ServeJob, Workload
 
 Planner = Callable[[Workload, Catalog], Plan]
+Replan = Callable[[float], Figure | None]
+NOTHING_STATED: Final = Stated()
 SERVICE_GRID: Final = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # volumes at which a service is planned anew
 
 
@@ -61,6 +66,10 @@ class Row:
     options: int
     volume: str
     stamp: CatalogStamp | None = None
+    fastest: Option | None = None  # of all options, the one that ends first
+    purchases: tuple[Option, ...] = ()  # the cheapest of each way of buying, cheapest first
+    footprint: Footprint | None = None  # of a month
+    replan: Replan | None = field(default=None, compare=False, repr=False)  # of a service: its month at any volume
     front: tuple[Option, ...] = ()  # ways that nothing beats in both cost and time, the cheapest first
 
     @property
@@ -90,6 +99,15 @@ class Total:
     people_usd_per_month: Figure | None
     setup_usd: Figure | None
     setup_hours: Hours | None
+    footprint: Footprint
+
+    @property
+    def energy_kwh_per_month(self) -> Figure | None:
+        return self.footprint.energy_kwh
+
+    @property
+    def carbon_kg_per_month(self) -> Figure | None:
+        return self.footprint.carbon_kg
 
     @property
     def can_do(self) -> bool:
@@ -156,9 +174,11 @@ def compute_total(
     *,
     factors: Sequence[float],
     usd_per_hour: float | None,
+    power: Stated,
+    file: str | None = None,
 ) -> Total:
     """All the work on one thing."""
-    rows = tuple(compute_row(thing, one, catalog, planner, factors=factors) for one in works)
+    rows = tuple(compute_row(thing, one, catalog, planner, factors=factors, power=power, file=file) for one in works)
     return Total(
         thing=thing.name,
         rows=rows,
@@ -166,10 +186,20 @@ def compute_total(
         people_usd_per_month=people_usd(thing.operation_hours_per_month, usd_per_hour),
         setup_usd=people_usd(thing.setup_hours, usd_per_hour),
         setup_hours=thing.setup_hours,
+        footprint=sum_footprints({row.work: row.footprint for row in rows}),
     )
 
 
-def compute_row(thing: Thing, work: Sought, catalog: Catalog, planner: Planner, *, factors: Sequence[float]) -> Row:
+def compute_row(
+    thing: Thing,
+    work: Sought,
+    catalog: Catalog,
+    planner: Planner,
+    *,
+    factors: Sequence[float],
+    power: Stated = NOTHING_STATED,
+    file: str | None = None,
+) -> Row:
     """The cheapest way of one thing to do one workload, planned anew at each volume of a service."""
     job = work.workload.job
     if isinstance(job, ServeJob):
@@ -180,14 +210,22 @@ def compute_row(thing: Thing, work: Sought, catalog: Catalog, planner: Planner, 
         thing=thing.name, work=work.name, kind=work.workload.kind, option=None, why_not="", usd_per_job=None,
         usd_per_month=None, at_volumes=(), options=0, volume=volume,
     )  # fmt: skip
-    narrowed = _narrow(thing, work.workload, catalog)
+    narrowed = narrow_to(thing, work.workload, catalog, file)
     if isinstance(narrowed, str):
         return replace(blank, why_not=narrowed)
-    plan = planner(*narrowed)
+    plan = enough_machines(planner(*narrowed), thing)
     blank = replace(blank, stamp=plan.catalog)
     if plan.best is None:
-        return replace(blank, why_not=_why_none(plan, thing))
-    found = replace(blank, option=plan.best, options=len(plan.options), front=front_of(plan.options))
+        return replace(blank, why_not=why_none(plan, thing))
+    found = replace(
+        blank,
+        option=plan.best,
+        options=len(plan.options),
+        fastest=_fastest(plan),
+        purchases=_by_purchase(plan),
+        footprint=footprint(plan.best, _hours_at_work(plan.best, work), catalog, power),
+        front=front_of(plan.options),
+    )
     if isinstance(job, ServeJob):
         return _service_row(found, narrowed, planner, factors)
     assert work.jobs_per_month is not None
@@ -202,75 +240,49 @@ def compute_row(thing: Thing, work: Sought, catalog: Catalog, planner: Planner, 
 
 def _service_row(found: Row, narrowed: tuple[Workload, Catalog], planner: Planner, factors: Sequence[float]) -> Row:
     workload, catalog = narrowed
+    assert found.option is not None
+    best: dict[float, Option | None] = {1.0: found.option}
+    for factor in sorted({*factors, *SERVICE_GRID} - {1.0}):
+        best[factor] = planner(_at_rate(workload, factor), catalog).best
+    volumes = tuple(
+        AtVolume(factor=at, usd_per_month=one.cost_usd if one else None) for at, one in sorted(best.items())
+    )
+    used = only_of(catalog, [one for one in best.values() if one is not None])
+
+    @cache
+    def replan(factor: float) -> Figure | None:
+        option = planner(_at_rate(workload, factor), used).best
+        return option.cost_usd if option else None
+
+    return replace(found, usd_per_month=found.option.cost_usd, at_volumes=volumes, replan=replan)
+
+
+def _at_rate(workload: Workload, factor: float) -> Workload:
+    """The service at so many times its rate."""
     job = workload.job
     assert isinstance(job, ServeJob)
-    assert found.option is not None
-    out = []
-    for factor in sorted({*factors, *SERVICE_GRID}):
-        best = found.option
-        if factor != 1.0:
-            other = planner(replace(workload, job=replace(job, rate_per_s=job.rate_per_s * factor)), catalog).best
-            out.append(AtVolume(factor=factor, usd_per_month=other.cost_usd if other else None))
-        else:
-            out.append(AtVolume(factor=factor, usd_per_month=best.cost_usd))
-    return replace(found, usd_per_month=found.option.cost_usd, at_volumes=tuple(out))
+    return replace(workload, job=replace(job, rate_per_s=job.rate_per_s * factor))
 
 
-def _narrow(thing: Thing, workload: Workload, catalog: Catalog) -> tuple[Workload, Catalog] | str:
-    """The workload and catalog as far as the thing reaches, or why it cannot do it."""
-    reach, limits = thing.profile.reach, workload.constraints
-    if not reach.computed:
-        return f"not computed: {reach.why_not}"
-    if reach.kinds and workload.kind not in reach.kinds:
-        return f"cannot be computed for kind {workload.kind}: {reach.why_not or 'outside what it does'}"
-    own = _both(reach.providers, thing.providers)
-    providers = None if own is None else _both(own, limits.providers)
-    if providers is None:
-        return "the workload's providers and its own have none in common"
-    gpus = tuple(parse_gpu_filter(text) for text in thing.gpus) or limits.gpus
-    platforms = _both(reach.platforms, limits.platforms)
-    if platforms is None:
-        return "the workload's platforms and its own have none in common"
-    limits = replace(limits, providers=providers, gpus=gpus, platforms=platforms)  # type: ignore[arg-type]
-    job = workload.job
-    if isinstance(job, TabularJob) and reach.tabular_method is not None:
-        job = replace(job, method=reach.tabular_method)  # type: ignore[arg-type]
-    team = replace(workload.team, hourly_usd=None)  # people are counted once, by the comparison
-    return replace(workload, constraints=limits, job=job, team=team), _with_machines(catalog, thing.machines)
+def _fastest(plan: Plan) -> Option | None:
+    """None for a service, which has no end."""
+    timed = [(one.time_s.value, one.cost_usd.value, place) for place, one in enumerate(plan.options) if one.time_s]
+    return plan.options[min(timed)[2]] if timed else None
 
 
-def _both(left: tuple[str, ...], right: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Names in both, where an empty tuple is no limit; None where nothing is left."""
-    if not left or not right:
-        return left or right
-    return tuple(name for name in left if name in right) or None
+def _by_purchase(plan: Plan) -> tuple[Option, ...]:
+    """The first, that is the cheapest, option of each way of buying."""
+    found: dict[str, Option] = {}
+    for one in plan.options:
+        found.setdefault(one.purchase, one)
+    return tuple(sorted(found.values(), key=lambda one: one.cost_usd.value))
 
 
-def _with_machines(catalog: Catalog, patterns: tuple[str, ...]) -> Catalog:
-    if not patterns:
-        return catalog
-    return replace(
-        catalog,
-        offers=tuple(one for one in catalog.offers if _matches(one.instance_type, patterns)),
-        instance_types=tuple(one for one in catalog.instance_types if _matches(one.name, patterns)),
-    )
-
-
-def _matches(name: str, patterns: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
-
-
-def _why_none(plan: Plan, thing: Thing) -> str:
-    """The change that would let something fit, other than leaving what is compared; else the nearest miss within it."""
-    for relaxation in plan.relaxations:
-        if not any(f"constraints.{own}" in relaxation for own in ("platforms", "providers", "gpus")):
-            return f"nothing fits: {relaxation}"
-    reach = thing.profile.reach.platforms
-    within = [one for one in plan.refused if one.binding not in ("platform", "provider", "gpu", "purchase")
-              and (not reach or one.platform in reach)]  # fmt: skip
-    if within:
-        miss = min(within, key=lambda one: (one.shortfall, one.provider, one.instance_type))
-        return f"nothing fits: {miss.provider} {miss.instance_type} needs {miss.needs}, has {miss.has}"
-    if "bedrock" in reach:
-        return "no model of its price list is named for this work (buy.token_models names those that would do)"
-    return f"the catalog has no price there for work of kind {plan.kind}"
+def _hours_at_work(option: Option, work: Sought) -> Figure:
+    """Hours of a month in which the machines of an option work, all of them together being one."""
+    job = work.workload.job
+    if isinstance(job, ServeJob):
+        return Figure(value=job.hours_per_month, low=job.hours_per_month, high=job.hours_per_month)
+    assert option.time_s is not None
+    assert work.jobs_per_month is not None
+    return option.time_s.scaled(work.jobs_per_month / SECONDS_PER_HOUR)

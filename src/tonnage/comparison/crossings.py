@@ -1,15 +1,17 @@
-"""From which volume one thing costs less than another: closed form for lines, else between planned volumes."""
+"""From which volume one thing costs less than another: closed form for lines, else on the stairs of planned fleets."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from typing import Literal
 
+import numpy as np
+
 from tonnage.comparison.computed import ZERO, Row, Total
-from tonnage.sizing.estimates import Figure
+from tonnage.planning.service.crossings import find_crossings
 
 End = Literal["value", "low", "high"]
 
@@ -28,7 +30,7 @@ class BreakEven:
     low: float | None
     high: float | None
     cheaper_above: str
-    method: Literal["closed form", "between planned volumes"]
+    method: Literal["closed form", "planned anew"]
     work: str = ""  # one workload by itself, people not counted; "": all the work, people included
 
 
@@ -62,12 +64,12 @@ def _pair(first: Total, second: Total) -> BreakEven:
         low=min(known) if factor is not None and None not in ends else None,
         high=max(known) if factor is not None and None not in ends else None,
         cheaper_above=first.thing if cost_at(first, large) <= cost_at(second, large) else second.thing,
-        method="closed form" if linear else "between planned volumes",
+        method="closed form" if linear else "planned anew",
     )
 
 
 def cost_at(total: Total, factor: float, end: End = "value") -> float:
-    """Run cost a month at a volume, people included; between planned volumes on a straight line of logarithms.
+    """Run cost a month at a volume, people included; between planned volumes planned anew where that can matter.
 
     Infinite where nothing can do that volume.
     """
@@ -84,15 +86,13 @@ def _row_cost(row: Row, factor: float, end: End) -> float:
     above = min((point for point in points if point[0] >= factor * (1 - 1e-12)), default=None, key=lambda one: one[0])
     if below is None or above is None or below[1] is None or above[1] is None:
         return math.inf
-    return _between(below[0], below[1], above[0], above[1], factor, end)
-
-
-def _between(left: float, at_left: Figure, right: float, at_right: Figure, factor: float, end: End) -> float:
-    a, b = float(getattr(at_left, end)), float(getattr(at_right, end))
-    if right <= left or a <= 0 or b <= 0:
-        return a
-    share = math.log(factor / left) / math.log(right / left)
-    return math.exp(math.log(a) + share * (math.log(b) - math.log(a)))
+    at_left, at_right = float(getattr(below[1], end)), float(getattr(above[1], end))
+    if at_left == at_right:
+        return at_left  # a fleet does not shrink as its load grows: no stair in between
+    if math.isclose(at_left * above[0], at_right * below[0], rel_tol=1e-6):
+        return at_left * factor / below[0]  # tokens: so much each
+    found = row.replan(factor) if row.replan is not None else None
+    return float(getattr(found, end)) if found is not None else math.inf
 
 
 def _linear_crossing(first: Total, second: Total, first_end: End, second_end: End) -> float | None:
@@ -107,24 +107,18 @@ def _linear_crossing(first: Total, second: Total, first_end: End, second_end: En
 
 
 def _planned_crossing(first: Total, second: Total, first_end: End, second_end: End) -> float | None:
-    """The first change of sign between planned volumes, bisected on the lines between them."""
+    """The first change of sign between volumes that both can carry, found on the stairs of the fleets themselves."""
 
-    def lead(factor: float) -> float:
-        return cost_at(first, factor, first_end) - cost_at(second, factor, second_end)
+    def one(factor: float) -> float:
+        return cost_at(first, factor, first_end)
+
+    def other(factor: float) -> float:
+        return cost_at(second, factor, second_end)
 
     grid = sorted({one.factor for total in (first, second) for row in total.rows for one in row.at_volumes})
-    for left, right in pairwise(grid):
-        before, after = lead(left), lead(right)
-        if math.isfinite(before) and math.isfinite(after) and (before > 0) != (after > 0):
-            return _bisect(lead, left, right, dearer=before > 0)
+    carried = [factor for factor in grid if math.isfinite(one(factor)) and math.isfinite(other(factor))]
+    for left, right in pairwise(carried):
+        found = find_crossings(one, other, np.array([left, right]))
+        if found:
+            return found[0][0]
     return None
-
-
-def _bisect(lead: Callable[[float], float], left: float, right: float, *, dearer: bool) -> float:
-    for _ in range(60):
-        middle = math.sqrt(left * right)
-        if (lead(middle) > 0) == dearer:
-            left = middle
-        else:
-            right = middle
-    return right

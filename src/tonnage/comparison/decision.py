@@ -73,6 +73,20 @@ def _walk(rules: Rules, facts: Mapping[str, Fact], node: str) -> tuple[tuple[Ste
     return tuple(steps), rules.leaves[node], ""
 
 
+def way_to(rules: Rules, leaf: str) -> tuple[tuple[Question, Answer], ...]:
+    """The shortest way from the start to a leaf: questions and their answers."""
+    ways: list[tuple[str, tuple[tuple[Question, Answer], ...]]] = [(rules.start, ())]
+    for node, way in ways:
+        if node == leaf:
+            return way
+        question = rules.questions.get(node)
+        if question is not None:
+            targets: tuple[tuple[Answer, str | None], ...]
+            targets = (("yes", question.yes), ("no", question.no), ("unknown", question.unknown))
+            ways += [(target, (*way, (question, answer))) for answer, target in targets if target is not None]
+    return ()
+
+
 def facts_known(test: Test, facts: Mapping[str, Fact]) -> bool:
     """Whether both sides of a test are known."""
     return all(name is None or _value(name, facts) is not None for name in (test.fact, test.other_fact))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tonnage.comparison.compliance import Standing
 from tonnage.comparison.computed import Sought, Total
 from tonnage.comparison.decision import Fact, Value
 from tonnage.comparison.request import Request
@@ -14,7 +15,7 @@ from tonnage.workload.jobs import ServeJob, TrainJob
 
 
 def gather_facts(
-    request: Request, rules: Rules, works: Sequence[Sought], totals: Mapping[str, Total]
+    request: Request, rules: Rules, works: Sequence[Sought], totals: Mapping[str, Total], standing: Standing
 ) -> dict[str, Fact]:
     """Every fact, with where it stands. WorkloadError where a need is given that the rules do not ask for."""
     file = request.file or "the compare file"
@@ -24,7 +25,8 @@ def gather_facts(
             hint = did_you_mean(nearest(name, rules.needs, count=1), f"rule set {rules.name} asks for: {listed}")
             raise WorkloadError("is not asked for by the rule set", hint=hint, file=request.file, key=f"needs.{name}")
     out = {name: Fact(value=_need(request, name), origin=f"{file}: needs.{name}") for name in rules.needs}
-    return out | _work_facts(works) | _team_facts(request, file) | _computed_facts(request, totals)
+    team = _team_facts(request, file, standing)
+    return out | _work_facts(works) | team | _rule_facts(totals, standing) | _computed_facts(request, totals, standing)
 
 
 def _need(request: Request, name: str) -> Value | None:
@@ -60,19 +62,36 @@ def _tokens(work: Sought) -> float:
     return work.requests_per_month * each
 
 
-def _team_facts(request: Request, file: str) -> dict[str, Fact]:
+def _team_facts(request: Request, file: str, standing: Standing) -> dict[str, Fact]:
     given = request.organisation
     values: dict[str, Value | None] = {
         "employees": given.employees,
         "team_size": given.team_size,
         "ml_expertise": given.ml_expertise,
         "ops_expertise": given.ops_expertise,
-        "compliance": given.compliance,
+        "compliance": standing.needs,
     }
     return {name: Fact(value=value, origin=f"{file}: organisation.{name}") for name, value in values.items()}
 
 
-def _computed_facts(request: Request, totals: Mapping[str, Total]) -> dict[str, Fact]:
+def _rule_facts(totals: Mapping[str, Total], standing: Standing) -> dict[str, Fact]:
+    """`meets_compliance.NAME` and `.any`: yes, no, or not known; the origin names each rule and its evidence."""
+    out = {
+        f"meets_compliance.{name}": Fact(value=standing.meets(name), origin=f"attestations of {name}'s profile: "
+                                         f"{standing.describe(name)}")
+        for name in totals
+    }  # fmt: skip
+    answers = {name: standing.meets(name) for name, total in totals.items() if total.can_do}
+    if any(answer is True for answer in answers.values()):
+        value: bool | None = True
+    else:
+        value = None if any(answer is None for answer in answers.values()) else False
+    said = "; ".join(f"{name}: {standing.describe(name)}" for name in answers) if standing.needs else ""
+    out["meets_compliance.any"] = Fact(value=value, origin=said or "no rule is stated (organisation.compliance)")
+    return out
+
+
+def _computed_facts(request: Request, totals: Mapping[str, Total], standing: Standing) -> dict[str, Fact]:
     origin = "computed by the planner at the stated volume"
     out: dict[str, Fact] = {}
     for name, total in totals.items():
@@ -80,14 +99,17 @@ def _computed_facts(request: Request, totals: Mapping[str, Total]) -> dict[str, 
         figures = {"usd_per_month": total.usd_per_month, "time_s": total.time_s, "setup_usd": total.setup_usd,
                    "latency_p95_s": total.latency_p95_s}  # fmt: skip
         out |= {f"{key}.{name}": Fact(value=_of(figure), origin=origin) for key, figure in figures.items()}
-    able = cheapest_first(totals)
+    able = cheapest_first(totals, standing)
+    if standing.needs:
+        origin += f", of those known to meet {standing.titles}"
     managed = [name for name in able if is_managed(request, name)]
     chosen = {"cheapest": able[:1], "second": able[1:2], "managed": managed[:1]}
     for word, names in chosen.items():
         cost = _of(totals[names[0]].usd_per_month) if names else None
         said = f"{origin}: {names[0]}" if names else origin
         out[f"usd_per_month.{word}"] = Fact(value=cost, origin=said)
-    out["can_do.any"] = Fact(value=bool(able), origin=origin)
+    any_able = any(total.can_do for total in totals.values())
+    out["can_do.any"] = Fact(value=any_able, origin="computed by the planner at the stated volume")
     out["can_do.count"] = Fact(value=float(len(able)), origin=origin)
     tags = {"cheapest_managed": "managed", "cheapest_token_api": "token-api"}
     for name, tag in tags.items():
@@ -96,10 +118,10 @@ def _computed_facts(request: Request, totals: Mapping[str, Total]) -> dict[str, 
     return out
 
 
-def cheapest_first(totals: Mapping[str, Total]) -> list[str]:
-    """Those that can do all the work, by cost a month with people."""
+def cheapest_first(totals: Mapping[str, Total], standing: Standing) -> list[str]:
+    """Those that can do all the work and are known to meet every rule, by cost a month with people."""
     costs = [(cost.value, name) for name, total in totals.items() if (cost := total.usd_per_month) is not None]
-    return [name for _, name in sorted(costs) if totals[name].can_do]
+    return list(standing.allowed(name for _, name in sorted(costs) if totals[name].can_do))
 
 
 def is_managed(request: Request, name: str) -> bool:

@@ -3,34 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Literal
-
-from pydantic import Field, model_validator
+from typing import Literal
 
 from tonnage.comparison.aspects import PAGE, Aspect, load_aspects
-from tonnage.comparison.door import Day, Link, Name, Names, Text, load_text, parse_entries, unknown
+from tonnage.comparison.door import load_text, parse_entries, unknown
+from tonnage.comparison.profile_file import (
+    AttestationEntry,
+    CellEntry,
+    HoursEntry,
+    Kind,
+    ProfileFile,
+    ReachEntry,
+    SourceEntry,
+)
 from tonnage.errors import UnknownName, WorkloadError, did_you_mean, nearest
-from tonnage.workload.file.fields import Door, PositiveOrZero, Words, refusal
 from tonnage.workload.file.problems import Problem, raise_problems
 from tonnage.workload.file.yaml_lines import Document
-
-Kind = Literal["platform", "framework"]
-WorkloadKind = Literal["train", "serve", "batch", "tabular"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Where a value comes from. `read_on` None: undated. `judgement`: ours, without a public source."""
+    """Where a value comes from. `read_on` None: nobody read it there. `judgement`: ours, without a public source.
+
+    `third_party`: somebody else's word about a vendor.
+    """
 
     title: str
     url: str | None
     read_on: date | None
     judgement: bool = False
+    third_party: bool = False
+
+    @property
+    def verified(self) -> bool:
+        """Whether the vendor's (or maker's) own words were read, on a day that is known."""
+        return self.read_on is not None and not self.judgement and not self.third_party
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attestation:
+    """What a vendor attests. `scope`: for what, or on which condition."""
+
+    status: Literal["attested", "conditional", "not attested"]
+    scope: str
+    evidence: tuple[Evidence, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,59 +100,12 @@ class Profile:
     operation_hours_per_month: Hours | None
     cells: Mapping[str, Cell]
     risks: tuple[str, ...]
-
-
-class SourceEntry(Door):
-    title: Text
-    url: Link | None = None
-    read_on: Day | None = None
-    judgement: bool = False
-
-    @model_validator(mode="after")
-    def _named(self) -> SourceEntry:
-        if self.url is None and not self.judgement:
-            raise refusal("a `url`", "or `judgement: true` where it is an opinion and no public source states it")
-        return self
-
-
-class CellEntry(Door):
-    value: Text
-    sources: Names
-    score: Annotated[int, Field(ge=1, le=5)] | None = None
-    because: Text | None = None
-
-
-class HoursEntry(Door):
-    low: PositiveOrZero
-    likely: PositiveOrZero
-    high: PositiveOrZero
-    because: Text
-
-
-class ReachEntry(Door):
-    computed: bool = True
-    platforms: Names = ()
-    providers: Names = ()
-    kinds: Annotated[tuple[WorkloadKind, ...], Field(strict=False)] = ()
-    tabular_method: Literal["boosted-trees", "mlp"] | None = None
-    why_not: Text | None = None
-
-
-class ProfileFile(Door):
-    """A profile file, NAME.yaml."""
-
-    name: Name
-    title: Text
-    kind: Kind = "platform"
-    based_on: Name | None = None
-    about: Text
-    tags: Names = ()
-    plan: ReachEntry | None = None
-    setup_hours: HoursEntry | None = None
-    operation_hours_per_month: HoursEntry | None = None
-    sources: dict[Name, SourceEntry] = Field(default_factory=dict)
-    aspects: dict[Name, CellEntry] = Field(default_factory=dict)
-    risks: Words = ()
+    suits: tuple[str, ...] = ()
+    levers: tuple[str, ...] = ()
+    practices: tuple[str, ...] = ()
+    try_it: tuple[str, ...] = ()
+    attestations: Mapping[str, Attestation] = field(default_factory=dict)
+    attested_by_provider: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,19 +176,22 @@ def _problems(entries: ProfileFile, known: Mapping[str, _Read], aspects: Mapping
         if name not in aspects:
             found.append(unknown(path, "aspect", name, aspects))
             continue
-        if not cell.sources:
-            found.append(Problem((*path, "sources"), "names no source", "every value says where it comes from"))
-        found += [
-            unknown((*path, "sources"), "source of this file", source, entries.sources)
-            for source in cell.sources
-            if source not in entries.sources
-        ]
+        found += _source_problems(path, cell.sources, entries.sources)
         found += _score_problems(path, cell, aspects[name])
+    for name, one in entries.attestations.items():
+        found += _source_problems(("attestations", name), one.sources, entries.sources)
     for key in ("setup_hours", "operation_hours_per_month"):
         hours: HoursEntry | None = getattr(entries, key)
         if hours and not hours.low <= hours.likely <= hours.high:
             found.append(Problem((key,), "is not low <= likely <= high", "order the three"))
     return found
+
+
+def _source_problems(path: tuple[str, ...], named: Sequence[str], known: Mapping[str, SourceEntry]) -> list[Problem]:
+    where = (*path, "sources")
+    if not named:
+        return [Problem(where, "names no source", "every value says where it comes from")]
+    return [unknown(where, "source of this file", source, known) for source in named if source not in known]
 
 
 def _score_problems(path: tuple[str, ...], cell: CellEntry, aspect: Aspect) -> list[Problem]:
@@ -244,6 +221,12 @@ def _freeze(name: str, known: Mapping[str, _Read]) -> Profile:
         operation_hours_per_month=freeze_hours(entries.operation_hours_per_month),
         cells=own,
         risks=entries.risks,
+        suits=entries.suits,
+        levers=entries.levers,
+        practices=entries.practices,
+        try_it=entries.try_it,
+        attestations={key: _attestation(one, entries.sources) for key, one in entries.attestations.items()},
+        attested_by_provider=entries.attestations_of_provider,
     )
     return profile if base is None else _inherit(profile, base, entries)
 
@@ -258,6 +241,12 @@ def _inherit(profile: Profile, base: Profile, entries: ProfileFile) -> Profile:
         operation_hours_per_month=profile.operation_hours_per_month or base.operation_hours_per_month,
         cells={**base.cells, **profile.cells},
         risks=(*profile.risks, *base.risks),
+        suits=profile.suits or base.suits,
+        levers=profile.levers or base.levers,
+        practices=profile.practices or base.practices,
+        try_it=profile.try_it or base.try_it,
+        attestations={**base.attestations, **profile.attestations},
+        attested_by_provider=profile.attested_by_provider or base.attested_by_provider,
     )
 
 
@@ -282,8 +271,24 @@ def freeze_hours(entry: HoursEntry | None) -> Hours | None:
 
 
 def _cell(entry: CellEntry, sources: Mapping[str, SourceEntry]) -> Cell:
-    evidence = tuple(
-        Evidence(title=one.title, url=one.url, read_on=one.read_on, judgement=one.judgement)
-        for one in (sources[name] for name in entry.sources)
-    )
+    evidence = _evidence(entry.sources, sources)
     return Cell(value=entry.value, evidence=evidence, score=entry.score, because=entry.because or "")
+
+
+def _attestation(entry: AttestationEntry, sources: Mapping[str, SourceEntry]) -> Attestation:
+    status: Literal["attested", "conditional", "not attested"]
+    status = "not attested" if entry.status == "not_attested" else entry.status
+    return Attestation(status=status, scope=entry.scope, evidence=_evidence(entry.sources, sources))
+
+
+def _evidence(names: Sequence[str], sources: Mapping[str, SourceEntry]) -> tuple[Evidence, ...]:
+    return tuple(
+        Evidence(
+            title=one.title,
+            url=one.url,
+            read_on=one.read_on,
+            judgement=one.judgement,
+            third_party=one.third_party,
+        )
+        for one in (sources[name] for name in names)
+    )

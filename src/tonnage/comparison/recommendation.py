@@ -12,6 +12,7 @@ from typing import Annotated
 from pydantic import Field
 
 from tonnage.comparison.aspects import Aspect
+from tonnage.comparison.compliance import Standing
 from tonnage.comparison.computed import Total, add
 from tonnage.comparison.door import Name, Text, parse_entries
 from tonnage.comparison.request import HORIZONS, Request, Thing
@@ -90,11 +91,17 @@ class Advice:
 
 
 def advise(
-    request: Request, aspects: Sequence[Aspect], totals: Mapping[str, Total], entries: Mapping[str, Entry]
+    request: Request,
+    aspects: Sequence[Aspect],
+    totals: Mapping[str, Total],
+    entries: Mapping[str, Entry],
+    standing: Standing,
 ) -> tuple[Advice, ...]:
     """One recommendation for each size and horizon."""
     sizes = load_sizes().sizes
-    return tuple(_advice(request, aspects, totals, entries, size, name) for size in sizes for name in HORIZONS)
+    return tuple(
+        _advice(request, aspects, totals, entries, standing, size, name) for size in sizes for name in HORIZONS
+    )
 
 
 def _advice(
@@ -102,12 +109,13 @@ def _advice(
     aspects: Sequence[Aspect],
     totals: Mapping[str, Total],
     entries: Mapping[str, Entry],
+    standing: Standing,
     size: Size,
     horizon: str,
 ) -> Advice:
     weeks = request.horizon_weeks[horizon]
     costs = {name: horizon_cost(totals[name], entries[name], weeks) for name in totals}
-    out = {name: why for name in totals if (why := _out_of(totals[name], entries[name], weeks))}
+    out = {name: why for name in totals if (why := _out_of(totals[name], entries[name], weeks, standing.why_not(name)))}
     running = [thing.name for thing in request.things if thing.name not in out]
     scores = score_all(aspects, request.things, totals, costs)
     weights = {key: weight * size.factors.get(key, 1.0) for key, weight in request.weights.items()}
@@ -155,13 +163,13 @@ def _months(usd: float, saved_usd: float) -> float | None:
     return usd / saved_usd if saved_usd > 0 else None
 
 
-def _out_of(total: Total, entry: Entry, weeks: float) -> str:
+def _out_of(total: Total, entry: Entry, weeks: float, rules: str) -> str:
     if not total.can_do:
         lacking = next(row for row in total.rows if row.option is None)
         return f"cannot do {lacking.work}: {lacking.why_not}"
     if entry.weeks is not None and entry.weeks > weeks:
         return f"takes {entry.weeks:.1f} weeks to get there, the horizon has {weeks:g}"
-    return ""
+    return rules and f"is not known to meet the rules: {rules}"
 
 
 def _because(ranking: Sequence[Scored], costs: Mapping[str, Figure | None], things: Sequence[Thing]) -> str:
@@ -193,19 +201,24 @@ class Split:
     because: str
 
 
-def best_split(totals: Mapping[str, Total]) -> Split:
+def best_split(totals: Mapping[str, Total], standing: Standing) -> Split:
     """The cheapest way to spread the work over any set of things, the operation of each one used included.
+
+    Only things that are known to meet every rule count.
 
     Exact: every set of things is tried (at most 4,095), each workload going where it costs least within the set.
     """
+    works = [row.work for row in next(iter(totals.values())).rows]
+    totals = {name: totals[name] for name in standing.allowed(totals)}
     singles = [(cost, name) for name, total in totals.items() if (cost := total.usd_per_month) is not None]
     cost, single = min(singles, key=lambda one: (one[0].value, one[1]), default=(None, None))
     found = [way for way in map(_spread, _sets(totals)) if way is not None]
     if not found:
-        nowhere = tuple((row.work, None) for row in next(iter(totals.values())).rows)
+        nowhere = tuple((work, None) for work in works)
         return Split(
             places=nowhere, usd_per_month=None, single=single, single_usd_per_month=cost, worth_it=False,
-            because="some work can be done by none of them",
+            because=f"some work can be done by none of them that is known to meet {standing.titles}"
+            if standing.needs else "some work can be done by none of them",
         )  # fmt: skip
     whole, places = min(found, key=lambda way: (way[0].value, len({name for _, name in way[1]}), way[1]))
     used = sorted({name for _, name in places})
@@ -244,4 +257,4 @@ def _split_words(whole: Figure, single: Figure | None, used: Sequence[str]) -> s
         return "all the work costs least in one place: no split"
     if single is None:
         return "no single one can do all the work: it must be split"
-    return f"saves {single.value - whole.value:,.0f} dollars a month, the operation of every platform used included"
+    return f"saves ${single.value - whole.value:,.0f} a month, the operation of every platform used included"

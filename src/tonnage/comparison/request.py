@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from os.path import normpath
 from pathlib import Path
@@ -12,8 +12,12 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BeforeValidator, Field
 
 from tonnage.comparison.aspects import Aspect, load_aspects
+from tonnage.comparison.compliance import provider_attestations, rule_problems, standards_of
 from tonnage.comparison.door import Day, Name, Text, load_text, parse_entries, unknown
-from tonnage.comparison.profiles import Hours, HoursEntry, Profile, freeze_hours, load_profiles
+from tonnage.comparison.energy import CarbonEntry, Stated
+from tonnage.comparison.owned import Owned, OwnedEntry, freeze_owned
+from tonnage.comparison.profile_file import HoursEntry
+from tonnage.comparison.profiles import Attestation, Hours, Profile, freeze_hours, load_profiles
 from tonnage.workload.file.fields import Count, Door, Flag, Positive, PositiveOrZero, Spelled, Word, Words
 from tonnage.workload.file.problems import Problem, raise_problems
 
@@ -35,6 +39,8 @@ class Thing:
     machines: tuple[str, ...] = ()
     setup_hours: Hours | None = None
     operation_hours_per_month: Hours | None = None
+    owned: Owned | None = None
+    attests: Mapping[str, str] = field(default_factory=dict)  # rules that the user has evidence for: which
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +94,8 @@ class Request:
     move: Move | None
     draws: int
     seed: int
+    power: Stated
+    attestations: Mapping[str, Mapping[str, Attestation]]  # of providers of machines, by provider
 
 
 class ThingEntry(Door):
@@ -99,6 +107,8 @@ class ThingEntry(Door):
     machines: Words = ()
     setup_hours: HoursEntry | None = None
     operation_hours_per_month: HoursEntry | None = None
+    owned: OwnedEntry | None = None
+    attests: dict[Text, Text] = Field(default_factory=dict)
 
 
 def _as_thing(value: Any) -> Any:
@@ -152,6 +162,7 @@ class RequestFile(Door):
     rules: Word = "computed-cost"
     needs: dict[Name, Flag | PositiveOrZero | Word] = Field(default_factory=dict)
     migration: MoveEntry | None = None
+    carbon: CarbonEntry = Field(default_factory=CarbonEntry)
     draws: Annotated[int, Field(ge=100, le=100_000)] = 1000
     seed: Annotated[int, Field(ge=0, le=2**31)] = 0
 
@@ -182,8 +193,10 @@ def _problems(entries: RequestFile, profiles: Mapping[str, Profile], aspects: Se
             hours: HoursEntry | None = getattr(one, key)
             if hours and not hours.low <= hours.likely <= hours.high:
                 found.append(Problem(("compare", place, key), "is not low <= likely <= high", "order the three"))
+        found += rule_problems(list(one.attests), profiles, ("compare", place, "attests"))
         if one.name in names[:place]:
             found.append(Problem(("compare", place), f"'{one.name}' is compared twice", "give one another `name`"))
+    found += rule_problems(entries.organisation.compliance, profiles, ("organisation", "compliance"))
     known = {aspect.key: aspect for aspect in aspects}
     for key, weight in entries.weights.items():
         path = ("weights", key)
@@ -227,7 +240,7 @@ def _freeze(
             team_size=given.team_size,
             ml_expertise=given.ml_expertise,
             ops_expertise=given.ops_expertise,
-            compliance=given.compliance,
+            compliance=standards_of(given.compliance, profiles),
             usd_per_hour=given.usd_per_hour,
         ),
         weights={**base, **{key: weight for key, weight in entries.weights.items() if key in base}},
@@ -239,6 +252,8 @@ def _freeze(
         move=None if move is None else _move(move),
         draws=entries.draws,
         seed=entries.seed,
+        power=Stated(**entries.carbon.model_dump()),
+        attestations=provider_attestations(profiles),
     )
 
 
@@ -253,6 +268,8 @@ def _thing(entry: ThingEntry, profiles: Mapping[str, Profile]) -> Thing:
         machines=entry.machines,
         setup_hours=freeze_hours(entry.setup_hours) or profile.setup_hours,
         operation_hours_per_month=freeze_hours(entry.operation_hours_per_month) or profile.operation_hours_per_month,
+        owned=freeze_owned(entry.owned),
+        attests={standards_of([rule], profiles)[0]: said for rule, said in entry.attests.items()},
     )
 
 

@@ -34,7 +34,14 @@ FACTS: Final = {
     "compliance": "rules the platform must meet",
     "has_deadline": "whether any work has a deadline",
 }
-COMPUTED_FACTS: Final = ("usd_per_month", "time_s", "latency_p95_s", "can_do", "setup_usd")  # of a thing: `NAME.THING`
+COMPUTED_FACTS: Final = (  # of a thing: `NAME.THING`
+    "usd_per_month",
+    "time_s",
+    "latency_p95_s",
+    "can_do",
+    "setup_usd",
+    "meets_compliance",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

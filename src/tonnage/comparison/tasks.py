@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from tonnage.comparison.door import Name, Names, Text, parse_entries, unknown
-from tonnage.comparison.profiles import WorkloadKind
+from tonnage.comparison.profile_file import WorkloadKind
 from tonnage.workload.file.fields import Door, PositiveOrZero, Words
 from tonnage.workload.file.problems import Problem, raise_problems
 

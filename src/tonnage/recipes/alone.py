@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -15,7 +14,7 @@ from typing import Any
 import psutil
 
 from tonnage.recipes.checkpoints import Checkpoint, CheckpointWriter, newest_valid
-from tonnage.recipes.finishing import versions
+from tonnage.recipes.environment import device_name, versions
 from tonnage.recipes.interrupts import Interrupts
 from tonnage.recipes.out_of_memory import peak_bytes
 from tonnage.recipes.task import Evaluation
@@ -114,8 +113,9 @@ class Alone:
             "step": step,
             "at": datetime.now(UTC).isoformat(),
             **figures,
-            "samples": window.samples / window.steps,
-            "tokens": window.tokens / window.steps,
+            "steps": window.steps,  # since the line before, as samples and tokens are
+            "samples": window.samples,
+            "tokens": window.tokens,
             "step_s": window.step_s,
             "data_wait_s": window.data_wait_s,
             "host_rss_bytes": psutil.Process().memory_info().rss,
@@ -167,18 +167,12 @@ class Alone:
             "peak_allocated_bytes": None,
             "peak_reserved_bytes": None,
             "peak_host_rss_bytes": peak_bytes(on_gpu=False),
-            "device": f"cpu ({platform.machine()})" if device == "cpu" else _gpu_name(),
+            "device": device_name(on_gpu=device != "cpu"),
             "precision": "fp32",
             "versions": versions(),
         }
         write_whole(self.folder.result_file, json.dumps(result, indent=2, allow_nan=False) + "\n")
         return WorkerExit.DONE
-
-
-def _gpu_name() -> str:
-    import torch
-
-    return torch.cuda.get_device_name()
 
 
 def _save_by_rename(path: Path, save: Callable[[Path], None]) -> None:

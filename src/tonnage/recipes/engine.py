@@ -33,6 +33,14 @@ class Machine:
     device: Literal["cpu", "cuda"]
     precision: Precision
     sharded: bool  # FSDP
+    joined: bool  # the process group was made here, not by who called (Ray does)
+
+    def leave(self) -> None:
+        """Part from the other processes at the end of the work."""
+        if self.joined:
+            import torch
+
+            torch.distributed.destroy_process_group()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +85,7 @@ def open_machine(spec: RunSpec) -> Machine:
     sharded = spec.training.sharding != "ddp" and world > 1
     if sharded:
         check_sharding(spec, precision)
+    before = torch.distributed.is_available() and torch.distributed.is_initialized()
     accelerator = Accelerator(
         mixed_precision=MIXED.get(precision, "no"),
         cpu=device == "cpu",
@@ -88,7 +97,10 @@ def open_machine(spec: RunSpec) -> Machine:
     )
     team = gather_team(rank=accelerator.process_index, world=accelerator.num_processes)
     _check_cut(spec, team, sharded)
-    return Machine(accelerator=accelerator, team=team, device=device, precision=precision, sharded=sharded)
+    joined = team.world > 1 and not before
+    return Machine(
+        accelerator=accelerator, team=team, device=device, precision=precision, sharded=sharded, joined=joined
+    )
 
 
 def _check_cut(spec: RunSpec, team: Team, sharded: bool) -> None:
@@ -116,6 +128,8 @@ def build_engine(machine: Machine, prepared: Prepared, spec: RunSpec, *, steps: 
     raw.train()
     optimizer = build_optimizer(raw, training, device=machine.device, fused=not machine.sharded)
     accelerator = machine.accelerator
+    # Models of transformers may hold layers that a task does not use; recomputed ones cannot be looked for.
+    accelerator.ddp_handler.find_unused_parameters = hasattr(raw, "config") and training.recompute == "none"
     model = accelerator.prepare_model(raw, device_placement=False, evaluation_mode=machine.sharded)  # True: no DDP
     wrapped = accelerator.prepare_optimizer(optimizer, device_placement=False)
     schedule = build_schedule(wrapped.optimizer, training, steps=steps)

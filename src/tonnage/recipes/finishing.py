@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import shutil
-from importlib import metadata
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from tonnage.recipes.engine import Engine
+from tonnage.recipes.environment import device_name, versions
 from tonnage.recipes.evaluating import evaluate
 from tonnage.recipes.interrupts import Interrupted, Interrupts
 from tonnage.recipes.loop import Loop
@@ -20,11 +19,6 @@ from tonnage.recipes.task import Evaluation, Prepared
 from tonnage.runs.folder import RunFolder, write_whole
 from tonnage.runs.journal import EventKind
 from tonnage.runs.states import WorkerExit
-
-_LIBRARIES: Final = (
-    "torch", "transformers", "accelerate", "peft", "datasets", "bitsandbytes", "xgboost", "xgboost-cpu", "scikit-learn",
-    "tonnage",
-)  # fmt: skip
 
 
 def finish(loop: Loop, prepared: Prepared, folder: RunFolder, interrupts: Interrupts) -> int:
@@ -51,13 +45,15 @@ def _write_down(loop: Loop, prepared: Prepared, folder: RunFolder, judged: Evalu
     baseline = prepared.baseline() if prepared.baseline is not None else None
     save_model(loop.engine, prepared, folder.model)
     folder.record(EventKind.EVALUATED, who="rank0", step=loop.position.step, metrics=dict(judged.metrics))
-    write_whole(folder.result_file, json.dumps(result_of(loop, judged, baseline), indent=2, allow_nan=False) + "\n")
+    result = result_of(loop, judged, baseline) | setting_of(prepared)
+    write_whole(folder.result_file, json.dumps(result, indent=2, allow_nan=False) + "\n")
 
 
 def save_model(engine: Engine, prepared: Prepared, path: Path) -> None:
     """The finished model, in place by rename."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    shutil.rmtree(beside, ignore_errors=True)
+    for left in path.parent.glob(f".{path.name}.*"):  # by an attempt that was killed here
+        shutil.rmtree(left)
     beside.mkdir()
     model = engine.machine.accelerator.unwrap_model(engine.raw, keep_fp32_wrapper=False, keep_torch_compile=False)
     prepared.save(model, beside)
@@ -83,27 +79,14 @@ def result_of(loop: Loop, judged: Evaluation, baseline: Evaluation | None) -> di
         "peak_allocated_bytes": memory.get("peak_allocated_bytes"),
         "peak_reserved_bytes": memory.get("peak_reserved_bytes"),
         "peak_host_rss_bytes": peak_bytes(on_gpu=False),
-        "device": device_name(engine),
+        "device": device_name(on_gpu=engine.on_gpu),
         "precision": engine.machine.precision,
         "versions": versions(),
     }
 
 
-def device_name(engine: Engine) -> str:
-    """The device as its driver names it; for a CPU the kind of machine."""
-    if engine.on_gpu:
-        import torch
+def setting_of(prepared: Prepared) -> dict[str, Any]:
+    """What measured rows say of the model and the process beside the figures."""
+    import torch
 
-        return torch.cuda.get_device_name()
-    return f"cpu ({platform.machine()})"
-
-
-def versions() -> dict[str, str]:
-    """Versions of the libraries at work, those that are installed."""
-    found = {"python": platform.python_version()}
-    for name in _LIBRARIES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+    return {"shape": dict(prepared.shape or {}), "threads": torch.get_num_threads()}

@@ -90,7 +90,7 @@ class Loop:
             self.position.restore(checkpoint.position)
             self.measuring.times.restore(checkpoint.position["times"])
             self._saving.found(checkpoint)
-        if smaller := journalled_micro_batch(self.folder):
+        if smaller := self.team.gather(journalled_micro_batch(self.folder))[0]:
             self.position.micro_batch = min(self.position.micro_batch, smaller)
         if self.team.main:
             self._record_resumed(str(checkpoint.path) if checkpoint else None)

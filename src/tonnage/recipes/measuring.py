@@ -60,6 +60,7 @@ class Measuring:
                 "epoch": self.order.epoch(step),
                 "loss": loss,
                 "learning_rate": self._engine.schedule.get_last_lr()[0],
+                "steps": window.steps,  # since the line before; the figures below are means of these steps
                 "samples": window.samples / window.steps,
                 "tokens": window.tokens / window.steps,
                 "step_s": window.step_s,

@@ -10,6 +10,7 @@ from typing import Any
 
 from tonnage.errors import InputError, TonnageError
 from tonnage.recipes.checkpoints import DiskFull
+from tonnage.recipes.checkpoints.writing import is_full
 from tonnage.recipes.engine import build_engine, open_machine
 from tonnage.recipes.finishing import finish
 from tonnage.recipes.health import Diverged
@@ -38,6 +39,10 @@ def run_worker(folder: RunFolder, *, program: TaskProgram | None = None) -> int:
             return _train(folder, folder.spec(), program, interrupts)
         except TonnageError as error:
             return _end(folder, error)
+        except Exception as error:
+            if not is_full(error):
+                raise
+            return _end(folder, DiskFull(f"{folder.path}: {error}", hint="make room, then `tonnage resume`"))
         except Interrupted:
             folder.record(EventKind.INTERRUPTED, who=_who(), signal=interrupts.source)
             return WorkerExit.PREEMPTED
@@ -60,9 +65,12 @@ def _train(folder: RunFolder, spec: RunSpec, program: TaskProgram | None, interr
         engine = build_engine(machine, prepared, spec, steps=steps)
         loop = Loop(engine, prepared, spec, folder, interrupts, steps=steps)
         code = loop.run()
-        return finish(loop, prepared, folder, interrupts) if code == WorkerExit.DONE else code
+        if code == WorkerExit.DONE:
+            code = finish(loop, prepared, folder, interrupts)
+        machine.leave()
+        return code
     finally:
-        _forget(machine)
+        _forget()
 
 
 def _check_data(prepared: Prepared, spec: RunSpec) -> None:
@@ -90,7 +98,12 @@ def _end(folder: RunFolder, error: TonnageError) -> int:
     if error.hint:
         print(f"hint: {error.hint}", file=sys.stderr)  # noqa: T201
     said: dict[str, Any] = {"reason": reason.value} if reason else {}
-    folder.record(EventKind.STOPPING, who=_who(), message=error.message, hint=error.hint, **said)
+    try:
+        folder.record(EventKind.STOPPING, who=_who(), message=error.message, hint=error.hint, **said)
+    except OSError as full:
+        if not is_full(full):
+            raise
+        print(f"the journal cannot be written: {full}", file=sys.stderr)  # noqa: T201
     return code
 
 
@@ -98,7 +111,7 @@ def _who() -> str:
     return f"rank{os.environ.get('RANK', '0')}"
 
 
-def _forget(machine: object) -> None:  # noqa: ARG001
+def _forget() -> None:
     """accelerate keeps its state for the life of a process; the next run in it must not inherit that."""
     from accelerate.state import AcceleratorState, GradientState
 

@@ -105,7 +105,8 @@ def _profile_blocks(profile: DeviceProfile, file: str) -> Iterator[Block]:
         ),
         rows=tuple(_curve_cells(curve) for curve in profile.curves),
     )  # fmt: skip
-    if profile.disturbed_fraction > 0.2 or profile.noise_log_sd > 0.15:
+    crowded = profile.load_average > profile.identity.physical_cores
+    if crowded or profile.disturbed_fraction > 0.2 or profile.noise_log_sd > 0.15:
         text = "This machine was busy: measure again when it is idle, or trust the intervals less."
         yield Paragraph(text=text, tone="warning")
 

@@ -101,8 +101,25 @@ def dump_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def _cell(value: Any) -> Any:
+    if isinstance(value, str):
+        return _text_cell(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
         return "" if not math.isfinite(value) else repr(int(value)) if value.is_integer() else repr(value)
     return "" if value is None else value
+
+
+def _text_cell(text: str) -> str:
+    """Text that a spreadsheet would run as a formula gets a leading apostrophe; numbers stay numbers.
+
+    >>> _text_cell("=1+1"), _text_cell("-0.5"), _text_cell("-- a"), _text_cell("a=b")
+    ("'=1+1", '-0.5', "'-- a", 'a=b')
+    """
+    if len(text) < 2 or text[0] not in "=+-@\t\r":
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text

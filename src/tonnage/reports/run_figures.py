@@ -10,10 +10,11 @@ from tonnage.reports.wording import render_duration, render_gib, render_money, r
 from tonnage.runs.measured import Measured
 from tonnage.units import to_gib
 
-PEAKS: Final = (  # four figures that are not the same
+PEAKS: Final = (  # figures that are not the same
     ("peak_allocated_bytes", "peak allocated", "tensors, one device"),
     ("peak_reserved_bytes", "peak reserved", "the allocator, one device"),
     ("peak_device_bytes", "peak of the device", "everything on it, by NVML"),
+    ("peak_process_rss_bytes", "peak of one process", "resident on the host, the first worker"),
     ("peak_host_rss_bytes", "peak on the host", "resident, all processes"),
 )
 _FRACTIONS: Final = (

@@ -109,15 +109,21 @@ def _compared_row(one: Compared) -> tuple[str, ...]:
 
 
 def _quality(run: RunSummary) -> Table:
-    columns = (Column(title="metric"), Column(title="model", align="right"), Column(title="baseline", align="right"))
+    """Each metric of the model, and of the baselines: a baseline's name ends with the metric's."""
+    names = sorted({name.removesuffix(f"_{metric}") if name != metric else "" for name in run.baseline
+                    for metric in run.metrics if name == metric or name.endswith(f"_{metric}")})  # fmt: skip
+    titles = [name.replace("_", " ") or "baseline" for name in names]
+    columns = (Column(title="metric"), *(Column(title=title, align="right") for title in ["this model", *titles]))
     rows = [
-        (name, _plain(value), _plain(run.baseline[name]) if name in run.baseline else UNKNOWN)
-        for name, value in run.metrics.items()
+        (metric, _plain(value), *(_plain(run.baseline.get(f"{name}_{metric}".lstrip("_"))) for name in names))
+        for metric, value in run.metrics.items()
     ]
     return Table(columns=columns, rows=tuple(rows))
 
 
 def _plain(value: Any) -> str:
+    if value is None:
+        return UNKNOWN
     return short(float(value), 4) if isinstance(value, int | float) else str(value)
 
 

@@ -24,8 +24,10 @@ class Ray(Supervised):
     extra: ClassVar[tuple[str, str] | None] = ("ray", "ray")
     signal_to: ClassVar[SignalTo] = "nobody"
 
-    def command(self, spec: RunSpec, folder: RunFolder) -> tuple[str, ...]:  # noqa: ARG002
-        return (self.python, "-m", "tonnage.runners.ray_driver", "--worker", self.worker, str(folder.path))
+    def command(self, spec: RunSpec, folder: RunFolder) -> tuple[str, ...]:
+        on_gpus = spec.launch.device == "cuda" or (spec.launch.device == "auto" and self.gpus > 0)
+        gpus = ("--gpus",) if on_gpus else ()  # a worker that asks Ray for none sees none
+        return (self.python, "-m", "tonnage.runners.ray_driver", "--worker", self.worker, *gpus, str(folder.path))
 
     def more_env(self, spec: RunSpec) -> tuple[tuple[str, str], ...]:  # noqa: ARG002
         address = self.environ.get("RAY_ADDRESS")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.errors import MissingExtra
+from tonnage.runners.runner import SECRETS
 from tonnage.runs.folder import RunFolder, write_whole
 from tonnage.runs.requests import notice_request
 from tonnage.runs.spec import RunSpec
@@ -24,12 +25,14 @@ from tonnage.runs.spec import RunSpec
 NOTICE_S: Final = 30.0
 OBJECT_STORE_BYTES: Final = 300 * 2**20  # nothing large goes through it: workers read their data themselves
 CRASH: Final = 1
+SHARED: Final = ("PYTHONPATH", "OMP_", "TOKENIZERS_", "TONNAGE_")
 
 
 def main(arguments: list[str]) -> int:
     """Train, and return the worst exit code of the ranks; 1 where Ray gave up."""
     parser = argparse.ArgumentParser(prog="python -m tonnage.runners.ray_driver")
     parser.add_argument("--worker", required=True)
+    parser.add_argument("--gpus", action="store_true", help="one for each worker")
     parser.add_argument("folder", type=Path)
     asked = parser.parse_args(arguments)
     folder = RunFolder(asked.folder)
@@ -49,9 +52,8 @@ def main(arguments: list[str]) -> int:
             train_loop_config={"worker": asked.worker, "folder": str(folder.path), "exits": str(exits)},
             scaling_config=ScalingConfig(
                 num_workers=spec.launch.processes,
-                use_gpu=spec.launch.device == "cuda",
-                resources_per_worker={"CPU": spec.launch.threads or 1}
-                | ({"GPU": 1} if spec.launch.device == "cuda" else {}),
+                use_gpu=asked.gpus,
+                resources_per_worker={"CPU": spec.launch.threads or 1} | ({"GPU": 1} if asked.gpus else {}),
             ),
             run_config=RunConfig(
                 name=spec.name,
@@ -85,9 +87,9 @@ def _join_or_start(ray: Any, spec: RunSpec) -> None:
 
 
 def _environment() -> dict[str, Any]:
-    """What workers inherit: module paths, and the variables that the job sets for all."""
-    kept = ("PYTHONPATH", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "TOKENIZERS_PARALLELISM", "TONNAGE_FAKE")
-    return {"env_vars": {name: os.environ[name] for name in kept if name in os.environ}}
+    """What workers are given: module paths and the job's own variables. No secret: Ray would write it down."""
+    shared = {name: value for name, value in os.environ.items() if name.startswith(SHARED)}
+    return {"env_vars": {name: value for name, value in shared.items() if name not in SECRETS}}
 
 
 def _work(given: dict[str, str]) -> None:
@@ -99,6 +101,8 @@ def _work(given: dict[str, str]) -> None:
     os.environ.update(
         RANK=str(rank), WORLD_SIZE=str(context.get_world_size()), LOCAL_RANK=str(context.get_local_rank())
     )
+    if any(Path(given["exits"]).glob("rank-*.json")):  # started anew though one has ended for good: nothing to wait for
+        return
     worker = importlib.import_module(given["worker"])
     code = worker.run_worker(RunFolder(Path(given["folder"])))
     if code == CRASH:

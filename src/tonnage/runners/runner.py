@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -62,6 +62,7 @@ class Supervised:
     extra: ClassVar[tuple[str, str] | None] = ("torch", "train")
     signal_to: ClassVar[SignalTo] = "command"
     cores: int
+    gpus: int = 0
     worker: str = WORKER  # the module that does the work: docs/adding-a-runner.md
     python: str = sys.executable
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))  # whose secrets are named
@@ -113,23 +114,28 @@ class Supervised:
 def start_supervisor(folder: RunFolder, *, python: str = sys.executable) -> int:
     """Start a supervisor that no terminal ends, and wait until it holds the run. TonnageError where it does not."""
     log = folder.path / SUPERVISOR_LOG
-    with log.open("ab") as file:
-        process = subprocess.Popen(
-            [python, "-m", "tonnage.supervisor", str(folder.path)],
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=file,
-            cwd=Path.home() if not Path.cwd().exists() else None,
-            start_new_session=True,
-        )
+    pid = _spawn([python, "-m", "tonnage.supervisor", str(folder.path)], log)
+    ended: list[int] = []
+    # Collected by a thread, so that a long-lived caller keeps no dead processes.
+    threading.Thread(target=lambda: ended.append(os.waitpid(pid, 0)[1]), daemon=True).start()
     until = time.monotonic() + START_TIMEOUT_S
-    while process.poll() is None and time.monotonic() < until:
-        if is_held(folder.pid_file) and folder.pid_file.read_text().strip() == str(process.pid):
-            return process.pid
+    while not ended and time.monotonic() < until:
+        if is_held(folder.pid_file) and folder.pid_file.read_text().strip() == str(pid):
+            return pid
         time.sleep(0.02)
-    if process.poll() == 0:  # a run so short that it has ended
-        return process.pid
+    if ended == [0]:  # a run so short that it has ended
+        return pid
     raise TonnageError(f"the supervisor of '{folder.path.name}' did not start", hint=f"{log} says why")
+
+
+def _spawn(command: list[str], log: Path) -> int:
+    """A process in a session of its own, silent but for its log."""
+    actions = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
+        (os.POSIX_SPAWN_DUP2, 1, 2),
+    ]
+    return os.posix_spawn(command[0], command, os.environ, file_actions=actions, setsid=True)
 
 
 def _kill_leash(folder: RunFolder) -> None:

@@ -18,6 +18,7 @@ THROTTLED: Final = 0.10  # of the samples
 FEWEST_STEPS: Final = 10
 SHORTEST_S: Final = 2.0  # of timed steps
 LENGTHS: Final = 0.10  # mean length against the stated one
+_IN_STEPS: Final = "in steps; start-up, evaluation and saving are not predicted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,9 +76,7 @@ def _counterpart(key: str, records: Records, measured: Measured) -> tuple[float 
         case "peak_memory_gib":
             return _memory(measured)
         case "time_s":
-            return (
-                measured.seconds if done else None
-            ), "all sessions, start-up and restarts included" if done else "not at its end"
+            return (measured.training_s if done else None), _IN_STEPS if done else "not at its end"
         case "cost_usd":
             return (measured.usd if done else None), "all sessions, by the price given" if done else "not at its end"
     return None, "not measured"
@@ -89,7 +88,7 @@ def _memory(measured: Measured) -> tuple[float | None, str]:
         (measured.peak_device_bytes, "whole device (NVML)"),
         (measured.peak_reserved_bytes, "reserved by the allocator"),
         (measured.peak_allocated_bytes, "allocated by tensors"),
-        (measured.peak_host_rss_bytes, "resident on the host, all processes"),
+        (measured.peak_process_rss_bytes, "resident on the host, one process"),
     )
     return next(((to_gib(size), words) for size, words in readings if size), (None, "not measured"))
 

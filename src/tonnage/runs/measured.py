@@ -1,7 +1,8 @@
 """What a run was measured to do, from its folder: time, rates, memory, load, energy, dollars.
 
 Each figure says what it is of. Peak memory is four figures that are not the same: what tensors held (allocated), what
-the framework's allocator held (reserved), what the whole device held (device), and what processes held on the host.
+the framework's allocator held (reserved), what the whole device held (device), and what processes held on the host
+(the first worker alone, and all together).
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class Measured:
     peak_allocated_bytes: int | None = None  # of one device, by tensors
     peak_reserved_bytes: int | None = None  # of one device, by the allocator
     peak_device_bytes: int | None = None  # of one device, by everything on it (NVML)
-    peak_host_rss_bytes: int | None = None  # resident, over the run's processes
+    peak_process_rss_bytes: int | None = None  # resident on the host, the first worker alone
+    peak_host_rss_bytes: int | None = None  # resident on the host, over all of the run's processes
     gpu_utilization_fraction: float | None = None  # mean
     power_w: float | None = None  # mean over all GPUs together
     temperature_c: float | None = None  # highest
@@ -53,6 +55,7 @@ class Measured:
     cpu_fraction: float | None = None  # of the machine, by the run
     other_cpu_fraction: float | None = None  # of the machine, by everything else
     energy: Energy | None = None
+    training_s: float | None = None  # all steps that were logged, those done again too; start-up and saving left out
     seconds: float | None = None  # machines held, over all sessions
     usd: float | None = None
     device: str = ""
@@ -123,7 +126,10 @@ def measure(records: Records) -> Measured:
         peak_allocated_bytes=_peak(records, "peak_allocated_bytes"),
         peak_reserved_bytes=_peak(records, "peak_reserved_bytes"),
         peak_device_bytes=max((gpu["memory_used_bytes"] for gpu in gpus if "memory_used_bytes" in gpu), default=None),
-        peak_host_rss_bytes=_highest(samples, "host_rss_bytes") or _peak(records, "host_rss_bytes"),
+        peak_process_rss_bytes=_highest(
+            [*records.lines, {"host_rss_bytes": result.get("peak_host_rss_bytes")}], "host_rss_bytes"
+        ),
+        peak_host_rss_bytes=_highest(samples, "host_rss_bytes"),
         gpu_utilization_fraction=_mean(gpus, "utilization_fraction"),
         power_w=_mean_power(samples),
         temperature_c=_highest(gpus, "temperature_c"),
@@ -131,6 +137,7 @@ def measure(records: Records) -> Measured:
         cpu_fraction=_mean(samples, "cpu_fraction"),
         other_cpu_fraction=_other_load(samples),
         energy=energy_of(samples),
+        training_s=_training_s(records),
         seconds=sum(session.seconds for session in sessions) if sessions else None,
         usd=sum(costs) if costs else None,
         device=str(result.get("device") or preflight.get("device") or next((gpu["name"] for gpu in gpus), "")),
@@ -180,6 +187,12 @@ def _times(records: Records) -> dict[str, Any]:
         "data_wait_fraction": min(sum(waits) / total, 1.0) if waits and total else None,
         "tokens_per_sample": mean_tokens,
     }
+
+
+def _training_s(records: Records) -> float | None:
+    """Seconds in steps. A line that does not say how many steps it is of counts as one."""
+    timed = [line["step_s"] * (line.get("steps") or 1) for line in records.lines if line.get("step_s")]
+    return sum(timed) if timed else None
 
 
 def _windows(records: Records) -> list[tuple[Mapping[str, Any], int]]:

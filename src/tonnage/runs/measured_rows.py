@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from math import log
 from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.calibration.columns import TRAINING_COLUMNS
@@ -26,19 +27,21 @@ _MEMORY: Final = (  # figure, what the column `mem_kind` says of it
     ("peak_reserved_bytes", "reserved (max_memory_reserved)"),
     ("peak_device_bytes", "nvidia-smi style, whole device (NVML)"),
 )
+RUN_SOURCE: Final = "tonnage run "  # before the run's name, in the column `source`
 _RATES: Final = frozenset({"sequences_per_s", "tokens_per_s_per_gpu"})
-HOST: Final = "host RSS, sum over the run's processes"
+NINETIETH: Final = 1.2816  # of the normal law, in standard deviations
+HOST: Final = "host RSS of one process"
 
 
 def rows_of(records: Records, measured: Measured, as_of: datetime) -> list[dict[str, str]]:
-    """The rows of a run. What was not measured has no row."""
+    """The rows of a run; `as_of` is their day where it has no end yet. What was not measured has no row."""
     if records.spec.task in _NOT_FACTS:
         return []
     base, doubtful = _base(records, measured), doubts(records, measured)
     rows = []
     for own in _figures(records, measured):
         why = doubtful if own["metric"] in _RATES else ()  # a busy machine takes no memory from a run
-        judged = {"note": _note(measured, as_of, why), "quality": "suspect" if why else "ok"}
+        judged = {"note": _note(records, measured, as_of, why), "quality": "suspect" if why else "ok"}
         rows.append(_finished(base | own | judged))
     return rows
 
@@ -54,7 +57,7 @@ def _figures(records: Records, measured: Measured) -> Iterator[dict[str, Any]]:
     longest = measured.longest_tokens or mean
     memory = [(getattr(measured, name), kind) for name, kind in _MEMORY]
     if not any(size for size, _ in memory):  # on a processor the host's memory is the device's
-        memory = [(measured.peak_host_rss_bytes, HOST)]
+        memory = [(measured.peak_process_rss_bytes, HOST)]
     for size, kind in memory:
         if size:
             yield {"metric": "peak_mem_gib", "value": to_gib(size), "mem_kind": kind, "seq_len": longest}
@@ -80,10 +83,10 @@ def _base(records: Records, measured: Measured) -> dict[str, Any]:
     sharded = "none" if measured.processes == 1 else _SHARDINGS.get(training.sharding, training.sharding)
     return {
         "config_id": f"{spec.name}@{began.astimezone(UTC):%Y%m%dT%H%M%SZ}" if began else spec.name,
-        "source": f"tonnage run {spec.name}",
+        "source": RUN_SOURCE + spec.name,
         "model": spec.model or str(spec.weights or ""),
         **{name: shape.get(name) for name in _SHAPE},
-        "gpu": measured.device,
+        "gpu": _device(records, measured),
         "n_gpus": measured.processes,
         "gpus_per_node": measured.processes if spec.launch.runner != "ray" else None,
         **_batches(spec, measured.micro_batch, measured.processes),
@@ -95,7 +98,7 @@ def _base(records: Records, measured: Measured) -> dict[str, Any]:
         "attention": training.attention,
         "compile": "y" if training.compile else "n",
         "derived": "n",
-        "family": spec.model or str(spec.weights or ""),
+        "family": shape.get("family") or spec.model or str(spec.weights or ""),
         "source_group": "tonnage-run",
         "shape_source": "the run's own model" if shape else "",
     }
@@ -110,9 +113,24 @@ def _batches(spec: RunSpec, micro: int | None, processes: int) -> dict[str, Any]
     }
 
 
-def _note(measured: Measured, as_of: datetime, doubtful: tuple[str, ...]) -> str:
-    """Date, versions, how it was timed, and why the row is doubtful where it is."""
-    parts = [f"fine-tuning, measured {as_of.astimezone(UTC):%Y-%m-%d}"]
+def _device(records: Records, measured: Measured) -> str:
+    """As its driver names it; a processor as its device profile does, where it was predicted by one."""
+    planned = str(records.prediction.get("device") or "")
+    return planned if planned.startswith("local-") else measured.device
+
+
+def _note(records: Records, measured: Measured, as_of: datetime, doubtful: tuple[str, ...]) -> str:
+    """Date, versions, how it was timed, and why the row is doubtful where it is.
+
+    `threads=`, `objective=` and `log_sd=` are what device profiles read: threads of a process, and the spread of steps.
+    """
+    day = records.state.ended_at or as_of  # the same row whenever it is made
+    objective = "language-model" if records.spec.task == "causal-lm" else "classification"
+    parts = [f"fine-tuning, measured {day.astimezone(UTC):%Y-%m-%d}", f"objective={objective}"]
+    threads = records.result.get("threads") or records.spec.launch.threads
+    parts += [f"threads={threads}"] if threads else []
+    if measured.median_step_s and measured.p90_step_s and measured.p90_step_s > measured.median_step_s:
+        parts.append(f"log_sd={log(measured.p90_step_s / measured.median_step_s) / NINETIETH:.4f}")
     parts += [f"{name} {version}" for name, version in measured.versions]
     parts.append(f"{measured.timed_steps} steps, {measured.timing}")
     if measured.tokens_per_sample and measured.longest_tokens:

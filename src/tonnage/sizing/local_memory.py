@@ -7,10 +7,12 @@ from typing import Final
 
 from tonnage.sizing.layouts import one_layout
 from tonnage.sizing.local_work import largest_tensor
+from tonnage.sizing.precision import TRAINING
 from tonnage.sizing.training_memory import estimate_training_memory
 from tonnage.workload.jobs import TrainJob
 
 STATE: Final = ("weights", "gradients", "optimizer", "adapters", "working_weights", "buckets")
+FP32, SCORE_BYTES = 4.0, 12.0
 STEP_TEMPORARIES: Final = 2.0  # AdamW's root and its quotient, each a tensor like the largest weight
 
 
@@ -21,8 +23,8 @@ def host_memory_parts(
 
     A CPU has no runtime context, no workspace of a GPU library and no caching allocator; instead there is the
     framework itself (measured), and what the optimizer needs beside its state. With dropout, PyTorch's attention on a
-    CPU keeps the scores (`_scaled_dot_product_attention_math`), so activations are those of eager attention:
-    Korthikanti et al. 2022, arXiv:2205.05198, as `sizing.training_memory` counts them. The peak is the larger of the
+    CPU keeps the scores, so activations are those of eager attention (Korthikanti et al. 2022, arXiv:2205.05198, as
+    `sizing.training_memory` counts them) and what `unfused_bytes` adds. The peak is the larger of the
     end of the forward (activations and logits) and the optimizer step (gradients and temporaries).
     """
     if not job.model.gated_mlp:
@@ -31,7 +33,7 @@ def host_memory_parts(
     memory = estimate_training_memory(job, layout).components(0)
     state: dict[str, float] = {name: memory[name] for name in STATE if name in memory}
     gradients = state.pop("gradients", 0.0)
-    forward = memory.get("activations", 0.0) + memory.get("logits", 0.0)
+    forward = memory.get("activations", 0.0) + memory.get("logits", 0.0) + unfused_bytes(job, micro_batch)
     if accumulation > 1:
         state["gradients"] = gradients
         gradients = 0.0
@@ -42,6 +44,26 @@ def host_memory_parts(
     held = parts.get("gradients", 0.0) + gradients
     parts.update({"gradients": held, "activations": stepping - gradients})
     return parts
+
+
+def unfused_bytes(job: TrainJob, micro_batch: int) -> float:
+    """Bytes that training with dropout keeps on a CPU beyond those of eager attention on a GPU.
+
+    Its dropout keeps the noise at the width of its input, not as one byte (`_dropout_impl`,
+    aten/src/ATen/native/Dropout.cpp); its attention works in 32 bit whatever the input, keeps softmax, noise and
+    dropped scores (12 bytes a score), and scaled copies of query and key (`_scaled_dot_product_attention_math`,
+    aten/src/ATen/native/transformers/attention.cpp); the copy of the value only where it was 16 bit.
+    """
+    shape, numbers = job.model, TRAINING[job.precision]
+    if shape.gated_mlp:
+        return 0.0
+    tokens = float(micro_batch * job.lengths.maximum)
+    scores = tokens * job.lengths.maximum * shape.heads
+    mixed = numbers.residual_bytes > numbers.element_bytes
+    counted = FP32 + numbers.element_bytes + 1.0  # softmax, dropped scores, a mask: as `attention_operators` has it
+    copies = FP32 * (3.0 if mixed else 2.0) * tokens * shape.heads * shape.head_dim
+    noise = shape.norms_per_layer * tokens * shape.hidden * (numbers.element_bytes - 1.0)
+    return shape.layers * (scores * (SCORE_BYTES - counted) + copies + noise)
 
 
 def device_memory_parts(job: TrainJob, *, micro_batch: int, accumulation: int) -> dict[str, float]:

@@ -17,6 +17,7 @@ from tonnage.calibration.columns import FACT_COLUMNS, FactTable, table_of
 from tonnage.errors import InputError, did_you_mean, nearest
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import Event
+from tonnage.runs.measured_rows import RUN_SOURCE
 from tonnage.runs.spec import dump_spec
 from tonnage.runs.spending import Session, sessions_of
 from tonnage.runs.states import RunState, state_of
@@ -132,9 +133,10 @@ class Store:
         added = 0
         with self._database.write() as connection:
             for row in rows:
+                of = run or _run_of(row)
                 name = table or _table_of(row)
                 cells = [str(row.get(column, "")) for column in FACT_COLUMNS[name]]
-                booked = (run, row.get("gpu", ""), versions, stamp)
+                booked = (of, row.get("gpu", ""), versions, stamp)
                 values = {
                     "sha256": _digest(cells),
                     **dict(zip(_BOOKED, booked, strict=True)),
@@ -204,6 +206,12 @@ class Store:
         insert = self._insert(table).values(values)
         changed = {name: insert.excluded[name] for name in values if name not in keys}
         return insert.on_conflict_do_update(index_elements=keys, set_=changed)  # type: ignore[no-any-return]
+
+
+def _run_of(row: Mapping[str, str]) -> str | None:
+    """Rows of runs name theirs as their source."""
+    source = row.get("source", "")
+    return source.removeprefix(RUN_SOURCE) if source.startswith(RUN_SOURCE) else None
 
 
 def _table_of(row: Mapping[str, str]) -> FactTable:

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import Event, EventKind
+from tonnage.runs.progress import read_progress
 from tonnage.runs.tail import Tail
 
 RECENT_STEPS = 50
@@ -17,6 +18,7 @@ class Progress:
 
     def __init__(self, folder: RunFolder, *, now: datetime) -> None:
         self._journal, self._metrics = Tail(folder.journal_file), Tail(folder.metrics_file)
+        self._path, self._mark = folder.path, read_progress(folder.path)  # a mark of before is no sign of work
         self.step = 0
         self.step_in_start = 0  # newest step of the newest start
         self.total_steps: int | None = None
@@ -45,6 +47,10 @@ class Progress:
             self._reached(int(values.get("step", 0)))
             if values.get("step_s"):
                 self.steps_s.append(float(values["step_s"]))
+        mark = read_progress(self._path)  # of every step, where metrics are logged now and then
+        if mark is not None and mark != self._mark:
+            self._mark, self.active_at = mark, now
+            self._reached(mark.step)
 
     def starts(self, now: datetime) -> None:
         """The processes start anew."""

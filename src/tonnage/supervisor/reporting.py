@@ -32,6 +32,7 @@ SAMPLE_EVERY_S: Final = 5.0
 INDEX_EVERY_S: Final = 15.0
 TRACK_EVERY_S: Final = 15.0
 LONGEST_DELAY_S: Final = 300.0
+NO_TRACKING: Final = "none"
 
 
 class Part:
@@ -82,11 +83,20 @@ def _parts(folder: RunFolder, settings: Settings) -> Iterator[Part]:
     if port is not None:
         serving = _Serving(folder, port)
         yield Part("the Prometheus endpoint", LONGEST_DELAY_S, serving.do, serving.finish)
-    if find_spec("mlflow") is not None and find_spec("tonnage.tracking") is not None:
+    if _is_tracked(folder, settings):
         tracking = _Tracking(folder, settings)
         yield Part("tracking", TRACK_EVERY_S, tracking.do, tracking.finish)
     storing = _Storing(folder, settings)
     yield Part("the store", INDEX_EVERY_S, storing.do, storing.finish)
+
+
+def _is_tracked(folder: RunFolder, settings: Settings) -> bool:
+    """Not without the extra `train`, nor where the tracking store is given as `none`."""
+    if find_spec("mlflow") is None:
+        return False
+    from tonnage.tracking import tracking_uri
+
+    return tracking_uri(folder.spec(), settings.home) != NO_TRACKING
 
 
 class _Sampling:
@@ -133,31 +143,34 @@ class _Tracking:
     """MLflow, wherever it is; a server that is down is caught up with later."""
 
     def __init__(self, folder: RunFolder, settings: Settings) -> None:
-        self._folder = folder
+        from tonnage.tracking import Tracker, tracking_uri
+        from tonnage.tracking.places import shown
+
         spec = folder.spec()
-        at_home = f"sqlite:///{(settings.home / 'mlflow.db').as_posix()}"
-        self._uri = spec.tracking.uri or os.environ.get("MLFLOW_TRACKING_URI") or at_home
-        self._spec, self._lost = spec, False
+        uri = tracking_uri(spec, settings.home)
+        self._folder, self._shown = folder, shown(uri)
+        self._tracker = Tracker(spec, folder, uri)
+        self._lost = False
 
     def do(self) -> None:
-        from tonnage.tracking import Tracker, TrackingUnavailable
+        self._try(self._tracker.sync)
+
+    def finish(self) -> None:
+        self._try(self._tracker.finish)
+
+    def _try(self, send: Callable[[], None]) -> None:
+        from tonnage.tracking import TrackingUnavailable
 
         try:
-            Tracker(self._spec, self._folder, self._uri).sync()
+            send()
         except TrackingUnavailable:
             if not self._lost:
                 self._lost = True
-                self._folder.record(EventKind.TRACKING_LOST, who=WHO, uri=self._uri)
+                self._folder.record(EventKind.TRACKING_LOST, who=WHO, uri=self._shown)
             raise
         if self._lost:
             self._lost = False
-            self._folder.record(EventKind.TRACKING_SYNCED, who=WHO, uri=self._uri)
-
-    def finish(self) -> None:
-        from tonnage.tracking import Tracker
-
-        self.do()
-        Tracker(self._spec, self._folder, self._uri).finish()
+            self._folder.record(EventKind.TRACKING_SYNCED, who=WHO, uri=self._shown)
 
 
 class _Storing:

@@ -163,6 +163,7 @@ class Supervisor:
             self._look()
             self._pause(workers)
         self._workers = None
+        self._look_for_requests()  # workers may answer one sooner than it is seen here
         self._progress.read(_now())
         self._beat(force=True)
         seen = self._progress

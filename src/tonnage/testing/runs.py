@@ -19,7 +19,7 @@ H100: Final = {
 }  # fmt: skip
 SHAPE: Final = {
     "params": 109_483_778, "n_layers": 12, "d_model": 768, "n_heads": 12, "n_kv_heads": 12, "d_ff": 3072,
-    "vocab": 30_522,
+    "vocab": 30_522, "family": "bert",
 }  # fmt: skip
 
 
@@ -35,6 +35,9 @@ def run_spec(name: str = "example") -> RunSpec:
         training=TrainingSpec(global_batch=32, micro_batch=32, precision="bf16", max_steps=100),
         guard=GuardSpec(usd_per_hour=3.6),
     )
+
+
+LINE_STEPS: Final = 10  # from one line of metrics to the next
 
 
 def write_run(
@@ -65,7 +68,7 @@ def write_run(
     for place, step in enumerate(steps):
         if place and step <= steps[place - 1]:
             _kill(folder, clock, step)
-        clock.run(10)
+        clock.run(LINE_STEPS)
         _write_line(folder, spec, clock, step, tokens_per_sample, on_gpu=on_gpu, more=line or {})
         _write_sample(folder, clock, place, sample or {}, ({**H100, **(gpu or {})} if on_gpu else None))
         if step % 50 == 0:
@@ -111,11 +114,13 @@ def _kill(folder: RunFolder, clock: _Clock, step: int) -> None:
 def _write_line(
     folder: RunFolder, spec: RunSpec, clock: _Clock, step: int, tokens: int, *, on_gpu: bool, more: Mapping[str, Any]
 ) -> None:
-    samples = 10 * spec.training.global_batch
+    samples = (
+        LINE_STEPS * spec.training.global_batch
+    )  # since the line before, as tokens; step_s and data_wait_s are means
     peaks = {"peak_allocated_bytes": 9 << 30, "peak_reserved_bytes": 10 << 30} if on_gpu else {}
     values = {
         "step": step, "at": clock.now.isoformat(), "epoch": step / 100, "loss": 0.7 * 0.98**step,
-        "learning_rate": 2e-5 * (1 - step / 100), "samples": samples, "tokens": samples * tokens,
+        "learning_rate": 2e-5 * (1 - step / 100), "steps": LINE_STEPS, "samples": samples, "tokens": samples * tokens,
         "step_s": clock.step_s, "data_wait_s": 0.002 * clock.step_s, **peaks, "host_rss_bytes": 3 << 30,
     }  # fmt: skip
     append_values(folder.metrics_file, values | dict(more))

@@ -13,7 +13,7 @@ from tonnage.runs.spec import RunSpec
 def tracking_uri(spec: RunSpec, home: Path, environ: Mapping[str, str] | None = None) -> str:
     """The URI for a run of this home."""
     found = spec.tracking.uri or (os.environ if environ is None else environ).get("MLFLOW_TRACKING_URI")
-    return found or f"sqlite:///{(home / 'mlflow' / 'mlflow.db').as_posix()}"
+    return found or f"sqlite:///{(home / 'mlflow.db').as_posix()}"
 
 
 def artifacts_beside(uri: str) -> str | None:
@@ -22,7 +22,7 @@ def artifacts_beside(uri: str) -> str | None:
     None: a server or another database, which knows a place of its own.
     """
     path = sqlite_file(uri)
-    return None if path is None else (path.parent / "artifacts").resolve().as_uri()
+    return None if path is None else path.with_name(f"{path.stem}-artifacts").resolve().as_uri()
 
 
 def sqlite_file(uri: str) -> Path | None:

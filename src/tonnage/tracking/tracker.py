@@ -40,9 +40,10 @@ OFFSETS: Final = "tonnage.offsets"
 KEY: Final = "tonnage.key"
 _LINES: Final = 50  # of a file in one batch: 1,000 metrics at most
 _MOST: Final = {"metrics": 1000, "params": 100}
+_KIND: Final = {"mlflow.experimentKind": "custom_model_development"}  # what its pages show: training, not chats
 _SUMMARY: Final = (
     "median_step_s", "p90_step_s", "samples_per_s", "tokens_per_s", "data_wait_fraction", "peak_allocated_bytes",
-    "peak_reserved_bytes", "peak_device_bytes", "peak_host_rss_bytes", "seconds", "usd",
+    "peak_reserved_bytes", "peak_device_bytes", "peak_process_rss_bytes", "peak_host_rss_bytes", "seconds", "usd",
 )  # fmt: skip
 
 
@@ -142,7 +143,8 @@ class Tracker:
         found = client.get_experiment_by_name(name)
         if found is None:
             try:
-                return str(client.create_experiment(name, artifact_location=artifacts_beside(self._uri)))
+                place = artifacts_beside(self._uri)
+                return str(client.create_experiment(name, artifact_location=place, tags=_KIND))
             except MlflowException as error:
                 found = client.get_experiment_by_name(name)
                 if error.error_code != "RESOURCE_ALREADY_EXISTS" or found is None:  # else another run was quicker

@@ -32,7 +32,7 @@ class TinyRun:
     def start(self, *arguments: str, script: str = "tiny.py", **environment: str) -> subprocess.CompletedProcess[str]:
         """Run a worker program to its end."""
         command = [sys.executable, str(HERE / script), str(self.folder.path), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, env=environ(**environment), timeout=280)
+        return subprocess.run(command, capture_output=True, text=True, env=environ(**environment), timeout=900)
 
     def work(self, program: Any = None) -> int:
         """Be the worker, in this process; its exit code."""
@@ -97,10 +97,10 @@ def tiny_spec(name: str = "tiny", *, dropout: float = 0.1, samples: int = 200, *
 
 @pytest.fixture
 def make_run(tmp_path: Path) -> Callable[..., TinyRun]:
-    """Make the folder of a tiny run; `checkpoint` and `launch` replace parts of the specification."""
+    """Make the folder of a tiny run; `checkpoint`, `launch` and `task` replace parts of the specification."""
 
     def make(name: str = "tiny", **said: Any) -> TinyRun:
-        parts = {key: said.pop(key) for key in ("checkpoint", "launch") if key in said}
+        parts = {key: said.pop(key) for key in ("checkpoint", "launch", "task") if key in said}
         folder = RunFolder(tmp_path / name)
         folder.create(replace(tiny_spec(name, **said), **parts))
         return TinyRun(folder)

@@ -1,7 +1,8 @@
 """A program for tests: runs a worker again and again in forked children, killed at random points, until it is done.
 
-`python killing.py RUN_DIR SIGNAL SEED KILLS` prints one line per attempt: the exit status, or the signal it died of.
-Forking from a process that has torch loaded spares each attempt the seconds of loading it.
+`python killing.py KILLS WHOLE_DIR SIGKILL_DIR SIGTERM_DIR` carries out one run without a kill and one per signal, and
+prints for each how its attempts ended: exit codes, or minus the signal. Forking from a process that has torch loaded
+spares each attempt the seconds of loading it.
 """
 
 from __future__ import annotations
@@ -13,9 +14,8 @@ import sys
 import time
 from pathlib import Path
 
-import tiny
+import accelerate  # noqa: F401  loaded before the fork, as torch is
 import torch
-from transformers.optimization import get_scheduler  # noqa: F401  loaded before the fork
 
 from tonnage.recipes import worker
 from tonnage.runs.folder import RunFolder
@@ -26,6 +26,8 @@ LAST_STEP = 60
 
 def attempt(folder: RunFolder, number: signal.Signals, until: tuple[int, float] | None) -> int:
     """One forked worker, signalled some seconds after it passes a step; its wait status."""
+    import tiny  # beside this program; loaded before the first fork
+
     child = os.fork()
     if child == 0:
         torch.set_num_threads(1)
@@ -43,14 +45,21 @@ def attempt(folder: RunFolder, number: signal.Signals, until: tuple[int, float] 
     return os.waitpid(child, 0)[1]
 
 
-def main() -> None:
-    folder, number = RunFolder(Path(sys.argv[1])), signal.Signals[sys.argv[2]]
-    chance = random.Random(int(sys.argv[3]))
-    for step in sorted(chance.randrange(LAST_STEP) for _ in range(int(sys.argv[4]))):
+def kill_often(folder: RunFolder, number: signal.Signals, kills: int, chance: random.Random) -> list[int]:
+    """How each attempt ended; the last one was left alone."""
+    codes = []
+    for step in sorted(chance.randrange(LAST_STEP) for _ in range(kills)):
         # between steps, in the middle of one, or while a checkpoint is being written
-        status = attempt(folder, number, (step, chance.uniform(0, 0.03)))
-        print(os.waitstatus_to_exitcode(status), flush=True)
-    print(os.waitstatus_to_exitcode(attempt(folder, number, None)), flush=True)
+        codes.append(attempt(folder, number, (step, chance.uniform(0, 0.03))))
+    return [os.waitstatus_to_exitcode(code) for code in (*codes, attempt(folder, number, None))]
+
+
+def main() -> None:
+    kills, chance = int(sys.argv[1]), random.Random(1)
+    whole, killed, ended = (RunFolder(Path(path)) for path in sys.argv[2:])
+    print(*kill_often(whole, signal.SIGKILL, 0, chance), flush=True)
+    print(*kill_often(killed, signal.SIGKILL, kills, chance), flush=True)
+    print(*kill_often(ended, signal.SIGTERM, kills, chance), flush=True)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 
+from tonnage.recipes import measuring
 from tonnage.recipes.checkpoints import (
     CheckpointInvalid,
     CheckpointWriter,
@@ -21,6 +22,8 @@ from tonnage.recipes.checkpoints import (
     read_checkpoint,
     writing,
 )
+from tonnage.recipes.preflight import Preflight
+from tonnage.runs import folder as folders
 from tonnage.runs.journal import EventKind
 from tonnage.runs.spec import CheckpointSpec
 from tonnage.runs.states import WorkerExit
@@ -184,6 +187,24 @@ def test_a_disk_that_fills_up_while_writing(tmp_path: Path, monkeypatch: pytest.
     keeper.close()
     assert names(tmp_path) == ["step-00000001"]
     assert read_checkpoint(tmp_path / "step-00000001").step == 1
+
+
+def test_a_disk_too_full_for_a_line_of_metrics_ends_the_run(
+    make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not even the journal takes a word any more: the exit code and the log say it all the same."""
+    run = make_run(max_steps=12)
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(measuring, "append_values", fail)
+    monkeypatch.setattr(folders, "append_line", fail)
+    monkeypatch.setattr(Preflight, "run", lambda _, micro_batch: micro_batch)
+    assert run.work() == WorkerExit.DISK_FULL
+    said = capsys.readouterr().err
+    assert "error: " in said
+    assert "the journal cannot be written" in said
 
 
 @pytest.mark.slow

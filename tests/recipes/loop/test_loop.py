@@ -69,6 +69,9 @@ def test_lines_of_metrics_are_means_since_the_line_before(make_run: MakeRun) -> 
     assert list(some.curve()) == [4, 8, 10]
     means = [sum(every[0:4]) / 4, sum(every[4:8]) / 4, sum(every[8:10]) / 2]
     assert losses(some) == pytest.approx(means, abs=1e-12)
+    assert [(line["steps"], line["samples"]) for line in some.lines()] == [(4, 16), (4, 16), (2, 16)]
+    tokens = sum(line["tokens"] * line["steps"] for line in some.lines())
+    assert tokens == sum(line["tokens"] for line in each.lines())
 
 
 def test_evaluation_on_the_way_changes_nothing(make_run: MakeRun) -> None:
@@ -87,6 +90,24 @@ def test_a_stop_request_saves_and_ends(make_run: MakeRun) -> None:
     run.folder.stop_request.unlink()
     assert run.work() == WorkerExit.DONE
     assert len(run.lines()) == 10
+
+
+def test_a_notice_in_the_folder_is_as_good_as_a_signal(make_run: MakeRun, tiny: Any) -> None:
+    """The file says how many seconds are left; what was done until then is on the disk."""
+    run = make_run(max_steps=10)
+
+    def warned(spec: Any) -> Any:
+        def collate(items: Any) -> Any:
+            (run.folder.path / "notice").write_text("5.0\n")
+            return tiny.collate(items)
+
+        return replace(tiny.prepare(spec), collate=collate)
+
+    assert run.work(warned) == WorkerExit.PREEMPTED
+    assert run.events(EventKind.INTERRUPTED)[0].fields["signal"] == "notice"
+    (run.folder.path / "notice").unlink()
+    assert run.work() == WorkerExit.DONE
+    assert list(run.curve()) == list(range(1, 11))
 
 
 @pytest.mark.parametrize("at", [0, 3])

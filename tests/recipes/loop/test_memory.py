@@ -85,9 +85,9 @@ def test_where_one_sample_is_too_much_the_run_ends(
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit on address space is Linux's")
 def test_memory_that_the_system_refuses(make_run: MakeRun) -> None:
-    """No injected error but a real limit: the process may have 4 GiB, a pass over 16 sentences wants 6.6 GB more."""
+    """No injected error but a real limit: 900 MB, where a pass over 16 sentences wants 1.3 GB and its way back more."""
     run = make_run(max_steps=2)
-    ended = run.start(TINY_ADDRESS_BYTES=str(4 << 30), TINY_WIDE=str(4_300_000))
+    ended = run.start(TINY_MORE_BYTES="900000000", TINY_WIDE="850000")
     assert ended.returncode == WorkerExit.DONE, ended.stderr
     assert run.events(EventKind.OUT_OF_MEMORY)
     assert run.result()["micro_batch"] < 16

@@ -29,7 +29,7 @@ def torchrun(run: Any, *, processes: int = 2, **environment: str) -> subprocess.
         "--master-port", str(port), str(HERE / "tiny.py"), str(run.folder.path),
     ]  # fmt: skip
     env = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
-    return subprocess.run(command, capture_output=True, text=True, env=env, timeout=240)
+    return subprocess.run(command, capture_output=True, text=True, env=env, timeout=900)
 
 
 def compare(one: Any, many: Any) -> None:

@@ -4,8 +4,8 @@ Also a program: `python tiny.py RUN_DIR` is a worker of this task. Faults to inj
 TINY_TOKEN_LIMIT (more positions in one pass than this raise what torch raises when memory runs out), TINY_LIMIT_FROM
 (only from this many passes on), TINY_NAN_AT (the loss of this pass and all after it is not a number),
 TINY_SLEEP_S (per pass), TINY_SIGNAL_AT (this pass sends SIGTERM to its process), TINY_EVALUATE_S (how long an
-evaluation takes), TINY_FILE_BYTES and TINY_ADDRESS_BYTES (limits the system sets on files and on memory), TINY_WIDE
-(so many numbers per position are computed beside the model).
+evaluation takes), TINY_FILE_BYTES (the system's limit on a file), TINY_MORE_BYTES (its limit on memory, beyond what
+the loaded libraries take), TINY_WIDE (so many numbers per position are computed beside the model).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -136,7 +137,11 @@ def prepare(spec: RunSpec) -> Prepared:
 if __name__ == "__main__":
     from tonnage.recipes.worker import run_worker
 
-    for name, limit in (("TINY_FILE_BYTES", resource.RLIMIT_FSIZE), ("TINY_ADDRESS_BYTES", resource.RLIMIT_AS)):
-        if name in os.environ:
-            resource.setrlimit(limit, (int(os.environ[name]), int(os.environ[name])))
+    if limit := int(os.environ.get("TINY_FILE_BYTES", 0)):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    if more := int(os.environ.get("TINY_MORE_BYTES", 0)):
+        import accelerate  # noqa: F401  with all that it loads
+
+        limit = psutil.Process().memory_info().vms + more
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     sys.exit(run_worker(RunFolder(Path(sys.argv[1])), program=prepare))

@@ -56,6 +56,26 @@ def test_adapters_train_a_small_part(spec: RunSpec, train_a_little: Any) -> None
     assert after >= prepared.baseline().metrics["majority_accuracy"] + 0.2
 
 
+def test_adapters_load_over_their_base(spec: RunSpec, write_rows: Any, tmp_path: Path) -> None:
+    """With three classes too: the saved config names them, and base and adapters together answer as measured."""
+    peft = pytest.importorskip("peft", reason="the extra `train`")
+    transformers = pytest.importorskip("transformers")
+    rows = [{"text": f"{word} film {at}", "label": word} for at in range(20) for word in ("good", "bad", "odd")]
+    spec = replace(
+        spec, data=replace(spec.data, train=replace(spec.data.train, location=str(write_rows("3.jsonl", rows))))
+    )
+    prepared = program("sequence-classification")(replace(spec, training=replace(spec.training, method="lora")))
+    prepared.save(prepared.model, tmp_path / "model")
+    config = transformers.AutoConfig.from_pretrained(tmp_path / "model")
+    assert config.id2label == {0: "bad", 1: "good", 2: "odd"}
+    base = transformers.AutoModelForSequenceClassification.from_pretrained(spec.weights, config=config)
+    again = peft.PeftModel.from_pretrained(base, tmp_path / "model")
+    found = [
+        one.evaluate(model, one.validation, 8).metrics for one, model in ((prepared, prepared.model), (prepared, again))
+    ]
+    assert found[0] == found[1]
+
+
 def test_batches_are_padded_to_their_longest(spec: RunSpec) -> None:
     """A batch is as wide as its longest text; tokens counts what is no padding; longest texts come first."""
     prepared = program("sequence-classification")(spec)

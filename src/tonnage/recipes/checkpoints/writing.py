@@ -87,7 +87,7 @@ class CheckpointWriter:
             _move_over(beside, path)
         except Exception as error:
             shutil.rmtree(beside, ignore_errors=True)
-            if _is_full(error):
+            if is_full(error):
                 raise _disk_full(self._folder, snapshot) from error
             raise
         self.newest = snapshot.step
@@ -140,13 +140,13 @@ def _check_space(folder: Path, snapshot: Snapshot) -> None:
         raise _disk_full(folder, snapshot)
 
 
-def _is_full(error: Exception) -> bool:
+def is_full(error: BaseException) -> bool:
     """Whether an error, or one it came from, says that there is no room: torch and safetensors wrap the errno."""
     if isinstance(error, OSError) and error.errno in _FULL:
         return True
     said = _SAID.search(str(error))
     return bool(said and int(said[1]) in _FULL) or (
-        isinstance(error.__context__, Exception) and _is_full(error.__context__)
+        isinstance(error.__context__, Exception) and is_full(error.__context__)
     )
 
 

@@ -19,7 +19,7 @@ PEFT_TASKS: Final[Mapping[str, str]] = {
     "causal-lm": "CAUSAL_LM",
 }
 ADAPTERS: Final = "adapter_config.json"  # there, a folder holds adapters and no whole model
-_HEADS: Final = ("classifier", "pooler", "score", "qa_outputs", "lm_head", "cls")  # trained, or read in full
+_HEADS: Final = ("classifier", "pooler.dense", "score", "qa_outputs", "lm_head", "cls")  # trained, or read in full
 _ADAPTER: Final = re.compile(r"lora_|modules_to_save")  # peft's own; the original of a trained head stays beside it
 
 
@@ -135,8 +135,7 @@ def with_adapters(model: Any, spec: RunSpec) -> Any:
 def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
     """Weights (adapters alone, where there are some), config and tokenizer, as `from_pretrained` reads them."""
     model.save_pretrained(folder)
-    if (folder / ADAPTERS).exists():  # peft writes no config, which holds the labels
-        model.config.save_pretrained(folder)
+    model.config.save_pretrained(folder)  # adapters come without: the names of the classes would be lost
     tokenizer.save_pretrained(folder)
 
 

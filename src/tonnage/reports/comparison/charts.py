@@ -120,5 +120,5 @@ def gantt_mermaid(migration: Migration) -> str:
 
 
 def _gantt_name(text: str) -> str:
-    """A task's name without the marks that end it in a Gantt chart."""
-    return "".join(" " if letter in ":;#,\n" else letter for letter in text)
+    """A task's name without the marks that end it in a Gantt chart or begin a tag in a page that draws it."""
+    return "".join(" " if letter in ":;#,\n<>" else letter for letter in text)

@@ -6,9 +6,11 @@ from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.recommendation import load_sizes
 from tonnage.comparison.scoring import WeightFlip
 from tonnage.reports.blocks import Bullets, Column, Pairs, Paragraph, Table
+from tonnage.reports.comparison.caveats import caveats
 from tonnage.reports.comparison.charts import score_chart, sensitivity_chart
 from tonnage.reports.comparison.decision_views import decision_tree
 from tonnage.reports.comparison.figures import money
+from tonnage.reports.comparison.guidance import horizon_steps
 from tonnage.reports.comparison.sections import Part, Section, Subheading
 from tonnage.reports.wording import short
 
@@ -48,6 +50,7 @@ def summary_section(comparison: Comparison) -> Section:
             )
         )
     parts.append(Pairs(rows=tuple(rows)))
+    parts += [Paragraph(text=text, tone="warning") for text in caveats(comparison)]
     return Section(key="summary", title="Summary", parts=tuple(parts))
 
 
@@ -58,11 +61,15 @@ def headline(comparison: Comparison) -> str:
         return f"None of the things compared can do all the work. {comparison.split.because.capitalize()}."
     name = size.name if size else "mid-size"
     own = [one for one in comparison.advice if one.size.name == name]
-    said = ", ".join(
-        f"{one.horizon} term ({one.weeks:g} weeks): {comparison.title_of[one.choice] if one.choice else 'none'}"
-        for one in own
-    )
-    said = f"Recommended, {said}."
+    choices = {comparison.title_of[one.choice] if one.choice else "none" for one in own}
+    if len(choices) == 1:
+        said = f"Recommended for {own[0].weeks:g} to {own[-1].weeks:g} weeks alike: {choices.pop()}."
+    else:
+        said = "; ".join(
+            f"{one.horizon} term ({one.weeks:g} weeks): {comparison.title_of[one.choice] if one.choice else 'none'}"
+            for one in own
+        )
+        said = f"Recommended: {said}."
     return said if size else f"{said} (The size of the organisation is not said: weights as for a mid-size one.)"
 
 
@@ -77,6 +84,8 @@ def decision_words(comparison: Comparison) -> str:
         but = " — nothing compared here is meant by that"
     elif comparison.chosen is not None and not comparison.totals[comparison.chosen].can_do:
         but = " — but not all of the work could be computed there (see the costs)"
+    if comparison.chosen is not None and comparison.standing.why_not(comparison.chosen):
+        but += f" — but a rule is not known to be met: {comparison.standing.why_not(comparison.chosen)}"
     return f"{decision.leaf.say}{meant}: {decision.leaf.because}{but}"
 
 
@@ -170,9 +179,12 @@ def score_section(comparison: Comparison) -> Section:
         Bullets(items=flip_lines(comparison.flips, comparison) or ("no weight of a single aspect changes the winner",)),
         Paragraph(
             text=f"Draws: {request.draws:,}, seed {request.seed}. Weights log-normal around their own (sigma 0.5), "
-            "judged scores one off in half of the draws, computed scores anywhere in their interval.",
+            "judged scores one off in half of the draws, computed scores anywhere in their interval, each by itself: "
+            "what would bend all judged scores one way is not in the shares.",
             tone="faint",
         ),
+        Subheading(text="Who leads by which grounds"),
+        Pairs(rows=tuple((part, comparison.title_of[thing]) for part, thing in comparison.leaders)),
         Subheading(text="Weights and scores"),
         Table(columns=columns, rows=tuple(rows)),
     ]
@@ -240,6 +252,7 @@ def advice_section(comparison: Comparison) -> Section:
                 )
             ),
         ]
+    parts += horizon_steps(comparison)
     return Section(key="recommendation", title="Recommendation by horizon", parts=tuple(parts))
 
 

@@ -11,6 +11,13 @@ from tonnage.reports.comparison.choice import (
     summary_section,
 )
 from tonnage.reports.comparison.costs import cost_section, performance_section, volume_section
+from tonnage.reports.comparison.guidance import (
+    choosing_section,
+    footprint_section,
+    levers_section,
+    moves_section,
+    practice_section,
+)
 from tonnage.reports.comparison.matrix import (
     Sources,
     appendix_section,
@@ -31,18 +38,22 @@ def build_sections(comparison: Comparison) -> tuple[Section, ...]:
         summary_section(comparison),
         scope_section(comparison),
         matrix,
+        choosing_section(comparison),
         cost_section(comparison),
+        levers_section(comparison),
         volume_section(comparison),
         performance_section(comparison),
+        footprint_section(comparison),
         decision_section(comparison),
         score_section(comparison),
         trade_off_section(comparison),
         advice_section(comparison),
         split_section(comparison),
+        moves_section(comparison),
     ]
     if comparison.migration is not None:
         out.append(migration_section(comparison.migration, comparison))
-    out += [risk_section(comparison), appendix_section(comparison, sources)]
+    out += [practice_section(comparison), risk_section(comparison), appendix_section(comparison, sources)]
     return tuple(out)
 
 

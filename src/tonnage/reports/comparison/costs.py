@@ -14,6 +14,7 @@ from tonnage.reports.comparison.figure_charts import (
     memory_charts,
 )
 from tonnage.reports.comparison.figures import UNKNOWN, duration, money, rate, volume
+from tonnage.reports.comparison.guidance import owned_parts, speed_parts
 from tonnage.reports.comparison.sections import Part, Section, Subheading
 from tonnage.reports.comparison.volume_charts import counts_people, volume_charts
 from tonnage.reports.wording import (
@@ -46,6 +47,7 @@ def cost_section(comparison: Comparison) -> Section:
         rows = tuple((comparison.title_of[name], row.work, row.why_not) for name, row in missing)
         columns = (Column(title="Thing"), Column(title="Work"), Column(title="Why", wraps=True))
         parts += [Subheading(text="Not computed"), Table(columns=columns, rows=rows)]
+    parts += owned_parts(comparison)
     return Section(key="costs", title="Cost structure", parts=tuple(parts))
 
 
@@ -208,7 +210,7 @@ def _amount(comparison: Comparison, one: BreakEven) -> str:
         return ""
     requests = works[0].requests_per_month
     if requests is not None:
-        return f": {requests * one.factor:,.0f} requests a month"
+        return f": about {float(f'{requests * one.factor:.3g}'):,.0f} requests a month"
     assert works[0].jobs_per_month is not None
     return f": {short(works[0].jobs_per_month * one.factor)} jobs a month"
 
@@ -227,6 +229,7 @@ def performance_section(comparison: Comparison) -> Section:
         parts=(
             Paragraph(text="Predicted, with 80 % intervals. Token APIs publish no speed: «not known».", tone="faint"),
             Table(columns=columns, rows=tuple(rows)),
+            *speed_parts(comparison),
             *front_charts(comparison),
             *memory_charts(comparison),
         ),

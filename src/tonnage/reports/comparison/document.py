@@ -8,7 +8,8 @@ from typing import Any
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.computed import Row
 from tonnage.comparison.migration import Migration
-from tonnage.comparison.profiles import Cell
+from tonnage.comparison.owned import Owned
+from tonnage.comparison.profiles import Cell, Evidence
 from tonnage.reports.comparison.costs import total_figure
 from tonnage.reports.plain import (
     plain_cost,
@@ -58,7 +59,7 @@ def comparison_document(comparison: Comparison) -> Mapping[str, Any]:
             }
             for one in comparison.crossings
         ],
-        "decision": _decision(comparison),
+        "decision": decision_document(comparison),
         "scores": _scores(comparison),
         "recommendation": [
             {
@@ -117,7 +118,39 @@ def _thing(comparison: Comparison, name: str) -> dict[str, Any]:
         },
         "works": [_row(row) for row in total.rows],
         "aspects": {key: _cell(cell) for key, cell in thing.profile.cells.items()},
+        "energy_kwh_per_month": _plain(total.energy_kwh_per_month),
+        "carbon_kg_per_month": _plain(total.carbon_kg_per_month),
+        "carbon_missing": total.footprint.missing or None,
+        "owned": _owned(thing.owned),
+        "compliance": [
+            {
+                "rule": one.standard,
+                "answer": one.answer,
+                "scope": one.scope or None,
+                "evidence": _evidence(one.evidence),
+            }
+            for one in comparison.standing.matches[name]
+        ],
+        "meets_compliance": comparison.standing.meets(name),
         "risks": list(thing.profile.risks),
+    }
+
+
+def _plain(figure: Figure | None) -> Any:
+    return None if figure is None else plain_figure(figure)
+
+
+def _owned(owned: Owned | None) -> dict[str, Any] | None:
+    """What an owner states, and the hour it makes."""
+    if owned is None:
+        return None
+    parts = owned.usd_per_hour(dedicated=False)
+    return {
+        "like": owned.like,
+        "machines": owned.machines,
+        "basis": "stated",
+        "usd_per_instance_hour": plain_number(sum(usd for _, usd in parts)),
+        "usd_per_instance_hour_by_part": {part: plain_number(usd) for part, usd in parts},
     }
 
 
@@ -167,14 +200,27 @@ def _cell(cell: Cell) -> dict[str, Any]:
         "value": cell.value,
         "score": cell.score,
         "because": cell.because or None,
-        "evidence": [
-            {"title": one.title, "url": one.url, "read_on": plain_day(one.read_on), "judgement": one.judgement}
-            for one in cell.evidence
-        ],
+        "evidence": _evidence(cell.evidence),
     }
 
 
-def _decision(comparison: Comparison) -> dict[str, Any]:
+def _evidence(evidence: tuple[Evidence, ...]) -> list[dict[str, Any]]:
+    """`verified`: read at its maker, or in a stored copy of that."""
+    return [
+        {
+            "title": one.title,
+            "url": one.url,
+            "read_on": plain_day(one.read_on),
+            "judgement": one.judgement,
+            "third_party": one.third_party,
+            "verified": one.verified,
+        }
+        for one in evidence
+    ]
+
+
+def decision_document(comparison: Comparison) -> dict[str, Any]:
+    """The trace, the leaf, and what would change it."""
     decision = comparison.decision
     return {
         "rules": decision.rules.name,

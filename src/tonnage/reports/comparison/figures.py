@@ -44,3 +44,12 @@ def volume(factor: float) -> str:
     ('0.1x', '10x')
     """
     return f"{factor:g}x"
+
+
+def amount(figure: Figure | None, unit: str) -> str:
+    """«12.3 (10–14) kWh»; «not known» for None."""
+    if figure is None:
+        return UNKNOWN
+    if figure.low == figure.high:
+        return f"{short(figure.value)} {unit}"
+    return f"{short(figure.value)} ({short(figure.low)}–{short(figure.high)}) {unit}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tonnage.comparison.comparing import Comparison
 from tonnage.reports.comparison.content import build_sections, subtitle
+from tonnage.reports.comparison.sections import Section
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -14,9 +15,12 @@ if TYPE_CHECKING:
 
 def comparison_html(comparison: Comparison) -> str:
     """The whole report, every text escaped."""
-    return _template().render(
-        title=comparison.request.title, subtitle=subtitle(comparison), sections=build_sections(comparison)
-    )
+    return sections_html(comparison, build_sections(comparison))
+
+
+def sections_html(comparison: Comparison, sections: tuple[Section, ...]) -> str:
+    """Some sections of it as a page; the first is the summary."""
+    return _template().render(title=comparison.request.title, subtitle=subtitle(comparison), sections=sections)
 
 
 @lru_cache(maxsize=1)

@@ -7,14 +7,19 @@ from collections.abc import Iterator
 from tonnage.comparison.comparing import Comparison
 from tonnage.reports.blocks import Page
 from tonnage.reports.comparison.content import build_sections, subtitle
-from tonnage.reports.comparison.sections import Chart, Checks, Code, Part, Subheading, Tree
+from tonnage.reports.comparison.sections import Chart, Checks, Code, Part, Section, Subheading, Tree
 from tonnage.reports.markdown import escape, render_markdown
 
 
 def comparison_markdown(comparison: Comparison) -> str:
     """The whole report."""
+    return sections_markdown(comparison, build_sections(comparison))
+
+
+def sections_markdown(comparison: Comparison, sections: tuple[Section, ...]) -> str:
+    """Some sections of it."""
     lines = [f"# {escape(comparison.request.title)}", "", escape(subtitle(comparison)), ""]
-    for section in build_sections(comparison):
+    for section in sections:
         lines += [f"## {escape(section.title)}", ""]
         for part in section.parts:
             lines += _part_lines(part)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from tonnage.comparison.comparing import Comparison
+from tonnage.comparison.compliance import standard_title
 from tonnage.comparison.profiles import Cell, Evidence
+from tonnage.comparison.request import Thing
 from tonnage.reports.blocks import Bullets, Column, Pairs, Paragraph, Table
-from tonnage.reports.comparison.figures import UNKNOWN, duration, money, rate
+from tonnage.reports.comparison.figures import UNKNOWN, amount, duration, money, rate
 from tonnage.reports.comparison.sections import Part, Section, Subheading
 from tonnage.reports.wording import render_date, short
+
+RULES = "Security and compliance"
 
 
 class Sources:
@@ -18,8 +22,13 @@ class Sources:
 
     def refer(self, cell: Cell) -> str:
         """« [1, 4]» for the evidence of a cell."""
-        found = sorted({self.numbers.setdefault(one, len(self.numbers) + 1) for one in cell.evidence})
-        return f" [{', '.join(str(number) for number in found)}]"
+        return self.refer_to(cell.evidence)
+
+    def refer_to(self, evidence: tuple[Evidence, ...]) -> str:
+        """The same for any evidence; «?» marks what nobody read there. Empty where there is none."""
+        numbered = {self.numbers.setdefault(one, len(self.numbers) + 1): one for one in evidence}
+        marks = [f"{number}{'' if one.read_on else '?'}" for number, one in sorted(numbered.items())]
+        return f" [{', '.join(marks)}]" if marks else ""
 
     def table(self) -> Table:
         """Every source with its date."""
@@ -35,9 +44,23 @@ class Sources:
         )
         return Table(columns=columns, rows=rows)
 
+    def counts(self) -> str:
+        """How much of it was read at its maker, in words."""
+        public = [one for one in self.numbers if not one.judgement]
+        verified = sum(one.verified for one in public)
+        third = sum(one.third_party and one.read_on is not None for one in public)
+        rest = len(public) - verified - third
+        return (
+            f"Of {len(public)} public sources {verified} were read at their maker or in a stored copy of it, "
+            f"{third} are a third party's word, {rest} are not verified (marked «?»). Judgements besides: "
+            f"{len(self.numbers) - len(public)}."
+        )
+
 
 def _read(one: Evidence) -> str:
-    return "undated" if one.read_on is None else one.read_on.isoformat()
+    if one.read_on is None:
+        return "not verified"
+    return f"{one.read_on.isoformat()}, third party" if one.third_party else one.read_on.isoformat()
 
 
 def scope_section(comparison: Comparison) -> Section:
@@ -58,13 +81,13 @@ def scope_section(comparison: Comparison) -> Section:
         ("team", f"{team.team_size} people" if team.team_size else UNKNOWN),
         ("ML expertise", team.ml_expertise or UNKNOWN),
         ("operations expertise", team.ops_expertise or UNKNOWN),
-        ("compliance", ", ".join(team.compliance) or "none stated"),
+        ("compliance", comparison.standing.titles or "no rule stated"),
         (
             "an hour of work",
             f"${short(team.usd_per_hour)}" if team.usd_per_hour else f"{UNKNOWN}: people are not counted",
         ),
     )
-    things = tuple((thing.title, thing.profile.about) for thing in request.things)
+    things = tuple((thing.title, thing.profile.about + _narrowed(thing)) for thing in request.things)
     return Section(
         key="scope",
         title="What is compared",
@@ -78,12 +101,19 @@ def scope_section(comparison: Comparison) -> Section:
     )
 
 
+def _narrowed(thing: Thing) -> str:
+    """What of its profile is compared, where not all of it."""
+    own = (("GPUs", thing.gpus), ("providers", thing.providers), ("machines", thing.machines))
+    said = "; ".join(f"{what} {', '.join(names)}" for what, names in own if names)
+    return f" Here: {said}." if said else ""
+
+
 def matrix_section(comparison: Comparison, sources: Sources) -> Section:
     """Every aspect of every thing, by group: value, score, sources."""
     parts: list[Part] = [
         Paragraph(
-            text="Scores run from 1 to 5 by the rubric of each aspect (appendix). Numbers in brackets name sources. "
-            "«not known»: the profile says nothing, and nothing is assumed.",
+            text="Scores run from 1 to 5 by the rubric of each aspect (appendix). Numbers in brackets name sources, "
+            "«?» one that was not verified. «not known»: the profile says nothing, and nothing is assumed.",
             tone="faint",
         )
     ]
@@ -93,8 +123,10 @@ def matrix_section(comparison: Comparison, sources: Sources) -> Section:
         for aspect in comparison.aspects:
             if aspect.group == group:
                 cells = [_cell(comparison, thing.name, aspect.key, sources) for thing in comparison.request.things]
-                if any(cell != UNKNOWN for cell in cells):
+                if aspect.measure is not None or any(cell != UNKNOWN for cell in cells):
                     rows.append((aspect.title, *cells))
+        if group == RULES:
+            rows += rule_rows(comparison, sources)
         if rows:
             parts += [Subheading(text=group), Table(columns=columns, rows=tuple(rows))]
     return Section(key="matrix", title="Matrix", parts=tuple(parts))
@@ -111,7 +143,11 @@ def _cell(comparison: Comparison, name: str, aspect: str, sources: Sources) -> s
             "time_s": duration(total.time_s),
             "latency_p95_s": duration(total.latency_p95_s),
             "throughput_per_s": rate(total.rows[0].rate if len(total.rows) == 1 else None),
+            "energy_kwh_per_month": amount(total.energy_kwh_per_month, "kWh"),
+            "carbon_kg_per_month": amount(total.carbon_kg_per_month, "kg"),
         }[found.measure]
+        if text == UNKNOWN:
+            return unknown_because(comparison, name, found.measure)
         figure = getattr(total, found.measure)
         origin = "assumed" if figure is not None and figure.basis == "assumed" else "computed"
         return f"{text} — {origin}, {score.value:.1f}/5" if score and text != UNKNOWN else text
@@ -121,6 +157,37 @@ def _cell(comparison: Comparison, name: str, aspect: str, sources: Sources) -> s
         return UNKNOWN
     mark = "" if cell.score is None else f" — {cell.score}/5: {cell.because}"
     return f"{cell.value}{mark}{sources.refer(cell)}"
+
+
+def rule_rows(comparison: Comparison, sources: Sources) -> list[tuple[str, ...]]:
+    """A row for each rule that is stated, then for each other one that some profile attests."""
+    standing = comparison.standing
+    recorded = {name for thing in comparison.request.things for name in thing.profile.attestations}
+    names = [*standing.needs, *sorted(recorded - set(standing.needs))]
+    rows = []
+    for name in names:
+        cells = []
+        for thing in comparison.request.things:
+            match = comparison.record_of(thing.name, name)
+            cells.append(f"{match.words}{sources.refer_to(match.evidence)}")
+        title = standard_title(name)
+        rows.append((f"{title} (must be met)" if name in standing.needs else title, *cells))
+    return rows
+
+
+def unknown_because(comparison: Comparison, name: str, measure: str) -> str:
+    """«not known», and why."""
+    total = comparison.totals[name]
+    kinds = {row.kind for row in total.rows}
+    if measure == "latency_p95_s" and "serve" not in kinds:
+        return "no service among the work"
+    if measure == "time_s" and kinds == {"serve"}:
+        return "no job among the work"
+    if measure == "throughput_per_s" and len(total.rows) > 1:
+        return "several workloads: see Performance"
+    if measure in ("energy_kwh_per_month", "carbon_kg_per_month") and total.footprint.missing:
+        return f"{UNKNOWN}: {total.footprint.missing}"
+    return UNKNOWN
 
 
 def trade_off_section(comparison: Comparison) -> Section:
@@ -176,6 +243,7 @@ def appendix_section(comparison: Comparison, sources: Sources) -> Section:
         Subheading(text="Ages of prices"),
         _price_table(comparison),
         Subheading(text="Sources"),
+        Paragraph(text=sources.counts(), tone="faint"),
         sources.table(),
         Subheading(text="Scores"),
         Pairs(rows=rubric),

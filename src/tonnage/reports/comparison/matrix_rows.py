@@ -29,6 +29,8 @@ UNITS = {
     "time_s": "s",
     "latency_p95_s": "s",
     "throughput_per_s": "per_s",
+    "energy_kwh_per_month": "kwh_per_month",
+    "carbon_kg_per_month": "kg_per_month",
 }
 
 
@@ -70,7 +72,7 @@ def comparison_rows(comparison: Comparison) -> list[tuple[Any, ...]]:
             if cell is None:
                 out.append((thing.name, aspect.key, aspect.group, *(None,) * 11))
                 continue
-            dates = [one.read_on.isoformat() if one.read_on else "undated" for one in cell.evidence]
+            dates = [one.read_on.isoformat() if one.read_on else "not verified" for one in cell.evidence]
             out.append(
                 (
                     thing.name,

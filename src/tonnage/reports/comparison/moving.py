@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 from tonnage.comparison.comparing import Comparison
@@ -11,6 +12,7 @@ from tonnage.reports.blocks import Bullets, Column, Pairs, Paragraph, Table
 from tonnage.reports.comparison.charts import migration_chart
 from tonnage.reports.comparison.figures import UNKNOWN, money
 from tonnage.reports.comparison.sections import Checks, Code, Part, Section, Subheading
+from tonnage.reports.markdown import escape
 from tonnage.reports.plain import dump_csv
 from tonnage.reports.wording import short
 from tonnage.sizing.estimates import Figure
@@ -76,11 +78,11 @@ def _gains(migration: Migration, comparison: Comparison) -> tuple[tuple[str, str
         ("gains", gained or "no aspect by a point or more"),
         ("losses", lost or "no aspect by a point or more"),
         ("cost a month, before and after", f"{money(costs[0])}; {money(costs[1])}"),
-        ("pays for itself", _payback_words(comparison.entries[migration.move.target].usd, *costs)),
+        ("pays for itself", payback_words(comparison.entries[migration.move.target].usd, *costs)),
     )
 
 
-def _payback_words(entry: Figure | None, before: Figure | None, after: Figure | None) -> str:
+def payback_words(entry: Figure | None, before: Figure | None, after: Figure | None) -> str:
     """After how many months the move has paid for itself, or that it never does."""
     if entry is None or before is None or after is None:
         return UNKNOWN
@@ -179,14 +181,20 @@ def _folded(line: str) -> list[str]:
     return [*out, rest]
 
 
+def _code_span(text: str) -> str:
+    """Code within a line, also where it has backticks."""
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return f"{fence}{text}{fence}" if fence == "`" else f"{fence} {text} {fence}"
+
+
 def migration_checklist(migration: Migration) -> str:
     """Markdown check-boxes, by phase."""
-    lines = [f"# Migration: {migration.origin} to {migration.target}", ""]
+    lines = [f"# Migration: {escape(migration.origin)} to {escape(migration.target)}", ""]
     for key, title, purpose in migration.phases:
-        lines += [f"## {title}: {purpose}", ""]
+        lines += [f"## {escape(title)}: {escape(purpose)}", ""]
         for task in migration.tasks:
             if task.phase == key:
-                lines.append(f"- [ ] {_item(migration, task)}")
-                lines += [f"  - check: `{check}`" for check in task.checks]
+                lines.append(f"- [ ] {escape(_item(migration, task))}")
+                lines += [f"  - check: {_code_span(check)}" for check in task.checks]
         lines.append("")
     return "\n".join(lines)

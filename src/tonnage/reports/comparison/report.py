@@ -40,12 +40,12 @@ def _short_page(comparison: Comparison) -> Page:
         score_section(comparison),
         advice_section(comparison),
     )
-    blocks = tuple(block for section in sections for block in _blocks(section))
+    blocks = tuple(block for section in sections for block in terminal_blocks(section))
     note = Paragraph(text="The whole report, with matrix, sources and migration: --report FILE.html", tone="faint")
     return Page(title=comparison.request.title, blocks=(*blocks, note))
 
 
-def _blocks(section: Section) -> list[Block]:
+def terminal_blocks(section: Section) -> list[Block]:
     """A section without what a terminal cannot show."""
     out: list[Block] = [Heading(text=section.title)]
     for part in section.parts:

@@ -1,0 +1,80 @@
+"""`tonnage init`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from tonnage.recipes.starters.starter import Files
+
+TASKS = (
+    "sequence-classification", "token-classification", "question-answering", "causal-lm", "text-generation",
+    "boosted-trees", "mlp",
+)  # fmt: skip
+
+
+def complete_task(incomplete: str) -> list[str]:
+    return [task for task in TASKS if task.startswith(incomplete)]
+
+
+def init(
+    task: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[TASK]", help="What is to be learned.", show_default=False, autocompletion=complete_task
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Folder to write to. [default: TASK]", show_default=False),
+    ] = None,
+    list_tasks: Annotated[bool, typer.Option("--list", help="Print the tasks and exit.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Write over files that are there.")] = False,
+) -> None:
+    """Write a starter: a workload file with comments, rows and a small model, that run at once and offline.
+
+    Change its rows, columns and weights to yours.
+    """
+    from tonnage.cli.streams import write_stdout
+    from tonnage.recipes.starters import STARTERS, make_starter
+
+    if list_tasks:
+        width = max(map(len, STARTERS))
+        write_stdout("".join(f"{name:<{width}}  {starter.summary}\n" for name, starter in STARTERS.items()))
+        return
+    chosen = next((name for name in STARTERS if name == task), None)
+    if chosen is None:
+        raise _no_such_task(task)
+    folder = Path(chosen) if out is None else out
+    files = make_starter(chosen)
+    _write(folder, files, force=force)
+    write_stdout(f"wrote {len(files)} files to {folder}\nrun it: tonnage run {folder / f'{chosen}.tonnage.yaml'}\n")
+
+
+def _no_such_task(task: str | None) -> Exception:
+    from tonnage.errors import InputError, did_you_mean, nearest
+
+    listed = "`tonnage init --list` shows them all"
+    if task is None:
+        return InputError("name a task", hint=listed)
+    return InputError(f"no task is named '{task}'", hint=did_you_mean(nearest(task, TASKS, count=1), listed))
+
+
+def _write(folder: Path, files: Files, *, force: bool) -> None:
+    """All files, or none where one is there already."""
+    from tonnage.errors import InputError
+
+    there = [name for name in files if (folder / name).exists()]
+    if there and not force:
+        more = f" and {len(there) - 1} more" if len(there) > 1 else ""
+        raise InputError(f"{folder / there[0]} is there{more}", hint="name another --out, or write over it by --force")
+    try:
+        for name, content in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be written: {error.strerror}", hint="name another --out") from error

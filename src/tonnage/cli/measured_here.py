@@ -1,0 +1,58 @@
+"""A device profile with what runs on the device have measured since: how one run makes the next plan better."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from tonnage.errors import InputError
+
+if TYPE_CHECKING:
+    from tonnage.calibration.local_profile import DeviceProfile
+    from tonnage.calibration.rows import TrainingRow
+    from tonnage.settings import Settings
+
+
+def with_own_rows(profile: DeviceProfile, settings: Settings) -> DeviceProfile:
+    """The profile updated by the rows of the store that were measured on its device.
+
+    A row that a local fit cannot use (another precision, no micro-batch) says nothing of the device and is left out;
+    `tonnage calibrate --local --rows FILE` names such rows.
+    """
+    from tonnage.calibration.local_rows import device_names, update
+
+    rows = _typed(_stored(settings, device_names(profile)))
+    for row in rows:
+        try:
+            profile = update(profile, [row])
+        except InputError:
+            continue
+    return profile
+
+
+def _stored(settings: Settings, names: Sequence[str]) -> list[dict[str, str]]:
+    from tonnage.store import open_store
+
+    if settings.database_url.startswith("sqlite:///") and not Path(settings.database_url[10:]).is_file():
+        return []  # no run yet: planning makes no database
+    store = open_store(settings.database_url)
+    return [row for name in names for row in store.measurements("training", gpu=name)]
+
+
+def _typed(rows: Sequence[Mapping[str, str]]) -> list[TrainingRow]:
+    """Rows as the fit reads them, by way of the file that `tonnage runs export` would write."""
+    from tonnage.calibration.judgement import Skipped
+    from tonnage.calibration.reading import read_training_rows
+
+    if not rows:
+        return []
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.csv"
+        with path.open("w", encoding="utf-8", newline="") as stream:
+            writer = csv.DictWriter(stream, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+        return [row for row in read_training_rows(path) if not isinstance(row, Skipped)]

@@ -1,0 +1,183 @@
+"""Energy and carbon of an option, where figures for them exist; what is missing is named, never guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import Annotated
+
+from pydantic import Field
+
+from tonnage.catalog import Catalog
+from tonnage.comparison.door import Name, Text, parse_entries
+from tonnage.comparison.profile_file import SourceEntry
+from tonnage.comparison.profiles import Evidence
+from tonnage.planning import Option
+from tonnage.sizing.estimates import Basis, Figure
+from tonnage.workload.file.fields import Door
+
+Fraction = Annotated[float, Field(gt=0, le=1)]
+Pue = Annotated[float, Field(ge=1, le=5)]
+GRAMS_PER_KG = 1000.0
+WATTS_PER_KW = 1000.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Factor:
+    """A number of the way from the device to the grid, and where it comes from (evidence None: stated by the user)."""
+
+    value: float
+    origin: str
+    evidence: Evidence | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stated:
+    """What the compare file says of power; None: not said."""
+
+    grid_g_per_kwh: float | None = None
+    pue: float | None = None
+    power_fraction: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footprint:
+    """Energy and carbon of a month. None: not known, and `missing` says for want of what."""
+
+    energy_kwh: Figure | None
+    carbon_kg: Figure | None
+    missing: str
+    factors: tuple[tuple[str, Factor], ...] = ()
+
+
+class CarbonEntry(Door):
+    """`carbon:` of a compare file."""
+
+    grid_g_per_kwh: Annotated[float, Field(ge=0, le=2000)] | None = None
+    pue: Pue | None = None
+    power_fraction: Fraction | None = None
+
+
+class RangeEntry(Door):
+    value: Fraction
+    low: Fraction
+    high: Fraction
+    source: Text
+
+
+class ProviderEntry(Door):
+    pue: Pue
+    pue_source: Name
+    grid_source: Name
+    grid_g_per_kwh: dict[Name, Annotated[float, Field(ge=0, le=2000)]]
+
+
+class CarbonFile(Door):
+    power_fraction: RangeEntry
+    sources: dict[Name, SourceEntry]
+    providers: dict[Name, ProviderEntry]
+
+
+@lru_cache(maxsize=1)
+def load_carbon() -> CarbonFile:
+    """The packaged figures."""
+    text = files("tonnage.comparison").joinpath("data/carbon.yaml").read_text("utf-8")
+    entries, _ = parse_entries(text, CarbonFile, file="carbon.yaml", page="docs/compare.md")
+    return entries
+
+
+def footprint(option: Option, hours: Figure, catalog: Catalog, stated: Stated) -> Footprint:
+    """kWh = devices x power limit x fraction x hours x PUE; kg = kWh x grid. The host machine is not counted.
+
+    `hours`: in a month, of all the machines of the option together at work.
+    """
+    watts = _device_watts(option, catalog)
+    if isinstance(watts, str):
+        return Footprint(energy_kwh=None, carbon_kg=None, missing=watts)
+    pue, grid = _pue(option.provider, stated), _grid(option.provider, option.region, stated)
+    if pue is None:
+        missing = f"PUE of {option.provider}: state carbon.pue"
+        return Footprint(energy_kwh=None, carbon_kg=None, missing=missing, factors=(("power limit", watts),))
+    energy = _energy(hours, watts.value, pue.value, stated)
+    factors = [("power limit", watts), ("PUE", pue)]
+    if grid is None:
+        where = f"{option.provider} {option.region}".strip()
+        missing = f"grid intensity of {where}: state carbon.grid_g_per_kwh"
+        return Footprint(energy_kwh=energy, carbon_kg=None, missing=missing, factors=tuple(factors))
+    factors.append(("grid", grid))
+    return Footprint(
+        energy_kwh=energy, carbon_kg=energy.scaled(grid.value / GRAMS_PER_KG), missing="", factors=tuple(factors)
+    )
+
+
+def _device_watts(option: Option, catalog: Catalog) -> Factor | str:
+    """The power limit of all devices of an option, or what is missing."""
+    if not option.run.machines:
+        return "power of a token API: its vendor publishes none"
+    if option.gpu is None:
+        return "power of machines without an accelerator: the catalog has none"
+    device = catalog.accelerator(option.gpu)
+    if device.tdp_w is None:
+        return f"power limit of {device.name}: the catalog has none"
+    count = option.gpu_count * option.count
+    origin = f"{count:g} x {device.name} at {device.tdp_w:g} W (catalog)"
+    return Factor(value=count * device.tdp_w, origin=origin)
+
+
+def _energy(hours: Figure, watts: float, pue: float, stated: Stated) -> Figure:
+    share = load_carbon().power_fraction
+    ends = (share.value, share.low, share.high)
+    basis: Basis = "assumed"
+    if stated.power_fraction is not None:
+        ends, basis = (stated.power_fraction,) * 3, hours.basis
+    kwh = [watts / WATTS_PER_KW * pue * fraction for fraction in ends]
+    return Figure(value=kwh[0] * hours.value, low=kwh[1] * hours.low, high=kwh[2] * hours.high, basis=basis)
+
+
+def _pue(provider: str, stated: Stated) -> Factor | None:
+    if stated.pue is not None:
+        return Factor(value=stated.pue, origin="stated: carbon.pue")
+    known = load_carbon().providers.get(provider)
+    if known is None:
+        return None
+    return Factor(value=known.pue, origin=f"PUE of {provider}", evidence=_evidence(known.pue_source))
+
+
+def _grid(provider: str, region: str, stated: Stated) -> Factor | None:
+    if stated.grid_g_per_kwh is not None:
+        return Factor(value=stated.grid_g_per_kwh, origin="stated: carbon.grid_g_per_kwh")
+    known = load_carbon().providers.get(provider)
+    value = None if known is None else known.grid_g_per_kwh.get(region)
+    if known is None or value is None:
+        return None
+    return Factor(value=value, origin=f"grid of {provider} {region}", evidence=_evidence(known.grid_source))
+
+
+def _evidence(name: str) -> Evidence:
+    one = load_carbon().sources[name]
+    return Evidence(title=one.title, url=one.url, read_on=one.read_on, third_party=one.third_party)
+
+
+def total(found: Mapping[str, Footprint | None]) -> Footprint:
+    """Over several workloads: None where one of them is not known."""
+    energy = _sum([one.energy_kwh if one else None for one in found.values()])
+    carbon = _sum([one.carbon_kg if one else None for one in found.values()])
+    missing = "; ".join(dict.fromkeys(one.missing for one in found.values() if one and one.missing))
+    if any(one is None for one in found.values()):
+        missing = "not all of the work is done there"
+    factors = dict(pair for one in found.values() if one for pair in one.factors)
+    return Footprint(energy_kwh=energy, carbon_kg=carbon, missing=missing, factors=tuple(factors.items()))
+
+
+def _sum(figures: list[Figure | None]) -> Figure | None:
+    known = [one for one in figures if one is not None]
+    if len(known) < len(figures) or not known:
+        return None
+    return Figure(
+        value=sum(one.value for one in known),
+        low=sum(one.low for one in known),
+        high=sum(one.high for one in known),
+        basis="assumed" if any(one.basis == "assumed" for one in known) else "computed",
+    )

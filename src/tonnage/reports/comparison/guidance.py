@@ -1,0 +1,271 @@
+"""What hand-written comparisons say beside the matrix: when to choose which, cost levers, practice, moves, commands."""
+
+from __future__ import annotations
+
+from tonnage.comparison.comparing import Comparison
+from tonnage.comparison.decision import way_to
+from tonnage.comparison.migration import Migration
+from tonnage.reports.blocks import Bullets, Column, Pairs, Paragraph, Table
+from tonnage.reports.comparison.figures import UNKNOWN, amount, duration, money
+from tonnage.reports.comparison.sections import Code, Part, Section, Subheading
+from tonnage.reports.wording import render_machines, render_purchase, short
+
+MOST = 5  # aspects named in one line
+
+
+def choosing_section(comparison: Comparison) -> Section:
+    """For each thing: the work it suits, where it leads, and which answers of the rules lead to it."""
+    aspects = {aspect.key: aspect.title for aspect in comparison.aspects}
+    leads = {one.thing: one for one in comparison.trade_offs}
+    parts: list[Part] = [
+        Paragraph(text="What suits a thing is judged; leads and answers are of this comparison.", tone="faint")
+    ]
+    for thing in comparison.request.things:
+        better = [f"{aspects[key]} (+{lead:.1f})" for key, lead in leads[thing.name].better[:MOST]]
+        rows = [
+            ("suits", "; ".join(thing.profile.suits) or UNKNOWN),
+            ("leads in", ", ".join(better) or "nothing by a point or more"),
+            ("the rules lead here", "; or ".join(_ways(comparison, thing.name)) or "by none of their leaves by name"),
+        ]
+        if comparison.standing.why_not(thing.name):
+            rows.append(("stands against it", comparison.standing.why_not(thing.name)))
+        rows += [
+            ("stands against it", f"{row.work}: {row.why_not}")
+            for row in comparison.totals[thing.name].rows
+            if row.option is None
+        ]
+        parts += [Subheading(text=thing.title), Pairs(rows=tuple(rows))]
+    return Section(key="when", title="When to choose which", parts=tuple(parts))
+
+
+def _ways(comparison: Comparison, name: str) -> list[str]:
+    """The shortest way to each leaf that means the thing: by name, or here and now by its figures."""
+    rules = comparison.decision.rules
+    profile = next(one.profile.name for one in comparison.request.things if one.name == name)
+    out = []
+    for leaf in rules.leaves.values():
+        now = comparison.decision.leaf is not None and comparison.decision.leaf.name == leaf.name
+        if leaf.choose in (name, profile) or (now and comparison.chosen == name):
+            way = (
+                [(step.question, step.answer) for step in comparison.decision.steps]
+                if now
+                else way_to(rules, leaf.name)
+            )
+            said = {"yes": "yes", "no": "no", "unknown": "not known"}
+            out.append(" ".join(f"{question.ask} {said[answer]}." for question, answer in way))
+    return out
+
+
+def levers_section(comparison: Comparison) -> Section:
+    """What each way of buying costs, computed; then what else lowers the cost there."""
+    rows = []
+    for thing in comparison.request.things:
+        for row in comparison.totals[thing.name].rows:
+            for one in row.purchases:
+                machines = render_machines(one.count, one.instance_type)
+                least = row.purchases[0].cost_usd.value
+                ratio = f"{one.cost_usd.value / least:.2f}x" if least > 0 else UNKNOWN
+                rows.append(
+                    (thing.title, row.work, render_purchase(one.purchase), machines, money(one.cost_usd), ratio)
+                )
+    columns = (
+        Column(title="Thing"),
+        Column(title="Work"),
+        Column(title="Bought"),
+        Column(title="Cheapest machine", wraps=True),
+        Column(title="Dollars a job or month", align="right"),
+        Column(title="Beside the cheapest", align="right"),
+    )
+    parts: list[Part] = [Table(columns=columns, rows=tuple(rows))] if rows else []
+    for titles, said in _alike([(thing.title, thing.profile.levers) for thing in comparison.request.things]):
+        parts += [Subheading(text=titles), Bullets(items=said or ("none is on record",))]
+    return Section(key="levers", title="What lowers the cost", parts=tuple(parts))
+
+
+def _alike(lists: list[tuple[str, tuple[str, ...]]]) -> list[tuple[str, tuple[str, ...]]]:
+    """Each list once, under the titles of all that share it."""
+    grouped: dict[tuple[str, ...], list[str]] = {}
+    for title, said in lists:
+        grouped.setdefault(said, []).append(title)
+    return [("; ".join(titles), said) for said, titles in grouped.items()]
+
+
+def practice_section(comparison: Comparison) -> Section:
+    """What to do to succeed with each, and the commands to try it."""
+    parts: list[Part] = [Paragraph(text="Judgements, from the profiles.", tone="faint")]
+    for titles, said in _alike([(thing.title, thing.profile.practices) for thing in comparison.request.things]):
+        parts += [Subheading(text=titles), Bullets(items=said or ("none is on record",))]
+    for thing in comparison.request.things:
+        if thing.profile.try_it:
+            parts.append(Subheading(text=f"Try it: {thing.title}"))
+            files = [work.workload.file or f"{work.name}.tonnage.yaml" for work in comparison.works]
+            lines = [line.replace("{workload}", files[0]) for line in thing.profile.try_it]
+            parts.append(Code(text="\n".join(lines) + "\n", language="sh"))
+    return Section(key="practice", title="Good practice", parts=tuple(parts))
+
+
+def moves_section(comparison: Comparison) -> Section:
+    """Every move from one to another: effort, what it gains and loses."""
+    aspects = {aspect.key: aspect.title for aspect in comparison.aspects}
+    rows = []
+    for plan in comparison.moves:
+        before, after = comparison.scores[plan.move.origin], comparison.scores[plan.move.target]
+        moved = [(key, after[key].value - before[key].value) for key in aspects if key in before and key in after]
+        gains = sorted((one for one in moved if one[1] >= 1), key=lambda one: (-one[1], one[0]))[:MOST]
+        losses = sorted((one for one in moved if one[1] <= -1), key=lambda one: (one[1], one[0]))[:MOST]
+        weeks = [plan.weeks(end) for end in ("low", "likely", "high")]
+        rows.append(
+            (
+                plan.origin,
+                plan.target,
+                f"{weeks[1]:.1f} ({weeks[0]:.1f}–{weeks[2]:.1f}) weeks",
+                f"{short(plan.hours.likely)} ({short(plan.hours.low)}–{short(plan.hours.high)}) h",
+                ", ".join(f"{aspects[key]} (+{change:.1f})" for key, change in gains) or "none by a point",
+                ", ".join(f"{aspects[key]} ({change:.1f})" for key, change in losses) or "none by a point",
+            )
+        )
+    columns = (
+        Column(title="From"),
+        Column(title="To"),
+        Column(title="Time"),
+        Column(title="People-hours"),
+        Column(title="Gains", wraps=True),
+        Column(title="Losses", wraps=True),
+    )
+    text = "Effort is a judgement by task, of the migration plan's templates; leads of a point or more, five at most."
+    people = comparison.moves[0].move.people if comparison.moves else 1
+    who = "1 person" if people == 1 else f"{people} people"
+    parts: tuple[Part, ...] = (Paragraph(text=f"{text} {who}.", tone="faint"), Table(columns=columns, rows=tuple(rows)))
+    return Section(key="moves", title="Moving from one to another", parts=parts)
+
+
+def footprint_section(comparison: Comparison) -> Section:
+    """Energy and carbon with the factors they are made of, or what is missing."""
+    rows = []
+    for thing in comparison.request.things:
+        found = comparison.totals[thing.name].footprint
+        factors = "; ".join(f"{name}: {short(one.value)} ({one.origin})" for name, one in found.factors)
+        rows.append(
+            (
+                thing.title,
+                amount(found.energy_kwh, "kWh"),
+                amount(found.carbon_kg, "kg"),
+                factors or "none",
+                found.missing or "nothing",
+            )
+        )
+    columns = (
+        Column(title="Thing"),
+        Column(title="Energy a month"),
+        Column(title="CO2 equivalent a month"),
+        Column(title="Factors", wraps=True),
+        Column(title="Missing", wraps=True),
+    )
+    evidence = {
+        one.evidence.title: one.evidence.url
+        for thing in comparison.request.things
+        for _, one in comparison.totals[thing.name].footprint.factors
+        if one.evidence is not None
+    }
+    text = (
+        "Devices x power limit x the fraction of it they draw x hours x PUE, then the region's grid; the machines "
+        "around the devices are not counted. "
+        "What is not known is not zero: the compare file may state carbon: {grid_g_per_kwh, pue, power_fraction}."
+    )
+    parts: list[Part] = [Paragraph(text=text, tone="faint"), Table(columns=columns, rows=tuple(rows))]
+    if evidence:
+        parts.append(Bullets(items=tuple(f"{title}: {url}" for title, url in sorted(evidence.items()))))
+    return Section(key="footprint", title="Energy and carbon", parts=tuple(parts))
+
+
+def owned_parts(comparison: Comparison) -> list[Part]:
+    """What an hour of one's own machines is made of, as stated. Nothing where none is owned."""
+    rows = []
+    for thing in comparison.request.things:
+        if thing.owned is not None:
+            parts = thing.owned.usd_per_hour(dedicated=False)
+            rows += [(thing.title, part, f"${usd:,.4f}", "stated") for part, usd in parts]
+            rows.append((thing.title, "together", f"${sum(usd for _, usd in parts):,.4f}", "stated"))
+    if not rows:
+        return []
+    columns = (
+        Column(title="Thing"),
+        Column(title="Part"),
+        Column(title="Dollars an hour at work, one machine", align="right"),
+        Column(title="Basis"),
+    )
+    note = (
+        "As the compare file states it. A job pays for the hours it works; a service pays for every hour, since nobody "
+        "else fills its idle ones."
+    )
+    return [
+        Subheading(text="Machines of one's own"),
+        Table(columns=columns, rows=tuple(rows)),
+        Paragraph(text=note, tone="faint"),
+    ]
+
+
+def speed_parts(comparison: Comparison) -> list[Part]:
+    """The fastest way of each thing beside the cheapest, and what it holds in memory."""
+    rows = []
+    for thing in comparison.request.things:
+        for row in comparison.totals[thing.name].rows:
+            one = row.option
+            if one is None:
+                continue
+            fast = row.fastest
+            memory = UNKNOWN
+            if one.run.machines:
+                used = one.run.memory_gib
+                memory = f"{short(used.value)} of {short(one.run.memory_available_gib)} GiB"
+            if fast is None:
+                rows.append((thing.title, row.work, memory, "no end", "—", "—"))
+                continue
+            machines = f"{render_machines(fast.count, fast.instance_type)}, {render_purchase(fast.purchase)}"
+            rows.append((thing.title, row.work, memory, machines, duration(fast.time_s), money(fast.cost_usd)))
+    columns = (
+        Column(title="Thing"),
+        Column(title="Work"),
+        Column(title="Memory, cheapest way"),
+        Column(title="Fastest way", wraps=True),
+        Column(title="Time of a job"),
+        Column(title="Dollars a job", align="right"),
+    )
+    note = "Memory: of one device, or of the host where there is none. The times further up are of the cheapest way."
+    return [
+        Subheading(text="Memory, and the fastest way"),
+        Table(columns=columns, rows=tuple(rows)),
+        Paragraph(text=note, tone="faint"),
+    ]
+
+
+def horizon_steps(comparison: Comparison) -> list[Part]:
+    """What of the migration is done and under way when each horizon ends."""
+    plan = comparison.migration
+    if plan is None:
+        return []
+    rows = tuple(
+        (f"{name} term ({weeks:g} weeks)", _steps(plan, weeks))
+        for name, weeks in comparison.request.horizon_weeks.items()
+    )
+    note = f"If the move to {plan.target} is started; by the likely hours."
+    return [
+        Subheading(text="What to do within each horizon"),
+        Paragraph(text=note, tone="faint"),
+        Pairs(rows=rows),
+    ]
+
+
+def _steps(plan: Migration, weeks: float) -> str:
+    days = 5 * weeks
+    done, begun, moved = [], [], False
+    for key, title, purpose in plan.phases:
+        slots = [plan.slots["likely"][task.id] for task in plan.tasks if task.phase == key]
+        if all(slot.end_day <= days for slot in slots):
+            done.append(title)
+            moved = moved or key == "cutover"
+        elif any(slot.start_day < days for slot in slots):
+            begun.append(f"{title} ({purpose})")
+    where = f"work runs on {plan.target}" if moved else f"work still runs on {plan.origin}"
+    said = [f"done: {', '.join(done)}" if done else "", f"under way: {', '.join(begun)}" if begun else ""]
+    return "; ".join([where, *(one for one in said if one)])

@@ -1,0 +1,209 @@
+"""`run`, `ps`, `logs`, `stop`, `resume` as a user types them, over a worker that pretends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tonnage.cli.following import exit_code
+from tonnage.runs import EventKind, Reason, RunFolder, RunState, State
+from tonnage.runs.liveness import is_held
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+SPEC = {"name": "one", "task": "mlp", "data": {"train": {"location": "", "format": "csv"}}}
+FAKE = {"TONNAGE_WORKER": "tonnage.testing.worker", "MLFLOW_TRACKING_URI": "none"}
+LONGEST_S = 60.0
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> str:
+    """A specification whose rows are there."""
+    (tmp_path / "rows.csv").write_text("a,b\n1,2\n")
+    SPEC["data"]["train"]["location"] = str(tmp_path / "rows.csv")  # type: ignore[index]
+    path = tmp_path / "one.json"
+    path.write_text(json.dumps(SPEC))
+    return str(path)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    """The home of the test; what still runs in it at the end is cancelled."""
+    runs = tmp_path / "home" / "runs"
+    yield runs
+    for path in runs.glob("*"):
+        (path / "cancel").write_text("")
+        end = time.monotonic() + LONGEST_S
+        while is_held(path / "supervisor.pid") and time.monotonic() < end:
+            time.sleep(0.05)
+
+
+def pretend(**fields: object) -> dict[str, str]:
+    return FAKE | {"TONNAGE_FAKE": json.dumps(fields)}
+
+
+def test_dry_run_touches_nothing(inside: Run, spec: str, tmp_path: Path) -> None:
+    """The command, environment and folder, as a page and as JSON; no home is made."""
+    page = inside("run", spec, "--dry-run", "--runner", "torchrun", "--processes", "2")
+    assert page.returncode == 0
+    assert "--nproc-per-node 2" in page.stdout
+    assert "export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1" in page.stdout
+    document = json.loads(inside("run", spec, "--dry-run", "-o", "json").stdout)
+    assert document["schema"] == "tonnage/job@1"
+    assert document["command"][1:] == ["-m", "tonnage.recipes.worker", str(tmp_path / "home" / "runs" / "one")]
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("--max-cost", "5"), 4, "what an hour of this machine costs is not known"),
+        (("--processes", "3"), 4, "the runner 'local' is one process"),
+        (("--runner", "slurm"), 2, "no runner is named 'slurm'"),
+        (("--notices", "oracle"), 2, "no notices are known of 'oracle'"),
+        (("--name", "../x"), 4, "cannot name a run"),
+    ],
+)
+def test_what_stands_against_a_run(
+    inside: Run, spec: str, tmp_path: Path, words: tuple[str, ...], code: int, said: str
+) -> None:
+    """Refused before anything is made, with what to do instead."""
+    done = inside("run", spec, *words)
+    assert done.returncode == code
+    assert said in done.stderr
+    assert "hint:" in done.stderr
+    assert not (tmp_path / "home").exists()
+
+
+def test_rows_that_are_not_there(inside: Run, spec: str, tmp_path: Path) -> None:
+    """A missing file is named before the first step."""
+    (tmp_path / "rows.csv").unlink()
+    done = inside("run", spec)
+    assert done.returncode == 2
+    assert "rows.csv" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "line", [("logs", "two"), ("stop", "two"), ("cancel", "two"), ("resume", "two")], ids=lambda line: line[0]
+)
+def test_runs_that_are_not_there(inside: Run, line: tuple[str, ...]) -> None:
+    """Each verb says so, and how to see those there are."""
+    done = inside(*line)
+    assert done.returncode == 2
+    assert "no run is named 'two'" in done.stderr
+    assert "tonnage ps --all" in done.stderr
+
+
+def test_no_runs_yet(inside: Run) -> None:
+    """An empty list is a list."""
+    assert inside("ps", "--all").returncode == 0
+    assert json.loads(inside("ps", "-o", "json").stdout)["runs"] == []
+
+
+def test_a_run_watched_to_its_end(tonnage: Run, spec: str, home: Path) -> None:
+    """The log and the prediction on stderr, the outcome on stdout, exit 0; then `logs`, `ps`, a name taken."""
+    done = tonnage("run", spec, "-o", "json", env=pretend(steps=30, crash_at=9))
+    assert done.returncode == 0, done.stderr
+    assert "predicted" in done.stderr
+    assert "step 30" in done.stderr
+    assert "killed by SIGKILL; starting again" in done.stderr
+    (run,) = json.loads(done.stdout)["runs"]
+    assert (run["name"], run["state"], run["step"], run["attempt"]) == ("one", "succeeded", 30, 2)
+    assert tonnage("logs", "one", "--tail", "2").stdout == "step 29\nstep 30\n"
+    assert json.loads(tonnage("ps", "-o", "json").stdout)["runs"] == []
+    again = tonnage("run", spec)
+    assert (again.returncode, "--name one-2" in again.stderr) == (2, True)
+    assert "has succeeded" in tonnage("resume", "one").stderr
+    assert (home / "one" / "prediction.json").exists()
+
+
+def test_stop_and_resume(tonnage: Run, spec: str, home: Path) -> None:
+    """Detached, stopped with a checkpoint, resumed to its end: no step is lost."""
+    assert tonnage("run", spec, "-d", env=pretend(steps=100_000)).returncode == 0
+    wait_for_step(home / "one", 5)
+    stopped = json.loads(tonnage("stop", "one", "-o", "json").stdout)["runs"][0]
+    assert (stopped["state"], stopped["reason"]) == ("stopped", "UserStopped")
+    assert "verified" in stopped["message"]
+    assert stopped["checkpoint_step"] == stopped["step"]
+    done = tonnage("resume", "one", "-o", "json", env=pretend(steps=stopped["step"] + 4))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["runs"][0]["step"] == stopped["step"] + 4
+    steps = [json.loads(line)["step"] for line in (home / "one" / "metrics.jsonl").read_text().splitlines()]
+    assert steps == list(range(1, stopped["step"] + 5))
+
+
+@pytest.mark.slow
+def test_ctrl_c_leaves_it_running(tmp_path: Path, environment: dict[str, str], spec: str, home: Path) -> None:
+    """SIGINT to `tonnage run` and its whole terminal: the run goes on, and the way back is told."""
+    watching = subprocess.Popen(
+        [sys.executable, "-m", "tonnage", "run", spec], env=environment | pretend(steps=100_000), cwd=tmp_path,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    wait_for_step(home / "one", 3)
+    os.killpg(watching.pid, signal.SIGINT)
+    _, said = watching.communicate(timeout=LONGEST_S)
+    assert watching.returncode == 0
+    assert "tonnage logs -f one" in said
+    assert is_held(home / "one" / "supervisor.pid")
+    assert RunFolder(home / "one").state().state is State.RUNNING
+
+
+@pytest.mark.slow
+def test_a_lost_run_is_seen_and_recovered(tonnage: Run, spec: str, home: Path) -> None:
+    """The supervisor killed: `ps` lists the run as lost; `resume` takes it to its end."""
+    tonnage("run", spec, "-d", env=pretend(steps=100_000))
+    wait_for_step(home / "one", 5)
+    os.kill(int((home / "one" / "supervisor.pid").read_text()), signal.SIGKILL)
+    end = time.monotonic() + LONGEST_S
+    while is_held(home / "one" / "workers.lock") and time.monotonic() < end:
+        time.sleep(0.05)
+    (lost,) = json.loads(tonnage("ps", "-o", "json").stdout)["runs"]
+    assert (lost["state"], lost["reason"]) == ("lost", "SupervisorLost")
+    done = tonnage("resume", "one", env=pretend(steps=lost["checkpoint_step"] + 3))
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_a_limit_is_exit_code_four(tonnage: Run, spec: str, home: Path) -> None:
+    """Stopped by --max-cost: exit 4, saved; the used-up limit refuses a resume that does not raise it."""
+    limits = ("--max-cost", "0.05", "--usd-per-hour", "36", "--billing-quantum", "1s")
+    done = tonnage("run", spec, *limits, "-o", "json", env=pretend(steps=100_000))
+    assert done.returncode == 4, done.stderr
+    (run,) = json.loads(done.stdout)["runs"]
+    assert (run["state"], run["reason"]) == ("stopped", "CostLimit")
+    assert run["spent_usd"] <= 0.05 + 1 / 3600 * 36
+    refused = tonnage("resume", "one")
+    assert refused.returncode == 4
+    assert "used up" in refused.stderr
+    kinds = [event.kind for event in RunFolder(home / "one").events()]
+    assert EventKind.GUARD in kinds
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "code"),
+    [
+        (State.SUCCEEDED, None, 0), (State.FAILED, Reason.DIVERGED, 1), (State.FAILED, Reason.BAD_INPUT, 2),
+        (State.STOPPED, Reason.COST_LIMIT, 4), (State.STOPPED, Reason.TIME_LIMIT, 4), (State.STOPPED, Reason.IDLE, 4),
+        (State.STOPPED, Reason.PREEMPTED, 5), (State.STOPPED, Reason.USER_STOPPED, 130),
+        (State.CANCELLED, Reason.USER_CANCELLED, 130), (State.LOST, Reason.SUPERVISOR_LOST, 1),
+    ],
+)  # fmt: skip
+def test_exit_codes(state: State, reason: Reason | None, code: int) -> None:
+    """How a run ended is its exit code."""
+    assert exit_code(RunState(state=state, reason=reason)) == code
+
+
+def wait_for_step(folder: Path, step: int) -> None:
+    """Until the run has logged it."""
+    end = time.monotonic() + LONGEST_S
+    path = folder / "metrics.jsonl"
+    while not path.exists() or f'"step": {step},' not in path.read_text():
+        assert time.monotonic() < end
+        time.sleep(0.02)

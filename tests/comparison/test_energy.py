@@ -1,0 +1,103 @@
+"""Energy and carbon: by hand from the catalog's power limit, and not known where a factor is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from tonnage.catalog import Catalog
+from tonnage.comparison.comparing import Comparison
+from tonnage.comparison.energy import Stated, footprint, load_carbon
+from tonnage.errors import WorkloadError
+from tonnage.planning import Option
+from tonnage.sizing.estimates import Figure
+
+HOURS = Figure(value=10.0, low=8.0, high=15.0)
+
+
+@pytest.fixture
+def option(compared: Callable[..., Comparison]) -> Option:
+    """One g4dn.xlarge with one T4 (70 W) in us-east-1."""
+    found = compared().totals["self-managed-aws"].rows[0].option
+    assert found is not None
+    return found
+
+
+def test_by_hand(option: Option, catalog: Catalog) -> None:
+    """70 W x 0.8 x 10 h x 1.135 = 0.6356 kWh; at 379.069 g that is 0.2409 kg; ends: 0.5 x 8 h and 1.0 x 15 h."""
+    found = footprint(option, HOURS, catalog, Stated())
+    assert found.energy_kwh is not None
+    assert found.carbon_kg is not None
+    assert found.energy_kwh.value == pytest.approx(0.070 * 0.8 * 10 * 1.135)
+    assert found.energy_kwh.low == pytest.approx(0.070 * 0.5 * 8 * 1.135)
+    assert found.energy_kwh.high == pytest.approx(0.070 * 1.0 * 15 * 1.135)
+    assert found.energy_kwh.basis == "assumed"
+    assert found.carbon_kg.value == pytest.approx(0.6356 * 0.379069)
+    assert found.missing == ""
+    assert all(factor.evidence for name, factor in found.factors if name != "power limit")
+
+
+def test_what_is_stated_comes_first(option: Option, catalog: Catalog) -> None:
+    """The user's grid, PUE and fraction replace those on record."""
+    found = footprint(option, HOURS, catalog, Stated(grid_g_per_kwh=20.0, pue=1.5, power_fraction=1.0))
+    assert found.energy_kwh is not None
+    assert found.carbon_kg is not None
+    assert found.energy_kwh.value == pytest.approx(0.070 * 10 * 1.5)
+    assert found.energy_kwh.basis == HOURS.basis
+    assert found.carbon_kg.value == pytest.approx(0.070 * 10 * 1.5 * 0.020)
+
+
+@pytest.mark.parametrize(
+    ("changes", "energy", "said"),
+    [
+        ({"region": "mars-north-1"}, True, "grid intensity of aws mars-north-1"),
+        ({"provider": "lambda"}, False, "PUE of lambda"),
+        ({"gpu": None}, False, "without an accelerator"),
+    ],
+)
+def test_a_missing_factor_is_named(
+    option: Option, catalog: Catalog, changes: dict[str, object], energy: bool, said: str
+) -> None:
+    """Energy alone where only the grid is missing; else nothing, and for want of what."""
+    found = footprint(replace(option, **changes), HOURS, catalog, Stated())  # type: ignore[arg-type]
+    assert (found.energy_kwh is not None) == energy
+    assert found.carbon_kg is None
+    assert said in found.missing
+
+
+def test_a_token_api_is_not_known(option: Option, catalog: Catalog) -> None:
+    """No vendor of tokens publishes their power."""
+    tokens = replace(option, run=replace(option.run, machines=False))
+    assert "token API" in footprint(tokens, HOURS, catalog, Stated()).missing
+
+
+def test_a_month_of_jobs_and_of_a_service(compared: Callable[..., Comparison], standard: str) -> None:
+    """30 jobs of 0.1 h; a service stands 730 h; both together are their sum."""
+    jobs = compared().totals["self-managed-aws"].energy_kwh_per_month
+    assert jobs is not None
+    assert jobs.value == pytest.approx(0.070 * 0.8 * 30 * 0.1 * 1.135)
+    works = "workloads: [{file: tune.yaml, jobs_per_month: 30}]"
+    both = compared(standard.replace(works, "workloads: [{file: tune.yaml, jobs_per_month: 30}, {file: answer.yaml}]"))
+    together = both.totals["self-managed-aws"].energy_kwh_per_month
+    assert together is not None
+    assert together.value == pytest.approx(jobs.value + 0.070 * 0.8 * 730 * 1.135)
+    assert both.totals["databricks"].energy_kwh_per_month is None
+
+
+def test_figures_on_record() -> None:
+    """Every grid is a plausible number with its source; PUE at least 1."""
+    carbon = load_carbon()
+    assert {"aws", "gcp", "azure"} <= set(carbon.providers)
+    for one in carbon.providers.values():
+        assert 1.0 <= one.pue <= 1.5
+        assert all(0 <= grid <= 1000 for grid in one.grid_g_per_kwh.values())
+        assert {one.pue_source, one.grid_source} <= set(carbon.sources)
+
+
+@pytest.mark.parametrize("text", ["carbon: {pue: 0.9}", "carbon: {grid_g_per_kwh: -1}", "carbon: {power_fraction: 2}"])
+def test_impossible_figures_are_refused(ask: Callable[..., object], standard: str, text: str) -> None:
+    """A PUE below 1, a negative grid and more than the power limit are bad input."""
+    with pytest.raises(WorkloadError, match="carbon"):
+        ask(standard + text + "\n")
