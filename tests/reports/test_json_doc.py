@@ -12,6 +12,7 @@ from tonnage.catalog import check_catalog, describe, load_catalog
 from tonnage.planning.plan import Plan
 from tonnage.planning.sizes import SizeReport
 from tonnage.reports import Report, render_explain, render_plan, render_report, render_size
+from tonnage.reports.answers import evaluation_report, predicted_rows_report, registration_report
 from tonnage.reports.catalog_lists import check_report, gpus_report, instances_report, models_report, offers_report
 from tonnage.reports.catalog_show import show_report
 from tonnage.reports.environment import Check, ImportAccount, doctor_report, import_report, settings_report
@@ -19,7 +20,19 @@ from tonnage.workload.known import known_records
 
 DOC = Path(__file__).parents[2] / "docs" / "json.md"
 CATALOG = load_catalog()
+JUDGED = {
+    "run": "one", "task": "mlp", "split": "file", "data": "a.csv", "samples": 2, "metrics": {"accuracy": 0.5},
+    "baseline": {"majority_accuracy": 0.5}, "seconds": 0.1, "device": "cpu", "precision": "fp32",
+}  # fmt: skip
+PREDICTED = {
+    "run": "one", "rows": 3, "resumed_at_row": 1, "seconds": 0.1, "rows_per_s": 20.0, "device": "cpu", "data": "a.csv",
+    "out": "b.jsonl",
+}  # fmt: skip
+REGISTERED = {"run": "one", "name": "m", "version": "1", "alias": None, "new": True, "registry": "sqlite:///a.db"}
 REPORTS: list[Report] = [
+    evaluation_report(JUDGED),
+    predicted_rows_report(PREDICTED),
+    registration_report(REGISTERED),
     gpus_report(CATALOG, CATALOG.accelerators, top=None),
     instances_report(CATALOG, CATALOG.instance_types, top=None),
     offers_report(CATALOG, CATALOG.offers, top=None),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tonnage.errors import InputError
 from tonnage.runs import EventKind, RunFolder
 from tonnage.runs.folder import append_values
 from tonnage.runs.series import read_lines
@@ -160,3 +161,22 @@ def test_a_server_that_is_down_is_said_soon(folder: RunFolder) -> None:
     assert "tonnage runs sync" in str(caught.value.hint)
     assert "secret" not in caught.value.message
     assert folder.journal_file.read_bytes() == before
+
+
+def test_a_model_is_registered_once_for_the_same_files(folder: RunFolder, uri: str, client: MlflowClient) -> None:
+    """Any number of times is one version, by whichever way it came; other files make another, and the alias moves."""
+    track(folder, uri).finish()  # its own name: reviews
+    same = track(folder, uri).register("reviews", "newest")
+    assert (same.version, same.new) == ("1", False)
+    other_name = track(folder, uri).register("letters", None)
+    again = track(folder, uri).register("letters", None)
+    assert (other_name.version, other_name.new, again.version, again.new) == ("1", True, "1", False)
+    with pytest.raises(InputError, match=r"alias name .* is reserved"):
+        track(folder, uri).register("letters", "latest")
+    (folder.model / "config.json").write_text('{"other": 1}')
+    changed = track(folder, uri).register("reviews", "newest")
+    assert (changed.version, changed.new) == ("2", True)
+    assert client.get_model_version_by_alias("reviews", "newest").version == 2
+    assert client.get_model_version_by_alias("reviews", "champion").version == 1
+    assert {one.name: len(client.search_model_versions(f"name = '{one.name}'")) for one in
+            client.search_registered_models()} == {"reviews": 2, "letters": 1}  # fmt: skip

@@ -16,12 +16,14 @@ from tonnage.cli import (
     compare,
     config,
     doctor,
+    evaluate,
     explain,
     fetch,
     init,
     logs,
     pipeline,
     plan,
+    predict,
     ps,
     rightsize,
     runs,
@@ -74,6 +76,8 @@ app.command("stop", short_help="Let a run save and end")(stop.stop)
 app.command("cancel", short_help="End a run at once")(stop.cancel)
 app.command("resume", short_help="Go on with a run")(carry_out.resume)
 app.command("show", short_help="One run in full: predicted beside measured")(show.show)
+app.command("evaluate", short_help="How good the finished model of a run is")(evaluate.evaluate)
+app.command("predict", short_help="What the finished model of a run says of each row")(predict.predict)
 app.add_typer(runs.commands, name="runs", short_help="The index of runs, and what they measured")
 app.command("rightsize", short_help="Cheaper machines for what measured use needs")(rightsize.rightsize)
 catalog.commands.add_typer(

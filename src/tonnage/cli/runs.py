@@ -1,4 +1,5 @@
-"""`tonnage runs`: the index of runs and their measurements: list, compare, reindex, export, import, sync."""
+"""`tonnage runs`: the index of runs and their measurements: list, compare, reindex, export, import, sync,
+register."""
 
 from __future__ import annotations
 
@@ -149,6 +150,37 @@ def sync(
     for folder in folders:
         _sync_one(session, folder)
     session.say(f"{len(folders)} runs are in MLflow as far as they have come")
+
+
+@commands.command("register", short_help="A finished model into the registry")
+def register(
+    run: Annotated[str, typer.Argument(metavar="RUN", autocompletion=complete_run, help="A run's name.")],
+    name: Annotated[str, typer.Option("--as", metavar="NAME", help="The model's name there.", show_default=False)],
+    alias: Annotated[
+        str | None, typer.Option("--alias", metavar="ALIAS", help="Points to this version now.", show_default=False)
+    ] = None,
+    output: options.Output = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Put the finished model of a run into MLflow's registry, with its signature.
+
+    A model whose files are the same as those of a version under that name is not stored again: that version gets the
+    alias.
+    """
+    session = open_session(output=output, quiet=quiet)
+    from tonnage.recipes.trained import finished_folder
+    from tonnage.reports.answers import registration_report
+    from tonnage.tracking import Tracker, tracking_uri
+    from tonnage.tracking.places import shown
+
+    folder = find_run(session.settings, run)
+    finished_folder(folder)
+    spec = folder.spec()
+    uri = tracking_uri(spec, session.settings.home)
+    with session.progress(f"registering {run}"):
+        found = Tracker(spec, folder, uri).register(name, alias)
+    values = {"run": run, "name": name, "version": found.version, "alias": alias, "new": found.new}
+    session.show(registration_report({**values, "registry": shown(uri)}))
 
 
 def _sync_one(session: Session, folder: object) -> None:

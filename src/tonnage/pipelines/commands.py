@@ -10,6 +10,7 @@ from tonnage.pipelines.pipeline import Pipeline, Step
 from tonnage.pipelines.reading import NEEDED
 from tonnage.pipelines.results import run_folder
 from tonnage.runs import State
+from tonnage.runs.liveness import observed_state
 
 TONNAGE = (sys.executable, "-m", "tonnage")
 
@@ -17,7 +18,8 @@ TONNAGE = (sys.executable, "-m", "tonnage")
 def render_command(pipeline: Pipeline, step: Step, *, run: str, home: Path) -> tuple[str, ...]:
     """What is started for a step. `run` is the run's own name for a run step, else that of the model it uses.
 
-    A run step goes on where an earlier try ended: it resumes a run that stopped, and follows one that still runs.
+    A run step goes on where an earlier try ended: it resumes a run that stopped or whose supervisor is gone, follows
+    one that still runs, and only shows one that ended well while no pipeline was there to note it.
     """
     match step.kind:
         case "command":
@@ -37,9 +39,10 @@ def _run_command(workload: str, run: str, home: Path) -> tuple[str, ...]:
     folder = run_folder(home, run)
     if not folder.spec_file.exists():
         return (*TONNAGE, "run", workload, "--name", run, "--yes")
-    if folder.state().state in {State.STARTING, State.RUNNING, State.RESTARTING, State.STOPPING}:
+    state = observed_state(folder).state
+    if not state.ended:
         return (*TONNAGE, "logs", run, "--follow")
-    return (*TONNAGE, "resume", run)
+    return (*TONNAGE, "show" if state is State.SUCCEEDED else "resume", run)
 
 
 def _data(pipeline: Pipeline, step: Step) -> tuple[str, ...]:

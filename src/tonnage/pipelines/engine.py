@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.errors import MissingExtra, TonnageError
 from tonnage.pipelines.commands import render_command
-from tonnage.pipelines.fingerprints import digest_inputs
+from tonnage.pipelines.fingerprints import digest_step
 from tonnage.pipelines.pipeline import Pipeline, Step
 from tonnage.pipelines.results import Result, fingerprint_of, run_succeeded, written
 
@@ -123,7 +123,7 @@ class _Book:
 
     def _do(self, step: Step, last: Result | None) -> Result:
         pipeline, engine = self.pipeline, self.engine
-        reads = digest_inputs(pipeline.folder, (*step.inputs, *_own_inputs(step)), step=step.name)
+        reads = digest_step(pipeline, step)
         print_ = fingerprint_of(step, reads, {name: self.results[name] for name in step.needs})
         fresh = last is not None and last.fingerprint == print_ and last.stands(pipeline.folder, engine.home)
         if fresh and last is not None and step.name not in engine.forced:
@@ -149,10 +149,6 @@ class _Book:
         figures = _figures(said) if step.kind == "evaluate" else {}
         _hold(step, figures)
         return Result(fingerprint=print_, outputs=written(pipeline, step), run=run, figures=figures)
-
-
-def _own_inputs(step: Step) -> tuple[str, ...]:
-    return (step.workload,) if step.workload else ()
 
 
 def _start(command: tuple[str, ...], *, folder: Path, home: Path, log: Path) -> str:
@@ -201,7 +197,7 @@ def _figures(said: str) -> dict[str, float]:
     """The metrics of `tonnage evaluate -o json`."""
     try:
         return {name: float(value) for name, value in json.loads(said)["metrics"].items()}
-    except (ValueError, KeyError, AttributeError) as error:
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise StepFailed("`tonnage evaluate` printed no metrics", hint="run it by hand") from error
 
 

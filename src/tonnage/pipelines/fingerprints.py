@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from tonnage.errors import InputError
+from tonnage.pipelines.pipeline import Pipeline, Step
+from tonnage.runs.locations import absolute, files_at, is_remote
+from tonnage.runs.reading import load_run_spec
 
 CHUNK_BYTES = 1 << 20
 
@@ -39,7 +43,35 @@ def digest_values(values: Mapping[str, Any]) -> str:
 
 def digest_inputs(folder: Path, patterns: tuple[str, ...], *, step: str) -> dict[str, str]:
     """Path -> digest of every input. InputError where a path or a pattern names nothing."""
-    return {str(path.relative_to(folder)): _known(path) for path in _matches(folder, patterns, step)}
+    return {_shown(path, folder): _known(path) for path in _matches(folder, patterns, step)}
+
+
+def digest_step(pipeline: Pipeline, step: Step) -> dict[str, str]:
+    """Path -> digest of all that a step reads: its `inputs`, its workload file with the rows it names, its `data`."""
+    folder = pipeline.folder
+    own = digest_inputs(folder, (*step.inputs, *((step.workload,) if step.workload else ())), step=step.name)
+    return own | {_shown(path, folder): _known(path) for path in _rows(pipeline, step)}
+
+
+def _rows(pipeline: Pipeline, step: Step) -> Iterator[Path]:
+    """The local files of rows a step reads. WorkloadError for a workload file that cannot be used.
+
+    `{step.output}` as `data` is seen through the step it is of.
+    """
+    if step.data is not None and "{" not in step.data and not is_remote(step.data):
+        yield from files_at(absolute(step.data, pipeline.folder))
+    if step.workload is None:
+        return
+    data = load_run_spec(pipeline.folder / step.workload).data
+    for source in (data.train, data.validation, data.test):
+        for location in () if source is None else (source.location, *source.more):
+            if source is not None and source.format not in ("hf", "sql") and not is_remote(location):
+                yield from files_at(location)
+
+
+def _shown(path: Path, folder: Path) -> str:
+    """A path as it reads from the pipeline's folder: the same wherever that folder stands."""
+    return os.path.relpath(path, folder)
 
 
 def _known(path: Path) -> str:

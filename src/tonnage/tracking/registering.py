@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +29,7 @@ _EXAMPLE: Final = {
     "context": "The delivery came two days late.",
     "prompt": "The delivery came",
 }
+DIGEST: Final = "tonnage.model_sha256"
 _REQUIREMENTS: Final = ("torch", "transformers", "peft", "pandas")
 
 
@@ -35,22 +38,59 @@ def register(client: MlflowClient, run_id: str, folder: RunFolder, spec: RunSpec
     name = spec.tracking.register_as
     if name is None or not folder.model.is_dir() or folder.state().state is not State.SUCCEEDED:
         return known
-    version = known or _version_of(client, name, run_id)
+    if known is None:
+        return put(client, run_id, folder, spec, name=name).version
+    if spec.tracking.alias:
+        client.set_registered_model_alias(name, spec.tracking.alias, known)
+    return known
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A version in the registry, and whether it was made now."""
+
+    version: str
+    new: bool
+
+
+def put(client: MlflowClient, run_id: str, folder: RunFolder, spec: RunSpec, *, name: str) -> Registered:
+    """The model of a run under a name: the version whose files are the same, else a new one; with the alias asked for.
+
+    The digest finds a version too that was made in a sync which did not get to its note.
+    """
+    digest = model_digest(folder.model)
+    version = _version_of(client, name, digest)
+    new = version is None
     if version is None:
-        version = _new_version(client, run_id, folder, spec, name)
+        version = _new_version(client, run_id, folder, spec, name, digest)
         folder.record(EventKind.REGISTERED, who="tracker", model=name, version=version, alias=spec.tracking.alias)
     if spec.tracking.alias:
         client.set_registered_model_alias(name, spec.tracking.alias, version)
-    return version
+    return Registered(version, new)
 
 
-def _version_of(client: MlflowClient, name: str, run_id: str) -> str | None:
-    """A version that this run made before, in a sync that did not get to its note."""
-    found = client.search_model_versions(f"run_id = '{run_id}'")
-    return next((str(one.version) for one in found if one.name == name), None)
+def model_digest(path: Path) -> str:
+    """sha256 over the names and contents of a model's files."""
+    whole = hashlib.sha256()
+    for file in sorted(one for one in path.rglob("*") if one.is_file()):
+        with file.open("rb") as content:
+            digest = hashlib.file_digest(content, "sha256").hexdigest()
+        whole.update(f"{file.relative_to(path).as_posix()} {digest}\n".encode())
+    return whole.hexdigest()
 
 
-def _new_version(client: MlflowClient, run_id: str, folder: RunFolder, spec: RunSpec, name: str) -> str:
+def _version_of(client: MlflowClient, name: str, digest: str) -> str | None:
+    """The newest version under a name whose files have this digest."""
+    found, token = [], None
+    while True:
+        page = client.search_model_versions(f"name = '{name}'", page_token=token)
+        found += [int(one.version) for one in page if one.tags.get(DIGEST) == digest]
+        token = page.token
+        if not token:
+            return str(max(found)) if found else None
+
+
+def _new_version(client: MlflowClient, run_id: str, folder: RunFolder, spec: RunSpec, name: str, digest: str) -> str:
     from mlflow.exceptions import MlflowException
 
     with tempfile.TemporaryDirectory(dir=folder.path) as place:  # on the same disk: models are large
@@ -62,7 +102,7 @@ def _new_version(client: MlflowClient, run_id: str, folder: RunFolder, spec: Run
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
     source = f"{client.get_run(run_id).info.artifact_uri}/model"
-    tags = {"task": spec.task, "tonnage.run": spec.name}
+    tags = {"task": spec.task, "tonnage.run": spec.name, DIGEST: digest}
     return str(client.create_model_version(name, source, run_id, tags=tags).version)
 
 

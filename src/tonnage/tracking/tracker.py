@@ -12,6 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.calibration.reading import in_batches
+from tonnage.errors import InputError
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.measured import measure, read_records
 from tonnage.runs.series import read_lines
@@ -29,7 +30,7 @@ from tonnage.tracking.points import (
     status_of,
 )
 from tonnage.tracking.progress import Sent, load_sent, only_one, save_sent
-from tonnage.tracking.registering import register
+from tonnage.tracking.registering import Registered, put, register
 from tonnage.tracking.unavailable import TrackingUnavailable, reaching
 
 if TYPE_CHECKING:
@@ -69,6 +70,17 @@ class Tracker:
             send_artifacts(client, _run_id(sent), self._folder, self._spec)
             version = register(client, _run_id(sent), self._folder, self._spec, known=sent.model_version)
             self._save(replace(sent, finished=mark, model_version=version))
+
+    def register(self, name: str, alias: str | None) -> Registered:
+        """The finished model into the registry under a name; the version there whose files are the same, if any is.
+
+        InputError for a name or alias that the registry does not take.
+        """
+        tracking = replace(self._spec.tracking, register_as=name, alias=alias)
+        with self._sending() as (client, sent):
+            sent = self._send_lines(client, sent)
+            with _names_checked():
+                return put(client, _run_id(sent), self._folder, replace(self._spec, tracking=tracking), name=name)
 
     # inside
 
@@ -225,6 +237,18 @@ class Tracker:
 
     def _save(self, sent: Sent) -> None:
         save_sent(self._folder, self._uri, sent)
+
+
+@contextmanager
+def _names_checked() -> Iterator[None]:
+    from mlflow.exceptions import MlflowException
+
+    try:
+        yield
+    except MlflowException as error:
+        if error.error_code != "INVALID_PARAMETER_VALUE":
+            raise
+        raise InputError(str(error).splitlines()[0], hint="choose another --as or --alias") from error
 
 
 def _run_id(sent: Sent) -> str:

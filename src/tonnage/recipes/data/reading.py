@@ -35,6 +35,29 @@ def read_rows(source: DataSource, *, name: str, wanted: frozenset[str] | None) -
     return builder.rows()
 
 
+def stream_rows(source: DataSource) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """(file and line, row) one after the other, all columns; no more is held than the reader's own buffer."""
+    if source.format == "hf":
+        yield from _placed(source.location, _hub_rows(source, None))
+    elif source.format == "sql":
+        yield from _placed("the query", _query_rows(source))
+    else:
+        read = _FILE_READERS[source.format]
+        for location in (source.location, *source.more):
+            for file in _files(location):
+                yield from _placed(file, read(file, None))
+
+
+def stream_json(stream: IO[bytes], name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The same of an open stream of JSON lines."""
+    yield from _placed(name, _json_rows_of(_decoded(stream, name), name))
+
+
+def _placed(name: str, rows: NumberedRows) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for place, (line, row) in enumerate(rows, start=1):
+        yield (f"{name}, row {place}" if line is None else f"{name}:{line}"), row
+
+
 def _files(location: str) -> tuple[str, ...]:
     location = with_secrets(location)
     if not is_remote(location):
@@ -77,11 +100,19 @@ def _opened(file: str) -> IO[bytes]:
 
 def _lines(file: str) -> Iterator[tuple[int, str]]:
     """Decoded lines with their numbers, from 1."""
+    try:
+        opened = _opened(file)
+    except OSError as error:
+        raise DataError(f"{file}: cannot be read: {error}", hint="is it there, and may you read it?") from error
+    with opened as stream:
+        yield from _decoded(stream, file)
+
+
+def _decoded(stream: IO[bytes], file: str) -> Iterator[tuple[int, str]]:
     number = 0
     try:
-        with _opened(file) as stream:
-            for number, line in enumerate(stream, start=1):
-                yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
+        for number, line in enumerate(stream, start=1):
+            yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
         raise DataError(f"{file}:{number}: not UTF-8 text ({error.reason})", hint="save it as UTF-8") from error
     except (OSError, EOFError) as error:
@@ -90,7 +121,11 @@ def _lines(file: str) -> Iterator[tuple[int, str]]:
 
 
 def _json_rows(file: str, _wanted: frozenset[str] | None) -> NumberedRows:
-    for number, line in _lines(file):
+    yield from _json_rows_of(_lines(file), file)
+
+
+def _json_rows_of(lines: Iterator[tuple[int, str]], file: str) -> NumberedRows:
+    for number, line in lines:
         if not line.strip():
             continue
         try:

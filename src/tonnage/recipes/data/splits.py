@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,17 +43,19 @@ def load_splits(
     wanted = None if roles is None else frozenset([names[role] for role in roles if role in names])
     if wanted is not None and data.group is not None:
         wanted |= {data.group}
-    train = _read(data.train, "train", names, wanted)
-    test = None if data.test is None else _read(data.test, "test", names, wanted)
+    train = read_split(data.train, "`run.data.train`", names, wanted)
+    test = None if data.test is None else read_split(data.test, "`run.data.test`", names, wanted)
     if data.validation is not None:
-        return Splits(train=train, validation=_read(data.validation, "validation", names, wanted), test=test)
+        validation = read_split(data.validation, "`run.data.validation`", names, wanted)
+        return Splits(train=train, validation=validation, test=test)
     label = names.get(stratify) if stratify is not None and are_classes(train) else None
     kept, out = _positions(train, data, [names[role] for role in same if role in names], label)
     return Splits(train=train.part(kept, "train"), validation=train.part(out, "validation"), test=test)
 
 
-def _read(source: DataSource, name: str, names: dict[str, str], wanted: frozenset[str] | None) -> Rows:
-    rows = read_rows(source, name=f"`run.data.{name}`", wanted=wanted)
+def read_split(source: DataSource, name: str, names: Mapping[str, str], wanted: frozenset[str] | None) -> Rows:
+    """The rows of one source. DataError where a column that plays a role is not there."""
+    rows = read_rows(source, name=name, wanted=wanted)
     for role, column in names.items():
         if wanted is None or column in wanted:
             rows.column(column, role)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -74,12 +75,11 @@ class _Boosting:
         self.table, self.device = table, choose_device(spec.launch.device)
         self._xgboost = _xgboost()
         coder = table.coder
-        self._kinds = ["q" if feature.categories is None else "c" for feature in coder.features]
         self._train = self._xgboost.QuantileDMatrix(
             coder.codes(table.train.rows.columns),
             label=table.train.labels,
             feature_names=[_plain(feature.name) for feature in coder.features],
-            feature_types=self._kinds,
+            feature_types=_kinds(coder),
             enable_categorical=True,
             max_bin=spec.tabular.bins,
             nthread=spec.launch.threads,
@@ -101,20 +101,38 @@ class _Boosting:
 
     def predict(self, part: Part) -> NDArray[Any]:
         """Values, or a probability for each class."""
-        import numpy as np
-
-        rows = self._xgboost.DMatrix(
-            self.table.coder.codes(part.rows.columns),
-            feature_names=[_plain(feature.name) for feature in self.table.coder.features],
-            feature_types=self._kinds,
-            enable_categorical=True,
-        )
-        found = np.asarray(self._booster.predict(rows))
-        return found if self.table.coder.objective == "regression" else found.reshape(len(part.labels), -1)
+        return predict_rows(self._booster, self.table.coder, part.rows.columns)
 
     def save(self, folder: Path, *, coder: TableCoder) -> None:
         self._booster.save_model(folder / MODEL)
         coder.save(folder)
+
+
+def load_booster(folder: Path) -> Any:
+    """The finished trees of a run."""
+    booster = _xgboost().Booster()
+    booster.load_model(folder / MODEL)
+    return booster
+
+
+def predict_rows(booster: Any, coder: TableCoder, columns: Mapping[str, Sequence[Any]]) -> NDArray[Any]:
+    """A value for each row, or a probability for each class."""
+    import numpy as np
+
+    codes = coder.codes(columns)
+    rows = _xgboost().DMatrix(
+        codes,
+        feature_names=[_plain(feature.name) for feature in coder.features],
+        feature_types=_kinds(coder),
+        enable_categorical=True,
+    )
+    found = np.asarray(booster.predict(rows))
+    return found if coder.objective == "regression" else found.reshape(len(codes), -1)
+
+
+def _kinds(coder: TableCoder) -> list[str]:
+    """For XGBoost: a feature is a quantity or a category."""
+    return ["q" if feature.categories is None else "c" for feature in coder.features]
 
 
 def _settings(spec: RunSpec, coder: TableCoder, device: str) -> dict[str, Any]:

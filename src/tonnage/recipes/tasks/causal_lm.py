@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import DataError
 from tonnage.recipes.data.rows import Rows
-from tonnage.recipes.data.splits import load_splits
+from tonnage.recipes.data.splits import Splits, load_splits
 from tonnage.recipes.task import Evaluation, Items, Prepared
 from tonnage.recipes.tasks.items import IGNORED, answers, count_tokens, encode, longest_first, pad
 from tonnage.recipes.tasks.labels import check_texts
@@ -22,18 +22,18 @@ from tonnage.runs.spec import RunSpec
 if TYPE_CHECKING:
     from torch.nn import Module
 
+    from tonnage.recipes.trained import TrainedModel
+
 TEXTS_AT_ONCE = 1000
 
 
 def prepare(spec: RunSpec) -> Prepared:
     """Roles: `text`; and `prompt`, where only the text that follows it is to be learned (nothing is packed then)."""
-    splits = load_splits(spec.data, roles=("text", "prompt"), same=("text",))
+    splits = read(spec)
     tokenizer = load_tokenizer(spec)
     model = load_model(spec, "AutoModelForCausalLM", padding=tokenizer.pad_token_id)
     longest = longest_input(spec, tokenizer, model)
-    prompted = spec.column("prompt") is not None
-    cut = _packed if spec.training.packing and not prompted else _padded
-    encoded = [cut(rows, spec, tokenizer, longest) for rows in splits]
+    encoded = [_cut(rows, spec, tokenizer, longest) for rows in splits]
     collate = partial(pad, tokenizer=tokenizer, labels=IGNORED)
     return Prepared(
         model=model,
@@ -48,6 +48,22 @@ def prepare(spec: RunSpec) -> Prepared:
         baseline=partial(_baseline, encoded[0], encoded[-1], len(tokenizer)),
         shape=shape_of(model),
     )
+
+
+def read(spec: RunSpec) -> Splits:
+    """The rows of a run."""
+    return load_splits(spec.data, roles=("text", "prompt"), same=("text",))
+
+
+def judge(trained: TrainedModel, rows: Rows, batch: int) -> Evaluation:
+    """Figures of a finished model on texts, cut as they were in training."""
+    items = _cut(rows, trained.spec, trained.tokenizer, trained.longest)
+    return _evaluate(trained.model, items, batch, collate=partial(pad, tokenizer=trained.tokenizer, labels=IGNORED))
+
+
+def _cut(rows: Rows, spec: RunSpec, tokenizer: Any, longest: int) -> Items:
+    packed = spec.training.packing and spec.column("prompt") is None
+    return (_packed if packed else _padded)(rows, spec, tokenizer, longest)
 
 
 def _texts(rows: Rows, spec: RunSpec) -> Sequence[str]:

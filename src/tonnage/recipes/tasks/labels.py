@@ -41,6 +41,27 @@ class Labels:
         return found
 
 
+def trained_labels(model: Any) -> Labels:
+    """The classes of a finished model, by the names its config carries."""
+    names = {int(number): str(name) for number, name in model.config.id2label.items()}
+    return Labels(values=tuple(names[number] for number in sorted(names)))
+
+
+def number_trained(names: Sequence[str], rows: Rows, column: str) -> list[int]:
+    """Each row's class as the number a finished model gives it. DataError names a row whose class it never learned."""
+    numbers = {name: at for at, name in enumerate(names)}
+    found = []
+    for position, value in enumerate(rows.column(column, "label")):
+        if str(value) not in numbers:
+            listed = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+            raise DataError(
+                f"{rows.where(position)}: the model never learned the label {value!r}",
+                hint=f"its labels: {listed}; correct the row, remove it, or train with rows of that class",
+            )
+        found.append(numbers[str(value)])
+    return found
+
+
 def find_labels(splits: Iterable[Rows], column: str) -> Labels:
     """The classes of the training rows, which come first.
 

@@ -16,6 +16,7 @@ from tonnage.recipes.tasks.tables import Part, TableCoder, load_table
 from tonnage.runs.spec import RunSpec
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from torch import Tensor
     from torch.nn import Module
 
@@ -125,6 +126,27 @@ def _evaluate(model: Module, items: Items, batch_size: int, *, coder: TableCoder
             labels.append(batch["labels"].numpy())
     model.train(was_training)
     return judge(coder, np.concatenate(labels), np.concatenate(output))
+
+
+def load_network(folder: Path) -> Module:
+    """The finished network of a run."""
+    from safetensors.torch import load_file
+
+    model = build_network(json.loads((folder / SETTINGS).read_text(encoding="utf-8")))
+    model.load_state_dict(load_file(folder / WEIGHTS))
+    return model
+
+
+def predict_rows(model: Module, coder: TableCoder, columns: Mapping[str, Sequence[Any]]) -> NDArray[Any]:
+    """A value for each row, or a logit for each class."""
+    import torch
+
+    device = next(model.parameters()).device
+    rows = torch.from_numpy(coder.scaled(columns)).to(device)
+    labels = torch.zeros(len(rows), dtype=torch.long if coder.classes else torch.float32, device=device)
+    with torch.inference_mode():
+        found: NDArray[Any] = model(rows=rows, labels=labels).logits.float().cpu().numpy()
+    return found
 
 
 def _save(model: Module, folder: Path, *, coder: TableCoder, settings: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ PEFT_TASKS: Final[Mapping[str, str]] = {
     "question-answering": "QUESTION_ANS",
     "causal-lm": "CAUSAL_LM",
 }
+ADAPTERS: Final = "adapter_config.json"  # there, a folder holds adapters and no whole model
 _HEADS: Final = ("classifier", "pooler.dense", "score", "qa_outputs", "lm_head", "cls")  # trained, or read in full
 _ADAPTER: Final = re.compile(r"lora_|modules_to_save")  # peft's own; the original of a trained head stays beside it
 
@@ -56,6 +58,36 @@ def load_model(spec: RunSpec, auto: str, *, padding: int | None, **config: Any) 
     `padding` is the tokenizer's padding token, for models whose config names none. New layers and new weights follow
     from `training.seed`.
     """
+    model = _load_base(spec, auto, padding=padding, **config)
+    return with_adapters(model, spec) if spec.training.method != "full" else model
+
+
+def load_trained(spec: RunSpec, folder: Path, auto: str, *, padding: int | None) -> Any:
+    """The finished model of a run, from the folder it was saved in; adapters are put back on their base.
+
+    Adapters on a whole base are added into its weights, which is faster; on a 4-bit base they stay beside it.
+    """
+    if not (folder / ADAPTERS).exists():
+        whole = replace(spec, weights=str(folder), training=replace(spec.training, method="full"))
+        return _load_base(whole, auto, padding=padding)
+    import peft
+
+    model = _load_base(spec, auto, padding=padding, **_saved_labels(folder))
+    try:
+        adapted = peft.PeftModel.from_pretrained(model, str(folder))
+    except (OSError, ValueError, RuntimeError) as error:
+        hint = "the base may have changed since; train it again"
+        raise InputError(f"the adapters at {folder} do not fit their base: {_first_line(error)}", hint=hint) from error
+    return adapted if spec.training.method == "qlora" else adapted.merge_and_unload()
+
+
+def _saved_labels(folder: Path) -> dict[str, Any]:
+    """The labels beside adapters, as keywords of a config: their base knows nothing of them."""
+    config = _transformers().AutoConfig.from_pretrained(str(folder))
+    return {"num_labels": config.num_labels, "id2label": config.id2label, "label2id": config.label2id}
+
+
+def _load_base(spec: RunSpec, auto: str, *, padding: int | None, **config: Any) -> Any:
     import torch
 
     transformers = _transformers()
@@ -76,7 +108,7 @@ def load_model(spec: RunSpec, auto: str, *, padding: int | None, **config: Any) 
         raise InputError(f"no model at {place}: {_first_line(error)}", hint=_where_from(str(place))) from error
     if getattr(model.config, "pad_token_id", None) is None:  # a decoder judges at the last token that is no padding
         model.config.pad_token_id = padding
-    return with_adapters(model, spec) if spec.training.method != "full" else model
+    return model
 
 
 def with_adapters(model: Any, spec: RunSpec) -> Any:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.errors import DataError, InputError
 from tonnage.recipes.data.rows import Rows
-from tonnage.recipes.data.splits import load_splits
+from tonnage.recipes.data.splits import Splits, load_splits
 from tonnage.recipes.task import Evaluation, Item, Items, Prepared
 from tonnage.recipes.tasks.items import answers, count_tokens, encode, longest_first, pad
 from tonnage.recipes.tasks.labels import check_texts
@@ -22,6 +22,8 @@ from tonnage.runs.spec import RunSpec
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Module
+
+    from tonnage.recipes.trained import TrainedModel
 
 LONGEST_ANSWER: Final = 30  # tokens, as in the published SQuAD evaluations of BERT
 CONSIDERED: Final = 20  # likeliest starts and ends that are paired
@@ -38,16 +40,12 @@ class Question:
 
 def prepare(spec: RunSpec) -> Prepared:
     """Roles: `question`, `context`, `answers` (SQuAD's mapping, a text or a list of texts), maybe `answer_start`."""
-    splits = load_splits(
-        spec.data,
-        roles=("question", "context", "answers", "answer_start"),
-        same=("context",),
-    )
+    splits = read(spec)
     parts = [_read(rows, spec) for rows in splits]
     tokenizer = load_tokenizer(spec)
     tokenizer.padding_side = "right"
     model = load_model(spec, "AutoModelForQuestionAnswering", padding=tokenizer.pad_token_id)
-    window = _Windows(tokenizer, longest_input(spec, tokenizer, model), spec.training.stride)
+    window = Windows(tokenizer, longest_input(spec, tokenizer, model), spec.training.stride)
     questions = [question for part in parts for question in part]
     starts = [sum(len(part) for part in parts[:at]) for at in range(len(parts))]
     encoded = [window.encode(part, start) for part, start in zip(parts, starts, strict=True)]
@@ -65,6 +63,19 @@ def prepare(spec: RunSpec) -> Prepared:
         baseline=partial(_baseline, parts[-1]),
         shape=shape_of(model),
     )
+
+
+def read(spec: RunSpec) -> Splits:
+    """The rows of a run."""
+    return load_splits(spec.data, roles=("question", "context", "answers", "answer_start"), same=("context",))
+
+
+def judge(trained: TrainedModel, rows: Rows, batch: int) -> Evaluation:
+    """Figures of a finished model on questions whose answers are known."""
+    questions = _read(rows, trained.spec)
+    items = Windows(trained.tokenizer, trained.longest, trained.spec.training.stride).encode(questions, 0)
+    collate = partial(_collate, tokenizer=trained.tokenizer)
+    return _evaluate(trained.model, items, batch, collate=collate, questions=questions)
 
 
 def _read(rows: Rows, spec: RunSpec) -> list[Question]:
@@ -105,7 +116,7 @@ def _place(text: str, start: Any, context: str, where: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Windows:
+class Windows:
     """Cuts question and context into windows of tokens."""
 
     tokenizer: Any
@@ -194,7 +205,7 @@ def _evaluate(
         for row, at in enumerate(positions):
             item = items[at]
             number = item["question"]
-            found = _best_span(starts[row], ends[row], item)
+            found = best_span(starts[row], ends[row], item)
             if found is not None and found[0] > best.get(number, (float("-inf"), ""))[0]:
                 best[number] = (found[0], questions[number].context[found[1] : found[2]])
             empty = float(starts[row][0] + ends[row][0])
@@ -209,7 +220,7 @@ def _evaluate(
     return Evaluation(metrics=answer_metrics(accepted, said), samples=len(numbers))
 
 
-def _best_span(starts: Tensor, ends: Tensor, item: Item) -> tuple[float, int, int] | None:
+def best_span(starts: Tensor, ends: Tensor, item: Item) -> tuple[float, int, int] | None:
     """Score, first and last letter of the likeliest answer in a window."""
     count = len(item["from"])
     considered = min(CONSIDERED, count)

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.recipes.data.rows import Rows
-from tonnage.recipes.data.splits import load_splits
+from tonnage.recipes.data.splits import Splits, load_splits
 from tonnage.recipes.task import Evaluation, Item, Items, Prepared
 from tonnage.recipes.tasks.baselines import text_baseline
 from tonnage.recipes.tasks.items import answers, count_tokens, encode, longest_first, pad
-from tonnage.recipes.tasks.labels import check_texts, find_labels
+from tonnage.recipes.tasks.labels import check_texts, find_labels, number_trained
 from tonnage.recipes.tasks.metrics import classification_metrics
 from tonnage.recipes.tasks.models import load_model, load_tokenizer, longest_input, save_model, shape_of
 from tonnage.runs.spec import RunSpec
@@ -21,6 +21,8 @@ from tonnage.runs.spec import RunSpec
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Module
+
+    from tonnage.recipes.trained import TrainedModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class _Texts:
 
 def prepare(spec: RunSpec) -> Prepared:
     """Roles: `text`, `label`, and `text_pair` where two texts are judged together."""
-    splits = load_splits(spec.data, roles=("text", "text_pair", "label"), stratify="label", same=("text", "text_pair"))
+    splits = read(spec)
     label = spec.column("label") or "label"
     labels = find_labels(splits, label)
     parts = [_Texts(*_texts(rows, spec), labels.number(rows, label)) for rows in splits]
@@ -61,6 +63,19 @@ def prepare(spec: RunSpec) -> Prepared:
         baseline=partial(_baseline, parts[0], parts[-1]),
         shape=shape_of(model),
     )
+
+
+def read(spec: RunSpec) -> Splits:
+    """The rows of a run."""
+    return load_splits(spec.data, roles=("text", "text_pair", "label"), stratify="label", same=("text", "text_pair"))
+
+
+def judge(trained: TrainedModel, rows: Rows, batch: int) -> Evaluation:
+    """Figures of a finished model on labelled rows."""
+    label = trained.spec.column("label") or "label"
+    part = _Texts(*_texts(rows, trained.spec), number_trained(trained.labels.names, rows, label))
+    items = _encode(part, trained.tokenizer, trained.longest)
+    return _evaluate(trained.model, items, batch, collate=partial(_collate, tokenizer=trained.tokenizer))
 
 
 def _texts(rows: Rows, spec: RunSpec) -> tuple[Sequence[str], Sequence[str] | None]:

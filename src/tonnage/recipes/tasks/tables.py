@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from tonnage.errors import DataError
 from tonnage.recipes.data.rows import Rows
 from tonnage.recipes.data.splits import Splits, load_splits
-from tonnage.recipes.tasks.labels import find_labels
+from tonnage.recipes.tasks.labels import find_labels, number_trained
 from tonnage.runs.spec import RunSpec
 
 if TYPE_CHECKING:
@@ -102,6 +102,24 @@ class Table:
     def judged(self) -> Part:
         """The split that figures are taken from."""
         return self.validation if self.test is None else self.test
+
+
+def read(spec: RunSpec) -> Splits:
+    """The rows of a run."""
+    return _splits(spec, spec.column("label") or "label")
+
+
+def known_part(coder: TableCoder, rows: Rows) -> Part:
+    """Rows for a model that has learned already: its features must be there, its labels are the only ones."""
+    import numpy as np
+
+    for feature in coder.features:
+        rows.column(feature.name, "feature")
+    classes = coder.objective == "classification"
+    labels: Sequence[float] = (
+        number_trained(coder.classes, rows, coder.label) if classes else _numbers(rows, coder.label)
+    )
+    return Part(rows=rows, labels=np.asarray(labels, dtype=np.float64))
 
 
 def load_table(spec: RunSpec) -> Table:

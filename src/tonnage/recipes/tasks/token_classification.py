@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.errors import DataError
 from tonnage.recipes.data.rows import Rows
-from tonnage.recipes.data.splits import load_splits
+from tonnage.recipes.data.splits import Splits, load_splits
 from tonnage.recipes.task import Evaluation, Items, Prepared
 from tonnage.recipes.tasks.items import IGNORED, answers, count_tokens, encode, longest_first, pad
 from tonnage.recipes.tasks.labels import Labels
@@ -21,6 +21,8 @@ from tonnage.runs.spec import RunSpec
 
 if TYPE_CHECKING:
     from torch.nn import Module
+
+    from tonnage.recipes.trained import TrainedModel
 
 OUTSIDE: Final = "O"
 Sentences = Sequence[Sequence[str]]
@@ -36,7 +38,7 @@ class _Tagged:
 
 def prepare(spec: RunSpec) -> Prepared:
     """Roles: `tokens` and `tags`, lists of equal length, or texts with a space between words (and tags)."""
-    splits = load_splits(spec.data, roles=("tokens", "tags"), same=("tokens",))
+    splits = read(spec)
     parts = [_read(rows, spec) for rows in splits]
     labels = _find_tags(parts, splits.train.name)
     tokenizer = load_tokenizer(spec, words=True)
@@ -60,6 +62,26 @@ def prepare(spec: RunSpec) -> Prepared:
         baseline=partial(_baseline, parts[0], parts[-1]),
         shape=shape_of(model),
     )
+
+
+def read(spec: RunSpec) -> Splits:
+    """The rows of a run."""
+    return load_splits(spec.data, roles=("tokens", "tags"), same=("tokens",))
+
+
+def judge(trained: TrainedModel, rows: Rows, batch: int) -> Evaluation:
+    """Figures of a finished model on tagged rows."""
+    part = _read(rows, trained.spec)
+    names = trained.labels.names
+    for position, marks in enumerate(part.tags):
+        if unknown := set(marks) - set(names):
+            raise DataError(
+                f"{rows.where(position)}: the model never learned the tag '{min(unknown)}'",
+                hint=f"its tags: {', '.join(names[:20])}; correct the row, or train with rows of that tag",
+            )
+    items = _encode(part, 0, trained.labels, trained.tokenizer, trained.longest)
+    collate = partial(pad, tokenizer=trained.tokenizer, labels=IGNORED)
+    return _evaluate(trained.model, items, batch, collate=collate, names=names, known=part.tags)
 
 
 def _read(rows: Rows, spec: RunSpec) -> _Tagged:
