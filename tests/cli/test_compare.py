@@ -81,6 +81,7 @@ def test_the_migration_is_written(inside: Run, tmp_path: Path) -> None:
         (("good.yaml", "--report", "report.docx"), "cannot tell the form"),
         (("good.yaml", "--migration", "plan.html"), "cannot tell the form"),
         (("good.yaml", "--migration", "plan.csv"), "has no `migration`"),
+        (("good.yaml", "--report", "report.md", "--migration", "plan.csv"), "has no `migration`"),
         (("good.yaml", "--profiles", "nowhere"), "no such folder of profiles"),
         (("bad.yaml",), "`weights.cost`: found -1"),
     ],

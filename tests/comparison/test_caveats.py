@@ -78,3 +78,21 @@ def test_the_current_choice_shows_its_own_answers(compared: Callable[..., Compar
     section = choosing_section(compared(text))
     ways = [row[1] for part in section.parts if isinstance(part, Pairs) for row in part.rows if "lead here" in row[0]]
     assert any("Do you need custom BERT fine-tuning with your own data? yes." in way for way in ways)
+
+
+def test_those_that_are_level_lead_together(compared: Callable[..., Comparison]) -> None:
+    """Grounds on which several are level disagree only where no thing leads by all of them; all leaders are named."""
+    found = compared()
+    agreed = replace(found, leaders=(("cost", ("sagemaker",)), ("what is judged", ("databricks", "sagemaker"))))
+    assert "The grounds disagree" not in said(agreed)
+    apart = replace(found, leaders=(("cost", ("self-managed-aws",)), ("what is judged", ("databricks", "sagemaker"))))
+    assert "what is judged: Databricks <b> and Amazon SageMaker AI." in said(apart)
+
+
+def test_two_of_one_profile_are_level(compared: Callable[..., Comparison], standard: str) -> None:
+    """The same machines under two names lead by every ground together, whichever name comes first."""
+    twice = "  - {name: aa, profile: databricks}\n  - {name: bb, profile: databricks}\n"
+    text = standard.replace('  - {name: databricks, title: "Databricks <b>"}\n', twice)
+    text = text.replace("to: databricks", "to: aa")
+    leaders = dict(compared(text).leaders)
+    assert leaders["what is judged"] == ("aa", "bb")

@@ -9,7 +9,7 @@ import pytest
 
 from tonnage.catalog import Catalog
 from tonnage.comparison.comparing import Comparison
-from tonnage.comparison.energy import Stated, footprint, load_carbon
+from tonnage.comparison.energy import Stated, footprint, load_carbon, total
 from tonnage.errors import WorkloadError
 from tonnage.planning import Option
 from tonnage.sizing.estimates import Figure
@@ -101,3 +101,14 @@ def test_impossible_figures_are_refused(ask: Callable[..., object], standard: st
     """A PUE below 1, a negative grid and more than the power limit are bad input."""
     with pytest.raises(WorkloadError, match="carbon"):
         ask(standard + text + "\n")
+
+
+def test_factors_of_each_work_are_kept(option: Option, catalog: Catalog) -> None:
+    """Work on one device and on two: both power limits are told, each with its unit; the shared PUE once."""
+    one, two = (footprint(replace(option, count=count), HOURS, catalog, Stated()) for count in (1, 2))
+    factors = total({"a": one, "b": two}).factors
+    assert [(name, factor.value, factor.unit) for name, factor in factors if name == "power limit"] == [
+        ("power limit", 70.0, "W"),
+        ("power limit", 140.0, "W"),
+    ]
+    assert [name for name, _ in factors].count("PUE") == 1

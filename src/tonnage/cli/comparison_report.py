@@ -53,11 +53,9 @@ def report_comparison(
     from tonnage.reports.comparison.report import render_comparison
     from tonnage.reports.rendering import Look
 
-    for path in reports:
-        write_whole(Path(path), _report_bytes(found, path))
-        session.say(f"wrote {path}")
-    for path in migrations:
-        write_whole(Path(path), _migration_text(found, path).encode())
+    texts = [(path, _migration_text(found, path).encode()) for path in migrations]
+    for path, content in [*((path, _report_bytes(found, path)) for path in reports), *texts]:
+        write_whole(Path(path), content)
         session.say(f"wrote {path}")
     if not (reports or migrations) or output is not None:
         write_stdout(render_comparison(found, session.settings.output, Look(width=terminal_width())))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from math import isclose
 from typing import Final
 
 from tonnage.catalog import Catalog
@@ -74,7 +75,7 @@ class Comparison:
     trade_offs: tuple[TradeOff, ...]
     migration: Migration | None
     moves: tuple[Migration, ...]  # from each to each other, or to and from where one is now
-    leaders: tuple[tuple[str, str], ...]  # who leads by part of the score: (part, thing)
+    leaders: tuple[tuple[str, tuple[str, ...]], ...]  # who leads by part of the score: (part, all that are level)
     assumptions: tuple[Assumption, ...]
 
     def record_of(self, thing: str, standard: str) -> Match:
@@ -239,7 +240,7 @@ def _moves(request: Request, works: Sequence[Sought], as_of: datetime) -> tuple[
 
 def _leaders(
     aspects: Sequence[Aspect], scores: Scores, weights: Mapping[str, float], names: Sequence[str]
-) -> tuple[tuple[str, str], ...]:
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Who leads by cost a month alone, by what is computed, by what is judged; what is not known of any is left out."""
     computed = {aspect.key for aspect in aspects if aspect.measure is not None}
     parts = {
@@ -250,7 +251,8 @@ def _leaders(
     out = []
     for part, own in parts.items():
         if len(names) > 1 and common_aspects(scores, own, names):
-            out.append((part, weighted(scores, own, names)[0].thing))
+            ranking = weighted(scores, own, names)
+            out.append((part, tuple(one.thing for one in ranking if isclose(one.total, ranking[0].total))))
     return tuple(out)
 
 

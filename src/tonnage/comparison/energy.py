@@ -22,6 +22,7 @@ Fraction = Annotated[float, Field(gt=0, le=1)]
 Pue = Annotated[float, Field(ge=1, le=5)]
 GRAMS_PER_KG = 1000.0
 WATTS_PER_KW = 1000.0
+GRID_UNIT = "g/kWh"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,7 @@ class Factor:
 
     value: float
     origin: str
+    unit: str = ""
     evidence: Evidence | None = None
 
 
@@ -123,7 +125,7 @@ def _device_watts(option: Option, catalog: Catalog) -> Factor | str:
         return f"power limit of {device.name}: the catalog has none"
     count = option.gpu_count * option.count
     origin = f"{count:g} x {device.name} at {device.tdp_w:g} W (catalog)"
-    return Factor(value=count * device.tdp_w, origin=origin)
+    return Factor(value=count * device.tdp_w, origin=origin, unit="W")
 
 
 def _energy(hours: Figure, watts: float, pue: float, stated: Stated) -> Figure:
@@ -147,12 +149,13 @@ def _pue(provider: str, stated: Stated) -> Factor | None:
 
 def _grid(provider: str, region: str, stated: Stated) -> Factor | None:
     if stated.grid_g_per_kwh is not None:
-        return Factor(value=stated.grid_g_per_kwh, origin="stated: carbon.grid_g_per_kwh")
+        return Factor(value=stated.grid_g_per_kwh, origin="stated: carbon.grid_g_per_kwh", unit=GRID_UNIT)
     known = load_carbon().providers.get(provider)
     value = None if known is None else known.grid_g_per_kwh.get(region)
     if known is None or value is None:
         return None
-    return Factor(value=value, origin=f"grid of {provider} {region}", evidence=_evidence(known.grid_source))
+    origin = f"grid of {provider} {region}"
+    return Factor(value=value, origin=origin, unit=GRID_UNIT, evidence=_evidence(known.grid_source))
 
 
 def _evidence(name: str) -> Evidence:
@@ -167,8 +170,8 @@ def total(found: Mapping[str, Footprint | None]) -> Footprint:
     missing = "; ".join(dict.fromkeys(one.missing for one in found.values() if one and one.missing))
     if any(one is None for one in found.values()):
         missing = "not all of the work is done there"
-    factors = dict(pair for one in found.values() if one for pair in one.factors)
-    return Footprint(energy_kwh=energy, carbon_kg=carbon, missing=missing, factors=tuple(factors.items()))
+    factors = dict.fromkeys(pair for one in found.values() if one for pair in one.factors)
+    return Footprint(energy_kwh=energy, carbon_kg=carbon, missing=missing, factors=tuple(factors))
 
 
 def _sum(figures: list[Figure | None]) -> Figure | None:

@@ -24,13 +24,13 @@ def gather_facts(
             listed = ", ".join(rules.needs) or "none"
             hint = did_you_mean(nearest(name, rules.needs, count=1), f"rule set {rules.name} asks for: {listed}")
             raise WorkloadError("is not asked for by the rule set", hint=hint, file=request.file, key=f"needs.{name}")
-    out = {name: Fact(value=_need(request, name), origin=f"{file}: needs.{name}") for name in rules.needs}
+    out = {name: _stated(request.needs.get(name), f"needs.{name}", file) for name in rules.needs}
     team = _team_facts(request, file, standing)
     return out | _work_facts(works) | team | _rule_facts(totals, standing) | _computed_facts(request, totals, standing)
 
 
-def _need(request: Request, name: str) -> Value | None:
-    return request.needs.get(name)
+def _stated(value: Value | None, key: str, file: str) -> Fact:
+    return Fact(value=value, origin=f"{file}: {key}" if value is not None else f"not stated: {key} of {file}")
 
 
 def _work_facts(works: Sequence[Sought]) -> dict[str, Fact]:
@@ -71,7 +71,7 @@ def _team_facts(request: Request, file: str, standing: Standing) -> dict[str, Fa
         "ops_expertise": given.ops_expertise,
         "compliance": standing.needs,
     }
-    return {name: Fact(value=value, origin=f"{file}: organisation.{name}") for name, value in values.items()}
+    return {name: _stated(value, f"organisation.{name}", file) for name, value in values.items()}
 
 
 def _rule_facts(totals: Mapping[str, Total], standing: Standing) -> dict[str, Fact]:

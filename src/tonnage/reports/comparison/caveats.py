@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from tonnage.comparison.comparing import Comparison
@@ -35,11 +36,17 @@ def caveats(comparison: Comparison) -> list[str]:
                 f"within that time. It pays for itself {when}."
             )
     out += _grounds(comparison)
-    leaders = {thing for _, thing in comparison.leaders}
-    if len(leaders) > 1:
-        said = ", ".join(f"{part}: {titles[thing]}" for part, thing in comparison.leaders)
+    leaders = [set(things) for _, things in comparison.leaders]
+    if leaders and not set.intersection(*leaders):
+        said = "; ".join(f"{part}: {level(comparison, things)}" for part, things in comparison.leaders)
         out.append(f"The grounds disagree on who leads. By {said}.")
     return out
+
+
+def level(comparison: Comparison, things: Sequence[str]) -> str:
+    """Those that lead together, by their titles."""
+    names = [comparison.title_of[thing] for thing in things]
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
 
 
 def _grounds(comparison: Comparison) -> list[str]:

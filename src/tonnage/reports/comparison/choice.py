@@ -6,7 +6,7 @@ from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.recommendation import load_sizes
 from tonnage.comparison.scoring import WeightFlip
 from tonnage.reports.blocks import Bullets, Column, Pairs, Paragraph, Table
-from tonnage.reports.comparison.caveats import caveats
+from tonnage.reports.comparison.caveats import caveats, level
 from tonnage.reports.comparison.charts import score_chart, sensitivity_chart
 from tonnage.reports.comparison.decision_views import decision_tree
 from tonnage.reports.comparison.figures import money
@@ -184,7 +184,7 @@ def score_section(comparison: Comparison) -> Section:
             tone="faint",
         ),
         Subheading(text="Who leads by which grounds"),
-        Pairs(rows=tuple((part, comparison.title_of[thing]) for part, thing in comparison.leaders)),
+        Pairs(rows=tuple((part, level(comparison, things)) for part, things in comparison.leaders)),
         Subheading(text="Weights and scores"),
         Table(columns=columns, rows=tuple(rows)),
     ]

@@ -227,7 +227,11 @@ def performance_section(comparison: Comparison) -> Section:
         key="performance",
         title="Performance",
         parts=(
-            Paragraph(text="Predicted, with 80 % intervals. Token APIs publish no speed: «not known».", tone="faint"),
+            Paragraph(
+                text="Predicted, with 80 % intervals. Of a token API no speed is published: its p95 is what the "
+                "workload file states, or «not known».",
+                tone="faint",
+            ),
             Table(columns=columns, rows=tuple(rows)),
             *speed_parts(comparison),
             *front_charts(comparison),

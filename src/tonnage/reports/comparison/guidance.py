@@ -25,7 +25,7 @@ def choosing_section(comparison: Comparison) -> Section:
         rows = [
             ("suits", "; ".join(thing.profile.suits) or UNKNOWN),
             ("leads in", ", ".join(better) or "nothing by a point or more"),
-            ("the rules lead here", "; or ".join(_ways(comparison, thing.name)) or "by none of their leaves by name"),
+            ("the rules lead here", " Or: ".join(_ways(comparison, thing.name)) or "by none of their leaves by name"),
         ]
         if comparison.standing.why_not(thing.name):
             rows.append(("stands against it", comparison.standing.why_not(thing.name)))
@@ -144,7 +144,9 @@ def footprint_section(comparison: Comparison) -> Section:
     rows = []
     for thing in comparison.request.things:
         found = comparison.totals[thing.name].footprint
-        factors = "; ".join(f"{name}: {short(one.value)} ({one.origin})" for name, one in found.factors)
+        factors = "; ".join(
+            f"{name}: {f'{short(one.value)} {one.unit}'.strip()} ({one.origin})" for name, one in found.factors
+        )
         rows.append(
             (
                 thing.title,

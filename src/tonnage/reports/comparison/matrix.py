@@ -50,11 +50,14 @@ class Sources:
         verified = sum(one.verified for one in public)
         third = sum(one.third_party and one.read_on is not None for one in public)
         rest = len(public) - verified - third
-        return (
-            f"Of {len(public)} public sources {verified} were read at their maker or in a stored copy of it, "
-            f"{third} are a third party's word, {rest} are not verified (marked «?»). Judgements besides: "
-            f"{len(self.numbers) - len(public)}."
-        )
+        kinds = {
+            "read at the maker or in a stored copy of it": verified,
+            "a third party's word": third,
+            "not verified (marked «?»)": rest,
+        }
+        said = ", ".join(f"{count} {kind}" for kind, count in kinds.items() if count)
+        judged = len(self.numbers) - len(public)
+        return f"Public sources: {len(public)}{f' ({said})' if said else ''}. Judgements besides: {judged}."
 
 
 def _read(one: Evidence) -> str:
