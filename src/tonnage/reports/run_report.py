@@ -52,7 +52,7 @@ def _blocks(run: RunSummary) -> Iterator[Block]:
         yield _spend(run)
     if run.checkpoints:
         yield Heading(text="Checkpoints")
-        yield _checkpoints(run)
+        yield from _checkpoints(run)
     yield Heading(text="Files")
     yield _files(run)
 
@@ -128,7 +128,7 @@ def _plain(value: Any) -> str:
 
 
 def _events(run: RunSummary) -> Iterator[Block]:
-    told = [event for event in run.records.events if event.kind not in _QUIET]
+    told = _without_routine([event for event in run.records.events if event.kind not in _QUIET])
     if not told:
         yield Paragraph(text="nothing yet", tone="faint")
         return
@@ -143,6 +143,15 @@ def _events(run: RunSummary) -> Iterator[Block]:
         yield Paragraph(
             text=f"{len(told) - MOST_EVENTS:,} earlier ones are in the journal, and in -o json", tone="faint"
         )
+
+
+def _without_routine(events: list[Event]) -> list[Event]:
+    """Of checkpoints that follow one another the newest: all of them have a section of their own."""
+    following = [*(event.kind for event in events[1:]), None]
+    return [
+        event for event, after in zip(events, following, strict=False)
+        if not event.kind is after is EventKind.CHECKPOINT
+    ]  # fmt: skip
 
 
 def _event_row(event: Event) -> tuple[str, str, str, str]:
@@ -179,17 +188,22 @@ def _spend(run: RunSummary) -> Table:
     return Table(columns=columns, rows=tuple(rows))
 
 
-def _checkpoints(run: RunSummary) -> Table:
+def _checkpoints(run: RunSummary) -> Iterator[Block]:
     columns = (
         Column(title="step", align="right"), Column(title="size", align="right"),
-        Column(title="written in", align="right"), Column(title="path", wraps=True), Column(title="kept"),
+        Column(title="written in", align="right"), Column(title="path", wraps=True),
     )  # fmt: skip
+    kept = [one for one in run.checkpoints if one.there]
     rows = [
         (f"{one.step:,}", UNKNOWN if one.bytes is None else render_gib(to_gib(one.bytes)), render_duration(one.seconds),
-         one.path, "yes" if one.there else "no")
-        for one in run.checkpoints
+         one.path)
+        for one in kept
     ]  # fmt: skip
-    return Table(columns=columns, rows=tuple(rows))
+    yield Table(columns=columns, rows=tuple(rows))
+    gone = [one.step for one in run.checkpoints if not one.there]
+    if gone:
+        text = f"{plural(len(gone), 'older one')} gone since, of steps {min(gone):,} to {max(gone):,}"
+        yield Paragraph(text=text, tone="faint")
 
 
 def _files(run: RunSummary) -> Table:

@@ -104,7 +104,7 @@ def explain(records: Records, measured: Measured, compared: tuple[Compared, ...]
     worst = max((one for one in compared if one.inside is False), key=lambda one: abs(one.off_fraction or 0.0))
     off = f"{100 * (worst.off_fraction or 0.0):+.0f} %"
     return (f"nothing that was measured explains it: the prediction of {worst.key} itself is off ({off}); "
-            "the rows of this run correct it once `tonnage calibrate` has taken them in",)  # fmt: skip
+            "what this run measured corrects the next one",)  # fmt: skip
 
 
 def doubts(records: Records, measured: Measured) -> tuple[str, ...]:
