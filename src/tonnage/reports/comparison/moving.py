@@ -55,7 +55,12 @@ def migration_section(migration: Migration, comparison: Comparison) -> Section:
     checks = [f"# {task.title}\n{check}" for task in migration.tasks for check in task.checks]
     parts += [
         Subheading(text="Acceptance checks"),
-        Paragraph(text="Each is a command; it is met when the command ends with 0.", tone="faint"),
+        Paragraph(
+            text="Each is a command; it is met when the command ends with 0. What they read: data/ and data.sha256 as "
+            "copied; under target/, for each work, NAME-measured.csv in the columns of tonnage validate, and "
+            "NAME-billed-usd.json, the dollars billed for one job or for a month of the service.",
+            tone="faint",
+        ),
         Code(text="\n".join(checks) + "\n", language="sh"),
         Subheading(text="The way back"),
         Bullets(items=migration.rollback),
