@@ -153,7 +153,7 @@ def _cell(comparison: Comparison, name: str, aspect: str, sources: Sources) -> s
             return unknown_because(comparison, name, found.measure)
         figure = getattr(total, found.measure)
         origin = "assumed" if figure is not None and figure.basis == "assumed" else "computed"
-        return f"{text} — {origin}, {score.value:.1f}/5" if score and text != UNKNOWN else text
+        return f"{text} — {origin}{f', {score.value:.1f}/5' if score else ''}"
     thing = next(one for one in comparison.request.things if one.name == name)
     cell = thing.profile.cells.get(aspect)
     if cell is None:
