@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tonnage import api
+from tonnage.comparison.comparing import Comparison
 from tonnage.reports.blocks import Bullets, Pairs, Table
 from tonnage.reports.comparison.content import build_sections
 from tonnage.reports.comparison.figures import UNKNOWN
@@ -110,10 +111,15 @@ ANSWERS = [
 
 
 @lru_cache
+def compared_example(example: str) -> Comparison:
+    """A shipped example, compared."""
+    return api.compare(EXAMPLES / f"{example}.tonnage.yaml")
+
+
+@lru_cache
 def sections(example: str) -> dict[str, Section]:
     """The report of a shipped example, by section."""
-    found = api.compare(EXAMPLES / f"{example}.tonnage.yaml")
-    return {section.key: section for section in build_sections(found)}
+    return {section.key: section for section in build_sections(compared_example(example))}
 
 
 def after(section: Section, heading: str) -> list[object]:
@@ -159,3 +165,11 @@ def test_no_section_is_bare(example: str) -> None:
     """Every section has content besides its remarks."""
     for section in sections(example).values():
         assert any(isinstance(part, (Bullets, Pairs, Table, Chart, Tree)) for part in section.parts), section.key
+
+
+def test_rates_of_different_learners_are_not_scored() -> None:
+    """Trees and a network over one table: their passes are different work, so the rate is shown without a score."""
+    found = compared_example(TREES)
+    assert all(found.totals[name].throughput_per_s is not None for name in found.title_of)
+    assert all("throughput" not in scores for scores in found.scores.values())
+    assert all("speed" in scores for scores in found.scores.values())

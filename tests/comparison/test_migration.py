@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import shlex
+import subprocess
 from collections.abc import Callable
 from datetime import date
+from pathlib import Path
+from shutil import which
 
 import pytest
 
@@ -178,3 +182,29 @@ def test_faulty_templates_are_told(text: str, said: str) -> None:
     head = "name: t\nsource: s\nphases: {p: {title: P, purpose: p}}\nrollback: [back]\ntasks:\n  "
     with pytest.raises(WorkloadError, match=said):
         parse_templates(head + text + "\n")
+
+
+@pytest.mark.skipif(which("jq") is None or which("bash") is None, reason="the checks are for a shell with jq")
+@pytest.mark.parametrize(
+    ("billed", "error_pct", "met"),
+    [(10.9, 20.0, [True, True]), (11.1, 20.1, [False, False]), (10.0, None, [False, True])],
+)
+def test_checks_can_fail(
+    compared: Callable[..., Comparison], tmp_path: Path, billed: float, error_pct: float | None, met: list[bool]
+) -> None:
+    """The bill may be a tenth above the plan, the median error 20 %; beyond it, or with nothing read, it is not met."""
+    migration = compared().migration
+    assert migration is not None
+    task = next(task for task in migration.tasks if task.id == "parallel-run:tune")
+    metrics = [] if error_pct is None else [{"median_abs_pct": error_pct}]
+    made = {
+        "tune-validated.json": {"rows": len(metrics), "metrics": metrics},
+        "tune.json": {"options": [{"cost_usd": {"value": 10.0}}]},
+        "tune-billed-usd.json": billed,
+    }
+    (tmp_path / "target").mkdir()
+    for name, content in made.items():
+        (tmp_path / "target" / name).write_text(json.dumps(content))
+    checks = [check for check in task.checks if check.startswith("jq")]
+    done = [subprocess.run(["bash", "-c", check], cwd=tmp_path, capture_output=True, check=False) for check in checks]
+    assert [one.returncode == 0 for one in done] == met

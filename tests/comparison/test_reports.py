@@ -178,3 +178,15 @@ def test_what_is_not_known_says_so(compared: Callable[..., Comparison], standard
     text = render_comparison(compared(standard.replace(", usd_per_hour: 100", "")), "md")
     assert "not known" in text
     assert "| \\$0" not in text
+
+
+def test_one_is_singular(compared: Callable[..., Comparison], standard: str) -> None:
+    """One person, one week, one job, one hour a day."""
+    text = standard.replace("employees: 120, team_size: 4", "employees: 1, team_size: 1").replace(
+        "people: 2", "people: 1"
+    )
+    text = text.replace("jobs_per_month: 30", "jobs_per_month: 1").replace("people: 1}", "people: 1, hours_per_day: 1}")
+    said = render_comparison(compared(text + "horizons_weeks: {short: 1, medium: 2, long: 9}\n"), "md")
+    assert not re.search(r"\b1 (people|weeks|jobs|hours)\b", said)
+    assert "short (1 week)" in said
+    assert "1 person" in said

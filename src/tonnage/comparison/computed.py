@@ -205,7 +205,7 @@ def compute_row(
     if isinstance(job, ServeJob):
         volume = f"{work.requests_per_month:,.0f} requests a month"
     else:
-        volume = f"{work.jobs_per_month:g} jobs a month"
+        volume = f"{work.jobs_per_month:g} job{'' if work.jobs_per_month == 1 else 's'} a month"
     blank = Row(
         thing=thing.name, work=work.name, kind=work.workload.kind, option=None, why_not="", usd_per_job=None,
         usd_per_month=None, at_volumes=(), options=0, volume=volume,

@@ -56,9 +56,17 @@ def score_all(
                     level = float(cell.score)
                     out[thing.name][aspect.key] = Score(value=level, low=level, high=level, basis="judged")
             continue
+        if aspect.measure == "throughput_per_s" and learn_apart(things, totals):
+            continue
         for name, score in _measured(aspect, totals, costs).items():
             out[name][aspect.key] = score
     return out
+
+
+def learn_apart(things: Sequence[Thing], totals: Mapping[str, Total]) -> bool:
+    """Whether a table is learnt by different methods: a pass of a tree and one of a network are not the same work."""
+    tabular = any(row.kind == "tabular" for total in totals.values() for row in total.rows)
+    return tabular and len({thing.profile.reach.tabular_method for thing in things}) > 1
 
 
 def _measured(aspect: Aspect, totals: Mapping[str, Total], costs: Mapping[str, Figure | None]) -> dict[str, Score]:

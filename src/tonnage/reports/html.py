@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tonnage.reports.blocks import Page
 
 if TYPE_CHECKING:
-    from jinja2 import Template
+    from jinja2 import Environment, Template
 
 
 def render_html(page: Page, *, fragment: bool = False) -> str:
@@ -16,12 +16,9 @@ def render_html(page: Page, *, fragment: bool = False) -> str:
     return _template().render(page=page, fragment=fragment)
 
 
-@lru_cache(maxsize=1)
-def _template() -> Template:
+def make_environment() -> Environment:
+    """The templates of this package: all text escaped, what is not given an error, `kind` names a block's class."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
-    from markupsafe import Markup
-
-    from tonnage.reports.line_chart import render_svg
 
     environment = Environment(
         loader=PackageLoader("tonnage.reports"),
@@ -32,5 +29,15 @@ def _template() -> Template:
         keep_trailing_newline=True,
     )
     environment.globals["kind"] = lambda block: type(block).__name__
+    return environment
+
+
+@lru_cache(maxsize=1)
+def _template() -> Template:
+    from markupsafe import Markup
+
+    from tonnage.reports.line_chart import render_svg
+
+    environment = make_environment()
     environment.globals["svg"] = lambda chart: Markup(render_svg(chart))
     return environment.get_template("page.html.jinja")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tonnage.comparison.comparing import Comparison
+from tonnage.comparison.scoring import learn_apart
 from tonnage.reports.comparison.figures import money
 from tonnage.reports.comparison.moving import payback_words
 
@@ -70,7 +71,9 @@ def _grounds(comparison: Comparison) -> list[str]:
             f"People-hours, a judgement, make most of the monthly cost ({said}): give hours of your own before the "
             "cost decides."
         )
-    methods = {thing.profile.reach.tabular_method for thing in comparison.request.things}
-    if len(methods) > 1 and any(work.workload.kind == "tabular" for work in comparison.works):
-        out.append("They learn different models of one table: accuracy is not compared, measure it on your own data.")
+    if learn_apart(comparison.request.things, comparison.totals):
+        out.append(
+            "They learn different models of one table: accuracy is not compared, measure it on your own data. A pass "
+            "over the rows is not the same work for each: compare times, not rates."
+        )
     return out

@@ -9,7 +9,7 @@ from tonnage.reports.blocks import Bullets, Column, Pairs, Paragraph, Table
 from tonnage.reports.comparison.caveats import caveats, level
 from tonnage.reports.comparison.charts import score_chart, sensitivity_chart
 from tonnage.reports.comparison.decision_views import decision_tree
-from tonnage.reports.comparison.figures import money
+from tonnage.reports.comparison.figures import counted, money
 from tonnage.reports.comparison.guidance import horizon_steps
 from tonnage.reports.comparison.sections import Part, Section, Subheading
 from tonnage.reports.wording import short
@@ -66,7 +66,8 @@ def headline(comparison: Comparison) -> str:
         said = f"Recommended for {own[0].weeks:g} to {own[-1].weeks:g} weeks alike: {choices.pop()}."
     else:
         said = "; ".join(
-            f"{one.horizon} term ({one.weeks:g} weeks): {comparison.title_of[one.choice] if one.choice else 'none'}"
+            f"{one.horizon} term ({counted(one.weeks, 'week')}): "
+            f"{comparison.title_of[one.choice] if one.choice else 'none'}"
             for one in own
         )
         said = f"Recommended: {said}."
@@ -206,7 +207,7 @@ def advice_section(comparison: Comparison) -> Section:
     advice, horizons = comparison.advice, comparison.request.horizon_weeks
     columns = (
         Column(title="Organisation"),
-        *(Column(title=f"{name} ({weeks:g} weeks)", wraps=True) for name, weeks in horizons.items()),
+        *(Column(title=f"{name} ({counted(weeks, 'week')})", wraps=True) for name, weeks in horizons.items()),
     )
     rows = []
     for size in dict.fromkeys(one.size.name for one in advice):

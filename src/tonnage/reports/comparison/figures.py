@@ -46,6 +46,16 @@ def volume(factor: float) -> str:
     return f"{factor:g}x"
 
 
+def counted(value: float, noun: str, many: str = "") -> str:
+    """A count with its noun.
+
+    >>> counted(1, "week"), counted(1.5, "week"), counted(1200, "person", "people")
+    ('1 week', '1.5 weeks', '1,200 people')
+    """
+    shown = f"{value:,.0f}" if float(value).is_integer() else f"{value:g}"
+    return f"{shown} {noun if value == 1 else many or noun + 's'}"
+
+
 def amount(figure: Figure | None, unit: str) -> str:
     """«12.3 (10–14) kWh»; «not known» for None."""
     if figure is None:

@@ -6,7 +6,7 @@ from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.decision import way_to
 from tonnage.comparison.migration import Migration
 from tonnage.reports.blocks import Bullets, Column, Pairs, Paragraph, Table
-from tonnage.reports.comparison.figures import UNKNOWN, amount, duration, money
+from tonnage.reports.comparison.figures import UNKNOWN, amount, counted, duration, money
 from tonnage.reports.comparison.sections import Code, Part, Section, Subheading
 from tonnage.reports.wording import render_machines, render_purchase, short
 
@@ -134,7 +134,7 @@ def moves_section(comparison: Comparison) -> Section:
     )
     text = "Effort is a judgement by task, of the migration plan's templates; leads of a point or more, five at most."
     people = comparison.moves[0].move.people if comparison.moves else 1
-    who = "1 person" if people == 1 else f"{people} people"
+    who = counted(people, "person", "people")
     parts: tuple[Part, ...] = (Paragraph(text=f"{text} {who}.", tone="faint"), Table(columns=columns, rows=tuple(rows)))
     return Section(key="moves", title="Moving from one to another", parts=parts)
 
@@ -247,7 +247,7 @@ def horizon_steps(comparison: Comparison) -> list[Part]:
     if plan is None:
         return []
     rows = tuple(
-        (f"{name} term ({weeks:g} weeks)", _steps(plan, weeks))
+        (f"{name} term ({counted(weeks, 'week')})", _steps(plan, weeks))
         for name, weeks in comparison.request.horizon_weeks.items()
     )
     note = f"If the move to {plan.target} is started; by the likely hours."

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tonnage.comparison.comparing import Comparison
 from tonnage.reports.comparison.content import build_sections, subtitle
 from tonnage.reports.comparison.sections import Section
+from tonnage.reports.html import make_environment
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -25,19 +26,10 @@ def sections_html(comparison: Comparison, sections: tuple[Section, ...]) -> str:
 
 @lru_cache(maxsize=1)
 def _template() -> Template:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
     from tonnage.reports.comparison.plots import draw_svg
 
-    environment = Environment(
-        loader=PackageLoader("tonnage.reports"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.globals["kind"] = lambda block: type(block).__name__
+    environment = make_environment()
     environment.filters["drawing"] = lambda chart: Markup(draw_svg(chart))  # it escapes its own text
     return environment.get_template("comparison.html.jinja")

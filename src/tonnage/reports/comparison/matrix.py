@@ -7,7 +7,7 @@ from tonnage.comparison.compliance import standard_title
 from tonnage.comparison.profiles import Cell, Evidence
 from tonnage.comparison.request import Thing
 from tonnage.reports.blocks import Bullets, Column, Pairs, Paragraph, Table
-from tonnage.reports.comparison.figures import UNKNOWN, amount, duration, money, rate
+from tonnage.reports.comparison.figures import UNKNOWN, amount, counted, duration, money, rate
 from tonnage.reports.comparison.sections import Part, Section, Subheading
 from tonnage.reports.wording import render_date, short
 
@@ -80,8 +80,8 @@ def scope_section(comparison: Comparison) -> Section:
     )
     columns = (Column(title="Work"), Column(title="Kind"), Column(title="Volume"), Column(title="File"))
     people: tuple[tuple[str, str], ...] = (
-        ("organisation", f"{team.employees:,} people" if team.employees else UNKNOWN),
-        ("team", f"{team.team_size} people" if team.team_size else UNKNOWN),
+        ("organisation", counted(team.employees, "person", "people") if team.employees else UNKNOWN),
+        ("team", counted(team.team_size, "person", "people") if team.team_size else UNKNOWN),
         ("ML expertise", team.ml_expertise or UNKNOWN),
         ("operations expertise", team.ops_expertise or UNKNOWN),
         ("compliance", comparison.standing.titles or "no rule stated"),
@@ -153,7 +153,7 @@ def _cell(comparison: Comparison, name: str, aspect: str, sources: Sources) -> s
             return unknown_because(comparison, name, found.measure)
         figure = getattr(total, found.measure)
         origin = "assumed" if figure is not None and figure.basis == "assumed" else "computed"
-        return f"{text} — {origin}, {score.value:.1f}/5" if score and text != UNKNOWN else text
+        return f"{text} — {origin}{f', {score.value:.1f}/5' if score else ''}"
     thing = next(one for one in comparison.request.things if one.name == name)
     cell = thing.profile.cells.get(aspect)
     if cell is None:

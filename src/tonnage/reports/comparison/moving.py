@@ -10,7 +10,7 @@ from tonnage.comparison.migration import Migration, Task
 from tonnage.comparison.recommendation import payback
 from tonnage.reports.blocks import Bullets, Column, Pairs, Paragraph, Table
 from tonnage.reports.comparison.charts import migration_chart
-from tonnage.reports.comparison.figures import UNKNOWN, money
+from tonnage.reports.comparison.figures import UNKNOWN, counted, money
 from tonnage.reports.comparison.sections import Checks, Code, Part, Section, Subheading
 from tonnage.reports.markdown import escape
 from tonnage.reports.plain import dump_csv
@@ -41,7 +41,7 @@ def migration_section(migration: Migration, comparison: Comparison) -> Section:
     last = max(migration.dates(task.id)[1] for task in migration.tasks)
     pairs = (
         ("from, to", f"{migration.origin} -> {migration.target}"),
-        ("people", f"{migration.move.people}, {migration.move.hours_per_day:g} hours a day"),
+        ("people", f"{migration.move.people}, {counted(migration.move.hours_per_day, 'hour')} a day"),
         ("effort", f"{short(hours.likely)} people-hours ({short(hours.low)}–{short(hours.high)}), judgements by task"),
         ("time", f"{weeks[1]:.1f} weeks ({weeks[0]:.1f}–{weeks[2]:.1f})"),
         ("start, end", f"{migration.start.isoformat()}, {last.isoformat()}"),
@@ -55,7 +55,12 @@ def migration_section(migration: Migration, comparison: Comparison) -> Section:
     checks = [f"# {task.title}\n{check}" for task in migration.tasks for check in task.checks]
     parts += [
         Subheading(text="Acceptance checks"),
-        Paragraph(text="Each is a command; it is met when the command ends with 0.", tone="faint"),
+        Paragraph(
+            text="Each is a command; it is met when the command ends with 0. What they read: data/ and data.sha256 as "
+            "copied; under target/, for each work, NAME-measured.csv in the columns of tonnage validate, and "
+            "NAME-billed-usd.json, the dollars billed for one job or for a month of the service.",
+            tone="faint",
+        ),
         Code(text="\n".join(checks) + "\n", language="sh"),
         Subheading(text="The way back"),
         Bullets(items=migration.rollback),
