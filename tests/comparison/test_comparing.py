@@ -90,7 +90,7 @@ def test_what_cannot_be_done_is_not_ranked(compared: Callable[..., Comparison], 
 
 
 def test_what_takes_longer_than_the_horizon_is_out(compared: Callable[..., Comparison]) -> None:
-    """Within two weeks one stays where one is; over a year the move counts once."""
+    """Within two weeks one stays where one is; over a year the move counts once, and today's bill until it is done."""
     found = compared()
     short = next(one for one in found.advice if one.horizon == "short" and one.size.name == "mid-size")
     assert short.choice == "self-managed-aws"
@@ -102,10 +102,13 @@ def test_what_takes_longer_than_the_horizon_is_out(compared: Callable[..., Compa
     assert moved is not None
     assert stayed is not None
     months = 52 * 7 / (365.25 / 12)
-    entry = found.entries["databricks"].usd
-    assert entry is not None
-    assert moved.value == pytest.approx((30 * 14 + 8 * 100) * months + entry.value)
-    assert stayed.value == pytest.approx((30 * 10 + 20 * 100) * months)
+    entry = found.entries["databricks"]
+    assert entry.usd is not None
+    assert entry.weeks is not None
+    moving = entry.weeks * 7 / (365.25 / 12)
+    there, here = 30 * 14 + 8 * 100, 30 * 10 + 20 * 100
+    assert moved.value == pytest.approx(here * moving + there * (months - moving) + entry.usd.value)
+    assert stayed.value == pytest.approx(here * months)
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,8 @@ def _advice(
     horizon: str,
 ) -> Advice:
     weeks = request.horizon_weeks[horizon]
-    costs = {name: horizon_cost(totals[name], entries[name], weeks) for name in totals}
+    origin = totals.get(request.move.origin) if request.move is not None else None
+    costs = {name: horizon_cost(totals[name], entries[name], weeks, origin=origin) for name in totals}
     out = {name: why for name in totals if (why := _out_of(totals[name], entries[name], weeks, standing.why_not(name)))}
     running = [thing.name for thing in request.things if thing.name not in out]
     scores = score_all(aspects, request.things, totals, costs)
@@ -126,12 +127,20 @@ def _advice(
     )  # fmt: skip
 
 
-def horizon_cost(total: Total, entry: Entry, weeks: float) -> Figure | None:
-    """Entry once, then run and people for the weeks of the horizon."""
+def horizon_cost(total: Total, entry: Entry, weeks: float, *, origin: Total | None = None) -> Figure | None:
+    """Entry once, then run and people for the weeks of the horizon.
+
+    Until the move is done the work runs where it runs today (`origin`, where it is compared and its cost known), and
+    only then on the target. Both at once, during the parallel run, are not counted.
+    """
     if total.usd_per_month is None:
         return None
-    running = total.usd_per_month.scaled(weeks / WEEKS_PER_MONTH)
-    return running if entry.usd is None else add((running, entry.usd))
+    before = origin.usd_per_month if origin is not None and origin.thing != total.thing else None
+    moving = min(entry.weeks or 0.0, weeks) if before is not None else 0.0
+    parts = [total.usd_per_month.scaled((weeks - moving) / WEEKS_PER_MONTH)]
+    if before is not None:
+        parts.append(before.scaled(moving / WEEKS_PER_MONTH))
+    return add((*parts, *([] if entry.usd is None else [entry.usd])))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

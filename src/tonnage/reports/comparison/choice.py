@@ -233,8 +233,8 @@ def advice_section(comparison: Comparison) -> Section:
     parts: list[Part] = [
         Paragraph(
             text="The weighted score anew for each: the cost of the whole horizon (moving or set-up once, then running "
-            "and people), the user's weights times what organisations of that size weigh. What is not reached within "
-            "the horizon is out. "
+            "and people; today's bill until the move is done; running both at once is not counted), the user's "
+            "weights times what organisations of that size weigh. What is not reached within the horizon is out. "
             f"Factors: {load_sizes().source}.",
             tone="faint",
         ),
@@ -264,6 +264,10 @@ def split_section(comparison: Comparison) -> Section:
     pairs = [("split, a month", money(split.usd_per_month))]
     if split.single:
         pairs.append((f"all on {titles[split.single]}, a month", money(split.single_usd_per_month)))
+    used = dict.fromkeys(name for _, name in split.places if name)
+    entries = [f"{titles[name]} {money(comparison.entries[name].usd)}" for name in used if comparison.entries[name].usd]
+    if len(used) > 1 and entries:
+        pairs.append(("not in it: getting there, once", ", ".join(entries)))
     return Section(
         key="hybrid",
         title="Hybrid split",
