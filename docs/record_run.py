@@ -40,12 +40,8 @@ class Recorder:
             text=True, check=False,
         )  # fmt: skip
         said = done.stdout.replace(str(self.home), "~/tonnage").replace(str(self.folder), "~")
-        self.lines += [
-            f"$ {command}",
-            said.rstrip(),
-            *([f"[exit code {done.returncode}]"] if done.returncode else []),
-            "",
-        ]
+        code = [f"[exit code {done.returncode}]"] if done.returncode else []
+        self.lines += [f"$ {command}", *([said.rstrip()] if said.strip() else []), *code, ""]
 
     def kill(self, what: str, pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
@@ -75,9 +71,10 @@ class Recorder:
 
 def record(recorder: Recorder) -> None:
     recorder.run(f"tonnage init {RUN} --out review")
-    recorder.note("more passes, so that there is time to kill it")
-    recorder.run(f"sed -i 's/epochs: 3/epochs: 60/; s/log_every: 5/log_every: 200/' {FILE}", place="review")
-    recorder.run("tonnage calibrate --local --quick --threads 2 | head -12")
+    recorder.note("more passes, so that there is time to kill it; one thread: the rows are few and the model small")
+    edits = "s/epochs: 3/epochs: 60/; s/log_every: 5/log_every: 200/; s/# runner: torchrun .*/threads: 1/"
+    recorder.run(f"sed -i '{edits}' {FILE}", place="review")
+    recorder.run("tonnage calibrate --local --threads 1 | head -12")
     recorder.run(f"tonnage run {FILE} --detach", place="review")
     recorder.wait_for_step(150)
     recorder.note("the worker is killed: its supervisor starts it again from the newest valid checkpoint")

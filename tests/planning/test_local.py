@@ -195,3 +195,18 @@ def test_only_training_is_predicted_on_a_local_device() -> None:
     service = parse_workload(text, file=None, folder=Path(), as_of=datetime(2026, 11, 20, tzinfo=UTC))
     with pytest.raises(InputError, match="serve"):
         training_job(service)
+
+
+def test_a_small_table_is_no_page_by_page_fill() -> None:
+    """Of a table under glibc's largest threshold the gradient's block is memory that the process has; beyond, it is
+    mapped anew and costs in proportion to its bytes, however large the block that was measured."""
+    tiny = replace(find_model("minilm"), vocab=52)
+    kinds = [
+        {one.operation for one in step_operations(job(model=shape), micro_batch=32, accumulation=1)
+         if one.name == "embedding gradient"}
+        for shape in (tiny, find_model("minilm"))
+    ]  # fmt: skip
+    assert kinds == [{"stream"}, {"first touch"}]
+    curve = fake_profile().curve("first touch", "fp32", 1)
+    single = replace(curve, points=curve.points[-1:])
+    assert single.seconds(1e3, 1e3) == pytest.approx(single.seconds(1e6, 1e6) / 1000)

@@ -86,9 +86,10 @@ class Curve:
         return exp(log(below.per_unit_s) + share * log(above.per_unit_s / below.per_unit_s))
 
     def seconds(self, size: float, amount: float) -> float:
-        """Seconds of a call. One smaller than the smallest measured costs as much as that: the floor of a call."""
+        """Seconds of a call. One smaller than the smallest measured costs as much as that: the floor of a call. A curve
+        of a single point is a rate and has no floor."""
         least = self.points[0]
-        floor_s = least.timing.median_s if least.size == least.amount else 0.0
+        floor_s = least.timing.median_s if least.size == least.amount and len(self.points) > 1 else 0.0
         return max(self.per_unit_s(size) * amount, floor_s)
 
 

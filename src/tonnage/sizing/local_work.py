@@ -20,6 +20,9 @@ from tonnage.workload.shapes import ModelShape
 Group = Literal["products", "attention", "elementwise", "optimizer", "dispatch", "all-reduce"]
 GROUPS: Final[tuple[Group, ...]] = ("products", "attention", "elementwise", "optimizer", "dispatch", "all-reduce")
 PRECISIONS: Final = ("fp32", "bf16")
+# A block up to this comes from memory the process already has; a larger one is mapped anew each time, page by page.
+# Source: mallopt(3), M_MMAP_THRESHOLD: glibc raises it as blocks are freed, to 32 MiB at most on 64-bit systems.
+REUSED_BYTES: Final = 32.0 * 2**20
 HEAD_WIDTHS: Final = (32, 128)  # attention is measured at these; its cost a score is a straight line in the width
 ADAMW_BYTES: Final = 28.0  # fp32 weight, gradient and two moments read, all but the gradient written
 FP32, BF16 = 4.0, 2.0
@@ -248,10 +251,13 @@ def _ends(micro: _Micro) -> Iterator[LocalOperation]:
         yield _pointwise("dropout", "dropout", wide, "fp32", 1.0)
     if micro.job.method == "full":  # a dense gradient of the table: a new block, filled with zeros
         table = float(shape.vocab * shape.embedding_width) * FP32
-        yield LocalOperation(
-            name="embedding gradient", group="elementwise", operation="first touch", precision="fp32", size=table,
-            amount=table, calls=1.0,
-        )  # fmt: skip
+        if table <= REUSED_BYTES:
+            yield _stream("embedding gradient", table, 1.0)
+        else:
+            yield LocalOperation(
+                name="embedding gradient", group="elementwise", operation="first touch", precision="fp32", size=table,
+                amount=table, calls=1.0,
+            )  # fmt: skip
     if has_vocabulary_loss(micro.job):
         logits = tokens * shape.vocab
         yield _product("vocabulary", tokens, shape.embedding_width, shape.vocab, precision, 3.0)
