@@ -28,7 +28,8 @@ plan: $(VENV)/bin/tonnage  ## rank every way to buy the work in FILE
 test: $(STAMP)  ## run the tests
 	$(BIN)/python -m pytest -n auto -m "not slow and not live and not gpu and not browser"
 
-test-slow: $(STAMP)  ## tests that take minutes, many more generated workloads
+test-slow: $(STAMP)  ## tests that take minutes, many more generated workloads, Ray
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,ray]'
 	TONNAGE_EXAMPLES=400 $(BIN)/python -m pytest -n auto tests/planning/test_properties.py
 	$(BIN)/python -m pytest -m slow
 
