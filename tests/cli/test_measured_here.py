@@ -45,7 +45,7 @@ def keep(settings: Settings, *, gpu: str, precision: str = "fp32", id: str = "ru
 def test_a_run_corrects_and_narrows_the_next_prediction(settings: Settings) -> None:
     """The figure moves most of the way to what was measured; the interval is narrower and holds it."""
     keep(settings, gpu=fake_profile().name)
-    before, after = first().step_s, predict_local(JOB, with_own_rows(fake_profile(), settings)).step_s
+    before, after = first().step_s, predict_local(JOB, with_own_rows(fake_profile(), settings).profile).step_s
     measured = SLOWER * before.value
     assert abs(after.value / measured - 1) < 0.1 < abs(before.value / measured - 1)
     assert after.high / after.low < before.high / before.low
@@ -55,17 +55,20 @@ def test_a_run_corrects_and_narrows_the_next_prediction(settings: Settings) -> N
 def test_a_row_under_the_processors_own_name_counts(settings: Settings) -> None:
     """A run names the device as its driver does."""
     keep(settings, gpu=fake_profile().identity.processor)
-    assert len(with_own_rows(fake_profile(), settings).rows) == 1
+    assert len(with_own_rows(fake_profile(), settings).profile.rows) == 1
 
 
 def test_rows_of_others_and_rows_that_say_nothing_here_are_left_out(settings: Settings) -> None:
     """Another device's row, and one in a precision that the profile has no curve of."""
     keep(settings, gpu="Another CPU")
     keep(settings, gpu=fake_profile().name, precision="fp16", id="run-2")
-    assert with_own_rows(fake_profile(), settings).rows == ()
+    found = with_own_rows(fake_profile(), settings)
+    assert found.profile.rows == ()
+    (why,) = found.left_out
+    assert "row run-2: precision 'fp16'" in why
 
 
 def test_planning_makes_no_database(settings: Settings, tmp_path: Path) -> None:
     """Where no run was ever stored, there is nothing to read and nothing is written."""
-    assert with_own_rows(fake_profile(), settings) == fake_profile()
+    assert with_own_rows(fake_profile(), settings).profile == fake_profile()
     assert list(tmp_path.iterdir()) == []

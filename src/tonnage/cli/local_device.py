@@ -65,7 +65,10 @@ def show_on_device(
     from tonnage.reports.local import local_report
 
     settings = session.settings
-    profile = with_own_rows(find_profile(device, settings.home, host_identity(), other_machine=other_machine), settings)
+    known = with_own_rows(find_profile(device, settings.home, host_identity(), other_machine=other_machine), settings)
+    profile = known.profile
+    if known.left_out:
+        session.say(f"measured rows left out: {len(known.left_out)}, the first: {known.left_out[0]}")
     market = load_catalog(settings=settings)
     workload = override_constraints(load_workload(file, catalog=market, settings=settings), market, **(limits or {}))
     own = None if settings.calibration is None else read_calibration(settings.calibration)

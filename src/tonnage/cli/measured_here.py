@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -16,21 +17,27 @@ if TYPE_CHECKING:
     from tonnage.settings import Settings
 
 
-def with_own_rows(profile: DeviceProfile, settings: Settings) -> DeviceProfile:
-    """The profile updated by the rows of the store that were measured on its device.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Corrected:
+    """A profile with its own rows, and why each other row of its device was left out."""
 
-    A row that a local fit cannot use (another precision, no micro-batch) says nothing of the device and is left out;
-    `tonnage calibrate --local --rows FILE` names such rows.
-    """
+    profile: DeviceProfile
+    left_out: tuple[str, ...]
+
+
+def with_own_rows(profile: DeviceProfile, settings: Settings) -> Corrected:
+    """The profile updated by the rows of the store that were measured on its device; those that a local fit cannot use
+    (another precision, no micro-batch) are told."""
     from tonnage.calibration.local_rows import device_names, update
 
     rows = _typed(_stored(settings, device_names(profile)))
+    left_out = []
     for row in rows:
         try:
             profile = update(profile, [row])
-        except InputError:
-            continue
-    return profile
+        except InputError as error:
+            left_out.append(str(error))
+    return Corrected(profile=profile, left_out=tuple(left_out))
 
 
 def _stored(settings: Settings, names: Sequence[str]) -> list[dict[str, str]]:

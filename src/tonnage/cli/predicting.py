@@ -8,6 +8,7 @@ from tonnage.errors import InputError, TonnageError
 
 if TYPE_CHECKING:
     from tonnage.calibration.local_profile import DeviceProfile
+    from tonnage.cli.measured_here import Corrected
     from tonnage.planning.local import LocalPrediction
     from tonnage.runs.preflight import Machine
     from tonnage.runs.spec import RunSpec
@@ -20,7 +21,8 @@ UNITS: Final = {"samples_per_s": "samples/s", "peak_memory_gib": "GiB", "time_s"
 def predict_run(spec: RunSpec, machine: Machine, settings: Settings) -> dict[str, Any]:
     """The prediction as `prediction.json` holds it. `why_none` says why there is none; a figure not known is absent."""
     try:
-        made = _on_this_machine(spec, machine, settings)
+        known = _profile(spec, machine, settings)
+        made = _on_this_machine(spec, known.profile, settings)
     except TonnageError as error:  # a run needs no prediction; why there is none stands in its file
         why = f"{error}; {error.hint}" if error.hint else str(error)
         return {"schema": SCHEMA, "device": None, "why_none": why, "micro_batch": None, "figures": {}}
@@ -30,16 +32,16 @@ def predict_run(spec: RunSpec, machine: Machine, settings: Settings) -> dict[str
         "why_none": None,
         "micro_batch": made.work.micro_batch,
         "lengths": {"mean": made.work.job.lengths.mean, "maximum": made.work.job.lengths.maximum},
+        "rows_left_out": list(known.left_out),
         "figures": _figures(spec, made),
     }
 
 
-def _on_this_machine(spec: RunSpec, machine: Machine, settings: Settings) -> LocalPrediction:
+def _on_this_machine(spec: RunSpec, profile: DeviceProfile, settings: Settings) -> LocalPrediction:
     from tonnage.api import load_workload
     from tonnage.calibration.store import read_calibration
     from tonnage.planning.local import predict_local, training_job
 
-    profile = _profile(spec, machine, settings)
     if spec.workload_file is None:
         raise InputError("a specification without its workload file", hint="run the workload file itself")
     own = None if settings.calibration is None else read_calibration(settings.calibration)
@@ -53,8 +55,8 @@ def _on_this_machine(spec: RunSpec, machine: Machine, settings: Settings) -> Loc
     )
 
 
-def _profile(spec: RunSpec, machine: Machine, settings: Settings) -> DeviceProfile:
-    """The newest profile of this machine, of the kind of device the run computes on."""
+def _profile(spec: RunSpec, machine: Machine, settings: Settings) -> Corrected:
+    """The newest profile of this machine, of the kind of device the run computes on, with the rows of its runs."""
     from tonnage.calibration.local_file import HINT, find_profile, stored_profiles
     from tonnage.runs.preflight import uses_gpus
 
