@@ -37,7 +37,7 @@ def write_reports(path: Path) -> Path:
 
 
 def picture(browser: Any, page_file: Path) -> None:
-    """The top of a page at the width of a desktop and of a phone, and the first chart."""
+    """The top of a page at the width of a desktop and of a phone."""
     for view, (width, height) in VIEWS.items():
         page = browser.new_page(viewport={"width": width, "height": height})
         page.goto(page_file.as_uri())

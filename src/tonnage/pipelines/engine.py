@@ -212,8 +212,12 @@ def _hold(step: Step, figures: Mapping[str, float]) -> None:
 
 
 def _plain(name: str) -> str:
-    """Dagster's names hold letters, digits and underscores only."""
-    return "".join(letter if letter.isalnum() else "_" for letter in name)
+    """A name as Dagster takes it (letters, digits, underscores), no two names alike.
+
+    >>> _plain("train-2"), _plain("train_2")
+    ('train_2d2', 'train_5f2')
+    """
+    return "".join(letter if letter.isalnum() else f"_{ord(letter):x}" for letter in name)
 
 
 def _last(instance: DagsterInstance, pipeline: Pipeline, step: Step) -> Result | None:
