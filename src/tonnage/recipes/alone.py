@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 
+from tonnage.recipes.beginning import WHO, note_beginning
 from tonnage.recipes.checkpoints import Checkpoint, CheckpointWriter, newest_valid
 from tonnage.recipes.environment import device_name, versions
 from tonnage.recipes.interrupts import Interrupts
@@ -22,11 +23,9 @@ from tonnage.recipes.task import Evaluation
 from tonnage.recipes.timing import StepTimes
 from tonnage.runs.folder import RunFolder, append_values, write_whole
 from tonnage.runs.journal import EventKind
-from tonnage.runs.progress import Progress, read_progress
+from tonnage.runs.progress import Progress
 from tonnage.runs.spec import RunSpec
 from tonnage.runs.states import WorkerExit
-
-WHO = "rank0"
 
 
 class Alone:
@@ -52,20 +51,12 @@ class Alone:
     def newest_checkpoint(self) -> Checkpoint | None:
         """The newest that verifies; those that do not are named in the journal."""
         found, faults = newest_valid(self.folder.checkpoints)
-        for fault in faults:
-            self.folder.record(EventKind.CHECKPOINT_INVALID, who=WHO, path=str(fault.path), message=fault.message)
         if found is not None:
             self.times.restore(found.position["times"])
             self._saved_step = found.step
-        self.resumed_at(0 if found is None else found.step, None if found is None else str(found.path))
+        path = None if found is None else str(found.path)
+        note_beginning(self.folder, step=0 if found is None else found.step, path=path, faults=faults)
         return found
-
-    def resumed_at(self, step: int, path: str | None) -> None:
-        """Note where this attempt goes on, and what is done again."""
-        mark = read_progress(self.folder.path)
-        lost = max(0, mark.step - step) if mark else 0
-        if path is not None or lost:
-            self.folder.record(EventKind.RESUMED, who=WHO, step=step, path=path, lost_steps=lost)
 
     def due(self, step: int) -> bool:
         """Whether a checkpoint is to be saved after this step."""

@@ -103,14 +103,53 @@ def test_a_run_falls_back_to_the_one_before(make_run: MakeRun, monkeypatch: pyte
 
 
 def test_old_ones_go_and_damaged_ones_do_not_count(tmp_path: Path) -> None:
-    """Two are kept; one that is not whole is no reason to delete an older one that is."""
+    """Two are kept; one that is not whole is no reason to delete an older one that is, and goes once two are."""
     keeper = writer(tmp_path, keep=2)
     for step in (1, 2, 3):
         keeper.save(snapshot(step))
     assert names(tmp_path) == ["step-00000002", "step-00000003"]
     (tmp_path / "step-00000003" / "training.pt").unlink()
     keeper.save(snapshot(4))
-    assert names(tmp_path) == ["step-00000002", "step-00000003", "step-00000004"]
+    assert names(tmp_path) == ["step-00000002", "step-00000004"]
+
+
+@pytest.mark.parametrize("keep", [1, 3])
+def test_rotten_ones_of_higher_steps_do_not_eat_new_ones(tmp_path: Path, keep: int) -> None:
+    """Content changed, sizes kept: a run that begins again keeps what it writes, and the rotten ones go in the end."""
+    for step in (30, 40, 50):
+        writer(tmp_path, keep=3).save(snapshot(step))
+    for path in tmp_path.iterdir():
+        _flip(path / "weights.safetensors")
+    keeper = writer(tmp_path, keep=keep)
+    for step in (5, 10, 15, 20):
+        keeper.save(snapshot(step))
+        assert read_checkpoint(tmp_path / f"step-{step:08}").step == step
+    assert names(tmp_path) == [f"step-{step:08}" for step in (10, 15, 20)[-keep:]]
+
+
+def test_one_that_rots_between_two_saves_does_not_count(tmp_path: Path) -> None:
+    """It verified once; changed since, it is no reason to delete another one."""
+    keeper = writer(tmp_path, keep=2)
+    for step in (1, 2):
+        keeper.save(snapshot(step))
+    _flip(tmp_path / "step-00000002" / "training.pt")
+    keeper.save(snapshot(3))
+    assert names(tmp_path) == ["step-00000001", "step-00000003"]
+
+
+def test_beginning_again_is_said_aloud(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
+    """No checkpoint verifies: the log and the journal say that the run begins at step 0, and how much is lost."""
+    run = make_run(max_steps=12)
+    assert run.work() == WorkerExit.DONE
+    run.folder.result_file.unlink()
+    for path in run.folder.checkpoints.iterdir():
+        _flip(path / "weights.safetensors")
+    assert run.work() == WorkerExit.DONE
+    resumed = run.events(EventKind.RESUMED)[0].fields
+    assert (resumed["step"], resumed["path"], resumed["lost_steps"]) == (0, None, 12)
+    said = "none of 3 checkpoints verifies: the run begins again at step 0, 12 steps are done again"
+    assert resumed["message"] == said
+    assert said in capsys.readouterr().err
 
 
 def test_what_a_kill_left_is_cleared_away(tmp_path: Path) -> None:
