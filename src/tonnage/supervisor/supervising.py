@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from random import Random
+from shutil import disk_usage
 from types import FrameType
 from typing import Final
 
@@ -35,6 +36,7 @@ from tonnage.supervisor.workers import Workers
 
 SHUTDOWN_NOTICE_S: Final = 30.0  # SIGTERM to the supervisor: what a machine that shuts down leaves at the least
 END_MARGIN_S: Final = 2.0  # before a notice's deadline: kill what has not saved, and write the end down
+NO_ROOM_BYTES: Final = 4096  # less than a block of the usual file systems
 ENDED_KINDS: Final = {
     State.SUCCEEDED: EventKind.SUCCEEDED,
     State.FAILED: EventKind.FAILED,
@@ -170,7 +172,7 @@ class Supervisor:
         seen = self._progress
         return Ended(
             code=code, step=seen.step_in_start, checkpoint_step=seen.checkpoint_step, changed=seen.changed,
-            said=seen.said,
+            said=seen.said, no_room=disk_usage(self._folder.path).free < NO_ROOM_BYTES,
         )  # fmt: skip
 
     def _pause(self, workers: Workers) -> None:
