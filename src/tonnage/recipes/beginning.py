@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from tonnage.recipes.checkpoints import CheckpointInvalid
 from tonnage.runs.folder import RunFolder
@@ -21,7 +22,7 @@ def note_beginning(folder: RunFolder, *, step: int, path: str | None, faults: Se
     lost = max(0, mark.step - step) if mark else 0
     if path is None and not lost and not faults:
         return
-    said = {} if path is not None else {"message": _from_nothing(lost, len(faults))}
+    said: dict[str, Any] = {} if path is not None else {"message": _from_nothing(lost, len(faults))}
     folder.record(EventKind.RESUMED, who=WHO, step=step, path=path, lost_steps=lost, **said)
     for text in said.values():
         print(f"warning: {text}", file=sys.stderr)  # noqa: T201

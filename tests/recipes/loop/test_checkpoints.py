@@ -13,15 +13,18 @@ from typing import Any
 import pytest
 import torch
 
+from tonnage.pricing.interruptions import daly_interval_s
 from tonnage.recipes import measuring
 from tonnage.recipes.checkpoints import (
     CheckpointInvalid,
     CheckpointWriter,
     DiskFull,
     Snapshot,
+    interval,
     read_checkpoint,
     writing,
 )
+from tonnage.recipes.checkpoints.interval import Interval
 from tonnage.recipes.preflight import Preflight
 from tonnage.runs import folder as folders
 from tonnage.runs.journal import EventKind
@@ -283,3 +286,44 @@ def test_the_manifest_is_what_the_documentation_says(make_run: MakeRun) -> None:
     assert manifest["step"] == 2
     assert sorted(manifest["files"]) == ["position.json", "training.pt", "weights.safetensors"]
     assert all(len(said["sha256"]) == 64 and said["bytes"] > 0 for said in manifest["files"].values())
+
+
+def test_nobody_says_when(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without `checkpoint:` one is saved early, which measures what a save takes; a kill later loses no whole run."""
+    monkeypatch.setattr(interval, "FIRST_S", 0.0)
+    run = make_run(max_steps=6, checkpoint=CheckpointSpec())
+    assert run.work() == WorkerExit.DONE
+    steps = [event.fields["step"] for event in run.events(EventKind.CHECKPOINT)]
+    assert steps == [1, 6]
+
+
+def test_the_interval_follows_from_what_a_save_takes() -> None:
+    """Early once; then Daly's time for the save just measured, longer for a longer one, shorter on a spot machine."""
+    clock = [0.0]
+    steady, spot = (Interval(CheckpointSpec(ends_per_hour=rate), clock=lambda: clock[0]) for rate in (None, 1.0))
+    assert not steady.due(5)
+    clock[0] = 10.0
+    assert steady.due(5)
+    for one in (steady, spot):
+        one.saved()
+        one.measured(2.0)
+    assert steady.seconds == pytest.approx(daly_interval_s(2.0, 24 * 3600))
+    assert spot.seconds == pytest.approx(daly_interval_s(2.0, 3600))
+    clock[0] += 500.0
+    assert not steady.due(5000)
+    assert spot.due(5000)
+    before = steady.seconds
+    steady.measured(8.0)
+    assert steady.seconds == pytest.approx(2 * before, rel=0.01)
+
+
+def test_what_the_file_says_holds() -> None:
+    """Steps or seconds asked for are not overruled."""
+    clock = [0.0]
+    by_steps = Interval(CheckpointSpec(every_steps=50), clock=lambda: clock[0])
+    by_time = Interval(CheckpointSpec(every_s=900.0), clock=lambda: clock[0])
+    clock[0] = 899.0
+    assert [by_steps.due(step) for step in (49, 50, 51)] == [False, True, False]
+    assert not by_time.due(50)
+    clock[0] = 900.0
+    assert by_time.due(50)
