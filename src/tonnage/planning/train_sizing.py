@@ -17,8 +17,9 @@ from tonnage.sizing.devices import Devices, Machine, stack
 from tonnage.sizing.estimates import Array, Figure
 from tonnage.sizing.fitting import fits, room
 from tonnage.sizing.precision import TRAINING
-from tonnage.sizing.training_memory import TrainingMemory, estimate_training_memory
-from tonnage.sizing.training_time import TrainingStep, estimate_training_step
+from tonnage.sizing.training_memory import TrainingMemory
+from tonnage.sizing.training_prediction import peak_memory, predict_training
+from tonnage.sizing.training_time import TrainingStep
 from tonnage.units import to_gib
 from tonnage.workload.jobs import Constraints, TrainJob
 
@@ -54,7 +55,7 @@ def size_training(job: TrainJob, machines: Sequence[Machine], constraints: Const
     assumed = grounds.assumed
     grid = grid_for(job, machines, max_nodes=constraints.max_nodes, max_gpus=constraints.max_gpus)
     stacked = stack(machines, TRAINING[job.precision].compute, assumed)
-    memory = estimate_training_memory(job, grid.layouts, assumed)
+    memory = peak_memory((job,), grid.layouts, assumed)
     intervals = _Intervals(
         time=tuple(grounds.training_time(job, one.accelerator) for one in machines),
         memory=tuple(grounds.training_memory(job, one.accelerator) for one in machines),
@@ -107,12 +108,13 @@ def _timed(
     layouts = grid.layouts.take(rows)
     machine = grid.machine[rows]
     devices = stacked.take(machine)
+    predicted = predict_training((job,), layouts, devices, assumed)
     return TrainingTable(
         job=job,
         grid=LayoutGrid(machine=machine, layouts=layouts),
         devices=devices,
-        memory=estimate_training_memory(job, layouts, assumed),
-        step=estimate_training_step(job, layouts, devices, assumed),
+        memory=predicted.memory,
+        step=predicted.step,
         usable_bytes=devices.memory_bytes,
         intervals=intervals,
     )
