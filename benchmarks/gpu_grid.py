@@ -38,6 +38,7 @@ INFERENCE_COLUMNS = """
 id config_id source model params n_layers d_model n_heads n_kv_heads d_ff vocab kind gpu n_gpus tp engine precision
 weights_quant batch_size concurrency input_len output_len metric value note
 """.split()  # noqa: SIM905
+ENGINES = {"eager": "pytorch", "graph": "pytorch-cudagraph", "compile": "torch-compile"}  # the engine column
 WARM_UP, STEPS = 3, 10  # steps before the clock, steps timed: at most
 POINT_S = 1.0  # about as long as a point is timed; slow steps are timed at least three times
 
@@ -394,7 +395,7 @@ class Bench:
                     "quality": "ok",
                 }  # fmt: skip
             else:
-                row |= {"kind": shape.kind, "tp": 1, "engine": "pytorch", "batch_size": point.batch,
+                row |= {"kind": shape.kind, "tp": 1, "engine": ENGINES[point.how], "batch_size": point.batch,
                         "input_len": point.length, "output_len": None if shape.kind == "encoder" else 1}  # fmt: skip
                 row["note"] += f"; {kind}" if kind else ""
             rows.append(row)
