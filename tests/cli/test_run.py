@@ -108,6 +108,22 @@ def test_no_runs_yet(inside: Run) -> None:
     assert json.loads(inside("ps", "-o", "json").stdout)["runs"] == []
 
 
+def test_one_broken_run_does_not_end_the_list(inside: Run, spec: str, home: Path) -> None:
+    """A bad line in one journal and a specification that nobody can read: both are named, all others listed."""
+    for name in ("one", "two", "three"):
+        RunFolder(home / name).create(load_spec(Path(spec).read_text(), where=spec))
+        RunFolder(home / name).record(EventKind.SUBMITTED, who="cli")
+    with RunFolder(home / "two").journal_file.open("a") as file:
+        file.write("rubbish\n")
+    (home / "three" / "spec.json").write_text("{")
+    done = inside("ps", "--all")
+    assert done.returncode == 0
+    assert "two: a line of its journal is left out" in " ".join(done.stdout.split())
+    assert "three cannot be read" in " ".join(done.stdout.split())
+    listed = json.loads(inside("ps", "--all", "-o", "json").stdout)["runs"]
+    assert {run["name"] for run in listed} == {"one", "two"}
+
+
 def test_a_run_watched_to_its_end(tonnage: Run, spec: str, home: Path) -> None:
     """The log and the prediction on stderr, the outcome on stdout, exit 0; then `logs`, `ps`, a name taken."""
     done = tonnage("run", spec, "-o", "json", env=pretend(steps=30, crash_at=9))

@@ -10,7 +10,7 @@ import errno
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -84,11 +84,14 @@ class RunFolder:
     def spec(self) -> RunSpec:
         return load_spec(self.spec_file.read_text(encoding="utf-8"), where=str(self.spec_file))
 
-    def events(self) -> Iterator[Event]:
-        return read_journal(self.journal_file)
+    def events(self, *, faults: list[str] | None = None) -> Iterator[Event]:
+        """What the journal tells; lines that cannot be read are left out, and named in `faults`."""
+        return read_journal(self.journal_file, faults=[] if faults is None else faults)
 
     def state(self) -> RunState:
-        return state_of(self.events())
+        faults: list[str] = []
+        state = state_of(self.events(faults=faults))
+        return replace(state, faults=tuple(faults))
 
     def record(self, kind: EventKind, *, who: str, at: datetime | None = None, **fields: Any) -> Event:
         """Append one event and flush it to the disk."""

@@ -27,7 +27,7 @@ from tonnage.runs.requests import cancel_request, clear_requests, read_request
 from tonnage.runs.restarts import Ended, Finish, Restart, RestartPolicy, decide, describe_exit, end_as_asked
 from tonnage.runs.states import Reason, State
 from tonnage.supervisor.notices import Notice, NoticeWatch
-from tonnage.supervisor.processes import become_subreaper, kill_below
+from tonnage.supervisor.processes import become_subreaper, continue_below, kill_below
 from tonnage.supervisor.progress import Progress
 from tonnage.supervisor.recording import Recorder, Reserve, Trouble
 from tonnage.supervisor.telemetry import Telemetry
@@ -277,6 +277,8 @@ class Supervisor:
         if now < self._next_beat and not force:
             return
         self._next_beat = now + self._pace.beat_s
+        if self._asked is not None and self._workers is not None:
+            continue_below(self._workers.pid)
         meter = self._meter()
         if now >= self._next_forecast:
             self._foresee(meter)
