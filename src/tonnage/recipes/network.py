@@ -9,7 +9,7 @@ from random import uniform
 from typing import Final, TypeVar
 
 from tonnage.errors import TonnageError
-from tonnage.runs.locations import without_secrets
+from tonnage.runs.secrets import without_secrets
 
 Found = TypeVar("Found")
 ATTEMPTS: Final = 6  # with waits of 1, 2, 4, 8 and 16 s between: half a minute; the supervisor then starts again

@@ -79,7 +79,7 @@ def hold_lock(path: Path, *, wait_s: float = 0.0) -> Iterator[int]:
 
     Gives the lock's file descriptor: a child that inherits it holds the lock too, and outlives us with it.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         _lock(descriptor, time.monotonic() + wait_s)
         with contextlib.suppress(OSError):  # a full disk: the lock holds without our name in it

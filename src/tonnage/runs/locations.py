@@ -13,13 +13,6 @@ from tonnage.errors import InputError, did_you_mean, nearest
 PACKAGE: Final = "pkg://"
 _REMOTE: Final = re.compile(r"^[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 _SQLITE: Final = re.compile(r"^(sqlite(?:\+\w+)?:///)(?!/)(?!:memory:)(.+)$")
-_URL: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s'\"<>]+")
-_USER: Final = re.compile(r"^([^:]+://)([^/?#]*)@")  # greedy: a password may hold an `@`
-_SECRET_VALUE: Final = re.compile(
-    r"([?&#;](?:[^=&#;\s]*(?:signature|token|secret|password|passwd|pwd|credential|api[-_]?key|access[-_]?key)[^=&#;\s]*"
-    r"|sig|key|auth|code)=)[^&#;\s]*",
-    re.IGNORECASE,
-)
 _SHARD: Final = re.compile(r"-(\d+)-of-(\d+)(?=\D|$)")
 
 
@@ -30,22 +23,6 @@ def is_remote(location: str) -> bool:
     (True, False)
     """
     return _REMOTE.match(location) is not None
-
-
-def without_secrets(text: str) -> str:
-    """A text with the secrets of every URL in it replaced: passwords, and what signs a query or stands after `#`.
-
-    >>> without_secrets("read https://me:pw@host/a?versionId=3&X-Amz-Signature=ab12&sig=x%2F= now")
-    'read https://me:***@host/a?versionId=3&X-Amz-Signature=***&sig=*** now'
-    >>> without_secrets("https://ghp_token@host/rows.csv")
-    'https://***@host/rows.csv'
-    """
-    return _URL.sub(lambda url: _SECRET_VALUE.sub(r"\1***", _USER.sub(_hide_user, url[0])), text)
-
-
-def _hide_user(found: re.Match[str]) -> str:
-    name, colon, _ = found[2].partition(":")
-    return f"{found[1]}{name}:***@" if colon else f"{found[1]}***@"
 
 
 def absolute(location: str, folder: Path) -> str:

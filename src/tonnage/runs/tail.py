@@ -22,6 +22,8 @@ class Tail:
         """Whole lines since the last call; none where the file is not there yet."""
         try:
             with self._path.open("rb") as file:
+                if file.seek(0, 2) < self.offset:  # a new file in its place
+                    self.offset = 0
                 file.seek(self.offset)
                 block = file.read()
         except FileNotFoundError:

@@ -247,6 +247,7 @@ class Tracker:
 def _first(file: Path) -> Iterator[None]:
     """Alone with a SQLite file while MLflow makes its tables: two that make them at once leave a broken file."""
     file.parent.mkdir(parents=True, exist_ok=True)
+    file.touch(mode=0o600)
     try:
         with hold_lock(file.with_name(file.name + ".lock"), wait_s=OPEN_WAIT_S):
             yield

@@ -5,19 +5,17 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any, Final
 
 from tonnage.errors import DataError, MissingExtra, TonnageError
 from tonnage.recipes.data.rows import Rows, RowsBuilder
 from tonnage.recipes.network import patiently, refusal
-from tonnage.runs.locations import files_at, is_remote, without_secrets
+from tonnage.runs.locations import files_at, is_remote
+from tonnage.runs.secrets import fill_secrets, without_secrets
 from tonnage.runs.spec import DataSource
 
 NumberedRows = Iterator[tuple[int | None, Mapping[str, Any]]]
-_VARIABLE: Final = re.compile(r"\$\{(\w+)\}")
 
 
 def read_rows(source: DataSource, *, name: str, wanted: frozenset[str] | None) -> Rows:
@@ -74,7 +72,7 @@ def _placed(name: str, rows: NumberedRows) -> Iterator[tuple[str, Mapping[str, A
 
 
 def _files(location: str) -> tuple[str, ...]:
-    location = with_secrets(location)
+    location = fill_secrets(location, error=DataError)
     if not is_remote(location):
         return tuple(str(path) for path in files_at(location))
     import fsspec
@@ -88,20 +86,6 @@ def _files(location: str) -> tuple[str, ...]:
     if not found:
         raise DataError(f"no file matches {without_secrets(location)}", hint="check the pattern")
     return tuple(found)
-
-
-def with_secrets(location: str) -> str:
-    """A location with each `${NAME}` taken from the environment."""
-
-    def value(match: re.Match[str]) -> str:
-        if match[1] not in os.environ:
-            raise DataError(
-                f"the environment has no variable {match[1]}, which `{without_secrets(location)}` names",
-                hint=f"set it before the run: export {match[1]}=...",
-            )
-        return os.environ[match[1]]
-
-    return _VARIABLE.sub(value, location)
 
 
 def _opened(file: str) -> IO[bytes]:
@@ -228,7 +212,7 @@ def _query_rows(source: DataSource) -> NumberedRows:
     except ImportError as error:
         raise MissingExtra("reading a database", "train") from error
     assert source.query is not None
-    url = with_secrets(source.location)
+    url = fill_secrets(source.location, error=DataError)
     try:
         engine = sqlalchemy.create_engine(url)
     except (sqlalchemy.exc.SQLAlchemyError, ImportError) as error:
