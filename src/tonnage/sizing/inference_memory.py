@@ -1,4 +1,4 @@
-"""Memory of a served model per device, and how many requests its KV cache holds."""
+"""Memory of a served model per device, part by part."""
 
 from __future__ import annotations
 
@@ -37,10 +37,12 @@ class ServingMemory:
         return self.fixed_bytes + requests * tokens_per_request * self.kv_bytes_per_token
 
 
-def kv_bytes_per_token(shape: ModelShape, tensor_parallel: Num = 1.0) -> Num:
+def kv_bytes_per_token(
+    shape: ModelShape, tensor_parallel: Num = 1.0, *, element_bytes: float = KV_ELEMENT_BYTES
+) -> Num:
     """Bytes of keys and values one token leaves in all decoder layers, per device.
 
-    2 · layers · kv_heads · head_dim · 2 B, kv heads divided over the tensor-parallel group as far as they go.
+    2 · layers · kv_heads · head_dim · element bytes (2 at 16 bit); the tensor-parallel group divides the heads.
     Encoders, vision models and convolutions keep none; with a sliding window the tokens held are limited, not these.
 
     >>> from tonnage.workload.known import find_model
@@ -50,7 +52,7 @@ def kv_bytes_per_token(shape: ModelShape, tensor_parallel: Num = 1.0) -> Num:
     if not shape.causal:
         return 0.0
     heads = shape.kv_heads / np.minimum(tensor_parallel, shape.kv_heads)
-    return 2.0 * shape.layers * heads * shape.head_dim * KV_ELEMENT_BYTES
+    return 2.0 * shape.layers * heads * shape.head_dim * element_bytes
 
 
 def held_tokens(shape: ModelShape, tokens: Num) -> Num:
@@ -91,17 +93,6 @@ def estimate_serving_memory(
     )
 
 
-def cache_slots(shape: ModelShape, served: ServedFormat, devices: Devices, tensor_parallel: Array, held: Num) -> Array:
-    """Requests of `held` tokens whose keys and values fit beside the weights, per replica (an engine's pool).
-
-    The pool is `CACHE_SHARE` of what weights, runtime and the activations of one read leave.
-    """
-    fixed = _weights_bytes(shape, served) / tensor_parallel + ENGINE_WORKSPACE_BYTES
-    pool = (devices.memory_bytes - fixed) * CACHE_SHARE
-    per_token = kv_bytes_per_token(shape, tensor_parallel) * served.kv_bytes / KV_ELEMENT_BYTES
-    return pool / np.maximum(held_tokens(shape, held) * per_token, 1.0)
-
-
 def inference_peak_bytes(
     shape: ModelShape,
     served: ServedFormat,
@@ -121,15 +112,15 @@ def inference_peak_bytes(
     widest = shape.hidden * 4 + 2 * max(shape.ffn, shape.hidden * 3) / tensor_parallel
     kept = layer_buffers * shape.hidden if layer_buffers else widest
     activations = batch * prompt * kept * served.element_bytes
-    weights = _weights_bytes(shape, served) / tensor_parallel
+    weights = weights_bytes(shape, served) / tensor_parallel
     return np.asarray(weights + cache + activations + ENGINE_WORKSPACE_BYTES + several)
 
 
-def _weights_bytes(shape: ModelShape, served: ServedFormat) -> float:
+def weights_bytes(shape: ModelShape, served: ServedFormat) -> float:
+    """Bytes of all weights; tables and head stay at 16 bit where the body has fewer."""
     count = count_parameters(shape)
     tables = count.embedding_total + count.lm_head
     return (count.total - tables) * served.weight_bytes + tables * max(served.weight_bytes, 2.0)
 
 
-CACHE_SHARE = 0.95  # engines keep 5 to 10 % back
 ENGINE_WORKSPACE_BYTES = from_gib(2.2)  # activations of one read, captured graphs, runtime
