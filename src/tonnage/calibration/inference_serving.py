@@ -9,8 +9,9 @@ import numpy as np
 
 from tonnage.calibration.inference_reading import Case
 from tonnage.sizing.decoder_curves import DecoderPasses, lay_out_decoder
-from tonnage.sizing.decoder_loads import Load, Seen, serve_load
+from tonnage.sizing.decoder_loads import serve_load
 from tonnage.sizing.decoder_replicas import decoder_rows
+from tonnage.sizing.decoder_seen import Load, Seen
 from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.inference_devices import serving_devices

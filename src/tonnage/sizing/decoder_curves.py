@@ -62,7 +62,7 @@ class DecoderRows:
     @property
     def varied(self) -> bool:
         """Answers differ in length, so their ends spread over time."""
-        return self.outputs.shape[1] > 1
+        return int(self.outputs.shape[1]) > 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

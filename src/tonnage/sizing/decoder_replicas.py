@@ -12,8 +12,9 @@ from tonnage.sizing.decoder_curves import DecoderRows
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.inference_devices import host_factor
+from tonnage.sizing.inference_memory import held_tokens
 from tonnage.sizing.inference_pass import ServedFormat
-from tonnage.sizing.kv_pool import cache_bytes_per_token, held_tokens, pool_bytes
+from tonnage.sizing.kv_pool import cache_bytes_per_token, pool_bytes, windowed
 from tonnage.sizing.length_points import length_points
 from tonnage.sizing.schedulers import Scheduler
 from tonnage.workload.jobs import Lengths, Requests
@@ -63,7 +64,7 @@ def cache_room(rows: DecoderRows, requests: Array) -> Array:
     )  # fmt: skip
     answer = rows.output * rows.beams
     tokens = rows.context if rows.scheduler.admission == "recompute" else rows.prompt + answer
-    each = held_tokens(rows.shape, rows.scheduler, tokens)
+    each = held_tokens(windowed(rows.shape, rows.scheduler), tokens)
     each_bytes = each * cache_bytes_per_token(rows.shape, rows.served, rows.tensor_parallel)
     return np.asarray(pool / np.maximum(each_bytes, 1.0))
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from tonnage.sizing.assumptions import Assumptions
-from tonnage.sizing.devices import Devices
 from tonnage.sizing.estimates import Array, Num, column
 from tonnage.sizing.inference_pass import ServedFormat
 from tonnage.sizing.precision import WEIGHT_BYTES
@@ -42,7 +41,8 @@ def kv_bytes_per_token(
 ) -> Num:
     """Bytes of keys and values one token leaves in all decoder layers, per device.
 
-    2 · layers · kv_heads · head_dim · element bytes (2 at 16 bit); the tensor-parallel group divides the heads.
+    2 · layers · kv_heads · head_dim · element bytes (2 at 16 bit); the tensor-parallel group divides the heads as far
+    as they go. Latent attention keeps the compressed pair and the rotary key instead, whole on each device.
     Encoders, vision models and convolutions keep none; with a sliding window the tokens held are limited, not these.
 
     >>> from tonnage.workload.known import find_model
@@ -51,13 +51,19 @@ def kv_bytes_per_token(
     """
     if not shape.causal:
         return 0.0
+    if shape.kv_latent:
+        kept = shape.kv_latent + shape.rotary_dim
+        return shape.layers * kept * element_bytes * np.ones(np.shape(tensor_parallel))
     heads = shape.kv_heads / np.minimum(tensor_parallel, shape.kv_heads)
     return 2.0 * shape.layers * heads * shape.head_dim * element_bytes
 
 
 def held_tokens(shape: ModelShape, tokens: Num) -> Num:
-    """Tokens a request keeps in the cache: all, or as many as the sliding window sees."""
-    return np.minimum(tokens, shape.sliding_window) if shape.sliding_window else tokens
+    """Tokens a request keeps in the cache, mean of the layers: all, or as many as the layer's window sees."""
+    if not shape.sliding_window:
+        return tokens
+    share = shape.full_layers / shape.layers
+    return share * tokens + (1.0 - share) * np.minimum(tokens, shape.sliding_window)
 
 
 def estimate_serving_memory(

@@ -97,7 +97,7 @@ def pass_work(
         batch=batch, query=query, keys=keys, element_bytes=served.element_bytes,
         residual_bytes=4.0 if engine.mixed_residual and sixteen_bit else max(served.element_bytes, 2.0),
         weight_bytes=served.weight_bytes + (engine.dequantise_bytes if served.weight_only else 0.0),
-        tensor_parallel=tensor_parallel, attention="sdpa", training=False,
+        tensor_parallel=tensor_parallel, attention="sdpa", training=False, grouped_experts=not engine.spelt_out,
     )  # fmt: skip
     stored = stores_scores(shape, served, engine, query)
     kv = served.kv_bytes / served.element_bytes * (1.0 + engine.cache_copies)
@@ -165,7 +165,9 @@ def _attention(op: Operator, shape: ModelShape, span: Pass, kv: float, stored: N
         return (op,)
     relative = 1.0 if shape.positions == "relative" else 0.0
     cached = np.where(np.asarray(op.query_length) > 1, 1.0, kv)
-    scores = op.flop / (4.0 * shape.head_dim) * np.where(stored > 0, 2.0 if shape.causal else 1.0, 1.0)
+    scores = (
+        op.flop / (2.0 * (shape.head_dim + shape.value_width)) * np.where(stored > 0, 2.0 if shape.causal else 1.0, 1.0)
+    )
     moved = np.asarray(stored) * scores * max(span.element_bytes, 2.0) * (6.0 + 4.0 * relative)
     doubled = np.where(np.asarray(stored) > 0, 2.0 if shape.causal else 1.0, 1.0)
     flop = op.flop * np.where(np.asarray(op.query_length) > 1, doubled, 1.0) * (1.0 + relative)

@@ -15,7 +15,7 @@ from tonnage.sizing.schedulers import UNLIMITED, Scheduler
 from tonnage.units import from_gib
 from tonnage.workload.shapes import ModelShape
 
-# vLLM's profiling run samples for max_num_seqs at once: logits in fp32, sorted copies, indices, probabilities and masks.
+# vLLM's profiling run samples for max_num_seqs at once: logits in fp32, sorted copies, indices, probabilities, masks.
 # 38.6 bytes a logit: peak activation 4.76 GiB of Llama-3.1-8B (128,256 tokens of vocabulary), 5.56 of Qwen3-0.6B
 # (151,936), 7.38 of gpt-oss-20b (201,088), each at 1,024 requests on H100 (llm-d/llm-d-benchmark, config_explorer/
 # empirical-vllm-memory-results.md): 38.8, 38.4 and 38.5.
@@ -44,8 +44,8 @@ def pool_bytes(
 ) -> Array:
     """Bytes of cache per device; `requests` and `step_tokens` are what a full step holds. Negative: weights do not fit.
 
-    vLLM: 0.90 of all memory less weights, the peak of a full step (its activations, or the sampler's logits) and what is
-    not PyTorch's. TensorRT-LLM: 0.90 of what weights, activations and logits leave. TGI: 0.95, LMDeploy: 0.80 of that.
+    vLLM: 0.90 of all memory less weights, the peak of a full step (its activations, or the sampler's logits) and what
+    is not PyTorch's. TensorRT-LLM: 0.90 of what weights, activations and logits leave; TGI: 0.95, LMDeploy: 0.80 of it.
     SGLang: all less weights and a reserve for activations and graphs.
     """
     ranks = np.asarray(tensor_parallel, dtype=np.float64)
@@ -73,12 +73,6 @@ def step_bytes(shape: ModelShape, served: ServedFormat, tensor_parallel: Array, 
     tokens = np.where(tokens >= UNLIMITED, 0.0, tokens)
     inner = np.maximum(shape.ffn * max(shape.experts_per_token, 1), shape.hidden * 3)
     return np.asarray(tokens * (shape.hidden * 4 + 2 * inner / tensor_parallel) * max(served.element_bytes, 2.0))
-
-
-def held_tokens(shape: ModelShape, scheduler: Scheduler, tokens: Num) -> Num:
-    """Tokens a request keeps in the cache: all, or its sliding window where the engine applies one."""
-    limited = shape.sliding_window and scheduler.applies_window
-    return np.minimum(tokens, shape.sliding_window) if limited else tokens
 
 
 def cache_bytes_per_token(shape: ModelShape, served: ServedFormat, tensor_parallel: Num) -> Num:

@@ -30,15 +30,6 @@ class LengthPoints:
     def mean(self) -> float:
         return float(self.tokens @ self.shares)
 
-    @property
-    def met(self) -> float:
-        """Mean length of the answer under way that a step meets: long ones are met more often, E[x²] / E[x]."""
-        return float((self.tokens**2) @ self.shares) / self.mean
-
-    def left(self, share: float) -> Array:
-        """Tokens of each answer beyond `share` of the longest."""
-        return np.maximum(self.tokens - share * self.tokens[-1], 0.0)
-
 
 def length_points(lengths: Lengths) -> LengthPoints:
     """The points of a distribution: as stated, or log-normal through mean and maximum where only those are stated.
@@ -102,6 +93,4 @@ def chat_lengths(mean: float) -> Lengths:
     """Lengths of a conversation data set of which only the mean is known: log-normal, cut at 4.7 times the mean."""
     shares = [right - left for left, right in pairwise(STRATA)]
     means = _log_normal_means(mean, CHAT_SPREAD, CHAT_LONGEST * mean)
-    return Lengths(
-        mean=mean, maximum=max(round(CHAT_LONGEST * mean), 1), points=tuple(zip(means, shares, strict=True))
-    )
+    return Lengths(mean=mean, maximum=max(round(CHAT_LONGEST * mean), 1), points=tuple(zip(means, shares, strict=True)))

@@ -35,6 +35,7 @@ class Operator:
     columns: Num = 1.0
     weight_elements: Num = 0.0
     kernels: Num = 1.0
+    groups: Num = 1.0  # matrix products one kernel does side by side, each of rows x columns (experts)
     query_length: Num = 1.0
     peak_share: Num = 1.0  # of the peak rate: work that stays at 16 bit beside 8-bit matrix products
     scores: bool = False  # keeps the score matrix; selective recomputation does it again
@@ -60,6 +61,7 @@ class Pass:
     sequence_parallel: bool = True  # tensor-parallel ranks share norms, dropout and residual adds
     transposed: bool = False  # 16-bit convolutions of a program that keeps channels first
     half_rate: float = 1.0  # rate of 16-bit work as a share of the peak (0.5 where the peak is the 8-bit one)
+    grouped_experts: bool = False  # one kernel multiplies the rows of all experts (serving engines), or one each
 
     @property
     def tokens(self) -> Num:
@@ -104,25 +106,44 @@ def elementwise(
 
 
 def attention_operators(shape: ModelShape, span: Pass, *, causal: bool, keys: Num, prefix: str = "") -> list[Operator]:
+    """Attention of one layer; the mean layer where some look at all tokens and the others through a window."""
+    if not shape.sliding_window:
+        return _attention_over(shape, span, causal=causal, keys=keys, prefix=prefix)
+    windowed = _attention_over(shape, span, causal=causal, keys=keys, window=shape.sliding_window, prefix=prefix)
+    if not shape.full_layers:
+        return windowed
+    whole = _attention_over(shape, span, causal=causal, keys=keys, prefix=prefix)
+    share = shape.full_layers / shape.layers
+    return [*(_part(op, share) for op in whole), *(_part(op, 1.0 - share) for op in windowed)]
+
+
+def _part(op: Operator, share: float) -> Operator:
+    """The operator in that share of the layers."""
+    return replace(op, count=op.count * share, kept_bytes=op.kept_bytes * share)
+
+
+def _attention_over(
+    shape: ModelShape, span: Pass, *, causal: bool, keys: Num, window: int = 0, prefix: str = ""
+) -> list[Operator]:
     """Scores and their product with the values: 4·b·q·k·a·d FLOP, half of it where attention is causal and flash.
 
+    Behind a window of w the mean causal query sees w - w²/2k of k keys.
     Eager attention writes the score matrix (s x s per head) several times and keeps 5·a·s bytes per token at 16 bit
     (Korthikanti et al. 2022, arXiv:2205.05198, section 4.1); fused kernels keep one log-sum per row instead.
     """
     width = shape.heads * shape.head_dim / span.tensor_parallel
     kv_width = shape.kv_heads * shape.head_dim / np.minimum(span.tensor_parallel, shape.kv_heads)
-    if shape.sliding_window:
-        keys = np.minimum(keys, shape.sliding_window)
+    seen = np.minimum(keys, window) if window else keys
     tokens, element = span.tokens, span.element_bytes
-    scores = span.batch * (shape.heads / span.tensor_parallel) * span.query * keys
+    scores = span.batch * (shape.heads / span.tensor_parallel) * span.query * seen
     fused = span.attention != "eager"
-    reads = element * (2 * tokens * width + 2 * span.batch * keys * kv_width)
-    halved = 0.5 if causal and fused else 1.0
+    reads = element * (2 * tokens * width + 2 * span.batch * seen * kv_width)
+    halved = 1.0 - 0.5 * seen / keys if causal and fused else 1.0
     operators = [
         Operator(
             name=prefix + "attention",
             kind="attention",
-            flop=4.0 * tokens * keys * width * np.where(np.asarray(span.query) > 1, halved, 1.0),
+            flop=4.0 * tokens * seen * width * np.where(np.asarray(span.query) > 1, halved, 1.0),
             moved_bytes=reads if fused else reads + 2 * element * scores,
             kept_bytes=element * tokens * (2 * width + 2 * kv_width)
             + (4 * tokens * shape.heads / span.tensor_parallel if fused else 0.0),
@@ -133,7 +154,7 @@ def attention_operators(shape: ModelShape, span: Pass, *, causal: bool, keys: Nu
         )
     ]
     if shape.relative_projections:
-        operators += relative_operators(shape, span, scores=scores, keys=keys, prefix=prefix)
+        operators += relative_operators(shape, span, scores=scores, keys=seen, prefix=prefix)
     if not fused:
         softmax_bytes = 4.0 if span.residual_bytes > span.element_bytes else element
         kept = scores * (softmax_bytes + element + 1) if span.training else 0.0
@@ -147,6 +168,68 @@ def attention_operators(shape: ModelShape, span: Pass, *, causal: bool, keys: Nu
             )
         )
     return operators
+
+
+def projection_operators(shape: ModelShape, span: Pass) -> list[Operator]:
+    """From the layer's input to queries, keys and values."""
+    hidden, tokens, element = shape.hidden, span.tokens, span.element_bytes
+    kept = element * tokens * hidden / (span.tensor_parallel if span.sequence_parallel else 1.0)
+    if shape.kv_latent:
+        return latent_projections(shape, span, kept=kept)
+    width = shape.heads * shape.head_dim / span.tensor_parallel
+    kv_width = shape.kv_heads * shape.head_dim / np.minimum(span.tensor_parallel, shape.kv_heads)
+    operators = [gemm("qkv", span, rows=tokens, inner=hidden, columns=width + 2 * kv_width, kept=kept)]
+    if np.any(np.asarray(span.cached_keys) > 0):
+        rows = span.batch * span.cached_keys
+        operators.append(gemm("cached key value", span, rows=rows, inner=hidden, columns=2 * kv_width))
+    return operators
+
+
+def latent_projections(shape: ModelShape, span: Pass, *, kept: Num) -> list[Operator]:
+    """Multi-head latent attention: down to the compressed widths (on every rank), up to the heads of this rank.
+
+    In decoding the upward matrix of the keys is applied to the queries and that of the values to the output instead:
+    the same weights and the same products a new token. Source: DeepSeek-V2, arXiv:2405.04434, section 2.1.3.
+    """
+    tokens, hidden, element = span.tokens, shape.hidden, span.element_bytes
+    heads = shape.heads / span.tensor_parallel
+    lifted = heads * (shape.head_dim - shape.rotary_dim + shape.value_width)
+    latent = shape.query_latent + shape.kv_latent
+    down = shape.kv_latent + shape.rotary_dim + (shape.query_latent or heads * shape.head_dim)
+    operators = [
+        gemm("attention down", span, rows=tokens, inner=hidden, columns=down, kept=kept + element * tokens * latent),
+        gemm("key value up", span, rows=tokens, inner=shape.kv_latent, columns=lifted),
+    ]
+    if shape.query_latent:
+        columns = heads * shape.head_dim
+        operators.append(gemm("query up", span, rows=tokens, inner=shape.query_latent, columns=columns))
+    return operators
+
+
+def latent_attention(shape: ModelShape, span: Pass, *, keys: Num) -> list[Operator]:
+    """Scores and values of multi-head latent attention, fused and causal.
+
+    A prompt is read with keys and values lifted to all heads, 2·b·q·k·a·(d + v) FLOP, half of it causal. A decode step
+    stays with the compressed ones: each head's query meets the c + r elements a token has in the cache and sums c of
+    them, 2·b·k·a·(2c + r) FLOP over b·k·(c + r) elements read once. Source: DeepSeek-V2, arXiv:2405.04434, 2.1.3.
+    """
+    heads, tokens = shape.heads / span.tensor_parallel, span.tokens
+    lifted, latent = shape.head_dim + shape.value_width, 2 * shape.kv_latent + shape.rotary_dim
+    reads_prompt = np.asarray(span.query) > 1
+    whole = heads * lifted * (tokens + span.batch * keys)
+    cached = heads * latent * tokens + (shape.kv_latent + shape.rotary_dim) * span.batch * keys
+    return [
+        Operator(
+            name="attention",
+            kind="attention",
+            flop=2.0 * tokens * keys * heads * np.where(reads_prompt, 0.5 * lifted, latent),
+            moved_bytes=span.element_bytes * np.where(reads_prompt, whole, cached),
+            kept_bytes=(2 * span.element_bytes * lifted + 4) * tokens * heads,
+            query_length=span.query,
+            peak_share=span.half_rate,
+            scores=True,
+        )
+    ]
 
 
 UNALIGNED_RATE = 1 / 8  # of the tensor cores' rate: what the plain 16-bit and 32-bit units give on V100 to H100
@@ -189,32 +272,84 @@ def relative_operators(shape: ModelShape, span: Pass, *, scores: Num, keys: Num,
 
 def mlp_operators(shape: ModelShape, span: Pass, *, ffn: float, experts: int, per_token: int) -> list[Operator]:
     """Two matrix products around an activation, or three where it is gated; per expert where tokens are routed."""
-    hidden, element, tokens, t = shape.hidden, span.element_bytes, span.tokens, span.tensor_parallel
-    inner = ffn / t
-    rows: Num
-    count: Num
     if experts:
-        busy = experts * (1.0 - (1.0 - per_token / experts) ** np.asarray(tokens, dtype=np.float64))
-        rows, count = tokens * per_token / busy, busy
-    else:
-        rows, count = tokens, 1.0
+        return expert_operators(shape, span, ffn=ffn, experts=experts, per_token=per_token)
+    hidden, element, tokens = shape.hidden, span.element_bytes, span.tokens
+    inner = ffn / span.tensor_parallel
     ups = 2 if shape.gated_mlp else 1
-    routed = rows * count
-    kept_activation: Num = element * routed * inner * (4 if shape.gated_mlp else 2)
-    operators = [
-        gemm("mlp up", span, rows=rows, inner=hidden, columns=inner, count=count * ups),
-        elementwise(
-            "mlp activation",
-            moved_bytes=element * routed * inner * (ups + 1) * (2 if shape.gated_mlp else 1),
-            kept_bytes=kept_activation,
-            kernels=2 if shape.gated_mlp else 1,
-        ),
-        gemm("mlp down", span, rows=rows, inner=inner, columns=hidden, count=count),
+    return [
+        gemm("mlp up", span, rows=tokens, inner=hidden, columns=inner, count=ups),
+        _activation(shape, element * tokens * inner),
+        gemm("mlp down", span, rows=tokens, inner=inner, columns=hidden),
     ]
-    if experts:
-        operators.append(gemm("router", span, rows=tokens, inner=hidden, columns=float(experts)))
-        operators.append(elementwise("dispatch", moved_bytes=4 * element * routed * hidden, kernels=6))
-    return operators
+
+
+def _activation(shape: ModelShape, output_bytes: Num) -> Operator:
+    """The activation between an MLP's products, whose output is that large."""
+    gated = shape.gated_mlp
+    return elementwise(
+        "mlp activation",
+        moved_bytes=output_bytes * (6 if gated else 2),
+        kept_bytes=output_bytes * (4 if gated else 2),
+        kernels=2 if gated else 1,
+    )
+
+
+def busy_experts(experts: int, per_token: int, tokens: Num) -> Num:
+    """Experts that at least one of `tokens` goes to, expected, where routing is even: E·(1 - (1 - k/E)^tokens)."""
+    return experts * (1.0 - (1.0 - per_token / experts) ** np.asarray(tokens, dtype=np.float64))
+
+
+LEAST_GROUP_ROWS, MOST_GROUP_ROWS = 16.0, 128.0  # of one tile of a grouped product
+
+
+def padded_rows(rows: Num) -> Num:
+    """Rows that a grouped product multiplies for an expert with `rows` of them: whole tiles, the last half empty.
+
+    Kernels choose a tile near the mean rows, from 16 to 128 (vLLM `fused_moe`, block size M).
+    """
+    return rows + np.clip(rows, LEAST_GROUP_ROWS, MOST_GROUP_ROWS) / 2.0
+
+
+def expert_operators(shape: ModelShape, span: Pass, *, ffn: float, experts: int, per_token: int) -> list[Operator]:
+    """A routed MLP: router, tokens sorted to their experts and back, the products of those experts that have any.
+
+    Grouped, as serving engines run it: all experts' rows go through one kernel per product (gate and up together), so
+    weights of the busy ones are read once and tiles of all fill the device; tokens are read and written once on either
+    side. Else each busy expert's product is a kernel of its own.
+    """
+    hidden, element, tokens = shape.hidden, span.element_bytes, span.tokens
+    inner = ffn / span.tensor_parallel
+    busy = busy_experts(experts, per_token, tokens)
+    rows, routed = tokens * per_token / busy, tokens * per_token
+    ups = 2 if shape.gated_mlp else 1
+    if span.grouped_experts:
+        up = grouped(gemm("mlp up", span, rows=rows, inner=hidden, columns=inner * ups), busy)
+        down = grouped(gemm("mlp down", span, rows=rows, inner=inner, columns=hidden), busy)
+        sorted_bytes = 2 * element * (routed + tokens) * hidden
+    else:
+        up = gemm("mlp up", span, rows=rows, inner=hidden, columns=inner, count=busy * ups)
+        down = gemm("mlp down", span, rows=rows, inner=inner, columns=hidden, count=busy)
+        sorted_bytes = 4 * element * routed * hidden
+    return [
+        up,
+        _activation(shape, element * routed * inner),
+        down,
+        gemm("router", span, rows=tokens, inner=hidden, columns=float(experts)),
+        elementwise("dispatch", moved_bytes=sorted_bytes, kernels=6),
+    ]
+
+
+def grouped(product: Operator, groups: Num) -> Operator:
+    """`groups` such products in one kernel, their rows padded to whole tiles."""
+    padding = padded_rows(product.rows) / product.rows
+    return replace(
+        product,
+        groups=groups,
+        flop=product.flop * groups * padding,
+        moved_bytes=product.moved_bytes * groups,
+        weight_elements=product.weight_elements * groups,
+    )
 
 
 def layer_operators(
@@ -228,23 +363,16 @@ def layer_operators(
     """
     hidden, element, residual = shape.hidden, span.element_bytes, span.residual_bytes
     tokens, t = span.tokens, span.tensor_parallel
-    width = shape.heads * shape.head_dim / t
+    width = shape.heads * shape.value_width / t
     kv_width = shape.kv_heads * shape.head_dim / np.minimum(t, shape.kv_heads)
+    attention = (
+        latent_attention(shape, span, keys=span.keys)
+        if shape.kv_latent
+        else attention_operators(shape, span, causal=causal, keys=span.keys)
+    )
     operators = [
-        gemm(
-            "qkv",
-            span,
-            rows=tokens,
-            inner=hidden,
-            columns=width + 2 * kv_width,
-            kept=element * tokens * hidden / (t if span.sequence_parallel else 1.0),
-        ),
-        *(
-            [gemm("cached key value", span, rows=span.batch * span.cached_keys, inner=hidden, columns=2 * kv_width)]
-            if np.any(np.asarray(span.cached_keys) > 0)
-            else []
-        ),
-        *attention_operators(shape, span, causal=causal, keys=span.keys),
+        *projection_operators(shape, span),
+        *attention,
         gemm("attention output", span, rows=tokens, inner=width, columns=hidden),
     ]
     if cross_keys is not None:
@@ -282,7 +410,8 @@ def layer_operators(
         )
     )
     if shape.positions == "rotary":
-        operators.append(elementwise("rotary", moved_bytes=4 * element * tokens * (width + kv_width), kernels=4))
+        turned = shape.rotary_dim * (shape.heads / t + 1) if shape.kv_latent else width + kv_width
+        operators.append(elementwise("rotary", moved_bytes=4 * element * tokens * turned, kernels=4))
     return operators
 
 

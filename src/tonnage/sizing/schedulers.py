@@ -19,8 +19,8 @@ class Scheduler:
     """The defaults of one engine.
 
     `admission`: `recompute` admits on what a request holds now, `reserve` on all it will hold, `fixed` runs one batch
-    from its prompts to its last token. `chunked`: long prompts are read in pieces. `prompts_first`: a step reads prompts
-    or decodes, never both. `applies_window`: a model's sliding window limits what is kept and looked at.
+    from its prompts to its last token. `chunked`: long prompts are read in pieces. `prompts_first`: a step reads
+    prompts or decodes, never both. `applies_window`: a model's sliding window limits what is kept and looked at.
     `fp8_cache`: fp8 weights come with an fp8 cache.
     """
 

@@ -95,8 +95,8 @@ def freeze_lengths(fields: LengthFields) -> Lengths:
     assert fields.max is not None
     if fields.mean is not None:
         return Lengths(mean=float(fields.mean), maximum=fields.max)
-    points = [(share, getattr(fields, name)) for name, share in PERCENTILES.items()]
-    curve = [(0.0, 1), *((share, value) for share, value in points if value is not None), (1.0, fields.max)]
+    stated = [(share, getattr(fields, name)) for name, share in PERCENTILES.items()]
+    curve = [(0.0, 1), *((share, value) for share, value in stated if value is not None), (1.0, fields.max)]
     mean = sum((right - left) * (low + high) / 2 for (left, low), (right, high) in pairwise(curve))
     return Lengths(mean=mean, maximum=fields.max, points=tuple(_along(curve)))
 
