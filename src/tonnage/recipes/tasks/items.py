@@ -93,9 +93,7 @@ def lengths_of(items: Items) -> list[int]:
     import pyarrow.compute
 
     return [
-        length
-        for piece in items.pieces
-        for length in pyarrow.compute.list_value_length(piece["input_ids"]).to_pylist()
+        length for piece in items.pieces for length in pyarrow.compute.list_value_length(piece["input_ids"]).to_pylist()
     ]
 
 
