@@ -89,7 +89,6 @@ def build_case(row: TrainingRow, catalog: Catalog, assumed: Assumptions | None =
     machine = _machine(row, device, catalog, per_node)
     layouts = _layouts(row, jobs, stated, machine, gpus, assumed)
     samples = float((layouts.micro_batch * layouts.accumulation * layouts.data_parallel)[0])
-    samples /= stated["context_parallel"]
     return Case(
         row=row, jobs=jobs, layouts=layouts, machine=machine, stated=stated, gpus=gpus,
         samples=samples, tokens=samples * length,
@@ -158,7 +157,6 @@ def _stated(row: TrainingRow) -> dict[str, Any]:
         "cached_tokens": segment if row.cached_tokens is None else row.cached_tokens,
         "target_tokens": row.target_tokens or 0,
         "interleave": _degree(row.sharding, "vp"),
-        "context_parallel": _degree(row.sharding, "cp"),
         "optimizer_passes": LAMB_PASSES if row.optimizer.upper() == "LAMB" else 1.0,
     }
 
@@ -210,8 +208,8 @@ def _layouts(
     assumed: Assumptions | None,
 ) -> Layouts:  # fmt: skip
     text = row.sharding
-    tensor, pipeline = _degree(text, "tp"), _degree(text, "pp")
-    data = gpus // (tensor * pipeline)
+    tensor, pipeline, context = _degree(text, "tp"), _degree(text, "pp"), _degree(text, "cp")
+    data = gpus // (tensor * pipeline * context)
     if data < 1:
         raise NoCase(f"sharding '{text}' needs more than {gpus} GPUs")
     layout = one_layout(
@@ -219,12 +217,13 @@ def _layouts(
         data_parallel=data,
         tensor_parallel=tensor,
         pipeline_parallel=pipeline,
+        context_parallel=context,
         sharding=_sharding(row, gpus),
         recompute=jobs[0].recompute or "none",
         nodes=max(1, -(-gpus // machine.count)),
     )
     micro = _micro_batch(row, jobs, replace(practice_of(jobs[0]), **stated), machine.accelerator, layout, assumed)
-    accumulation = _accumulation(row, micro, data // stated["context_parallel"])
+    accumulation = _accumulation(row, micro, data)
     return replace(layout, micro_batch=np.array([micro]), accumulation=np.array([accumulation]))
 
 

@@ -63,7 +63,7 @@ def training_stages(
     job: TrainJob, layouts: Layouts, *, length: float, numbers: TrainingNumbers, practice: Practice = PLAIN
 ) -> list[Stage]:
     """Forward stages of one micro-batch at one sequence length (tokens; ignored for images)."""
-    query = length / practice.context_parallel
+    query = length / layouts.context_parallel
     span = Pass(
         batch=layouts.micro_batch,
         query=query,

@@ -118,7 +118,7 @@ def _state(
     """Weights, gradients, optimizer state, adapters, gathered layers and DDP buckets."""
     if practice.state != "autocast" and numbers.weight_copy_bytes:
         numbers = _cast_numbers(numbers)
-    rows, dp = len(layouts.nodes), layouts.data_parallel
+    rows, dp = len(layouts.nodes), layouts.data_ranks
     optimizer_cut = np.where(layouts.sharding >= ZERO1, dp, 1.0)
     gradient_cut = np.where(layouts.sharding >= ZERO2, dp, 1.0)
     weight_cut = np.where(layouts.sharding >= ZERO3, dp, 1.0)
@@ -150,7 +150,7 @@ def _state(
 
 def _communicators(layouts: Layouts) -> Array:
     """Groups of ranks that a device talks in; each has channels and buffers of its own."""
-    degrees = (layouts.data_parallel, layouts.tensor_parallel, layouts.pipeline_parallel)
+    degrees = (layouts.data_ranks, layouts.tensor_parallel, layouts.pipeline_parallel)
     groups: Array = np.sum([np.where(degree > 1, 1.0, 0.0) for degree in degrees], axis=0)
     return groups
 
@@ -202,7 +202,7 @@ def _activations(
     rows = len(layouts.nodes)
     residual = numbers.element_bytes if practice.thin_residual else numbers.residual_bytes
     cut = layouts.tensor_parallel if practice.sequence_parallel else 1.0
-    tokens = layouts.micro_batch * longest_tokens(job) / practice.context_parallel
+    tokens = layouts.micro_batch * longest_tokens(job) / layouts.context_parallel
     offloaded = 0.0 if practice.offloaded_activations else 1.0
     boundary = residual * tokens * job.model.hidden / cut * offloaded
     full, selective = layouts.recompute == FULL, layouts.recompute == SELECTIVE
@@ -235,6 +235,6 @@ def _logits(job: TrainJob, layouts: Layouts, assumed: Assumptions, practice: Pra
         return np.zeros(len(layouts.nodes))
     compiled = assumed.compiled_loss_bytes_per_logit if job.compile else assumed.loss_bytes_per_logit
     per_logit = practice.loss_bytes or compiled
-    target = practice.target_tokens or longest_tokens(job) / practice.context_parallel
+    target = practice.target_tokens or longest_tokens(job) / layouts.context_parallel
     tokens = layouts.micro_batch * target * practice.logit_share
     return tokens * job.model.vocab / layouts.tensor_parallel * per_logit

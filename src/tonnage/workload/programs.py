@@ -188,8 +188,8 @@ DOCUMENTED: Final[dict[ProgramName, Documented]] = {
             optimizer="adamw",
             half_residual=True,
         ),
-        source="mosaicml/llm-foundry scripts/train/yamls/pretrain/mpt-7b.yaml: precision amp_bf16, FSDP mixed_precision "
-        "PURE, decoupled_adamw, low-precision layer norm",
+        source="mosaicml/llm-foundry scripts/train/yamls/pretrain/mpt-7b.yaml: amp_bf16, FSDP mixed_precision PURE, "
+        "decoupled_adamw, low-precision layer norm",
     ),
     "lightning": Documented(
         usual=Program(compile=False, recompute="none", loss="plain", channels_last=False),
