@@ -40,7 +40,8 @@ class ServingMemory:
 def kv_bytes_per_token(shape: ModelShape, tensor_parallel: Num = 1.0) -> Num:
     """Bytes of keys and values one token leaves in all decoder layers, per device.
 
-    2 · layers · kv_heads · head_dim · 2 B, kv heads divided over the tensor-parallel group as far as they go.
+    2 · layers · kv_heads · head_dim · 2 B, kv heads divided over the tensor-parallel group as far as they go. Latent
+    attention keeps the compressed pair and the rotary key instead, whole on each device of the group.
     Encoders, vision models and convolutions keep none; with a sliding window the tokens held are limited, not these.
 
     >>> from tonnage.workload.known import find_model
@@ -49,13 +50,20 @@ def kv_bytes_per_token(shape: ModelShape, tensor_parallel: Num = 1.0) -> Num:
     """
     if not shape.causal:
         return 0.0
+    if shape.kv_latent:
+        return (
+            shape.layers * (shape.kv_latent + shape.rotary_dim) * KV_ELEMENT_BYTES * np.ones(np.shape(tensor_parallel))
+        )
     heads = shape.kv_heads / np.minimum(tensor_parallel, shape.kv_heads)
     return 2.0 * shape.layers * heads * shape.head_dim * KV_ELEMENT_BYTES
 
 
 def held_tokens(shape: ModelShape, tokens: Num) -> Num:
-    """Tokens a request keeps in the cache: all, or as many as the sliding window sees."""
-    return np.minimum(tokens, shape.sliding_window) if shape.sliding_window else tokens
+    """Tokens a request keeps in the cache, mean of the layers: all, or as many as the layer's window sees."""
+    if not shape.sliding_window:
+        return tokens
+    share = shape.full_layers / shape.layers
+    return share * tokens + (1.0 - share) * np.minimum(tokens, shape.sliding_window)
 
 
 def estimate_serving_memory(

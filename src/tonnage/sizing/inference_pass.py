@@ -165,7 +165,9 @@ def _attention(op: Operator, shape: ModelShape, span: Pass, kv: float, stored: N
         return (op,)
     relative = 1.0 if shape.positions == "relative" else 0.0
     cached = np.where(np.asarray(op.query_length) > 1, 1.0, kv)
-    scores = op.flop / (4.0 * shape.head_dim) * np.where(stored > 0, 2.0 if shape.causal else 1.0, 1.0)
+    scores = (
+        op.flop / (2.0 * (shape.head_dim + shape.value_width)) * np.where(stored > 0, 2.0 if shape.causal else 1.0, 1.0)
+    )
     moved = np.asarray(stored) * scores * max(span.element_bytes, 2.0) * (6.0 + 4.0 * relative)
     doubled = np.where(np.asarray(stored) > 0, 2.0 if shape.causal else 1.0, 1.0)
     flop = op.flop * np.where(np.asarray(op.query_length) > 1, doubled, 1.0) * (1.0 + relative)
