@@ -17,7 +17,7 @@ Optimizer = Literal["adamw", "adamw-8bit", "sgd", "adafactor"]
 Recompute = Literal["none", "selective", "full"]
 Attention = Literal["eager", "sdpa", "flash"]
 Sharding = Literal["ddp", "zero1", "zero2", "zero3"]
-WeightFormat = Literal["fp32", "fp16", "bf16", "fp8", "int8", "int4"]
+WeightFormat = Literal["fp32", "fp16", "bf16", "fp8", "int8", "int4", "mxfp4"]
 EngineName = Literal[
     "vllm", "sglang", "tgi", "tensorrt-llm", "lmdeploy", "llama.cpp", "tensorrt", "onnxruntime",
     "onnxruntime-tensorrt", "ctranslate2", "torch-compile", "torchscript", "pytorch", "tensorflow",
