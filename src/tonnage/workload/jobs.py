@@ -19,7 +19,7 @@ Objective = Literal["classification", "language-model"]
 Method = Literal["full", "lora", "qlora"]
 AdapterKind = Literal["lora", "dora", "llama-adapter", "prefix", "prompt"]
 Sharding = Literal["ddp", "zero1", "zero2", "zero3"]
-WeightFormat = Literal["fp32", "fp16", "bf16", "fp8", "int8", "int4"]
+WeightFormat = Literal["fp32", "fp16", "bf16", "fp8", "int8", "int4", "mxfp4"]
 EngineName = Literal[
     "vllm", "sglang", "tgi", "tensorrt-llm", "lmdeploy", "llama.cpp", "tensorrt", "onnxruntime",
     "onnxruntime-tensorrt", "ctranslate2", "torch-compile", "torchscript", "pytorch", "tensorflow",
