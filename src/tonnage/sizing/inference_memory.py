@@ -8,8 +8,7 @@ import numpy as np
 
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.estimates import Array, Num, column
-from tonnage.sizing.inference_pass import ServedFormat
-from tonnage.sizing.precision import WEIGHT_BYTES
+from tonnage.sizing.inference_pass import FORMATS, ServedFormat
 from tonnage.units import from_gib
 from tonnage.workload.parameters import count_parameters
 from tonnage.workload.shapes import ModelShape
@@ -81,16 +80,12 @@ def estimate_serving_memory(
     """
     assumed = assumed or Assumptions()
     rows, t = len(tensor_parallel), tensor_parallel
-    count = count_parameters(shape)
-    tables = count.embedding_total + count.lm_head
-    body = count.total - tables
-    table_bytes = max(WEIGHT_BYTES[weights], 2.0)
     widest: Num = shape.hidden * 4 + 2 * max(shape.ffn * (max(shape.experts_per_token, 1)), shape.hidden * 3) / t
     if shape.architecture == "convolution":
         widest = max(conv.out_channels * conv.output_side**2 for conv in shape.convolutions) * 4.0
     several = np.where(t > 1, assumed.collective_buffers_gib, 0.0)
     return ServingMemory(
-        weights_bytes=column((body * WEIGHT_BYTES[weights] + tables * table_bytes) / t, rows),
+        weights_bytes=column(weights_bytes(shape, FORMATS[weights]) / t, rows),
         activations_bytes=column(batch_tokens * widest * 2.0, rows),
         context_bytes=column(
             from_gib(1.0) * (assumed.runtime_context_gib + assumed.library_workspace_gib + several), rows
@@ -123,10 +118,12 @@ def inference_peak_bytes(
 
 
 def weights_bytes(shape: ModelShape, served: ServedFormat) -> float:
-    """Bytes of all weights; tables and head stay at 16 bit where the body has fewer."""
+    """Bytes of all weights: experts and the other layers as the format has them, tables and head at 16 bit at least."""
     count = count_parameters(shape)
     tables = count.embedding_total + count.lm_head
-    return (count.total - tables) * served.weight_bytes + tables * max(served.weight_bytes, 2.0)
+    body = count.total - tables - count.experts
+    linear = served.weight_bytes
+    return body * linear + count.experts * served.expert_bytes + tables * max(linear, 2.0)
 
 
 ENGINE_WORKSPACE_BYTES = from_gib(2.2)  # activations of one read, captured graphs, runtime

@@ -54,6 +54,7 @@ class Pass:
     element_bytes: float = 2.0
     residual_bytes: float = 2.0
     weight_bytes: float = 2.0
+    expert_weight_bytes: float = 0.0  # of routed experts; 0: as the rest
     tensor_parallel: Num = 1.0
     attention: str = "sdpa"
     training: bool = True
@@ -392,7 +393,9 @@ def layer_operators(
             rows = span.batch * cross_keys
             operators.append(gemm("cross key value", span, rows=rows, inner=hidden, columns=2 * kv_width))
     if shape.experts and not dense:
-        operators += mlp_operators(shape, span, ffn=shape.ffn, experts=shape.experts, per_token=shape.experts_per_token)
+        expert_span = replace(span, weight_bytes=span.expert_weight_bytes or span.weight_bytes)
+        routed = (shape.experts, shape.experts_per_token)
+        operators += mlp_operators(shape, expert_span, ffn=shape.ffn, experts=routed[0], per_token=routed[1])
         if shape.shared_expert_ffn:
             operators += mlp_operators(shape, span, ffn=shape.shared_expert_ffn, experts=0, per_token=0)
     else:
