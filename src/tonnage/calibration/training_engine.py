@@ -79,6 +79,8 @@ def engine_of(row: TrainingRow, shape: ModelShape, device: Accelerator) -> Engin
         loss_bytes=_loss_bytes(row, megatron=megatron),
         kept_factor=1.4 if TENSORFLOW.search(row.note) else 1.0,
         channels_last=jax or bool(CHANNELS_LAST.search(row.note)),
+        tensor_overlap=bool(re.search('TP comm|DGX-H100', row.note)),
+        adapter_bytes=4.0 if 'peft' in row.note else 0.0,
         planned_memory="static" in row.mem_kind,
         offloaded_optimizer=_is_paged(row),
         offloaded_state="offload" in row.sharding,

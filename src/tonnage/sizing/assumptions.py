@@ -47,6 +47,8 @@ class Assumptions:
     training_attention_hopper_share: float = 0.56
     graphics_energy_factor: float = 2.57
     training_launch_us_per_kernel: float = 9.0
+    optimizer_launch_us_per_tensor: float = 20.0
+    tensor_overlap_fraction: float = 0.7
     sustained_cap_fraction: float = 1.15
     joules_per_tflop_12nm: float = 2.44
     joules_per_tflop_7nm: float = 0.787

@@ -33,8 +33,12 @@ def lora_parameters(shape: ModelShape, rank: int, targets: Targets) -> int:
             hint="train it with `method: full`",
             key="method",
         )
-    matrices = _attention_targets(shape) if targets == "attention" else _linear_layers(shape)
-    return rank * sum((inputs + outputs) * count for inputs, outputs, count in matrices)
+    return rank * sum((inputs + outputs) * count for inputs, outputs, count in adapted_matrices(shape, targets))
+
+
+def adapted_matrices(shape: ModelShape, targets: Targets) -> Matrices:
+    """Width in, width out and number of each kind of matrix that carries an adapter."""
+    return _attention_targets(shape) if targets == "attention" else _linear_layers(shape)
 
 
 def _stored_layers(shape: ModelShape) -> int:
