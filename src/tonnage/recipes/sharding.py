@@ -45,7 +45,7 @@ def _as_tuple(_model: Module, _arguments: Any, output: Any) -> Any:
     """What a model puts out as a tuple with names: FSDP finds no tensors in a namespace, and then exchanges nothing."""
     if not isinstance(output, SimpleNamespace):
         return output
-    return namedtuple("Output", vars(output))(**vars(output))  # type: ignore[misc]
+    return namedtuple("Output", vars(output))(**vars(output))
 
 
 def layers_of(model: Module) -> list[Module]:

@@ -121,7 +121,7 @@ def _works(
             fused = _fusion(job, practice) if op.kind in ("elementwise", "attention") else UNFUSED
             spelt = _launched(op, job, numbers, practice)
             found.append(Work(operator=spelt, times=repeats, backward=_backward(job, op), again=again, fused=fused))
-    if job.method != "full" and job.model.layers:
+    if job.method != "full" and job.lora.kind in ("lora", "dora"):
         repeats = np.ceil(job.model.layers / layouts.pipeline_parallel)
         again = np.where(full, 1.0, 0.0)
         adapters = _adapters(job, layouts, numbers, practice)
@@ -139,7 +139,9 @@ def _adapters(job: TrainJob, layouts: Layouts, numbers: TrainingNumbers, practic
     held = max(practice.adapter_bytes, element)
     cast = 1.0 if held > element else 0.0
     layers = max(job.model.layers, 1)
-    matrices = adapted_matrices(job.model, job.lora.targets)
+    # Of experts a token meets those it is sent to: as one wider network.
+    met = replace(job.model, experts=0, ffn=job.model.ffn * max(job.model.experts_per_token, 1))
+    matrices = adapted_matrices(met if job.model.experts else job.model, job.lora.targets)
     inputs = sum(width * count for width, _, count in matrices) / layers
     outputs = sum(width * count for _, width, count in matrices) / layers
     per_token = inputs * (held + cast * (element + held)) + outputs * (4 * held + 2 * element + cast * (element + held))
