@@ -36,6 +36,7 @@ def practice_of(job: TrainJob) -> Practice:
         planned_memory=bool(program.planned_memory),
         adapter_bytes=4.0 if program.wide_adapters else 0.0,
         tensor_overlap=bool(program.tensor_overlap),
+        optimizer_fused=bool(program.optimizer_fused) or program.kernels == "fused",
         offloaded_optimizer="optimizer" in offload,
         offloaded_state="parameters" in offload,
         offloaded_activations="activations" in offload,

@@ -38,6 +38,7 @@ class Practice:
     loss_bytes: float = 0.0
     kept_factor: float = 1.0  # activations kept over those of PyTorch (graphs that break activations into primitives)
     planned_memory: bool = False  # buffers are laid out before the run: nothing fragments
+    optimizer_fused: bool = False  # one kernel steps all tensors
     offloaded_optimizer: bool = False
     offloaded_state: bool = False  # weights and gradients too
     offloaded_activations: bool = False

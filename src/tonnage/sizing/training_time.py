@@ -35,8 +35,12 @@ TRAFFIC = (
     "unfused_traffic_factor", "compiled_traffic_fraction", "fused_traffic_fraction", "convolution_traffic_factor"
 )  # fmt: skip
 VECTOR_BYTES = 4.0
+STRIDED = 6.0  # instructions an element takes out of order, over those of one in a vector: judgement, 3 to 12
+# Host time of a kernel that backward launches, over one of forward: autograd calls it without Python. On an H100 eager
+# forward takes 60 to 70 % of the host's step (benchmarks/results/gpu_models_training_h100-80gb-sxm_2026-11-22.csv: a
+# step recomputed in full against the same without), with twice the kernels in backward.
 BACKWARD_LAUNCH = 0.25
-STRIDED = 6.0
+HOST_SHARPNESS = 4.0  # the host runs ahead of the device but for the waits of a step: rounded where the two meet
 TYPICAL_BUDGET = 0.85  # share of the cap where the power limit is not published
 
 
@@ -102,7 +106,7 @@ def step_seconds(work: StepWork, devices: Devices, assumed: Assumptions) -> Trai
     dequantise = work.dequantised_bytes / (bandwidth * assumed.memory_peak_fraction)
     device = forward + backward + again + dequantise
     host = kernels * assumed.training_launch_us_per_kernel * 1e-6
-    launch = smooth_max(host, device, 4.0) - device
+    launch = smooth_max(host, device, HOST_SHARPNESS) - device
     tensor = _tensor_parallel_s(work, devices, device, assumed)
     hand_over = _hand_over_s(work, devices)
     micro = device + launch + tensor + hand_over

@@ -126,7 +126,11 @@ def _works(
         again = np.where(full, 1.0, 0.0)
         adapters = _adapters(job, layouts, numbers, practice)
         fused = _fusion(job, practice)
-        found.append(Work(operator=adapters, times=repeats, backward=1.0, again=again, fused=IMAGES if fused == UNFUSED else fused))
+        found.append(
+            Work(
+                operator=adapters, times=repeats, backward=1.0, again=again, fused=IMAGES if fused == UNFUSED else fused
+            )
+        )
     return tuple(found)
 
 
@@ -220,8 +224,20 @@ def _data_columns(
         "dequantised_bytes": expanded,
         "optimizer_bytes": moved / cut,
         "accumulated_bytes": share.trained * (8.0 if practice.fused else reduced + 8.0),
-        "optimizer_tensors": layers * (9.0 if job.model.gated_mlp else 16.0) * (0.0 if practice.fused else 1.0),
+        "optimizer_tensors": _optimizer_tensors(job, practice) * layers,
     }
+
+
+def _optimizer_tensors(job: TrainJob, practice: Practice) -> float:
+    """Trained tensors of a layer that the optimizer launches kernels for: nine of a gated decoder without biases
+    (Llama), sixteen with biases (BERT), two for each adapter; none where one kernel takes them all."""
+    if practice.optimizer_fused:
+        return 0.0
+    if job.method != "full":
+        return (
+            2.0 * sum(count for *_, count in adapted_matrices(job.model, job.lora.targets)) / max(job.model.layers, 1)
+        )
+    return 9.0 if job.model.gated_mlp else 16.0
 
 
 def added(first: StepWork, second: StepWork) -> StepWork:

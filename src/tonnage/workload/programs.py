@@ -37,8 +37,9 @@ class Program:
     copy, `in-place` overwrites the logits with their gradient. `selective`: what selective recomputation makes again:
     the attention scores (Korthikanti et al. 2022), or every operation but attention and every second matrix product.
     `offload`: what stays in host memory. `half_residual`: 16-bit training keeps the residual stream in 16 bit.
-    `wide_adapters`: those of a 16-bit base are held in fp32. `tensor_overlap`: all-reduces of tensor parallelism are cut
-    up and run beside the products they belong to. `planned_memory`: a compiler lays buffers out before the run. `primitive_graph`: activations are kept per primitive.
+    `wide_adapters`: those of a 16-bit base are held in fp32. `tensor_overlap`: all-reduces of tensor parallelism run
+    beside products, piece by piece. `planned_memory`: a compiler lays buffers out before the run. `primitive_graph`:
+    activations are kept per primitive.
     """
 
     name: ProgramName | None = None
