@@ -91,7 +91,7 @@ LORA = [
 def test_adapters_cost_what_was_measured(
     model: str, length: int, micro: int, recompute: str, measured_ms: float, devices: Make
 ) -> None:
-    """Adapters that peft holds in fp32 read and write as much as the base computes: within 25 % of the measured step."""
+    """Adapters that peft holds in fp32 cost as much as the base: within 25 % of the measured step."""
     program = documented("transformers", method="lora")
     work = job(model, length=length, method="lora", precision="bf16-true", lora=Lora(rank=16), program=program)
     found = step(work, devices("H100-SXM"), practice_of(work), one_layout(micro_batch=micro, recompute=recompute))
@@ -117,7 +117,7 @@ def test_overlapped_tensor_parallel_traffic_costs_less(devices: Make) -> None:
     assert hidden.forward_s[0] == exposed.forward_s[0]
 
 
-def test_score_passes_of_relative_positions_follow_the_element(devices: Make) -> None:
+def test_score_passes_of_relative_positions_follow_the_element() -> None:
     """Lining learned positions up with the keys moves twelve elements a score, two bytes each at 16 bit, four at 32."""
     shape = ModelShape(
         name="xl", architecture="decoder", layers=1, hidden=512, heads=8, kv_heads=8, head_dim=64, ffn=2048,
