@@ -36,9 +36,9 @@ def lora_parameters(shape: ModelShape, rank: int, targets: Targets) -> int:
     return rank * sum((inputs + outputs) * count for inputs, outputs, count in adapted_matrices(shape, targets))
 
 
-def adapted_matrices(shape: ModelShape, targets: Targets) -> Matrices:
-    """Width in, width out and number of each kind of matrix that carries an adapter."""
-    return _attention_targets(shape) if targets == "attention" else _linear_layers(shape)
+def adapted_matrices(shape: ModelShape, targets: Targets) -> list[tuple[int, int, int]]:
+    """(inputs, outputs, how many) of the matrices that carry adapters, over all layers."""
+    return list(_attention_targets(shape) if targets == "attention" else _linear_layers(shape))
 
 
 def _stored_layers(shape: ModelShape) -> int:
