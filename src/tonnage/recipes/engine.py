@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tonnage.errors import InputError, MissingExtra
+from tonnage.recipes.dealing import Dealer
 from tonnage.recipes.optimizers import build_optimizer, build_schedule
 from tonnage.recipes.precision import MIXED, Precision, choose_device, choose_precision, set_matmul
 from tonnage.recipes.sharding import check_sharding, shard
@@ -122,7 +123,9 @@ def build_engine(machine: Machine, prepared: Prepared, spec: RunSpec, *, steps: 
     if machine.precision == "bf16-true":
         raw = raw.to(torch.bfloat16)
     if machine.sharded:
-        shard(raw, stage=training.sharding, device=machine.device, world=machine.team.world)
+        held = torch.bfloat16 if machine.precision == "bf16-true" else torch.float32
+        dealer = Dealer(machine.team, machine.accelerator.device, held if training.method == "full" else None)
+        shard(raw, stage=training.sharding, device=machine.device, world=machine.team.world, deal=dealer.deal)
     elif getattr(raw, "hf_device_map", None) is None:
         raw = raw.to(machine.accelerator.device)
     raw.train()
