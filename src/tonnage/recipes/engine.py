@@ -15,6 +15,7 @@ from tonnage.recipes.precision import MIXED, Precision, choose_device, choose_pr
 from tonnage.recipes.sharding import check_sharding, shard
 from tonnage.recipes.task import Prepared
 from tonnage.recipes.team import Team, gather_team
+from tonnage.recipes.unused import must_look_for_unused
 from tonnage.runs.spec import RunSpec
 
 if TYPE_CHECKING:
@@ -131,8 +132,9 @@ def build_engine(machine: Machine, prepared: Prepared, spec: RunSpec, *, steps: 
     raw.train()
     optimizer = build_optimizer(raw, training, device=machine.device, fused=not machine.sharded)
     accelerator = machine.accelerator
-    # Models of transformers may hold layers that a task does not use; recomputed ones cannot be looked for.
-    accelerator.ddp_handler.find_unused_parameters = hasattr(raw, "config") and training.recompute == "none"
+    accelerator.ddp_handler.find_unused_parameters = (
+        training.recompute == "none" and must_look_for_unused(raw, prepared, machine)  # recomputed ones cannot be found
+    )
     model = accelerator.prepare_model(raw, device_placement=False, evaluation_mode=machine.sharded)  # True: no DDP
     wrapped = accelerator.prepare_optimizer(optimizer, device_placement=False)
     schedule = build_schedule(wrapped.optimizer, training, steps=steps)
