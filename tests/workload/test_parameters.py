@@ -217,3 +217,9 @@ def test_a_gpt3_shape_has_its_published_size() -> None:
         max_positions=2048,
     )
     assert count_parameters(gpt3).total == pytest.approx(175.0e9, rel=0.005)
+
+
+def test_adapters_of_latent_attention_follow_its_matrices() -> None:
+    """DeepSeek-V2-Lite, rank 1, attention: h + a·192 for queries, 512 + a·256 for keys with values, in 27 layers."""
+    shape = find_model("deepseek-v2-lite")
+    assert lora_parameters(shape, 1, "attention") == 27 * ((2048 + 16 * 192) + (512 + 16 * 256))

@@ -50,16 +50,29 @@ def _attention_blocks(shape: ModelShape) -> int:
 def _attention_targets(shape: ModelShape) -> Matrices:
     query, key = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     blocks = _attention_blocks(shape)
+    if shape.kv_latent:
+        return _latent_up(shape)
     if shape.fused_qkv:
         return [(shape.hidden, query + 2 * key, blocks)]
     return [(shape.hidden, query, blocks), (shape.hidden, key, blocks)]
 
 
+def _latent_up(shape: ModelShape) -> Matrices:
+    """Latent attention: the matrices up to the heads, of queries and of keys with values."""
+    blocks, query = _attention_blocks(shape), shape.heads * shape.head_dim
+    lifted = shape.heads * (shape.head_dim - shape.rotary_dim + shape.value_width)
+    return [(shape.query_latent or shape.hidden, query, blocks), (shape.kv_latent, lifted, blocks)]
+
+
 def _linear_layers(shape: ModelShape) -> Matrices:
     hidden, query, key = shape.hidden, shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     blocks = _attention_blocks(shape)
-    matrices: Matrices = [(query, hidden, blocks)]
-    if shape.fused_qkv:
+    matrices: Matrices = [(shape.heads * shape.value_width, hidden, blocks)]
+    if shape.kv_latent:
+        matrices += [*_latent_up(shape), (hidden, shape.kv_latent + shape.rotary_dim, blocks)]
+        if shape.query_latent:
+            matrices.append((hidden, shape.query_latent, blocks))
+    elif shape.fused_qkv:
         matrices.append((hidden, query + 2 * key, blocks))
     else:
         matrices += [(hidden, query, blocks), (hidden, key, 2 * blocks)]
