@@ -44,7 +44,6 @@ from tonnage.workload.file.run_fields import (
 )
 from tonnage.workload.file.train_program import freeze_lora, program_terms
 from tonnage.workload.file.yaml_lines import KeyPath, dotted
-
 from tonnage.workload.loading import CheckedFile, load_checked
 from tonnage.workload.run_terms import ROLES, Task, format_of
 

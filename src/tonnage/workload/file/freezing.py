@@ -12,9 +12,9 @@ from tonnage.units import SECONDS_PER_HOUR
 from tonnage.workload.file.job_fields import RequestFields, TabularFields
 from tonnage.workload.file.kinds import BatchFile, ServeFile, TabularFile, TrainFile, WorkloadFile
 from tonnage.workload.file.length_fields import LengthFields, freeze_lengths
-from tonnage.workload.file.train_program import freeze_lora, program_terms
 from tonnage.workload.file.terms_checks import choose_purchases, is_interruptible
 from tonnage.workload.file.terms_fields import BuyFields, TeamFields
+from tonnage.workload.file.train_program import freeze_lora, program_terms
 from tonnage.workload.jobs import (
     BatchJob,
     Buy,

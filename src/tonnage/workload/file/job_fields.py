@@ -92,8 +92,8 @@ class LoraFields(Door):
 
 
 class TrainFields(Door):
-    """How to train. Where the default is "chosen", the planner chooses. A `program` sets the defaults that it documents;
-    any key states otherwise."""
+    """How to train. Where the default is "chosen", the planner chooses. A `program` sets the defaults that it
+    documents; any key states otherwise."""
 
     program: ProgramName | None = key(
         "The program that trains. Loss, optimizer, attention, compilation and what 16 bit means follow its "
