@@ -35,8 +35,12 @@ def lora_parameters(shape: ModelShape, rank: int, targets: Targets) -> int:
             hint="train it with `method: full`",
             key="method",
         )
-    matrices = _attention_targets(shape) if targets == "attention" else _linear_layers(shape)
-    return rank * sum((inputs + outputs) * count for inputs, outputs, count in matrices)
+    return rank * sum((inputs + outputs) * count for inputs, outputs, count in adapted_matrices(shape, targets))
+
+
+def adapted_matrices(shape: ModelShape, targets: Targets) -> list[tuple[int, int, int]]:
+    """(inputs, outputs, how many) of the matrices that carry adapters, over all layers."""
+    return list(_attention_targets(shape) if targets == "attention" else _linear_layers(shape))
 
 
 def adapter_parameters(shape: ModelShape, adapters: Lora) -> int:

@@ -145,6 +145,9 @@ def with_adapters(model: Any, spec: RunSpec) -> Any:
     except ValueError as error:
         hint = "write `train: {lora: {targets: all-linear}}`"
         raise InputError(f"no adapters for {type(model).__name__}: {_first_line(error)}", hint=hint) from error
+    for module in adapted.modules():  # autocast narrows what peft would widen: a copy in 32 bits for nothing
+        if hasattr(module, "cast_input_dtype_enabled"):
+            module.cast_input_dtype_enabled = False
     for parameter in adapted.parameters():  # peft widens the adapters; a head that is trained beside them stays 16-bit
         if parameter.requires_grad:
             parameter.data = parameter.data.float()
