@@ -60,7 +60,7 @@ def test_versions_differ() -> None:
 
 
 def test_chunked_loss_fits_eight_billion_parameters_on_24_gib() -> None:
-    """QLoRA of Llama-3.1-8B at micro-batch 2 of 2,048 tokens fits 24 GB with a chunked loss (torchtune's README: 7.4 GiB,
+    """QLoRA of Llama-3.1-8B at micro-batch 2 of 2,048 tokens fits 24 GB with a chunked loss (torchtune's README: 7.4,
     and 16.2 with a 16-bit base); the plain loss takes several GiB more."""
     layout = one_layout(micro_batch=2, recompute="full")
 
