@@ -41,6 +41,8 @@ TIME_PARAMETERS: Mapping[str, tuple[float, float]] = MappingProxyType(
         "network_peak_fraction": (0.15, 0.95),
         "training_convolution_fraction": (0.2, 0.9),
         "convolution_traffic_factor": (0.3, 1.6),
+        "training_launch_us_per_kernel": (10.0, 120.0),
+        "optimizer_launch_us_per_tensor": (1.0, 150.0),
     }
 )
 MEMORY_PARAMETERS: Mapping[str, tuple[float, float]] = MappingProxyType(
@@ -69,6 +71,8 @@ JUDGEMENTS: Mapping[str, float] = MappingProxyType(
         "network_peak_fraction": 0.6,
         "training_convolution_fraction": 0.5,
         "convolution_traffic_factor": 0.8,
+        "training_launch_us_per_kernel": 20.0,
+        "optimizer_launch_us_per_tensor": 20.0,
         "training_communicator_gib": 0.7,
         "fragmentation_fraction": 0.1,
     }
@@ -115,8 +119,8 @@ class TrainingFit:
         """How many of device generation, precision and engine no fitted row had."""
         return (
             (generation_of(case) not in self.generations)
-            + (case.engine.precision not in self.precisions)
-            + (case.engine.name not in self.engines)
+            + (case.jobs[0].precision not in self.precisions)
+            + (case.program_class not in self.engines)
         )
 
 
@@ -127,9 +131,11 @@ def apply(fit: TrainingFit) -> Assumptions:
 
 def fit_training(rows: Sequence[TrainingRow], catalog: Catalog, *, start: TrainingFit | None = None) -> TrainingFit:
     """Fit time to the rows of good quality whose metric is a rate, memory to those that print a peak. `start`: where
-    the search begins."""
-    time_fit = fit_cases(training_table(fitting_cases(rows, catalog)), start=start)
-    table = memory_table(rows, catalog)
+    the search begins. What rows leave open is settled by judgements made before any fit: no row that is left out has a
+    say in it."""
+    unfitted = replace(Assumptions(), **(start.values if start else JUDGEMENTS))
+    time_fit = fit_cases(training_table(fitting_cases(rows, catalog, unfitted)), start=start)
+    table = memory_table(rows, catalog, unfitted)
     return _with_memory_once(time_fit, table, start) if table.cases else time_fit
 
 
@@ -173,9 +179,13 @@ def with_memory(
     )
 
 
-def fitting_cases(rows: Sequence[TrainingRow], catalog: Catalog) -> list[Case]:
+def fitting_cases(rows: Sequence[TrainingRow], catalog: Catalog, assumed: Assumptions) -> list[Case]:
     """Cases to fit to: not suspect, and rates rather than sums over whole runs."""
-    found = [time_case(row, catalog) for row in rows if row.quality != "suspect" and row.metric not in UNFITTED_METRICS]
+    found = [
+        time_case(row, catalog, assumed)
+        for row in rows
+        if row.quality != "suspect" and row.metric not in UNFITTED_METRICS
+    ]
     return [case for case in found if not isinstance(case, Skipped)]
 
 
@@ -203,8 +213,8 @@ def fit_cases(table: TrainingTable, *, start: TrainingFit | None = None, use: Ar
         rows=len(kept),
         residuals=_residuals(kept, errors),
         generations=frozenset(generation_of(case) for case in kept),
-        precisions=frozenset(case.engine.precision for case in kept),
-        engines=frozenset(case.engine.name for case in kept),
+        precisions=frozenset(case.jobs[0].precision for case in kept),
+        engines=frozenset(case.program_class for case in kept) - {""},
     )
 
 

@@ -38,6 +38,7 @@ class Operator:
     groups: Num = 1.0  # matrix products one kernel does side by side, each of rows x columns (experts)
     query_length: Num = 1.0
     peak_share: Num = 1.0  # of the peak rate: work that stays at 16 bit beside 8-bit matrix products
+    strided_elements: Num = 0.0  # of those moved, the ones that kernels take one by one, out of order
     scores: bool = False  # keeps the score matrix; selective recomputation does it again
 
 
@@ -54,6 +55,7 @@ class Pass:
     element_bytes: float = 2.0
     residual_bytes: float = 2.0
     weight_bytes: float = 2.0
+    expert_weight_bytes: float = 0.0  # of routed experts; 0: as the rest
     tensor_parallel: Num = 1.0
     attention: str = "sdpa"
     training: bool = True
@@ -92,6 +94,7 @@ def elementwise(
     kernels: Num = 1.0,
     count: Num = 1.0,
     scores: bool = False,
+    strided_elements: Num = 0.0,
 ) -> Operator:
     """Work bound by memory: norms, activations, residual adds, dropout, look-ups."""
     return Operator(
@@ -102,29 +105,49 @@ def elementwise(
         kept_bytes=kept_bytes,
         kernels=kernels,
         scores=scores,
+        strided_elements=strided_elements,
     )
 
 
 def attention_operators(shape: ModelShape, span: Pass, *, causal: bool, keys: Num, prefix: str = "") -> list[Operator]:
+    """Attention of one layer; the mean layer where some look at all tokens and the others through a window."""
+    if not shape.sliding_window:
+        return _attention_over(shape, span, causal=causal, keys=keys, prefix=prefix)
+    windowed = _attention_over(shape, span, causal=causal, keys=keys, window=shape.sliding_window, prefix=prefix)
+    if not shape.full_layers:
+        return windowed
+    whole = _attention_over(shape, span, causal=causal, keys=keys, prefix=prefix)
+    share = shape.full_layers / shape.layers
+    return [*(_part(op, share) for op in whole), *(_part(op, 1.0 - share) for op in windowed)]
+
+
+def _part(op: Operator, share: float) -> Operator:
+    """The operator in that share of the layers."""
+    return replace(op, count=op.count * share, kept_bytes=op.kept_bytes * share)
+
+
+def _attention_over(
+    shape: ModelShape, span: Pass, *, causal: bool, keys: Num, window: int = 0, prefix: str = ""
+) -> list[Operator]:
     """Scores and their product with the values: 4·b·q·k·a·d FLOP, half of it where attention is causal and flash.
 
+    Behind a window of w the mean causal query sees w - w²/2k of k keys.
     Eager attention writes the score matrix (s x s per head) several times and keeps 5·a·s bytes per token at 16 bit
     (Korthikanti et al. 2022, arXiv:2205.05198, section 4.1); fused kernels keep one log-sum per row instead.
     """
     width = shape.heads * shape.head_dim / span.tensor_parallel
     kv_width = shape.kv_heads * shape.head_dim / np.minimum(span.tensor_parallel, shape.kv_heads)
-    if shape.sliding_window:
-        keys = np.minimum(keys, shape.sliding_window)
+    seen = np.minimum(keys, window) if window else keys
     tokens, element = span.tokens, span.element_bytes
-    scores = span.batch * (shape.heads / span.tensor_parallel) * span.query * keys
+    scores = span.batch * (shape.heads / span.tensor_parallel) * span.query * seen
     fused = span.attention != "eager"
-    reads = element * (2 * tokens * width + 2 * span.batch * keys * kv_width)
-    halved = 0.5 if causal and fused else 1.0
+    reads = element * (2 * tokens * width + 2 * span.batch * seen * kv_width)
+    halved = 1.0 - 0.5 * seen / keys if causal and fused else 1.0
     operators = [
         Operator(
             name=prefix + "attention",
             kind="attention",
-            flop=4.0 * tokens * keys * width * np.where(np.asarray(span.query) > 1, halved, 1.0),
+            flop=4.0 * tokens * seen * width * np.where(np.asarray(span.query) > 1, halved, 1.0),
             moved_bytes=reads if fused else reads + 2 * element * scores,
             kept_bytes=element * tokens * (2 * width + 2 * kv_width)
             + (4 * tokens * shape.heads / span.tensor_parallel if fused else 0.0),
@@ -135,7 +158,7 @@ def attention_operators(shape: ModelShape, span: Pass, *, causal: bool, keys: Nu
         )
     ]
     if shape.relative_projections:
-        operators += relative_operators(shape, span, scores=scores, keys=keys, prefix=prefix)
+        operators += relative_operators(shape, span, scores=scores, keys=seen, prefix=prefix)
     if not fused:
         softmax_bytes = 4.0 if span.residual_bytes > span.element_bytes else element
         kept = scores * (softmax_bytes + element + 1) if span.training else 0.0
@@ -151,6 +174,68 @@ def attention_operators(shape: ModelShape, span: Pass, *, causal: bool, keys: Nu
     return operators
 
 
+def projection_operators(shape: ModelShape, span: Pass) -> list[Operator]:
+    """From the layer's input to queries, keys and values."""
+    hidden, tokens, element = shape.hidden, span.tokens, span.element_bytes
+    kept = element * tokens * hidden / (span.tensor_parallel if span.sequence_parallel else 1.0)
+    if shape.kv_latent:
+        return latent_projections(shape, span, kept=kept)
+    width = shape.heads * shape.head_dim / span.tensor_parallel
+    kv_width = shape.kv_heads * shape.head_dim / np.minimum(span.tensor_parallel, shape.kv_heads)
+    operators = [gemm("qkv", span, rows=tokens, inner=hidden, columns=width + 2 * kv_width, kept=kept)]
+    if np.any(np.asarray(span.cached_keys) > 0):
+        rows = span.batch * span.cached_keys
+        operators.append(gemm("cached key value", span, rows=rows, inner=hidden, columns=2 * kv_width))
+    return operators
+
+
+def latent_projections(shape: ModelShape, span: Pass, *, kept: Num) -> list[Operator]:
+    """Multi-head latent attention: down to the compressed widths (on every rank), up to the heads of this rank.
+
+    In decoding the upward matrix of the keys is applied to the queries and that of the values to the output instead:
+    the same weights and the same products a new token. Source: DeepSeek-V2, arXiv:2405.04434, section 2.1.3.
+    """
+    tokens, hidden, element = span.tokens, shape.hidden, span.element_bytes
+    heads = shape.heads / span.tensor_parallel
+    lifted = heads * (shape.head_dim - shape.rotary_dim + shape.value_width)
+    latent = shape.query_latent + shape.kv_latent
+    down = shape.kv_latent + shape.rotary_dim + (shape.query_latent or heads * shape.head_dim)
+    operators = [
+        gemm("attention down", span, rows=tokens, inner=hidden, columns=down, kept=kept + element * tokens * latent),
+        gemm("key value up", span, rows=tokens, inner=shape.kv_latent, columns=lifted),
+    ]
+    if shape.query_latent:
+        columns = heads * shape.head_dim
+        operators.append(gemm("query up", span, rows=tokens, inner=shape.query_latent, columns=columns))
+    return operators
+
+
+def latent_attention(shape: ModelShape, span: Pass, *, keys: Num) -> list[Operator]:
+    """Scores and values of multi-head latent attention, fused and causal.
+
+    A prompt is read with keys and values lifted to all heads, 2·b·q·k·a·(d + v) FLOP, half of it causal. A decode step
+    stays with the compressed ones: each head's query meets the c + r elements a token has in the cache and sums c of
+    them, 2·b·k·a·(2c + r) FLOP over b·k·(c + r) elements read once. Source: DeepSeek-V2, arXiv:2405.04434, 2.1.3.
+    """
+    heads, tokens = shape.heads / span.tensor_parallel, span.tokens
+    lifted, latent = shape.head_dim + shape.value_width, 2 * shape.kv_latent + shape.rotary_dim
+    reads_prompt = np.asarray(span.query) > 1
+    whole = heads * lifted * (tokens + span.batch * keys)
+    cached = heads * latent * tokens + (shape.kv_latent + shape.rotary_dim) * span.batch * keys
+    return [
+        Operator(
+            name="attention",
+            kind="attention",
+            flop=2.0 * tokens * keys * heads * np.where(reads_prompt, 0.5 * lifted, latent),
+            moved_bytes=span.element_bytes * np.where(reads_prompt, whole, cached),
+            kept_bytes=(2 * span.element_bytes * lifted + 4) * tokens * heads,
+            query_length=span.query,
+            peak_share=span.half_rate,
+            scores=True,
+        )
+    ]
+
+
 UNALIGNED_RATE = 1 / 8  # of the tensor cores' rate: what the plain 16-bit and 32-bit units give on V100 to H100
 
 
@@ -160,13 +245,18 @@ def aligned(shape: ModelShape, span: Pass) -> bool:
     return not span.training or shape.head_dim * span.element_bytes % 16 == 0
 
 
+# Passes over a score matrix that line it up with the keys: the second product's write, pad (read, write), the shift's
+# copy (read, write), the sum (two reads, a write), scale and mask in place (read and write each).
+SHIFT_PASSES = 12
+
+
 def relative_operators(shape: ModelShape, span: Pass, *, scores: Num, keys: Num, prefix: str) -> list[Operator]:
     """Learned projections of relative positions: one more score product with them (two in encoders: content to
     position and back), and what lines it up with the keys (Dai et al. 2019, arXiv:1901.02860; He et al. 2020,
-    arXiv:2006.03654): pad, copy, slice, add, scale and mask
-    (in 32 bit) read and write the scores some twelve times."""
+    arXiv:2006.03654)."""
     width = shape.heads * shape.head_dim / span.tensor_parallel
     ways = 1.0 if shape.causal else 2.0
+    wide = 4.0 if span.residual_bytes > span.element_bytes else span.element_bytes
     return [
         gemm(prefix + "position projection", span, rows=keys, inner=shape.hidden, columns=width * ways),
         Operator(
@@ -181,10 +271,11 @@ def relative_operators(shape: ModelShape, span: Pass, *, scores: Num, keys: Num,
         ),
         elementwise(
             prefix + "position shift",
-            moved_bytes=96 * ways * scores,
+            moved_bytes=SHIFT_PASSES * wide * ways * scores,
             kept_bytes=(span.element_bytes * scores * ways if span.training else 0.0),
             kernels=8 * ways,
             scores=True,
+            strided_elements=SHIFT_PASSES * ways * scores,
         ),
     ]
 
@@ -282,23 +373,16 @@ def layer_operators(
     """
     hidden, element, residual = shape.hidden, span.element_bytes, span.residual_bytes
     tokens, t = span.tokens, span.tensor_parallel
-    width = shape.heads * shape.head_dim / t
+    width = shape.heads * shape.value_width / t
     kv_width = shape.kv_heads * shape.head_dim / np.minimum(t, shape.kv_heads)
+    attention = (
+        latent_attention(shape, span, keys=span.keys)
+        if shape.kv_latent
+        else attention_operators(shape, span, causal=causal, keys=span.keys)
+    )
     operators = [
-        gemm(
-            "qkv",
-            span,
-            rows=tokens,
-            inner=hidden,
-            columns=width + 2 * kv_width,
-            kept=element * tokens * hidden / (t if span.sequence_parallel else 1.0),
-        ),
-        *(
-            [gemm("cached key value", span, rows=span.batch * span.cached_keys, inner=hidden, columns=2 * kv_width)]
-            if np.any(np.asarray(span.cached_keys) > 0)
-            else []
-        ),
-        *attention_operators(shape, span, causal=causal, keys=span.keys),
+        *projection_operators(shape, span),
+        *attention,
         gemm("attention output", span, rows=tokens, inner=width, columns=hidden),
     ]
     if cross_keys is not None:
@@ -318,7 +402,9 @@ def layer_operators(
             rows = span.batch * cross_keys
             operators.append(gemm("cross key value", span, rows=rows, inner=hidden, columns=2 * kv_width))
     if shape.experts and not dense:
-        operators += mlp_operators(shape, span, ffn=shape.ffn, experts=shape.experts, per_token=shape.experts_per_token)
+        expert_span = replace(span, weight_bytes=span.expert_weight_bytes or span.weight_bytes)
+        routed = (shape.experts, shape.experts_per_token)
+        operators += mlp_operators(shape, expert_span, ffn=shape.ffn, experts=routed[0], per_token=routed[1])
         if shape.shared_expert_ffn:
             operators += mlp_operators(shape, span, ffn=shape.shared_expert_ffn, experts=0, per_token=0)
     else:
@@ -336,7 +422,8 @@ def layer_operators(
         )
     )
     if shape.positions == "rotary":
-        operators.append(elementwise("rotary", moved_bytes=4 * element * tokens * (width + kv_width), kernels=4))
+        turned = shape.rotary_dim * (shape.heads / t + 1) if shape.kv_latent else width + kv_width
+        operators.append(elementwise("rotary", moved_bytes=4 * element * tokens * turned, kernels=4))
     return operators
 
 

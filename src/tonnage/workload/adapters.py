@@ -1,12 +1,14 @@
-"""Low-rank adapters (LoRA): how many parameters they add to a shape."""
+"""Adapters: how many parameters they add to a shape."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 from tonnage.errors import WorkloadError
+from tonnage.workload.jobs import Lora
 from tonnage.workload.shapes import ModelShape
 
+ADAPTER_START = 2  # layers below carry none (Zhang et al. 2023, section 3.1: the top 30 of 32)
 Targets = Literal["attention", "all-linear"]
 Matrices = list[tuple[int, int, int]]  # width in, width out, how many of them
 
@@ -33,8 +35,35 @@ def lora_parameters(shape: ModelShape, rank: int, targets: Targets) -> int:
             hint="train it with `method: full`",
             key="method",
         )
-    matrices = _attention_targets(shape) if targets == "attention" else _linear_layers(shape)
-    return rank * sum((inputs + outputs) * count for inputs, outputs, count in matrices)
+    return rank * sum((inputs + outputs) * count for inputs, outputs, count in adapted_matrices(shape, targets))
+
+
+def adapted_matrices(shape: ModelShape, targets: Targets) -> list[tuple[int, int, int]]:
+    """(inputs, outputs, how many) of the matrices that carry adapters, over all layers."""
+    return list(_attention_targets(shape) if targets == "attention" else _linear_layers(shape))
+
+
+def adapter_parameters(shape: ModelShape, adapters: Lora) -> int:
+    """Trainable parameters of adapters of any kind on `shape`.
+
+    DoRA adds a magnitude per output of each adapted matrix (Liu et al. 2024, arXiv:2402.09353, section 4.1);
+    LLaMA-Adapter tokens and a gate per head in all but the first two layers (Zhang et al. 2023, arXiv:2303.16199, 1.2 M
+    for LLaMA-7B); a prefix keys and values of every layer (Li and Liang 2021, arXiv:2101.00190, without its
+    reparametrisation); a prompt embeddings only (Lester et al. 2021, arXiv:2104.08691).
+    """
+    layers = _stored_layers(shape) + shape.encoder_layers
+    match adapters.kind:
+        case "llama-adapter":
+            return max(layers - ADAPTER_START, 1) * (adapters.tokens * shape.hidden + shape.heads)
+        case "prefix":
+            return layers * 2 * shape.kv_heads * shape.head_dim * adapters.tokens
+        case "prompt":
+            return adapters.tokens * shape.hidden
+    found = lora_parameters(shape, adapters.rank, adapters.targets)
+    if adapters.kind == "lora":
+        return found
+    matrices = _attention_targets(shape) if adapters.targets == "attention" else _linear_layers(shape)
+    return found + sum(outputs * count for _, outputs, count in matrices)
 
 
 def _stored_layers(shape: ModelShape) -> int:
@@ -50,16 +79,29 @@ def _attention_blocks(shape: ModelShape) -> int:
 def _attention_targets(shape: ModelShape) -> Matrices:
     query, key = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     blocks = _attention_blocks(shape)
+    if shape.kv_latent:
+        return _latent_up(shape)
     if shape.fused_qkv:
         return [(shape.hidden, query + 2 * key, blocks)]
     return [(shape.hidden, query, blocks), (shape.hidden, key, blocks)]
 
 
+def _latent_up(shape: ModelShape) -> Matrices:
+    """Latent attention: the matrices up to the heads, of queries and of keys with values."""
+    blocks, query = _attention_blocks(shape), shape.heads * shape.head_dim
+    lifted = shape.heads * (shape.head_dim - shape.rotary_dim + shape.value_width)
+    return [(shape.query_latent or shape.hidden, query, blocks), (shape.kv_latent, lifted, blocks)]
+
+
 def _linear_layers(shape: ModelShape) -> Matrices:
     hidden, query, key = shape.hidden, shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     blocks = _attention_blocks(shape)
-    matrices: Matrices = [(query, hidden, blocks)]
-    if shape.fused_qkv:
+    matrices: Matrices = [(shape.heads * shape.value_width, hidden, blocks)]
+    if shape.kv_latent:
+        matrices += [*_latent_up(shape), (hidden, shape.kv_latent + shape.rotary_dim, blocks)]
+        if shape.query_latent:
+            matrices.append((hidden, shape.query_latent, blocks))
+    elif shape.fused_qkv:
         matrices.append((hidden, query + 2 * key, blocks))
     else:
         matrices += [(hidden, query, blocks), (hidden, key, 2 * blocks)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 from math import ceil
-from typing import Any, assert_never
+from typing import Any, assert_never, cast
 
 from tonnage.catalog.grammar import parse_gpu_filter
 from tonnage.units import SECONDS_PER_HOUR
@@ -14,6 +14,7 @@ from tonnage.workload.file.kinds import BatchFile, ServeFile, TabularFile, Train
 from tonnage.workload.file.length_fields import LengthFields, freeze_lengths
 from tonnage.workload.file.terms_checks import choose_purchases, is_interruptible
 from tonnage.workload.file.terms_fields import BuyFields, TeamFields
+from tonnage.workload.file.train_program import freeze_lora, program_terms
 from tonnage.workload.jobs import (
     BatchJob,
     Buy,
@@ -21,7 +22,6 @@ from tonnage.workload.jobs import (
     DataPlace,
     Job,
     Lengths,
-    Lora,
     OwnPrices,
     Requests,
     Schedule,
@@ -30,6 +30,7 @@ from tonnage.workload.jobs import (
     Team,
     Tokens,
     TrainJob,
+    WeightFormat,
     Workload,
 )
 from tonnage.workload.shapes import ModelShape
@@ -75,7 +76,7 @@ def _freeze_work(file: TrainFile | ServeFile | BatchFile, shape: ModelShape) -> 
                 model=shape,
                 requests=_freeze_requests(file.batch, shape),
                 items=_count_items(file),
-                weights=file.batch.weights,
+                weights=_weights(file.batch, shape),
                 tensor_parallel=file.batch.tensor_parallel,
                 engine=file.batch.engine,
             )
@@ -87,7 +88,6 @@ def _freeze_train(file: TrainFile, shape: ModelShape) -> TrainJob:
     data, train = file.data, file.train
     lengths = _lengths_for(data.seq_len, shape)
     samples = data.samples if data.samples is not None else ceil((data.tokens or 0) / lengths.mean)
-    lora = Lora() if train.lora is None else Lora(rank=train.lora.rank, targets=train.lora.targets)
     return TrainJob(
         model=shape,
         samples=samples,
@@ -95,12 +95,9 @@ def _freeze_train(file: TrainFile, shape: ModelShape) -> TrainJob:
         epochs=float(data.epochs),
         global_batch=train.global_batch,
         method=train.method,
-        precision=train.precision,
         objective=train.objective,
-        optimizer=train.optimizer,
-        attention=train.attention,
-        compile=train.compile,
-        lora=lora,
+        lora=freeze_lora(train),
+        **program_terms(file),
         micro_batch=train.micro_batch,
         recompute=train.recompute,
         sharding=train.sharding,
@@ -117,12 +114,19 @@ def _freeze_serve(file: ServeFile, shape: ModelShape) -> ServeJob:
         rate_per_s=float(serve.rate_per_s),
         p95_latency_s=serve.p95_latency,
         p95_ttft_s=serve.p95_ttft,
-        weights=serve.weights,
+        weights=_weights(serve, shape),
         tensor_parallel=serve.tensor_parallel,
         engine=serve.engine,
         spare_replicas=serve.spare_replicas,
         hours_per_month=float(serve.hours_per_month) if schedule is None else schedule.hours_per_month,
     )
+
+
+def _weights(fields: RequestFields, shape: ModelShape) -> WeightFormat:
+    """The format asked for, else that of the checkpoint."""
+    if fields.weights is not None or not shape.stored_weights:
+        return fields.weights or "fp16"
+    return cast(WeightFormat, shape.stored_weights)
 
 
 def _freeze_tabular(table: TabularFields) -> TabularJob:

@@ -13,6 +13,7 @@ from tonnage.workload.file.layout_fields import TrainLayoutFields
 from tonnage.workload.file.length_fields import LengthFields, find_length_faults
 from tonnage.workload.file.problems import Problem
 from tonnage.workload.file.terms_fields import ConstraintFields
+from tonnage.workload.file.train_program import find_program_problems
 from tonnage.workload.file.yaml_lines import KeyPath
 from tonnage.workload.jobs import GENERATING_ENGINES
 from tonnage.workload.shapes import ModelShape
@@ -25,6 +26,7 @@ def find_job_problems(file: WorkloadFile, shape: ModelShape | None) -> Iterator[
     match file:
         case TrainFile():
             yield from _train_problems(file)
+            yield from find_program_problems(file)
             yield from _train_layout_problems(file, shape)
             if shape is not None:
                 yield from _train_shape_problems(file, shape)
@@ -154,6 +156,9 @@ def _request_problems(
         return
     yield from _parallel_problems(section, requests.tensor_parallel, shape)
     yield from _input_problems(section, requests, shape)
+    if requests.weights == "mxfp4" and not shape.experts:
+        fault = f"found 'mxfp4', which holds experts in 4 bits; {shape.name} has none"
+        yield Problem((section, "weights"), fault, "use int4 or fp8")
     if shape.causal:
         yield from _generation_problems(section, requests, shape)
         return
