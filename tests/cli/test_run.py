@@ -198,7 +198,7 @@ def test_resume_with_other_processes(inside: Run, spec: str, home: Path, monkeyp
     assert (refused.returncode, "is one process" in refused.stderr) == (4, True)
     assert inside("resume", "one", "--device", "tpu").returncode == 2
     submitted = []
-    monkeypatch.setattr(Supervised, "submit", lambda _, job, folder: submitted.append(job))
+    monkeypatch.setattr(Supervised, "submit", lambda _, job, __: submitted.append(job))
     done = inside("resume", "one", "--runner", "torchrun", "--processes", "2", "--device", "cpu", "-d")
     assert done.returncode == 0, done.stderr
     launch = folder.spec().launch
