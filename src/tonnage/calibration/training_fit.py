@@ -17,7 +17,7 @@ from tonnage.calibration.training_memory_rows import MemoryTable, memory_table
 from tonnage.calibration.training_table import TrainingTable, training_table
 from tonnage.catalog.catalog import Catalog
 from tonnage.errors import InputError
-from tonnage.sizing.assumptions import Assumptions, fitted_parameters
+from tonnage.sizing.assumptions import Assumptions, fitted_parameters, unfitted
 from tonnage.sizing.devices import GENERATIONS
 from tonnage.sizing.estimates import Array
 
@@ -86,9 +86,9 @@ def fit_training(rows: Sequence[TrainingRow], catalog: Catalog, *, start: Traini
     """Fit time to the rows of good quality whose metric is a rate, memory to those that print a peak. `start`: where
     the search begins. What rows leave open is settled by judgements made before any fit: no row that is left out has a
     say in it."""
-    unfitted = replace(Assumptions(), **(start.values if start else JUDGEMENTS))
-    time_fit = fit_cases(training_table(fitting_cases(rows, catalog, unfitted)), start=start)
-    table = memory_table(rows, catalog, unfitted)
+    before = start.assumptions() if start else unfitted()
+    time_fit = fit_cases(training_table(fitting_cases(rows, catalog, before)), start=start)
+    table = memory_table(rows, catalog, before)
     return _with_memory_once(time_fit, table, start) if table.cases else time_fit
 
 

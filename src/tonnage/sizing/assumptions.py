@@ -5,7 +5,7 @@ They are arguments of the functions that use them (`Assumptions()` by default), 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Literal
 
 from tonnage.sizing.estimates import Spread
@@ -200,8 +200,8 @@ class Assumptions:
     )
     network_peak_fraction: float = parameter(
         0.517, 0.15, 0.95, fitted_by="training time", start=0.6,
-        source="share of the printed network rate that collectives across nodes reach: judgement; measured points "
-        "are 6 to 22 GB/s on 100 to 200 Gbit/s links",
+        source="share of the printed network rate that collectives across nodes reach; fitted to published training "
+        "throughputs; measured points are 6 to 22 GB/s on 100 to 200 Gbit/s links",
     )
     network_latency_us: float = parameter(
         40.0, 15.0, 80.0,
@@ -277,6 +277,12 @@ def listed(assumptions: Assumptions) -> tuple[Assumption, ...]:
         Assumption(name=one.name, value=float(getattr(assumptions, one.name)), **one.metadata)
         for one in fields(assumptions)
     )
+
+
+def unfitted() -> Assumptions:
+    """The assumptions as they stood before any fit: judgements alone."""
+    begun = {one.name: one.start for one in listed(Assumptions()) if one.start is not None}
+    return replace(Assumptions(), **begun)
 
 
 def fitted_parameters(fitted_by: FittedBy) -> tuple[Assumption, ...]:
