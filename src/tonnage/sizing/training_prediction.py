@@ -9,7 +9,6 @@ from functools import reduce
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.layouts import Layouts
-from tonnage.sizing.program_practice import practice_of
 from tonnage.sizing.training_memory import TrainingMemory, estimate_training_memory
 from tonnage.sizing.training_practice import Practice
 from tonnage.sizing.training_time import TrainingStep, step_seconds
@@ -26,25 +25,17 @@ class TrainingPrediction:
 
 
 def predict_training(
-    jobs: Sequence[TrainJob],
-    layouts: Layouts,
-    devices: Devices,
-    assumed: Assumptions,
-    practice: Practice | None = None,
+    jobs: Sequence[TrainJob], layouts: Layouts, devices: Devices, assumed: Assumptions, practice: Practice | None = None
 ) -> TrainingPrediction:
-    """What one step takes under each layout on its devices.
-
-    Several jobs are models trained in one step, side by side (a generator and a discriminator). `practice`: habits of
-    the program, where a row knows more of them than a job can say; else those of the job's program.
-    """
-    practice = practice or practice_of(jobs[0])
+    """What one step takes under each layout on its devices. Several jobs are models trained in one step, side by side
+    (a generator and a discriminator). Without `practice` each has the habits of its own program."""
     return TrainingPrediction(
         step=step_seconds(work_of(jobs, layouts, practice), devices, assumed),
         memory=peak_memory(jobs, layouts, assumed, practice),
     )
 
 
-def work_of(jobs: Sequence[TrainJob], layouts: Layouts, practice: Practice) -> StepWork:
+def work_of(jobs: Sequence[TrainJob], layouts: Layouts, practice: Practice | None = None) -> StepWork:
     """The work of one step of all jobs."""
     return reduce(added, (step_work(job, layouts, practice) for job in jobs))
 
@@ -53,7 +44,6 @@ def peak_memory(
     jobs: Sequence[TrainJob], layouts: Layouts, assumed: Assumptions, practice: Practice | None = None
 ) -> TrainingMemory:
     """The peak of one step of all jobs, part by part."""
-    practice = practice or practice_of(jobs[0])
     return reduce(_summed, (estimate_training_memory(job, layouts, assumed, practice) for job in jobs))
 
 
