@@ -38,10 +38,13 @@ class Practice:
     loss_bytes: float = 0.0
     kept_factor: float = 1.0  # activations kept over those of PyTorch (graphs that break activations into primitives)
     planned_memory: bool = False  # buffers are laid out before the run: nothing fragments
+    optimizer_fused: bool = False  # one kernel steps all tensors
     offloaded_optimizer: bool = False
     offloaded_state: bool = False  # weights and gradients too
     offloaded_activations: bool = False
     gradients_in_backward: bool = False  # each gradient is applied and freed as it comes (fused optimizer step)
+    adapter_bytes: float = 0.0  # of an element of adapters (0: as products); peft holds those of a 16-bit base in fp32
+    tensor_overlap: bool = False  # all-reduces of tensor parallelism run beside the products they belong to
     sequence_parallel: bool = True
     thin_residual: bool = False
     channels_last: bool = True

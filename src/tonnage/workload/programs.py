@@ -37,7 +37,9 @@ class Program:
     copy, `in-place` overwrites the logits with their gradient. `selective`: what selective recomputation makes again:
     the attention scores (Korthikanti et al. 2022), or every operation but attention and every second matrix product.
     `offload`: what stays in host memory. `half_residual`: 16-bit training keeps the residual stream in 16 bit.
-    `planned_memory`: a compiler lays buffers out before the run. `primitive_graph`: activations are kept per primitive.
+    `wide_adapters`: those of a 16-bit base are held in fp32. `tensor_overlap`: all-reduces of tensor parallelism run
+    beside products, piece by piece. `planned_memory`: a compiler lays buffers out before the run. `primitive_graph`:
+    activations are kept per primitive.
     """
 
     name: ProgramName | None = None
@@ -60,6 +62,8 @@ class Program:
     planned_memory: bool | None = None
     primitive_graph: bool | None = None
     adapter_targets: AdapterTargets | None = None
+    wide_adapters: bool | None = None
+    tensor_overlap: bool | None = None
 
     def over(self, base: Program) -> Program:
         """These values where they are stated, else those of `base`.
@@ -99,11 +103,12 @@ _MEGATRON: Final = Program(
 DOCUMENTED: Final[dict[ProgramName, Documented]] = {
     "transformers": Documented(
         usual=Program(attention="sdpa", compile=False, recompute="none", loss="plain", optimizer="adamw"),
-        adapters=Program(adapter_targets="attention"),
+        adapters=Program(adapter_targets="attention", wide_adapters=True),
         quantised=Program(recompute="full"),
         earlier=(("4.36", Program(attention="eager")),),
         source="huggingface/transformers training_args.py (gradient_checkpointing False, AdamW) and release 4.36 (SDPA "
-        "by default); huggingface/peft prepare_model_for_kbit_training: use_gradient_checkpointing=True",
+        "by default); huggingface/peft prepare_model_for_kbit_training: use_gradient_checkpointing=True; "
+        "get_peft_model: autocast_adapter_dtype=True",
     ),
     "torchtune": Documented(
         usual=Program(
@@ -138,8 +143,10 @@ DOCUMENTED: Final[dict[ProgramName, Documented]] = {
         "bf16 parameters and fp32 reduction",
     ),
     "nemo": Documented(
-        usual=replace(_MEGATRON, attention="flash", compile=False, recompute="none"),
-        source="NVIDIA/NeMo llm recipes on Megatron Core and Transformer Engine: fused kernels, distributed optimizer",
+        usual=replace(_MEGATRON, attention="flash", compile=False, recompute="none", tensor_overlap=True),
+        adapters=Program(adapter_targets="attention"),
+        source="NVIDIA/NeMo llm recipes on Megatron Core and Transformer Engine: fused kernels, distributed optimizer, "
+        "ub_tp_comm_overlap; lora_tuning.target_modules [attention_qkv]",
     ),
     "megatron": Documented(
         usual=replace(_MEGATRON, compile=False, recompute="none"),
@@ -158,7 +165,7 @@ DOCUMENTED: Final[dict[ProgramName, Documented]] = {
     ),
     "axolotl": Documented(
         usual=Program(sixteen_bit="mixed", attention="flash", recompute="full", loss="plain", optimizer="adamw-8bit"),
-        adapters=Program(adapter_targets="all-linear"),
+        adapters=Program(adapter_targets="all-linear", wide_adapters=True),
         source="axolotl examples/llama-3: gradient_checkpointing true, flash_attention true, optimizer adamw_bnb_8bit",
     ),
     "unsloth": Documented(
