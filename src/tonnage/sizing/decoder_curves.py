@@ -176,7 +176,7 @@ def _along(at: Array, grid: Array, values: Array) -> Array:
     last = grid.shape[1] - 1
     ratio = np.log(grid[:, -1:]) / last
     inside = np.clip(flat, 1.0, grid[:, -1:])
-    cell = np.clip((np.log(inside) / ratio).astype(np.intp), 0, last - 1)
+    cell = np.clip(np.nan_to_num(np.log(inside) / ratio).astype(np.intp), 0, last - 1)  # NaN: an unknown link
     low, high = np.take_along_axis(grid, cell, axis=1), np.take_along_axis(grid, cell + 1, axis=1)
     under, over = np.take_along_axis(values, cell, axis=1), np.take_along_axis(values, cell + 1, axis=1)
     return np.asarray(under + (over - under) * (inside - low) / (high - low)).reshape(at.shape)
