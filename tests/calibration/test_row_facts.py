@@ -141,3 +141,17 @@ def test_adapters_are_newer_than_fused_attention(row: Row, catalog: Catalog) -> 
     same model, trained by nobody knows what, may have."""
     found = [build_case(row(attention="", method=method), catalog).jobs[0].attention for method in ("lora", "full")]
     assert found == ["sdpa", "eager"]
+
+
+def test_each_part_of_offload_has_its_own_cell(row: Row, catalog: Catalog) -> None:
+    """A stated optimizer says nothing of activations: what the program documents of these stays."""
+    cells = {"method": "qlora", "program": "unsloth", "n_gpus": 1, "sharding": "", "activation_checkpointing": ""}
+    found = {
+        text: build_case(row(**cells, optimizer=text), catalog).program.offload
+        for text in ("", "adamw_8bit", "paged_adamw_8bit")
+    }
+    assert found == {
+        "": ("activations",), "adamw_8bit": ("activations",), "paged_adamw_8bit": ("optimizer", "activations"),
+    }  # fmt: skip
+    stated = build_case(row(**{**cells, "activation_checkpointing": "full"}), catalog).program.offload
+    assert stated == ()

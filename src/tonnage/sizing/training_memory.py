@@ -16,6 +16,7 @@ from tonnage.sizing.precision import (
     TrainingNumbers,
     optimizer_bytes_per_parameter,
 )
+from tonnage.sizing.program_practice import practice_of
 from tonnage.sizing.rates import total_kept_bytes
 from tonnage.sizing.stages import Stage
 from tonnage.sizing.training_job import (
@@ -25,7 +26,7 @@ from tonnage.sizing.training_job import (
     parameter_share,
     training_stages,
 )
-from tonnage.sizing.training_practice import PLAIN, Practice
+from tonnage.sizing.training_practice import Practice
 from tonnage.units import from_gib
 from tonnage.workload.jobs import TrainJob
 
@@ -76,7 +77,7 @@ class TrainingMemory:
 
 
 def estimate_training_memory(
-    job: TrainJob, layouts: Layouts, assumed: Assumptions | None = None, practice: Practice = PLAIN
+    job: TrainJob, layouts: Layouts, assumed: Assumptions | None = None, practice: Practice | None = None
 ) -> TrainingMemory:
     """Memory of `job` under each layout, bytes per device, longest sequence.
 
@@ -85,6 +86,7 @@ def estimate_training_memory(
     what an interleaved schedule adds (its first stage holds up to 1 + (p-1)/(p·v) times the activations).
     """
     assumed = assumed or Assumptions()
+    practice = practice_of(job) if practice is None else practice
     numbers = TRAINING[job.precision]
     share = parameter_share(job, layouts)
     stages = training_stages(job, layouts, length=float(job.lengths.maximum), numbers=numbers, practice=practice)

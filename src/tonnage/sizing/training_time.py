@@ -15,7 +15,7 @@ from tonnage.sizing.devices import GENERATIONS, Devices
 from tonnage.sizing.estimates import Array, Num
 from tonnage.sizing.layouts import Layouts
 from tonnage.sizing.rates import operator_s, smooth_max
-from tonnage.sizing.training_practice import PLAIN, Practice
+from tonnage.sizing.training_practice import Practice
 from tonnage.sizing.training_work import (
     COMPILED,
     COMPUTES,
@@ -79,7 +79,7 @@ def estimate_training_step(
     layouts: Layouts,
     devices: Devices,
     assumed: Assumptions | None = None,
-    practice: Practice = PLAIN,
+    practice: Practice | None = None,
 ) -> TrainingStep:
     """Time of one step of `job` under each layout, seconds, at the mean computed length.
 

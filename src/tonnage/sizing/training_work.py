@@ -21,9 +21,10 @@ from tonnage.sizing.precision import (
     TrainingNumbers,
     optimizer_bytes_per_parameter,
 )
+from tonnage.sizing.program_practice import practice_of
 from tonnage.sizing.stages import Stage
 from tonnage.sizing.training_job import ParameterShare, parameter_share, training_stages
-from tonnage.sizing.training_practice import PLAIN, Practice
+from tonnage.sizing.training_practice import Practice
 from tonnage.workload.adapters import adapted_matrices
 from tonnage.workload.jobs import TrainJob
 
@@ -87,8 +88,9 @@ class StepWork:
         return len(self.compute)
 
 
-def step_work(job: TrainJob, layouts: Layouts, practice: Practice = PLAIN) -> StepWork:
+def step_work(job: TrainJob, layouts: Layouts, practice: Practice | None = None) -> StepWork:
     """The work of one step of `job` under each layout, at the mean computed length."""
+    practice = practice_of(job) if practice is None else practice
     numbers = TRAINING[job.precision]
     share = parameter_share(job, layouts)
     stages = training_stages(job, layouts, length=job.lengths.mean, numbers=numbers, practice=practice)

@@ -1,12 +1,14 @@
-"""Low-rank adapters (LoRA): how many parameters they add to a shape."""
+"""Adapters: how many parameters they add to a shape."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 from tonnage.errors import WorkloadError
+from tonnage.workload.jobs import Lora
 from tonnage.workload.shapes import ModelShape
 
+ADAPTER_START = 2  # layers below carry none (Zhang et al. 2023, section 3.1: the top 30 of 32)
 Targets = Literal["attention", "all-linear"]
 Matrices = list[tuple[int, int, int]]  # width in, width out, how many of them
 
@@ -39,6 +41,29 @@ def lora_parameters(shape: ModelShape, rank: int, targets: Targets) -> int:
 def adapted_matrices(shape: ModelShape, targets: Targets) -> list[tuple[int, int, int]]:
     """(inputs, outputs, how many) of the matrices that carry adapters, over all layers."""
     return list(_attention_targets(shape) if targets == "attention" else _linear_layers(shape))
+
+
+def adapter_parameters(shape: ModelShape, adapters: Lora) -> int:
+    """Trainable parameters of adapters of any kind on `shape`.
+
+    DoRA adds a magnitude per output of each adapted matrix (Liu et al. 2024, arXiv:2402.09353, section 4.1);
+    LLaMA-Adapter tokens and a gate per head in all but the first two layers (Zhang et al. 2023, arXiv:2303.16199, 1.2 M
+    for LLaMA-7B); a prefix keys and values of every layer (Li and Liang 2021, arXiv:2101.00190, without its
+    reparametrisation); a prompt embeddings only (Lester et al. 2021, arXiv:2104.08691).
+    """
+    layers = _stored_layers(shape) + shape.encoder_layers
+    match adapters.kind:
+        case "llama-adapter":
+            return max(layers - ADAPTER_START, 1) * (adapters.tokens * shape.hidden + shape.heads)
+        case "prefix":
+            return layers * 2 * shape.kv_heads * shape.head_dim * adapters.tokens
+        case "prompt":
+            return adapters.tokens * shape.hidden
+    found = lora_parameters(shape, adapters.rank, adapters.targets)
+    if adapters.kind == "lora":
+        return found
+    matrices = _attention_targets(shape) if adapters.targets == "attention" else _linear_layers(shape)
+    return found + sum(outputs * count for _, outputs, count in matrices)
 
 
 def _stored_layers(shape: ModelShape) -> int:
