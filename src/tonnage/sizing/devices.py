@@ -50,6 +50,7 @@ class Devices:
     watts_per_tflop: Array | None = None  # power limit over the dense 16-bit peak; NaN: not published
     multiprocessor_hz: Array | None = None  # multiprocessors times clock; NaN: not known
     clock_hz: Array | None = None  # boost clock; NaN: not known
+    host_factor: Array | None = None  # how slow the hosts launch kernels (inference); None: not told
     printed_share: Array | None = None  # of the printed peak that `peak_flop_per_s` stands for
     graphics_die: Array | None = None  # 1: a die made for graphics boards (see GRAPHICS_DIES)
     inter_printed_bytes_per_s: Array | None = None  # what a share of is reached; NaN: measured or not published
