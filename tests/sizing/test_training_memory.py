@@ -60,7 +60,7 @@ def test_measured_peaks(
     model: str, length: int, micro: int, precision: str, attention: str, recompute: str, measured: float,
     reading: str, source: str,
 ) -> None:  # fmt: skip
-    """Within 10 % of published peaks: the error of this uncalibrated version, whose interval is 15 %."""
+    """Within 10 % of published peaks, with the figures the library ships with."""
     shape: str | ModelShape = model
     practice = PLAIN
     if model == "gpt-1536x16":
