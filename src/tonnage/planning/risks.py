@@ -29,6 +29,7 @@ def risks_of(
     found = [
         *_promise_risks(workload, run, time),
         *_memory_risks(run),
+        *_evidence_risks(run),
         *([f"doubtful price: {doubt[0]}"] if doubt else []),
         *_market_risks(workload, deal, max_age_days),
         *_platform_risks(workload, deal, max_age_days, count),
@@ -61,6 +62,14 @@ def _memory_risks(run: RunDetail) -> list[str]:
         f"may run out of memory: the 80 % interval reaches {run.memory_gib.high:.1f} GiB of "
         f"{run.memory_available_gib:.1f} GiB"
     ]
+
+
+def _evidence_risks(run: RunDetail) -> list[str]:
+    """What no measured row stands behind: device, generation, precision, engine."""
+    names = list(dict.fromkeys(name for one in run.intervals for name in one.unknown))
+    if not names:
+        return []
+    return [f"predicted from published rates: no measured row of {', '.join(names)}; its intervals are wider"]
 
 
 def _market_risks(workload: Workload, deal: Deal, max_age_days: int) -> list[str]:
