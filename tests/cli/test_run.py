@@ -57,10 +57,27 @@ def test_dry_run_touches_nothing(inside: Run, spec: str, tmp_path: Path) -> None
     assert page.returncode == 0
     assert "--nproc-per-node 2" in page.stdout
     assert "export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1" in page.stdout
+    assert "Predicted" in page.stdout
     document = json.loads(inside("run", spec, "--dry-run", "-o", "json").stdout)
     assert document["schema"] == "tonnage/job@1"
     assert document["command"][1:] == ["-m", "tonnage.recipes.worker", str(tmp_path / "home" / "runs" / "one")]
+    assert document["prediction"]["why_none"].startswith("this machine has not been measured")
     assert not (tmp_path / "home").exists()
+
+
+def test_the_script_of_a_dry_run_does_the_work(
+    inside: Run, spec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It makes the folder and the specification itself: a shell carries it out as it stands, and the worker finds the
+    run there."""
+    for name, value in pretend(steps=2).items():
+        monkeypatch.setenv(name, value)
+    document = json.loads(inside("run", spec, "--dry-run", "-o", "json").stdout)
+    done = subprocess.run(["sh"], input=document["script"], text=True, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    folder = RunFolder(tmp_path / "home" / "runs" / "one")
+    assert folder.spec().name == "one"
+    assert any(event.kind is EventKind.TRAINING for event in folder.events())
 
 
 @pytest.mark.parametrize(

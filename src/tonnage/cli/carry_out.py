@@ -140,7 +140,8 @@ def run(
     if dry_run:
         from tonnage.reports.jobs import job_report
 
-        session.show(job_report(launch.job, str(launch.folder.path)))
+        prediction, doubts = launch.prediction, launch.doubts
+        session.show(job_report(launch.job, launch.spec, str(launch.folder.path), prediction=prediction, doubts=doubts))
         return
     _announce(session, launch)
     if launch.doubts and not yes:

@@ -19,6 +19,7 @@ from tonnage.sizing.devices import GENERATIONS
 from tonnage.sizing.engines import ENGINES, Engine, engine_class
 from tonnage.sizing.inference_time import default_engine
 from tonnage.sizing.precision import SERVING_COMPUTE
+from tonnage.sizing.program_practice import program_class
 from tonnage.workload.jobs import BatchJob, ServeJob, TrainJob
 
 IMAGES = ("convolution", "vision-transformer")
@@ -108,12 +109,12 @@ class Grounds:
         """What of device, precision and program no fitted row had."""
         if self.training is None:
             return Unknown()
-        near, foreign = self._unknown_device("training", device, self.training.generations), list[str]()
-        if near and near[0].endswith(" GPUs"):
-            near, foreign = [], near
+        found = self._unknown_device("training", device, self.training.generations)
+        near = [name for name in found if not name.endswith(" GPUs")]
+        foreign = [name for name in found if name.endswith(" GPUs")]
         if job.precision not in self.training.precisions:
             foreign.append(f"precision {job.precision}")
-        engine = "compiled" if job.compile else "pytorch"
+        engine = program_class(job) or "pytorch"
         if engine not in self.training.engines:
             near.append(f"engine {engine}")
         return Unknown(near=tuple(near), foreign=tuple(foreign))
@@ -127,15 +128,13 @@ class Grounds:
         kind = "decoder" if generates(job) else "vision" if job.model.architecture in IMAGES else "encoder"
         first = device.architecture.split(" ")[0]
         foreign = self.inference.not_seen(kind, first, SERVING_COMPUTE[job.weights])
-        if any(name.endswith(" GPUs") for name in foreign):
-            near = [name for name in near if name != device.name]
         return Unknown(near=tuple(near), foreign=foreign)
 
     def _unknown_device(self, kind: str, device: Accelerator, generations: frozenset[str]) -> list[str]:
         first = device.architecture.split(" ")[0]
         generation = first if first in GENERATIONS else device.architecture
         if generations and generation not in generations:
-            return [f"{generation} GPUs"]
+            return [device.name, f"{generation} GPUs"]
         seen = self.seen.get(kind, {}).get("gpu")
         return [device.name] if seen is not None and device.name not in seen else []
 

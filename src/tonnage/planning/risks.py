@@ -29,7 +29,7 @@ def risks_of(
     found = [
         *_promise_risks(workload, run, time),
         *_memory_risks(run),
-        *_evidence_risks(run),
+        *_unmeasured_risks(run),
         *([f"doubtful price: {doubt[0]}"] if doubt else []),
         *_market_risks(workload, deal, max_age_days),
         *_platform_risks(workload, deal, max_age_days, count),
@@ -64,12 +64,10 @@ def _memory_risks(run: RunDetail) -> list[str]:
     ]
 
 
-def _evidence_risks(run: RunDetail) -> list[str]:
-    """What no measured row stands behind: device, generation, precision, engine."""
-    names = list(dict.fromkeys(name for one in run.intervals for name in one.unknown))
-    if not names:
-        return []
-    return [f"predicted from published rates: no measured row of {', '.join(names)}; its intervals are wider"]
+def _unmeasured_risks(run: RunDetail) -> list[str]:
+    """What of device, precision and program no measured row stands behind."""
+    unknown = list(dict.fromkeys(name for one in run.intervals if one.of != "memory" for name in one.unknown))
+    return [f"no measured row of {', '.join(unknown)}: predicted from published figures"] if unknown else []
 
 
 def _market_risks(workload: Workload, deal: Deal, max_age_days: int) -> list[str]:

@@ -144,6 +144,8 @@ def _serve(job: ServeJob) -> list[tuple[str, str]]:
         promises.append(f"p95 latency {job.p95_latency_s * 1e3:g} ms")
     if job.p95_ttft_s is not None:
         promises.append(f"p95 TTFT {job.p95_ttft_s * 1e3:g} ms")
+    if job.p95_tpot_s is not None:
+        promises.append(f"p95 per token {job.p95_tpot_s * 1e3:g} ms")
     if promises:
         rows.append(("promise", ", ".join(promises)))
     return [*rows, ("weights", job.weights), ("hours a month", f"{job.hours_per_month:g}"), *_layout(job)]

@@ -17,6 +17,8 @@ from tonnage.sizing.replicas import Replicas
 from tonnage.workload.jobs import Requests
 from tonnage.workload.shapes import ModelShape
 
+BATCHES = tuple(float(2**i) for i in range(11))  # 1 ... 1,024 requests in a pass
+
 
 def encoder_replicas(
     shape: ModelShape,
