@@ -16,10 +16,10 @@ from tonnage.errors import UnsizedHardware
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Machine
 from tonnage.sizing.encoder_loads import client_s, input_bytes, passed_batch, request_s, tail
+from tonnage.sizing.encoder_replicas import encoder_replicas
 from tonnage.sizing.engines import ENGINES
 from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.inference_pass import FORMATS, pass_s, pass_work
-from tonnage.sizing.serving import estimate_replicas
 from tonnage.workload.jobs import Lengths, Requests
 from tonnage.workload.known import find_model, known_models
 from tonnage.workload.parameters import count_parameters
@@ -45,9 +45,9 @@ def test_a_plan_states_the_rate_that_a_row_is_judged_by(engine: str, gpu: str) -
     case = case_of(replace(ROW, engine=engine, gpu=gpu))
     judged = float(lay_out([case]).predict()[0])
     requests = Requests(input_tokens=Lengths(mean=128.0, maximum=128), output_tokens=None)
-    planned = estimate_replicas(
-        case.shape, requests, serving_devices([case.machine], case.served.compute), weights="fp16",
-        tensor_parallel=np.ones(1), concurrency=np.array([8.0]), engine=ENGINES[case.engine],
+    planned = encoder_replicas(
+        case.shape, requests, serving_devices([case.machine], case.served.compute), "fp16", np.ones(1), np.array([8.0]),
+        Assumptions(), ENGINES[case.engine],
     )  # fmt: skip
     full = float(planned.requests_per_s[0]) / Assumptions().target_utilisation
     assert full == pytest.approx(judged, rel=1e-9)
