@@ -52,6 +52,11 @@ FEATURES: list[tuple[str, dict[str, Any]]] = [
     ("8xH100, 400 Gb/s per GPU", {"network_gbit_per_s_per_gpu": 400.0, "network_gbit_per_s_per_node": None}),
     ("100Gb/s IB", {"network_gbit_per_s_per_gpu": None, "network_gbit_per_s_per_node": 100.0}),
     ("8x400 Gbps RoCE", {"network_gbit_per_s_per_node": 3200.0}),
+    ("H100 nodes; per GPU one 400 Gb/s port", {"network_gbit_per_s_per_gpu": 400.0}),
+    ("InfiniBand NDR 400Gbps/GPU", {"network_gbit_per_s_per_gpu": 400.0}),
+    ("EFA 3.2 Tbps", {"network_gbit_per_s_per_node": 3200.0}),
+    ("100Gb/s IB; 49.4 TFLOP/s/GPU", {"network_gbit_per_s_per_node": 100.0}),
+    ("300 TFLOP/s per GPU, 100Gb/s IB", {"network_gbit_per_s_per_node": 100.0}),
     ("SQuAD fine-tune", {"objective": "classification"}),
     ("batch from repo configs.yml (not in table); DGX-H100", {"channels_last": "", "kernels": "", "attention": ""}),
 ]
