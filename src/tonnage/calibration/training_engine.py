@@ -17,6 +17,8 @@ GENERATOR_SHARE = {
     1024: 1 / 4,
 }  # width of ELECTRA's generator (Clark et al. 2020, arXiv:2003.10555, table 6)
 
+CHUNKED_LOSS_BYTES = 2.5  # 16-bit logits, and 4 bytes for each of an eighth of them
+
 FUSED = re.compile(
     r"transformer engine|megatron|fused (?!optim)|DGX-[HB]\d|unsloth kernels|apex|\bNHWC\b", re.IGNORECASE
 )
@@ -86,6 +88,10 @@ def engine_of(row: TrainingRow, shape: ModelShape, device: Accelerator) -> Engin
         offloaded_activations="offload" in row.activation_checkpointing
         or (not row.activation_checkpointing and "unsloth" in row.note.lower()),
         gradients_in_backward=_steps_in_backward(row),
+        repeats_kv=is_native(row),
+        fused_optimizer=is_native(row),
+        adapter_bytes=2.0 if is_native(row) else 4.0,
+        table_bytes=2.0 if is_native(row) or "unsloth kernels" in row.note.lower() else 4.0,
     )
     return Engine(
         precision=precision,
@@ -170,12 +176,12 @@ def _degree(row: TrainingRow, kind: str) -> int:
 
 
 def _loss_bytes(row: TrainingRow, *, megatron: bool) -> float:
-    """Bytes per logit of losses other than the plain one: made chunk by chunk (16-bit logits only stay), inside a
+    """Bytes per logit of losses other than the plain one: made chunk by chunk (the 16-bit logits stay), inside a
     fused kernel (none), or Megatron's in place (16-bit logits, one fp32 copy, which becomes the gradient)."""
     if re.search(r"unsloth kernels|unsloth,|fused[\w/ ,]*(CE|cross)", row.note, re.IGNORECASE):
         return 0.5
     native = is_native(row) and row.activation_checkpointing != "none"
-    return 2.0 if "chunked cross" in row.note or native else 6.0 if megatron else 0.0
+    return CHUNKED_LOSS_BYTES if "chunked cross" in row.note or native else 6.0 if megatron else 0.0
 
 
 def _shares_sequence(row: TrainingRow, attention: Attention) -> bool:

@@ -13,13 +13,13 @@ from dataclasses import replace
 import numpy as np
 
 from tonnage.calibration.training_case import Case
+from tonnage.calibration.training_engine import CHUNKED_LOSS_BYTES
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import usable_bytes
 from tonnage.sizing.layouts import RECOMPUTES, SHARDINGS
 from tonnage.sizing.training_memory import estimate_training_memory
 from tonnage.workload.jobs import Optimizer, TrainPrecision
 
-CHUNKED_LOSS_BYTES = 2.0  # a loss made chunk by chunk leaves the 16-bit logits only
 TOLERANCE = 0.2  # over the device: nine peaks in ten are overstated by less
 Change = Callable[[Case], Case]
 

@@ -27,7 +27,7 @@ from tonnage.sizing.training_practice import PLAIN, Practice
 from tonnage.workload.jobs import TrainJob
 
 ZERO1, ZERO3 = SHARDINGS.index("zero1"), SHARDINGS.index("zero3")
-SELECTIVE, FULL = RECOMPUTES.index("selective"), RECOMPUTES.index("full")
+SELECTIVE, FULL, PER_OP = (RECOMPUTES.index(name) for name in ("selective", "full", "per-op"))
 MATRIX_KINDS = ("gemm", "attention", "convolution")
 COMPUTES = ("fp32", "tf32", "fp16", "bf16", "fp8")  # `StepWork.compute` holds the index
 ELEMENT_BYTES = np.array([4.0, 4.0, 2.0, 2.0, 2.0])  # of activations, for each of COMPUTES
@@ -104,14 +104,20 @@ def step_work(job: TrainJob, layouts: Layouts, practice: Practice = PLAIN) -> St
 def _works(job: TrainJob, stages: Sequence[Stage], layouts: Layouts, practice: Practice) -> tuple[Work, ...]:
     """Operators with what one pipeline stage repeats: its share of the layers, and (worst case) the head."""
     found = []
-    selective, full = layouts.recompute == SELECTIVE, layouts.recompute == FULL
+    selective, full, per_op = (layouts.recompute == kind for kind in (SELECTIVE, FULL, PER_OP))
     for stage in stages:
         repeats = np.ceil(stage.repeats / layouts.pipeline_parallel) if stage.layered else stage.repeats
         for op in stage.operators:
-            again = np.where(full | (selective & op.scores), 1.0, 0.0) if stage.layered else 0.0
+            repeated = np.where(full | (selective & op.scores), 1.0, np.where(per_op, _again_per_op(op), 0.0))
+            again = repeated if stage.layered else 0.0
             fused = _fusion(job, practice) if op.kind in ("elementwise", "attention") else UNFUSED
             found.append(Work(operator=op, times=repeats, backward=_backward(job, op), again=again, fused=fused))
     return tuple(found)
+
+
+def _again_per_op(op: Operator) -> float:
+    """Forwards that backward repeats where attention and every second matrix product are kept."""
+    return {"attention": 0.0, "gemm": 0.5}.get(op.kind, 1.0)
 
 
 def _fusion(job: TrainJob, practice: Practice) -> float:
