@@ -7,8 +7,9 @@
 
 BERT-base and -large, GPT-2, and Llama shapes, built here from torch modules with random weights; batch x length x
 precision x recomputation x attention. A step is timed with CUDA events after warm-up; each row is a median. Peak
-memory is torch's: allocated and reserved are two rows. What runs out of memory is a row `fits` = 0. The points are
-taken in a fixed random order, so that a grid cut short by the clock still covers every dimension; what was cut is said.
+memory is three rows: allocated and reserved as torch counts them, and what the driver says the device holds. What runs
+out of memory is a row `fits` = 0. The points are taken in a fixed random order, so that a grid cut short by the clock
+still covers every dimension; what was cut is said.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ INFERENCE_COLUMNS = """
 id config_id source model params n_layers d_model n_heads n_kv_heads d_ff vocab kind gpu n_gpus tp engine precision
 weights_quant batch_size concurrency input_len output_len metric value note
 """.split()  # noqa: SIM905
+ENGINES = {"eager": "pytorch", "graph": "pytorch-cudagraph", "compile": "torch-compile"}  # the engine column
 WARM_UP, STEPS = 3, 10  # steps before the clock, steps timed: at most
 POINT_S = 1.0  # about as long as a point is timed; slow steps are timed at least three times
 
@@ -242,6 +244,7 @@ class Bench:
         self.inference: list[dict[str, Any]] = []
         self.versions = f"torch {torch.__version__}" + (f", CUDA {torch.version.cuda}" if self.cuda else ", CPU")
         self.today = time.strftime("%Y-%m-%d")
+        self.device_bytes = 0
 
     def measure(self, point: Point) -> str:
         """Measures one point and adds its rows; out of memory is a result. Returns what to print."""
@@ -255,6 +258,7 @@ class Bench:
             self._add(point, None, [("fits", 0.0, "")])
             return "does not fit"
         finally:
+            self._read_device()
             self._clear(keep_peak=True)
         if point.mode == "train" and point.shape.kind == "encoder":
             found = [("sequences_per_s", point.batch / statistics.median(times), "")]
@@ -268,6 +272,7 @@ class Bench:
             gib = 2.0**30
             found.append(("peak_mem_gib", torch.cuda.max_memory_allocated() / gib, "peak allocated"))
             found.append(("peak_mem_gib", torch.cuda.max_memory_reserved() / gib, "peak reserved"))
+            found.append(("peak_mem_gib", self.device_bytes / gib, "nvidia-smi"))
             if point.mode == "train":
                 found.append(("fits", 1.0, ""))
         self._add(point, params, found, steps=len(times))
@@ -350,6 +355,12 @@ class Bench:
         torch.cuda.synchronize()
         return [a.elapsed_time(b) / 1e3 for a, b in pairwise(marks)]
 
+    def _read_device(self) -> None:
+        """What the driver counts as used, before the allocator hands its cache back: context and libraries too."""
+        if self.cuda:
+            free, total = self.torch.cuda.mem_get_info()
+            self.device_bytes = total - free
+
     def _clear(self, *, keep_peak: bool = False) -> None:
         gc.collect()
         if self.cuda:
@@ -384,7 +395,7 @@ class Bench:
                     "quality": "ok",
                 }  # fmt: skip
             else:
-                row |= {"kind": shape.kind, "tp": 1, "engine": "pytorch", "batch_size": point.batch,
+                row |= {"kind": shape.kind, "tp": 1, "engine": ENGINES[point.how], "batch_size": point.batch,
                         "input_len": point.length, "output_len": None if shape.kind == "encoder" else 1}  # fmt: skip
                 row["note"] += f"; {kind}" if kind else ""
             rows.append(row)

@@ -35,6 +35,7 @@ from tonnage.reports.selection import select_candidates
 from tonnage.reports.size import size_report
 from tonnage.settings import Settings, load_settings
 from tonnage.sizing.assumptions import Assumption
+from tonnage.workload.forced_layout import force_layout
 from tonnage.workload.jobs import Workload
 from tonnage.workload.loading import load_workload as load_file
 from tonnage.workload.loading import parse_workload
@@ -199,6 +200,7 @@ def plan(
     catalog: Catalog | Path | str | None = None,
     as_of: Clock | None = None,
     calibration: Calibration | Path | str | None = None,
+    layout: str | None = None,
     memory_margin: float | None = None,
     max_price_age_days: int | None = None,
     top: int = 10,
@@ -209,7 +211,8 @@ def plan(
     deadline, budget_usd, residency, interruptible, max_gpus, max_nodes.
 
     `calibration` (a file, say) gives the fitted figures and intervals; by default the settings' one, else the packaged.
-    `memory_margin` is the share of device memory kept free (0 to 0.5). A plan where nothing fits has no options.
+    `layout` ('tp=2,pp=2,micro_batch=4') goes before the workload's own. `memory_margin` is the share of device memory
+    kept free (0 to 0.5). A plan where nothing fits has no options.
     """
     if rank not in ("cost", "time", "pareto"):
         raise InputError(f"cannot rank by '{rank}'", hint="one of cost, time, pareto")
@@ -218,6 +221,7 @@ def plan(
     settings = settings or _settings(as_of)
     market = catalog if isinstance(catalog, Catalog) else load_catalog(catalog, settings=settings)
     job = override_constraints(_workload(workload, as_of, market, settings), market, **constraints)
+    job = job if layout is None else force_layout(job, layout)
     grounds = grounds_of(calibration, memory_margin, settings)
     age = settings.max_price_age_days if max_price_age_days is None else max_price_age_days
     check_limits(job, market)
@@ -236,15 +240,20 @@ def size(
     catalog: Catalog | Path | str | None = None,
     as_of: Clock | None = None,
     calibration: Calibration | Path | str | None = None,
+    layout: str | None = None,
     memory_margin: float | None = None,
     top: int = 30,
     settings: Settings | None = None,
 ) -> SizeResult:
-    """What the job needs, and how it runs on each kind of machine (or on those of `gpus`), without prices."""
+    """What the job needs, and how it runs on each kind of machine (or on those of `gpus`), without prices.
+
+    `layout` ('tp=2,pp=2,micro_batch=4') goes before the workload's own.
+    """
     settings = settings or _settings(as_of)
     market = catalog if isinstance(catalog, Catalog) else load_catalog(catalog, settings=settings)
     filters = parse_override_gpus(gpus, market)
     job = _workload(workload, as_of, market, settings)
+    job = job if layout is None else force_layout(job, layout)
     made = make_size_report(job, market, gpus=filters, grounds=grounds_of(calibration, memory_margin, settings))
     return SizeResult(made, every_row=bool(filters), top=top)
 

@@ -7,14 +7,15 @@ from statistics import median
 
 import pytest
 
-from tonnage.calibration.inference_fit import INITIAL, RANGES, fit_class, fit_inference, fit_rows
+from tonnage.calibration.inference_fit import RANGES, fit_cases, fit_class, fit_inference, fit_rows
 from tonnage.calibration.inference_judge import judge_inference
 from tonnage.calibration.inference_reading import Case, model_family, read_case
 from tonnage.calibration.judgement import Judged, Skipped
 from tonnage.calibration.leave_out import leave_one_out
 from tonnage.calibration.rows import InferenceRow
+from tonnage.calibration.store import load_calibration
 from tonnage.catalog.loading import load_catalog
-from tonnage.sizing.engines import ENGINES
+from tonnage.sizing.engines import ENGINES, PRIORS
 
 CATALOG = load_catalog()
 ROW = InferenceRow(
@@ -106,11 +107,41 @@ def test_served_rows_go_through_the_simulation() -> None:
     assert predicted("64", "requests_per_s") < 64
 
 
+def test_the_same_rows_with_other_values_are_another_fit() -> None:
+    """A fit is remembered by what its rows say, not by their names: twice the rate gives other figures."""
+    rows = [replace(DECODER, id=f"t{batch}", batch_size=batch, value=55.0 * batch) for batch in (1, 2, 4)]
+    faster = [replace(row, value=2.0 * row.value) for row in rows]
+    name = case_of(rows[0]).engine
+    catalog = load_catalog()
+    first = fit_inference(rows, catalog).engines[name]
+    second = fit_inference(faster, catalog).engines[name]
+    assert second != first
+    assert second == fit_class(PRIORS[name], [case_of(row) for row in faster])
+
+
+def test_another_catalog_is_another_fit() -> None:
+    """The same rows on a device with a third of the bandwidth say other figures of the engine."""
+    rows = [replace(DECODER, id=f"t{batch}", batch_size=batch, value=55.0 * batch) for batch in (1, 2, 4)]
+    cases = [case_of(row) for row in rows]
+    bandwidth = cases[0].machine.accelerator.memory_bandwidth_gb_per_s
+    assert bandwidth is not None
+    slower = replace(cases[0].machine.accelerator, memory_bandwidth_gb_per_s=bandwidth / 3.0)
+    others = [replace(case, machine=replace(case.machine, accelerator=slower)) for case in cases]
+    assert fit_cases(cases).engines != fit_cases(others).engines
+
+
+def test_plans_and_sizing_read_the_same_figures() -> None:
+    """The figures that sizing works with are those of the packaged calibration, class by class."""
+    calibration = load_calibration()
+    assert calibration is not None
+    assert dict(calibration.inference.engines) == dict(ENGINES)
+
+
 def test_few_rows_do_not_carry_figures_far() -> None:
     """One table of one engine moves a figure less far from where it starts than the rows alone would."""
     rows = [replace(DECODER, id=f"t{batch}", batch_size=batch, value=55.0 * batch) for batch in (1, 2, 4)]
     cases = [case_of(row) for row in rows]  # well under what the class's first figures say
-    start = INITIAL[cases[0].engine]
+    start = PRIORS[cases[0].engine]
     fitted = fit_class(start, cases)
     assert fitted != start
     assert 0.1 < fitted.call_us / start.call_us < 10.0

@@ -103,12 +103,10 @@ def test_table_equals_cases_one_by_one(row: Row, catalog: Catalog) -> None:
     cases = [c for c in (time_case(r, catalog) for r in grid(row)) if not isinstance(c, Skipped)]
     table = training_table(cases)
     together = table.steps(Assumptions()).total_s
-    inter = table.devices.inter_bytes_per_s * Assumptions().network_peak_fraction
-    devices = replace(table.devices, inter_bytes_per_s=inter)
     apart = [
         float(
             estimate_training_step(
-                case.jobs[0], case.layouts, devices.take(np.array([index])), practice=case.practice
+                case.jobs[0], case.layouts, table.devices.take(np.array([index])), practice=case.practice
             ).total_s[0]
         )
         for index, case in enumerate(cases)

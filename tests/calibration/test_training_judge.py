@@ -72,7 +72,7 @@ def test_layout_strings(row: Row, catalog: Catalog) -> None:
     )
     layout = case.layouts.row(0)
     assert (layout.tensor_parallel, layout.pipeline_parallel, layout.sharding, layout.nodes) == (4, 4, "zero1", 8)
-    assert (case.practice.interleave, case.practice.context_parallel) == (5, 2)
+    assert (case.practice.interleave, float(case.layouts.context_parallel[0])) == (5, 2)
     assert case.samples == 14 * 16 * 2
 
 

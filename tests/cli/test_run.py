@@ -16,6 +16,7 @@ import pytest
 from tonnage.cli.following import exit_code
 from tonnage.runs import EventKind, Reason, RunFolder, RunState, State
 from tonnage.runs.liveness import is_held
+from tonnage.runs.spec import load_spec
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 SPEC = {"name": "one", "task": "mlp", "data": {"train": {"location": "", "format": "csv"}}}
@@ -122,6 +123,17 @@ def test_a_run_watched_to_its_end(tonnage: Run, spec: str, home: Path) -> None:
     assert (again.returncode, "--name one-2" in again.stderr) == (2, True)
     assert "has succeeded" in tonnage("resume", "one").stderr
     assert (home / "one" / "prediction.json").exists()
+
+
+def test_no_resume_on_a_full_disk(inside: Run, spec: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused before a line is written: half a start would leave the run lost."""
+    folder = RunFolder(home / "one")
+    folder.create(load_spec(Path(spec).read_text(), where=spec))
+    folder.record(EventKind.STOPPED, who="supervisor", reason="UserStopped")
+    monkeypatch.setattr("tonnage.runners.machine.free_disk_gib", lambda _: 0.0)
+    refused = inside("resume", "one")
+    assert (refused.returncode, len(list(folder.events()))) == (4, 1)
+    assert "make room" in refused.stderr
 
 
 def test_stop_and_resume(tonnage: Run, spec: str, home: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tonnage.errors import WorkloadError
+from tonnage.pricing.interruptions import Terms
 from tonnage.runs.reading import load_run_spec
 from tonnage.runs.spec import RunSpec, dump_spec, load_spec
 from tonnage.workload.jobs import Lora
@@ -77,6 +78,20 @@ def test_generation_is_read(tmp_path: Path) -> None:
     spec = read(WRITE, tmp_path)
     assert (spec.generation.prompts, spec.generation.max_new_tokens, spec.training.max_tokens) == (500, 30, 20)
     assert spec.data.columns == (("prompt", "prompt"),)
+
+
+def test_checkpoints_where_the_file_does_not_say_when(tmp_path: Path) -> None:
+    """The plan's interval where it is stated; the rate at which machines are taken back where notices are watched."""
+
+    def saved(more: str) -> tuple[float | None, float | None]:
+        said = read(TRAIN + more, tmp_path).checkpoint
+        return said.every_s, said.ends_per_hour
+
+    assert saved("") == (None, None)
+    assert saved("buy: {checkpoint_interval: 20m}\n") == (1200.0, None)
+    assert saved("  notices: aws\n") == (None, Terms().interruptions_per_hour)
+    assert saved("  notices: aws\nbuy: {interruptions_per_hour: 0.5}\n") == (None, 0.5)
+    assert saved("  checkpoint: {every_steps: 7}\nbuy: {checkpoint_interval: 20m}\n") == (None, None)
 
 
 def test_all_keys_of_a_run(tmp_path: Path) -> None:

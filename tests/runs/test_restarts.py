@@ -55,6 +55,14 @@ def test_what_was_asked_for_is_no_crash(code: int, asked: Reason) -> None:
     assert decide([ended(code)], POLICY, asked=asked, random=0.5) == Finish(state=State.STOPPED, reason=asked)
 
 
+@pytest.mark.parametrize(("code", "goes_on"), [(1, False), (KILLED, False), (WorkerExit.PREEMPTED, True)])
+def test_a_crash_on_a_full_disk_is_told_as_one(code: int, goes_on: bool) -> None:
+    """Launchers do not say why their workers crashed: where the disk is full, that is the reason, and no restart."""
+    verdict = decide([Ended(code=code, step=7, checkpoint_step=5, no_room=True)], POLICY, asked=None, random=0.5)
+    assert isinstance(verdict, Restart) is goes_on
+    assert verdict.reason is (Reason.PREEMPTED if goes_on else Reason.DISK_FULL)
+
+
 def test_a_smaller_micro_batch_is_a_gain() -> None:
     """Out of memory at one step, again and again, each time with less in a batch: started again."""
     history = [Ended(code=1, step=7, checkpoint_step=5, changed=True)] * 6

@@ -51,11 +51,11 @@ class Bench:
     environment: dict[str, str]
     started: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
-    def start(self, **pretence: Any) -> subprocess.Popen[bytes]:
-        """A supervisor over a worker that pretends this."""
+    def start(self, *, before: str = "", **pretence: Any) -> subprocess.Popen[bytes]:
+        """A supervisor over a worker that pretends this; `before`: code of the supervisor's process, run first."""
         with (self.folder.path / "supervisor.log").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-c", QUICK, str(self.folder.path)],
+                [sys.executable, "-c", before + QUICK, str(self.folder.path)],
                 env=self.environment | {"TONNAGE_FAKE": json.dumps(pretence)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,

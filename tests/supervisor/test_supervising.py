@@ -12,12 +12,26 @@ import pytest
 
 from tonnage.runs import EventKind, Reason, State
 from tonnage.runs.guards import billed_usd
-from tonnage.runs.liveness import observed_state, read_heartbeat
+from tonnage.runs.liveness import is_held, observed_state, read_heartbeat, workers_lock
 from tonnage.runs.requests import cancel_request, write_request
 from tonnage.runs.spec import GuardSpec, LaunchSpec
 from tonnage.runs.states import WorkerExit
 
 from .conftest import Bench, is_alive
+
+FULL_DISK = """
+import errno, os
+from pathlib import Path
+def fails(do):
+    def work(*arguments, **named):
+        if Path({full!r}).exists():
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return do(*arguments, **named)
+    return work
+os.write, os.replace, os.mkdir = fails(os.write), fails(os.replace), fails(os.mkdir)
+import sys
+sys.stderr.write = fails(sys.stderr.write)
+"""  # of the supervisor alone, as long as a file is there
 
 
 def test_a_run_to_its_end(bench: Bench) -> None:
@@ -221,6 +235,20 @@ def test_a_full_disk_under_the_log(bench: Bench) -> None:
     bench.folder.log_file.symlink_to(full)
     state = bench.run(steps=12, chatter_bytes=5000)
     assert state.state is State.SUCCEEDED, bench.words()
+
+
+def test_a_full_disk_under_the_whole_run(bench: Bench) -> None:
+    """Journal, heartbeat and the supervisor's own log cannot be written: it goes on, and the end is written later."""
+    full = bench.folder.path / "full"
+    bench.start(before=FULL_DISK.format(full=str(full)), steps=100_000, end_at=400, end_code=WorkerExit.DISK_FULL)
+    bench.until_step(5)
+    full.touch()
+    bench.until(lambda: not is_held(workers_lock(bench.folder)))
+    assert not bench.is_quiet(), bench.words()
+    full.unlink()
+    bench.until(bench.is_quiet)
+    state = bench.folder.state()
+    assert (state.state, state.reason) == (State.FAILED, Reason.DISK_FULL), bench.words()
 
 
 @pytest.mark.slow

@@ -77,6 +77,7 @@ train:
   {method: qlora, precision: bf16, objective: classification, global_batch: 64, optimizer: adamw-8bit,
    attention: eager, compile: yes, lora: {rank: 8, targets: attention}, micro_batch: 4, recompute: full,
    sharding: zero2, tensor_parallel: 2, pipeline_parallel: 3}
+layout: {nodes: 4, gpus: 48, data_parallel: 4, context_parallel: 2, accumulation: 4}
 constraints:
   {deadline: 1d, budget_usd: 500, providers: aws, regions: [us-east-1], gpus: ["H100:8", 24GB..80GB],
    interruptible: true, residency: us, max_gpus: 64, max_nodes: 4, hold: true, platforms: vm}

@@ -10,13 +10,13 @@ from typing import Final
 
 import numpy as np
 
-from tonnage.calibration.inference_pooling import PASS_CLASSES, PRIOR, fit_together
+from tonnage.calibration.inference_pooling import PASS_CLASSES, fit_together
 from tonnage.calibration.inference_predict import Laid, lay_out
 from tonnage.calibration.inference_reading import Case, is_suspect, read_case
 from tonnage.calibration.judgement import Skipped
 from tonnage.calibration.rows import InferenceRow
 from tonnage.catalog.catalog import Catalog
-from tonnage.sizing.engines import ENGINES, Engine
+from tonnage.sizing.engines import PRIORS, Engine
 from tonnage.sizing.estimates import Array
 
 # How far each figure may go, and why.
@@ -47,22 +47,6 @@ FITTED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
     "llm-python": ("gemm_fraction", "attention_fraction", "kernel_floor_us", "memory_fraction", "call_us",
                    "sequence_us", "low_bit_fraction", "request_us", "reply_us"),
 })  # fmt: skip
-# Where a fit starts: each class's structure with the same plain figures, so that a fit does not remember another.
-INITIAL: Final[Mapping[str, Engine]] = MappingProxyType({
-    name: Engine(
-        name=name, gemm_fraction=0.7 if name == "llm-python" else 0.85,
-        attention_fraction=0.55 if "llm" in name else 0.4,
-        host_us_per_kernel=9.0 if engine.host_us_per_kernel else 0.0, cache_copies=engine.cache_copies,
-        fused_attention_tokens=engine.fused_attention_tokens, mixed_residual=engine.mixed_residual,
-        dequantise_bytes=engine.dequantise_bytes, spelt_out=engine.spelt_out,
-        layer_buffers=engine.layer_buffers, exchange_us=60.0 if name == "eager" else 30.0,
-        kernel_floor_us=6.0 if name == "static-llm" else 3.0,
-        call_us=700.0 if name == "llm-python" else 100.0, sequence_us=30.0 if name == "llm-python" else 5.0,
-        request_us={"llm": 1000.0, "llm-python": 3000.0}.get(name, 0.0),
-        reply_us={"llm": 2500.0, "llm-python": 30000.0}.get(name, 0.0),
-    )
-    for name, engine in ENGINES.items()
-} | dict(PRIOR))  # fmt: skip
 SCHEDULER: Final = ("call_us", "sequence_us", "request_us", "reply_us")
 STEPS: Final = (0.4, 0.2, 0.1, 0.05)
 SIMULATED_STEPS: Final = (0.3, 0.1)  # where each try is a simulation of every served row
@@ -104,7 +88,7 @@ def fit_inference(
 
 def fit_cases(cases: Sequence[Case], *, start: Mapping[str, Engine] | None = None) -> InferenceFit:
     """`fit_inference` on rows already read."""
-    engines = dict(start or INITIAL)
+    engines = dict(start or PRIORS)
     grouped = {name: fit_rows([case for case in cases if case.engine == name]) for name in engines}
     counts = {name: len(mine) for name, mine in grouped.items()}
     passes = {name: grouped.get(name, []) for name in PASS_CLASSES}
@@ -122,19 +106,20 @@ _TOGETHER: dict[tuple[object, ...], dict[str, Engine]] = {}
 
 
 def _together_once(cases: Mapping[str, Sequence[Case]], prior: Mapping[str, Engine]) -> dict[str, Engine]:
-    """`fit_together`, remembered like `_fit_class_once`: most families left out are decoders."""
-    key = (*prior.values(), *(case.row.id for mine in cases.values() for case in mine))
+    """`fit_together`, remembered like `_fit_class_once`: most families left out are decoders. A case holds its row and
+    its device, so that another value or another catalog is another key."""
+    key = (*prior.values(), *(case for mine in cases.values() for case in mine))
     if key not in _TOGETHER:
         _TOGETHER[key] = fit_together(cases, cell_weights, RANGES, prior)
     return _TOGETHER[key]
 
 
-_CLASSES: dict[tuple[Engine, tuple[str, ...]], Engine] = {}
+_CLASSES: dict[tuple[object, ...], Engine] = {}
 
 
 def _fit_class_once(engine: Engine, cases: Sequence[Case]) -> Engine:
     """`fit_class`, remembered by start and rows: leaving a family out changes few classes of a cross-validation."""
-    key = (engine, tuple(case.row.id for case in cases))
+    key = (engine, *cases)
     if key not in _CLASSES:
         _CLASSES[key] = fit_class(engine, cases)
     return _CLASSES[key]

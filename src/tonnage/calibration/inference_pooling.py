@@ -1,6 +1,6 @@
 """Engine classes of whole passes (encoders, vision), fitted together: a class is drawn to what all have in common.
 
-Each figure of a class starts from what the class's structure says (`PRIOR`); how far all classes with rows lie from
+Each figure of a class starts from what the class's structure says (`PRIORS`); how far all classes with rows lie from
 there, on average, moves every class, one without any row too (partial pooling; Gelman and Hill 2006, chapter 12).
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from tonnage.calibration.inference_reading import Case
 from tonnage.calibration.pass_rows import PassRows, pass_rows
-from tonnage.sizing.engines import ENGINES, Engine
+from tonnage.sizing.engines import PRIORS, Engine
 from tonnage.sizing.estimates import Array
 
 Ranges = Mapping[str, tuple[float, float, str]]
@@ -35,25 +35,8 @@ STEPS: Final = (0.4, 0.2, 0.1, 0.05)
 SWEEPS: Final = 5
 CLIPPED: Final = 0.7
 
-# What a class's structure says before any row. Python dispatches an operation in some 20 us, a C++ executor in 8
-# (6 where a transformer is rewritten into a few fused nodes). Frameworks run norm, activation and residual as kernels
-# of their own; compilers fuse them with one another; engines fuse them into the products, which leaves a residual
-# read, a pool and reformats. A convolution is an implicit product on the same units as a product.
-_HOST_US: Final = {"eager": 20.0, "graph": 8.0, "traced": 8.0, "compiled": 8.0, "optimised": 6.0}
-_LEFT: Final = {"eager": 1.5, "graph": 1.5, "traced": 1.5, "compiled": 0.8, "optimised": 0.5}
-_LEFT_BEHIND_CONVOLUTIONS: Final = {"eager": 1.0, "graph": 1.0, "traced": 1.0, "compiled": 1.0, "optimised": 0.5}
 PASS_CLASSES: Final = ("eager", "graph", "traced", "compiled", "optimised", "converted", "library", "fused")
-PRIOR: Final[Mapping[str, Engine]] = MappingProxyType({
-    name: Engine(
-        name=name, host_us_per_kernel=_HOST_US.get(name, 0.0), elementwise_left=_LEFT.get(name, 0.25),
-        convolution_elementwise_left=_LEFT_BEHIND_CONVOLUTIONS.get(name, 0.2), convolution_fraction=0.85,
-        sequence_us=5.0, cache_copies=ENGINES[name].cache_copies,
-        fused_attention_tokens=ENGINES[name].fused_attention_tokens, mixed_residual=ENGINES[name].mixed_residual,
-        dequantise_bytes=ENGINES[name].dequantise_bytes, spelt_out=ENGINES[name].spelt_out,
-        layer_buffers=ENGINES[name].layer_buffers, exchange_us=ENGINES[name].exchange_us,
-    )
-    for name in PASS_CLASSES
-})  # fmt: skip
+PRIOR: Final[Mapping[str, Engine]] = MappingProxyType({name: PRIORS[name] for name in PASS_CLASSES})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from tonnage.sizing.estimates import Array
 from tonnage.sizing.inference_pass import PassWork
 from tonnage.sizing.operators import Operator
 
-_COLUMNS = ("flop", "moved_bytes", "rows", "columns", "kernels", "query_length")
+_COLUMNS = ("flop", "moved_bytes", "rows", "columns", "kernels", "groups", "query_length")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -78,7 +78,6 @@ def build_case(row: TrainingRow, catalog: Catalog) -> Case:
     machine = _machine(row, device, catalog, per_node)
     layouts = _layouts(row, jobs, engine, device, gpus, per_node)
     samples = float((layouts.micro_batch * layouts.accumulation * layouts.data_parallel)[0])
-    samples /= engine.practice.context_parallel
     return Case(
         row=row, jobs=jobs, layouts=layouts, machine=machine, engine=engine, gpus=gpus,
         samples=samples, tokens=samples * length,
@@ -177,8 +176,8 @@ def _layouts(
     row: TrainingRow, jobs: tuple[TrainJob, ...], engine: Engine, device: Accelerator, gpus: int, per_node: int
 ) -> Layouts:
     text = row.sharding
-    tensor, pipeline = _degree(text, "tp"), _degree(text, "pp")
-    data = gpus // (tensor * pipeline)
+    tensor, pipeline, context = _degree(text, "tp"), _degree(text, "pp"), _degree(text, "cp")
+    data = gpus // (tensor * pipeline * context)
     if data < 1:
         raise NoCase(f"sharding '{text}' needs more than {gpus} GPUs")
     layout = one_layout(
@@ -186,12 +185,13 @@ def _layouts(
         data_parallel=data,
         tensor_parallel=tensor,
         pipeline_parallel=pipeline,
+        context_parallel=context,
         sharding=_sharding(row, gpus),
         recompute=_recompute(row),
         nodes=max(1, -(-gpus // per_node)),
     )
     micro = _micro_batch(row, jobs, engine, device, layout)
-    accumulation = _accumulation(row, micro, data // engine.practice.context_parallel)
+    accumulation = _accumulation(row, micro, data)
     return replace(layout, micro_batch=np.array([micro]), accumulation=np.array([accumulation]))
 
 

@@ -71,7 +71,6 @@ def engine_of(row: TrainingRow, shape: ModelShape, device: Accelerator) -> Engin
         cached_tokens=_cached(row),
         logit_share=MASKED_SHARE if shape.architecture == "encoder" else 1.0,
         interleave=_degree(row, "vp"),
-        context_parallel=_degree(row, "cp"),
         reduce_bytes=2.0 if megatron and precision in ("fp16", "fp8") else 0.0,  # in bf16 sums are kept in 32 bit
         state="megatron" if megatron else "autocast",
         optimizer_passes=1.5 if row.optimizer.upper() == "LAMB" else 1.0,

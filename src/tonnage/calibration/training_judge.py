@@ -11,12 +11,14 @@ from tonnage.calibration.judgement import Judged, Skipped
 from tonnage.calibration.rows import TrainingRow
 from tonnage.calibration.training_case import Case, NoCase, build_case
 from tonnage.calibration.training_memory_rows import MEMORY_METRICS, judge_memory_row
-from tonnage.calibration.training_table import training_table
+from tonnage.calibration.training_table import case_devices
 from tonnage.calibration.training_unstated import fitted_to_device
 from tonnage.catalog.catalog import Catalog
 from tonnage.errors import TonnageError
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import peak_tflops
+from tonnage.sizing.precision import TRAINING
+from tonnage.sizing.training_prediction import predict_training
 from tonnage.sizing.training_work import FULL
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ def time_case(row: TrainingRow, catalog: Catalog) -> Case | Skipped:
         return _skipped(row, f"metric '{row.metric}' is none of training time or memory")
     try:
         case = fitted_to_device(build_case(row, catalog))
-        peak_tflops(case.machine.accelerator, case.jobs[0].precision.removesuffix("-true"))
+        peak_tflops(case.machine.accelerator, TRAINING[case.jobs[0].precision].compute)
     except NoCase as error:
         return _skipped(row, str(error))
     except TonnageError as error:
@@ -71,9 +73,14 @@ def time_case(row: TrainingRow, catalog: Catalog) -> Case | Skipped:
 
 
 def predict_metrics(cases: Sequence[Case], assumed: Assumptions) -> list[float]:
-    """Each case's figure in its row's metric."""
-    steps = training_table(cases, assumed).steps(assumed)
-    return [in_convention(case, float(seconds)) for case, seconds in zip(cases, steps.total_s, strict=True)]
+    """Each case's figure in its row's metric, by the function that plans call."""
+    return [in_convention(case, predicted_step_s(case, assumed)) for case in cases]
+
+
+def predicted_step_s(case: Case, assumed: Assumptions) -> float:
+    """Seconds of one step of a case."""
+    devices = case_devices(case, assumed)
+    return float(predict_training(case.jobs, case.layouts, devices, assumed, case.practice).step.total_s[0])
 
 
 def in_convention(case: Case, seconds: float) -> float:

@@ -7,8 +7,7 @@ once and evaluates it hundreds of times in milliseconds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,8 +17,10 @@ from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Devices, stack
 from tonnage.sizing.estimates import Array, Num
 from tonnage.sizing.operators import Kind, Operator
+from tonnage.sizing.precision import TRAINING
+from tonnage.sizing.training_prediction import work_of
 from tonnage.sizing.training_time import TrainingStep, step_seconds
-from tonnage.sizing.training_work import StepWork, Work, added, column_names, step_work
+from tonnage.sizing.training_work import StepWork, Work, column_names
 
 KINDS: tuple[Kind, ...] = ("gemm", "attention", "elementwise", "convolution")
 FIGURES = ("count", "flop", "moved_bytes", "rows", "columns", "kernels", "query_length", "peak_share")
@@ -27,7 +28,7 @@ FIGURES = ("count", "flop", "moved_bytes", "rows", "columns", "kernels", "query_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingTable:
-    """Cases, their work and their devices, one row each; the network stands at its printed rate."""
+    """Cases, their work and their devices, one row each."""
 
     cases: tuple[Case, ...]
     work: StepWork
@@ -35,16 +36,15 @@ class TrainingTable:
 
     def steps(self, assumed: Assumptions) -> TrainingStep:
         """Parts of each row's step, seconds."""
-        inter = self.devices.inter_bytes_per_s * assumed.network_peak_fraction
-        return step_seconds(self.work, replace(self.devices, inter_bytes_per_s=inter), assumed)
+        return step_seconds(self.work, self.devices, assumed)
 
 
 def training_table(cases: Sequence[Case], assumed: Assumptions | None = None) -> TrainingTable:
     """The table of `cases` (at least one)."""
     assumed = assumed or Assumptions()
-    works = [case_work(case) for case in cases]
+    works = [work_of(case.jobs, case.layouts, case.practice) for case in cases]
     columns = {name: np.concatenate([getattr(work, name) for work in works]) for name in column_names()}
-    stacked = [stack([case.machine], case.jobs[0].precision.removesuffix("-true"), assumed) for case in cases]
+    stacked = [case_devices(case, assumed) for case in cases]
     return TrainingTable(
         cases=tuple(cases),
         work=StepWork(works=_flattened(works), **columns),
@@ -52,9 +52,9 @@ def training_table(cases: Sequence[Case], assumed: Assumptions | None = None) ->
     )
 
 
-def case_work(case: Case) -> StepWork:
-    """The work of one step of a case: all its jobs."""
-    return reduce(added, (step_work(job, case.layouts, case.practice) for job in case.jobs))
+def case_devices(case: Case, assumed: Assumptions) -> Devices:
+    """The machine of a case at the precision it computes in."""
+    return stack([case.machine], TRAINING[case.jobs[0].precision].compute, assumed)
 
 
 def _flattened(works: Sequence[StepWork]) -> tuple[Work, ...]:

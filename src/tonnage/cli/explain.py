@@ -33,6 +33,7 @@ def explain(
     deadline: options.Deadline = None,
     budget: options.Budget = None,
     hold: options.Hold = None,
+    layout: options.Layout = None,
     memory_margin: options.MemoryMargin = None,
     calibration: options.CalibrationFile = None,
     flips: Annotated[
@@ -65,12 +66,12 @@ def explain(
     )  # fmt: skip
     if is_compare_file(file):
         given = {"NAME": name, "--provider": provider, "--platform": platform, "--region": region, "--gpu": gpu,
-                 "--deadline": deadline, "--budget": budget, "--flips": flips}  # fmt: skip
+                 "--deadline": deadline, "--budget": budget, "--flips": flips, "--layout": layout}  # fmt: skip
         explain_comparison(session, file, memory_margin=memory_margin, given=given)
         return
     result = make(
         session, file, rank=rank, top=top, providers=provider, platforms=platform, regions=region, gpus=gpu,
-        deadline=deadline, budget_usd=budget, hold=hold, memory_margin=memory_margin,
+        deadline=deadline, budget_usd=budget, hold=hold, layout=layout, memory_margin=memory_margin,
     )  # fmt: skip
     from tonnage.reports.explain import explain_report
     from tonnage.reports.selection import select_candidates

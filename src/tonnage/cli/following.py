@@ -59,7 +59,7 @@ def in_words(event: Event) -> str:
             f"{message}; starting again in {fields.get('delay_s')} s, "
             f"{fields.get('lost_steps', 0)} steps are done again"
         ),
-        EventKind.RESUMED: f"resumed at step {fields.get('step')}",
+        EventKind.RESUMED: message or f"resumed at step {fields.get('step')}",
         EventKind.OUT_OF_MEMORY: (
             f"out of memory with micro-batch {fields.get('micro_batch')}: {fields.get('next_micro_batch')} from now on"
         ),

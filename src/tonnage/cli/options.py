@@ -45,6 +45,14 @@ def complete_gpu(incomplete: str) -> list[str]:
     return _starting_with([device.name for device in load_catalog().accelerators], incomplete)
 
 
+def complete_layout(incomplete: str) -> list[str]:
+    """Keys of a layout, after those already typed."""
+    from tonnage.workload.forced_layout import layout_keys
+
+    typed, comma, begun = incomplete.rpartition(",")
+    return [f"{typed}{comma}{name}=" for name in _starting_with(layout_keys(), begun)]
+
+
 def complete_name(incomplete: str) -> list[str]:
     """Instance types and GPUs."""
     from tonnage.catalog import load_catalog
@@ -147,6 +155,17 @@ Budget = Annotated[
 Hold = Annotated[
     bool | None,
     typer.Option("--hold", help="Limits must hold at the far end of the 80 % interval.", show_default=False),
+]
+Layout = Annotated[
+    str | None,
+    typer.Option(
+        "--layout",
+        metavar="KEYS",
+        autocompletion=complete_layout,
+        help="How the work is spread, in place of the file's `layout`: 'tp=2,pp=2,micro_batch=4'. What is left out is "
+        "chosen.",
+        show_default=False,
+    ),
 ]
 MemoryMargin = Annotated[
     float | None,

@@ -36,6 +36,7 @@ def plan(
     hold: options.Hold = None,
     device: Device = None,
     other_machine: OtherMachine = False,
+    layout: options.Layout = None,
     memory_margin: options.MemoryMargin = None,
     calibration: options.CalibrationFile = None,
     max_price_age: options.MaxPriceAge = None,
@@ -58,7 +59,8 @@ def plan(
     if portfolio is not None:
         refuse_beside_portfolio(
             {"FILE": file, "--provider": provider, "--platform": platform, "--region": region, "--gpu": gpu,
-             "--deadline": deadline, "--budget": budget, "--hold": hold, "--rank": rank != "cost", "--device": device}
+             "--deadline": deadline, "--budget": budget, "--hold": hold, "--rank": rank != "cost", "--device": device,
+             "--layout": layout}
         )  # fmt: skip
         show_portfolio(session, portfolio, memory_margin=memory_margin)
         return
@@ -69,14 +71,21 @@ def plan(
         raise InputError("Missing argument 'FILE'", hint=hint)
     if device is not None:
         refuse_beside_device(
-            {"--provider": provider, "--platform": platform, "--region": region, "--gpu": gpu, "--rank": rank != "cost"}
+            {
+                "--provider": provider,
+                "--platform": platform,
+                "--region": region,
+                "--gpu": gpu,
+                "--rank": rank != "cost",
+                "--layout": layout,
+            }
         )
         limits = {"deadline": deadline, "budget_usd": budget, "hold": hold}
         show_on_device(session, file, device, memory_margin=memory_margin, other_machine=other_machine, limits=limits)
         return
     result = make(
         session, file, rank=rank, top=top, providers=provider, platforms=platform, regions=region, gpus=gpu,
-        deadline=deadline, budget_usd=budget, hold=hold, memory_margin=memory_margin,
+        deadline=deadline, budget_usd=budget, hold=hold, layout=layout, memory_margin=memory_margin,
     )  # fmt: skip
     from tonnage.reports.plan import plan_report
 

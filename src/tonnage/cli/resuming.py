@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.errors import InputError, PlanRefused
+
+LEAST_GIB: Final = 1 / 1024  # for the files of a start; a checkpoint's need is its worker's to know
 
 if TYPE_CHECKING:
     from tonnage.runs.folder import RunFolder
@@ -31,7 +33,8 @@ def resume_run(folder: RunFolder, given: dict[str, Any]) -> None:
     old = folder.spec()
     spec = overridden(old, given)
     check_guard(spec.guard)
-    _check_room(folder, spec)
+    _check_limits(folder, spec)
+    _check_disk(folder)
     runner = runner_for(spec, look_at_machine())
     if state.state is State.LOST and folder.state().state is not State.LOST:
         message = "its supervisor was gone without a last word"
@@ -42,7 +45,16 @@ def resume_run(folder: RunFolder, given: dict[str, Any]) -> None:
     runner.submit(runner.render(spec, folder), folder)
 
 
-def _check_room(folder: RunFolder, spec: RunSpec) -> None:
+def _check_disk(folder: RunFolder) -> None:
+    """Refuse before anything is written: a run whose disk is full would be lost half started."""
+    from tonnage.runners.machine import free_disk_gib
+
+    free_gib = free_disk_gib(folder.path)
+    if free_gib < LEAST_GIB:
+        raise PlanRefused(f"{folder.path}: {free_gib * 1024:.1f} MiB are free", hint="make room, then resume it")
+
+
+def _check_limits(folder: RunFolder, spec: RunSpec) -> None:
     """A limit that is used up would stop the run at once."""
     from tonnage.runs.guards import Meter, breach
     from tonnage.runs.liveness import read_heartbeat

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ OK: Final = 0
 FAILED: Final = 1
 BAD_INPUT: Final = 2
 INTERRUPTED: Final = 130
+NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def main() -> None:
@@ -35,6 +37,11 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         complain("interrupted")
         return INTERRUPTED
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            return _internal_error(error)
+        complain(f"{error.filename or 'a file'} cannot be written: {error.strerror}", "make room on its disk")
+        return FAILED
     except Exception as error:
         return _internal_error(error)
 

@@ -13,6 +13,7 @@ def size(
     top: options.Top = 30,
     device: Device = None,
     other_machine: OtherMachine = False,
+    layout: options.Layout = None,
     memory_margin: options.MemoryMargin = None,
     calibration: options.CalibrationFile = None,
     catalog: options.CatalogFolder = None,
@@ -27,14 +28,16 @@ def size(
     """
     session = open_session(output=output, as_of=as_of, catalog=catalog, calibration=calibration, quiet=quiet)
     if device is not None:
-        refuse_beside_device({"--gpu": gpu})
+        refuse_beside_device({"--gpu": gpu, "--layout": layout})
         show_on_device(session, file, device, memory_margin=memory_margin, other_machine=other_machine)
         return
     with session.progress("sizing"):
         from tonnage import api
         from tonnage.reports.size import size_report
 
-        result = api.size(file, gpus=tuple(gpu or ()), memory_margin=memory_margin, top=top, settings=session.settings)
+        result = api.size(
+            file, gpus=tuple(gpu or ()), layout=layout, memory_margin=memory_margin, top=top, settings=session.settings
+        )
     session.show(size_report(result.size, top=top, every_row=result.every_row))
     if not result.size.rows:
         from tonnage.errors import NothingFits

@@ -1,4 +1,8 @@
-"""The layouts worth trying for a training job on each machine type: a grid, without what cannot run."""
+"""The layouts worth trying for a training job on each machine type: a grid, without what cannot run.
+
+What the workload fixes (`layout:`, `--layout`, keys of `train:`) is not searched: a layout fixed in every key is the
+only one of the grid.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +36,9 @@ def node_counts(max_nodes: int) -> tuple[int, ...]:
 def grid_for(job: TrainJob, machines: Sequence[Machine], *, max_nodes: int, max_gpus: int | None) -> LayoutGrid:
     """Every nodes x tensor x pipeline x sharding x recompute x micro-batch that divides the work evenly.
 
-    Tensor parallelism stays inside a node and divides the heads; a pipeline stage holds at least one layer; the
-    global batch is met exactly (data parallel x micro-batch x accumulation = global batch).
+    Tensor parallelism that is not fixed stays inside a node and divides the heads; a pipeline stage holds at least
+    one layer; the global batch is met exactly (data parallel x micro-batch x accumulation = global batch). Fixed GPUs
+    or nodes go before `max_nodes`.
     """
     shapes: dict[tuple[int, bool], np.ndarray] = {}
     rows, owners = [], []
@@ -41,11 +46,11 @@ def grid_for(job: TrainJob, machines: Sequence[Machine], *, max_nodes: int, max_
         multi_node = machine.network_gb_per_s is not None
         key = (machine.count, multi_node)
         if key not in shapes:
-            counts = node_counts(max_nodes) if multi_node else (1,)
+            counts = _node_counts(job, machine.count, max_nodes, multi_node=multi_node)
             shapes[key] = _rows(job, machine.count, counts, max_gpus)
         rows.append(shapes[key])
         owners.append(np.full(len(shapes[key]), index, dtype=np.intp))
-    table = np.concatenate(rows) if rows else np.empty((0, 8))
+    table = np.concatenate(rows) if rows else np.empty((0, 9))
     return LayoutGrid(
         machine=np.concatenate(owners) if owners else np.empty(0, dtype=np.intp),
         layouts=Layouts(
@@ -57,26 +62,40 @@ def grid_for(job: TrainJob, machines: Sequence[Machine], *, max_nodes: int, max_
             recompute=table[:, 5],
             micro_batch=table[:, 6],
             accumulation=table[:, 7],
+            context_parallel=table[:, 8],
         ),
     )
 
 
 def _rows(job: TrainJob, per_node: int, nodes: Sequence[int], max_gpus: int | None) -> np.ndarray:
-    """The grid of one node size, one layout a row, as float64 (n, 8)."""
+    """The grid of one node size, one layout a row, as float64 (n, 9)."""
     rows: list[tuple[int, ...]] = []
     for count in nodes:
         gpus = count * per_node
         if max_gpus is not None and gpus > max_gpus:
             continue
         for tensor, pipeline in _model_parallel(job, per_node, gpus):
-            data = gpus // (tensor * pipeline)
+            context = job.context_parallel or 1
+            data = gpus // (tensor * pipeline * context)
             for micro, accumulation in _micro_batches(job, data):
-                if pipeline > 1 and accumulation < pipeline:
+                if job.accumulation is None and pipeline > 1 and accumulation < pipeline:
                     continue
-                for sharding in _shardings(job, data):
+                for sharding in _shardings(job, data * context):
                     for recompute in _recomputes(job):
-                        rows.append((count, data, tensor, pipeline, sharding, recompute, micro, accumulation))
-    return np.array(rows, dtype=np.float64).reshape(-1, 8)
+                        rows.append((count, data, tensor, pipeline, sharding, recompute, micro, accumulation, context))
+    return np.array(rows, dtype=np.float64).reshape(-1, 9)
+
+
+def _node_counts(job: TrainJob, per_node: int, max_nodes: int, *, multi_node: bool) -> tuple[int, ...]:
+    """Node counts to try; the one that the job fixes, where it does."""
+    fixed = job.nodes
+    if job.gpus is not None:
+        if job.gpus % per_node or fixed not in (None, job.gpus // per_node):
+            return ()
+        fixed = job.gpus // per_node
+    if fixed is None:
+        return node_counts(max_nodes) if multi_node else (1,)
+    return (fixed,) if multi_node or fixed == 1 else ()
 
 
 def _model_parallel(job: TrainJob, per_node: int, gpus: int) -> list[tuple[int, int]]:
@@ -86,10 +105,12 @@ def _model_parallel(job: TrainJob, per_node: int, gpus: int) -> list[tuple[int, 
     if job.method == "qlora" or job.model.architecture in ("convolution", "encoder-decoder"):
         tensors, pipelines = [1], [1]  # no common trainer runs these split
     if job.tensor_parallel is not None:
-        tensors = [job.tensor_parallel] if job.tensor_parallel <= per_node else []
+        tensors = [job.tensor_parallel]
     if job.pipeline_parallel is not None:
         pipelines = [job.pipeline_parallel]
-    return [(t, p) for t in tensors for p in pipelines if gpus % (t * p) == 0]
+    context = job.context_parallel or 1
+    pairs = [(t, p) for t in tensors for p in pipelines if gpus % (t * p * context) == 0]
+    return [(t, p) for t, p in pairs if job.data_parallel in (None, gpus // (t * p * context))]
 
 
 def _divides_heads(job: TrainJob, tensor: int) -> bool:
@@ -101,8 +122,13 @@ def _micro_batches(job: TrainJob, data: int) -> list[tuple[int, int]]:
     if job.global_batch % data:
         return []
     local = job.global_batch // data
-    if job.micro_batch is not None:
-        return [(job.micro_batch, local // job.micro_batch)] if local % job.micro_batch == 0 else []
+    fixed = job.micro_batch
+    if job.accumulation is not None:
+        if local % job.accumulation or fixed not in (None, local // job.accumulation):
+            return []
+        fixed = local // job.accumulation
+    if fixed is not None:
+        return [(fixed, local // fixed)] if local % fixed == 0 else []
     sizes = [size for size in range(1, min(local, MAX_MICRO_BATCH) + 1) if local % size == 0]
     return [(size, local // size) for size in _thinned(sizes)]
 

@@ -105,20 +105,21 @@ def _machine(catalog: Catalog, instance: InstanceType, assumed: Assumptions) -> 
         accelerator=catalog.accelerator(instance.accelerator),
         count=int(instance.accelerator_count),
         intra=catalog.link(instance.scale_up),
-        network_gb_per_s=_network_gb_per_s(instance, out, assumed),
+        network_gb_per_s=_network_gb_per_s(instance, out),
+        network_measured=out is not None and out.bus_bandwidth_gb_per_s is not None,
         network_latency_us=assumed.network_latency_us if out is None or out.latency_us is None else out.latency_us,
     )
 
 
-def _network_gb_per_s(instance: InstanceType, out: Link | None, assumed: Assumptions) -> float | None:
-    """What collectives reach between nodes: measured where the link's row has it, else a share of the printed rate.
+def _network_gb_per_s(instance: InstanceType, out: Link | None) -> float | None:
+    """Between nodes: what collectives were measured to reach where the link's row has it, else the printed rate.
 
     A link's own rate goes before the instance's, which counts network cards that devices do not use.
     """
     if out is not None and out.bus_bandwidth_gb_per_s is not None:
         return out.bus_bandwidth_gb_per_s
     if out is not None and out.peak_gb_per_s is not None:
-        return out.peak_gb_per_s * assumed.network_peak_fraction
+        return out.peak_gb_per_s
     if instance.network_gbit_per_s is None:
         return None
-    return gbit_to_gb_per_s(instance.network_gbit_per_s) * assumed.network_peak_fraction
+    return gbit_to_gb_per_s(instance.network_gbit_per_s)

@@ -17,7 +17,8 @@ from tonnage.sizing.estimates import Array, Figure
 from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.inference_memory import estimate_serving_memory
 from tonnage.sizing.precision import SERVING_COMPUTE
-from tonnage.sizing.serving import CONCURRENCIES, Replicas, estimate_replicas
+from tonnage.sizing.replicas import Replicas
+from tonnage.sizing.serving import CONCURRENCIES, estimate_replicas
 from tonnage.units import to_gib
 from tonnage.workload.jobs import BatchJob, Requests, ServeJob
 from tonnage.workload.shapes import ModelShape

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +45,22 @@ class Sized:
     nodes_high: Array
     detail: Callable[[int], RunDetail]
     misses: Mapping[int, Miss] = field(default_factory=dict)
+
+
+def group_numbers(*columns: NDArray[Any]) -> NDArray[np.int64]:
+    """One number for each distinct row of the columns, ordered as the rows are.
+
+    >>> group_numbers(np.array([0, 0, 1]), np.array([4097, 1, 4097])).tolist()
+    [1, 0, 2]
+    """
+    order = np.lexsort(columns[::-1])
+    changed = np.zeros(len(order), dtype=bool)
+    for column in columns:
+        ordered = column[order]
+        changed[1:] |= ordered[1:] != ordered[:-1]
+    numbers = np.empty(len(order), dtype=np.int64)
+    numbers[order] = np.cumsum(changed)
+    return numbers
 
 
 def best_per_group(group: NDArray[np.int64], score: Array) -> IntArray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tonnage.units import SECONDS_PER_HOUR
+from tonnage.workload.file.layout_fields import ServingLayoutFields, TrainLayoutFields
 from tonnage.workload.jobs import (
     BatchJob,
     Constraints,
@@ -30,6 +31,7 @@ def summarise(workload: Workload) -> tuple[tuple[str, str], ...]:
             ("items", f"{job.items:,}"),
             *_requests(job.requests),
             ("weights", job.weights),
+            *_layout(job),
         ]
     else:
         rows = _tabular(job)
@@ -82,7 +84,14 @@ def _train(job: TrainJob) -> list[tuple[str, str]]:
     if not image:
         rows.append(("lengths", _lengths(job.lengths)))
     rows.append(("global batch", f"{job.global_batch}"))
-    return rows
+    return [*rows, *_layout(job)]
+
+
+def _layout(job: TrainJob | ServeJob | BatchJob) -> list[tuple[str, str]]:
+    """What of the layout is fixed."""
+    fields = TrainLayoutFields if isinstance(job, TrainJob) else ServingLayoutFields
+    fixed = [(name, getattr(job, name)) for name in fields.model_fields if getattr(job, name) is not None]
+    return [("layout", ", ".join(f"{name} {value}" for name, value in fixed))] if fixed else []
 
 
 def _requests(requests: Requests) -> list[tuple[str, str]]:
@@ -105,7 +114,7 @@ def _serve(job: ServeJob) -> list[tuple[str, str]]:
         promises.append(f"p95 TTFT {job.p95_ttft_s * 1e3:g} ms")
     if promises:
         rows.append(("promise", ", ".join(promises)))
-    return [*rows, ("weights", job.weights), ("hours a month", f"{job.hours_per_month:g}")]
+    return [*rows, ("weights", job.weights), ("hours a month", f"{job.hours_per_month:g}"), *_layout(job)]
 
 
 def _tabular(job: TabularJob) -> list[tuple[str, str]]:

@@ -10,15 +10,16 @@ import numpy as np
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.layout_grid import LayoutGrid, grid_for
 from tonnage.planning.plan import Interval, RunDetail
-from tonnage.planning.sized import IntArray, Miss, Sized, best_per_group
+from tonnage.planning.sized import IntArray, Miss, Sized, best_per_group, group_numbers
 from tonnage.planning.training_flips import cheapest_fit
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Devices, Machine, stack
 from tonnage.sizing.estimates import Array, Figure
 from tonnage.sizing.fitting import fits, room
 from tonnage.sizing.precision import TRAINING
-from tonnage.sizing.training_memory import TrainingMemory, estimate_training_memory
-from tonnage.sizing.training_time import TrainingStep, estimate_training_step
+from tonnage.sizing.training_memory import TrainingMemory
+from tonnage.sizing.training_prediction import peak_memory, predict_training
+from tonnage.sizing.training_time import TrainingStep
 from tonnage.units import to_gib
 from tonnage.workload.jobs import Constraints, TrainJob
 
@@ -54,7 +55,7 @@ def size_training(job: TrainJob, machines: Sequence[Machine], constraints: Const
     assumed = grounds.assumed
     grid = grid_for(job, machines, max_nodes=constraints.max_nodes, max_gpus=constraints.max_gpus)
     stacked = stack(machines, TRAINING[job.precision].compute, assumed)
-    memory = estimate_training_memory(job, grid.layouts, assumed)
+    memory = peak_memory((job,), grid.layouts, assumed)
     intervals = _Intervals(
         time=tuple(grounds.training_time(job, one.accelerator) for one in machines),
         memory=tuple(grounds.training_memory(job, one.accelerator) for one in machines),
@@ -91,10 +92,8 @@ def _largest_micro_batches(grid: LayoutGrid, enough: np.ndarray) -> IntArray:
     if not len(rows):
         return rows
     lay = grid.layouts
-    group = grid.machine[rows].astype(np.int64)
-    parts = (lay.nodes, lay.tensor_parallel, lay.pipeline_parallel, lay.sharding, lay.recompute)
-    for column, base in zip(parts, (4096, 64, 256, 4, 4), strict=True):  # each base exceeds its column
-        group = group * base + column[rows].astype(np.int64)
+    parts = (grid.machine, lay.nodes, lay.tensor_parallel, lay.pipeline_parallel, lay.sharding, lay.recompute)
+    group = group_numbers(*(column[rows] for column in parts))
     order = np.lexsort((-lay.micro_batch[rows], group))
     ordered = group[order]
     first = np.r_[True, ordered[1:] != ordered[:-1]]
@@ -109,12 +108,13 @@ def _timed(
     layouts = grid.layouts.take(rows)
     machine = grid.machine[rows]
     devices = stacked.take(machine)
+    predicted = predict_training((job,), layouts, devices, assumed)
     return TrainingTable(
         job=job,
         grid=LayoutGrid(machine=machine, layouts=layouts),
         devices=devices,
-        memory=estimate_training_memory(job, layouts, assumed),
-        step=estimate_training_step(job, layouts, devices, assumed),
+        memory=predicted.memory,
+        step=predicted.step,
         usable_bytes=devices.memory_bytes,
         intervals=intervals,
     )
@@ -129,7 +129,7 @@ def _fastest(table: TrainingTable, known: np.ndarray) -> IntArray:
     layouts = table.grid.layouts
     split = layouts.tensor_parallel * layouts.pipeline_parallel > 1
     rows = np.flatnonzero(known)
-    group = table.grid.machine[rows].astype(np.int64) * 4096 + table.grid.layouts.nodes[rows].astype(np.int64)
+    group = group_numbers(table.grid.machine[rows], layouts.nodes[rows])
     return rows[best_per_group(group, table.step.total_s[rows] + 1e12 * split[rows])].astype(np.intp)
 
 
@@ -157,6 +157,7 @@ def _detail(table: TrainingTable, row: int, steps: float) -> RunDetail:
             ("data_parallel", layout.data_parallel),
             ("tensor_parallel", layout.tensor_parallel),
             ("pipeline_parallel", layout.pipeline_parallel),
+            ("context_parallel", layout.context_parallel),
             ("sharding", layout.sharding),
             ("recompute", layout.recompute),
             ("micro_batch", layout.micro_batch),
@@ -232,6 +233,16 @@ def _misses(
 
 
 def _no_layout(job: TrainJob, machine: Machine) -> Miss:
+    """No layout divides over this machine: the GPUs or nodes that are fixed, else the global batch."""
+    fixed = job.gpus or (job.nodes or 0) * machine.count
+    if fixed and (fixed % machine.count or (fixed > machine.count and machine.network_gb_per_s is None)):
+        between = "" if fixed % machine.count else " and no published network between machines"
+        return Miss(
+            binding="layout",
+            needs=f"{fixed} GPUs on full machines",
+            has=f"{machine.count} GPUs a machine{between}",
+            flips_when=f"layout.gpus is {'a multiple of ' if fixed % machine.count else ''}{machine.count}",
+        )
     return Miss(
         binding="layout",
         needs=f"a global batch that divides over {machine.count} GPUs",

@@ -14,7 +14,7 @@ from tonnage.planning.layout_grid import grid_for
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Machine, usable_bytes
 from tonnage.sizing.fitting import fits
-from tonnage.sizing.training_memory import estimate_training_memory
+from tonnage.sizing.training_prediction import peak_memory
 from tonnage.workload.jobs import Lengths, TrainJob
 
 NODES_TRIED = (2, 4, 8, 16, 32, 64)
@@ -94,7 +94,7 @@ def _holds(trial: Trial, job: TrainJob, machines: Sequence[Machine], assumed: As
     grid = grid_for(changed, machines, max_nodes=trial.max_nodes, max_gpus=None)
     if not len(grid.machine):
         return [False] * len(machines)
-    memory = estimate_training_memory(changed, grid.layouts, assumed)
+    memory = peak_memory((changed,), grid.layouts, assumed)
     usable = np.array([usable_bytes(machine.accelerator) for machine in machines])
     enough = fits(memory.needed_bytes, usable[grid.machine], assumed.memory_margin_fraction)
     fitting = set(grid.machine[enough].tolist())

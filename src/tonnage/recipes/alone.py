@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +12,9 @@ from typing import Any
 
 import psutil
 
+from tonnage.recipes.beginning import WHO, note_beginning
 from tonnage.recipes.checkpoints import Checkpoint, CheckpointWriter, newest_valid
+from tonnage.recipes.checkpoints.interval import Interval
 from tonnage.recipes.environment import device_name, versions
 from tonnage.recipes.interrupts import Interrupts
 from tonnage.recipes.out_of_memory import peak_bytes
@@ -22,11 +23,9 @@ from tonnage.recipes.task import Evaluation
 from tonnage.recipes.timing import StepTimes
 from tonnage.runs.folder import RunFolder, append_values, write_whole
 from tonnage.runs.journal import EventKind
-from tonnage.runs.progress import Progress, read_progress
+from tonnage.runs.progress import Progress
 from tonnage.runs.spec import RunSpec
 from tonnage.runs.states import WorkerExit
-
-WHO = "rank0"
 
 
 class Alone:
@@ -37,7 +36,7 @@ class Alone:
         self.times = StepTimes(on_gpu=False)
         self._progress = Progress(folder.path)
         self._writer: CheckpointWriter | None = None
-        self._saved_at, self._saved_step = time.monotonic(), -1
+        self._interval, self._saved_step = Interval(spec.checkpoint), -1
 
     def __enter__(self) -> Alone:
         return self
@@ -52,26 +51,17 @@ class Alone:
     def newest_checkpoint(self) -> Checkpoint | None:
         """The newest that verifies; those that do not are named in the journal."""
         found, faults = newest_valid(self.folder.checkpoints)
-        for fault in faults:
-            self.folder.record(EventKind.CHECKPOINT_INVALID, who=WHO, path=str(fault.path), message=fault.message)
         if found is not None:
             self.times.restore(found.position["times"])
             self._saved_step = found.step
-        self.resumed_at(0 if found is None else found.step, None if found is None else str(found.path))
+            self._interval.remember(self.folder)
+        path = None if found is None else str(found.path)
+        note_beginning(self.folder, step=0 if found is None else found.step, path=path, faults=faults)
         return found
-
-    def resumed_at(self, step: int, path: str | None) -> None:
-        """Note where this attempt goes on, and what is done again."""
-        mark = read_progress(self.folder.path)
-        lost = max(0, mark.step - step) if mark else 0
-        if path is not None or lost:
-            self.folder.record(EventKind.RESUMED, who=WHO, step=step, path=path, lost_steps=lost)
 
     def due(self, step: int) -> bool:
         """Whether a checkpoint is to be saved after this step."""
-        said = self.spec.checkpoint
-        by_steps = said.every_steps is not None and step % said.every_steps == 0
-        return by_steps or (said.every_s is not None and time.monotonic() - self._saved_at >= said.every_s)
+        return self._interval.due(step)
 
     def save(self, step: int, content: bytes) -> None:
         """A checkpoint that holds one file's content."""
@@ -89,9 +79,11 @@ class Alone:
         held = {"content": torch.frombuffer(bytearray(content), dtype=torch.uint8)}
         position = {"step": step, "times": self.times.to_values()}
         self._writer.save(Snapshot(step=step, weights=held, training={}, position=position))
-        self._saved_at, self._saved_step = time.monotonic(), step
+        self._saved_step = step
+        self._interval.saved()
 
     def _landed(self, step: int, path: Path, seconds: float, size: int) -> None:
+        self._interval.measured(seconds)
         self.folder.record(
             EventKind.CHECKPOINT, who=WHO, step=step, path=str(path), seconds=round(seconds, 4), bytes=size
         )

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from tonnage.recipes.batches import Feeder, StepBatches, longest_tokens
+from tonnage.recipes.beginning import note_beginning
 from tonnage.recipes.checkpoints import newest_valid, put_state
 from tonnage.recipes.engine import Engine
 from tonnage.recipes.evaluating import evaluate
@@ -21,7 +22,6 @@ from tonnage.recipes.stepping import Outcome, take_step
 from tonnage.recipes.task import Prepared
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import EventKind
-from tonnage.runs.progress import read_progress
 from tonnage.runs.spec import RunSpec
 from tonnage.runs.states import WorkerExit
 
@@ -81,8 +81,6 @@ class Loop:
         """Go on from the newest checkpoint that verifies; rank 0 looks, all take the same one."""
         seed_all(self.spec.training.seed, self.team.rank, 0)
         found, faults = newest_valid(self.folder.checkpoints) if self.team.main else (None, ())
-        for fault in faults:
-            self.folder.record(EventKind.CHECKPOINT_INVALID, who="rank0", path=str(fault.path), message=fault.message)
         checkpoint = self.team.gather(found)[0]
         if checkpoint is not None:
             check_same_data(checkpoint, self.order)
@@ -93,14 +91,9 @@ class Loop:
         if smaller := self.team.gather(journalled_micro_batch(self.folder))[0]:
             self.position.micro_batch = min(self.position.micro_batch, smaller)
         if self.team.main:
-            self._record_resumed(str(checkpoint.path) if checkpoint else None)
+            path = None if checkpoint is None else str(checkpoint.path)
+            note_beginning(self.folder, step=self.position.step, path=path, faults=faults)
         self.team.wait()
-
-    def _record_resumed(self, path: str | None) -> None:
-        mark = read_progress(self.folder.path)
-        lost = max(0, mark.step - self.position.step) if mark else 0
-        if path is not None or lost:
-            self.folder.record(EventKind.RESUMED, who="rank0", step=self.position.step, path=path, lost_steps=lost)
 
     def _preflight(self) -> None:
         if self.position.step >= self.steps:

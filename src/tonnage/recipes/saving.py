@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from tonnage.recipes.checkpoints import Checkpoint, CheckpointWriter, take_snapshot
+from tonnage.recipes.checkpoints.interval import Interval
 from tonnage.recipes.checkpoints.snapshot import kept_tensors
 from tonnage.recipes.engine import Engine
 from tonnage.recipes.health import all_finite
@@ -25,7 +26,8 @@ class Saving:
         self._engine, self._spec, self._folder = engine, spec, folder
         self._position, self._measuring = position, measuring
         self._trained_only = spec.training.method != "full"
-        self._saved_step, self._saved_at = -1, time.monotonic()
+        self._saved_step, self._held_s = -1, 0.0
+        self._interval = Interval(spec.checkpoint)
         self._writer: CheckpointWriter | None = None
         if engine.team.main:
             self._writer = CheckpointWriter(
@@ -36,19 +38,18 @@ class Saving:
     def found(self, checkpoint: Checkpoint) -> None:
         """The checkpoint this attempt goes on from: it need not be written again."""
         self._saved_step = self._measuring.last_good = checkpoint.step
+        self._interval.remember(self._folder)
 
     def due(self) -> bool:
         """Whether the interval, in steps or seconds, is over."""
-        said, step = self._spec.checkpoint, self._position.step
-        if step <= max(0, self._saved_step):
-            return False
-        by_steps = said.every_steps is not None and step % said.every_steps == 0
-        return by_steps or (said.every_s is not None and time.monotonic() - self._saved_at >= said.every_s)
+        step = self._position.step
+        return step > max(0, self._saved_step) and self._interval.due(step)
 
     def save(self) -> None:
         """Write a checkpoint of this moment, unless the newest is of it. Diverged where it would hold no numbers."""
         if self._position.step == self._saved_step or self._position.step == 0:
             return
+        began = time.monotonic()
         self._position.settle(self._engine.team)
         self._measuring.check_health()
         self._check_weights()
@@ -56,8 +57,10 @@ class Saving:
         values["times"] = self._measuring.times.to_values()
         snapshot = take_snapshot(self._engine, values, trained_only=self._trained_only)
         if self._writer is not None and snapshot is not None:
+            self._held_s = time.monotonic() - began  # the training stood still so long for the copy
             self._writer.save(snapshot)
-        self._saved_step, self._saved_at = self._position.step, time.monotonic()
+        self._saved_step = self._position.step
+        self._interval.saved()
 
     def _check_weights(self) -> None:
         tensors = kept_tensors(self._engine.raw, trained_only=self._trained_only).values()
@@ -67,9 +70,11 @@ class Saving:
 
     def _landed(self, step: int, path: Path, seconds: float, size: int) -> None:
         self._measuring.last_good = step
+        self._interval.measured(self._held_s + seconds)
         self._folder.record(
-            EventKind.CHECKPOINT, who="rank0", step=step, path=str(path), seconds=round(seconds, 4), bytes=size
-        )
+            EventKind.CHECKPOINT, who="rank0", step=step, path=str(path), seconds=round(seconds, 4),
+            held_s=round(self._held_s, 4), bytes=size,
+        )  # fmt: skip
 
     def check(self) -> None:
         """Raise what went wrong in a write beside the training."""

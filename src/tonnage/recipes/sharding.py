@@ -6,6 +6,8 @@ GPUs should be what tests run.
 
 from __future__ import annotations
 
+from collections import namedtuple
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import InputError
@@ -33,9 +35,17 @@ def shard(model: Module, *, stage: str, device: str, world: int) -> None:
     from torch.distributed.fsdp import fully_shard
 
     mesh = init_device_mesh(device, (world,))
+    model.register_forward_hook(_as_tuple)  # before FSDP's own hook, which looks into what it is given
     for layer in layers_of(model):
         fully_shard(layer, mesh=mesh, reshard_after_forward=stage == "zero3")
     fully_shard(model, mesh=mesh, reshard_after_forward=False)  # its backward pass comes next: keep what is gathered
+
+
+def _as_tuple(_model: Module, _arguments: Any, output: Any) -> Any:
+    """What a model puts out as a tuple with names: FSDP finds no tensors in a namespace, and then exchanges nothing."""
+    if not isinstance(output, SimpleNamespace):
+        return output
+    return namedtuple("Output", vars(output))(**vars(output))
 
 
 def layers_of(model: Module) -> list[Module]:
@@ -49,9 +59,17 @@ def layers_of(model: Module) -> list[Module]:
 
 def gather_onto_host(model: Module, *, keep: bool) -> None:
     """Replace shared-out parameters by whole ones on the host where `keep`; all processes take part. The model can be
-    saved afterwards, not trained."""
+    saved afterwards, not trained.
+
+    A group whose pass forward was its last use, as in an evaluation, still holds its gathered parameters: they are
+    given up first, or they would be taken for parameters that were never shared out.
+    """
+    from torch.distributed.fsdp import FSDPModule
     from torch.nn import Parameter
 
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()
     whole: dict[int, Any] = {}
     for module in list(model.modules()):
         for name, parameter in list(module.named_parameters(recurse=False)):

@@ -6,6 +6,7 @@ whole line per write; everything else appears by rename.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -102,7 +103,9 @@ def append_line(path: Path, line: str, *, sync: bool = False) -> None:
     try:
         size = os.fstat(descriptor).st_size
         broken = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-        os.write(descriptor, ((CUT + "\n" if broken else "") + line + "\n").encode())
+        content = ((CUT + "\n" if broken else "") + line + "\n").encode()
+        if os.write(descriptor, content) < len(content):  # the disk took a part of it; the next line marks that as cut
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         if sync:
             os.fsync(descriptor)
     finally:
@@ -117,11 +120,15 @@ def append_values(path: Path, values: Mapping[str, Any]) -> None:
 def write_whole(path: Path, text: str) -> None:
     """Write beside, flush, rename: a reader sees the old file or the new one, never half of it."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    with beside.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(beside, path)
+    try:
+        with beside.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)

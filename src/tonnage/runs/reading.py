@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tonnage.errors import InputError, WorkloadError
+from tonnage.pricing.interruptions import Terms
 from tonnage.runs.locations import absolute, files_at, is_remote
 from tonnage.runs.spec import (
     CheckpointSpec,
@@ -89,7 +90,7 @@ class _Reader:
             training=_training(file),
             tabular=_tabular(file),
             generation=_generation(file),
-            checkpoint=_checkpoint(run),
+            checkpoint=_checkpoint(file, run),
             guard=_guard(run),
             launch=_launch(run),
             tracking=TrackingSpec(**run.tracking.model_dump()),
@@ -247,11 +248,19 @@ def _generation(file: RunnableFile) -> GenerationSpec:
     )
 
 
-def _checkpoint(run: SharedRunFields) -> CheckpointSpec:
-    asked = run.checkpoint
+def _checkpoint(file: RunnableFile, run: SharedRunFields) -> CheckpointSpec:
+    """As asked; else the plan's interval, where the file states it, else what it takes to find the best one."""
+    asked, taken_back = run.checkpoint, None
+    every_s = asked.every
+    if every_s is None and asked.every_steps is None:
+        every_s = file.buy.checkpoint_interval
+    if run.notices:  # who watches for them is on machines that are taken back
+        rate = file.buy.interruptions_per_hour
+        taken_back = Terms().interruptions_per_hour if rate is None else float(rate)
     return CheckpointSpec(
-        every_steps=asked.every_steps, every_s=asked.every, keep=asked.keep, asynchronous=asked.asynchronous
-    )
+        every_steps=asked.every_steps, every_s=every_s, ends_per_hour=taken_back, keep=asked.keep,
+        asynchronous=asked.asynchronous,
+    )  # fmt: skip
 
 
 def _guard(run: SharedRunFields) -> GuardSpec:

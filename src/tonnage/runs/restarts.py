@@ -38,6 +38,7 @@ class Ended:
     checkpoint_step: int | None  # newest whole checkpoint at its end
     changed: bool = False  # the worker has changed what it does next time, such as a smaller micro-batch
     said: str = ""  # the worker's own last words
+    no_room: bool = False  # the run's disk was full when it ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +107,8 @@ def end_as_asked(asked: Reason) -> Finish:
 def _after_interruption(history: Sequence[Ended], policy: RestartPolicy, random: float) -> Restart | Finish:
     code = history[-1].code
     why = describe_exit(code)
+    if history[-1].no_room and code != WorkerExit.PREEMPTED:  # a launcher says nothing of why its workers ended
+        return Finish(state=State.FAILED, reason=Reason.DISK_FULL, message=f"{why}; {_FINAL[WorkerExit.DISK_FULL][1]}")
     without_gain = _ends_without_gain(history)
     at_one_step = _ends_at_one_step(history)
     if at_one_step >= policy.same_step:

@@ -122,10 +122,11 @@ class GenerationSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointSpec:
-    """When a checkpoint is written. With both limits the earlier counts; with neither, at the end only."""
+    """When a checkpoint is written. With both limits the earlier counts; with neither, by Daly's formula."""
 
     every_steps: int | None = None
-    every_s: float | None = None  # from the plan's interval
+    every_s: float | None = None
+    ends_per_hour: float | None = None  # how often the machine is taken back; None: it is not
     keep: int = 3  # newest valid ones
     asynchronous: bool = True
 

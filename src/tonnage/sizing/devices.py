@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -29,8 +29,9 @@ class Machine:
     accelerator: Accelerator
     count: int  # devices in the node
     intra: Link | None  # None: one device, or unknown
-    network_gb_per_s: float | None  # per node, one direction; None: not published
+    network_gb_per_s: float | None  # per node, one direction, as printed; None: not published
     network_latency_us: float
+    network_measured: bool = False  # the rate above is what collectives were measured to reach
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,19 +44,28 @@ class Devices:
     per_node: Array  # devices in a node
     intra_bytes_per_s: Array  # all-reduce bus bandwidth per device inside a node
     intra_latency_s: Array
-    inter_bytes_per_s: Array  # per node, one direction; NaN: not published
+    inter_bytes_per_s: Array  # per node, one direction, as collectives reach it; NaN: not published
     inter_latency_s: Array
     generation: Array | None = None  # index into GENERATIONS; None: not told
     watts_per_tflop: Array | None = None  # power limit over the dense 16-bit peak; NaN: not published
     multiprocessor_hz: Array | None = None  # multiprocessors times clock; NaN: not known
     printed_share: Array | None = None  # of the printed peak that `peak_flop_per_s` stands for
     graphics_die: Array | None = None  # 1: a die made for graphics boards (see GRAPHICS_DIES)
+    inter_printed_bytes_per_s: Array | None = None  # what a share of is reached; NaN: measured or not published
 
     def take(self, rows: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Devices:
         """The candidates' columns from the machines' columns."""
         columns: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
         taken: dict[str, Any] = {name: None if column is None else column[rows] for name, column in columns.items()}
         return Devices(**taken)
+
+    def with_network(self, assumed: Assumptions) -> Devices:
+        """The same devices where collectives between nodes reach the assumed share of what is printed."""
+        printed = self.inter_printed_bytes_per_s
+        if printed is None:
+            return self
+        reached = np.where(np.isnan(printed), self.inter_bytes_per_s, printed * assumed.network_peak_fraction)
+        return replace(self, inter_bytes_per_s=reached)
 
 
 def peak_tflops(accelerator: Accelerator, precision: str) -> float:
@@ -101,6 +111,8 @@ def stack(machines: Sequence[Machine], precision: str, assumed: Assumptions) -> 
 
     Raises UnsizedHardware naming the missing figure; call `peak_tflops` first to drop such machines.
     """
+    network = np.array([np.nan if m.network_gb_per_s is None else m.network_gb_per_s * 1e9 for m in machines])
+    measured = np.array([m.network_measured for m in machines], dtype=bool)
     return Devices(
         peak_flop_per_s=np.array(
             [sustained_flop_per_s(m.accelerator, precision, assumed.power_limited_fraction) for m in machines]
@@ -110,16 +122,15 @@ def stack(machines: Sequence[Machine], precision: str, assumed: Assumptions) -> 
         per_node=np.array([float(m.count) for m in machines]),
         intra_bytes_per_s=np.array([_intra_bandwidth(m) for m in machines]),
         intra_latency_s=np.array([_intra_latency_us(m) * 1e-6 for m in machines]),
-        inter_bytes_per_s=np.array(
-            [np.nan if m.network_gb_per_s is None else m.network_gb_per_s * 1e9 for m in machines]
-        ),
+        inter_bytes_per_s=network,
+        inter_printed_bytes_per_s=np.where(measured, np.nan, network),
         inter_latency_s=np.array([m.network_latency_us * 1e-6 for m in machines]),
         generation=np.array([_generation(m.accelerator) for m in machines]),
         watts_per_tflop=np.array([_watts_per_tflop(m.accelerator) for m in machines]),
         multiprocessor_hz=np.array([_multiprocessor_hz(m.accelerator) for m in machines]),
         printed_share=np.array([_printed_share(m.accelerator, assumed.power_limited_fraction) for m in machines]),
         graphics_die=np.array([float(m.accelerator.compute_capability in GRAPHICS_DIES) for m in machines]),
-    )
+    ).with_network(assumed)
 
 
 def _generation(accelerator: Accelerator) -> float:

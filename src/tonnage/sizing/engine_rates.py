@@ -38,7 +38,7 @@ def engine_operator_s(operator: Operator, devices: Devices, engine: Engine) -> N
         fraction = engine.attention_fraction * rising
     else:
         best = engine.convolution_fraction if operator.kind == "convolution" else engine.gemm_fraction
-        fraction = best * tile_fraction(operator.rows, operator.columns, engine.tiles_to_half)
+        fraction = best * tile_fraction(operator.rows, operator.columns, engine.tiles_to_half, operator.groups)
     compute_s = operator.flop / (devices.peak_flop_per_s * fraction)
     return smooth_max(compute_s, memory_s, SHARPNESS) + floor_s
 

@@ -97,7 +97,7 @@ def pass_work(
         batch=batch, query=query, keys=keys, element_bytes=served.element_bytes,
         residual_bytes=4.0 if engine.mixed_residual and sixteen_bit else max(served.element_bytes, 2.0),
         weight_bytes=served.weight_bytes + (engine.dequantise_bytes if served.weight_only else 0.0),
-        tensor_parallel=tensor_parallel, attention="sdpa", training=False,
+        tensor_parallel=tensor_parallel, attention="sdpa", training=False, grouped_experts=not engine.spelt_out,
     )  # fmt: skip
     stored = stores_scores(shape, served, engine, query)
     kv = served.kv_bytes / served.element_bytes * (1.0 + engine.cache_copies)

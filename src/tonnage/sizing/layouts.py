@@ -1,4 +1,4 @@
-"""How a job is spread: columns of micro-batch, data / tensor / pipeline parallel, sharding and recomputation."""
+"""How a job is spread: columns of micro-batch, data / tensor / pipeline / context parallel, sharding, recomputation."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ class Layout:
     recompute: str
     micro_batch: int
     accumulation: int
+    context_parallel: int = 1
 
     @property
     def gpus(self) -> int:
-        return self.data_parallel * self.tensor_parallel * self.pipeline_parallel
+        return self.data_parallel * self.tensor_parallel * self.pipeline_parallel * self.context_parallel
 
     def describe(self) -> str:
         """Short text: `8 GPUs, zero3, micro-batch 4, recompute full`."""
@@ -41,6 +42,8 @@ class Layout:
             parts.append(f"tp {self.tensor_parallel}")
         if self.pipeline_parallel > 1:
             parts.append(f"pp {self.pipeline_parallel}")
+        if self.context_parallel > 1:
+            parts.append(f"cp {self.context_parallel}")
         parts.append(f"micro-batch {self.micro_batch}" + (f" x{self.accumulation}" if self.accumulation > 1 else ""))
         if self.recompute != "none":
             parts.append(f"recompute {self.recompute}")
@@ -59,10 +62,16 @@ class Layouts:
     recompute: Array  # index into RECOMPUTES
     micro_batch: Array
     accumulation: Array
+    context_parallel: Array  # ranks that share each sequence
 
     @property
     def gpus(self) -> Array:
-        return self.data_parallel * self.tensor_parallel * self.pipeline_parallel
+        return self.data_ranks * self.tensor_parallel * self.pipeline_parallel
+
+    @property
+    def data_ranks(self) -> Array:
+        """Ranks that hold the same weights: they reduce gradients together and share sharded state."""
+        return self.data_parallel * self.context_parallel
 
     def take(self, rows: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Layouts:
         return Layouts(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
@@ -79,6 +88,7 @@ class Layouts:
             recompute=RECOMPUTES[int(self.recompute[index])],
             micro_batch=int(self.micro_batch[index]),
             accumulation=int(self.accumulation[index]),
+            context_parallel=int(self.context_parallel[index]),
         )
 
 
@@ -92,6 +102,7 @@ def one_layout(
     sharding: str = "ddp",
     recompute: str = "none",
     nodes: int = 1,
+    context_parallel: int = 1,
 ) -> Layouts:
     """A single layout as columns of one row."""
     return Layouts(
@@ -103,4 +114,5 @@ def one_layout(
         recompute=np.array([float(RECOMPUTES.index(recompute))]),
         micro_batch=np.array([float(micro_batch)]),
         accumulation=np.array([float(accumulation)]),
+        context_parallel=np.array([float(context_parallel)]),
     )

@@ -2,42 +2,27 @@
 
 Decoders batch continuously: with B requests in flight a step takes S(B), a request stays W(B) = prefill + output x S(B)
 seconds; by Little's law the replica answers B / W(B) requests a second. Arrivals are Poisson, so the number in flight
-varies like sqrt(B); the 95th percentile is read at B + 1.645·sqrt(B). Encoders answer in batches: a request waits for
-the batch under way and then for its own.
+varies like sqrt(B); the 95th percentile is read at B + 1.645·sqrt(B). Encoders stand in
+`sizing/encoder_replicas.py`.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Devices
+from tonnage.sizing.encoder_replicas import encoder_replicas
 from tonnage.sizing.engines import Engine
-from tonnage.sizing.estimates import Array, Num
-from tonnage.sizing.inference_memory import ServingMemory, estimate_serving_memory, held_tokens
+from tonnage.sizing.estimates import Array
+from tonnage.sizing.inference_memory import estimate_serving_memory, held_tokens
 from tonnage.sizing.inference_time import decode_step_s, default_engine, forward_s, prefill_s
-from tonnage.workload.jobs import Lengths, Requests
+from tonnage.sizing.length_spread import Z95, log_spread, upper_share
+from tonnage.sizing.replicas import Replicas
+from tonnage.workload.jobs import Requests
 from tonnage.workload.shapes import ModelShape
 
 CONCURRENCIES = tuple(float(2**i) for i in range(11))  # 1 ... 1,024 requests in flight
-Z95 = 1.645  # 95th percentile of a normal variable
-Z999 = 3.09  # 99.9th
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replicas:
-    """One replica per row at one concurrency: load it carries and what a request sees. Seconds, requests a second."""
-
-    concurrency: Array
-    requests_per_s: Array
-    latency_mean_s: Array
-    latency_p95_s: Array
-    ttft_p95_s: Array
-    tpot_s: Array  # NaN where nothing is generated
-    memory: ServingMemory
-    needed_bytes: Array
 
 
 def estimate_replicas(
@@ -55,88 +40,7 @@ def estimate_replicas(
     assumed = assumed or Assumptions()
     if requests.output_tokens is not None and shape.causal:
         return _decoder(shape, requests, devices, weights, tensor_parallel, concurrency, assumed, engine)
-    return _encoder(shape, requests, devices, weights, tensor_parallel, concurrency, assumed, engine)
-
-
-def _encoder(
-    shape: ModelShape,
-    requests: Requests,
-    devices: Devices,
-    weights: str,
-    tensor_parallel: Array,
-    batch: Array,
-    assumed: Assumptions,
-    engine: Engine | None,
-) -> Replicas:
-    """Batches of up to `batch`: rate = utilisation x batch / S; p95 = wait for the batch under way + own + queue.
-
-    A batch is padded to its longest member, so S follows `padded_tokens`; the 95th percentile waits for one
-    batch and rides in one as long as the 95th percentile of lengths.
-    The queue term is the mean wait of an M/D/1 queue of batches, S·u/(2(1-u)) (Pollaczek-Khinchine), at utilisation u.
-    """
-    length = requests.input_tokens
-
-    def batch_s(tokens: Num) -> Array:
-        """Seconds of one batch padded to `tokens`."""
-        return forward_s(
-            shape,
-            devices,
-            batch=batch,
-            query=tokens,
-            keys=tokens,
-            weights=weights,
-            tensor_parallel=tensor_parallel,
-            assumed=assumed,
-            engine=engine,
-        )
-
-    service = batch_s(padded_tokens(length, batch))
-    longest = np.maximum(batch_s(length.mean * upper_share(length)), service)
-    used = assumed.target_utilisation
-    queue = service * used / (2 * (1 - used)) / np.maximum(batch, 1.0)
-    memory = estimate_serving_memory(
-        shape,
-        weights=weights,
-        tensor_parallel=tensor_parallel,
-        batch_tokens=batch * length.maximum,
-        assumed=assumed,
-    )
-    p95 = service + longest + 3.0 * queue
-    return Replicas(
-        concurrency=batch,
-        requests_per_s=used * batch / service,
-        latency_mean_s=1.5 * service + queue,
-        latency_p95_s=p95,
-        ttft_p95_s=p95,
-        tpot_s=np.full(len(batch), np.nan),
-        memory=memory,
-        needed_bytes=memory.fixed_bytes,
-    )
-
-
-def log_spread(length: Lengths) -> float:
-    """Standard deviation of log length, if lengths are log-normal and the longest is their 99.9th percentile.
-
-    ln(max/mean) = 3.09·s - s²/2, solved for s.
-    """
-    ratio = min(float(np.log(length.maximum / length.mean)), Z999**2 / 2) if length.maximum > length.mean else 0.0
-    return Z999 - float(np.sqrt(Z999**2 - 2.0 * ratio))
-
-
-def upper_share(length: Lengths) -> float:
-    """The 95th percentile of such lengths over their mean: exp(1.645·s - s²/2)."""
-    s = log_spread(length)
-    return float(np.exp(Z95 * s - s * s / 2.0))
-
-
-def padded_tokens(length: Lengths, batch: Array) -> Array:
-    """Expected length a batch is padded to, tokens: the longest of `batch` log-normal draws, at most the maximum.
-
-    mean · exp(s·sqrt(2 ln b) - s²/2), the mean itself for one request.
-    """
-    s, many = log_spread(length), np.maximum(batch, 1.0)
-    longest = length.mean * np.exp(s * np.sqrt(2.0 * np.log(many)) - s * s / 2.0)
-    return np.clip(longest, length.mean, float(length.maximum))
+    return encoder_replicas(shape, requests, devices, weights, tensor_parallel, concurrency, assumed, engine)
 
 
 def _decoder(

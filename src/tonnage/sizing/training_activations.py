@@ -121,6 +121,6 @@ def logits_bytes(job: TrainJob, layouts: Layouts, assumed: Assumptions, practice
         return np.zeros(len(layouts.nodes))
     usual = assumed.compiled_loss_bytes_per_logit if job.compile else assumed.loss_bytes_per_logit
     per_logit = practice.loss_bytes or usual
-    target = practice.target_tokens or longest_tokens(job) / practice.context_parallel
+    target = practice.target_tokens or longest_tokens(job) / layouts.context_parallel
     tokens = layouts.micro_batch * target * practice.logit_share
     return tokens * job.model.vocab / layouts.tensor_parallel * per_logit

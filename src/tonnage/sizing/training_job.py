@@ -65,7 +65,7 @@ def training_span(
     """What one micro-batch covers at one sequence length (tokens), and how wide its elements are."""
     return Pass(
         batch=layouts.micro_batch,
-        query=length / practice.context_parallel,
+        query=length / layouts.context_parallel,
         keys=length + practice.cached_tokens,
         element_bytes=numbers.element_bytes,
         residual_bytes=numbers.element_bytes if practice.thin_residual else numbers.residual_bytes,

@@ -153,7 +153,7 @@ def _slack(
     if practice.planned_memory:
         return np.zeros_like(moments.kept)
     ending = np.where(practice.gradients_in_backward, 0.0, moments.ending)
-    apart = (layouts.sharding >= ZERO3) & (practice.state == "autocast") & (layouts.data_parallel > 1)
+    apart = (layouts.sharding >= ZERO3) & (practice.state == "autocast") & (layouts.data_ranks > 1)
     many = np.where(apart, moments.kept + ending, np.maximum(moments.kept, ending))
     standing = np.where(_stand(layouts, practice), state.gradients, 0.0)
     beside = np.maximum(many + moments.logits - np.maximum(moments.kept + moments.logits, ending), 0.0)
@@ -163,6 +163,6 @@ def _slack(
 
 def _communicators(layouts: Layouts) -> Array:
     """Groups of ranks that a device talks in; each has channels and buffers of its own."""
-    degrees = (layouts.data_parallel, layouts.tensor_parallel, layouts.pipeline_parallel)
+    degrees = (layouts.data_ranks, layouts.tensor_parallel, layouts.pipeline_parallel)
     groups: Array = np.sum([np.where(degree > 1, 1.0, 0.0) for degree in degrees], axis=0)
     return groups

@@ -17,7 +17,7 @@ class Practice:
     `cached_tokens`: earlier tokens each segment also attends to (Transformer-XL). `target_tokens`: decoder length of
     an encoder-decoder (0: as the encoder's). `logit_share`: positions that go through the vocabulary projection
     (masked positions only: about 0.15). `interleave`: model chunks per pipeline stage (Narayanan et al. 2021).
-    `context_parallel`: ranks that share one sequence. `state`: autocast keeps fp32 weights and 16-bit copies; a cast
+    `state`: autocast keeps fp32 weights and 16-bit copies; a cast
     model is 16-bit with fp32 masters beside; megatron adds fp32 main gradients. `reduce_bytes`: gradient element on
     the wire (0: as the precision says). `optimizer_passes`: traffic over AdamW's (LAMB reads state twice).
     `sequence_parallel`: tensor-parallel ranks share norms and residual adds (Korthikanti et al. 2022); before, each did
@@ -40,7 +40,6 @@ class Practice:
     target_tokens: int = 0
     logit_share: float = 1.0
     interleave: int = 1
-    context_parallel: int = 1
     state: State = "autocast"
     reduce_bytes: float = 0.0
     optimizer_passes: float = 1.0

@@ -44,7 +44,7 @@ def training_state(job: TrainJob, layouts: Layouts, share: ParameterShare, pract
     divide by the data-parallel degree, with what their frameworks add (`_gradients`, `_gathered`).
     """
     numbers = trained_numbers(job, practice)
-    rows, dp = len(layouts.nodes), layouts.data_parallel
+    rows, dp = len(layouts.nodes), layouts.data_ranks
     weight_cut = np.where(layouts.sharding >= ZERO3, dp, 1.0)
     optimizer_cut = np.where(layouts.sharding >= ZERO1, dp, 1.0)
     full, trained = job.method == "full", share.trained
@@ -114,7 +114,7 @@ def _gradients(layouts: Layouts, trained: Array, numbers: TrainingNumbers, pract
     reduced once a step), and where accumulation skips the reduction (`no_sync`, as the Trainer of transformers does:
     trainer.py, `training_step` under `accelerator.no_sync`) adds 16-bit ones of all weights."""
     shares = layouts.sharding >= ZERO2
-    kept = trained * numbers.gradient_bytes / np.where(shares, layouts.data_parallel, 1.0)
+    kept = trained * numbers.gradient_bytes / np.where(shares, layouts.data_ranks, 1.0)
     if practice.state != "autocast":
         return kept
     whole = shares & (layouts.accumulation > 1) & (layouts.pipeline_parallel == 1) & practice.no_sync

@@ -87,6 +87,7 @@ def estimate_training_step(
 
 def step_seconds(work: StepWork, devices: Devices, assumed: Assumptions) -> TrainingStep:
     """Seconds of the work on the devices (one row each)."""
+    devices = devices.with_network(assumed)
     sustained = sustained_devices(work, devices, assumed)
     assumed = replace(
         assumed,

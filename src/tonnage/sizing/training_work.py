@@ -139,7 +139,7 @@ def _tensor_columns(
 ) -> dict[str, Num | Array]:
     """Four all-reduces of activations a layer and micro-batch, six where forward is done again (Shoeybi et al. 2019,
     arXiv:1909.08053, section 3; with sequence parallelism the volume is the same), and the pipeline's hand-over."""
-    length = job.lengths.mean / practice.context_parallel
+    length = job.lengths.mean / layouts.context_parallel
     size = layouts.micro_batch * length * job.model.hidden * numbers.element_bytes
     t, p = layouts.tensor_parallel, layouts.pipeline_parallel
     layers = np.ceil((job.model.layers + job.model.encoder_layers) / p)
@@ -149,7 +149,7 @@ def _tensor_columns(
         "tensor_bytes": size,
         "tensor_calls": np.where(t > 1, calls, 0.0),
         "hand_over_bytes": np.where(p > 1, size * practice.interleave, 0.0),
-        "hand_over_crosses": t * p * practice.context_parallel,
+        "hand_over_crosses": t * p * layouts.context_parallel,
     }
 
 
@@ -160,13 +160,13 @@ def _data_columns(
     shards = layouts.sharding >= ZERO3
     state = optimizer_bytes_per_parameter(job.optimizer, numbers.optimizer_element_bytes, job.model.hidden)
     moved = share.trained * (2 * numbers.weight_bytes + numbers.gradient_bytes + 2 * state) * practice.optimizer_passes
-    cut = np.where(layouts.sharding >= ZERO1, layouts.data_parallel, 1.0)
+    cut = np.where(layouts.sharding >= ZERO1, layouts.data_ranks, 1.0)
     layers = np.ceil((job.model.layers + job.model.encoder_layers) / layouts.pipeline_parallel)
     reduced = practice.reduce_bytes or numbers.gradient_bytes
     gathered = (share.trained + share.frozen) * numbers.element_bytes
     expanded = share.frozen * (NF4_BYTES_PER_PARAMETER + 2.0) * 2 if job.method == "qlora" else 0.0
     return {
-        "data_ranks": layouts.data_parallel,
+        "data_ranks": layouts.data_ranks,
         "gradient_bytes": share.trained * np.where(shards, numbers.element_bytes, reduced),
         "gathered_bytes": np.where(shards, gathered, 0.0),
         "gathered_layers": np.where(shards, layers, 0.0),

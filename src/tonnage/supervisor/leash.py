@@ -107,7 +107,7 @@ class _Leash:
                 preexec_fn=lambda: set_process_attribute(PR_SET_PDEATHSIG, signal.SIGTERM),
             )
         except OSError as error:
-            with self._folder.log_file.open("a", encoding="utf-8") as file:
+            with contextlib.suppress(OSError), self._folder.log_file.open("a", encoding="utf-8") as file:
                 file.write(f"tonnage: {command[0]} cannot be started: {error}\n")
             sys.exit(127)
 
@@ -129,9 +129,11 @@ class _Leash:
         return True
 
     def _term(self) -> None:
-        (self._exits / ASKED).touch()
+        with contextlib.suppress(OSError):  # a full disk must not keep the signal from the workers
+            (self._exits / ASKED).touch()
         if self._signal_to == "nobody":
-            write_whole(notice_request(self._folder), f"{self._grace_s:.1f}\n")
+            with contextlib.suppress(OSError):
+                write_whole(notice_request(self._folder), f"{self._grace_s:.1f}\n")
         else:
             signal_workers(self._pid, signal.SIGTERM, children=self._signal_to == "children")
 
@@ -162,10 +164,11 @@ class _Leash:
 
 def _keep_log(source: int, path: Path) -> None:
     """Copy all that the processes print. What cannot be written is counted, and said once there is room again."""
-    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-    lost, index = 0, LogIndex(path)
+    log, lost, index = -1, 0, LogIndex(path)
     while block := os.read(source, 65536):
         try:
+            if log < 0:
+                log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
             index.note(os.fstat(log).st_size)
             if lost:
                 os.write(log, f"\n[tonnage: {lost:,} bytes of log are missing: the disk was full]\n".encode())

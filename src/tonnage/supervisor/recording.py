@@ -2,15 +2,59 @@
 
 from __future__ import annotations
 
-import sys
+import contextlib
+import os
 from collections import deque
-from datetime import datetime
-from typing import Any
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
 
 from tonnage.runs.folder import RunFolder, append_line
 from tonnage.runs.journal import Event, EventKind
 
 WHO = "supervisor"
+RESERVE_BYTES: Final = 64 << 10  # a last word is some 300 bytes; file systems give room in blocks
+
+
+def complain(text: str) -> None:
+    """A line in the supervisor's own log. It stands on the same disk: where it cannot be written, it is left out."""
+    with contextlib.suppress(OSError):
+        os.write(2, f"{datetime.now(UTC).isoformat(timespec='seconds')} {text}\n".encode())
+
+
+class Trouble:
+    """Something that fails again and again: told when it begins, not every time."""
+
+    def __init__(self, what: str) -> None:
+        self._what, self._told = what, ""
+
+    def met(self, error: OSError) -> None:
+        """It failed."""
+        why = error.strerror or str(error)
+        if why != self._told:
+            self._told = why
+            complain(f"{self._what}: {why}")
+
+    def over(self) -> None:
+        """It worked."""
+        self._told = ""
+
+
+class Reserve:
+    """Room on the run's disk, held from the start and given up for the last words."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._path: Path = folder.path / "reserve"
+
+    def keep(self) -> None:
+        """Take the room, where there is any."""
+        with contextlib.suppress(OSError):
+            self._path.write_bytes(bytes(RESERVE_BYTES))
+
+    def release(self) -> None:
+        """Give it up."""
+        with contextlib.suppress(OSError):
+            self._path.unlink(missing_ok=True)
 
 
 class Recorder:
@@ -19,6 +63,7 @@ class Recorder:
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
         self._waiting: deque[Event] = deque()
+        self._trouble = Trouble("the journal cannot be written")
 
     def record(self, kind: EventKind, at: datetime, **fields: Any) -> None:
         """Append an event, now or as soon as the disk takes it."""
@@ -32,7 +77,8 @@ class Recorder:
             try:
                 append_line(self._folder.journal_file, self._waiting[0].to_json(), sync=True)
             except OSError as error:
-                sys.stderr.write(f"the journal cannot be written: {error.strerror or error}\n")
+                self._trouble.met(error)
                 return False
+            self._trouble.over()
             self._waiting.popleft()
         return True

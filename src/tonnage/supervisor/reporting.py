@@ -22,6 +22,7 @@ from tonnage.runs.folder import RunFolder, append_values
 from tonnage.runs.journal import EventKind
 from tonnage.runs.states import State
 from tonnage.runs.tail import Tail
+from tonnage.supervisor.recording import complain
 
 if TYPE_CHECKING:
     from tonnage.monitoring import Sampler
@@ -56,7 +57,7 @@ def attempted(name: str, do: Callable[[], None]) -> bool:
     try:
         do()
     except Exception:
-        sys.stderr.write(f"{datetime.now(UTC).isoformat()} {name} failed:\n{traceback.format_exc()}")
+        complain(f"{name} failed:\n{traceback.format_exc().rstrip()}")
         return False
     return True
 

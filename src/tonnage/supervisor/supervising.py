@@ -8,13 +8,13 @@ from __future__ import annotations
 import os
 import platform
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from random import Random
+from shutil import disk_usage
 from types import FrameType
 from typing import Final
 
@@ -29,13 +29,14 @@ from tonnage.runs.states import Reason, State
 from tonnage.supervisor.notices import Notice, NoticeWatch
 from tonnage.supervisor.processes import become_subreaper, kill_below
 from tonnage.supervisor.progress import Progress
-from tonnage.supervisor.recording import Recorder
+from tonnage.supervisor.recording import Recorder, Reserve, Trouble
 from tonnage.supervisor.telemetry import Telemetry
 from tonnage.supervisor.verification import saved_since
 from tonnage.supervisor.workers import Workers
 
 SHUTDOWN_NOTICE_S: Final = 30.0  # SIGTERM to the supervisor: what a machine that shuts down leaves at the least
 END_MARGIN_S: Final = 2.0  # before a notice's deadline: kill what has not saved, and write the end down
+NO_ROOM_BYTES: Final = 4096  # less than a block of the usual file systems
 ENDED_KINDS: Final = {
     State.SUCCEEDED: EventKind.SUCCEEDED,
     State.FAILED: EventKind.FAILED,
@@ -103,7 +104,8 @@ class Supervisor:
         self._job = load_job(folder.job_file.read_text(encoding="utf-8"), where=str(folder.job_file))
         self._policy = policy or RestartPolicy(max_restarts=self._spec.launch.max_restarts)
         self._random = random or Random()
-        self._recorder = Recorder(folder)
+        self._recorder, self._reserve = Recorder(folder), Reserve(folder)
+        self._beating = Trouble("the heartbeat cannot be written")
         self._woken = threading.Event()
         self._notices = NoticeWatch(self._spec.launch.notices, woken=self._woken)
         self._telemetry = Telemetry(folder) if reporting else None
@@ -128,6 +130,7 @@ class Supervisor:
             earlier_s=before.held_s if before else 0.0,
             earlier_usd=(before.spent_usd or 0.0) if before else 0.0,
         )
+        self._reserve.keep()
         self._notices.start()
         if self._telemetry is not None:
             self._telemetry.start()
@@ -169,7 +172,7 @@ class Supervisor:
         seen = self._progress
         return Ended(
             code=code, step=seen.step_in_start, checkpoint_step=seen.checkpoint_step, changed=seen.changed,
-            said=seen.said,
+            said=seen.said, no_room=disk_usage(self._folder.path).free < NO_ROOM_BYTES,
         )  # fmt: skip
 
     def _pause(self, workers: Workers) -> None:
@@ -290,8 +293,9 @@ class Supervisor:
         )
         try:
             write_heartbeat(self._folder, beat)
+            self._beating.over()
         except OSError as error:
-            sys.stderr.write(f"the heartbeat cannot be written: {error.strerror or error}\n")
+            self._beating.met(error)
 
     def _foresee(self, meter: Meter) -> None:
         seen = forecast(
@@ -339,6 +343,7 @@ class Supervisor:
         reason = finish.reason.value if finish.reason else None
         if self._asked is not None:
             clear_requests(self._folder)
+        self._reserve.release()  # the workers have ended: nobody else takes this room
         self._record(ENDED_KINDS[finish.state], reason=reason, step=self._progress.step, message=finish.message or None)
         until = self._clock() + self._pace.journal_wait_s
         while not self._recorder.flush() and self._clock() < until:

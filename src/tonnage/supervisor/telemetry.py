@@ -11,6 +11,7 @@ from typing import Final
 
 from tonnage.runs.folder import RunFolder
 from tonnage.supervisor.processes import kill_below
+from tonnage.supervisor.recording import complain
 
 FIRST_DELAY_S: Final = 5.0
 LONGEST_DELAY_S: Final = 300.0
@@ -64,7 +65,7 @@ class Telemetry:
         try:
             process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            sys.stderr.write(f"reporting took more than {timeout_s:.0f} s and was ended\n")
+            complain(f"reporting took more than {timeout_s:.0f} s and was ended")
             kill_below(process.pid)
             process.kill()
             process.wait()

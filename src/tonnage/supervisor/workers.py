@@ -24,7 +24,8 @@ class Workers:
     def __init__(self, folder: RunFolder, job: Job, *, attempt: int, grace_s: float) -> None:
         self._folder, self._job = folder, job
         self._exits = folder.path / EXITS / f"attempt-{attempt:04}"
-        self._exits.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(OSError):  # a full disk: only launchers look for it
+            self._exits.mkdir(parents=True, exist_ok=True)
         leash = [sys.executable, "-m", "tonnage.supervisor.leash", "--folder", str(folder.path), "--signal-to",
                  job.signal_to, "--grace-s", str(grace_s), "--", *job.argv]  # fmt: skip
         self._process = subprocess.Popen(
@@ -56,13 +57,18 @@ class Workers:
             self._process.wait(timeout_s)
 
     def save_and_end(self, *, reason: str) -> None:
-        """Ask for a checkpoint and an end, at the next step."""
-        if not self._folder.stop_request.exists():
+        """Ask for a checkpoint and an end, at the next step; by a signal where the disk takes no request."""
+        if self._folder.stop_request.exists():
+            return
+        try:
             write_request(self._folder.stop_request, by="supervisor", reason=reason)
+        except OSError:
+            self._order(b"term\n")
 
     def give_notice(self, deadline_s: float) -> None:
         """The same since the machine goes: the workers learn when, and are interrupted in what they do."""
-        write_whole(notice_request(self._folder), f"{deadline_s:.1f}\n")
+        with contextlib.suppress(OSError):  # a full disk: the signal says the same, with the usual notice
+            write_whole(notice_request(self._folder), f"{deadline_s:.1f}\n")
         if self._job.signal_to != "nobody":
             self._order(b"term\n")
 

@@ -45,7 +45,7 @@ class Lora:
 class TrainJob:
     """Pre-training or fine-tuning over `samples` sequences (or images) for `epochs` passes.
 
-    `None` in sharding, parallelism, micro-batch or recompute means: the planner chooses. Precision `auto` is
+    `None` in what says how it is spread (nodes to accumulation) means: the planner chooses. Precision `auto` is
     mixed 16 bit: bf16 where the device has it, else fp16. `objective` None: what the architecture is usually
     trained for.
     """
@@ -62,11 +62,16 @@ class TrainJob:
     attention: Attention = "sdpa"
     compile: bool = False
     lora: Lora = field(default_factory=Lora)
-    micro_batch: int | None = None
-    recompute: Recompute | None = None
-    sharding: Sharding | None = None
+    nodes: int | None = None
+    gpus: int | None = None
+    data_parallel: int | None = None
     tensor_parallel: int | None = None
     pipeline_parallel: int | None = None
+    context_parallel: int | None = None  # None: 1
+    sharding: Sharding | None = None
+    recompute: Recompute | None = None
+    micro_batch: int | None = None
+    accumulation: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +93,9 @@ class ServeJob:
     p95_ttft_s: float | None = None
     weights: WeightFormat = "fp16"
     tensor_parallel: int | None = None
+    replicas: int | None = None
+    concurrency: int | None = None  # requests one replica answers at a time; None: the planner chooses
+    batch: int | None = None  # requests in one pass of a model that generates nothing
     engine: EngineName | None = None  # None: vllm where tokens are generated, else fused kernels (TensorRT)
     spare_replicas: int = 0
     hours_per_month: float = 730.0
@@ -102,6 +110,9 @@ class BatchJob:
     items: int
     weights: WeightFormat = "fp16"
     tensor_parallel: int | None = None
+    replicas: int | None = None
+    concurrency: int | None = None  # requests one replica answers at a time; None: the planner chooses
+    batch: int | None = None  # requests in one pass of a model that generates nothing
     engine: EngineName | None = None  # None: as in ServeJob
 
 

@@ -20,6 +20,7 @@ from tonnage.workload.file.job_fields import (
     TrainFields,
 )
 from tonnage.workload.file.kinds import KINDS
+from tonnage.workload.file.layout_fields import ServingLayoutFields, TrainLayoutFields
 from tonnage.workload.file.length_fields import LengthFields
 from tonnage.workload.file.money_fields import DataPlaceFields, PriceFields, ScheduleFields
 from tonnage.workload.file.run_fields import (
@@ -75,6 +76,8 @@ _TITLES: Final[Mapping[type[BaseModel], str]] = {
     DataFields: "`data`",
     TrainFields: "`train`",
     LoraFields: "`train.lora`",
+    TrainLayoutFields: "`layout` of a training",
+    ServingLayoutFields: "`layout` of a service or batch",
     ServeFields: "`serve`",
     BatchFields: "`batch`",
     TabularFields: "`tabular`",

@@ -13,15 +13,18 @@ from typing import Any
 import pytest
 import torch
 
+from tonnage.pricing.interruptions import daly_interval_s
 from tonnage.recipes import measuring
 from tonnage.recipes.checkpoints import (
     CheckpointInvalid,
     CheckpointWriter,
     DiskFull,
     Snapshot,
+    interval,
     read_checkpoint,
     writing,
 )
+from tonnage.recipes.checkpoints.interval import Interval
 from tonnage.recipes.preflight import Preflight
 from tonnage.runs import folder as folders
 from tonnage.runs.journal import EventKind
@@ -103,14 +106,53 @@ def test_a_run_falls_back_to_the_one_before(make_run: MakeRun, monkeypatch: pyte
 
 
 def test_old_ones_go_and_damaged_ones_do_not_count(tmp_path: Path) -> None:
-    """Two are kept; one that is not whole is no reason to delete an older one that is."""
+    """Two are kept; one that is not whole is no reason to delete an older one that is, and goes once two are."""
     keeper = writer(tmp_path, keep=2)
     for step in (1, 2, 3):
         keeper.save(snapshot(step))
     assert names(tmp_path) == ["step-00000002", "step-00000003"]
     (tmp_path / "step-00000003" / "training.pt").unlink()
     keeper.save(snapshot(4))
-    assert names(tmp_path) == ["step-00000002", "step-00000003", "step-00000004"]
+    assert names(tmp_path) == ["step-00000002", "step-00000004"]
+
+
+@pytest.mark.parametrize("keep", [1, 3])
+def test_rotten_ones_of_higher_steps_do_not_eat_new_ones(tmp_path: Path, keep: int) -> None:
+    """Content changed, sizes kept: a run that begins again keeps what it writes, and the rotten ones go in the end."""
+    for step in (30, 40, 50):
+        writer(tmp_path, keep=3).save(snapshot(step))
+    for path in tmp_path.iterdir():
+        _flip(path / "weights.safetensors")
+    keeper = writer(tmp_path, keep=keep)
+    for step in (5, 10, 15, 20):
+        keeper.save(snapshot(step))
+        assert read_checkpoint(tmp_path / f"step-{step:08}").step == step
+    assert names(tmp_path) == [f"step-{step:08}" for step in (10, 15, 20)[-keep:]]
+
+
+def test_one_that_rots_between_two_saves_does_not_count(tmp_path: Path) -> None:
+    """It verified once; changed since, it is no reason to delete another one."""
+    keeper = writer(tmp_path, keep=2)
+    for step in (1, 2):
+        keeper.save(snapshot(step))
+    _flip(tmp_path / "step-00000002" / "training.pt")
+    keeper.save(snapshot(3))
+    assert names(tmp_path) == ["step-00000001", "step-00000003"]
+
+
+def test_beginning_again_is_said_aloud(make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
+    """No checkpoint verifies: the log and the journal say that the run begins at step 0, and how much is lost."""
+    run = make_run(max_steps=12)
+    assert run.work() == WorkerExit.DONE
+    run.folder.result_file.unlink()
+    for path in run.folder.checkpoints.iterdir():
+        _flip(path / "weights.safetensors")
+    assert run.work() == WorkerExit.DONE
+    resumed = run.events(EventKind.RESUMED)[0].fields
+    assert (resumed["step"], resumed["path"], resumed["lost_steps"]) == (0, None, 12)
+    said = "none of 3 checkpoints verifies: the run begins again at step 0, 12 steps are done again"
+    assert resumed["message"] == said
+    assert said in capsys.readouterr().err
 
 
 def test_what_a_kill_left_is_cleared_away(tmp_path: Path) -> None:
@@ -244,3 +286,44 @@ def test_the_manifest_is_what_the_documentation_says(make_run: MakeRun) -> None:
     assert manifest["step"] == 2
     assert sorted(manifest["files"]) == ["position.json", "training.pt", "weights.safetensors"]
     assert all(len(said["sha256"]) == 64 and said["bytes"] > 0 for said in manifest["files"].values())
+
+
+def test_nobody_says_when(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without `checkpoint:` one is saved early, which measures what a save takes; a kill later loses no whole run."""
+    monkeypatch.setattr(interval, "FIRST_S", 0.0)
+    run = make_run(max_steps=6, checkpoint=CheckpointSpec())
+    assert run.work() == WorkerExit.DONE
+    steps = [event.fields["step"] for event in run.events(EventKind.CHECKPOINT)]
+    assert steps == [1, 6]
+
+
+def test_the_interval_follows_from_what_a_save_takes() -> None:
+    """Early once; then Daly's time for the save just measured, longer for a longer one, shorter on a spot machine."""
+    clock = [0.0]
+    steady, spot = (Interval(CheckpointSpec(ends_per_hour=rate), clock=lambda: clock[0]) for rate in (None, 1.0))
+    assert not steady.due(5)
+    clock[0] = 10.0
+    assert steady.due(5)
+    for one in (steady, spot):
+        one.saved()
+        one.measured(2.0)
+    assert steady.seconds == pytest.approx(daly_interval_s(2.0, 24 * 3600))
+    assert spot.seconds == pytest.approx(daly_interval_s(2.0, 3600))
+    clock[0] += 500.0
+    assert not steady.due(5000)
+    assert spot.due(5000)
+    before = steady.seconds
+    steady.measured(8.0)
+    assert steady.seconds == pytest.approx(2 * before, rel=0.01)
+
+
+def test_what_the_file_says_holds() -> None:
+    """Steps or seconds asked for are not overruled."""
+    clock = [0.0]
+    by_steps = Interval(CheckpointSpec(every_steps=50), clock=lambda: clock[0])
+    by_time = Interval(CheckpointSpec(every_s=900.0), clock=lambda: clock[0])
+    clock[0] = 899.0
+    assert [by_steps.due(step) for step in (49, 50, 51)] == [False, True, False]
+    assert not by_time.due(50)
+    clock[0] = 900.0
+    assert by_time.due(50)

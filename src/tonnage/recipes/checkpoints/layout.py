@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -56,15 +55,6 @@ def manifest_of(folder: Path, step: int) -> dict[str, Any]:
         for name in (POSITION, TRAINING, WEIGHTS)
     }
     return {"schema": SCHEMA, "step": step, "files": files}
-
-
-def sizes_match(folder: Path) -> bool:
-    """Whether all files are there in full length: the cheap part of being valid."""
-    try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        return all((folder / name).stat().st_size == said["bytes"] for name, said in manifest["files"].items())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return False
 
 
 def flush(path: Path) -> None:

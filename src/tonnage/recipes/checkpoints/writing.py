@@ -23,8 +23,8 @@ from tonnage.recipes.checkpoints.layout import (
     folder_name,
     manifest_of,
     newest_first,
-    sizes_match,
 )
+from tonnage.recipes.checkpoints.reading import CheckpointInvalid, read_checkpoint
 from tonnage.recipes.checkpoints.snapshot import Snapshot
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -48,6 +48,7 @@ class CheckpointWriter:
         self._folder, self._keep, self._landed = folder, max(1, keep), landed
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint") if asynchronous else None
         self._flight: Future[None] | None = None
+        self._verified: dict[Path, tuple[tuple[str, int, int], ...]] = {}  # as they were when they verified
         self.newest: int | None = None  # the newest step known to be on the disk
         folder.mkdir(exist_ok=True)
         for path in folder.glob(_UNFINISHED + "*"):
@@ -91,17 +92,40 @@ class CheckpointWriter:
                 raise _disk_full(self._folder, snapshot) from error
             raise
         self.newest = snapshot.step
-        self._retire()
+        self._verified[path] = _signature(path)  # its hashes are of what is on the disk
         self._landed(snapshot.step, path, time.monotonic() - began, size)
+        self._retire(path)
 
-    def _retire(self) -> None:
-        """Delete all that is older than the `keep` newest whole ones."""
-        whole = 0
-        for path in newest_first(self._folder):
-            if whole >= self._keep:
+    def _retire(self, written: Path) -> None:
+        """Where `keep` checkpoints verify, delete all others: older ones, and ones that do not, whatever their step.
+
+        The one just written always stays. A higher step is no reason to prefer another one: the run went on from
+        before it, since it did not verify.
+        """
+        others = [path for path in newest_first(self._folder) if path != written]
+        whole = [written, *(path for path in others if self._verifies(path))]
+        if len(whole) < self._keep:
+            return
+        for path in others:
+            if path not in whole[: self._keep]:
                 shutil.rmtree(path)
-            elif sizes_match(path):
-                whole += 1
+
+    def _verifies(self, path: Path) -> bool:
+        """Whether a checkpoint is what its manifest says; its files are hashed once as long as they do not change."""
+        try:
+            signature = _signature(path)
+            if self._verified.get(path) != signature:
+                read_checkpoint(path)
+                self._verified[path] = signature
+        except (CheckpointInvalid, OSError):
+            return False
+        return True
+
+
+def _signature(path: Path) -> tuple[tuple[str, int, int], ...]:
+    """What changes where a file of a folder is written to: names, sizes, times."""
+    found = ((file.name, file.stat()) for file in sorted(path.iterdir()))
+    return tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in found)
 
 
 def _write_files(beside: Path, snapshot: Snapshot) -> int:

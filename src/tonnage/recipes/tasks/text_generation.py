@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.recipes.alone import Alone
+from tonnage.recipes.beginning import note_beginning
 from tonnage.recipes.data.reading import read_rows
 from tonnage.recipes.interrupts import Interrupts
 from tonnage.recipes.precision import choose_device, choose_precision
@@ -82,7 +83,8 @@ def run(folder: RunFolder) -> int:
             prompts = check_texts(rows, spec.column("prompt") or "prompt", "prompt")
             writer = _Writer(spec)
         output = _Output.open(folder.path)
-        alone.resumed_at(output.batches, str(folder.path / FILE) if output.batches else None)
+        path = str(folder.path / FILE) if output.batches else None
+        note_beginning(folder, step=output.batches, path=path)
         total = -(-spec.generation.prompts // spec.generation.batch)
         alone.begin(total, output.batches)
         code = _write(writer, prompts, alone, output, total)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from math import ceil
-from typing import assert_never
+from typing import Any, assert_never
 
 from tonnage.catalog.grammar import parse_gpu_filter
 from tonnage.units import SECONDS_PER_HOUR
@@ -55,6 +56,15 @@ def _freeze_job(file: WorkloadFile, shape: ModelShape | None) -> Job:
     if isinstance(file, TabularFile):
         return _freeze_tabular(file.tabular)
     assert shape is not None
+    return replace(_freeze_work(file, shape), **_forced(file))
+
+
+def _forced(file: TrainFile | ServeFile | BatchFile) -> dict[str, Any]:
+    """The layout's own keys, which go before the same ones elsewhere."""
+    return file.layout.model_dump(exclude_none=True)
+
+
+def _freeze_work(file: TrainFile | ServeFile | BatchFile, shape: ModelShape) -> TrainJob | ServeJob | BatchJob:
     match file:
         case TrainFile():
             return _freeze_train(file, shape)

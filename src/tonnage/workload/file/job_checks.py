@@ -8,6 +8,8 @@ from typing import assert_never
 from tonnage.workload.durations import render_duration
 from tonnage.workload.file.job_fields import BatchFields, RequestFields, ServeFields
 from tonnage.workload.file.kinds import BatchFile, ServeFile, TabularFile, TrainFile, WorkloadFile
+from tonnage.workload.file.layout_checks import find_serving_faults, find_train_faults
+from tonnage.workload.file.layout_fields import TrainLayoutFields
 from tonnage.workload.file.length_fields import LengthFields, find_length_faults
 from tonnage.workload.file.problems import Problem
 from tonnage.workload.file.terms_fields import ConstraintFields
@@ -23,14 +25,17 @@ def find_job_problems(file: WorkloadFile, shape: ModelShape | None) -> Iterator[
     match file:
         case TrainFile():
             yield from _train_problems(file)
+            yield from _train_layout_problems(file, shape)
             if shape is not None:
                 yield from _train_shape_problems(file, shape)
         case ServeFile():
             yield from _serve_problems(file.serve)
             yield from _request_problems("serve", file.serve, file.constraints, shape)
+            yield from _serving_layout_problems(file, shape)
         case BatchFile():
             yield from _batch_problems(file.batch)
             yield from _request_problems("batch", file.batch, file.constraints, shape)
+            yield from _serving_layout_problems(file, shape)
         case TabularFile():
             return
         case _:
@@ -87,6 +92,33 @@ def _train_shape_problems(file: TrainFile, shape: ModelShape) -> Iterator[Proble
             f"found {train.pipeline_parallel}, more stages than {shape.name} has layers ({layers})",
             f"use at most {layers}" if layers else "leave it out: this model has no layers to cut between",
         )
+
+
+def _train_layout_problems(file: TrainFile, shape: ModelShape | None) -> Iterator[Problem]:
+    """What cannot be of `layout`, together with the keys of `train` that say how the work is spread."""
+    fixed = file.layout.model_dump(exclude_none=True)
+    if not fixed:
+        return
+    names = TrainLayoutFields.model_fields
+    also = {name: value for name, value in file.train.model_dump(exclude_none=True).items() if name in names}
+    for name, value in fixed.items():
+        if also.get(name, value) != value:
+            fault = f"found {value}, but train.{name} says {also[name]}"
+            yield Problem(("layout", name), fault, "keep one of the two")
+    layout = TrainLayoutFields.model_validate({**also, **fixed})
+    limit = file.constraints.max_gpus
+    for name, message, hint in find_train_faults(
+        layout, global_batch=file.train.global_batch, shape=shape, max_gpus=limit
+    ):
+        yield Problem(("layout" if name in fixed else "train", name), message, hint)
+    most = file.constraints.max_nodes
+    if layout.nodes is not None and most is not None and layout.nodes > most:
+        yield Problem(("layout", "nodes"), f"found {layout.nodes}, above max_nodes ({most})", "raise max_nodes")
+
+
+def _serving_layout_problems(file: ServeFile | BatchFile, shape: ModelShape | None) -> Iterator[Problem]:
+    for name, message, hint in find_serving_faults(file.layout, shape=shape, max_gpus=file.constraints.max_gpus):
+        yield Problem(("layout", name), message, hint)
 
 
 def _serve_problems(serve: ServeFields) -> Iterator[Problem]:

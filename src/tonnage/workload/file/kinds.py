@@ -10,6 +10,7 @@ from pydantic import Discriminator, Tag
 from tonnage.workload.file.fields import Spelled, Word, key
 from tonnage.workload.file.inline_shape import InlineShape
 from tonnage.workload.file.job_fields import BatchFields, DataFields, ServeFields, TabularFields, TrainFields
+from tonnage.workload.file.layout_fields import ServingLayoutFields, TrainLayoutFields
 from tonnage.workload.file.run_fields import GenerateRunFields, TableRunFields, TrainRunFields
 from tonnage.workload.file.terms_fields import SharedFields
 
@@ -36,6 +37,9 @@ class TrainFile(SharedFields):
     model: ModelReference = key(_MODEL_MEANING, example="bert-base-uncased")
     data: DataFields = key("What one pass over the data holds.")
     train: TrainFields = key("How to train.", default=TrainFields, shown="its defaults")
+    layout: TrainLayoutFields = key(
+        "How the work is spread, where it is fixed.", default=TrainLayoutFields, shown="chosen"
+    )
     run: TrainRunFields | None = key("How `tonnage run` carries it out.", default=None, shown="not to be run")
 
 
@@ -45,6 +49,9 @@ class ServeFile(SharedFields):
     kind: Literal["serve"] = key("What is to be done.", example="serve")
     model: ModelReference = key(_MODEL_MEANING, example="gpt2")
     serve: ServeFields = key("What arrives, and what is promised.")
+    layout: ServingLayoutFields = key(
+        "How the work is spread, where it is fixed.", default=ServingLayoutFields, shown="chosen"
+    )
 
 
 class BatchFile(SharedFields):
@@ -53,6 +60,9 @@ class BatchFile(SharedFields):
     kind: Literal["batch"] = key("What is to be done.", example="batch")
     model: ModelReference = key(_MODEL_MEANING, example="gpt-j-6b")
     batch: BatchFields = key("What is to be answered.")
+    layout: ServingLayoutFields = key(
+        "How the work is spread, where it is fixed.", default=ServingLayoutFields, shown="chosen"
+    )
     run: GenerateRunFields | None = key("How `tonnage run` carries it out.", default=None, shown="not to be run")
 
 

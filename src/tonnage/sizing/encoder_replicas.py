@@ -1,0 +1,72 @@
+"""A replica that answers in batches (encoders, vision): a request waits for the batch under way, then for its own."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tonnage.sizing.assumptions import Assumptions
+from tonnage.sizing.devices import Devices
+from tonnage.sizing.engines import Engine
+from tonnage.sizing.estimates import Array, Num
+from tonnage.sizing.inference_memory import estimate_serving_memory
+from tonnage.sizing.inference_time import forward_s
+from tonnage.sizing.length_spread import padded_tokens, upper_share
+from tonnage.sizing.replicas import Replicas
+from tonnage.workload.jobs import Requests
+from tonnage.workload.shapes import ModelShape
+
+
+def encoder_replicas(
+    shape: ModelShape,
+    requests: Requests,
+    devices: Devices,
+    weights: str,
+    tensor_parallel: Array,
+    batch: Array,
+    assumed: Assumptions,
+    engine: Engine | None,
+) -> Replicas:
+    """Batches of up to `batch`: rate = utilisation x batch / S; p95 = wait for the batch under way + own + queue.
+
+    A batch is padded to its longest member, so S follows `padded_tokens`; the 95th percentile waits for one
+    batch and rides in one as long as the 95th percentile of lengths.
+    The queue term is the mean wait of an M/D/1 queue of batches, S·u/(2(1-u)) (Pollaczek-Khinchine), at utilisation u.
+    """
+    length = requests.input_tokens
+
+    def batch_s(tokens: Num) -> Array:
+        """Seconds of one batch padded to `tokens`."""
+        return forward_s(
+            shape,
+            devices,
+            batch=batch,
+            query=tokens,
+            keys=tokens,
+            weights=weights,
+            tensor_parallel=tensor_parallel,
+            assumed=assumed,
+            engine=engine,
+        )
+
+    service = batch_s(padded_tokens(length, batch))
+    longest = np.maximum(batch_s(length.mean * upper_share(length)), service)
+    used = assumed.target_utilisation
+    queue = service * used / (2 * (1 - used)) / np.maximum(batch, 1.0)
+    memory = estimate_serving_memory(
+        shape,
+        weights=weights,
+        tensor_parallel=tensor_parallel,
+        batch_tokens=batch * length.maximum,
+        assumed=assumed,
+    )
+    p95 = service + longest + 3.0 * queue
+    return Replicas(
+        concurrency=batch,
+        requests_per_s=used * batch / service,
+        latency_mean_s=1.5 * service + queue,
+        latency_p95_s=p95,
+        ttft_p95_s=p95,
+        tpot_s=np.full(len(batch), np.nan),
+        memory=memory,
+        needed_bytes=memory.fixed_bytes,
+    )

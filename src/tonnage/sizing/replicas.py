@@ -1,0 +1,22 @@
+"""What one replica of a service carries and shows, a row per candidate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tonnage.sizing.estimates import Array
+from tonnage.sizing.inference_memory import ServingMemory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replicas:
+    """One replica per row at one concurrency: load it carries and what a request sees. Seconds, requests a second."""
+
+    concurrency: Array
+    requests_per_s: Array
+    latency_mean_s: Array
+    latency_p95_s: Array
+    ttft_p95_s: Array
+    tpot_s: Array  # NaN where nothing is generated
+    memory: ServingMemory
+    needed_bytes: Array

@@ -1,0 +1,52 @@
+"""The prediction of a training step: one function for plans, `size` and `validate` alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import reduce
+
+from tonnage.sizing.assumptions import Assumptions
+from tonnage.sizing.devices import Devices
+from tonnage.sizing.layouts import Layouts
+from tonnage.sizing.training_memory import TrainingMemory, estimate_training_memory
+from tonnage.sizing.training_practice import PLAIN, Practice
+from tonnage.sizing.training_time import TrainingStep, step_seconds
+from tonnage.sizing.training_work import StepWork, added, step_work
+from tonnage.workload.jobs import TrainJob
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingPrediction:
+    """Seconds and bytes per device of one optimizer step, one row per layout."""
+
+    step: TrainingStep
+    memory: TrainingMemory
+
+
+def predict_training(
+    jobs: Sequence[TrainJob], layouts: Layouts, devices: Devices, assumed: Assumptions, practice: Practice = PLAIN
+) -> TrainingPrediction:
+    """What one step takes under each layout on its devices. Several jobs are models trained in one step, side by side
+    (a generator and a discriminator)."""
+    return TrainingPrediction(
+        step=step_seconds(work_of(jobs, layouts, practice), devices, assumed),
+        memory=peak_memory(jobs, layouts, assumed, practice),
+    )
+
+
+def work_of(jobs: Sequence[TrainJob], layouts: Layouts, practice: Practice = PLAIN) -> StepWork:
+    """The work of one step of all jobs."""
+    return reduce(added, (step_work(job, layouts, practice) for job in jobs))
+
+
+def peak_memory(
+    jobs: Sequence[TrainJob], layouts: Layouts, assumed: Assumptions, practice: Practice = PLAIN
+) -> TrainingMemory:
+    """The peak of one step of all jobs, part by part."""
+    return reduce(_summed, (estimate_training_memory(job, layouts, assumed, practice) for job in jobs))
+
+
+def _summed(first: TrainingMemory, second: TrainingMemory) -> TrainingMemory:
+    names = [field.name for field in fields(TrainingMemory)]
+    return TrainingMemory(**{name: getattr(first, name) + getattr(second, name) for name in names})

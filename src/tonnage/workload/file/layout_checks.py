@@ -1,0 +1,107 @@
+"""Layouts that cannot be: degrees over GPUs, a global batch that is not met, heads or layers that do not divide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from typing import NamedTuple
+
+from tonnage.workload.file.layout_fields import ServingLayoutFields, TrainLayoutFields
+from tonnage.workload.shapes import ModelShape
+
+DEGREES = ("data_parallel", "tensor_parallel", "pipeline_parallel", "context_parallel")
+
+
+class Fault(NamedTuple):
+    """What is wrong with one key of a layout, and what to do about it."""
+
+    name: str
+    message: str
+    hint: str
+
+
+def find_train_faults(
+    layout: TrainLayoutFields, *, global_batch: int, shape: ModelShape | None, max_gpus: int | None
+) -> Iterator[Fault]:
+    """Everything about a training layout that no machine can run."""
+    yield from _gpu_faults(layout, max_gpus)
+    yield from _batch_faults(layout, global_batch)
+    if layout.sharding not in (None, "ddp") and _ranks(layout) == 1:
+        hint = "use `ddp`, or give data_parallel more than 1"
+        yield Fault("sharding", f"found '{layout.sharding}', but one rank has nothing to share it with", hint)
+    if shape is not None:
+        yield from _shape_faults(layout, shape)
+
+
+def find_serving_faults(
+    layout: ServingLayoutFields, *, shape: ModelShape | None, max_gpus: int | None
+) -> Iterator[Fault]:
+    """Everything about a serving layout that no machine can run."""
+    tensor = layout.tensor_parallel or 1
+    if max_gpus is not None and tensor > max_gpus:
+        hint = "lower it, or raise constraints.max_gpus"
+        yield Fault("tensor_parallel", f"found {tensor}, above max_gpus ({max_gpus})", hint)
+    if shape is not None:
+        yield from _head_faults(tensor, shape)
+
+
+def _gpu_faults(layout: TrainLayoutFields, max_gpus: int | None) -> Iterator[Fault]:
+    stated = [(name, getattr(layout, name)) for name in DEGREES if getattr(layout, name) is not None]
+    product = prod(value for _, value in stated)
+    words = " x ".join(f"{name} {value}" for name, value in stated)
+    gpus = layout.gpus
+    if gpus is not None and (gpus % product or (product != gpus and len(stated) == len(DEGREES))):
+        yield Fault("gpus", f"found {gpus}, but {words} takes {product}", f"gpus: {product}, or change a degree")
+    if gpus is not None and layout.nodes is not None and gpus % layout.nodes:
+        yield Fault("gpus", f"found {gpus}, which does not divide over {layout.nodes} nodes", "nodes are used whole")
+    needed = max(gpus or 1, product, layout.nodes or 1)
+    if max_gpus is not None and needed > max_gpus:
+        name = "gpus" if gpus is not None else stated[-1][0] if stated else "nodes"
+        yield Fault(name, f"the layout takes {needed} GPUs, max_gpus is {max_gpus}", "raise constraints.max_gpus")
+
+
+def _ranks(layout: TrainLayoutFields) -> int | None:
+    """Ranks that share weights; None where the layout leaves it open."""
+    context = layout.context_parallel or 1
+    if layout.data_parallel is not None:
+        return layout.data_parallel * context
+    if layout.gpus is None or layout.tensor_parallel is None or layout.pipeline_parallel is None:
+        return None
+    return layout.gpus // (layout.tensor_parallel * layout.pipeline_parallel)
+
+
+def _batch_faults(layout: TrainLayoutFields, global_batch: int) -> Iterator[Fault]:
+    names = [name for name in ("data_parallel", "micro_batch", "accumulation") if getattr(layout, name) is not None]
+    samples = prod(getattr(layout, name) for name in names)
+    if not names or (global_batch % samples == 0 and (samples == global_batch or len(names) < 3)):
+        return
+    words = " x ".join(f"{name} {getattr(layout, name)}" for name in names)
+    relation = "is not" if len(names) == 3 else "does not divide"
+    whole = samples if len(names) == 3 else samples * max(1, round(global_batch / samples))
+    yield Fault(
+        names[-1],
+        f"{words} is {samples} samples, which {relation} the global batch ({global_batch})",
+        f"train.global_batch: {whole}, or change the layout",
+    )
+
+
+def _shape_faults(layout: TrainLayoutFields, shape: ModelShape) -> Iterator[Fault]:
+    yield from _head_faults(layout.tensor_parallel or 1, shape)
+    layers = shape.layers + shape.encoder_layers
+    stages = layout.pipeline_parallel or 1
+    if stages > max(layers, 1):
+        hint = f"use at most {layers}" if layers else "leave it out: this model has no layers to cut between"
+        yield Fault("pipeline_parallel", f"found {stages}, more stages than {shape.name} has layers ({layers})", hint)
+    if (layout.context_parallel or 1) > 1 and not shape.heads:
+        yield Fault("context_parallel", f"{shape.name} has no sequences to share out", "leave the key out")
+
+
+def _head_faults(tensor: int, shape: ModelShape) -> Iterator[Fault]:
+    if tensor == 1:
+        return
+    if not shape.heads:
+        yield Fault("tensor_parallel", f"{shape.name} has no attention heads to share out", "leave the key out")
+    elif shape.heads % tensor:
+        fits = [str(count) for count in range(1, min(shape.heads, 64) + 1) if shape.heads % count == 0]
+        fault = f"found {tensor}, which does not divide the {shape.heads} heads of {shape.name}"
+        yield Fault("tensor_parallel", fault, f"one of {', '.join(fits)}")

@@ -1,0 +1,84 @@
+"""The grid of layouts: what a workload fixes, and node counts as large as constraints allow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tonnage.catalog import Catalog
+from tonnage.catalog.grammar import parse_gpu_filter
+from tonnage.planning.grounds import Grounds
+from tonnage.planning.layout_grid import grid_for
+from tonnage.planning.machines import accelerator_park
+from tonnage.planning.sizes import make_size_report
+from tonnage.planning.train_sizing import size_training
+from tonnage.sizing.assumptions import Assumptions
+from tonnage.sizing.devices import Machine
+from tonnage.workload.forced_layout import force_layout
+from tonnage.workload.jobs import Constraints, TrainJob, Workload
+
+Make = Callable[..., Workload]
+WHOLE = "gpus=16,dp=2,tp=2,pp=4,sharding=zero1,recompute=selective,mb=8,accumulation=2"
+
+
+@pytest.fixture
+def machines(catalog: Catalog) -> tuple[Machine, ...]:
+    eights = [one for one in catalog.instance_types if one.accelerator == "H100-SXM"]
+    return accelerator_park(catalog, eights, precision="bf16", assumed=Assumptions()).machines
+
+
+def job_of(work: Workload) -> TrainJob:
+    assert isinstance(work.job, TrainJob)
+    return work.job
+
+
+def test_a_layout_fixed_in_every_key_is_the_only_one(make_train: Make, machines: tuple[Machine, ...]) -> None:
+    """The grid holds that layout once a machine with such GPUs and a network, though no search would propose it."""
+    job = job_of(force_layout(make_train(), WHOLE))
+    grid = grid_for(job, machines, max_nodes=1, max_gpus=None)
+    able = [i for i, one in enumerate(machines) if 16 % one.count == 0 and one.network_gb_per_s is not None]
+    assert grid.machine.tolist() == able
+    assert able
+    for row, machine in enumerate(grid.machine):
+        layout = grid.layouts.row(row)
+        assert (layout.gpus, layout.nodes) == (16, 16 // machines[machine].count)
+        assert (layout.data_parallel, layout.tensor_parallel, layout.pipeline_parallel) == (2, 2, 4)
+        assert (layout.sharding, layout.recompute) == ("zero1", "selective")
+        assert (layout.micro_batch, layout.accumulation) == (8, 2)
+
+
+def test_context_parallel_takes_gpus(make_train: Make, machines: tuple[Machine, ...]) -> None:
+    """Ranks that share a sequence are GPUs that do not multiply the batch."""
+    job = job_of(force_layout(make_train("llama-2-7b", global_batch=8), "gpus=8,cp=2,tp=1,pp=1"))
+    layouts = grid_for(job, machines, max_nodes=1, max_gpus=None).layouts
+    assert np.all(layouts.data_parallel * 2 == 8)
+    assert np.all(layouts.gpus == 8)
+    assert np.all(layouts.data_parallel * layouts.micro_batch * layouts.accumulation == 8)
+
+
+def test_size_shows_the_forced_layout(make_train: Make, catalog: Catalog) -> None:
+    """`size` runs the layout it is given, or says which limit keeps a machine from it."""
+    work = replace(make_train(), constraints=Constraints(gpus=(parse_gpu_filter("H100-SXM:8"),)))
+    (found, *_) = make_size_report(force_layout(work, "gpus=8,dp=8,mb=2,sharding=ddp"), catalog).rows
+    layout = dict(found.run.layout_fields)
+    assert (layout["micro_batch"], layout["accumulation"], layout["sharding"]) == (2, 2, "ddp")
+    none = make_size_report(force_layout(work, "gpus=4"), catalog)
+    assert not none.rows
+    assert {miss.binding for miss in none.misses} == {"layout"}
+    assert "4 GPUs on full machines" in none.misses[0].needs
+
+
+def test_more_nodes_allowed_change_no_other_option(make_train: Make, machines: tuple[Machine, ...]) -> None:
+    """Beyond 4,096 nodes machines are still told apart: more nodes add options and take none away."""
+    job = replace(job_of(make_train()), precision="bf16", global_batch=8 * 4097)
+
+    def best(most: int) -> dict[tuple[int, float], float]:
+        sized = size_training(job, machines, Constraints(max_nodes=most), Grounds.packaged())
+        return dict(zip(zip(sized.machine.tolist(), sized.nodes.tolist(), strict=True), sized.work_s, strict=True))
+
+    few, many = best(64), best(4097)
+    assert {key: many[key] for key in few} == few
+    assert max(nodes for _, nodes in many) == 4097
