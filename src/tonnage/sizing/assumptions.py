@@ -66,7 +66,6 @@ class Assumptions:
     memory_margin_fraction: float = 0.10
     loss_bytes_per_logit: float = 12.0
     compiled_loss_bytes_per_logit: float = 9.0
-    compiled_kept_fraction: float = 0.85
     kv_cache_memory_fraction: float = 0.90
     target_utilisation: float = 0.80
 
@@ -253,8 +252,8 @@ SOURCES: Final[dict[str, tuple[float, float, str]]] = {
     "fragmentation_fraction": (
         0.02,
         0.5,
-        "what the caching allocator reserves over the activations and logits in use; fitted to published "
-        "peaks (docs/decisions/training-accuracy.md)",
+        "what the caching allocator reserves over the logits, and over activations that are made again, in use; fitted "
+        "to published peaks (docs/decisions/training-accuracy.md)",
     ),
     "memory_margin_fraction": (
         0.0,
@@ -272,13 +271,8 @@ SOURCES: Final[dict[str, tuple[float, float, str]]] = {
     "compiled_loss_bytes_per_logit": (
         6.0,
         12.0,
-        "the same with a compiled loss: 7.4 measured where the whole model is compiled (benchmarks/results, H100), 10.8 "
-        "where the loss is (torchtune README, rows with and without chunked cross entropy)",
-    ),
-    "compiled_kept_fraction": (
-        0.4,
-        1.0,
-        "point-wise activations a compiler still keeps: judgement",
+        "the same with a compiled loss: 7.4 measured where the whole model is compiled (benchmarks/results), 10.8 "
+        "where the loss is (torchtune README, with and without chunked cross entropy)",
     ),
     "kv_cache_memory_fraction": (
         0.85,

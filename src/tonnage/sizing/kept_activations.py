@@ -180,9 +180,7 @@ def _adapter_width(adapters: AdapterStoring, span: Pass, width: _Widths, *, firs
     return outputs + own * (copy + mask)
 
 
-def _attention_bytes(
-    shape: ModelShape, span: Pass, how: Storing, width: _Widths, tokens: Num, key_tokens: Num
-) -> Num:
+def _attention_bytes(shape: ModelShape, span: Pass, how: Storing, width: _Widths, tokens: Num, key_tokens: Num) -> Num:
     """Queries, keys, values and output; a fused kernel adds one log-sum a row and head."""
     fused = span.attention != "eager"
     key = width.key if fused and not how.repeats_kv else width.query
@@ -210,10 +208,8 @@ def _mlp_width(shape: ModelShape, span: Pass, how: Storing, width: _Widths) -> N
     """What the activation needs, and the input of the last product where its weights are trained."""
     element, adapters = span.element_bytes, how.adapters
     output = how.output_bytes or element
-    if shape.gated_mlp:
-        kept = output * width.ffn * (3 if how.kernels == "eager" else 2)  # a fused one makes the activated gate again
-    else:
-        kept = output * width.ffn
+    passes = 1 if not shape.gated_mlp else 3 if how.kernels == "eager" else 2  # fused: the activated gate again
+    kept = output * width.ffn * passes
     if adapters is None:
         return kept + element * width.ffn
     kept = kept + (element * width.ffn if how.input_copies else 0.0)
@@ -235,3 +231,9 @@ def _per_op_width(shape: ModelShape, span: Pass, width: _Widths) -> Num:
     kept: Num = sum(products[::2], start=np.float64(0.0))
     rows = FP32 * shape.heads / span.tensor_parallel
     return span.residual_bytes * width.hidden + element * (width.query + kept) + rows
+
+
+def convolutions_kept(shape: ModelShape, span: Pass) -> Num:
+    """Of each convolution its output, which the norm behind it needs, and the norm's, which the rectifier does."""
+    outputs = sum(float(conv.output_side**2) * conv.out_channels * conv.count for conv in shape.convolutions)
+    return 2.0 * span.element_bytes * span.batch * outputs

@@ -9,11 +9,17 @@ import numpy as np
 
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.estimates import Array, Num, column
-from tonnage.sizing.kept_activations import AdapterStoring, Kernels, LayerKept, Storing, layer_kept
+from tonnage.sizing.kept_activations import (
+    AdapterStoring,
+    Kernels,
+    LayerKept,
+    Storing,
+    convolutions_kept,
+    layer_kept,
+)
 from tonnage.sizing.layouts import RECOMPUTES, Layouts
-from tonnage.sizing.operators import Pass, convolution_operators
+from tonnage.sizing.operators import Pass
 from tonnage.sizing.precision import TRAINING
-from tonnage.sizing.rates import total_kept_bytes
 from tonnage.sizing.stages import image_tokens
 from tonnage.sizing.training_job import has_vocabulary_loss, longest_tokens, training_span
 from tonnage.sizing.training_practice import Practice
@@ -41,7 +47,7 @@ def kept_activations(job: TrainJob, layouts: Layouts, practice: Practice) -> Kep
     rows = len(layouts.nodes)
     span = stored_span(job, layouts, practice)
     if job.model.architecture == "convolution":
-        kept = total_kept_bytes(convolution_operators(job.model, span)) * practice.kept_factor
+        kept = convolutions_kept(job.model, span) * practice.kept_factor
         return Kept(flying=column(kept, rows), once=np.zeros(rows), again=np.zeros(rows))
     on_device = 0.0 if practice.offloaded_activations else 1.0
     flying: Num = np.zeros(rows)
