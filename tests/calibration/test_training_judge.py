@@ -38,9 +38,7 @@ def test_hardware_rate_counts_the_second_forward(row: Row, catalog: Catalog) -> 
     """Achieved TFLOP/s with recomputation counted are 4/3 of those without (arXiv:2104.04473, section 5.1)."""
     run = {"metric": "achieved_tflops_per_gpu", "activation_checkpointing": "full"}
     plain = predicted(row(**run), catalog)
-    assert predicted(row(**run, note="counts the recomputed forward, so it is an HFU"), catalog) == pytest.approx(
-        plain * 4 / 3
-    )
+    assert predicted(row(**run, flop_counted="hardware"), catalog) == pytest.approx(plain * 4 / 3)
 
 
 REASONS: list[tuple[dict[str, Any], str]] = [
@@ -49,6 +47,8 @@ REASONS: list[tuple[dict[str, Any], str]] = [
     ({"seq_len": None}, "sequence length not stated"),
     ({"model": "own-net", "n_layers": None}, "no known shape"),
     ({"precision": "int3"}, "precision 'int3'"),
+    ({"method": "ia3"}, "method 'ia3'"),
+    ({"method": "adalora r=8"}, "method 'adalora r=8'"),
     ({"gpu": "V100-16GB", "precision": "fp8"}, "no fp8 rate"),
     ({"metric": "watts"}, "metric 'watts'"),
     ({"metric": "gpu_hours"}, "without the number of tokens"),
@@ -76,21 +76,21 @@ def test_layout_strings(row: Row, catalog: Catalog) -> None:
     assert case.samples == 14 * 16 * 2
 
 
-def test_note_states_the_network(row: Row, catalog: Catalog) -> None:
-    """A stated network goes before the usual one of the generation."""
+def test_stated_network_is_per_node_or_per_gpu(row: Row, catalog: Catalog) -> None:
+    """A stated network goes before the usual one of the generation; per GPU it is that of all GPUs of a node."""
     assert build_case(row(), catalog).machine.network_gb_per_s == 200.0
-    assert build_case(row(note="8xV100 nodes, 100Gb/s IB"), catalog).machine.network_gb_per_s == 12.5
-    assert build_case(row(note="1600 Gbps node-node (RoCE)"), catalog).machine.network_gb_per_s == 200.0
+    assert build_case(row(network_gbit_per_s_per_node=100.0), catalog).machine.network_gb_per_s == 12.5
+    assert build_case(row(network_gbit_per_s_per_gpu=400.0), catalog).machine.network_gb_per_s == 8 * 50.0
 
 
 def test_generator_and_discriminator_both_cost(row: Row, catalog: Catalog) -> None:
     """Replaced-token pre-training runs two models a step; fine-tuning one."""
     electra = {"model": "ELECTRA-base", "n_layers": 12, "d_model": 768, "n_heads": 12, "d_ff": 3072, "vocab": 30522,
                "seq_len": 128, "params": 110e6, "attention": "", "sharding": "none/ddp"}  # fmt: skip
-    both = row(**electra, note="pre-training: step runs generator + discriminator")
+    both, one = (row(**electra, objective=objective) for objective in ("language-model", "classification"))
     assert len(build_case(both, catalog).jobs) == 2
-    assert len(build_case(row(**electra, note="SQuAD fine-tune"), catalog).jobs) == 1
-    assert predicted(both, catalog) < predicted(row(**electra, note="SQuAD fine-tune"), catalog)
+    assert len(build_case(one, catalog).jobs) == 1
+    assert predicted(both, catalog) < predicted(one, catalog)
 
 
 def test_stated_parameters_tell_the_mlp(row: Row, catalog: Catalog) -> None:

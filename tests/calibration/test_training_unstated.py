@@ -31,9 +31,9 @@ TIGHT: dict[str, Any] = {
 def test_open_choices_are_changed_until_it_fits(row: Row, catalog: Catalog) -> None:
     """Eight billion parameters trained in full on 24 GiB: recomputation and a smaller optimizer must have been on."""
     case = build_case(row(**TIGHT), catalog)
-    settled = fitted_to_device(case)
-    assert not fits(case)
-    assert fits(settled)
+    settled = fitted_to_device(case, Assumptions())
+    assert not fits(case, Assumptions())
+    assert fits(settled, Assumptions())
     assert int(settled.layouts.recompute[0]) == FULL
 
 
@@ -48,7 +48,16 @@ def test_open_choices_are_changed_until_it_fits(row: Row, catalog: Catalog) -> N
 def test_other_rows_stay_as_they_are(row: Row, catalog: Catalog, changes: dict[str, Any]) -> None:
     """A row that states all, does not say how many devices it had, or fits, is the same case."""
     case = build_case(row(**{**TIGHT, **changes}), catalog)
-    assert fitted_to_device(case) is case
+    assert fitted_to_device(case, Assumptions()) is case
+
+
+def test_choices_follow_the_assumptions_handed_in(row: Row, catalog: Catalog) -> None:
+    """Where a fit thinks that less is needed, nothing is changed: no figure fitted elsewhere decides."""
+    snug = row(**{**TIGHT, "gpu": "A100-80GB-SXM", "precision": "bf16-true", "optimizer": "AdamW"})
+    case = build_case(snug, catalog)
+    greedy = replace(Assumptions(), loss_bytes_per_logit=200.0)
+    assert fitted_to_device(case, Assumptions()) is case
+    assert int(fitted_to_device(case, greedy).layouts.recompute[0]) == FULL
 
 
 def test_what_was_measured_is_not_looked_at(row: Row, catalog: Catalog) -> None:

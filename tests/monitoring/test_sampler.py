@@ -55,6 +55,7 @@ class RecordedNvml:
 
     def __init__(self, *, reasons: int = 4 | 32, start: type[NvmlError] | None = None) -> None:
         self.reasons, self.start, self.shut = reasons, start, False
+        self.processes: list[Any] = []
 
     def nvmlInit(self) -> None:
         if self.start:
@@ -70,7 +71,7 @@ class RecordedNvml:
         return index
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        told: dict[str, Any] = {
+        told: Any = {
             "nvmlDeviceGetName": ["NVIDIA H100 80GB HBM3", b"Tesla K80"],
             "nvmlDeviceGetUUID": ["GPU-aa-1", "GPU-bb-2"],
             "nvmlDeviceGetMemoryInfo": [SimpleNamespace(used=17 << 30, total=80 << 30)],
@@ -79,7 +80,11 @@ class RecordedNvml:
             "nvmlDeviceGetTotalEnergyConsumption": [123_456_789],
             "nvmlDeviceGetTemperature": [71, 44],
             "nvmlDeviceGetCurrentClocksEventReasons": [self.reasons],
-        }[name]
+            "nvmlDeviceGetComputeRunningProcesses": [self.processes],
+        }
+        if name not in told:
+            raise AttributeError(name)
+        told = told[name]
 
         def answer(handle: int, *_: Any) -> Any:
             if handle == 2:
@@ -109,7 +114,7 @@ def test_throttling_is_named(reasons: int, words: str) -> None:
     assert Gpus(RecordedNvml(reasons=reasons), environ={}).sample()[0].throttled_by == words
 
 
-@pytest.mark.parametrize(("visible", "expected"), [("1", [1]), ("GPU-aa", [0]), ("", []), ("1,0", [0, 1])])
+@pytest.mark.parametrize(("visible", "expected"), [("1", [1]), ("GPU-aa", [0]), ("", []), ("1,0", [1, 0])])
 def test_only_visible_gpus_are_sampled(visible: str, expected: list[int]) -> None:
     """CUDA_VISIBLE_DEVICES by number or by the beginning of a UUID; the one that is lost has no UUID to ask for."""
     nvml = RecordedNvml()
@@ -119,6 +124,17 @@ def test_only_visible_gpus_are_sampled(visible: str, expected: list[int]) -> Non
     assert (gpus.why_none is None) == bool(expected)
     gpus.close()
     assert nvml.shut
+
+
+def test_only_the_runs_gpus_and_its_own_memory_are_read() -> None:
+    """Worker n computes on the n-th visible device: a run of one process is not told of the second one's energy. Memory
+    of other processes is not its own; unknown where NVML names none of its processes."""
+    nvml = RecordedNvml()
+    nvml.processes = [SimpleNamespace(pid=pid, usedGpuMemory=size << 30) for pid, size in ((7, 3), (8, 4), (99, 10))]
+    [only] = Gpus(nvml, environ={}, most=1).sample(frozenset({7, 8}))
+    assert (only.index, only.memory_own_bytes, only.memory_used_bytes) == (0, 7 << 30, 17 << 30)
+    assert Gpus(nvml, environ={}, most=1).sample(frozenset({1}))[0].memory_own_bytes is None
+    assert Gpus(nvml, environ={}, most=0).sample() == ()
 
 
 def test_a_machine_without_a_driver_has_no_gpus() -> None:

@@ -10,7 +10,7 @@ import pytest
 from tonnage.catalog.loading import load_catalog
 from tonnage.sizing.devices import Devices, Machine
 from tonnage.sizing.inference_devices import serving_devices
-from tonnage.sizing.inference_memory import estimate_serving_memory, kv_bytes_per_token
+from tonnage.sizing.inference_memory import estimate_serving_memory, held_tokens, kv_bytes_per_token
 from tonnage.sizing.inference_time import decode_step_s, forward_s, prefill_s
 from tonnage.sizing.serving import CONCURRENCIES, estimate_replicas
 from tonnage.units import to_gib
@@ -26,12 +26,33 @@ ONE = np.ones(1)
         ("llama-2-7b", 2 * 32 * 4096 * 2),  # every head has its own keys and values
         ("llama-3.1-70b", 2 * 80 * 8 * 128 * 2),  # eight key-value heads
         ("falcon-7b", 2 * 32 * 64 * 2),  # one
+        ("deepseek-v3", 61 * (512 + 64) * 2),  # compressed: arXiv:2412.19437, section 2.1.1
         ("bert-base-uncased", 0),
     ],
 )
 def test_kv_cache_bytes_per_token(model: str, expected: int) -> None:
     """2 (keys, values) x layers x kv heads x head width x 2 bytes; an encoder keeps none."""
     assert kv_bytes_per_token(find_model(model)) == expected
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("mistral-7b-v0.1", 4096.0),  # a window in all layers
+        ("gpt-oss-20b", (8192 + 128) / 2),  # in every second layer
+        ("gemma-3-1b", (4 * 8192 + 22 * 512) / 26),
+        ("llama-2-7b", 8192.0),
+    ],
+)
+def test_tokens_the_mean_layer_holds(model: str, expected: float) -> None:
+    """Of a request of 8,192 tokens, a layer behind a window keeps the window, the others all."""
+    assert held_tokens(find_model(model), 8192.0) == pytest.approx(expected)
+
+
+def test_latent_keys_are_whole_on_every_rank() -> None:
+    """The compressed keys and values of DeepSeek do not divide over a tensor-parallel group."""
+    shape = find_model("deepseek-v3")
+    assert kv_bytes_per_token(shape, 8.0) == kv_bytes_per_token(shape)
 
 
 def test_llama_7b_weights_in_fp16() -> None:

@@ -48,3 +48,54 @@ def test_a_column_of_layouts_equals_its_rows() -> None:
         float(total_flop(layer_operators(shape, Pass(batch=b, query=128.0, keys=128.0), causal=True))) for b in batches
     ]
     assert np.asarray(together).tolist() == apart
+
+
+def decode_bytes_and_flop(name: str, keys: float, tensor_parallel: float = 1.0) -> tuple[float, float]:
+    """What attention of the mean layer moves and multiplies in one decode step of one request."""
+    shape = find_model(name)
+    span = Pass(batch=1.0, query=1.0, keys=keys, tensor_parallel=tensor_parallel, training=False)
+    operators = [op for op in layer_operators(shape, span, causal=True) if op.kind == "attention"]
+    return sum(float(op.count * op.moved_bytes) for op in operators), sum(float(op.count * op.flop) for op in operators)
+
+
+def test_latent_attention_reads_the_compressed_cache() -> None:
+    """DeepSeek-V3: a cached token is 512 + 64 elements a layer, whatever the ranks; 128 heads meet each of them."""
+    moved = [decode_bytes_and_flop("deepseek-v3", keys)[0] for keys in (1000.0, 2000.0)]
+    assert moved[1] - moved[0] == pytest.approx(1000 * 576 * 2)
+    shared = [decode_bytes_and_flop("deepseek-v3", keys, 8.0)[0] for keys in (1000.0, 2000.0)]
+    assert shared[1] - shared[0] == pytest.approx(1000 * 576 * 2)
+    assert decode_bytes_and_flop("deepseek-v3", 1000.0)[1] == pytest.approx(2 * 1000 * 128 * (2 * 512 + 64))
+
+
+def test_latent_projections_multiply_every_weight_once_a_token() -> None:
+    """The matrix products of a layer with latent attention cost 2 FLOP for each of its weights that a token meets."""
+    shape = find_model("deepseek-v2-lite")
+    span = Pass(batch=1.0, query=64.0, keys=64.0, training=False)
+    products = [op for op in layer_operators(shape, span, causal=True) if op.kind == "gemm"]
+    attention = [op for op in products if not op.name.startswith(("mlp", "router"))]
+    assert sum(float(op.flop) for op in attention) == pytest.approx(
+        2 * 64 * count_parameters(shape).attention / shape.layers
+    )
+
+
+def test_a_window_bounds_what_some_layers_read() -> None:
+    """gpt-oss at 100,000 tokens: half of the layers read 128 keys, so the mean layer reads half of a full one."""
+    shape = find_model("gpt-oss-20b")
+    full = replace(shape, sliding_window=0, full_layers=0)
+    span = Pass(batch=1.0, query=1.0, keys=100_000.0, training=False)
+
+    def read(one: ModelShape) -> float:
+        return sum(
+            float(op.count * op.moved_bytes) for op in layer_operators(one, span, causal=True) if op.kind == "attention"
+        )
+
+    assert read(shape) / read(full) == pytest.approx(0.5 * (1 + 128 / 100_000), rel=0.01)
+
+
+@pytest.mark.parametrize(("length", "expected"), [(100.0, 50.0), (1000.0, 500.0), (4000.0, 1000 - 1000**2 / 8000)])
+def test_the_mean_query_behind_a_window_sees_what_the_window_lets_it(length: float, expected: float) -> None:
+    """Causal attention over s tokens behind a window of w: s/2 keys a query below w, else w - w²/2s."""
+    shape = replace(find_model("llama-2-7b"), sliding_window=1000)
+    span = Pass(batch=1.0, query=length, keys=length, training=False)
+    (attention,) = [op for op in layer_operators(shape, span, causal=True) if op.kind == "attention"]
+    assert float(attention.flop) / (4 * length * shape.heads * shape.head_dim) == pytest.approx(expected)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from tonnage.workload.parameters import count_parameters
 
 SAMPLES = Path(__file__).parents[1] / "data" / "models"
 FILES = sorted(SAMPLES.glob("*.json"))
-CONFIGS: dict[str, dict[str, Any]] = {file.stem: json.loads(file.read_text()) for file in FILES}
+PACKAGED = sorted(Path(str(files("tonnage.workload"))).joinpath("data/configs").glob("*.json"))
+CONFIGS: dict[str, dict[str, Any]] = {file.stem: json.loads(file.read_text()) for file in (*FILES, *PACKAGED)}
+CONFIGS["llama-4-maverick's text model"] = CONFIGS["llama-4-maverick"]["text_config"]
 
 
 def without(name: str, *keys: str) -> dict[str, Any]:
@@ -46,7 +49,8 @@ def test_a_file_has_the_parameters_of_the_known_model(file: Path) -> None:
 
 def test_every_model_type_that_is_read_has_a_sample() -> None:
     """No reader goes untested, and each has its table of defaults."""
-    assert {config["model_type"] for config in CONFIGS.values()} == set(READERS) == set(TRANSFORMERS_DEFAULTS)
+    assert {config["model_type"] for config in CONFIGS.values()} == set(READERS)
+    assert set(READERS) <= set(TRANSFORMERS_DEFAULTS)
 
 
 def refusal(config: dict[str, Any]) -> WorkloadError | None:
@@ -69,8 +73,10 @@ NO_PART_OF_THE_SHAPE = {
     "rotary_dim",
 } | {
     "partial_rotary_factor",
-    "use_sliding_window",
     "window_size",
+    "mm_tokens_per_image",
+    "quantization_config",
+    "use_qk_norm",
 }
 DERIVED = {  # keys that transformers itself derives, or does not use, when they are left out
     "albert": {"inner_group_num", "num_hidden_groups"},
@@ -80,8 +86,10 @@ DERIVED = {  # keys that transformers itself derives, or does not use, when they
     "qwen2_moe": {"shared_expert_intermediate_size"},
     "qwen3_moe": {"mlp_only_layers", "head_dim"},
     "t5": {"n_positions"},
-    "gemma2": {"sliding_window"},
-    "gemma3_text": {"sliding_window"},
+    "deepseek_v2": {"q_lora_rank"},
+    "deepseek_v3": {"q_lora_rank", "num_key_value_heads"},
+    "gpt_oss": {"layer_types"},
+    "qwen2_5_vl": {"num_key_value_heads", "use_sliding_window"},  # defaults of the text model inside
     "mpt": {"attn_config"},
 }
 
@@ -173,10 +181,73 @@ def test_a_null_window_is_no_window() -> None:
     assert parse_huggingface_config(without("mistral-7b-v0.3", "sliding_window"), name="m").sliding_window == 4096
 
 
-def test_layers_that_mix_windows_count_as_full() -> None:
-    """Gemma 2 has a window in every other layer only: calling it windowed would understate its cache."""
-    assert parse_huggingface_config(CONFIGS["gemma-2-2b"], name="mine").sliding_window == 0
-    assert find_model("gemma-2-2b").sliding_window == 0
+@pytest.mark.parametrize(
+    ("name", "window", "full"),
+    [  # (window in tokens, layers without): arXiv:2408.00118 section 2, 2503.19786 section 2, 2508.10925 section 2.2,
+        ("gemma-2-2b", 4096, 13),  # 2412.13663 section 2.1.2; Llama 4: three of four layers in chunks of 8,192
+        ("gemma-3-1b", 512, 4),
+        ("gemma-3-27b", 1024, 10),
+        ("gpt-oss-20b", 128, 12),
+        ("modernbert-base", 128, 8),
+        ("llama-4-maverick", 8192, 12),
+        ("qwen3-0.6b", 0, 0),
+    ],
+)
+def test_layers_with_and_without_a_window_are_told_apart(name: str, window: int, full: int) -> None:
+    """By the family's rule or the file's `layer_types`, the published mix of layers comes out, known or read."""
+    for shape in (parse_huggingface_config(CONFIGS[name], name="mine"), find_model(name)):
+        assert (shape.sliding_window, shape.full_layers) == (window, full)
+
+
+@pytest.mark.parametrize(
+    ("quantisation", "stored"),
+    [
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, "fp8"),
+        ({"quant_method": "mxfp4"}, "mxfp4"),
+        ({"quant_method": "gptq", "bits": 4}, "int4"),
+        ({"quant_method": "awq", "bits": 4}, "int4"),
+        ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "int8"),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "int4"),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {"group_0": {"weights": {"num_bits": 8, "type": "float"}}},
+            },
+            "fp8",
+        ),
+    ],
+)
+def test_stored_weights_are_read(quantisation: dict[str, Any], stored: str) -> None:
+    """`quantization_config` says the format of the weights; without one they are plain."""
+    config = {**CONFIGS["llama-2-7b"], "quantization_config": quantisation}
+    assert parse_huggingface_config(config, name="mine").stored_weights == stored
+    assert parse_huggingface_config(CONFIGS["llama-2-7b"], name="mine").stored_weights == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "says"),
+    [
+        ("llama-2-7b", {"quantization_config": {"quant_method": "hqq"}}, "quant_method"),
+        ("llama-2-7b", {"quantization_config": {"quant_method": "gptq", "bits": 3}}, "bits"),
+        ("llama-2-7b", {"quantization_config": {"quant_method": "compressed-tensors"}}, "config_groups"),
+        ("llama-2-7b", {"quantization_config": "fp8"}, "quantization_config"),
+        ("gpt-oss-20b", {"layer_types": ["linear_attention"] * 24}, "layer_types"),
+        ("gpt-oss-20b", {"layer_types": ["full_attention"] * 23}, "layer_types"),
+        ("deepseek-v3", {"attention_bias": True}, "attention_bias"),
+        ("deepseek-v3", {"moe_layer_freq": 2}, "moe_layer_freq"),
+        ("deepseek-v3", {"first_k_dense_replace": 61}, "first_k_dense_replace"),
+        ("whisper-tiny", {"encoder_ffn_dim": 1024}, "encoder_ffn_dim"),
+        ("modernbert-base", {"architectures": ["ModernBertForNothing"]}, "architectures"),
+        ("clip-vit-base-patch32", {"text_config": None}, "text_config"),
+        ("gemma-3-4b", {"vision_config": {"image_size": 896}}, "num_hidden_layers"),
+        ("llama-3.2-11b-vision", {"vision_config": None}, "vision_config"),
+    ],
+)
+def test_what_is_not_understood_is_named(name: str, change: dict[str, Any], says: str) -> None:
+    """A newer model's key or value that has no meaning here is refused by name, never read as a plain model."""
+    with pytest.raises(WorkloadError) as caught:
+        parse_huggingface_config({**CONFIGS[name], **change}, name="mine")
+    assert caught.value.key == says
 
 
 def test_a_headless_decoder_has_no_vocabulary_projection() -> None:
@@ -208,7 +279,7 @@ def test_an_unknown_model_type_lists_what_is_read() -> None:
 
 def test_a_wrapped_text_model_is_pointed_at() -> None:
     """A multimodal config whose `text_config` we read says so."""
-    config = {"model_type": "gemma3", "text_config": CONFIGS["gemma-3-1b"]}
+    config = {"model_type": "shieldgemma2", "text_config": CONFIGS["gemma-3-1b"]}
     with pytest.raises(WorkloadError) as caught:
         parse_huggingface_config(config, name="mine")
     assert "text_config" in (caught.value.hint or "")

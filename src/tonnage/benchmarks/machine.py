@@ -14,6 +14,7 @@ from typing import Any
 
 from tonnage.calibration.local_profile import DeviceKind, Identity, processor_name
 from tonnage.errors import InputError, MissingExtra, TonnageError
+from tonnage.runs.devices import ListedGpu, memory_bytes, name_of, open_nvml
 from tonnage.units import to_gib
 
 CPUINFO = Path("/proc/cpuinfo")
@@ -38,6 +39,11 @@ def import_torch() -> Any:
     return torch
 
 
+def usual_kind() -> DeviceKind:
+    """What `device: auto` computes on here."""
+    return "cuda" if import_torch().cuda.is_available() else "cpu"
+
+
 def read_identity(torch: Any, kind: DeviceKind) -> Identity:
     """This machine; with its first GPU where `kind` is cuda. Raises InputError where there is none."""
     if kind == "cpu":
@@ -46,7 +52,12 @@ def read_identity(torch: Any, kind: DeviceKind) -> Identity:
         raise InputError(
             "no CUDA GPU is at hand: torch sees none", hint="measure the processor: --device cpu; or check the driver"
         )
-    name, memory = gpu_by_driver(torch)
+    nvml, why = open_nvml()
+    if nvml is None:
+        raise InputError(
+            f"the GPU cannot be read: {why}", hint="pip install nvidia-ml-py; does `nvidia-smi` work here?"
+        )
+    name, memory = gpu_by_driver(nvml, str(torch.cuda.get_device_properties(0).uuid))
     host = host_identity()
     return Identity(
         processor=host.processor, physical_cores=host.physical_cores, logical_cores=host.logical_cores,
@@ -86,19 +97,20 @@ def group_memory_bytes(places: Sequence[Path]) -> int | None:
     return None
 
 
-def gpu_by_driver(torch: Any) -> tuple[str, float]:
-    """Name and memory (GiB) of the first GPU by NVML, which reports all of the board's memory; raises InputError."""
-    try:
-        import pynvml  # type: ignore[import-untyped, unused-ignore]
-    except ImportError as error:
-        raise MissingExtra("reading the GPU's name by NVML", "train") from error
-    try:
-        pynvml.nvmlInit()
-        handle = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(0).uuid}")
-        name = pynvml.nvmlDeviceGetName(handle)
-        return str(name), to_gib(float(pynvml.nvmlDeviceGetMemoryInfo(handle).total))
-    except pynvml.NVMLError as error:
-        raise InputError(f"NVML cannot read the GPU: {error}", hint="does `nvidia-smi` work here?") from error
+def gpu_by_driver(nvml: Any, uuid: str) -> tuple[str, float]:
+    """Name and memory (GiB) of the GPU that torch calls `uuid`, by NVML, which reports all of the board's memory, and
+    of a MIG instance its own part; raises InputError."""
+    for kind in ("GPU-", "MIG-"):
+        try:
+            gpu = ListedGpu(0, nvml.nvmlDeviceGetHandleByUUID(f"{kind}{uuid}"))
+            name, size = name_of(nvml, gpu), memory_bytes(nvml, gpu)
+        except nvml.NVMLError as error:
+            why = str(error)
+            continue
+        if size is not None:
+            return name, to_gib(float(size))
+        why = "it does not tell its memory"
+    raise InputError(f"NVML cannot read the GPU: {why}", hint="does `nvidia-smi` work here?")
 
 
 def device_name(identity: Identity, kind: DeviceKind) -> str:
@@ -144,7 +156,7 @@ def versions(torch: Any, kind: DeviceKind) -> tuple[tuple[str, str], ...]:
         except PackageNotFoundError:
             continue  # not installed, so it has no version
     if kind == "cuda":
-        import pynvml
+        import pynvml  # type: ignore[import-untyped, unused-ignore]
 
         found["cuda"] = str(torch.version.cuda)
         found["driver"] = str(pynvml.nvmlSystemGetDriverVersion())

@@ -12,6 +12,12 @@ TRAINING_COLUMNS: Final = (
     "mfu_reported", "note", "published_value", "published_unit", "derived", "mem_kind", "train_tokens", "family",
     "source_group", "shape_source", "quality",
 )  # fmt: skip
+PROGRAM_COLUMNS: Final = (  # optional: what the program of a training run did
+    "program", "program_version", "kernels", "state", "loss", "checkpoint_kind", "channels_last", "sequence_parallel",
+    "optimizer_fused", "optimizer_in_backward", "offload", "adapter_targets", "objective", "generator", "flop_counted",
+    "cached_tokens", "target_tokens", "batch_tokens", "image_side", "network_gbit_per_s_per_gpu",
+    "network_gbit_per_s_per_node",
+)  # fmt: skip
 INFERENCE_COLUMNS: Final = (
     "id", "config_id", "source", "model", "params", "n_layers", "d_model", "n_heads", "n_kv_heads", "d_ff", "vocab",
     "kind", "gpu", "n_gpus", "tp", "engine", "precision", "weights_quant", "batch_size", "concurrency", "input_len",

@@ -53,12 +53,13 @@ def kind_named(name: str) -> Kind:
 
 
 def _training() -> Kind:
+    from tonnage.calibration.row_facts import with_facts
     from tonnage.calibration.training_fit import fit_training
     from tonnage.calibration.training_judge import judge_training
 
     return Kind(
         name="training",
-        read=read_training_rows,
+        read=lambda path: (row if isinstance(row, Skipped) else with_facts(row) for row in read_training_rows(path)),
         judge=judge_training,
         fit=lambda rows, catalog, start: fit_training(rows, catalog, start=start),
         keys={"family": family_of, "gpu": lambda row: row.gpu},

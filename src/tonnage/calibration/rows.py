@@ -7,7 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRow:
-    """One measurement of a training run, in the columns of `training_calibration.csv`."""
+    """One measurement of a training run, in the columns of `training_calibration.csv`.
+
+    Columns from `program` on are optional: what the run's program did, in words of `workload.programs`. `y` and `n`
+    answer; blank is unknown. Where a file has none of them, `row_facts` fills in what the row's source documents.
+    """
 
     id: str
     config_id: str
@@ -43,6 +47,27 @@ class TrainingRow:
     source_group: str
     quality: str
     train_tokens: float | None = None
+    program: str = ""  # torchtune, megatron, tensorflow, ...
+    program_version: str = ""
+    kernels: str = ""  # fused: element-wise work is merged by hand-written kernels
+    state: str = ""  # autocast, cast-model, megatron
+    loss: str = ""  # plain, chunked, fused, in-place
+    checkpoint_kind: str = ""  # what selective recomputation makes again: scores, per-op
+    channels_last: str = ""
+    sequence_parallel: str = ""
+    optimizer_fused: str = ""
+    optimizer_in_backward: str = ""
+    offload: str = ""  # optimizer, parameters, activations
+    adapter_targets: str = ""  # attention, all-linear
+    objective: str = ""  # classification, language-model
+    generator: str = ""  # y: a generator is trained beside the model
+    flop_counted: str = ""  # hardware: a rate counts what is computed twice
+    cached_tokens: int | None = None  # earlier tokens that a segment also attends to
+    target_tokens: int | None = None  # of the decoder of an encoder-decoder
+    batch_tokens: int | None = None  # tokens a GPU takes at a time, where the batch is stated so
+    image_side: int | None = None
+    network_gbit_per_s_per_gpu: float | None = None
+    network_gbit_per_s_per_node: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from tonnage.calibration.rows import TrainingRow
-from tonnage.calibration.training_engine import (
-    GENERATOR_SHARE,
-    Engine,
-    engine_of,
-    has_generator,
-    has_vocabulary,
-    is_native,
-)
-from tonnage.calibration.training_shapes import NoShape, row_shape
+from tonnage.calibration.training_engine import Engine, NoEngine, engine_of, objective_of
+from tonnage.calibration.training_shapes import RELATIVE_WORDS, NoShape, row_shape
 from tonnage.catalog.catalog import Catalog
 from tonnage.catalog.hardware import Accelerator, Link
 from tonnage.errors import TonnageError
@@ -24,20 +19,22 @@ from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Machine, usable_bytes
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.layouts import Layouts, one_layout
+from tonnage.sizing.program_practice import practice_of, program_class, recompute_kind
 from tonnage.sizing.training_memory import estimate_training_memory
 from tonnage.sizing.training_practice import Practice
-from tonnage.workload.jobs import Lengths, Lora, TrainJob
+from tonnage.workload.jobs import Lengths, TrainJob
+from tonnage.workload.programs import Program
 from tonnage.workload.shapes import ModelShape
 
 # Network of a node, GB/s in one direction, where a row does not state it: the maker's own eight-GPU system of that
 # generation (DGX-1: 4 x 100 Gbit/s, DGX A100: 8 x 200, DGX H100: 8 x 400); a PCIe host: one 100 Gbit/s port.
 NETWORK_GB_PER_S = {"Volta": 50.0, "Ampere": 200.0, "Hopper": 400.0, "Blackwell": 400.0}
 HOST_NETWORK_GB_PER_S = 12.5
-OMNI_PATH_GB_PER_S = 50.0  # four 100 Gbit/s ports an eight-GPU node
 SENTENCE_TOKENS = 28.0  # mean length of a WMT sentence in sub-words, where a batch is stated in tokens
-STATED_NETWORK = re.compile(r"(\d+)\s*Gb(?:ps|/s|it/s)")
-TOKEN_BATCH = re.compile(r"batch is (\d+) tokens", re.IGNORECASE)
 LARGEST_MICRO_BATCH = 1024
+LAMB_PASSES = 1.5  # traffic over AdamW's: LAMB reads its state twice (You et al. 2019, arXiv:1904.00962)
+# Width of ELECTRA's generator over the model's, by the model's width (Clark et al. 2020, arXiv:2003.10555, table 6).
+GENERATOR_SHARE = {768: 1 / 3, 1024: 1 / 4}
 
 
 class NoCase(Exception):
@@ -46,40 +43,54 @@ class NoCase(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A row, ready to be predicted. `samples` and `tokens` are of one step over all GPUs."""
+    """A row, ready to be predicted. `samples` and `tokens` are of one step over all GPUs; `stated`: habits that the
+    layout and the data set, not the program."""
 
     row: TrainingRow
     jobs: tuple[TrainJob, ...]
     layouts: Layouts
     machine: Machine
-    engine: Engine
+    stated: Mapping[str, Any]
     gpus: int
     samples: float
     tokens: float
 
     @property
     def practice(self) -> Practice:
-        return self.engine.practice
+        """The habits of the program, by the rule that plans use, with what the row states of the rest."""
+        return replace(practice_of(self.jobs[0]), **self.stated)
+
+    @property
+    def program(self) -> Program:
+        return self.jobs[0].program
+
+    @property
+    def program_class(self) -> str:
+        """A coarse class, for «how far is this from what we have seen»; "" where none is stated."""
+        return program_class(self.jobs[0])
 
 
-def build_case(row: TrainingRow, catalog: Catalog) -> Case:
-    """The case of a row; raises NoCase with the reason where it states too little."""
+def build_case(row: TrainingRow, catalog: Catalog, assumed: Assumptions | None = None) -> Case:
+    """The case of a row; raises NoCase with the reason where it states too little. `assumed`: by which a micro-batch
+    that is not stated is chosen."""
     device = _device(row, catalog)
     try:
         shape = row_shape(row)
     except NoShape as error:
         raise NoCase(str(error)) from error
-    engine = engine_of(row, shape, device)
-    if engine is None:
-        raise NoCase(f"precision '{row.precision}' is none we size")
+    try:
+        engine = engine_of(row, shape, device)
+    except NoEngine as error:
+        raise NoCase(str(error)) from error
     length = _length(row, shape)
     jobs = _jobs(row, shape, engine, length)
+    stated = _stated(row)
     gpus, per_node = _gpus(row)
     machine = _machine(row, device, catalog, per_node)
-    layouts = _layouts(row, jobs, engine, device, gpus, per_node)
+    layouts = _layouts(row, jobs, stated, machine, gpus, assumed)
     samples = float((layouts.micro_batch * layouts.accumulation * layouts.data_parallel)[0])
     return Case(
-        row=row, jobs=jobs, layouts=layouts, machine=machine, engine=engine, gpus=gpus,
+        row=row, jobs=jobs, layouts=layouts, machine=machine, stated=stated, gpus=gpus,
         samples=samples, tokens=samples * length,
     )  # fmt: skip
 
@@ -98,28 +109,29 @@ def _length(row: TrainingRow, shape: ModelShape) -> float:
         return 1.0
     if row.seq_len is not None:
         return float(row.seq_len)
-    if TOKEN_BATCH.search(row.note):
+    if row.batch_tokens is not None:
         return SENTENCE_TOKENS
     raise NoCase("sequence length not stated")
 
 
 def _jobs(row: TrainingRow, shape: ModelShape, engine: Engine, length: float) -> tuple[TrainJob, ...]:
-    rank = re.search(r"r=(\d+)", row.method)
     job = TrainJob(
         model=shape,
         samples=1,
         lengths=Lengths(mean=length, maximum=int(length)),
         epochs=1,
         global_batch=1,
-        method=engine.method,
+        method=engine.adapters.method,
         precision=engine.precision,
-        objective="language-model" if has_vocabulary(row, shape) else "classification",
+        objective=objective_of(row, shape),
         optimizer=engine.optimizer,
         attention=engine.attention,
         compile=engine.compiled,
-        lora=Lora(rank=int(rank[1]) if rank else 8),
+        lora=engine.lora,
+        recompute=engine.recompute,
+        program=engine.program,
     )
-    if not has_generator(row):
+    if not _has_generator(row):
         return (job,)
     width = int(shape.hidden * GENERATOR_SHARE.get(shape.hidden, 1 / 3))
     heads = max(1, width // shape.head_dim)
@@ -128,6 +140,25 @@ def _jobs(row: TrainingRow, shape: ModelShape, engine: Engine, length: float) ->
         embedding_dim=shape.embedding_width,
     )  # fmt: skip
     return (replace(job, objective="classification"), replace(job, model=generator))
+
+
+def _has_generator(row: TrainingRow) -> bool:
+    """Whether a generator is trained beside the model: ELECTRA's pre-training, unless the row says otherwise."""
+    if row.generator:
+        return row.generator == "y"
+    return row.model.lower().startswith("electra") and row.objective == "language-model"
+
+
+def _stated(row: TrainingRow) -> dict[str, Any]:
+    """Habits that a row's layout and data set. A Transformer-XL keeps a segment in memory unless told otherwise (Dai et
+    al. 2019, arXiv:1901.02860, section 3.2)."""
+    segment = (row.seq_len or 0) if RELATIVE_WORDS.search(row.model) else 0
+    return {
+        "cached_tokens": segment if row.cached_tokens is None else row.cached_tokens,
+        "target_tokens": row.target_tokens or 0,
+        "interleave": _degree(row.sharding, "vp"),
+        "optimizer_passes": LAMB_PASSES if row.optimizer.upper() == "LAMB" else 1.0,
+    }
 
 
 def _gpus(row: TrainingRow) -> tuple[int, int]:
@@ -162,19 +193,20 @@ def _link(device: Accelerator, catalog: Catalog) -> Link | None:
 
 
 def _network(row: TrainingRow, device: Accelerator) -> float:
-    stated = STATED_NETWORK.search(row.note)
-    if stated:
-        return float(stated[1]) / 8.0
-    if re.search(r"\bOPA\b|omni-?path", row.note, re.IGNORECASE):
-        return OMNI_PATH_GB_PER_S
+    """GB/s of a node, as stated for it or for each of its GPUs; else the usual one."""
+    if row.network_gbit_per_s_per_gpu is not None:
+        return row.network_gbit_per_s_per_gpu * _gpus(row)[1] / 8.0
+    if row.network_gbit_per_s_per_node is not None:
+        return row.network_gbit_per_s_per_node / 8.0
     if device.interconnect.startswith("PCIe"):
         return HOST_NETWORK_GB_PER_S
     return NETWORK_GB_PER_S.get(device.architecture.split(" ")[0], HOST_NETWORK_GB_PER_S)
 
 
 def _layouts(
-    row: TrainingRow, jobs: tuple[TrainJob, ...], engine: Engine, device: Accelerator, gpus: int, per_node: int
-) -> Layouts:
+    row: TrainingRow, jobs: tuple[TrainJob, ...], stated: Mapping[str, Any], machine: Machine, gpus: int,
+    assumed: Assumptions | None,
+) -> Layouts:  # fmt: skip
     text = row.sharding
     tensor, pipeline, context = _degree(text, "tp"), _degree(text, "pp"), _degree(text, "cp")
     data = gpus // (tensor * pipeline * context)
@@ -187,10 +219,10 @@ def _layouts(
         pipeline_parallel=pipeline,
         context_parallel=context,
         sharding=_sharding(row, gpus),
-        recompute=_recompute(row),
-        nodes=max(1, -(-gpus // per_node)),
+        recompute=recompute_kind(jobs[0].recompute or "none", jobs[0].program),
+        nodes=max(1, -(-gpus // machine.count)),
     )
-    micro = _micro_batch(row, jobs, engine, device, layout)
+    micro = _micro_batch(row, jobs, replace(practice_of(jobs[0]), **stated), machine.accelerator, layout, assumed)
     accumulation = _accumulation(row, micro, data)
     return replace(layout, micro_batch=np.array([micro]), accumulation=np.array([accumulation]))
 
@@ -211,31 +243,22 @@ def _sharding(row: TrainingRow, gpus: int) -> str:
     return "zero3" if not text and row.n_gpus is None else "ddp"
 
 
-def _recompute(row: TrainingRow) -> str:
-    text = row.activation_checkpointing.lower()
-    if not text and (is_native(row) or "qlora" in row.method):
-        return "full"  # the default of those recipes, and of preparing a 4-bit model in transformers / peft
-    if text.startswith("full") or re.search(r"factor incl\. recompute", row.note):
-        return "full"
-    return "selective" if text.startswith("selective") else "none"
-
-
 def _micro_batch(
-    row: TrainingRow, jobs: tuple[TrainJob, ...], engine: Engine, device: Accelerator, layout: Layouts
-) -> float:
+    row: TrainingRow, jobs: tuple[TrainJob, ...], practice: Practice, device: Accelerator, layout: Layouts,
+    assumed: Assumptions | None,
+) -> float:  # fmt: skip
     """As stated (or from a batch in tokens); else the largest power of two that fits and divides the batch."""
     if row.micro_batch_per_gpu is not None:
         return float(row.micro_batch_per_gpu)
-    tokens = TOKEN_BATCH.search(row.note)
-    if tokens:
-        return float(tokens[1]) / SENTENCE_TOKENS
+    if row.batch_tokens is not None:
+        return row.batch_tokens / SENTENCE_TOKENS
     share = row.global_batch / float(layout.data_parallel[0]) if row.global_batch else LARGEST_MICRO_BATCH
     sizes: Array = np.asarray(2.0 ** np.arange(11.0), dtype=np.float64)
     sizes = sizes[sizes <= max(1.0, share)]
     if float(layout.pipeline_parallel[0]) > 1:
         return 1.0  # deep pipelines are run with the smallest bubble
     grid = replace(layout.take(np.zeros(len(sizes), dtype=np.intp)), micro_batch=sizes)
-    needs = sum(estimate_training_memory(job, grid, practice=engine.practice).total_bytes for job in jobs)
+    needs = sum(estimate_training_memory(job, grid, assumed, practice).total_bytes for job in jobs)
     fitting = sizes[needs <= usable_bytes(device)]
     return float(fitting[-1]) if len(fitting) else 1.0
 

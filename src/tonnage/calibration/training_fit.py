@@ -115,8 +115,8 @@ class TrainingFit:
         """How many of device generation, precision and engine no fitted row had."""
         return (
             (generation_of(case) not in self.generations)
-            + (case.engine.precision not in self.precisions)
-            + (case.engine.name not in self.engines)
+            + (case.jobs[0].precision not in self.precisions)
+            + (case.program_class not in self.engines)
         )
 
 
@@ -127,9 +127,11 @@ def apply(fit: TrainingFit) -> Assumptions:
 
 def fit_training(rows: Sequence[TrainingRow], catalog: Catalog, *, start: TrainingFit | None = None) -> TrainingFit:
     """Fit time to the rows of good quality whose metric is a rate, memory to those that print a peak. `start`: where
-    the search begins."""
-    time_fit = fit_cases(training_table(fitting_cases(rows, catalog)), start=start)
-    table = memory_table(rows, catalog)
+    the search begins. What rows leave open is settled by judgements made before any fit: no row that is left out has a
+    say in it."""
+    unfitted = replace(Assumptions(), **(start.values if start else JUDGEMENTS))
+    time_fit = fit_cases(training_table(fitting_cases(rows, catalog, unfitted)), start=start)
+    table = memory_table(rows, catalog, unfitted)
     return _with_memory_once(time_fit, table, start) if table.cases else time_fit
 
 
@@ -173,9 +175,13 @@ def with_memory(
     )
 
 
-def fitting_cases(rows: Sequence[TrainingRow], catalog: Catalog) -> list[Case]:
+def fitting_cases(rows: Sequence[TrainingRow], catalog: Catalog, assumed: Assumptions) -> list[Case]:
     """Cases to fit to: not suspect, and rates rather than sums over whole runs."""
-    found = [time_case(row, catalog) for row in rows if row.quality != "suspect" and row.metric not in UNFITTED_METRICS]
+    found = [
+        time_case(row, catalog, assumed)
+        for row in rows
+        if row.quality != "suspect" and row.metric not in UNFITTED_METRICS
+    ]
     return [case for case in found if not isinstance(case, Skipped)]
 
 
@@ -203,8 +209,8 @@ def fit_cases(table: TrainingTable, *, start: TrainingFit | None = None, use: Ar
         rows=len(kept),
         residuals=_residuals(kept, errors),
         generations=frozenset(generation_of(case) for case in kept),
-        precisions=frozenset(case.engine.precision for case in kept),
-        engines=frozenset(case.engine.name for case in kept),
+        precisions=frozenset(case.jobs[0].precision for case in kept),
+        engines=frozenset(case.program_class for case in kept) - {""},
     )
 
 

@@ -42,7 +42,7 @@ def judge_training(
         if row.metric in MEMORY_METRICS:
             results[index] = judge_memory_row(row, catalog, assumed)
             continue
-        found = time_case(row, catalog)
+        found = time_case(row, catalog, assumed)
         if isinstance(found, Skipped):
             results[index] = found
         else:
@@ -54,12 +54,12 @@ def judge_training(
     return [results[index] for index in range(len(rows))]
 
 
-def time_case(row: TrainingRow, catalog: Catalog) -> Case | Skipped:
-    """The case of a row with a rate or a time, or why it has none."""
+def time_case(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> Case | Skipped:
+    """The case of a row with a rate or a time, or why it has none; `assumed` settles what it leaves open."""
     if row.metric not in (*RATES, *TIMES):
         return _skipped(row, f"metric '{row.metric}' is none of training time or memory")
     try:
-        case = fitted_to_device(build_case(row, catalog))
+        case = fitted_to_device(build_case(row, catalog, assumed), assumed)
         peak_tflops(case.machine.accelerator, TRAINING[case.jobs[0].precision].compute)
     except NoCase as error:
         return _skipped(row, str(error))
@@ -103,7 +103,7 @@ def in_convention(case: Case, seconds: float) -> float:
 def _counted(case: Case) -> float:
     """Passes counted over forward and backward: a hardware rate counts the second forward too."""
     repeated = int(case.layouts.recompute[0]) == FULL
-    return 4.0 / 3.0 if repeated and "HFU" in case.row.note else 1.0
+    return 4.0 / 3.0 if repeated and case.row.flop_counted == "hardware" else 1.0
 
 
 def _whole_flop(case: Case) -> float:

@@ -80,11 +80,11 @@ def reading_of(row: TrainingRow) -> str:
     return "allocated" if "active" in text or "allocated" in text else "reserved"
 
 
-def memory_case(row: TrainingRow, catalog: Catalog) -> Case:
+def memory_case(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> Case:
     """The case of a memory row. Peak memory does not depend on which device it is read on."""
     if row.gpu and not BUDGET.search(row.gpu):
-        return build_case(row, catalog)
-    return build_case(replace(row, gpu=STAND_IN), catalog)
+        return build_case(row, catalog, assumed)
+    return build_case(replace(row, gpu=STAND_IN), catalog, assumed)
 
 
 def peak(case: Case, assumed: Assumptions) -> Peak:
@@ -96,15 +96,15 @@ def peak(case: Case, assumed: Assumptions) -> Peak:
 def _peak(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> Prediction:
     if row.micro_batch_per_gpu is None:
         raise NoCase("memory without the micro-batch")
-    case = _measured_case(row, catalog)
+    case = _measured_case(row, catalog, assumed)
     found = peak(case, assumed)
     return _reported(case, found), to_gib(float(found.bytes("needed")[0])), None
 
 
-def _measured_case(row: TrainingRow, catalog: Catalog) -> Case:
+def _measured_case(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> Case:
     """The case of a row that prints a peak: it ran, so what it leaves open was such that it fitted."""
-    case = memory_case(row, catalog)
-    return case if BUDGET.search(row.gpu) or not row.gpu else fitted_to_device(case)
+    case = memory_case(row, catalog, assumed)
+    return case if BUDGET.search(row.gpu) or not row.gpu else fitted_to_device(case, assumed)
 
 
 def _reported(case: Case, found: Peak) -> float:
@@ -118,7 +118,7 @@ def _reported(case: Case, found: Peak) -> float:
 
 def _fits(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> Prediction:
     """1 where what is needed stays within the device with the margin free, else 0."""
-    case = memory_case(row, catalog)
+    case = memory_case(row, catalog, assumed)
     needs, has = float(peak(case, assumed).bytes("needed")[0]), _capacity(row, case)
     said = float(fits(needs, has, assumed.memory_margin_fraction))
     return said, to_gib(needs), to_gib(has)
@@ -131,7 +131,7 @@ def _capacity(row: TrainingRow, case: Case) -> float:
 
 def _longest(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> Prediction:
     """The longest sequence whose peak stays within the device, no margin (the source tried until it failed)."""
-    case = memory_case(replace(row, seq_len=1024), catalog)
+    case = memory_case(replace(row, seq_len=1024), catalog, assumed)
     capacity = _capacity(row, case)
 
     def too_long(length: float) -> bool:
@@ -154,14 +154,14 @@ class MemoryTable:
         return np.array([np.log(_reported(case, peak(case, assumed)) / case.row.value) for case in self.cases])
 
 
-def memory_table(rows: Sequence[TrainingRow], catalog: Catalog) -> MemoryTable:
-    """Rows of good quality that print a peak and say enough to be sized."""
+def memory_table(rows: Sequence[TrainingRow], catalog: Catalog, assumed: Assumptions) -> MemoryTable:
+    """Rows of good quality that print a peak and say enough to be sized; `assumed` settles what they leave open."""
     cases = []
     for row in rows:
         if not row.metric.startswith("peak") or row.quality == "suspect" or row.micro_batch_per_gpu is None:
             continue
         try:
-            cases.append(_measured_case(row, catalog))
+            cases.append(_measured_case(row, catalog, assumed))
         except (NoCase, TonnageError):
             continue
     return MemoryTable(cases=tuple(cases))

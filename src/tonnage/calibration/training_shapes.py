@@ -1,4 +1,4 @@
-"""The model shape a training row describes, from its own columns and the words of its note."""
+"""The model shape a training row describes, from its own columns."""
 
 from __future__ import annotations
 
@@ -19,12 +19,10 @@ ENCODER_DECODER_WORDS = re.compile(
     r"bart|(?<![a-z])m?t5|t0|mt0|pegasus|transformer.*(en-de|en-fr|wmt)|nmt", re.IGNORECASE
 )
 RELATIVE_WORDS = re.compile(r"transformer-?xl", re.IGNORECASE)
-VOCABULARY = re.compile(r"vocab(?:ulary)?(?: size)?(?: of)? (\d+)(k?)", re.IGNORECASE)
 # Adaptive softmax on WikiText-103: words of the first cluster, which most tokens fall in, and of the whole table
 # (Dai et al. 2019, arXiv:1901.02860; Merity et al. 2016, arXiv:1609.07843).
 ADAPTIVE_SOFTMAX_HEAD, ADAPTIVE_SOFTMAX_TABLE = 20_000, 267_735
 USUAL_VOCABULARY = {"encoder": 30_522, "decoder": 50_304, "encoder-decoder": 32_128}  # where a row does not say
-IMAGE = re.compile(r"image (\d{2,3})|(\d{2,3})x\d{2,3}(?!\d)")
 
 # Published sizes of the «big» translation model: Vaswani et al. 2017, arXiv:1706.03762, table 3.
 TRANSFORMER_BIG = {"layers": 6, "hidden": 1024, "heads": 16, "ffn": 4096}
@@ -69,7 +67,7 @@ def _known(row: TrainingRow) -> ModelShape | None:
     shape = _named(row.model)
     if shape is None:
         return None
-    side = _image_side(row)
+    side = row.image_side or 0
     if shape.architecture == "convolution" and side not in (0, 224):
         raise NoShape(f"image side {side}: known shape is of 224")
     return shape
@@ -137,21 +135,11 @@ def _encoder_decoder(row: TrainingRow, sizes: dict[str, Any]) -> ModelShape:
 
 
 def _vocabulary(row: TrainingRow, kind: str) -> int:
-    stated = VOCABULARY.search(row.note)
-    if stated:
-        return int(stated[1]) * (1000 if stated[2] else 1)
-    if "adaptive softmax" in row.note or RELATIVE_WORDS.search(row.model):
-        return ADAPTIVE_SOFTMAX_HEAD
-    return USUAL_VOCABULARY[kind]
-
-
-def _image_side(row: TrainingRow) -> int:
-    found = IMAGE.search(row.note)
-    return int(found[1] or found[2]) if found else 0
+    return ADAPTIVE_SOFTMAX_HEAD if RELATIVE_WORDS.search(row.model) else USUAL_VOCABULARY[kind]
 
 
 def _efficientnet(row: TrainingRow) -> ModelShape:
     variant = re.search(r"b(\d)", row.model.lower())
     if variant is None:
         raise NoShape("which EfficientNet is not stated")
-    return efficientnet_shape(int(variant[1]), image_side=_image_side(row))
+    return efficientnet_shape(int(variant[1]), image_side=row.image_side or 0)

@@ -49,11 +49,12 @@ def calibrate(
     jobs: Jobs = None,
     local: Annotated[bool, typer.Option("--local", help="Measure this machine into a device profile.")] = False,
     device: Annotated[
-        str,
+        str | None,
         typer.Option(
-            "--device", metavar="KIND", autocompletion=complete_kind_of_device, help="With --local: cpu or cuda."
+            "--device", metavar="KIND", autocompletion=complete_kind_of_device, show_default=False,
+            help="With --local: cpu or cuda. [default: the GPU where there is one]",
         ),
-    ] = "cpu",
+    ] = None,
     threads: Annotated[
         str | None,
         typer.Option(
@@ -102,7 +103,14 @@ def calibrate(
             rows=rows, export=export,
         )  # fmt: skip
         return
-    given = {"--threads": threads, "--quick": quick, "--usd-per-hour": usd_per_hour, "--rows": rows, "--export": export}
+    given = {
+        "--device": device,
+        "--threads": threads,
+        "--quick": quick,
+        "--usd-per-hour": usd_per_hour,
+        "--rows": rows,
+        "--export": export,
+    }
     _refuse(given, "goes with --local")
     check_key(leave_out)
     training, inference, out = (
@@ -233,9 +241,13 @@ def _place(session: Session, out: str | None, name: str) -> Path:
     return Path(out) if out is not None else devices_folder(session.settings.home) / f"{name}.json"
 
 
-def _kind(device: str) -> DeviceKind:
+def _kind(device: str | None) -> DeviceKind:
+    """As asked; else what runs here compute on: the GPU where torch sees one."""
+    from tonnage.benchmarks.machine import usual_kind
     from tonnage.errors import InputError
 
+    if device is None:
+        return usual_kind()
     if device == "cpu":
         return "cpu"
     if device == "cuda":

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from tonnage.monitoring.exporter import Exporter
-    from tonnage.monitoring.gpus import GpuSample
+    from tonnage.monitoring.gpus import Gpus, GpuSample
     from tonnage.monitoring.sampler import Sample, Sampler
 
-_HOME: Final = {"Exporter": "exporter", "GpuSample": "gpus", "Sample": "sampler", "Sampler": "sampler"}
+_HOME: Final = {
+    "Exporter": "exporter", "GpuSample": "gpus", "Gpus": "gpus", "Sample": "sampler", "Sampler": "sampler",
+}  # fmt: skip
 
-__all__ = ["Exporter", "GpuSample", "Sample", "Sampler"]
+__all__ = ["Exporter", "GpuSample", "Gpus", "Sample", "Sampler"]
 
 
 def __getattr__(name: str) -> Any:

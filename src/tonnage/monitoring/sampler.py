@@ -67,7 +67,7 @@ class Sampler:
             host_uss_bytes=_sum([look.uss for look in alive]),
             cpu_fraction=self._cpu_fraction(alive),
             machine_cpu_fraction=self._machine_fraction(),
-            gpus=self._gpus.sample(),
+            gpus=self._gpus.sample(frozenset(look.key[0] for look in alive)),
         )
 
     def close(self) -> None:

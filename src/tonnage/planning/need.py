@@ -9,10 +9,11 @@ import numpy as np
 
 from tonnage.planning.plan import Need
 from tonnage.sizing.estimates import Figure
-from tonnage.sizing.inference_memory import held_tokens, kv_bytes_per_token
+from tonnage.sizing.inference_memory import held_tokens, kv_bytes_per_token, weights_bytes
+from tonnage.sizing.inference_pass import FORMATS
 from tonnage.sizing.layouts import one_layout
 from tonnage.sizing.operators import Pass
-from tonnage.sizing.precision import TRAINING, WEIGHT_BYTES
+from tonnage.sizing.precision import TRAINING
 from tonnage.sizing.rates import total_flop
 from tonnage.sizing.stages import Stage, forward_stages
 from tonnage.sizing.training_job import longest_tokens, parameter_share, training_stages
@@ -83,7 +84,7 @@ def _inference(job: ServeJob | BatchJob) -> Need:
     flop = _flop(forward_stages(job.model, span, logit_tokens=1.0))
     figures = [
         ("parameters", exact(float(count.total)), "from the model's shape"),
-        ("weights_gib", exact(to_gib(count.total * WEIGHT_BYTES[job.weights])), f"as {job.weights}"),
+        ("weights_gib", exact(to_gib(weights_bytes(job.model, FORMATS[job.weights]))), f"as {job.weights}"),
         ("input_tflop_per_request", exact(flop / TERA), f"one forward over {length:g} tokens"),
     ]
     if requests.output_tokens is not None and job.model.causal:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.errors import TonnageError
+from tonnage.recipes.out_of_memory import is_out_of_memory
 from tonnage.recipes.stepping import StepResult
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 NEVER: Final = 2**62
+LOOKED_AT: Final = 2**22  # values at a time: some 50 MB of temporaries
 
 
 class Diverged(TonnageError):
@@ -41,8 +44,26 @@ class Health:
         return None if first == NEVER else first
 
 
-def all_finite(tensors: Any) -> bool:
-    """Whether every floating-point tensor holds numbers only."""
+def all_finite(tensors: Iterable[Tensor]) -> bool:
+    """Whether every floating-point tensor holds numbers only. Looks at a part at a time: a device that training fills
+    has no room for more; where even that is too much, the part is looked at on the host."""
+    return all(_is_finite(part) for tensor in tensors if tensor.is_floating_point() for part in _parts(tensor))
+
+
+def _parts(tensor: Tensor) -> Iterable[Tensor]:
+    own: Any = tensor.detach()
+    own = own.to_local() if hasattr(own, "to_local") else own  # of a shared-out one, what this process holds
+    if not own.is_contiguous():
+        return (own,)
+    return own.view(-1).split(LOOKED_AT)  # type: ignore[no-any-return]
+
+
+def _is_finite(part: Tensor) -> bool:
     import torch
 
-    return all(bool(torch.isfinite(tensor).all()) for tensor in tensors if tensor.is_floating_point())
+    try:
+        return bool(torch.isfinite(part).all())
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+    return bool(torch.isfinite(part.cpu()).all())

@@ -117,6 +117,7 @@ class Loop:
                 return self._leave(stopped=not preempted)
             if due:
                 self._saving.save()
+                self.measuring.times.interrupt()
             outcome = self._step(batches, weight, tokens, waited)
             if outcome is Outcome.ABANDONED:
                 return self._leave(stopped=False)
@@ -179,6 +180,7 @@ class Loop:
 
     def _evaluate(self) -> None:
         """How good the model is now. A signal cuts it short; training then saves and ends."""
+        self.measuring.times.interrupt()
         try:
             found = evaluate(self.engine, self.prepared, self.prepared.validation, self.interrupts, self.position)
         except Interrupted:

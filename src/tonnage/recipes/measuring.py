@@ -91,6 +91,5 @@ def diverged(what: str, last_good: int | None) -> Diverged:
     good = f"the last good checkpoint is step {last_good}" if last_good is not None else "there is no checkpoint before"
     return Diverged(
         f"{what}; {good}",
-        hint="lower `learning_rate`, add `warmup_fraction`, or look for broken samples around that step; "
-        "then start a new run",
+        hint="lower `learning_rate`, add `warmup`, or look for broken samples around that step; then start a new run",
     )

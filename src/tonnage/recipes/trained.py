@@ -89,18 +89,18 @@ def load_finished(folder: RunFolder, *, device: Device = "auto", spec: RunSpec |
     """The finished model of a run. `spec`: its own, or that with other columns."""
     place = finished_folder(folder)
     spec = spec or folder.spec()
-    kind = choose_device(device)
     if spec.task in CLASSES:
-        return _load_model(spec, place, kind)
+        return _load_model(spec, place, choose_device(device))
     coder = TableCoder.load(place)
     if spec.task == "boosted-trees":
-        from tonnage.recipes.tasks.boosted_trees import load_booster
+        from tonnage.recipes.tasks.boosted_trees import answering_device, load_booster
 
-        booster = load_booster(place)
+        booster, kind = load_booster(place), answering_device(device)
         booster.set_param({"device": kind})
         return TrainedTable(spec=spec, coder=coder, booster=booster, device=kind)
     from tonnage.recipes.tasks.mlp import load_network
 
+    kind = choose_device(device)
     return TrainedTable(spec=spec, coder=coder, network=load_network(place).to(kind).eval(), device=kind)
 
 

@@ -17,6 +17,12 @@ PEAKS: Final = (  # figures that are not the same
     ("peak_process_rss_bytes", "peak of one process", "resident on the host, the first worker"),
     ("peak_host_rss_bytes", "peak on the host", "resident, all processes"),
 )
+OWN: Final = "the run's own processes, by NVML"
+_RATES: Final = (  # two of samples, which are not the same
+    ("samples_per_s", ", in steps"),
+    ("clock_samples_per_s", ", by the clock: with data wait, saves and evaluations"),
+    ("tokens_per_s", ", in steps, without padding"),
+)
 _FRACTIONS: Final = (
     ("data_wait_fraction", "waiting for data", "of the step time"),
     ("gpu_utilization_fraction", "GPU utilisation", "mean"),
@@ -43,16 +49,17 @@ def figure_pairs(measured: Measured) -> Iterator[tuple[str, str]]:
     if measured.median_step_s is not None:
         tail = "" if measured.p90_step_s is None else f", 90 % within {render_duration(measured.p90_step_s)}"
         yield "step", f"{render_duration(measured.median_step_s)} (median{tail})"
-    for key in ("samples_per_s", "tokens_per_s"):
+    for key, of in _RATES:
         if getattr(measured, key) is not None:
-            label, text = render_quantity(key, getattr(measured, key))
-            yield label, text + (", without padding" if key == "tokens_per_s" else "")
+            label, text = render_quantity(key.removeprefix("clock_"), getattr(measured, key))
+            yield label, text + of
     if measured.tokens_per_sample is not None:
         longest = f", longest {measured.longest_tokens}" if measured.longest_tokens else ""
         yield "tokens a sample", f"{short(measured.tokens_per_sample)} on average{longest}"
     for key, label, of in PEAKS:
         if getattr(measured, key) is not None:
-            yield label, f"{render_gib(to_gib(getattr(measured, key)))} ({of})"
+            whose = OWN if key == "peak_device_bytes" and measured.device_memory_is_own else of
+            yield label, f"{render_gib(to_gib(getattr(measured, key)))} ({whose})"
     for key, label, of in _FRACTIONS:
         if getattr(measured, key) is not None:
             yield label, f"{100 * getattr(measured, key):.1f} % {of}"
@@ -79,8 +86,9 @@ def _physics(measured: Measured) -> Iterator[tuple[str, str]]:
 def measured_document(measured: Measured) -> dict[str, Any]:
     """The same as JSON: null where it was not measured."""
     numbers = (
-        "median_step_s", "p90_step_s", "samples_per_s", "tokens_per_s", "data_wait_fraction", "tokens_per_sample",
-        "longest_tokens", *(key for key, _, _ in PEAKS), "gpu_utilization_fraction", "power_w", "temperature_c",
+        "median_step_s", "p90_step_s", "samples_per_s", "clock_samples_per_s", "tokens_per_s", "data_wait_fraction",
+        "tokens_per_sample", "longest_tokens", *(key for key, _, _ in PEAKS), "gpu_utilization_fraction", "power_w",
+        "temperature_c",
         "throttled_fraction", "cpu_fraction", "other_cpu_fraction", "restarts", "lost_steps", "micro_batch",
         "processes", "steps", "timed_steps",
     )  # fmt: skip

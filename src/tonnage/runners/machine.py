@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from tonnage.runs.devices import list_gpus, memory_bytes, name_of, open_nvml
 from tonnage.runs.preflight import Gpu, Machine
-from tonnage.units import mib_to_gib
+from tonnage.units import mib_to_gib, to_gib
 
 NVIDIA_SMI_TIMEOUT_S: Final = 10
 
@@ -20,7 +22,7 @@ def look_at_machine() -> Machine:
 
     memory = min(psutil.virtual_memory().total, _group_memory_bytes() or psutil.virtual_memory().total)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return Machine(cores=cores, memory_gib=memory / 2**30, gpus=_visible(_nvidia_gpus(), os.environ))
+    return Machine(cores=cores, memory_gib=memory / 2**30, gpus=_gpus())
 
 
 def free_disk_gib(path: Path) -> float:
@@ -42,6 +44,31 @@ def parse_nvidia_smi(text: str) -> tuple[Gpu, ...]:
         for name, memory in rows
         if memory.strip().replace(".", "", 1).isdigit()
     )
+
+
+def _gpus() -> tuple[Gpu, ...]:
+    """By NVML, which containers have though they lack nvidia-smi; by that tool where NVML's package is not here."""
+    nvml, _ = open_nvml()
+    if nvml is None:
+        return _visible(_nvidia_gpus(), os.environ)
+    return gpus_by_nvml(nvml, os.environ)
+
+
+def gpus_by_nvml(nvml: Any, environ: Mapping[str, str]) -> tuple[Gpu, ...]:
+    """Those that CUDA_VISIBLE_DEVICES leaves; a MIG instance with its own memory. One that is lost is left out."""
+    found = []
+    try:
+        for gpu in list_gpus(nvml, environ):
+            try:
+                size = memory_bytes(nvml, gpu)
+                name = name_of(nvml, gpu)
+            except nvml.NVMLError:
+                continue
+            if size is not None:
+                found.append(Gpu(name=name, memory_gib=to_gib(size)))
+    finally:
+        nvml.nvmlShutdown()
+    return tuple(found)
 
 
 def _nvidia_gpus() -> tuple[Gpu, ...]:

@@ -25,7 +25,10 @@ from tonnage.runs.spec import RunSpec
 NOTICE_S: Final = 30.0
 OBJECT_STORE_BYTES: Final = 300 * 2**20  # nothing large goes through it: workers read their data themselves
 CRASH: Final = 1
-SHARED: Final = ("PYTHONPATH", "OMP_", "TOKENIZERS_", "TONNAGE_")
+SHARED: Final = (  # where models and data are kept, how devices are reached and talk to one another
+    "PYTHONPATH", "OMP_", "MKL_", "TOKENIZERS_", "TONNAGE_", "HF_", "TRANSFORMERS_", "XDG_CACHE_HOME", "NCCL_", "GLOO_",
+    "TORCH_", "PYTORCH_",
+)  # fmt: skip
 
 
 def main(arguments: list[str]) -> int:

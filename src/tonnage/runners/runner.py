@@ -74,6 +74,7 @@ class Supervised:
             argv=self.command(spec, folder),
             env=(
                 ("OMP_NUM_THREADS", str(threads)),
+                ("MKL_NUM_THREADS", str(threads)),  # one that stands in the environment would win over OpenMP's
                 ("OMP_WAIT_POLICY", "PASSIVE"),  # threads that spin take ten times as long where the cores are shared
                 ("PYTHONUNBUFFERED", "1"),
                 ("TOKENIZERS_PARALLELISM", "false"),

@@ -85,7 +85,7 @@ def _counterpart(key: str, records: Records, measured: Measured) -> tuple[float 
 def _memory(measured: Measured) -> tuple[float | None, str]:
     """What a device must have: the fullest reading there is."""
     readings = (
-        (measured.peak_device_bytes, "whole device (NVML)"),
+        (measured.peak_device_bytes, f"{'own processes' if measured.device_memory_is_own else 'whole device'} (NVML)"),
         (measured.peak_reserved_bytes, "reserved by the allocator"),
         (measured.peak_allocated_bytes, "allocated by tensors"),
         (measured.peak_process_rss_bytes, "resident on the host, one process"),

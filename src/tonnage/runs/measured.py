@@ -37,14 +37,16 @@ class Measured:
     timed_steps: int
     median_step_s: float | None = None
     p90_step_s: float | None = None
-    samples_per_s: float | None = None  # over all processes
+    samples_per_s: float | None = None  # over all processes, in steps: what is predicted
+    clock_samples_per_s: float | None = None  # by the clock: data wait, agreement, saves, evaluations between steps too
     tokens_per_s: float | None = None  # without padding
     data_wait_fraction: float | None = None
     tokens_per_sample: float | None = None  # mean, without padding
     longest_tokens: int | None = None  # of the preflight step
     peak_allocated_bytes: int | None = None  # of one device, by tensors
     peak_reserved_bytes: int | None = None  # of one device, by the allocator
-    peak_device_bytes: int | None = None  # of one device, by everything on it (NVML)
+    peak_device_bytes: int | None = None  # of one device (NVML)
+    device_memory_is_own: bool = False  # by the run's processes alone; else by everything on the device
     peak_process_rss_bytes: int | None = None  # resident on the host, the first worker alone
     peak_host_rss_bytes: int | None = None  # resident on the host, over all of the run's processes
     gpu_utilization_fraction: float | None = None  # mean
@@ -125,7 +127,7 @@ def measure(records: Records) -> Measured:
         longest_tokens=preflight.get("longest_tokens"),
         peak_allocated_bytes=_peak(records, "peak_allocated_bytes"),
         peak_reserved_bytes=_peak(records, "peak_reserved_bytes"),
-        peak_device_bytes=max((gpu["memory_used_bytes"] for gpu in gpus if "memory_used_bytes" in gpu), default=None),
+        **_device_memory(gpus),
         peak_process_rss_bytes=_highest(
             [*records.lines, {"host_rss_bytes": result.get("peak_host_rss_bytes")}], "host_rss_bytes"
         ),
@@ -168,7 +170,9 @@ def _times(records: Records) -> dict[str, Any]:
     mean_tokens = tokens / samples if tokens and samples else None
     result = records.result
     if result.get("median_step_s"):
-        names = ("median_step_s", "p90_step_s", "samples_per_s", "tokens_per_s", "data_wait_fraction")
+        names = (
+            "median_step_s", "p90_step_s", "samples_per_s", "clock_samples_per_s", "tokens_per_s", "data_wait_fraction"
+        )  # fmt: skip
         given = {name: result.get(name) for name in names}
         return given | {"timing": _BY_WORKER, "timed_steps": int(result.get("steps") or 0),
                         "tokens_per_sample": mean_tokens}  # fmt: skip
@@ -211,6 +215,15 @@ def _windows(records: Records) -> list[tuple[Mapping[str, Any], int]]:
             warm.append((line, int(count)))
         before = (attempt, line["step"])
     return warm or every
+
+
+def _device_memory(gpus: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The fullest device: by the run's own processes where NVML could tell them, else by everything on it."""
+    for key in ("memory_own_bytes", "memory_used_bytes"):
+        told = [gpu[key] for gpu in gpus if gpu.get(key) is not None]
+        if told:
+            return {"peak_device_bytes": max(told), "device_memory_is_own": key == "memory_own_bytes"}
+    return {}
 
 
 def _throttling(gpus: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

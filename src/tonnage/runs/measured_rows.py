@@ -22,10 +22,12 @@ _SHAPE: Final = ("params", "n_layers", "d_model", "n_heads", "n_kv_heads", "d_ff
 _OPTIMIZERS: Final = {"adamw": "AdamW", "adamw-8bit": "AdamW8bit", "sgd": "SGD", "adafactor": "Adafactor"}
 _SHARDINGS: Final = {"ddp": "none/ddp", "zero3": "zero3/fsdp"}
 _NOT_FACTS: Final = frozenset({"boosted-trees", "mlp", "text-generation"})  # the tables hold training of networks
+WHOLE_DEVICE: Final = "nvidia-smi style, whole device (NVML)"
+OWN_MEMORY: Final = "nvidia-smi style, the run's own processes (NVML)"
 _MEMORY: Final = (  # figure, what the column `mem_kind` says of it
     ("peak_allocated_bytes", "allocated (max_memory_allocated)"),
     ("peak_reserved_bytes", "reserved (max_memory_reserved)"),
-    ("peak_device_bytes", "nvidia-smi style, whole device (NVML)"),
+    ("peak_device_bytes", WHOLE_DEVICE),
 )
 RUN_SOURCE: Final = "tonnage run "  # before the run's name, in the column `source`
 _RATES: Final = frozenset({"sequences_per_s", "tokens_per_s_per_gpu"})
@@ -60,6 +62,7 @@ def _figures(records: Records, measured: Measured) -> Iterator[dict[str, Any]]:
         memory = [(measured.peak_process_rss_bytes, HOST)]
     for size, kind in memory:
         if size:
+            kind = OWN_MEMORY if kind == WHOLE_DEVICE and measured.device_memory_is_own else kind
             yield {"metric": "peak_mem_gib", "value": to_gib(size), "mem_kind": kind, "seq_len": longest}
     yield from _fits(records, measured)
 

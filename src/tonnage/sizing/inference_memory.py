@@ -9,8 +9,7 @@ import numpy as np
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.estimates import Array, Num, column
-from tonnage.sizing.inference_pass import ServedFormat
-from tonnage.sizing.precision import WEIGHT_BYTES
+from tonnage.sizing.inference_pass import FORMATS, ServedFormat
 from tonnage.units import from_gib
 from tonnage.workload.parameters import count_parameters
 from tonnage.workload.shapes import ModelShape
@@ -40,7 +39,8 @@ class ServingMemory:
 def kv_bytes_per_token(shape: ModelShape, tensor_parallel: Num = 1.0) -> Num:
     """Bytes of keys and values one token leaves in all decoder layers, per device.
 
-    2 · layers · kv_heads · head_dim · 2 B, kv heads divided over the tensor-parallel group as far as they go.
+    2 · layers · kv_heads · head_dim · 2 B, kv heads divided over the tensor-parallel group as far as they go. Latent
+    attention keeps the compressed pair and the rotary key instead, whole on each device of the group.
     Encoders, vision models and convolutions keep none; with a sliding window the tokens held are limited, not these.
 
     >>> from tonnage.workload.known import find_model
@@ -49,13 +49,20 @@ def kv_bytes_per_token(shape: ModelShape, tensor_parallel: Num = 1.0) -> Num:
     """
     if not shape.causal:
         return 0.0
+    if shape.kv_latent:
+        return (
+            shape.layers * (shape.kv_latent + shape.rotary_dim) * KV_ELEMENT_BYTES * np.ones(np.shape(tensor_parallel))
+        )
     heads = shape.kv_heads / np.minimum(tensor_parallel, shape.kv_heads)
     return 2.0 * shape.layers * heads * shape.head_dim * KV_ELEMENT_BYTES
 
 
 def held_tokens(shape: ModelShape, tokens: Num) -> Num:
-    """Tokens a request keeps in the cache: all, or as many as the sliding window sees."""
-    return np.minimum(tokens, shape.sliding_window) if shape.sliding_window else tokens
+    """Tokens a request keeps in the cache, mean of the layers: all, or as many as the layer's window sees."""
+    if not shape.sliding_window:
+        return tokens
+    share = shape.full_layers / shape.layers
+    return share * tokens + (1.0 - share) * np.minimum(tokens, shape.sliding_window)
 
 
 def estimate_serving_memory(
@@ -73,16 +80,12 @@ def estimate_serving_memory(
     """
     assumed = assumed or Assumptions()
     rows, t = len(tensor_parallel), tensor_parallel
-    count = count_parameters(shape)
-    tables = count.embedding_total + count.lm_head
-    body = count.total - tables
-    table_bytes = max(WEIGHT_BYTES[weights], 2.0)
     widest: Num = shape.hidden * 4 + 2 * max(shape.ffn * (max(shape.experts_per_token, 1)), shape.hidden * 3) / t
     if shape.architecture == "convolution":
         widest = max(conv.out_channels * conv.output_side**2 for conv in shape.convolutions) * 4.0
     several = np.where(t > 1, assumed.collective_buffers_gib, 0.0)
     return ServingMemory(
-        weights_bytes=column((body * WEIGHT_BYTES[weights] + tables * table_bytes) / t, rows),
+        weights_bytes=column(weights_bytes(shape, FORMATS[weights]) / t, rows),
         activations_bytes=column(batch_tokens * widest * 2.0, rows),
         context_bytes=column(
             from_gib(1.0) * (assumed.runtime_context_gib + assumed.library_workspace_gib + several), rows
@@ -96,7 +99,7 @@ def cache_slots(shape: ModelShape, served: ServedFormat, devices: Devices, tenso
 
     The pool is `CACHE_SHARE` of what weights, runtime and the activations of one read leave.
     """
-    fixed = _weights_bytes(shape, served) / tensor_parallel + ENGINE_WORKSPACE_BYTES
+    fixed = weights_bytes(shape, served) / tensor_parallel + ENGINE_WORKSPACE_BYTES
     pool = (devices.memory_bytes - fixed) * CACHE_SHARE
     per_token = kv_bytes_per_token(shape, tensor_parallel) * served.kv_bytes / KV_ELEMENT_BYTES
     return pool / np.maximum(held_tokens(shape, held) * per_token, 1.0)
@@ -121,14 +124,17 @@ def inference_peak_bytes(
     widest = shape.hidden * 4 + 2 * max(shape.ffn, shape.hidden * 3) / tensor_parallel
     kept = layer_buffers * shape.hidden if layer_buffers else widest
     activations = batch * prompt * kept * served.element_bytes
-    weights = _weights_bytes(shape, served) / tensor_parallel
+    weights = weights_bytes(shape, served) / tensor_parallel
     return np.asarray(weights + cache + activations + ENGINE_WORKSPACE_BYTES + several)
 
 
-def _weights_bytes(shape: ModelShape, served: ServedFormat) -> float:
+def weights_bytes(shape: ModelShape, served: ServedFormat) -> float:
+    """Bytes of all weights: experts and the other layers as the format has them, tables and head at 16 bit at least."""
     count = count_parameters(shape)
     tables = count.embedding_total + count.lm_head
-    return (count.total - tables) * served.weight_bytes + tables * max(served.weight_bytes, 2.0)
+    body = count.total - tables - count.experts
+    linear = served.weight_bytes
+    return body * linear + count.experts * served.expert_bytes + tables * max(linear, 2.0)
 
 
 CACHE_SHARE = 0.95  # engines keep 5 to 10 % back

@@ -12,6 +12,7 @@ from tonnage.sizing.engine_rates import engine_pass_s
 from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array, Num, column
 from tonnage.sizing.operators import Operator, Pass, elementwise
+from tonnage.sizing.precision import EXPERT_WEIGHT_BYTES
 from tonnage.sizing.stages import Stage, forward_stages
 from tonnage.workload.shapes import ModelShape
 
@@ -33,6 +34,7 @@ class ServedFormat:
     element_bytes: float
     weight_bytes: float
     kv_bytes: float
+    expert_weight_bytes: float = 0.0  # of the experts of a mixture; 0: as the rest
 
     @property
     def low_bit(self) -> bool:
@@ -41,8 +43,21 @@ class ServedFormat:
 
     @property
     def weight_only(self) -> bool:
-        """Weights are expanded before they are multiplied."""
-        return self.weight_bytes < (1.0 if self.low_bit else self.element_bytes)
+        """Weights (or those of experts) are expanded before they are multiplied."""
+        return self.expanded(self.weight_bytes) or self.expanded(self.expert_bytes)
+
+    def expanded(self, weight_bytes: float) -> bool:
+        """Whether weights held so are narrower than what is multiplied."""
+        return weight_bytes < (1.0 if self.low_bit else self.element_bytes)
+
+    @property
+    def expert_bytes(self) -> float:
+        """Bytes of one weight of an expert."""
+        return self.expert_weight_bytes or self.weight_bytes
+
+    def read_bytes(self, weight_bytes: float, engine: Engine) -> float:
+        """What kernels of `engine` read and write for one weight held so."""
+        return weight_bytes + (engine.dequantise_bytes if self.expanded(weight_bytes) else 0.0)
 
 
 FORMATS = {
@@ -53,6 +68,9 @@ FORMATS = {
     "fp8": ServedFormat(compute="fp8", element_bytes=2, weight_bytes=1, kv_bytes=2),
     "int8": ServedFormat(compute="int8", element_bytes=1, weight_bytes=1, kv_bytes=2),
     "int4": ServedFormat(compute="fp16", element_bytes=2, weight_bytes=0.5 + 2 / 128, kv_bytes=2),
+    "mxfp4": ServedFormat(
+        compute="bf16", element_bytes=2, weight_bytes=2, kv_bytes=2, expert_weight_bytes=EXPERT_WEIGHT_BYTES["mxfp4"]
+    ),
 }
 
 
@@ -96,7 +114,8 @@ def pass_work(
     span = Pass(
         batch=batch, query=query, keys=keys, element_bytes=served.element_bytes,
         residual_bytes=4.0 if engine.mixed_residual and sixteen_bit else max(served.element_bytes, 2.0),
-        weight_bytes=served.weight_bytes + (engine.dequantise_bytes if served.weight_only else 0.0),
+        weight_bytes=served.read_bytes(served.weight_bytes, engine),
+        expert_weight_bytes=served.read_bytes(served.expert_bytes, engine),
         tensor_parallel=tensor_parallel, attention="sdpa", training=False, grouped_experts=not engine.spelt_out,
     )  # fmt: skip
     stored = stores_scores(shape, served, engine, query)
@@ -165,7 +184,9 @@ def _attention(op: Operator, shape: ModelShape, span: Pass, kv: float, stored: N
         return (op,)
     relative = 1.0 if shape.positions == "relative" else 0.0
     cached = np.where(np.asarray(op.query_length) > 1, 1.0, kv)
-    scores = op.flop / (4.0 * shape.head_dim) * np.where(stored > 0, 2.0 if shape.causal else 1.0, 1.0)
+    scores = (
+        op.flop / (2.0 * (shape.head_dim + shape.value_width)) * np.where(stored > 0, 2.0 if shape.causal else 1.0, 1.0)
+    )
     moved = np.asarray(stored) * scores * max(span.element_bytes, 2.0) * (6.0 + 4.0 * relative)
     doubled = np.where(np.asarray(stored) > 0, 2.0 if shape.causal else 1.0, 1.0)
     flop = op.flop * np.where(np.asarray(op.query_length) > 1, doubled, 1.0) * (1.0 + relative)

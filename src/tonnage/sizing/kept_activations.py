@@ -78,7 +78,10 @@ class _Widths:
 
     hidden: Num
     query: Num
-    key: Num
+    key: Num  # lifted to all heads where keys and values are compressed (MLA)
+    output: Num  # of attention
+    value: Num
+    latent: float  # of what MLA compresses queries, keys and values to
     ffn: Num  # of all experts a token visits
     routed: float  # copies of a token that experts take
 
@@ -112,11 +115,15 @@ def _widths(shape: ModelShape, span: Pass, *, dense: bool) -> _Widths:
     t = span.tensor_parallel
     routed = 0.0 if dense or not shape.experts else float(shape.experts_per_token)
     inner = shape.dense_ffn if dense and shape.dense_ffn else shape.ffn
+    groups = shape.kv_heads / np.minimum(t, shape.kv_heads)
     ffn = inner * (routed or 1.0) + (shape.shared_expert_ffn if routed else 0)
     return _Widths(
         hidden=shape.hidden / (t if span.sequence_parallel else 1.0),
         query=shape.heads * shape.head_dim / t,
-        key=shape.kv_heads * shape.head_dim / np.minimum(t, shape.kv_heads),
+        key=(shape.heads / t if shape.kv_latent else groups) * shape.head_dim,
+        output=shape.heads * shape.value_width / t,
+        value=(shape.heads / t if shape.kv_latent else groups) * shape.value_width,
+        latent=float(shape.query_latent + shape.kv_latent),
         ffn=ffn / t,
         routed=routed,
     )
@@ -130,9 +137,9 @@ def _norm_width(shape: ModelShape, span: Pass, how: Storing, width: _Widths, *, 
     per_norm = residual
     if eager and shape.norm == "rms" and how.norm_copies:
         per_norm = FP32 + (residual if how.adapters is None else 0.0)
-    kept: Num = norms * per_norm * width.hidden
+    kept: Num = per_norm * (norms * width.hidden + width.latent)
     if how.kernels == "compiled":  # the layer's input, and what attention adds to it
-        kept = (residual + (norms - 1) * element) * width.hidden
+        kept = (residual + (norms - 1) * element) * width.hidden + element * width.latent
     if shape.qk_norm and eager:
         kept = kept + (FP32 + element) * (width.query + width.key)
     masks = drops_out(shape) and how.kernels != "compiled"  # a compiler makes the mask again from its seed
@@ -160,7 +167,7 @@ def _input_width(shape: ModelShape, span: Pass, how: Storing, width: _Widths, *,
     mlp = 0.0 if shares else (ups if casts else 1.0)
     if width.routed:
         mlp = mlp + 2.0 * width.routed  # gathered for the experts, and what they give back
-    return span.element_bytes * width.hidden * (attention + mlp)
+    return span.element_bytes * (width.hidden * (attention + mlp) + width.latent)
 
 
 def _adapter_width(adapters: AdapterStoring, span: Pass, width: _Widths, *, first: int, ups: int) -> Num:
@@ -183,9 +190,10 @@ def _adapter_width(adapters: AdapterStoring, span: Pass, width: _Widths, *, firs
 def _attention_bytes(shape: ModelShape, span: Pass, how: Storing, width: _Widths, tokens: Num, key_tokens: Num) -> Num:
     """Queries, keys, values and output; a fused kernel adds one log-sum a row and head."""
     fused = span.attention != "eager"
-    key = width.key if fused and not how.repeats_kv else width.query
+    repeated = how.repeats_kv or not fused
+    keys = width.query + width.output if repeated else width.key + width.value
     rows = FP32 * tokens * shape.heads / span.tensor_parallel if fused else 0.0
-    return span.element_bytes * (2.0 * tokens * width.query + 2.0 * key_tokens * key) + rows
+    return span.element_bytes * (tokens * (width.query + width.output) + key_tokens * keys) + rows
 
 
 def _score_bytes(shape: ModelShape, span: Pass, how: Storing, keys: Num) -> Num:
@@ -194,7 +202,8 @@ def _score_bytes(shape: ModelShape, span: Pass, how: Storing, keys: Num) -> Num:
     if span.attention != "eager":
         return 0.0
     if shape.sliding_window:
-        keys = np.minimum(keys, shape.sliding_window)
+        whole = shape.full_layers / shape.layers
+        keys = whole * keys + (1.0 - whole) * np.minimum(keys, shape.sliding_window)
     element, dropped = span.element_bytes, drops_out(shape)
     wide = span.residual_bytes > element or shape.gated_mlp
     softmax = FP32 if wide and how.kernels != "fused" else element
@@ -230,7 +239,7 @@ def _per_op_width(shape: ModelShape, span: Pass, width: _Widths) -> Num:
     products = [*behind, width.hidden, *inner, width.hidden]
     kept: Num = sum(products[::2], start=np.float64(0.0))
     rows = FP32 * shape.heads / span.tensor_parallel
-    return span.residual_bytes * width.hidden + element * (width.query + kept) + rows
+    return span.residual_bytes * width.hidden + element * (width.output + kept) + rows
 
 
 def convolutions_kept(shape: ModelShape, span: Pass) -> Num:

@@ -13,6 +13,7 @@ from typing import Final, Literal
 
 from tonnage.errors import InputError
 from tonnage.sizing.training_job import has_vocabulary_loss
+from tonnage.workload.adapters import adapted_matrices
 from tonnage.workload.jobs import TrainJob
 from tonnage.workload.parameters import count_parameters, lora_parameters
 from tonnage.workload.shapes import ModelShape
@@ -29,6 +30,8 @@ FP32, BF16 = 4.0, 2.0
 # Calls of views, module plumbing and reshapes in a layer that no measured operation holds: transpose and view of q, k,
 # v and the output, forward and backward (the operator list of a BERT layer in PyTorch 2's own profiler).
 PLUMBING_CALLS: Final = 16.0
+# Of one adapter: its modules and their autograd nodes, in calls of `dispatch` (judgement, range 5 to 15).
+ADAPTER_CALLS: Final = 8.0
 HEAD_CALLS: Final = 60.0  # the model's ends: masks, pooler, classifier, loss, and the loop itself
 
 
@@ -103,6 +106,7 @@ def step_operations(job: TrainJob, *, micro_batch: int, accumulation: int) -> tu
     parts = [*_ends(micro)]
     for one in _layer(micro):
         parts.append(_times(one, float(micro.shape.layers)))
+    parts.extend(_adapters(micro))
     parts.extend(_weight_casts(micro))
     passes = [_times(one, float(accumulation)) for one in parts if one.calls > 0]
     return (*passes, *_accumulated(job, accumulation), *_optimizer(job))
@@ -114,7 +118,7 @@ def trained_tensors(job: TrainJob) -> tuple[tuple[float, float], ...]:
     layers = 1.0 if shape.shared_layers else float(shape.layers)
     if job.method == "lora":
         each = lora_parameters(shape, rank=job.lora.rank, targets=job.lora.targets)
-        count = 2.0 * len(_linears(shape)) * layers
+        count = 2.0 * sum(many for _, _, many in adapted_matrices(shape, job.lora.targets))
         return ((each / count, count),)
     table = float(shape.vocab * shape.embedding_width)
     found = [(table, 1.0 if shape.tied_embeddings or not has_vocabulary_loss(job) else 2.0)]
@@ -181,13 +185,32 @@ def _layer(micro: _Micro) -> Iterator[LocalOperation]:
         yield _product("products", tokens, inner, columns, precision, trained)
         if shape.mlp_bias and micro.job.method == "full":
             yield _stream("bias gradients", tokens * columns * micro.element)
-    if micro.job.method == "lora":
-        for inner, columns in _linears(shape):
-            yield _product("adapters", tokens, inner, micro.job.lora.rank, precision, 3.0)
-            yield _product("adapters", tokens, micro.job.lora.rank, columns, precision, 3.0)
     yield from _attention(micro)
     yield from _around(micro)
     yield _plumbing(PLUMBING_CALLS)
+
+
+def _adapters(micro: _Micro) -> Iterator[LocalOperation]:
+    """LoRA beside each adapted matrix: y = Wx + B(A(dropout(x)))·scale, op by op.
+
+    Source: `peft.tuners.lora.layer.Linear.forward`. Adapters compute in the step's precision: recipes switch off peft's
+    widening of their input. Backward: dropout and scale again, and the gradient of x summed with that of Wx. Leaves out
+    the adapter of a pooler, which sees one token a sample.
+    """
+    if micro.job.method != "lora":
+        return
+    tokens, element, rank = micro.tokens, micro.element, micro.job.lora.rank
+    shape, targets = micro.shape, micro.job.lora.targets
+    layered = [(inner, columns, shape.layers) for inner, columns in _linears(shape)]
+    for inner, columns, count in layered if targets == "all-linear" else adapted_matrices(shape, targets):
+        each = float(count)
+        yield _pointwise("adapters: dropout", "dropout", tokens * inner, micro.precision, each)
+        yield _product("adapters", tokens, inner, rank, micro.precision, 3.0 * each)
+        yield _product("adapters", tokens, rank, columns, micro.precision, 3.0 * each)
+        yield _stream("adapters: scale", tokens * columns * element * 2.0, 2.0 * each)
+        yield _stream("adapters: sums", tokens * columns * element * 3.0, each)
+        yield _stream("adapters: sums", tokens * inner * element * 3.0, each)
+        yield _plumbing(ADAPTER_CALLS * each)
 
 
 def _attention(micro: _Micro) -> Iterator[LocalOperation]:
@@ -231,12 +254,11 @@ def _around(micro: _Micro) -> Iterator[LocalOperation]:
 
 
 def _weight_casts(micro: _Micro) -> Iterator[LocalOperation]:
-    """Autocast turns each weight into 16 bit once a forward, and its gradient back."""
-    if not micro.mixed:
+    """Autocast turns each weight into 16 bit once a forward, and its gradient back; a frozen base is 16-bit already."""
+    if not micro.mixed or micro.job.method == "lora":
         return
-    ways = 2.0 if micro.job.method == "full" else 1.0
     for inner, columns in _linears(micro.shape):
-        yield _stream("weight casts", inner * columns * (FP32 + BF16), ways * micro.shape.layers)
+        yield _stream("weight casts", inner * columns * (FP32 + BF16), 2.0 * micro.shape.layers)
 
 
 def _ends(micro: _Micro) -> Iterator[LocalOperation]:

@@ -66,7 +66,12 @@ WEIGHT_BYTES: Final[dict[str, float]] = {
     "fp8": 1.0,
     "int8": 1.0,
     "int4": 0.5 + 2 / 128,  # 4 bits and one 16-bit scale per group of 128 (AWQ, GPTQ)
+    "mxfp4": 2.0,  # of all but the experts
 }
+
+# Formats that hold the experts of a mixture in fewer bytes than the rest: 4-bit floats and one 8-bit scale per 32 (Open
+# Compute Project, «OCP Microscaling Formats (MX) Specification» 1.0, section 5.3).
+EXPERT_WEIGHT_BYTES: Final[dict[str, float]] = {"mxfp4": 0.5 + 1 / 32}
 
 # Rate at which a served weight format computes: weight-only formats (int4) are expanded to fp16 first.
 SERVING_COMPUTE: Final[dict[str, str]] = {
@@ -76,6 +81,7 @@ SERVING_COMPUTE: Final[dict[str, str]] = {
     "fp8": "fp8",
     "int8": "int8",
     "int4": "fp16",
+    "mxfp4": "bf16",
 }
 
 

@@ -144,7 +144,7 @@ def _default_policy(
     chunked = shape.architecture == "decoder"  # an encoder-decoder reads its prompt in one piece
     engine = engine or default_engine(shape, generates=True)
     base = ContinuousBatching(
-        kv_tokens=1, chunked=chunked, window_tokens=shape.sliding_window or None,
+        kv_tokens=1, chunked=chunked, window_tokens=None if shape.full_layers else shape.sliding_window or None,
         front_s=engine.request_us * 1e-6, reply_s=engine.reply_us * 1e-6,
     )  # fmt: skip
     tokens = kv_tokens_of(

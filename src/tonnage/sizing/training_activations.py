@@ -117,6 +117,8 @@ def _adapters(job: TrainJob, practice: Practice) -> AdapterStoring:
         copy_bytes=element if mixed(job) or not copied else FP32_BYTES,
         every=job.lora.targets == "all-linear",
         copied=copied,
+        outputs=job.lora.kind == "dora",
+        low_rank=job.lora.kind in ("lora", "dora"),
         dropout=practice.adapter_dropout,
     )
 

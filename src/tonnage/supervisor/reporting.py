@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.runs.folder import RunFolder, append_values
 from tonnage.runs.journal import EventKind
+from tonnage.runs.spec import LaunchSpec
 from tonnage.runs.states import State
 from tonnage.runs.tail import Tail
 from tonnage.supervisor.recording import complain
@@ -108,16 +109,25 @@ class _Sampling:
         self._sampler: Sampler | None = None
 
     def do(self) -> None:
-        from tonnage.monitoring import Sampler
+        from tonnage.monitoring import Gpus, Sampler
 
         for event in self._journal.events():
             if event.kind is EventKind.STARTED:
-                self._sampler = Sampler(int(event.fields["pid"]))
+                gpus = Gpus(most=gpus_of(self._folder.spec().launch))
+                self._sampler = Sampler(int(event.fields["pid"]), gpus=gpus)
         if self._sampler is None:
             return
         sample = self._sampler.sample()
         if sample.processes:
             append_values(self._folder.samples_file, sample.to_values())
+
+
+def gpus_of(launch: LaunchSpec) -> int | None:
+    """How many of the visible GPUs a run computes on: worker n on the n-th, none of them on a processor, all (None)
+    under a device map."""
+    if launch.device == "cpu":
+        return 0
+    return None if launch.device_map is not None else launch.processes
 
 
 class _Serving:

@@ -42,8 +42,9 @@ _LINES: Final = 50  # of a file in one batch: 1,000 metrics at most
 _MOST: Final = {"metrics": 1000, "params": 100}
 _KIND: Final = {"mlflow.experimentKind": "custom_model_development"}  # what its pages show: training, not chats
 _SUMMARY: Final = (
-    "median_step_s", "p90_step_s", "samples_per_s", "tokens_per_s", "data_wait_fraction", "peak_allocated_bytes",
-    "peak_reserved_bytes", "peak_device_bytes", "peak_process_rss_bytes", "peak_host_rss_bytes", "seconds", "usd",
+    "median_step_s", "p90_step_s", "samples_per_s", "clock_samples_per_s", "tokens_per_s", "data_wait_fraction",
+    "peak_allocated_bytes", "peak_reserved_bytes", "peak_device_bytes", "peak_process_rss_bytes",
+    "peak_host_rss_bytes", "seconds", "usd",
 )  # fmt: skip
 
 

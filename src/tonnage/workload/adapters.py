@@ -33,8 +33,38 @@ def lora_parameters(shape: ModelShape, rank: int, targets: Targets) -> int:
             hint="train it with `method: full`",
             key="method",
         )
-    matrices = _attention_targets(shape) if targets == "attention" else _linear_layers(shape)
-    return rank * sum((inputs + outputs) * count for inputs, outputs, count in matrices)
+    return rank * sum((inputs + outputs) * count for inputs, outputs, count in adapted_matrices(shape, targets))
+
+
+def adapter_parameters(shape: ModelShape, *, kind: str, rank: int, targets: Targets, tokens: int) -> int:
+    """Trainable parameters of adapters of any kind.
+
+    DoRA adds a magnitude for each output of an adapted matrix (Liu et al. 2024, arXiv:2402.09353). A prefix has keys
+    and values of its virtual tokens in every layer (Li and Liang 2021, arXiv:2101.00190; without the network that makes
+    them), LLaMA-Adapter a prompt and a gate a head in all layers but the first two (Zhang et al. 2023,
+    arXiv:2303.16199, litgpt's `adapter_start_layer`), prompt tuning one at the input (Lester et al. 2021,
+    arXiv:2104.08691).
+
+    >>> from tonnage.workload.known import find_model
+    >>> llama = find_model("llama-2-7b")  # litgpt prints 1,229,760
+    >>> adapter_parameters(llama, kind="llama-adapter", rank=0, targets="attention", tokens=10)
+    1229760
+    """
+    if kind == "prompt":
+        return tokens * shape.embedding_width
+    if kind == "prefix":
+        return tokens * 2 * shape.layers * shape.kv_heads * shape.head_dim
+    if kind == "llama-adapter":
+        return max(shape.layers - 2, 1) * (tokens * shape.hidden + shape.heads)
+    found = lora_parameters(shape, rank, targets)
+    if kind == "dora":
+        found += sum(outputs * count for _, outputs, count in adapted_matrices(shape, targets))
+    return found
+
+
+def adapted_matrices(shape: ModelShape, targets: Targets) -> list[tuple[int, int, int]]:
+    """(inputs, outputs, how many) of the matrices that carry adapters, over all layers."""
+    return list(_attention_targets(shape) if targets == "attention" else _linear_layers(shape))
 
 
 def _stored_layers(shape: ModelShape) -> int:
@@ -50,16 +80,29 @@ def _attention_blocks(shape: ModelShape) -> int:
 def _attention_targets(shape: ModelShape) -> Matrices:
     query, key = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     blocks = _attention_blocks(shape)
+    if shape.kv_latent:
+        return _latent_up(shape)
     if shape.fused_qkv:
         return [(shape.hidden, query + 2 * key, blocks)]
     return [(shape.hidden, query, blocks), (shape.hidden, key, blocks)]
 
 
+def _latent_up(shape: ModelShape) -> Matrices:
+    """Latent attention: the matrices up to the heads, of queries and of keys with values."""
+    blocks, query = _attention_blocks(shape), shape.heads * shape.head_dim
+    lifted = shape.heads * (shape.head_dim - shape.rotary_dim + shape.value_width)
+    return [(shape.query_latent or shape.hidden, query, blocks), (shape.kv_latent, lifted, blocks)]
+
+
 def _linear_layers(shape: ModelShape) -> Matrices:
     hidden, query, key = shape.hidden, shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     blocks = _attention_blocks(shape)
-    matrices: Matrices = [(query, hidden, blocks)]
-    if shape.fused_qkv:
+    matrices: Matrices = [(shape.heads * shape.value_width, hidden, blocks)]
+    if shape.kv_latent:
+        matrices += [*_latent_up(shape), (hidden, shape.kv_latent + shape.rotary_dim, blocks)]
+        if shape.query_latent:
+            matrices.append((hidden, shape.query_latent, blocks))
+    elif shape.fused_qkv:
         matrices.append((hidden, query + 2 * key, blocks))
     else:
         matrices += [(hidden, query, blocks), (hidden, key, 2 * blocks)]

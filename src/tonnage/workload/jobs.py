@@ -8,16 +8,18 @@ from typing import Final, Literal
 
 from tonnage.catalog.grammar import GpuFilter
 from tonnage.catalog.market import Platform, Purchase
+from tonnage.workload.programs import Attention as Attention
+from tonnage.workload.programs import Optimizer as Optimizer
+from tonnage.workload.programs import Program
+from tonnage.workload.programs import Recompute as Recompute
 from tonnage.workload.shapes import ModelShape
 
 TrainPrecision = Literal["auto", "fp32", "tf32", "fp16", "bf16", "bf16-true", "fp8"]
 Objective = Literal["classification", "language-model"]
 Method = Literal["full", "lora", "qlora"]
-Optimizer = Literal["adamw", "adamw-8bit", "sgd", "adafactor"]
-Recompute = Literal["none", "selective", "full"]
-Attention = Literal["eager", "sdpa", "flash"]
+AdapterKind = Literal["lora", "dora", "llama-adapter", "prefix", "prompt"]
 Sharding = Literal["ddp", "zero1", "zero2", "zero3"]
-WeightFormat = Literal["fp32", "fp16", "bf16", "fp8", "int8", "int4"]
+WeightFormat = Literal["fp32", "fp16", "bf16", "fp8", "int8", "int4", "mxfp4"]
 EngineName = Literal[
     "vllm", "sglang", "tgi", "tensorrt-llm", "lmdeploy", "llama.cpp", "tensorrt", "onnxruntime",
     "onnxruntime-tensorrt", "ctranslate2", "torch-compile", "torchscript", "pytorch", "tensorflow",
@@ -35,10 +37,12 @@ class Lengths:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lora:
-    """Low-rank adapters: rank, and which projections carry them."""
+    """Adapters: rank and targets of LoRA and DoRA; virtual tokens of the kinds that learn a prefix."""
 
     rank: int = 16
     targets: Literal["attention", "all-linear"] = "all-linear"
+    kind: AdapterKind = "lora"
+    tokens: int = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +51,7 @@ class TrainJob:
 
     `None` in what says how it is spread (nodes to accumulation) means: the planner chooses. Precision `auto` is
     mixed 16 bit: bf16 where the device has it, else fp16. `objective` None: what the architecture is usually
-    trained for.
+    trained for. `program`: what the training program does, as far as it is stated or documented.
     """
 
     model: ModelShape
@@ -72,6 +76,7 @@ class TrainJob:
     recompute: Recompute | None = None
     micro_batch: int | None = None
     accumulation: int | None = None
+    program: Program = field(default_factory=Program)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

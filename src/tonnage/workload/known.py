@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -15,9 +16,11 @@ from typing import Any
 from tonnage.errors import CatalogError, UnknownModel, did_you_mean, nearest
 from tonnage.workload.convolutions import BOTTLENECK_EXPANSION, resnet_sizes
 from tonnage.workload.families import SHAPE_FIELDS, complete_shape
+from tonnage.workload.huggingface import parse_huggingface_config
 from tonnage.workload.shapes import ModelShape
 
 _SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "max_positions")
+FROM_CONFIG = "config"  # in the column `other`: the sizes stand in data/configs, as the maker publishes them
 _TUNED = re.compile(r"(-hf|-chat|-instruct|-it)+$")  # a tuned model has its base model's shape
 _LETTER_DIGIT = re.compile(r"(?<=[a-z])-(?=\d)|(?<=\d)-(?=[a-z])")
 
@@ -130,6 +133,25 @@ def _joined(name: str) -> str:
 
 
 def _parse_row(row: Mapping[str, str]) -> KnownModel:
+    shape = _published_config(row) if row["other"] == FROM_CONFIG else _tabled_shape(row)
+    return KnownModel(
+        shape=shape,
+        aliases=tuple(alias for alias in row["aliases"].split(";") if alias),
+        published_parameters=int(row["published_parameters"]),
+        published_in=row["published_in"],
+        read_on=date.fromisoformat(row["read_on"]) if row["read_on"] else None,
+    )
+
+
+def _published_config(row: Mapping[str, str]) -> ModelShape:
+    """A model of several networks: the keys of its `config.json` that make its shape, in `data/configs`."""
+    text = files("tonnage.workload").joinpath(f"data/configs/{row['name']}.json").read_text(encoding="utf-8")
+    shape = parse_huggingface_config(json.loads(text), name=row["name"])
+    notes = "; ".join(part for part in (shape.notes, row["notes"]) if part)
+    return replace(shape, source=row["source"], notes=notes)
+
+
+def _tabled_shape(row: Mapping[str, str]) -> ModelShape:
     sizes: dict[str, Any] = {column: int(row[column]) for column in _SIZES if row[column]}
     other = dict(item.split("=", 1) for item in row["other"].split(";") if item)
     if row["family"] == "resnet":
@@ -141,13 +163,7 @@ def _parse_row(row: Mapping[str, str]) -> KnownModel:
             narrowing=int(other.pop("narrowing", BOTTLENECK_EXPANSION)),
         )
     values = {**sizes, **{field: _value(field, text) for field, text in other.items()}}
-    return KnownModel(
-        shape=complete_shape(row["family"], {**_texts(row), **values}),
-        aliases=tuple(alias for alias in row["aliases"].split(";") if alias),
-        published_parameters=int(row["published_parameters"]),
-        published_in=row["published_in"],
-        read_on=date.fromisoformat(row["read_on"]) if row["read_on"] else None,
-    )
+    return complete_shape(row["family"], {**_texts(row), **values})
 
 
 def _texts(row: Mapping[str, str]) -> dict[str, str]:

@@ -32,6 +32,7 @@ class ParameterCount:
     lm_head: int = 0  # an untied vocabulary projection
     heads: int = 0  # pooler, masked-LM transform, classification layer
     convolutions: int = 0  # kernels, also the patch projection of a vision transformer
+    towers: int = 0  # networks stored beside this one
     extra: int = 0
     per_layer: int = 0
     idle_experts: int = 0
@@ -78,6 +79,7 @@ def count_parameters(shape: ModelShape) -> ParameterCount:
     Per layer, with h hidden, q = heads·head_dim, k = kv_heads·head_dim, f the MLP width, E experts:
 
         attention  h·q + 2·h·k + q·h                 (again for cross-attention in a decoder with an encoder)
+                   or, compressed, `_latent_attention`
         MLP        2·h·f, or 3·h·f when gated        (x E and a router h·E with experts)
         norms      h each, 2·h with an offset
         tables     vocab·e + positions·e + segments·e, e the embedding width; vocab·e again for an untied head
@@ -94,6 +96,8 @@ def count_parameters(shape: ModelShape) -> ParameterCount:
     """
     if shape.architecture == "convolution":
         return _count_convolutional(shape)
+    if shape.architecture == "diffusion":
+        return ParameterCount(extra=shape.extra_parameters)
     layer, dense_first, encoder = _layer(shape), _dense_first_layer(shape), _encoder_layer(shape)
     layers = 1 if shape.shared_layers else shape.layers - shape.dense_layers
     stacks = ((layer, layers), (dense_first, shape.dense_layers), (encoder, shape.encoder_layers))
@@ -114,6 +118,7 @@ def count_parameters(shape: ModelShape) -> ParameterCount:
         lm_head=0 if shape.tied_embeddings or not shape.lm_head else shape.vocab * shape.embedding_width,
         heads=_heads(shape),
         convolutions=3 * shape.patch_side**2 * shape.hidden,
+        towers=sum(count_parameters(tower).total for tower in shape.towers),
         extra=shape.extra_parameters,
         per_layer=layer.total,
         idle_experts=layers * _idle_experts(shape),
@@ -130,19 +135,21 @@ def _layer(shape: ModelShape) -> _Layer:
         mlp=0 if shape.experts else mlp,
         experts=shape.experts * mlp + _shared_expert(shape),
         router=shape.hidden * (shape.experts + shape.shared_expert_gate),
-        norms=(shape.norms_per_layer + crossed) * _norm(shape, shape.hidden) + 2 * shape.qk_norm * shape.head_dim,
-        biases=times * _attention_bias(shape) + max(1, shape.experts) * _mlp_bias(shape, shape.ffn),
+        norms=(shape.norms_per_layer + crossed) * _norm(shape, shape.hidden) + _attention_norms(shape),
+        biases=times * _attention_bias(shape)
+        + max(1, shape.experts) * _mlp_bias(shape, shape.ffn)
+        + shape.experts * shape.router_bias,
     )
 
 
 def _dense_first_layer(shape: ModelShape) -> _Layer:
-    """One of the first layers of an MoE that stay dense."""
+    """One of the layers of an MoE that stay dense."""
     return _Layer(
         attention=_attention(shape),
         mlp=_mlp_matrix(shape) * shape.hidden * shape.dense_ffn,
         experts=0,
         router=0,
-        norms=shape.norms_per_layer * _norm(shape, shape.hidden) + 2 * shape.qk_norm * shape.head_dim,
+        norms=shape.norms_per_layer * _norm(shape, shape.hidden) + _attention_norms(shape),
         biases=_attention_bias(shape) + _mlp_bias(shape, shape.dense_ffn),
     )
 
@@ -163,7 +170,31 @@ def _norm(shape: ModelShape, width: int) -> int:
     return width * (2 if shape.norm == "layer" and shape.norm_bias else 1)
 
 
+def _attention_norms(shape: ModelShape) -> int:
+    """Norms inside attention: of queries and keys, or of the compressed ones (RMS norms: scales only)."""
+    if shape.kv_latent:
+        return shape.query_latent + shape.kv_latent
+    heads = shape.heads + shape.kv_heads if shape.qk_norm_all_heads else 2
+    return heads * shape.head_dim if shape.qk_norm else 0
+
+
+def _latent_attention(shape: ModelShape) -> int:
+    """Multi-head latent attention: matrices down to and up from the compressed queries, keys and values.
+
+    With h hidden, q and c the compressed widths, r the rotary part of a head of width d with values v, a heads:
+    h·q + q·a·d (h·a·d uncompressed) + h·(c + r) + c·a·(d - r + v) + a·v·h.
+    Source: DeepSeek-V2, arXiv:2405.04434, section 2.1.
+    """
+    hidden, heads = shape.hidden, shape.heads
+    query = shape.query_latent * (hidden + heads * shape.head_dim) or hidden * heads * shape.head_dim
+    down = hidden * (shape.kv_latent + shape.rotary_dim)
+    up = shape.kv_latent * heads * (shape.head_dim - shape.rotary_dim + shape.value_width)
+    return query + down + up + heads * shape.value_width * hidden
+
+
 def _attention(shape: ModelShape) -> int:
+    if shape.kv_latent:
+        return _latent_attention(shape)
     query, key = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     relative = 2 * shape.hidden * query if shape.relative_projections else 0
     return shape.hidden * (2 * query + 2 * key) + relative
@@ -173,7 +204,8 @@ def _attention_bias(shape: ModelShape) -> int:
     query, key = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     qkv = query + key * (2 if shape.key_bias else 1) if shape.qkv_bias else 0
     relative = query if shape.relative_projections else 0  # DeBERTa: the position query alone has one
-    return qkv + relative + (shape.hidden if shape.output_bias else 0)
+    sinks = shape.heads if shape.attention_sinks else 0
+    return qkv + relative + sinks + (shape.hidden if shape.output_bias else 0)
 
 
 def _mlp_matrix(shape: ModelShape) -> int:
@@ -229,7 +261,7 @@ def _outer_biases(shape: ModelShape) -> int:
         + (shape.hidden if shape.pooler else 0)
         + (shape.embedding_width if shape.mlm_transform else 0)
         + shape.classes
-        + (shape.hidden if shape.patch_side else 0)
+        + (shape.hidden if shape.patch_side and shape.patch_bias else 0)
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Architecture = Literal["encoder", "decoder", "encoder-decoder", "vision-transformer", "convolution"]
+Architecture = Literal["encoder", "decoder", "encoder-decoder", "vision-transformer", "convolution", "diffusion"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +56,12 @@ class ModelShape:
     mlp_bias: bool = True
     lm_head_bias: bool = False
     qk_norm: bool = False  # one norm of head_dim for q and one for k per layer
+    qk_norm_all_heads: bool = False  # those norms span all heads together (OLMo 2)
+    attention_sinks: bool = False  # one learned score a head and layer, beside those of the keys (gpt-oss)
+    query_latent: int = 0  # MLA: width queries are compressed to; 0: not compressed
+    kv_latent: int = 0  # MLA: width keys and values are compressed to, cached in their place; 0: no MLA
+    rotary_dim: int = 0  # MLA: the part of head_dim that carries positions; one key of it serves all heads
+    value_dim: int = 0  # width of one head's values where it is not head_dim (MLA)
     pooler: bool = False  # BERT's dense layer over the first token
     mlm_transform: bool = False  # BERT's dense + norm before the vocabulary projection
     embedding_dim: int = 0  # factorised embeddings (ALBERT, OPT-350m, ELECTRA-small); 0: equals hidden
@@ -67,9 +73,11 @@ class ModelShape:
     experts_per_token: int = 0
     shared_expert_ffn: int = 0  # inner width of the always-on expert; 0: none
     shared_expert_gate: bool = False  # a learned gate in front of it (Qwen2-MoE)
-    dense_layers: int = 0  # first layers that stay dense in an MoE
+    router_bias: bool = False
+    dense_layers: int = 0  # layers that stay dense in an MoE: the first ones, or every second (Llama 4 Maverick)
     dense_ffn: int = 0  # their inner width
-    sliding_window: int = 0  # attention window in tokens of all layers; 0: full, also where only some have one
+    sliding_window: int = 0  # attention window in tokens, of all layers but `full_layers`; 0: full attention
+    full_layers: int = 0  # where there is a window: layers that look at all tokens all the same
     reserved_positions: int = 0  # rows of the learned table no token can use (RoBERTa, OPT, BART: 2)
     relative_buckets: int = 0  # rows of a relative-position table
     relative_width: int = 0  # its columns; 0: one bias per head (T5, MPNet)
@@ -77,9 +85,15 @@ class ModelShape:
     relative_projections: bool = False  # DeBERTa: its own key and query projections for positions
     image_side: int = 0  # vision only, pixels
     patch_side: int = 0
+    patch_bias: bool = True  # of the projection of patches
     class_tokens: int = 0  # learned tokens in front of the patches (ViT 1, distilled DeiT 2)
     classes: int = 0  # outputs of a classification layer with bias; 0: none
     convolutions: tuple[Convolution, ...] = ()
+    towers: tuple[ModelShape, ...] = ()
+    # networks stored with this one that a text pass does not run: the image encoder of a vision-language model, the
+    # text encoder of CLIP beside its image encoder
+    stored_weights: str = ""  # format the checkpoint holds its weights in (fp8, mxfp4, int4); "": 16 or 32 bit
+    not_modelled: str = ""  # why no time or memory of a job can be said; "": it can
     extra_parameters: int = 0  # what the fields above do not express, explained in `notes`
     notes: str = ""
     source: str = ""
@@ -92,3 +106,13 @@ class ModelShape:
     @property
     def embedding_width(self) -> int:
         return self.embedding_dim or self.hidden
+
+    @property
+    def value_width(self) -> int:
+        """Width of one head's values."""
+        return self.value_dim or self.head_dim
+
+    @property
+    def windowed_layers(self) -> int:
+        """Layers that look back no further than the window."""
+        return self.layers - self.full_layers if self.sliding_window else 0

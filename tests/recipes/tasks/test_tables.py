@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.errors import DataError
+from tonnage.errors import DataError, InputError
 from tonnage.recipes.tasks import program, standalone
 from tonnage.recipes.tasks.tables import TableCoder, load_table
 from tonnage.runs.folder import RunFolder
@@ -52,6 +52,18 @@ def boost(folder: RunFolder) -> int:
     run = standalone("boosted-trees")
     assert run is not None
     return run(folder)
+
+
+@pytest.mark.parametrize(("asked", "cuda"), [("cuda", False), ("auto", False), ("cpu", True)])
+def test_trees_are_grown_where_it_is_said(asked: Any, cuda: bool) -> None:
+    """A build without CUDA refuses a GPU instead of training on the processor under the GPU's name."""
+    from tonnage.recipes.tasks.boosted_trees import device_of_trees
+
+    if asked == "cuda":
+        with pytest.raises(InputError, match="no CUDA"):
+            device_of_trees(asked, {"USE_CUDA": cuda})
+    else:
+        assert device_of_trees(asked, {"USE_CUDA": cuda}) == "cpu"
 
 
 def test_trees_classify_better_than_the_majority(tmp_path: Path, spec_for: Any) -> None:

@@ -11,13 +11,18 @@ from typing import Any
 import pytest
 
 from tonnage.runs.folder import RunFolder
+from tonnage.runs.journal import EventKind
 from tonnage.runs.spec import GenerationSpec, RunSpec
 from tonnage.runs.states import WorkerExit
 
 pytest.importorskip("transformers", reason="the extra `train`")
 
+import torch
+from transformers import LlamaForCausalLM
+
 from tonnage.recipes.alone import Alone
-from tonnage.recipes.tasks import standalone
+from tonnage.recipes.out_of_memory import DoesNotFit
+from tonnage.recipes.tasks import standalone, text_generation
 from tonnage.recipes.tasks.text_generation import FILE, SEEN
 
 TEXTS = [f"the {animal} sat on the {thing}" for animal in ("cat", "dog", "cow") for thing in ("mat", "hat", "box")]
@@ -88,6 +93,38 @@ def test_the_likeliest_text_is_kept_once(folder_for: Any) -> None:
     write(folder)
     assert len(rows_of(folder)) <= 2
     assert json.loads(folder.result_file.read_text())["metrics"]["kept_fraction"] <= 0.1
+
+
+def test_memory_that_runs_out_halves_what_is_written_at_a_time(
+    folder_for: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every text is written all the same; the journal says how many fit, and one that is too much is the end."""
+    generated, limit = LlamaForCausalLM.generate, 2
+
+    def short(self: Any, input_ids: Any, **options: Any) -> Any:
+        if len(input_ids) > limit:
+            raise torch.OutOfMemoryError("CUDA out of memory (injected by a test)")
+        return generated(self, input_ids=input_ids, **options)
+
+    monkeypatch.setattr(LlamaForCausalLM, "generate", short)
+    folder = folder_for("short", prompts=8)
+    assert write(folder) == WorkerExit.DONE
+    assert json.loads(folder.result_file.read_text())["samples"] == 8
+    shortages = [event for event in folder.events() if event.kind is EventKind.OUT_OF_MEMORY]
+    assert [event.fields["next_micro_batch"] for event in shortages] == [2]
+    limit = 0
+    with pytest.raises(DoesNotFit):
+        write(folder_for("none"))
+
+
+@pytest.mark.parametrize(("precision", "kind"), [("fp16", "float16"), ("bf16", "bfloat16"), ("fp32", "float32")])
+def test_the_model_writes_in_the_precision_of_its_device(
+    folder_for: Any, monkeypatch: pytest.MonkeyPatch, precision: str, kind: str
+) -> None:
+    """A T4 or V100 has no bf16: 16 bits stay 16 bits there, and no weight is held in 32."""
+    monkeypatch.setattr(text_generation, "choose_precision", lambda *_: precision)
+    writer = text_generation._Writer(folder_for("kind").spec())
+    assert {one.dtype for one in writer._model.parameters()} == {getattr(torch, kind)}
 
 
 def test_a_killed_run_goes_on_to_the_same_file(folder_for: Any, monkeypatch: pytest.MonkeyPatch) -> None:

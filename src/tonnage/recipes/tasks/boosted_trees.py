@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from tonnage.errors import MissingExtra
+from tonnage.errors import InputError, MissingExtra
 from tonnage.recipes.alone import Alone
 from tonnage.recipes.interrupts import Interrupts
 from tonnage.recipes.precision import choose_device
 from tonnage.recipes.tasks.table_metrics import judge, table_baseline
 from tonnage.recipes.tasks.tables import Part, Table, TableCoder, load_table
 from tonnage.runs.folder import RunFolder
-from tonnage.runs.spec import RunSpec
+from tonnage.runs.spec import Device, RunSpec
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -72,8 +72,8 @@ class _Boosting:
     """A booster and its data. Features are binned once; a round is one `update`."""
 
     def __init__(self, spec: RunSpec, table: Table) -> None:
-        self.table, self.device = table, choose_device(spec.launch.device)
         self._xgboost = _xgboost()
+        self.table, self.device = table, device_of_trees(spec.launch.device, self._xgboost.build_info())
         coder = table.coder
         self._train = self._xgboost.QuantileDMatrix(
             coder.codes(table.train.rows.columns),
@@ -108,11 +108,29 @@ class _Boosting:
         coder.save(folder)
 
 
+def device_of_trees(asked: Device, build: Mapping[str, Any]) -> Literal["cpu", "cuda"]:
+    """What trees are grown on. InputError where a GPU is asked for and this build of XGBoost knows none: it would warn
+    and go on on the processor, under the GPU's name."""
+    if build.get("USE_CUDA"):
+        return choose_device(asked)
+    if asked == "cuda":
+        raise InputError(
+            "the run asks for a CUDA device and this build of XGBoost has no CUDA (xgboost-cpu is one)",
+            hint="pip uninstall xgboost-cpu && pip install xgboost, or set `device: cpu`",
+        )
+    return "cpu"
+
+
 def load_booster(folder: Path) -> Any:
     """The finished trees of a run."""
     booster = _xgboost().Booster()
     booster.load_model(folder / MODEL)
     return booster
+
+
+def answering_device(asked: Device) -> Literal["cpu", "cuda"]:
+    """What finished trees answer on."""
+    return device_of_trees(asked, _xgboost().build_info())
 
 
 def predict_rows(booster: Any, coder: TableCoder, columns: Mapping[str, Sequence[Any]]) -> NDArray[Any]:

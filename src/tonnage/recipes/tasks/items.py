@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.recipes.task import Item, Items
@@ -16,18 +18,44 @@ IGNORED: Final = -100  # a label the loss leaves out, in torch and transformers
 MODEL_INPUTS: Final = frozenset({"input_ids", "attention_mask", "token_type_ids"})
 
 
-def encode(count: int, encode_rows: Callable[[range], Mapping[str, Sequence[Any]]]) -> Items:
-    """Samples of `count` rows, encoded some at a time; the columns stay in Arrow memory."""
-    import datasets
+class Encoded:
+    """Samples in Arrow memory. What one encoding gave is a piece: rows become windows, so pieces differ in length."""
+
+    def __init__(self, pieces: Sequence[Mapping[str, Any]]) -> None:
+        self.pieces = tuple(pieces)  # column -> Arrow array
+        counts = [len(next(iter(piece.values()))) for piece in self.pieces]
+        self._starts = [0, *accumulate(counts)]
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    def __getitem__(self, position: int) -> Item:
+        if not 0 <= position < len(self):
+            raise IndexError(f"sample {position} of {len(self)}")
+        number = bisect_right(self._starts, position) - 1
+        at = position - self._starts[number]
+        return {name: _value(column[at]) for name, column in self.pieces[number].items()}
+
+
+def _value(cell: Any) -> Any:
+    """A cell as Python has it. Lists of numbers go by NumPy: number by number takes 40 times as long."""
     import pyarrow
 
-    batches = []
+    if isinstance(cell, pyarrow.ListScalar) and pyarrow.types.is_integer(cell.type.value_type) and cell.is_valid:
+        numbers = cell.values
+        return numbers.to_pylist() if numbers.null_count else numbers.to_numpy().tolist()
+    return cell.as_py()
+
+
+def encode(count: int, encode_rows: Callable[[range], Mapping[str, Sequence[Any]]]) -> Items:
+    """Samples of `count` rows, encoded some at a time; the columns stay in Arrow memory."""
+    import pyarrow
+
+    pieces = []
     for start in range(0, count, ROWS_AT_ONCE):
         columns = encode_rows(range(start, min(start + ROWS_AT_ONCE, count)))
-        batches.append(pyarrow.table({name: pyarrow.array(values) for name, values in columns.items()}))
-    table = pyarrow.concat_tables(batches, promote_options="permissive")
-    items: Items = datasets.Dataset(table)
-    return items
+        pieces.append({name: pyarrow.array(values) for name, values in columns.items()})
+    return Encoded(pieces)
 
 
 def pad(items: Sequence[Item], tokenizer: Any, *, labels: int | None = None) -> dict[str, Tensor]:
@@ -60,13 +88,13 @@ def longest_first(items: Items) -> Sequence[int]:
 
 def lengths_of(items: Items) -> list[int]:
     """Tokens of each sample."""
-    table = getattr(items, "data", None)
-    if table is None or getattr(items, "_indices", None) is not None:
+    if not isinstance(items, Encoded):
         return [len(items[at]["input_ids"]) for at in range(len(items))]
     import pyarrow.compute
 
-    counted: list[int] = pyarrow.compute.list_value_length(table.column("input_ids")).to_pylist()
-    return counted
+    return [
+        length for piece in items.pieces for length in pyarrow.compute.list_value_length(piece["input_ids"]).to_pylist()
+    ]
 
 
 def answers(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.errors import InputError, MissingExtra
+from tonnage.recipes.precision import choose_device, choose_precision
 from tonnage.runs.spec import RunSpec
 
 PEFT_TASKS: Final[Mapping[str, str]] = {
@@ -68,17 +69,21 @@ def load_trained(spec: RunSpec, folder: Path, auto: str, *, padding: int | None)
     Adapters on a whole base are added into its weights, which is faster; on a 4-bit base they stay beside it.
     """
     if not (folder / ADAPTERS).exists():
-        whole = replace(spec, weights=str(folder), training=replace(spec.training, method="full"))
-        return _load_base(whole, auto, padding=padding)
+        return _load_base(_whole(spec, weights=str(folder)), auto, padding=padding)
     import peft
 
-    model = _load_base(spec, auto, padding=padding, **_saved_labels(folder))
+    merged = spec.training.method != "qlora"  # sums of adapter and base are kept in 32 bits
+    model = _load_base(_whole(spec) if merged else spec, auto, padding=padding, **_saved_labels(folder))
     try:
         adapted = peft.PeftModel.from_pretrained(model, str(folder))
     except (OSError, ValueError, RuntimeError) as error:
         hint = "the base may have changed since; train it again"
         raise InputError(f"the adapters at {folder} do not fit their base: {_first_line(error)}", hint=hint) from error
-    return adapted if spec.training.method == "qlora" else adapted.merge_and_unload()
+    return adapted.merge_and_unload() if merged else adapted
+
+
+def _whole(spec: RunSpec, **changes: Any) -> RunSpec:
+    return replace(spec, training=replace(spec.training, method="full"), **changes)
 
 
 def _saved_labels(folder: Path) -> dict[str, Any]:
@@ -92,6 +97,7 @@ def _load_base(spec: RunSpec, auto: str, *, padding: int | None, **config: Any) 
 
     transformers = _transformers()
     torch.manual_seed(spec.training.seed)
+    kind = getattr(torch, base_type(spec))
     options: dict[str, Any] = {"attn_implementation": _attention(spec)}
     loader = getattr(transformers, auto)
     try:
@@ -102,13 +108,22 @@ def _load_base(spec: RunSpec, auto: str, *, padding: int | None, **config: Any) 
                 options |= _four_bit(spec)
             if spec.launch.device_map is not None:
                 options["device_map"] = spec.launch.device_map
-            model = loader.from_pretrained(_local(spec.weights), dtype=torch.float32, **options, **config)
+            model = loader.from_pretrained(_local(spec.weights), dtype=kind, **options, **config)
     except (OSError, ValueError, ImportError) as error:
         place = spec.weights or spec.config
         raise InputError(f"no model at {place}: {_first_line(error)}", hint=_where_from(str(place))) from error
     if getattr(model.config, "pad_token_id", None) is None:  # a decoder judges at the last token that is no padding
         model.config.pad_token_id = padding
     return model
+
+
+def base_type(spec: RunSpec) -> str:
+    """What weights are loaded in, as torch names it. A frozen base under adapters is kept in the 16 bits it is
+    multiplied in, as it is planned (`sizing.training_memory`); what is trained is kept in 32."""
+    if spec.training.method != "lora":
+        return "float32"
+    precision = choose_precision(spec.training.precision, choose_device(spec.launch.device))
+    return {"fp16": "float16", "bf16": "bfloat16", "bf16-true": "bfloat16"}.get(precision, "float32")
 
 
 def with_adapters(model: Any, spec: RunSpec) -> Any:
@@ -126,10 +141,17 @@ def with_adapters(model: Any, spec: RunSpec) -> Any:
         target_modules="all-linear" if lora.targets == "all-linear" else None,
     )
     try:
-        return peft.get_peft_model(model, settings)
+        adapted = peft.get_peft_model(model, settings)
     except ValueError as error:
         hint = "write `train: {lora: {targets: all-linear}}`"
         raise InputError(f"no adapters for {type(model).__name__}: {_first_line(error)}", hint=hint) from error
+    for module in adapted.modules():  # autocast narrows what peft would widen: a copy in 32 bits for nothing
+        if hasattr(module, "cast_input_dtype_enabled"):
+            module.cast_input_dtype_enabled = False
+    for parameter in adapted.parameters():  # peft widens the adapters; a head that is trained beside them stays 16-bit
+        if parameter.requires_grad:
+            parameter.data = parameter.data.float()
+    return adapted
 
 
 def save_model(model: Any, tokenizer: Any, folder: Path) -> None:

@@ -11,17 +11,26 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.recipes.alone import Alone
-from tonnage.recipes.beginning import note_beginning
+from tonnage.recipes.beginning import WHO, note_beginning
 from tonnage.recipes.data.reading import read_rows
 from tonnage.recipes.interrupts import Interrupts
+from tonnage.recipes.out_of_memory import (
+    DoesNotFit,
+    is_out_of_memory,
+    journalled_micro_batch,
+    peak_bytes,
+    release_memory,
+)
 from tonnage.recipes.precision import choose_device, choose_precision
 from tonnage.recipes.task import Evaluation
 from tonnage.recipes.tasks.labels import check_texts
 from tonnage.recipes.tasks.models import load_model, load_tokenizer, longest_input
 from tonnage.runs.folder import RunFolder
+from tonnage.runs.journal import EventKind
 from tonnage.runs.spec import RunSpec
 
 FILE: Final = "generated.jsonl"  # in the run's folder: the texts that were kept
+_SMALLER: Final = "try a smaller `batch.output_tokens` (its `max`), a smaller model, or a device with more memory"
 SEEN: Final = "generated.state.jsonl"  # beside it, a line per batch: how far it is, what was left out
 
 
@@ -81,7 +90,7 @@ def run(folder: RunFolder) -> int:
                 spec.data.train, name="`run.data.train`", wanted=frozenset({spec.column("prompt") or "prompt"})
             )
             prompts = check_texts(rows, spec.column("prompt") or "prompt", "prompt")
-            writer = _Writer(spec)
+            writer = _Writer(spec, journalled_micro_batch(folder))
         output = _Output.open(folder.path)
         path = str(folder.path / FILE) if output.batches else None
         note_beginning(folder, step=output.batches, path=path)
@@ -103,7 +112,7 @@ def _write(writer: _Writer, prompts: Sequence[str], alone: Alone, output: _Outpu
         numbers = range(batch * size, min((batch + 1) * size, spec.generation.prompts))
         some = [prompts[number % len(prompts)] for number in numbers]
         alone.times.begin()
-        texts, tokens = writer.texts(batch, some)
+        texts, tokens = _within_memory(writer, batch, some, alone)
         rows = [
             {"number": number, "prompt": prompt, "text": text}
             for number, prompt, text in zip(numbers, some, texts, strict=True)
@@ -113,6 +122,26 @@ def _write(writer: _Writer, prompts: Sequence[str], alone: Alone, output: _Outpu
         if (batch + 1) % spec.training.log_every_steps == 0 or batch + 1 == total:
             alone.log(batch + 1, loss=None, epoch=(batch + 1) / total, kept=float(output.kept))
     return None
+
+
+def _within_memory(writer: _Writer, batch: int, prompts: Sequence[str], alone: Alone) -> tuple[list[str], int]:
+    """A batch's texts. Where memory runs out, half as many are written at a time from then on, in later attempts too;
+    DoesNotFit where one is too much."""
+    while True:
+        try:
+            return writer.texts(batch, prompts)
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+        at_once = min(writer.at_once, len(prompts))
+        alone.folder.record(
+            EventKind.OUT_OF_MEMORY, who=WHO, step=batch, micro_batch=at_once, next_micro_batch=at_once // 2,
+            peak_bytes=peak_bytes(writer.device == "cuda"), device=writer.device,
+        )  # fmt: skip
+        release_memory(writer.device == "cuda")
+        if at_once == 1:
+            raise DoesNotFit("one text at a time does not fit into memory", hint=_SMALLER)
+        writer.at_once = at_once // 2
 
 
 def _figures(output: _Output) -> Evaluation:
@@ -125,17 +154,19 @@ def _figures(output: _Output) -> Evaluation:
 
 
 class _Writer:
-    """Model and tokenizer. A batch's texts follow from the seed, its number and its prompts, whatever came before."""
+    """Model and tokenizer. A batch's texts follow from the seed, its number, its prompts and how many of them fit into
+    memory at a time, whatever came before."""
 
-    def __init__(self, spec: RunSpec) -> None:
+    def __init__(self, spec: RunSpec, at_once: int | None = None) -> None:
         import torch
 
         self.spec, self.device = spec, choose_device(spec.launch.device)
+        self.at_once = at_once or spec.generation.batch
         self._tokenizer = load_tokenizer(spec)
         self._tokenizer.padding_side = "left"
         self._model = load_model(spec, "AutoModelForCausalLM", padding=self._tokenizer.pad_token_id)
-        if choose_precision(spec.training.precision, self.device).startswith("bf16"):
-            self._model = self._model.to(torch.bfloat16)
+        kind = {"fp16": torch.float16, "bf16": torch.bfloat16, "bf16-true": torch.bfloat16}
+        self._model = self._model.to(kind.get(choose_precision(spec.training.precision, self.device), torch.float32))
         if getattr(self._model, "hf_device_map", None) is None:
             self._model = self._model.to(self.device)
         self._model.eval()
@@ -146,6 +177,15 @@ class _Writer:
 
     def texts(self, batch: int, prompts: Sequence[str]) -> tuple[list[str], int]:
         """What the model adds to each prompt, and how many tokens that is."""
+        texts, tokens = [], 0
+        for first in range(0, len(prompts), self.at_once):
+            part = prompts[first : first + self.at_once]
+            found, more = self._part(part, self._seed(f"{batch}" if not first else f"{batch}|{first}"))
+            texts += found
+            tokens += more
+        return texts, tokens
+
+    def _part(self, prompts: Sequence[str], seed: int) -> tuple[list[str], int]:
         import torch
 
         said = self.spec.generation
@@ -153,7 +193,7 @@ class _Writer:
             list(prompts), return_tensors="pt", padding=True, truncation=True, max_length=self._longest_prompt
         ).to(self._model.device)
         inputs.pop("token_type_ids", None)
-        torch.manual_seed(self._seed(batch))
+        torch.manual_seed(seed)
         sampling = {"do_sample": True, "temperature": said.temperature, "top_p": said.top_p, "top_k": 0}
         with torch.inference_mode():
             found = self._model.generate(
@@ -166,8 +206,8 @@ class _Writer:
         tokens = int((new != self._tokenizer.pad_token_id).sum())
         return [text.strip() for text in self._tokenizer.batch_decode(new, skip_special_tokens=True)], tokens
 
-    def _seed(self, batch: int) -> int:
-        mark = blake2b(f"{self.spec.training.seed}|{batch}".encode(), digest_size=7).digest()
+    def _seed(self, part: str) -> int:
+        mark = blake2b(f"{self.spec.training.seed}|{part}".encode(), digest_size=7).digest()
         return int.from_bytes(mark, "big")
 
 

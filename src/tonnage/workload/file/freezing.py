@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 from math import ceil
-from typing import Any, assert_never
+from typing import Any, assert_never, cast
 
 from tonnage.catalog.grammar import parse_gpu_filter
 from tonnage.units import SECONDS_PER_HOUR
@@ -30,6 +30,7 @@ from tonnage.workload.jobs import (
     Team,
     Tokens,
     TrainJob,
+    WeightFormat,
     Workload,
 )
 from tonnage.workload.shapes import ModelShape
@@ -75,7 +76,7 @@ def _freeze_work(file: TrainFile | ServeFile | BatchFile, shape: ModelShape) -> 
                 model=shape,
                 requests=_freeze_requests(file.batch, shape),
                 items=_count_items(file),
-                weights=file.batch.weights,
+                weights=_weights(file.batch, shape),
                 tensor_parallel=file.batch.tensor_parallel,
                 engine=file.batch.engine,
             )
@@ -117,12 +118,19 @@ def _freeze_serve(file: ServeFile, shape: ModelShape) -> ServeJob:
         rate_per_s=float(serve.rate_per_s),
         p95_latency_s=serve.p95_latency,
         p95_ttft_s=serve.p95_ttft,
-        weights=serve.weights,
+        weights=_weights(serve, shape),
         tensor_parallel=serve.tensor_parallel,
         engine=serve.engine,
         spare_replicas=serve.spare_replicas,
         hours_per_month=float(serve.hours_per_month) if schedule is None else schedule.hours_per_month,
     )
+
+
+def _weights(fields: RequestFields, shape: ModelShape) -> WeightFormat:
+    """The format asked for, else that of the checkpoint."""
+    if fields.weights is not None or not shape.stored_weights:
+        return fields.weights or "fp16"
+    return cast(WeightFormat, shape.stored_weights)
 
 
 def _freeze_tabular(table: TabularFields) -> TabularJob:

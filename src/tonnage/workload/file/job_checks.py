@@ -154,6 +154,9 @@ def _request_problems(
         return
     yield from _parallel_problems(section, requests.tensor_parallel, shape)
     yield from _input_problems(section, requests, shape)
+    if requests.weights == "mxfp4" and not shape.experts:
+        fault = f"found 'mxfp4', which holds experts in 4 bits; {shape.name} has none"
+        yield Problem((section, "weights"), fault, "use int4 or fp8")
     if shape.causal:
         yield from _generation_problems(section, requests, shape)
         return

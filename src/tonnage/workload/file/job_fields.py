@@ -133,7 +133,12 @@ class RequestFields(Door):
         unit="tokens",
         example="32",
     )
-    weights: WeightFormat = key("Format the weights are held in.", default="fp16", example="fp16")
+    weights: WeightFormat | None = key(
+        "Format the weights are held in; `mxfp4` holds experts in 4 bits, all else in 16.",
+        default=None,
+        shown="as the model's checkpoint holds them, else fp16",
+        example="fp16",
+    )
     tensor_parallel: Count | None = key(
         "GPUs that share one copy of the model.", default=None, shown="chosen", unit="GPUs", example="2"
     )

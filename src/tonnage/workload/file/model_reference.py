@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.errors import InputError, UnknownModel, did_you_mean
+from tonnage.units import to_gib
 from tonnage.workload.file.inline_shape import InlineShape, find_shape_faults, freeze_shape
 from tonnage.workload.file.problems import Problem, shorten
+from tonnage.workload.parameters import count_parameters
 from tonnage.workload.shapes import ModelShape
 
 FetchConfig = Callable[[str], Mapping[str, Any]]
@@ -41,7 +43,7 @@ class ModelFinder:
             faults = [Problem(("model", name), fault) for name, fault in find_shape_faults(reference)]
             return tuple(faults) or freeze_shape(reference)
         try:
-            return self._look_up(reference)
+            return _sizeable(self._look_up(reference))
         except InputError as error:
             found = "" if reference in str(error) else f"found {shorten(reference)}: "
             return (Problem(("model",), f"{found}{error}", error.hint),)
@@ -96,6 +98,17 @@ class ModelFinder:
             return path if path.is_file() else None
         except (OSError, RuntimeError):  # a name too long, no permission, no home folder
             return None
+
+
+def _sizeable(shape: ModelShape) -> ModelShape:
+    """The shape, where its work is modelled. Raises `InputError` with what is known of a model that is only counted."""
+    if not shape.not_modelled:
+        return shape
+    total = count_parameters(shape).total
+    raise InputError(
+        f"{shape.name} cannot be sized: {shape.not_modelled}",
+        hint=f"known of it: {total:,} parameters, {to_gib(2.0 * total):.1f} GiB of weights at 16 bit",
+    )
 
 
 def _load_config(path: Path) -> ModelShape:

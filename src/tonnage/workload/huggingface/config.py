@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from tonnage.errors import WorkloadError, did_you_mean, nearest
 from tonnage.workload.families import complete_shape
-from tonnage.workload.huggingface import decoders, encoders, rotary, vision
+from tonnage.workload.huggingface import decoders, encoders, latent, multimodal, rotary, speech, vision
 from tonnage.workload.huggingface.defaults import TRANSFORMERS_DEFAULTS
+from tonnage.workload.huggingface.quantisation import stored_weights
 from tonnage.workload.huggingface.reader import ConfigReader, shown
 from tonnage.workload.shapes import ModelShape
 
@@ -40,9 +41,24 @@ READERS: Final[Mapping[str, Reader]] = MappingProxyType(
         **dict.fromkeys(("mistral", "phi3"), rotary.read_windowed),
         "mixtral": rotary.read_mixtral,
         "qwen2": rotary.read_qwen2,
-        **dict.fromkeys(("qwen3", "gemma", "gemma2", "gemma3_text"), rotary.read_rotary),
+        "qwen3": rotary.read_qwen3,
+        **dict.fromkeys(("gemma", "olmo2"), rotary.read_rotary),
+        "gemma2": partial(rotary.read_alternating, period=2),
+        "gemma3_text": partial(rotary.read_alternating, period=6),
+        "gemma3": multimodal.read_gemma3,
         **dict.fromkeys(("qwen2_moe", "qwen3_moe"), rotary.read_qwen_moe),
-        "deepseek": rotary.read_deepseek,
+        "deepseek": latent.read_deepseek,
+        **dict.fromkeys(("deepseek_v2", "deepseek_v3"), latent.read_latent),
+        "gpt_oss": rotary.read_gpt_oss,
+        "llama4_text": rotary.read_llama4_text,
+        "llama4": multimodal.read_llama4,
+        "mistral3": multimodal.read_mistral3,
+        "qwen2_5_vl": multimodal.read_qwen2_5_vl,
+        "mllama": multimodal.read_mllama,
+        "modernbert": encoders.read_modernbert,
+        "whisper": speech.read_whisper,
+        "clip": multimodal.read_clip,
+        "siglip": multimodal.read_siglip,
         "phi": rotary.read_phi,
         "mpt": decoders.read_mpt,
         "falcon": decoders.read_falcon,
@@ -71,7 +87,7 @@ def parse_huggingface_config(config: Mapping[str, Any], *, name: str, file: str 
         raise WorkloadError("is not a JSON object", file=where, hint="a config.json is one object of keys and values")
     model_type = _model_type(config, where)
     reader = ConfigReader(values=config, defaults=TRANSFORMERS_DEFAULTS[model_type], name=name, file=file)
-    sizes = READERS[model_type](reader)
+    sizes = {**READERS[model_type](reader), "stored_weights": stored_weights(reader)}
     return complete_shape(model_type, {"name": name, "source": f"{where} (model_type {model_type})", **sizes})
 
 

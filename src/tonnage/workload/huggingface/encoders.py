@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tonnage.workload.huggingface.heads import encoder_heads
+from tonnage.workload.huggingface.heads import encoder_heads, modernbert_heads
+from tonnage.workload.huggingface.layer_types import read_windows
 from tonnage.workload.huggingface.reader import ConfigReader, shown
 
 
@@ -75,6 +76,28 @@ def read_mpnet(config: ConfigReader) -> dict[str, Any]:
         "max_positions": config.integer("max_position_embeddings"),
         "relative_buckets": config.integer("relative_attention_num_buckets"),
         **encoder_heads(config, "mpnet"),
+    }
+
+
+def read_modernbert(config: ConfigReader) -> dict[str, Any]:
+    """ModernBERT: rotary, gated, every `global_attn_every_n_layers`-th layer looks at all tokens.
+
+    The norm over its embeddings stands in place of the first layer's first.
+    """
+    sizes, period = _stack(config), config.integer("global_attn_every_n_layers")
+    biased = config.flag("attention_bias")
+    windows = read_windows(
+        config, layers=sizes["layers"], windowed=lambda layer: layer % period != 0, window_key="local_attention"
+    )
+    return {
+        **sizes,
+        **windows,
+        "max_positions": config.integer("max_position_embeddings"),
+        "norm_bias": config.flag("norm_bias"),
+        "qkv_bias": biased,
+        "output_bias": biased,
+        "mlp_bias": config.flag("mlp_bias"),
+        **modernbert_heads(config, sizes["hidden"]),
     }
 
 

@@ -37,6 +37,21 @@ def encoder_heads(config: ConfigReader, model_type: str) -> dict[str, Any]:
     raise _unknown(config, saved_by)
 
 
+def modernbert_heads(config: ConfigReader, hidden: int) -> dict[str, Any]:
+    """Fields for the heads of ModernBERT: a dense layer and a norm in front of words or labels."""
+    saved_by = _saved_by(config)
+    if saved_by == "" or saved_by.endswith("Model"):
+        return {}
+    dense = hidden * (hidden + config.flag("classifier_bias") + 1 + config.flag("norm_bias"))
+    head = {"extra_parameters": dense, "notes": "extra parameters: the dense layer and norm of the head"}
+    if saved_by.endswith("ForMaskedLM"):
+        tied = config.flag("tie_word_embeddings")
+        return {**head, "lm_head": True, "lm_head_bias": config.flag("decoder_bias"), "tied_embeddings": tied}
+    if saved_by.endswith(_LABELLED):
+        return {**head, "classes": label_count(config)}
+    raise _unknown(config, saved_by)
+
+
 def decoder_heads(config: ConfigReader, hidden: int) -> dict[str, Any]:
     """Fields for the head of a generative model; no `architectures` means with its vocabulary projection."""
     saved_by = _saved_by(config)

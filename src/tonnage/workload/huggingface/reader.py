@@ -65,17 +65,17 @@ class ConfigReader:
             raise self.error(key, f"{shown(value)} is unknown here; expected {' or '.join(choices)}")
         return value
 
-    def integers(self, key: str, *, longest: int) -> tuple[int, ...]:
+    def integers(self, key: str, *, longest: int, minimum: int = 1) -> tuple[int, ...]:
         value = self.get(key)
         if not isinstance(value, list) or not 1 <= len(value) <= longest:
             raise self.error(key, f"{shown(value)} is not a list of 1 to {longest} whole numbers")
-        return tuple(self.with_value(key, part).integer(key) for part in value)
+        return tuple(self.with_value(key, part).integer(key, minimum=minimum) for part in value)
 
-    def window(self) -> int:
-        """`sliding_window` in tokens, 0 for none: there, unlike elsewhere, a null is a value."""
-        if "sliding_window" in self.values and not self.has("sliding_window"):
+    def window(self, key: str = "sliding_window") -> int:
+        """An attention window in tokens, 0 for none: there, unlike elsewhere, a null is a value."""
+        if key in self.values and not self.has(key):
             return 0
-        return self.integer("sliding_window", minimum=0)
+        return self.integer(key, minimum=0)
 
     def has(self, key: str) -> bool:
         return self.values.get(key) is not None
@@ -90,6 +90,14 @@ class ConfigReader:
         if value is not None and not isinstance(value, Mapping):
             raise self.error(key, f"{shown(value)} is not an object")
         return ConfigReader(values=value or {}, defaults=self.defaults, name=self.name, file=self.file)
+
+    def nested(self, key: str, defaults: Mapping[str, Any], *, flat: bool = False) -> ConfigReader:
+        """The configuration of a network of its own inside this one; `flat`: its keys may stand here instead."""
+        inner = self.section(key) if self.has(key) else self
+        if inner is self and not flat:
+            raise self.error(key, "is missing", "a model of several networks has the configuration of each")
+        own = {**inner.values, "architectures": self.values.get("architectures")}
+        return ConfigReader(values=own, defaults=defaults, name=self.name, file=self.file)
 
     def divided(self, key: str, by: str, parts: int) -> int:
         """`key` divided by the figure under `by`, which must divide it."""

@@ -5,35 +5,82 @@ from __future__ import annotations
 from typing import Any
 
 from tonnage.workload.huggingface.heads import decoder_heads
+from tonnage.workload.huggingface.layer_types import every, read_windows
 from tonnage.workload.huggingface.reader import ConfigReader
 
 
 def read_llama(config: ConfigReader) -> dict[str, Any]:
     """Llama, and DeepSeek's first dense models."""
     biased = config.flag("attention_bias")
-    return {**_rotary(config), "qkv_bias": biased, "output_bias": biased, "mlp_bias": config.flag("mlp_bias")}
+    return {**read_rotary_sizes(config), "qkv_bias": biased, "output_bias": biased, "mlp_bias": config.flag("mlp_bias")}
 
 
 def read_windowed(config: ConfigReader) -> dict[str, Any]:
     """Mistral and Phi-3: Llama-like with a window over the keys in all layers."""
-    return {**_rotary(config), "sliding_window": config.window()}
+    return {**read_rotary_sizes(config), "sliding_window": config.window()}
 
 
 def read_rotary(config: ConfigReader) -> dict[str, Any]:
-    """Qwen 3 and Gemma: Llama-like, attention biases as the file says.
-
-    Gemma 2 and 3 mix windowed layers with full ones; all count as full, the larger need.
-    """
+    """Gemma and OLMo 2: Llama-like, attention biases as the file says."""
     biased = config.flag("attention_bias")
-    return {**_rotary(config), "qkv_bias": biased, "output_bias": biased}
+    return {**read_rotary_sizes(config), "qkv_bias": biased, "output_bias": biased}
+
+
+def read_alternating(config: ConfigReader, *, period: int) -> dict[str, Any]:
+    """Gemma 2 and 3: the last of every `period` layers looks at all tokens, the others through a window."""
+    sizes = read_rotary(config)
+    if config.has("sliding_window_pattern"):
+        period = config.integer("sliding_window_pattern")
+    return {**sizes, **read_windows(config, layers=sizes["layers"], windowed=every(period))}
 
 
 def read_qwen2(config: ConfigReader) -> dict[str, Any]:
-    return _rotary(config)
+    """Qwen 2: a window only where `use_sliding_window`, and then from layer `max_window_layers` on."""
+    return {**(sizes := read_rotary_sizes(config)), **_late_windows(config, sizes["layers"])}
+
+
+def read_qwen3(config: ConfigReader) -> dict[str, Any]:
+    return {**(sizes := read_rotary(config)), **_late_windows(config, sizes["layers"])}
+
+
+def _late_windows(config: ConfigReader, layers: int) -> dict[str, Any]:
+    if not config.flag("use_sliding_window"):
+        return {}
+    first = config.integer("max_window_layers", minimum=0)
+    return read_windows(config, layers=layers, windowed=lambda layer: layer >= first)
+
+
+def read_gpt_oss(config: ConfigReader) -> dict[str, Any]:
+    """Every layer routes, every second one looks through a window, the experts' weights may be mxfp4."""
+    sizes = {**read_rotary(config), **read_experts(config, "num_local_experts")}
+    return {**sizes, **read_windows(config, layers=sizes["layers"], windowed=every(2))}
+
+
+def read_llama4_text(config: ConfigReader) -> dict[str, Any]:
+    """Llama 4: every `interleave_moe_layer_step`-th layer routes, three of four look at chunks of the text.
+
+    A chunk counts as a window of its length, which it reaches at its last token: half as much on average, so
+    attention over prompts longer than a chunk is counted up to twice.
+    """
+    sizes = read_rotary(config)
+    layers, step = sizes["layers"], config.integer("interleave_moe_layer_step")
+    routed = layers // step
+    if config.has("moe_layers"):
+        routed = len(config.integers("moe_layers", longest=layers, minimum=0))
+    inner = config.integer("intermediate_size")
+    return {
+        **sizes,
+        **read_experts(config, "num_local_experts"),
+        "ffn": inner,
+        "shared_expert_ffn": inner,
+        "dense_layers": layers - routed,
+        "dense_ffn": config.integer("intermediate_size_mlp") if routed < layers else 0,
+        **read_windows(config, layers=layers, windowed=every(4), window_key="attention_chunk_size"),
+    }
 
 
 def read_mixtral(config: ConfigReader) -> dict[str, Any]:
-    return {**read_windowed(config), **_experts(config, "num_local_experts")}
+    return {**read_windowed(config), **read_experts(config, "num_local_experts")}
 
 
 def read_qwen_moe(config: ConfigReader) -> dict[str, Any]:
@@ -43,38 +90,20 @@ def read_qwen_moe(config: ConfigReader) -> dict[str, Any]:
     if config.has("mlp_only_layers") and config.get("mlp_only_layers") != []:
         raise config.error("mlp_only_layers", "single dense layers are not supported; expected an empty list")
     sizes = {
-        **_rotary(config),
+        **(rotary := read_rotary_sizes(config)),
+        **_late_windows(config, rotary["layers"]),
         "ffn": config.integer("moe_intermediate_size"),
-        **_experts(config, "num_experts"),
+        **read_experts(config, "num_experts" if config.has("num_experts") else "num_local_experts"),
     }
     if config.has("shared_expert_intermediate_size"):
         sizes["shared_expert_ffn"] = config.integer("shared_expert_intermediate_size", minimum=0)
     return sizes
 
 
-def read_deepseek(config: ConfigReader) -> dict[str, Any]:
-    """The first DeepSeek MoE: shared experts side by side are one wider expert."""
-    if config.integer("moe_layer_freq") != 1:
-        raise config.error("moe_layer_freq", "layers that alternate are not supported; expected 1")
-    sizes = _rotary(config)
-    dense = config.integer("first_k_dense_replace", minimum=0)
-    if dense >= sizes["layers"]:
-        raise config.error("first_k_dense_replace", f"{dense} leaves no layer with experts of {sizes['layers']}")
-    inner = config.integer("moe_intermediate_size")
-    return {
-        **sizes,
-        **_experts(config, "n_routed_experts"),
-        "ffn": inner,
-        "shared_expert_ffn": inner * config.integer("n_shared_experts", minimum=0),
-        "dense_layers": dense,
-        "dense_ffn": config.integer("intermediate_size") if dense else 0,
-    }
-
-
 def read_phi(config: ConfigReader) -> dict[str, Any]:
     if config.flag("qk_layernorm"):
         raise config.error("qk_layernorm", "norms over queries and keys are not supported here; expected false")
-    return _rotary(config)
+    return read_rotary_sizes(config)
 
 
 def read_stablelm(config: ConfigReader) -> dict[str, Any]:
@@ -82,7 +111,7 @@ def read_stablelm(config: ConfigReader) -> dict[str, Any]:
         raise config.error("qk_layernorm", "a norm per head is not supported; expected false")
     one_norm = config.flag("use_parallel_residual")
     return {
-        **_rotary(config),
+        **read_rotary_sizes(config),
         "qkv_bias": config.flag("use_qkv_bias"),
         "norms_per_layer": 1 if one_norm else 2,
     }
@@ -108,7 +137,7 @@ def read_gptj(config: ConfigReader) -> dict[str, Any]:
     }
 
 
-def _rotary(config: ConfigReader) -> dict[str, Any]:
+def read_rotary_sizes(config: ConfigReader) -> dict[str, Any]:
     heads, kv_heads = config.integer("num_attention_heads"), config.integer("num_key_value_heads")
     if heads % kv_heads:
         raise config.error("num_key_value_heads", f"{kv_heads} does not divide `num_attention_heads` = {heads}")
@@ -129,7 +158,8 @@ def _rotary(config: ConfigReader) -> dict[str, Any]:
     }
 
 
-def _experts(config: ConfigReader, key: str) -> dict[str, Any]:
+def read_experts(config: ConfigReader, key: str) -> dict[str, Any]:
+    """How many experts a layer routes to, and how many of them a token visits."""
     experts, chosen = config.integer(key), config.integer("num_experts_per_tok")
     if chosen > experts:
         raise config.error("num_experts_per_tok", f"{chosen} of `{key}` = {experts} cannot be chosen")

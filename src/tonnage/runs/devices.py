@@ -1,0 +1,111 @@
+"""The NVIDIA GPUs that this process may use, as NVML lists them: whole ones, and the MIG instances of cut-up ones.
+
+`nvml` is the module `pynvml` (package nvidia-ml-py), started. Everybody who asks for GPUs asks here: what a run needs
+before it starts, what is sampled beside it, and what a device profile is of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGpu:
+    """One device as CUDA counts it. `index` is of the board, by PCI bus."""
+
+    index: int
+    handle: Any
+    is_instance: bool = False  # a MIG instance: a part of a board, with memory of its own
+
+
+def open_nvml(nvml: Any | None = None) -> tuple[Any | None, str | None]:
+    """The library, started; else why it cannot be: no driver and no permission both mean that nothing can be read."""
+    library: Any = nvml
+    if library is None:
+        try:
+            library = import_module("pynvml")
+        except ModuleNotFoundError:
+            return None, "nvidia-ml-py is not installed (extra 'train')"
+    try:
+        library.nvmlInit()
+    except library.NVMLError as error:
+        return None, f"NVML: {said(error)}"
+    return library, None
+
+
+def said(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+def told(nvml: Any, ask: Callable[[], T]) -> T | None:
+    """An answer, or None where this device does not support the question."""
+    try:
+        return ask()
+    except (nvml.NVMLError_NotSupported, nvml.NVMLError_NoPermission, nvml.NVMLError_FunctionNotFound):
+        return None
+
+
+def list_gpus(nvml: Any, environ: Mapping[str, str]) -> list[ListedGpu]:
+    """The devices that CUDA_VISIBLE_DEVICES names by number or UUID, in its order; all where it is not set.
+
+    Of a board that is cut up, CUDA gives a process one instance: the first, unless a `MIG-` name says which. Source:
+    NVIDIA, «Multi-Instance GPU User Guide», section «Device Enumeration».
+    """
+    boards = [ListedGpu(index, nvml.nvmlDeviceGetHandleByIndex(index)) for index in range(nvml.nvmlDeviceGetCount())]
+    wanted = environ.get("CUDA_VISIBLE_DEVICES")
+    if wanted is None:
+        return [_as_cuda_gives(nvml, board) for board in boards]
+    found = [_named(nvml, boards, name.strip()) for name in wanted.split(",") if name.strip()]
+    return [one for one in found if one is not None]
+
+
+def _named(nvml: Any, boards: list[ListedGpu], name: str) -> ListedGpu | None:
+    if name.isdigit():
+        number = int(name)
+        return _as_cuda_gives(nvml, boards[number]) if number < len(boards) else None
+    if name.startswith("MIG-"):
+        parts = [part for board in boards for part in _instances(nvml, board)]
+        return next((part for part in parts if _uuid(nvml, part).startswith(name)), None)
+    return next((_as_cuda_gives(nvml, board) for board in boards if _uuid(nvml, board).startswith(name)), None)
+
+
+def _as_cuda_gives(nvml: Any, board: ListedGpu) -> ListedGpu:
+    return next(iter(_instances(nvml, board)), board)
+
+
+def _instances(nvml: Any, board: ListedGpu) -> list[ListedGpu]:
+    """The MIG instances of a board; none where it is whole."""
+    try:
+        mode = nvml.nvmlDeviceGetMigMode(board.handle)[0]
+        count = nvml.nvmlDeviceGetMaxMigDeviceCount(board.handle) if mode else 0
+    except (nvml.NVMLError, AttributeError):  # cannot be cut up, lost, or an older library
+        return []
+    found = []
+    for place in range(count):
+        try:
+            handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(board.handle, place)
+        except nvml.NVMLError:  # fewer instances than there could be
+            continue
+        found.append(ListedGpu(board.index, handle, is_instance=True))
+    return found
+
+
+def _uuid(nvml: Any, gpu: ListedGpu) -> str:
+    found = told(nvml, lambda: nvml.nvmlDeviceGetUUID(gpu.handle)) or ""
+    return found.decode() if isinstance(found, bytes) else found
+
+
+def memory_bytes(nvml: Any, gpu: ListedGpu) -> int | None:
+    """All memory of the device: an instance's own."""
+    found = told(nvml, lambda: nvml.nvmlDeviceGetMemoryInfo(gpu.handle))
+    return None if found is None else int(found.total)
+
+
+def name_of(nvml: Any, gpu: ListedGpu) -> str:
+    found = nvml.nvmlDeviceGetName(gpu.handle)
+    return found.decode() if isinstance(found, bytes) else str(found)

@@ -1,0 +1,82 @@
+"""From what a training program does to the habits that physics takes: one way, for plans and measured rows alike."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tonnage.sizing.training_practice import Practice
+from tonnage.workload.jobs import TrainJob
+from tonnage.workload.programs import Loss, Program
+
+# Bytes a logit takes at the start of backward, where the loss is not the plain one: 16-bit logits and an eighth of
+# the rest while parts are made one by one (torchtune's CEWithChunkedOutputLoss: eight); next to nothing in a kernel that
+# keeps no copy; in place, the 16-bit logits and one fp32 copy that becomes the gradient (Megatron-LM,
+# vocab_parallel_cross_entropy).
+LOSS_BYTES: Final[dict[Loss, float]] = {"plain": 0.0, "chunked": 2.5, "fused": 0.5, "in-place": 6.0}
+MIXED: Final = ("bf16", "fp16", "fp8")
+MASKED_SHARE: Final = 0.16  # masked positions of a masked-language-model: 20 of 128, 80 of 512 (Devlin et al. 2018)
+PRIMITIVE_KEPT: Final = 1.4  # activations kept where a graph breaks them into primitives, over those of PyTorch
+
+
+def practice_of(job: TrainJob) -> Practice:
+    """The habits of the program of a job; PyTorch's where nothing is stated or documented.
+
+    Gradients of a program with fp32 main ones cross the wire in 16 bit, but for bf16, whose sums need more digits.
+    fp16 keeps the residual stream in 16 bit, as its loss scaling is made for, unless the graph says otherwise.
+    """
+    program = job.program
+    megatron = program.state == "megatron"
+    offload = program.offload or ()
+    half = program.half_residual
+    return Practice(
+        fused=program.kernels == "fused",
+        logit_share=MASKED_SHARE if job.model.architecture == "encoder" else 1.0,
+        state=program.state or "autocast",
+        reduce_bytes=2.0 if megatron and job.precision in ("fp16", "fp8") else 0.0,
+        loss_bytes=LOSS_BYTES[program.loss or "plain"],
+        kept_factor=PRIMITIVE_KEPT if program.primitive_graph else 1.0,
+        planned_memory=bool(program.planned_memory),
+        offloaded_optimizer="optimizer" in offload,
+        offloaded_state="parameters" in offload,
+        offloaded_activations="activations" in offload,
+        gradients_in_backward=bool(program.optimizer_in_backward),
+        sequence_parallel=_shares_sequence(program, job),
+        thin_residual=job.precision == "fp16" if half is None else half,
+        channels_last=program.channels_last is not False,
+        norm_copies=not program.fused_norms,
+        repeats_kv=bool(program.repeated_kv),
+        fused_optimizer=bool(program.optimizer_fused),
+        no_sync=program.whole_gradients is not False,
+        keeps_gathered=bool(program.keeps_gathered),
+        frozen_bytes=4.0 if program.wide_base and job.precision in MIXED else 0.0,
+        table_bytes=2.0 if program.half_tables else 4.0,
+        adapter_bytes=2.0 if program.half_adapters else 4.0,
+        adapter_dropout=bool(program.adapter_dropout),
+        keeps_quantised_inputs=bool(program.quantised_inputs),
+    )
+
+
+def recompute_kind(recompute: str, program: Program) -> str:
+    """What a program does for a kind of recomputation, as `layouts.RECOMPUTES` names it.
+
+    >>> recompute_kind("selective", Program(selective="per-op")), recompute_kind("selective", Program())
+    ('per-op', 'selective')
+    """
+    return "per-op" if recompute == "selective" and program.selective == "per-op" else recompute
+
+
+def _shares_sequence(program: Program, job: TrainJob) -> bool:
+    """Sequence parallelism: as stated; of Megatron's programs those new enough for fused attention (both May 2022)."""
+    if program.sequence_parallel is not None:
+        return program.sequence_parallel
+    return program.state != "megatron" or job.attention != "eager"
+
+
+def program_class(job: TrainJob) -> str:
+    """A coarse class of the program, for «how far is this from what we have seen»; "" where none is stated."""
+    name = job.program.name
+    if name in ("tensorflow", "jax"):
+        return str(name)
+    if job.program.state == "megatron":
+        return "megatron"
+    return "compiled" if job.compile else "" if name is None else "pytorch"

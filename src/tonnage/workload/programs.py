@@ -1,0 +1,310 @@
+"""What training programs do: one table of documented defaults, for users' files and for measured rows alike.
+
+A `Program` is values only: what the physics of time and memory depends on, feature by feature. `None` (or an empty
+tuple) is «not stated»; `documented` gives what a named program says of itself, and what is stated goes before it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, Literal, get_args
+
+ProgramName = Literal[
+    "transformers", "torchtune", "torchtitan", "nemo", "megatron", "litgpt", "axolotl", "unsloth", "deepspeed",
+    "llm-foundry", "megatron-deepspeed", "lightning", "nanogpt", "pytorch", "tensorflow", "jax", "mxnet", "paddle",
+    "oneflow",
+]  # fmt: skip
+Kernels = Literal["separate", "fused"]  # of element-wise work: each operation its own, or merged by hand
+State = Literal["autocast", "cast-model", "megatron"]
+SixteenBit = Literal["mixed", "true"]  # what «bf16» means: fp32 weights and 16-bit products, or 16-bit weights too
+Loss = Literal["plain", "chunked", "fused", "in-place"]
+Selective = Literal["scores", "per-op"]
+OffloadPart = Literal["optimizer", "parameters", "activations"]
+AdapterTargets = Literal["attention", "all-linear"]
+Attention = Literal["eager", "sdpa", "flash"]
+Optimizer = Literal["adamw", "adamw-8bit", "sgd", "adafactor"]
+Recompute = Literal["none", "selective", "full"]
+
+PROGRAMS: Final[tuple[ProgramName, ...]] = get_args(ProgramName)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What a training program does. None: not stated, and not documented.
+
+    `state`: autocast keeps fp32 weights and 16-bit copies; a cast model is 16-bit with fp32 masters beside; megatron
+    adds fp32 main gradients. `loss`: `chunked` makes the logits part by part, `fused` computes it in one kernel with no
+    copy, `in-place` overwrites the logits with their gradient. `selective`: what selective recomputation makes again:
+    the attention scores (Korthikanti et al. 2022), or every operation but attention and every second matrix product.
+    `offload`: what stays in host memory. `half_residual`: 16-bit training keeps the residual stream in 16 bit.
+    `planned_memory`: a compiler lays buffers out before the run. `primitive_graph`: activations are kept per primitive.
+    `fused_norms`: an RMS norm is one operation, of primitives otherwise. `repeated_kv`: keys and values are repeated
+    for grouped queries. `whole_gradients`: accumulation under FSDP skips the reduction. `keeps_gathered`: FSDP leaves
+    frozen weights gathered. `wide_base`: mixed precision over a frozen base means 32-bit weights of it. `half_adapters`,
+    `half_tables`: adapters, and the tables of a 4-bit base, are held in 16 bit. `adapter_dropout`: on their inputs.
+    `quantised_inputs`: 4-bit products keep their inputs.
+    """
+
+    name: ProgramName | None = None
+    version: str = ""
+    kernels: Kernels | None = None
+    state: State | None = None
+    sixteen_bit: SixteenBit | None = None
+    attention: Attention | None = None
+    compile: bool | None = None
+    recompute: Recompute | None = None
+    selective: Selective | None = None
+    loss: Loss | None = None
+    optimizer: Optimizer | None = None
+    optimizer_fused: bool | None = None
+    optimizer_in_backward: bool | None = None
+    offload: tuple[OffloadPart, ...] | None = None
+    channels_last: bool | None = None
+    half_residual: bool | None = None
+    sequence_parallel: bool | None = None
+    planned_memory: bool | None = None
+    primitive_graph: bool | None = None
+    adapter_targets: AdapterTargets | None = None
+    fused_norms: bool | None = None
+    repeated_kv: bool | None = None
+    whole_gradients: bool | None = None
+    keeps_gathered: bool | None = None
+    wide_base: bool | None = None
+    half_adapters: bool | None = None
+    half_tables: bool | None = None
+    adapter_dropout: bool | None = None
+    quantised_inputs: bool | None = None
+
+    def over(self, base: Program) -> Program:
+        """These values where they are stated, else those of `base`.
+
+        >>> Program(loss="plain").over(Program(loss="chunked", state="autocast")).loss
+        'plain'
+        """
+        stated = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(base, **{name: value for name, value in stated.items() if value not in (None, "")})
+
+    def stated(self) -> dict[str, Any]:
+        """Feature -> value, of those stated; without the name."""
+        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "name"}
+        return {name: value for name, value in values.items() if value not in (None, "", ())}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Documented:
+    """Defaults of a program, with where they are documented; adapters and lone GPUs have configurations of their own.
+
+    `earlier`: what differed before a version, the newest first.
+    """
+
+    usual: Program
+    source: str
+    earlier: tuple[tuple[str, Program], ...] = ()
+    adapters: Program = Program()
+    quantised: Program = Program()  # adapters on a 4-bit base
+    one_gpu: Program = Program()  # all weights trained on one GPU
+
+
+_MEGATRON: Final = Program(
+    kernels="fused", state="megatron", loss="in-place", optimizer_fused=True, half_residual=True,
+    selective="scores",
+)  # fmt: skip
+
+DOCUMENTED: Final[dict[ProgramName, Documented]] = {
+    "transformers": Documented(
+        usual=Program(
+            attention="sdpa",
+            compile=False,
+            recompute="none",
+            loss="plain",
+            optimizer="adamw",
+            whole_gradients=True,
+        ),
+        adapters=Program(adapter_targets="attention", half_adapters=False, adapter_dropout=False),
+        quantised=Program(recompute="full", half_tables=False),
+        earlier=(("4.36", Program(attention="eager")),),
+        source="huggingface/transformers training_args.py (gradient_checkpointing False, AdamW) and release 4.36 (SDPA "
+        "by default), trainer.py (accumulation under accelerator.no_sync); huggingface/peft "
+        "prepare_model_for_kbit_training: use_gradient_checkpointing=True, 32-bit tables; autocast_adapter_dtype=True",
+    ),
+    "torchtune": Documented(
+        usual=Program(
+            sixteen_bit="true",
+            attention="sdpa",
+            recompute="full",
+            loss="chunked",
+            optimizer="adamw",
+            optimizer_fused=True,
+            half_residual=True,
+            repeated_kv=True,
+            whole_gradients=False,
+        ),
+        adapters=Program(adapter_targets="all-linear", half_adapters=True, half_tables=True),
+        earlier=(("0.3", Program(loss="plain", adapter_targets="attention")),),
+        one_gpu=Program(optimizer="adamw-8bit", optimizer_in_backward=True, offload=("optimizer",)),
+        source="pytorch/torchtune recipes/configs/llama3_1: 8B_full_single_device (PagedAdamW8bit, optimizer_in_bwd), "
+        "8B_lora_single_device, 8B_qlora_single_device, 70B_full: dtype bf16, CEWithChunkedOutputLoss, "
+        "enable_activation_checkpointing",
+    ),
+    "torchtitan": Documented(
+        usual=Program(
+            sixteen_bit="mixed",
+            attention="sdpa",
+            compile=False,
+            recompute="selective",
+            selective="per-op",
+            loss="plain",
+            optimizer="adamw",
+            optimizer_fused=True,
+            half_residual=True,
+            whole_gradients=False,
+        ),
+        source="pytorch/torchtitan train_configs/llama3_8b.toml: selective_ac_option 'op', compile false; FSDP2 with "
+        "bf16 parameters and fp32 reduction",
+    ),
+    "nemo": Documented(
+        usual=replace(_MEGATRON, attention="flash", compile=False, recompute="none"),
+        source="NVIDIA/NeMo llm recipes on Megatron Core and Transformer Engine: fused kernels, distributed optimizer",
+    ),
+    "megatron": Documented(
+        usual=replace(_MEGATRON, compile=False, recompute="none"),
+        source="NVIDIA/Megatron-LM arguments.py: bias-GELU, bias-dropout and masked-softmax fusion on by default, fp32 "
+        "main gradients, in-place vocabulary-parallel cross entropy",
+    ),
+    "megatron-deepspeed": Documented(
+        usual=replace(_MEGATRON, compile=False, recompute="none"),
+        source="microsoft/Megatron-DeepSpeed: Megatron-LM's model and kernels under DeepSpeed's ZeRO and pipeline",
+    ),
+    "litgpt": Documented(
+        usual=Program(
+            attention="sdpa",
+            compile=False,
+            recompute="none",
+            loss="plain",
+            optimizer="adamw",
+            whole_gradients=True,
+        ),
+        adapters=Program(
+            adapter_targets="attention",
+            half_adapters=True,
+            half_tables=True,
+            wide_base=True,
+            adapter_dropout=True,
+            keeps_gathered=True,
+            quantised_inputs=True,
+        ),
+        source="Lightning-AI/litgpt finetune/lora.py, full.py, adapter.py: scaled_dot_product_attention, AdamW, "
+        "lora_dropout 0.05, cross entropy in parts that all keep their softmax, bitsandbytes 0.41; activation "
+        "checkpointing with FSDP only (tutorials/oom.md)",
+    ),
+    "axolotl": Documented(
+        usual=Program(sixteen_bit="mixed", attention="flash", recompute="full", loss="plain", optimizer="adamw-8bit"),
+        adapters=Program(adapter_targets="all-linear", adapter_dropout=True, half_tables=False),
+        source="axolotl examples/llama-3: gradient_checkpointing true, flash_attention true, optimizer adamw_bnb_8bit",
+    ),
+    "unsloth": Documented(
+        usual=Program(
+            kernels="fused",
+            attention="flash",
+            recompute="full",
+            loss="fused",
+            optimizer="adamw-8bit",
+            offload=("activations",),
+            half_residual=True,
+        ),
+        adapters=Program(adapter_targets="all-linear", half_tables=True),
+        source="unslothai/unsloth README: use_gradient_checkpointing='unsloth' (recomputes, inputs of layers in host "
+        "memory), adamw_8bit, Triton kernels for norm, rotary, SwiGLU and cross entropy",
+    ),
+    "deepspeed": Documented(
+        usual=Program(
+            state="cast-model",
+            optimizer="adamw",
+            optimizer_fused=True,
+            half_residual=True,
+            loss="plain",
+            whole_gradients=False,
+        ),
+        source="deepspeed.ai config-json: fp16 and bf16 cast the model, fp32 masters in the optimizer, FusedAdam",
+    ),
+    "llm-foundry": Documented(
+        usual=Program(
+            sixteen_bit="mixed",
+            attention="flash",
+            compile=False,
+            loss="plain",
+            optimizer="adamw",
+            half_residual=True,
+            whole_gradients=False,
+        ),
+        source="mosaicml/llm-foundry scripts/train/yamls/pretrain/mpt-7b.yaml: amp_bf16, FSDP mixed_precision PURE, "
+        "decoupled_adamw, low-precision layer norm",
+    ),
+    "lightning": Documented(
+        usual=Program(compile=False, recompute="none", loss="plain", channels_last=False, whole_gradients=True),
+        adapters=Program(wide_base=True),
+        source="lightning.ai docs, Trainer: precision 32-true unless set; nothing is recomputed or merged by default",
+    ),
+    "nanogpt": Documented(
+        usual=Program(
+            sixteen_bit="mixed",
+            attention="sdpa",
+            compile=True,
+            recompute="none",
+            loss="plain",
+            optimizer="adamw",
+            optimizer_fused=True,
+        ),
+        source="karpathy/nanoGPT train.py: compile True, autocast, fused AdamW, scaled_dot_product_attention",
+    ),
+    "pytorch": Documented(
+        usual=Program(channels_last=False, fused_norms=True),
+        source="pytorch.org docs: nothing is merged, compiled or recomputed unless asked for; images in NCHW; "
+        "torch.nn.RMSNorm in one operation",
+    ),
+    "tensorflow": Documented(
+        usual=Program(channels_last=True, half_residual=False, primitive_graph=True),
+        source="tensorflow.org guides: images in NHWC; tf.gradients keeps the output of every primitive; Grappler",
+    ),
+    "jax": Documented(
+        usual=Program(compile=True, channels_last=True), source="docs.jax.dev: jit through XLA; convolutions in NHWC"
+    ),
+    "mxnet": Documented(usual=Program(channels_last=False), source="mxnet.apache.org: layout NCHW unless stated"),
+    "paddle": Documented(
+        usual=Program(channels_last=True), source="PaddlePaddle static graph: layout autotune puts AMP in NHWC"
+    ),
+    "oneflow": Documented(
+        usual=replace(_MEGATRON, planned_memory=True),
+        source="Yuan et al. 2021, arXiv:2110.15032: memory planned at compile time; fused kernels of its GPT",
+    ),
+}
+
+
+def documented(
+    name: ProgramName | None, *, method: str = "full", gpus: int | None = None, version: str = ""
+) -> Program:
+    """What a program does unless told otherwise, for a method and (where known) a number of GPUs and a version.
+
+    >>> documented("torchtune", gpus=1).offload, documented("torchtune", method="lora", gpus=1).offload
+    (('optimizer',), None)
+    >>> documented("transformers").attention, documented("transformers", version="4.30").attention
+    ('sdpa', 'eager')
+    """
+    if name is None:
+        return Program()
+    entry = DOCUMENTED[name]
+    found = entry.usual
+    if method != "full":
+        found = entry.adapters.over(found)
+    if method == "qlora":
+        found = entry.quantised.over(found)
+    if method == "full" and gpus == 1:
+        found = entry.one_gpu.over(found)
+    for before, differed in entry.earlier:
+        if version and _number(version) < _number(before):
+            found = differed.over(found)
+    return replace(found, name=name, version=version)
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())

@@ -1,0 +1,143 @@
+"""What a row's program did comes from its columns, its note's named programs, and its source's documents."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tonnage.calibration.judgement import Judged
+from tonnage.calibration.kinds import kind_named, rows_to_fit
+from tonnage.calibration.row_facts import with_facts
+from tonnage.calibration.rows import TrainingRow
+from tonnage.calibration.training_case import build_case
+from tonnage.calibration.training_judge import judge_training
+from tonnage.calibration.training_methods import adapters_of, precision_of
+from tonnage.catalog import Catalog
+from tonnage.workload.jobs import TrainPrecision
+
+Row = Callable[..., TrainingRow]
+FACTS = Path(os.environ.get("TONNAGE_FACTS", "nowhere")) / "training_calibration.csv"
+
+
+@pytest.mark.parametrize(
+    ("note", "source", "program"),
+    [
+        ("NeMo 24.07 on Megatron-LM", "", "nemo"),  # the trainer, not what it is built on
+        ("Hugging Face + FlashAttention-2 baseline", "unslothai/unsloth@1:README.md", "transformers"),
+        ("TF2, XLA", "", "tensorflow"),
+        ("TF32, sparsity off", "", ""),  # a number format
+        ("batch from repo configs.yml", "", ""),  # a remark
+        ("", "pytorch/torchtitan@abc:docs/performance.md", "torchtitan"),
+        ("Lit-GPT LoRA, micro batch 4", "", "litgpt"),
+    ],
+)
+def test_programs_are_named(row: Row, note: str, source: str, program: str) -> None:
+    """A program is what the note names, else the repository the row comes from; a remark names none."""
+    assert with_facts(row(note=note, source=source, source_group="")).program == program
+
+
+FEATURES: list[tuple[str, dict[str, Any]]] = [
+    (
+        "loss=chunked; channels_last=y; cached_tokens=640",
+        {"loss": "chunked", "channels_last": "y", "cached_tokens": 640},
+    ),
+    ("fused layernorm/swiglu/CE", {"kernels": "fused", "loss": "fused"}),
+    ("+ chunked cross entropy", {"loss": "chunked"}),
+    ("transformers 4.31, PyTorch 2.1", {"program": "transformers", "program_version": "4.31"}),
+    ("8xH100, 400 Gb/s per GPU", {"network_gbit_per_s_per_gpu": 400.0, "network_gbit_per_s_per_node": None}),
+    ("100Gb/s IB", {"network_gbit_per_s_per_gpu": None, "network_gbit_per_s_per_node": 100.0}),
+    ("8x400 Gbps RoCE", {"network_gbit_per_s_per_node": 3200.0}),
+    ("SQuAD fine-tune", {"objective": "classification"}),
+    ("batch from repo configs.yml (not in table); DGX-H100", {"channels_last": "", "kernels": "", "attention": ""}),
+]
+
+
+@pytest.mark.parametrize(("note", "expected"), FEATURES)
+def test_notes_name_features(row: Row, note: str, expected: dict[str, Any]) -> None:
+    """`key=value` and names of features fill blank columns; other words fill none."""
+    found = with_facts(row(note=note, attention="", source="", source_group=""))
+    assert {name: getattr(found, name) for name in expected} == expected
+
+
+def test_columns_of_a_file_win(row: Row) -> None:
+    """A stated cell stays, whatever the note names."""
+    found = with_facts(row(note="Megatron-LM, chunked loss", program="torchtitan", loss="plain"))
+    assert (found.program, found.loss) == ("torchtitan", "plain")
+
+
+def test_filling_twice_changes_nothing(row: Row) -> None:
+    """A filled row is its own filling."""
+    once = with_facts(row(note="torchtune, image 224", source_group="torchtune"))
+    assert with_facts(once) == once
+
+
+@pytest.mark.skipif(not FACTS.exists(), reason="needs the measured facts")
+def test_no_prediction_reads_a_note_or_a_source(catalog: Catalog) -> None:
+    """Rows whose note, source and source group are blanked once they are filled are predicted the same."""
+    rows, _ = rows_to_fit(kind_named("training"), FACTS)
+    blank = [replace(row, note="", source="", source_group="") for row in rows]
+    told, silent = judge_training(rows, catalog), judge_training(blank, catalog)
+    assert [one for one in told if isinstance(one, Judged)] == [one for one in silent if isinstance(one, Judged)]
+
+
+METHODS: list[tuple[str, str, tuple[str, str, int | None] | None]] = [
+    ("full", "bf16", ("full", "lora", None)),
+    ("lora r=8", "bf16-true", ("lora", "lora", 8)),
+    ("lora", "bnb.nf4", ("qlora", "lora", None)),
+    ("qlora r=32", "nf4 base", ("qlora", "lora", 32)),
+    ("dora rank 16", "bf16", ("lora", "dora", 16)),
+    ("adapter", "bf16-true", ("lora", "llama-adapter", None)),
+    ("adapter_v2", "bf16-true", ("lora", "llama-adapter", None)),
+    ("prefix tuning", "bf16", ("lora", "prefix", None)),
+    ("prompt-tuning", "bf16", ("lora", "prompt", None)),
+    ("ia3", "bf16", None),
+    ("adalora", "bf16", None),
+    ("lora-fa", "bf16", None),
+]
+
+
+@pytest.mark.parametrize(("method", "precision", "expected"), METHODS)
+def test_methods(method: str, precision: str, expected: tuple[str, str, int | None] | None) -> None:
+    """Every kind of adapter is told from full training; a kind that is not sized is none."""
+    found = adapters_of(method, precision)
+    assert (None if found is None else (found.method, found.kind, found.rank)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "method", "bf16", "true", "expected"),
+    [
+        ("bf16-mixed", "lora", True, False, "bf16"),  # stated as mixed: an fp32 base
+        ("bf16", "lora", True, False, "bf16-true"),
+        ("bf16", "full", True, False, "bf16"),
+        ("bf16", "full", True, True, "bf16-true"),
+        ("bf16", "full", False, False, "fp16"),
+        ("32-true", "full", True, True, "fp32"),
+        ("bf16-true + nf4", "lora", True, False, "bf16-true"),
+        ("int8", "full", True, False, None),
+    ],
+)
+def test_precisions(text: str, method: Any, bf16: bool, true: bool, expected: TrainPrecision | None) -> None:
+    """Mixed and true 16 bit are kept apart as stated; plain bf16 is what the program means by it."""
+    assert precision_of(text, method, bf16=bf16, true=true) == expected
+
+
+def test_blank_recomputation_is_what_the_program_documents(row: Row, catalog: Catalog) -> None:
+    """QLoRA with a blank column: recomputed where PEFT prepares the model, not where the program does no such thing."""
+    blank = {"method": "qlora", "activation_checkpointing": "", "n_gpus": 1, "sharding": "none"}
+    found = {
+        program: build_case(row(**blank, program=program), catalog).jobs[0].recompute
+        for program in ("transformers", "litgpt", "torchtune", "")
+    }
+    assert found == {"transformers": "full", "litgpt": "none", "torchtune": "full", "": "none"}
+
+
+def test_adapters_are_newer_than_fused_attention(row: Row, catalog: Catalog) -> None:
+    """A decoder on A100 with adapters does not store scores, though it is neither gated nor rotary; all weights of the
+    same model, trained by nobody knows what, may have."""
+    found = [build_case(row(attention="", method=method), catalog).jobs[0].attention for method in ("lora", "full")]
+    assert found == ["sdpa", "eager"]
