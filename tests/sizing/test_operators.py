@@ -1,5 +1,7 @@
 """Operators: FLOP and kept bytes against published formulas."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from tonnage.sizing.rates import total_flop
 from tonnage.sizing.stages import forward_stages
 from tonnage.workload.known import find_model
 from tonnage.workload.parameters import count_parameters
+from tonnage.workload.shapes import ModelShape
 
 
 @pytest.mark.parametrize("model", ["gpt2", "llama-2-7b", "llama-3.1-70b", "bert-base-uncased", "mistral-7b-v0.1"])

@@ -9,8 +9,8 @@ from tonnage.workload.jobs import TrainJob
 from tonnage.workload.programs import Loss, Program
 
 # Bytes a logit takes at the start of backward, where the loss is not the plain one: 16-bit logits and an eighth of
-# the rest while parts are made one by one (torchtune's CEWithChunkedOutputLoss: eight); next to nothing in a kernel that
-# keeps no copy; in place, the 16-bit logits and one fp32 copy that becomes the gradient (Megatron-LM,
+# the rest while parts are made one by one (torchtune's CEWithChunkedOutputLoss: eight); next to nothing in a kernel
+# that keeps no copy; in place, the 16-bit logits and one fp32 copy that becomes the gradient (Megatron-LM,
 # vocab_parallel_cross_entropy).
 LOSS_BYTES: Final[dict[Loss, float]] = {"plain": 0.0, "chunked": 2.5, "fused": 0.5, "in-place": 6.0}
 MIXED: Final = ("bf16", "fp16", "fp8")

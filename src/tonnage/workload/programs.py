@@ -40,9 +40,9 @@ class Program:
     `planned_memory`: a compiler lays buffers out before the run. `primitive_graph`: activations are kept per primitive.
     `fused_norms`: an RMS norm is one operation, of primitives otherwise. `repeated_kv`: keys and values are repeated
     for grouped queries. `whole_gradients`: accumulation under FSDP skips the reduction. `keeps_gathered`: FSDP leaves
-    frozen weights gathered. `wide_base`: mixed precision over a frozen base means 32-bit weights of it. `half_adapters`,
-    `half_tables`: adapters, and the tables of a 4-bit base, are held in 16 bit. `adapter_dropout`: on their inputs.
-    `quantised_inputs`: 4-bit products keep their inputs.
+    frozen weights gathered. `wide_base`: mixed precision over a frozen base means 32-bit weights of it.
+    `half_adapters`, `half_tables`: adapters, and the tables of a 4-bit base, are held in 16 bit.
+    `adapter_dropout`: on their inputs. `quantised_inputs`: 4-bit products keep their inputs.
     """
 
     name: ProgramName | None = None
