@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from accuracy_figures import scatter_svg
 from accuracy_rows import TARGETS, Cells, Target, diagnosis
 from rivals.compare import RIVALS, Meeting, meet, percentile
+from stacks import stack_table
 from tonnage.calibration.calibrating import CrossValidation, cross_validate, make_calibration
 from tonnage.calibration.intervals import Intervals, intervals_without_family, usable
 from tonnage.calibration.judgement import Judged, Skipped
@@ -258,6 +259,16 @@ same columns with `tonnage validate training|inference FILE` and `--leave-out fa
 """
 
 
+STACKS = """\
+## Well-known stacks
+
+What users of these programs read in their documentation, and what a plan of the same job in the same layout says:
+`tonnage size tests/data/stacks/NAME.tonnage.yaml --memory-margin 0` prints each. Rows marked so stand in the fact
+tables, the others in no table of the calibration. Ratio: planned / published. «GiB, allocator»: without what the
+runtime holds outside it.
+"""
+
+
 def page(studies: Mapping[str, Study], made: Calibration, met: Sequence[Meeting], catalog: Catalog) -> Iterator[str]:
     yield HEAD
     for found in studies.values():
@@ -269,6 +280,9 @@ def page(studies: Mapping[str, Study], made: Calibration, met: Sequence[Meeting]
         yield "### Does it fit?\n"
         yield from memory_sentences(studies["training"], catalog)
         yield ""
+    yield STACKS
+    yield from stack_table()
+    yield ""
     yield "## Rivals on the same rows\n"
     yield from rival_table(met)
     yield ""

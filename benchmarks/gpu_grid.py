@@ -32,7 +32,7 @@ TRAINING_COLUMNS = """
 id config_id source model params n_layers d_model n_heads n_kv_heads d_ff vocab seq_len gpu n_gpus gpus_per_node
 micro_batch_per_gpu grad_accum global_batch precision method optimizer sharding activation_checkpointing attention
 compile metric value mfu_reported note published_value published_unit derived mem_kind train_tokens family source_group
-shape_source quality
+shape_source quality program program_version optimizer_fused objective
 """.split()  # noqa: SIM905
 INFERENCE_COLUMNS = """
 id config_id source model params n_layers d_model n_heads n_kv_heads d_ff vocab kind gpu n_gpus tp engine precision
@@ -245,6 +245,7 @@ class Bench:
         self.versions = f"torch {torch.__version__}" + (f", CUDA {torch.version.cuda}" if self.cuda else ", CPU")
         self.today = time.strftime("%Y-%m-%d")
         self.device_bytes = 0
+        self.optimizer = "AdamW fused" if self.cuda else "AdamW"
 
     def measure(self, point: Point) -> str:
         """Measures one point and adds its rows; out of memory is a result. Returns what to print."""
@@ -388,11 +389,13 @@ class Bench:
             if train:
                 row |= {
                     "seq_len": point.length, "gpus_per_node": 1, "micro_batch_per_gpu": point.batch, "grad_accum": 1,
-                    "global_batch": point.batch, "method": "full", "optimizer": "AdamW", "sharding": "none",
+                    "global_batch": point.batch, "method": "full", "optimizer": self.optimizer, "sharding": "none",
                     "activation_checkpointing": point.recompute, "attention": point.attention, "compile": "n",
                     "published_value": row["value"], "published_unit": metric, "derived": "n", "mem_kind": kind,
                     "family": f"grid-{shape.name}", "source_group": "tonnage-grid", "shape_source": "script",
-                    "quality": "ok",
+                    "quality": "ok", "program": "pytorch", "program_version": self.torch.__version__,
+                    "optimizer_fused": "y" if self.cuda else "n",
+                    "objective": "classification" if shape.kind == "encoder" else "language-model",
                 }  # fmt: skip
             else:
                 row |= {"kind": shape.kind, "tp": 1, "engine": ENGINES[point.how], "batch_size": point.batch,

@@ -280,7 +280,9 @@ class Bench:
                         f"{'fine-tuning' if run.model.auto.endswith('Classification') else 'causal LM loss in fp32'}",
                 "published_value": float(f"{value:.6g}"), "published_unit": metric, "derived": "n", "mem_kind": kind,
                 "family": f"models-{run.model.name}", "source_group": "tonnage-models", "shape_source": "script",
-                "quality": "ok",
+                "quality": "ok", "program": "transformers", "program_version": transformers.__version__,
+                "optimizer_fused": "y" if run.fused else "n",
+                "objective": "language-model" if run.model.auto.endswith("CausalLM") else "classification",
             })  # fmt: skip
 
     def products(self, *, tiny: bool) -> None:

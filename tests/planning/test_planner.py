@@ -78,7 +78,7 @@ CONSTRAINTS = [
     (Constraints(gpus=(parse_gpu_filter("A100:8"),)), lambda o: o.gpu.startswith("A100") and o.gpu_count == 8, "gpu"),
     (Constraints(max_gpus=1), lambda o: o.gpu_count * o.count == 1, "layout"),
     (Constraints(budget_usd=1.0), lambda o: o.cost_usd.value <= 1.0, "budget"),
-    (Constraints(deadline_s=400.0), lambda o: o.time_s.value <= 400.0, "deadline"),
+    (Constraints(deadline_s=600.0), lambda o: o.time_s.value <= 600.0, "deadline"),
     (Constraints(residency=("eu",)), lambda _: True, "residency"),
 ]  # fmt: skip
 

@@ -80,7 +80,7 @@ def test_allocated_peaks_of_transformers(
 def test_adapters_on_a_32_bit_base_save_casts_of_frozen_weights() -> None:
     """LoRA under autocast over fp32 weights: 6 B a frozen matrix weight, kept to backward (same source: 33.22 GiB);
     with recomputation those of the head alone (18.09 GiB)."""
-    wide = Practice(frozen_bytes=4.0)
+    wide = Practice(frozen_bytes=4.0, adapter_bytes=4.0)
     work = job("llama-3.2-1b", length=2048, method="lora")
     for recompute, measured in (("none", 33.22), ("full", 18.09)):
         memory = estimate_training_memory(work, one_layout(micro_batch=4, recompute=recompute), practice=wide)
@@ -90,7 +90,7 @@ def test_adapters_on_a_32_bit_base_save_casts_of_frozen_weights() -> None:
 # pytorch/torchtitan@31a17bf benchmarks/llama3_h100_202412_torchtitan.md, tables 1 and 3: Llama 3.1 8B, 8,192 tokens,
 # local batch 2, FSDP, selective (per-op) checkpointing; GPUs, compiled, GiB reserved.
 TORCHTITAN = [(8, False, 82.4), (8, True, 77.0), (128, False, 67.0), (128, True, 62.0)]
-TITAN = Practice(thin_residual=True, fused_optimizer=True, no_sync=False, loss_bytes=12.0)
+TITAN = Practice(thin_residual=True, optimizer_fused=True, no_sync=False, loss_bytes=12.0)
 
 
 @pytest.mark.parametrize(("gpus", "compiled", "measured"), TORCHTITAN)
@@ -109,7 +109,7 @@ def test_torchtitan_in_its_stock_configuration_fits_eight_h100() -> None:
 
 
 # torchtune's README, memory table, A100, Llama 3.2 3B, 2 x 4,096 tokens: what is switched on, peak active GiB.
-TUNE = Practice(thin_residual=True, repeats_kv=True, fused_optimizer=True)
+TUNE = Practice(thin_residual=True, repeats_kv=True, optimizer_fused=True)
 CHUNKED = replace(TUNE, loss_bytes=2.5)
 TORCHTUNE = [
     ("none", False, TUNE, 60.0),

@@ -479,7 +479,7 @@ def test_model_at_walks_optional_and_nested_sections() -> None:
     """The unknown-key hint finds the section a path leads to, and None where it leads nowhere."""
     found = model_at(KINDS["train"], ("train", "lora"))
     assert found is not None
-    assert set(found.model_fields) == {"rank", "targets"}
+    assert set(found.model_fields) == {"kind", "rank", "targets", "tokens"}
     assert model_at(KINDS["train"], ("kind", "x")) is None
 
 

@@ -13,18 +13,14 @@ from tonnage.calibration.inference_serving import Service, services
 from tonnage.sizing.engines import ENGINES, Engine
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.inference_devices import host_factor, serving_devices
-from tonnage.sizing.inference_memory import cache_slots, inference_peak_bytes
-from tonnage.sizing.inference_pass import PassWork, decoder_only, pass_s, pass_work
+from tonnage.sizing.inference_memory import inference_peak_bytes
+from tonnage.sizing.inference_pass import PassWork, pass_s, pass_work
 from tonnage.units import to_gib
 from tonnage.workload.shapes import ModelShape
 
 OFFLINE_TOKENS = 32768.0  # a batch large enough to saturate any device
 OFFLINE_IMAGES = 256.0
 SERVER_SHARE = 0.87  # of offline throughput inside a latency limit: 0.72 to 0.95 over MLPerf submissions
-CONTINUOUS_SHARE = 0.95  # the same where requests join and leave a running batch
-PREFILL_TOKENS = 8192.0  # prompt tokens an LLM engine reads together
-QUEUED_TOKENS = 6e6  # generated in all by a maximum-throughput run that does not say how many requests it queued
-MOST_IN_FLIGHT = 2048.0  # TensorRT-LLM's default max_batch_size
 # Percentiles of repeated equal passes over their mean: captured kernels, and passes a host or a server takes part in.
 TAILS = {"p50": 1.0, "p90": 1.005, "p95": 1.01, "p99": 1.013}
 HOST_TAILS = {"p50": 1.0, "p90": 1.015, "p95": 1.04, "p99": 1.06}
@@ -44,7 +40,6 @@ class Group:
     index: tuple[int, ...]
     cases: tuple[Case, ...]
     works: tuple[PassWork, ...]
-    slots: Array
     services: tuple[Service, ...] = ()
 
     @property
@@ -87,10 +82,7 @@ def _group(cases: Sequence[Case], index: Sequence[int], engines: Mapping[str, En
     devices = serving_devices([case.machine for case in cases], first.served.compute)
     tensor = np.array([float(case.tensor_parallel) for case in cases])
     hosts = np.array([host_factor(case.machine.accelerator) for case in cases])
-    batch, prompt, output = (
-        np.array([getattr(case, name) for case in cases]) for name in ("batch", "input_tokens", "output_tokens")
-    )
-    slots = np.array([default_slots(case) for case in cases])
+    batch, prompt = (np.array([getattr(case, name) for case in cases]) for name in ("batch", "input_tokens"))
 
     def work(
         batch: Array, query: Array | float, keys: Array | float, logits: Array | float, shape: ModelShape = first.shape
@@ -105,31 +97,8 @@ def _group(cases: Sequence[Case], index: Sequence[int], engines: Mapping[str, En
         elif first.load == "batching-server":
             batch = np.maximum(np.array([float(case.users) for case in cases]) / 2.0, 1.0)
         works = (work(batch, prompt, prompt, 0.0),)
-        return Group(index=tuple(index), cases=tuple(cases), works=works, slots=slots)
-    context = prompt + output / 2.0
-    if first.load == "static":
-        pair = (work(batch, prompt, prompt, batch), work(batch, 1.0, context, batch, decoder_only(first.shape)))
-        return Group(index=tuple(index), cases=tuple(cases), works=pair, slots=slots)
-    if first.load == "served":
-        return Group(index=tuple(index), cases=tuple(cases), works=(), slots=slots, services=services(cases, engine))
-    beams = np.array([float(case.beams) for case in cases])
-    held = prompt + beams * output
-    slots = np.minimum(slots / beams, np.maximum(cache_slots(first.shape, first.served, devices, tensor, held), 1.0))
-    together = np.maximum(PREFILL_TOKENS / prompt, 1.0)
-    both = (work(together, prompt, prompt, together), work(slots * beams, 1.0, context, slots * beams))
-    return Group(index=tuple(index), cases=tuple(cases), works=both, slots=slots)
-
-
-def default_slots(case: Case) -> float:
-    """Most requests in flight where the row does not say: Python engines stop at 256, or 1,024 on large new devices.
-
-    vLLM's defaults of max_num_seqs by device: 1,024 from 70 GiB up, not for Ampere.
-    """
-    if case.engine != "llm-python":
-        return MOST_IN_FLIGHT
-    device = case.machine.accelerator
-    large = (device.memory_gib or 0.0) >= 70.0 and device.dense_fp8_tflops is not None
-    return 1024.0 if large else 256.0
+        return Group(index=tuple(index), cases=tuple(cases), works=works)
+    return Group(index=tuple(index), cases=tuple(cases), works=(), services=services(cases, engine))
 
 
 def _pass(group: Group, engine: Engine) -> Figures:
@@ -146,7 +115,7 @@ def fixed_and_sending_s(case: Case) -> tuple[float, float]:
     hosts = host_factor(case.machine.accelerator)
     if case.load == "batching-server":
         return SERVER_CALL_S, hosts * case.users * input_bytes(case) / MANY_CLIENTS_BYTES_PER_S
-    if not served_remotely(case):
+    if not case.remote:
         return 0.0, 0.0
     return hosts * SERVER_CALL_S, hosts * case.batch * input_bytes(case) / CLIENT_BYTES_PER_S
 
@@ -156,12 +125,6 @@ def request_s(pass_seconds: Array, fixed_s: Array, sending_s: Array, batching: F
     other half gathers: a request waits one pass and takes one, unless inputs arrive slower."""
     shared = np.maximum(2.0 * pass_seconds, pass_seconds + sending_s)
     return fixed_s + np.where(batching, shared, pass_seconds + sending_s)
-
-
-def served_remotely(case: Case) -> bool:
-    """A client measured it, through a server."""
-    note = case.row.note.casefold()
-    return "triton" in note and "mlperf" not in note
 
 
 def input_bytes(case: Case) -> float:
@@ -184,43 +147,22 @@ def _batching_server(group: Group, engine: Engine) -> Figures:
     return {"latency": latency, "rate": group.column("users") / latency, "compute": seconds}
 
 
-def _static(group: Group, engine: Engine) -> Figures:
-    """One batch from prompt to last token: prefill gives the first token, each step one more."""
-    read, step = (pass_s(work, engine) for work in group.works)
-    prompt, output, batch = group.column("input_tokens"), group.column("output_tokens"), group.column("batch")
-    latency = read + np.maximum(output - 1.0, 0.0) * step
-    requests = batch * group.column("replicas") / latency
-    first = group.cases[0]
-    tensor = group.column("tensor_parallel")
-    peak = inference_peak_bytes(
-        first.shape, first.served, tensor, batch, prompt, output, layer_buffers=engine.layer_buffers
-    )
-    return {"latency": latency, "ttft": read, "tpot": step, "requests": requests, "tokens": requests * output,
-            "total": requests * (prompt + output), "peak": peak}  # fmt: skip
-
-
-def _saturated(group: Group, engine: Engine) -> Figures:
-    """All requests queued at once: as many in flight as the cache holds; each costs its prompt and a share of steps."""
-    reading, step = (pass_s(work, engine) for work in group.works)
-    prompt, output = group.column("input_tokens"), group.column("output_tokens")
-    together = np.asarray(group.works[0].batch)
-    each = (reading - engine.call_us * 1e-6) / together + output * step / group.slots
-    drained = 1.0 + 0.5 * group.slots * output / QUEUED_TOKENS  # the last wave is on average half full
-    share = np.where(group.column("rate_per_s") > 0, CONTINUOUS_SHARE, 1.0)
-    requests = share * group.column("replicas") / (each * drained)
-    return {"requests": requests, "tokens": requests * output, "total": requests * (prompt + output)}
-
-
-def _served(group: Group, engine: Engine) -> Figures:
-    """Requests offered at a rate, all at once, or by clients: simulated."""
-    seen = {place: found for service in group.services for place, found in service.figures(engine).items()}
-    names = sorted({name for found in seen.values() for name in found})
-    return {name: np.array([seen[i].get(name, np.nan) for i in range(len(group.cases))]) for name in names}
+def _decoded(group: Group, engine: Engine) -> Figures:
+    """Whatever a decoder is asked: the function that plans call."""
+    columns: Figures = {}
+    for service in group.services:
+        for name, values in service.figures(engine).items():
+            columns.setdefault(name, np.full(len(group.cases), np.nan))[list(service.places)] = values
+    if group.cases[0].load == "static":
+        columns["peak"] = inference_peak_bytes(
+            group.cases[0].shape, group.cases[0].served, group.column("tensor_parallel"), group.column("batch"),
+            group.column("input_tokens"), group.column("output_tokens"), layer_buffers=engine.layer_buffers,
+        )  # fmt: skip
+    return columns
 
 
 _LOADS: Mapping[str, Callable[[Group, Engine], Figures]] = {
-    "pass": _pass, "offline": _offline, "batching-server": _batching_server, "static": _static,
-    "saturated": _saturated, "served": _served,
+    "pass": _pass, "offline": _offline, "batching-server": _batching_server, "static": _decoded, "served": _decoded,
 }  # fmt: skip
 
 _RATES = {"sequences_per_s": "rate", "samples_per_s": "rate", "output_tokens_per_s": "tokens",
@@ -242,5 +184,5 @@ def _metric(values: Figures, case: Case, place: int) -> float:
     exact = values.get(f"{name}_{percentile}") if percentile else values.get(name)
     if exact is not None:
         return float(exact[place]) * 1e3
-    tails = TAILS if case.engine in ("fused", "library", "converted") and not served_remotely(case) else HOST_TAILS
+    tails = TAILS if case.engine in ("fused", "library", "converted") and not case.remote else HOST_TAILS
     return float(values[name][place]) * 1e3 * tails[percentile] if name in values else np.nan

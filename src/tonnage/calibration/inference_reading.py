@@ -15,12 +15,14 @@ from tonnage.errors import TonnageError
 from tonnage.sizing.devices import Machine, peak_tflops, usable_bytes
 from tonnage.sizing.engines import engine_class
 from tonnage.sizing.inference_pass import FORMATS, ServedFormat
+from tonnage.sizing.length_points import chat_lengths
 from tonnage.workload.families import complete_shape
+from tonnage.workload.jobs import Lengths, Requests
 from tonnage.workload.known import find_model
 from tonnage.workload.parameters import count_parameters
 from tonnage.workload.shapes import ModelShape
 
-Load = Literal["pass", "batching-server", "offline", "static", "saturated", "served"]
+Load = Literal["pass", "batching-server", "offline", "static", "served"]
 _SIZE = re.compile(r"^(\d+(\.\d+)?[bmkld]|a\d+(\.\d+)?b|base|large|small|tiny|xl|xxl|huge|b\d+|l\d+|h\d+|\d{2,4}|v\d)$")
 _HALF_LENGTHS = re.compile(r"mean(?: real length)?\s*[=~]\s*seq_len/2")
 VARIABLE_LENGTH_SHARE: Final = 0.46  # mean over longest of SQuAD contexts cut at 384 tokens: 177 of 384
@@ -33,6 +35,8 @@ DATA_SETS: Final = (
     ("sharegpt", 225.0, 210.0),
 )
 WEIGHTS_ROOM: Final = 0.6  # of a device's memory that weights may take where a row states no tensor parallelism
+QUEUED_TOKENS: Final = 6e6  # written in all by a maximum-throughput run that does not say how many requests it queued
+CONTINUOUS_SHARE: Final = 0.95  # of it inside a latency limit: MLPerf Server over Offline, 0.9 to 1
 UNSTATED_CONTEXT: Final = (64.0, 64.0)  # prompt and answer where a batch-1 decode rate states neither
 
 
@@ -57,6 +61,14 @@ class Case:
     varied_lengths: bool = False
     assumed_lengths: bool = False  # of the data set that the note names
     beams: int = 1  # hypotheses that each request carries
+    remote: bool = False  # a client measured it, through a server
+    rate_share: float = 1.0  # of what a saturated replica answers, where the load is held inside a latency limit
+
+    @property
+    def requests(self) -> Requests:
+        """Lengths as the row states them: the same for all, or a data set's of which the means are known."""
+        spread = chat_lengths if self.varied_lengths and self.load == "served" else _alike
+        return Requests(input_tokens=spread(self.input_tokens), output_tokens=spread(self.output_tokens))
 
     @property
     def family(self) -> str:
@@ -90,8 +102,6 @@ def read_case(row: InferenceRow, catalog: Catalog) -> Case | Skipped:
         served = row_format(row, accelerator)
         peak_tflops(accelerator, served.compute)
         usable_bytes(accelerator)
-        if streams_too_fast(row, shape, accelerator, served):
-            return _skip(row, "faster than the weights can be streamed from memory: not a rate of single requests")
         return _case(row, shape, accelerator, served, catalog)
     except TonnageError as error:
         return _skip(row, error.message)
@@ -118,16 +128,6 @@ def _unjudgeable(row: InferenceRow) -> str | None:
     if "mlperf" in note and "server" in note and row.metric.startswith(("latency", "ttft", "tpot")):
         return "latency at an offered load that the row does not state"
     return None
-
-
-def streams_too_fast(row: InferenceRow, shape: ModelShape, accelerator: Accelerator, served: ServedFormat) -> bool:
-    """A rate of one request at a time beyond bandwidth over weight bytes, by over a tenth, is physically not it."""
-    bandwidth = accelerator.memory_bandwidth_gb_per_s
-    if row.metric != "output_tokens_per_s" or row.batch_size != 1 or bandwidth is None or shape.experts:
-        return False
-    count = count_parameters(shape)
-    streamed = (count.total - count.embedding_total) * served.weight_bytes
-    return row.value > 1.1 * bandwidth * 1e9 * (row.n_gpus or 1) / streamed
 
 
 def row_engine(row: InferenceRow) -> str:
@@ -199,10 +199,16 @@ def _case(
     )  # fmt: skip
     plain = Case(
         row=row, shape=shape, engine=row_engine(row), served=served, machine=machine, tensor_parallel=tensor,
-        replicas=max(count // tensor, 1), load="pass", batch=float(row.batch_size or 0),
+        replicas=max(count // tensor, 1), load="pass", remote=_measured_remotely(row), batch=float(row.batch_size or 0),
         input_tokens=row.input_len or 0.0, output_tokens=row.output_len or 0.0,
     )  # fmt: skip
     return _decoder_case(plain) if row.kind == "decoder" else _pass_case(plain)
+
+
+def _measured_remotely(row: InferenceRow) -> bool:
+    """A client measured it, through an inference server."""
+    note = row.note.casefold()
+    return "triton" in note and "mlperf" not in note
 
 
 def _fewest_ranks(row: InferenceRow, shape: ModelShape, accelerator: Accelerator, served: ServedFormat) -> int:
@@ -249,6 +255,10 @@ def _pass_case(case: Case) -> Case | Skipped:
     return _skip(row, "batch size not stated")
 
 
+def _alike(tokens: float) -> Lengths:
+    return Lengths(mean=tokens, maximum=max(round(tokens), 1), points=((tokens, 1.0),))
+
+
 def _round(tokens: float) -> bool:
     """A length someone chose; other figures are means over a data set."""
     return tokens % 8 == 0 or tokens % 50 == 0
@@ -284,5 +294,6 @@ def _decoder_case(case: Case) -> Case | Skipped:
         return replace(case, load="served")
     if row.metric in ("output_tokens_per_s", "total_tokens_per_s", "requests_per_s"):
         within_latency = "mlperf" in note and "server" in note
-        return replace(case, load="saturated", rate_per_s=1.0 if within_latency else 0.0)
+        queued = max(round(QUEUED_TOKENS / case.output_tokens), 1)
+        return replace(case, load="served", prompts=queued, rate_share=CONTINUOUS_SHARE if within_latency else 1.0)
     return _skip(row, "neither batch, concurrency nor offered rate is stated")

@@ -1,139 +1,82 @@
-"""Served rows -> figures: the requests each row describes, through the simulation of `sizing`."""
+"""Decoder rows -> what `sizing` is asked: replicas with their forced layout, and the load of each row."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from tonnage.calibration.inference_reading import Case
-from tonnage.sizing.arrivals import (
-    CHAT_LONGEST,
-    ChatLengths,
-    ClosedLoop,
-    Deterministic,
-    FixedLengths,
-    Poisson,
-    Process,
-    Traffic,
-)
-from tonnage.sizing.continuous_batching import ContinuousBatching
+from tonnage.sizing.decoder_curves import DecoderPasses, lay_out_decoder
+from tonnage.sizing.decoder_loads import serve_load
+from tonnage.sizing.decoder_replicas import decoder_rows
+from tonnage.sizing.decoder_seen import Load, Seen
 from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array
-from tonnage.sizing.inference_devices import host_factor, serving_devices
-from tonnage.sizing.inference_memory import cache_slots
-from tonnage.sizing.percentiles import Served
-from tonnage.sizing.replica_model import ReplicaModel
-from tonnage.sizing.schedulers import usual_policy
-from tonnage.sizing.simulation import serve
-from tonnage.sizing.step_times import DecoderSteps, DecoderTimes
+from tonnage.sizing.inference_devices import serving_devices
+from tonnage.sizing.schedulers import SCHEDULERS, scheduler_of
 
-USUAL_PROMPTS = 500
-MOST_PROMPTS = 3000
-PERCENTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
-COARSE = 2.0  # grid of step times beside the one we size services with: a fifth of the work, 2 % of its seconds
-SEED = 0
+Figures = dict[str, Array]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """Served cases that share their step times: one model, engine and group of devices; one policy for each case."""
+    """Decoder cases of one shape, format and scheduler, laid out together."""
 
     places: tuple[int, ...]
-    cases: tuple[Case, ...]
-    policies: tuple[ContinuousBatching, ...]
-    steps: DecoderSteps
+    passes: DecoderPasses
+    load: Load
+    replicas: Array
+    share: Array
 
-    def figures(self, engine: Engine) -> dict[int, dict[str, float]]:
-        """What each case's requests see, by the case's place."""
-        times = self.steps.times(engine)
-        done: dict[tuple[object, ...], dict[str, float]] = {}
-        out = {}
-        for place, case, policy in zip(self.places, self.cases, self.policies, strict=True):
-            load = (policy, case.replicas, case.rate_per_s, case.users, case.prompts, case.input_tokens,
-                    case.output_tokens, case.varied_lengths)  # fmt: skip
-            if load not in done:
-                done[load] = _seen(case, _served(case, times, policy, engine))
-            out[place] = done[load]
-        return out
+    def figures(self, engine: Engine) -> Figures:
+        """What the cases' requests see, a column a figure."""
+        return seen_figures(serve_load(self.passes.under(engine), self.load), self)
 
 
 def services(cases: Sequence[Case], engine: Engine) -> tuple[Service, ...]:
-    """The cases (of one shape, class and format) by device, group size and engine's name."""
-    alike: dict[tuple[str, int, str], list[int]] = {}
+    """The cases (of one shape, class and format) by scheduler and by how their lengths are stated."""
+    alike: dict[tuple[str, bool], list[int]] = {}
     for place, case in enumerate(cases):
-        alike.setdefault((case.machine.accelerator.name, case.tensor_parallel, case.row.engine), []).append(place)
-    return tuple(_service([cases[place] for place in places], places, engine) for places in alike.values())
+        alike.setdefault((scheduler_name(case), case.varied_lengths and case.load == "served"), []).append(place)
+    return tuple(_service(name, [cases[place] for place in places], places, engine)
+                 for (name, _), places in alike.items())  # fmt: skip
 
 
-def _service(cases: Sequence[Case], places: Sequence[int], engine: Engine) -> Service:
+def scheduler_name(case: Case) -> str:
+    """A row of a fixed batch runs it from start to end, whatever the engine."""
+    return "static" if case.load == "static" else scheduler_of(case.row.engine).name
+
+
+def _service(name: str, cases: Sequence[Case], places: Sequence[int], engine: Engine) -> Service:
     first = cases[0]
-    longest = [int(_longest(case)) for case in cases]
-    devices = serving_devices([first.machine], first.served.compute)
-    tensor = np.array([float(first.tensor_parallel)])
-    room = int(cache_slots(first.shape, first.served, devices, tensor, 1.0)[0])
-    policies = []
-    for case, most in zip(cases, longest, strict=True):
-        policy = usual_policy(case.row.engine, case.machine.accelerator, kv_tokens=max(room, most + 1))
-        slots = min(policy.max_requests, case.users or MOST_PROMPTS, _count(case), policy.step_tokens - 1)
-        policies.append(replace(policy, max_requests=slots))
-    widest = max(policy.max_requests for policy in policies)
-    step_tokens = max(policy.step_tokens for policy in policies)
-    steps = DecoderSteps.lay_out(
-        first.shape, devices, first.served, engine, tensor_parallel=float(first.tensor_parallel),
-        most_requests=max(widest, 2), most_tokens=max(step_tokens, max(longest) + widest),
-        longest_tokens=max(longest), host_factor=host_factor(first.machine.accelerator), coarse=COARSE,
+    replicas = np.array([float(case.replicas) for case in cases])
+    rows = decoder_rows(
+        first.shape, first.served, SCHEDULERS[name],
+        serving_devices([case.machine for case in cases], first.served.compute),
+        [case.machine.accelerator for case in cases], [case.requests for case in cases],
+        tensor_parallel=np.array([float(case.tensor_parallel) for case in cases]),
+        concurrency=np.array([case.batch or np.nan for case in cases]),
+        beams=np.array([float(case.beams) for case in cases]),
     )  # fmt: skip
-    return Service(places=tuple(places), cases=tuple(cases), policies=tuple(policies), steps=steps)
-
-
-def _longest(case: Case) -> float:
-    """Prompt and answer of the longest request that may be drawn."""
-    spread = 1.1 * CHAT_LONGEST if case.varied_lengths else 1.0
-    return spread * (case.input_tokens + case.output_tokens) + 2.0
-
-
-def _count(case: Case) -> int:
-    return min(case.prompts or USUAL_PROMPTS, MOST_PROMPTS)
-
-
-def _served(case: Case, times: DecoderTimes, policy: ContinuousBatching, engine: Engine) -> Served:
-    front = replace(policy, front_s=engine.request_us * 1e-6, reply_s=engine.reply_us * 1e-6)
-    lengths: ChatLengths | FixedLengths
-    if case.varied_lengths:
-        lengths = ChatLengths(input_tokens=case.input_tokens, output_tokens=case.output_tokens)
-    else:
-        lengths = FixedLengths(
-            input_tokens=max(round(case.input_tokens), 1), output_tokens=max(round(case.output_tokens), 1)
-        )
-    traffic = Traffic(process=_process(case), lengths=lengths, requests=_count(case))
-    return serve(ReplicaModel(times=times, policy=front), traffic.draw(SEED))
-
-
-def _process(case: Case) -> Process:
-    """How requests reach one of the replicas."""
-    if case.users:
-        return ClosedLoop(users=case.users)
-    return (
-        Poisson(rate_per_s=case.rate_per_s / case.replicas)
-        if case.rate_per_s
-        else Deterministic(rate_per_s=float("inf"))
+    load = Load(
+        requests=np.array([case.prompts or np.inf for case in cases]) / replicas,
+        rate_per_s=np.array([case.rate_per_s or np.inf for case in cases]) / replicas,
+        users=np.array([case.users or np.inf for case in cases]) / replicas,
     )
+    return Service(
+        places=tuple(places), passes=lay_out_decoder(rows, engine), load=load, replicas=replicas,
+        share=np.array([case.rate_share for case in cases]),
+    )  # fmt: skip
 
 
-def _seen(case: Case, served: Served) -> dict[str, float]:
-    requests = case.replicas * len(served.arrival_s) / served.span_s
-    out = {"requests": requests, "tokens": requests * case.output_tokens,
-           "total": requests * (case.input_tokens + case.output_tokens)}  # fmt: skip
-    several = served.output_tokens > 1
-    columns: dict[str, Array] = {
-        "ttft": served.first_token_s - served.arrival_s,
-        "tpot": (served.finish_s - served.first_token_s)[several] / (served.output_tokens[several] - 1),
-        "latency": served.latency_s,
-    }
-    for name, values in columns.items():
-        if len(values):
-            out[name] = float(values.mean())
-            out.update({f"{name}_{key}": float(np.quantile(values, q)) for key, q in PERCENTILES.items()})
+def seen_figures(seen: Seen, service: Service) -> Figures:
+    """The names that rows' metrics go by."""
+    rows = service.passes.rows
+    requests = seen.requests_per_s * service.replicas * service.share
+    out = {"requests": requests, "tokens": requests * rows.output, "total": requests * (rows.prompt + rows.output)}
+    for name, spread in (("ttft", seen.ttft), ("tpot", seen.tpot), ("latency", seen.latency)):
+        out[name] = spread.mean
+        out.update({f"{name}_{key}": values for key, values in spread.at.items()})
     return out

@@ -41,6 +41,8 @@ TIME_PARAMETERS: Mapping[str, tuple[float, float]] = MappingProxyType(
         "network_peak_fraction": (0.15, 0.95),
         "training_convolution_fraction": (0.2, 0.9),
         "convolution_traffic_factor": (0.3, 1.6),
+        "training_launch_us_per_kernel": (10.0, 120.0),
+        "optimizer_launch_us_per_tensor": (1.0, 150.0),
     }
 )
 MEMORY_PARAMETERS: Mapping[str, tuple[float, float]] = MappingProxyType(
@@ -69,6 +71,8 @@ JUDGEMENTS: Mapping[str, float] = MappingProxyType(
         "network_peak_fraction": 0.6,
         "training_convolution_fraction": 0.5,
         "convolution_traffic_factor": 0.8,
+        "training_launch_us_per_kernel": 20.0,
+        "optimizer_launch_us_per_tensor": 20.0,
         "training_communicator_gib": 0.7,
         "fragmentation_fraction": 0.1,
     }

@@ -89,13 +89,17 @@ def _summed(parts: Sequence[tuple[int, Work]]) -> Work:
     for row, part in parts:
         backward, again, fused = (_number(value) for value in (part.backward, part.again, part.fused))
         often = _number(part.times) * _number(part.operator.count)
-        entry = sums.setdefault((row, backward, again, fused), [0.0, 0.0])
+        entry = sums.setdefault((row, backward, again, fused), [0.0, 0.0, 0.0])
         entry[0] += often * _number(part.operator.moved_bytes)
         entry[1] += often * _number(part.operator.kernels)
+        entry[2] += often * _number(part.operator.strided_elements)
     keys, totals = np.array(list(sums)), np.array(list(sums.values()))
     ones = np.ones(len(keys))
     return Work(
-        operator=Operator(name="elementwise", kind="elementwise", moved_bytes=totals[:, 0], kernels=totals[:, 1]),
+        operator=Operator(
+            name="elementwise", kind="elementwise", moved_bytes=totals[:, 0], kernels=totals[:, 1],
+            strided_elements=totals[:, 2],
+        ),
         times=ones, backward=keys[:, 1], again=keys[:, 2], fused=keys[:, 3], owner=keys[:, 0].astype(np.intp),
     )  # fmt: skip
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tonnage.units import SECONDS_PER_HOUR
 from tonnage.workload.file.layout_fields import ServingLayoutFields, TrainLayoutFields
 from tonnage.workload.jobs import (
@@ -15,6 +17,7 @@ from tonnage.workload.jobs import (
     Workload,
 )
 from tonnage.workload.parameters import count_parameters
+from tonnage.workload.programs import Program
 from tonnage.workload.shapes import ModelShape
 
 
@@ -79,12 +82,39 @@ def _train(job: TrainJob) -> list[tuple[str, str]]:
     rows = [
         ("model", _model(job.model)),
         ("method", f"{job.method}, {job.precision} precision, {job.optimizer}"),
+        *_program(job.program),
         ("data", f"{job.samples:,} " + ("images" if image else "sequences") + f" x {job.epochs:g} epochs"),
     ]
     if not image:
         rows.append(("lengths", _lengths(job.lengths)))
     rows.append(("global batch", f"{job.global_batch}"))
     return [*rows, *_layout(job)]
+
+
+PROGRAM_WORDS: Final = (  # of a program's features, those a user may want to state otherwise
+    ("attention", "{} attention"),
+    ("loss", "{} loss"),
+    ("optimizer", "{}"),
+    ("kernels", "{} kernels"),
+    ("offload", "{} in host memory"),
+)
+PROGRAM_ANSWERS: Final = (
+    ("compile", "compiled"),
+    ("optimizer_in_backward", "optimizer in backward"),
+    ("optimizer_fused", "optimizer in one kernel"),
+)
+
+
+def _program(program: Program) -> list[tuple[str, str]]:
+    """The program, and what is assumed of it: as stated, else as it documents itself."""
+    told = [words.format(_word(getattr(program, name))) for name, words in PROGRAM_WORDS if getattr(program, name)]
+    told += [words for name, words in PROGRAM_ANSWERS if getattr(program, name)]
+    name = " ".join(filter(None, (program.name or "not named", program.version)))
+    return [("program", f"{name}: {', '.join(told)}")] if program.name or program.stated() else []
+
+
+def _word(value: str | tuple[str, ...]) -> str:
+    return " and ".join(value) if isinstance(value, tuple) else value
 
 
 def _layout(job: TrainJob | ServeJob | BatchJob) -> list[tuple[str, str]]:

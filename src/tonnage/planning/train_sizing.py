@@ -163,6 +163,7 @@ def _detail(table: TrainingTable, row: int, steps: float) -> RunDetail:
             ("micro_batch", layout.micro_batch),
             ("accumulation", layout.accumulation),
             ("precision", job.precision),
+            *((("program", job.program.name),) if job.program.name else ()),
         ),
         time_s=time,
         time_parts=tuple(table.step.parts(row).items()),

@@ -9,11 +9,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tonnage.errors import InputError, MissingExtra
+from tonnage.recipes.dealing import Dealer
 from tonnage.recipes.optimizers import build_optimizer, build_schedule
 from tonnage.recipes.precision import MIXED, Precision, choose_device, choose_precision, set_matmul
 from tonnage.recipes.sharding import check_sharding, shard
 from tonnage.recipes.task import Prepared
 from tonnage.recipes.team import Team, gather_team
+from tonnage.recipes.unused import must_look_for_unused
 from tonnage.runs.spec import RunSpec
 
 if TYPE_CHECKING:
@@ -122,14 +124,17 @@ def build_engine(machine: Machine, prepared: Prepared, spec: RunSpec, *, steps: 
     if machine.precision == "bf16-true":
         raw = raw.to(torch.bfloat16)
     if machine.sharded:
-        shard(raw, stage=training.sharding, device=machine.device, world=machine.team.world)
+        held = torch.bfloat16 if machine.precision == "bf16-true" else torch.float32
+        dealer = Dealer(machine.team, machine.accelerator.device, held if training.method == "full" else None)
+        shard(raw, stage=training.sharding, device=machine.device, world=machine.team.world, deal=dealer.deal)
     elif getattr(raw, "hf_device_map", None) is None:
         raw = raw.to(machine.accelerator.device)
     raw.train()
     optimizer = build_optimizer(raw, training, device=machine.device, fused=not machine.sharded)
     accelerator = machine.accelerator
-    # Models of transformers may hold layers that a task does not use; recomputed ones cannot be looked for.
-    accelerator.ddp_handler.find_unused_parameters = hasattr(raw, "config") and training.recompute == "none"
+    accelerator.ddp_handler.find_unused_parameters = (
+        training.recompute == "none" and must_look_for_unused(raw, prepared, machine)  # recomputed ones cannot be found
+    )
     model = accelerator.prepare_model(raw, device_placement=False, evaluation_mode=machine.sharded)  # True: no DDP
     wrapped = accelerator.prepare_optimizer(optimizer, device_placement=False)
     schedule = build_schedule(wrapped.optimizer, training, steps=steps)

@@ -7,6 +7,7 @@ GPUs should be what tests run.
 from __future__ import annotations
 
 from collections import namedtuple
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -28,16 +29,18 @@ def check_sharding(spec: RunSpec, precision: str) -> None:
         raise InputError(f"{what} cannot be shared out by FSDP", hint="set `sharding: ddp`")
 
 
-def shard(model: Module, *, stage: str, device: str, world: int) -> None:
+def shard(model: Module, *, stage: str, device: str, world: int, deal: Callable[[Module], None]) -> None:
     """Share out parameters, gradients and optimizer state, in place. zero3 frees gathered weights after each layer's
-    forward pass, zero2 keeps them until the backward pass is over."""
+    forward pass, zero2 keeps them until the backward pass is over. `deal` puts the weights of a block on the device."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
     mesh = init_device_mesh(device, (world,))
     model.register_forward_hook(_as_tuple)  # before FSDP's own hook, which looks into what it is given
     for layer in layers_of(model):
+        deal(layer)
         fully_shard(layer, mesh=mesh, reshard_after_forward=stage == "zero3")
+    deal(model)
     fully_shard(model, mesh=mesh, reshard_after_forward=False)  # its backward pass comes next: keep what is gathered
 
 

@@ -42,8 +42,8 @@ from tonnage.workload.file.run_fields import (
     TableRunFields,
     TrainRunFields,
 )
+from tonnage.workload.file.train_program import freeze_lora, program_terms
 from tonnage.workload.file.yaml_lines import KeyPath, dotted
-from tonnage.workload.jobs import Lora
 from tonnage.workload.loading import CheckedFile, load_checked
 from tonnage.workload.run_terms import ROLES, Task, format_of
 
@@ -182,22 +182,21 @@ def _training(file: RunnableFile) -> TrainingSpec:
 
 
 def _train_training(file: TrainFile, run: TrainRunFields) -> TrainingSpec:
-    train = file.train
+    train, terms = file.train, program_terms(file)
     longest = None if file.data.seq_len is None else freeze_lengths(file.data.seq_len).maximum
-    lora = Lora() if train.lora is None else Lora(rank=train.lora.rank, targets=train.lora.targets)
     return TrainingSpec(
         epochs=float(file.data.epochs),
         global_batch=train.global_batch,
         micro_batch=train.micro_batch,
         max_tokens=longest,
         method=train.method,
-        lora=lora,
+        lora=freeze_lora(train),
         precision=train.precision,
-        optimizer=train.optimizer,
+        optimizer=terms["optimizer"],
         learning_rate=float(run.learning_rate),
         recompute=train.recompute or "none",
-        attention=train.attention,
-        compile=train.compile,
+        attention=terms["attention"],
+        compile=terms["compile"],
         sharding=train.sharding or "ddp",
         packing=run.packing,
         stride=min(128, (longest or 384) // 3) if run.stride is None else run.stride,

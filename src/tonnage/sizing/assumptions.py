@@ -38,24 +38,26 @@ class Assumptions:
     compiled_kernel_fraction: float = 0.35
     convolution_peak_fraction: float = 0.50
     training_convolution_fraction: float = 0.9
-    convolution_traffic_factor: float = 0.84
-    fused_traffic_fraction: float = 0.567
-    compiled_traffic_fraction: float = 0.484
-    issue_cycles_per_element: float = 0.15
-    unfused_traffic_factor: float = 0.888
-    training_attention_fraction: float = 0.311
-    training_attention_hopper_share: float = 0.56
-    graphics_energy_factor: float = 2.57
-    training_launch_us_per_kernel: float = 9.0
+    convolution_traffic_factor: float = 0.695
+    fused_traffic_fraction: float = 0.48
+    compiled_traffic_fraction: float = 0.216
+    issue_cycles_per_element: float = 0.269
+    unfused_traffic_factor: float = 0.649
+    training_attention_fraction: float = 0.305
+    training_attention_hopper_share: float = 0.573
+    graphics_energy_factor: float = 3.0
+    training_launch_us_per_kernel: float = 63.0
+    optimizer_launch_us_per_tensor: float = 19.0
+    tensor_overlap_fraction: float = 0.7
     sustained_cap_fraction: float = 1.15
-    joules_per_tflop_12nm: float = 2.44
-    joules_per_tflop_7nm: float = 0.787
-    joules_per_tflop_5nm: float = 0.599
-    sustained_fp32_fraction: float = 1.31
-    sustained_tf32_fraction: float = 0.812
-    sustained_fp8_fraction: float = 1.02
+    joules_per_tflop_12nm: float = 2.46
+    joules_per_tflop_7nm: float = 0.734
+    joules_per_tflop_5nm: float = 0.595
+    sustained_fp32_fraction: float = 1.29
+    sustained_tf32_fraction: float = 0.758
+    sustained_fp8_fraction: float = 1.01
     optimizer_memory_fraction: float = 0.75
-    communication_overlap_fraction: float = 0.264
+    communication_overlap_fraction: float = 0.252
     network_peak_fraction: float = 0.517
     network_latency_us: float = 40.0
     runtime_context_gib: float = 0.8
@@ -164,9 +166,23 @@ SOURCES: Final[dict[str, tuple[float, float, str]]] = {
         "the same process; fitted to published training throughputs (docs/decisions/training-accuracy.md)",
     ),
     "training_launch_us_per_kernel": (
-        4.0,
-        14.0,
-        "the host's launches, which training queues ahead: judgement",
+        10.0,
+        120.0,
+        "what an eager framework's host takes for a kernel of forward (Python, dispatch, autograd, launch); fitted to "
+        "published training throughputs (docs/decisions/training-accuracy.md); 40 to 90 on the host of a rented H100 "
+        "(benchmarks/results/gpu_models_training_h100-80gb-sxm_2026-11-22.csv)",
+    ),
+    "optimizer_launch_us_per_tensor": (
+        1.0,
+        150.0,
+        "host time of an optimizer step for each trained tensor where its kernels are not fused into one; fitted to "
+        "published training throughputs (docs/decisions/training-accuracy.md)",
+    ),
+    "tensor_overlap_fraction": (
+        0.4,
+        0.9,
+        "share of tensor-parallel traffic that programs which cut it up hide behind products: judgement; Transformer "
+        "Engine's user buffers overlap all of it but the first and last piece (docs/decisions/training-accuracy.md)",
     ),
     "fused_traffic_fraction": (
         0.1,

@@ -1,4 +1,4 @@
-"""Memory of a served model per device, and how many requests its KV cache holds."""
+"""Memory of a served model per device, part by part."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from tonnage.sizing.assumptions import Assumptions
-from tonnage.sizing.devices import Devices
 from tonnage.sizing.estimates import Array, Num, column
 from tonnage.sizing.inference_pass import FORMATS, ServedFormat
 from tonnage.units import from_gib
@@ -36,11 +35,13 @@ class ServingMemory:
         return self.fixed_bytes + requests * tokens_per_request * self.kv_bytes_per_token
 
 
-def kv_bytes_per_token(shape: ModelShape, tensor_parallel: Num = 1.0) -> Num:
+def kv_bytes_per_token(
+    shape: ModelShape, tensor_parallel: Num = 1.0, *, element_bytes: float = KV_ELEMENT_BYTES
+) -> Num:
     """Bytes of keys and values one token leaves in all decoder layers, per device.
 
-    2 · layers · kv_heads · head_dim · 2 B, kv heads divided over the tensor-parallel group as far as they go. Latent
-    attention keeps the compressed pair and the rotary key instead, whole on each device of the group.
+    2 · layers · kv_heads · head_dim · element bytes (2 at 16 bit); the tensor-parallel group divides the heads as far
+    as they go. Latent attention keeps the compressed pair and the rotary key instead, whole on each device.
     Encoders, vision models and convolutions keep none; with a sliding window the tokens held are limited, not these.
 
     >>> from tonnage.workload.known import find_model
@@ -50,11 +51,10 @@ def kv_bytes_per_token(shape: ModelShape, tensor_parallel: Num = 1.0) -> Num:
     if not shape.causal:
         return 0.0
     if shape.kv_latent:
-        return (
-            shape.layers * (shape.kv_latent + shape.rotary_dim) * KV_ELEMENT_BYTES * np.ones(np.shape(tensor_parallel))
-        )
+        kept = shape.kv_latent + shape.rotary_dim
+        return shape.layers * kept * element_bytes * np.ones(np.shape(tensor_parallel))
     heads = shape.kv_heads / np.minimum(tensor_parallel, shape.kv_heads)
-    return 2.0 * shape.layers * heads * shape.head_dim * KV_ELEMENT_BYTES
+    return 2.0 * shape.layers * heads * shape.head_dim * element_bytes
 
 
 def held_tokens(shape: ModelShape, tokens: Num) -> Num:
@@ -94,17 +94,6 @@ def estimate_serving_memory(
     )
 
 
-def cache_slots(shape: ModelShape, served: ServedFormat, devices: Devices, tensor_parallel: Array, held: Num) -> Array:
-    """Requests of `held` tokens whose keys and values fit beside the weights, per replica (an engine's pool).
-
-    The pool is `CACHE_SHARE` of what weights, runtime and the activations of one read leave.
-    """
-    fixed = weights_bytes(shape, served) / tensor_parallel + ENGINE_WORKSPACE_BYTES
-    pool = (devices.memory_bytes - fixed) * CACHE_SHARE
-    per_token = kv_bytes_per_token(shape, tensor_parallel) * served.kv_bytes / KV_ELEMENT_BYTES
-    return pool / np.maximum(held_tokens(shape, held) * per_token, 1.0)
-
-
 def inference_peak_bytes(
     shape: ModelShape,
     served: ServedFormat,
@@ -137,5 +126,4 @@ def weights_bytes(shape: ModelShape, served: ServedFormat) -> float:
     return body * linear + count.experts * served.expert_bytes + tables * max(linear, 2.0)
 
 
-CACHE_SHARE = 0.95  # engines keep 5 to 10 % back
 ENGINE_WORKSPACE_BYTES = from_gib(2.2)  # activations of one read, captured graphs, runtime

@@ -92,6 +92,8 @@ def check_sized(job: TrainJob) -> None:
     if job.method == "qlora" or job.optimizer not in ("adamw", "sgd") or job.compile:
         what = "4-bit weights" if job.method == "qlora" else "torch.compile" if job.compile else job.optimizer
         raise InputError(f"{what} is not measured by a local profile")
+    if job.method == "lora" and job.lora.kind != "lora":
+        raise InputError(f"{job.lora.kind} adapters are not measured by a local profile")
 
 
 def step_operations(job: TrainJob, *, micro_batch: int, accumulation: int) -> tuple[LocalOperation, ...]:

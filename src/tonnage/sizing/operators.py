@@ -36,6 +36,7 @@ class Operator:
     groups: Num = 1.0  # matrix products one kernel does side by side, each of rows x columns (experts)
     query_length: Num = 1.0
     peak_share: Num = 1.0  # of the peak rate: work that stays at 16 bit beside 8-bit matrix products
+    strided_elements: Num = 0.0  # of those moved, the ones that kernels take one by one, out of order
     scores: bool = False  # keeps the score matrix; selective recomputation does it again
 
 
@@ -89,6 +90,7 @@ def elementwise(
     kernels: Num = 1.0,
     count: Num = 1.0,
     scores: bool = False,
+    strided_elements: Num = 0.0,
 ) -> Operator:
     """Work bound by memory: norms, activations, residual adds, dropout, look-ups."""
     return Operator(
@@ -98,6 +100,7 @@ def elementwise(
         moved_bytes=moved_bytes,
         kernels=kernels,
         scores=scores,
+        strided_elements=strided_elements,
     )
 
 
@@ -229,13 +232,18 @@ def aligned(shape: ModelShape, span: Pass) -> bool:
     return not span.training or shape.head_dim * span.element_bytes % 16 == 0
 
 
+# Passes over a score matrix that line it up with the keys: the second product's write, pad (read, write), the shift's
+# copy (read, write), the sum (two reads, a write), scale and mask in place (read and write each).
+SHIFT_PASSES = 12
+
+
 def relative_operators(shape: ModelShape, span: Pass, *, scores: Num, keys: Num, prefix: str) -> list[Operator]:
     """Learned projections of relative positions: one more score product with them (two in encoders: content to
     position and back), and what lines it up with the keys (Dai et al. 2019, arXiv:1901.02860; He et al. 2020,
-    arXiv:2006.03654): pad, copy, slice, add, scale and mask
-    (in 32 bit) read and write the scores some twelve times."""
+    arXiv:2006.03654)."""
     width = shape.heads * shape.head_dim / span.tensor_parallel
     ways = 1.0 if shape.causal else 2.0
+    wide = 4.0 if span.residual_bytes > span.element_bytes else span.element_bytes
     return [
         gemm(prefix + "position projection", span, rows=keys, inner=shape.hidden, columns=width * ways),
         Operator(
@@ -250,9 +258,10 @@ def relative_operators(shape: ModelShape, span: Pass, *, scores: Num, keys: Num,
         ),
         elementwise(
             prefix + "position shift",
-            moved_bytes=96 * ways * scores,
+            moved_bytes=SHIFT_PASSES * wide * ways * scores,
             kernels=8 * ways,
             scores=True,
+            strided_elements=SHIFT_PASSES * ways * scores,
         ),
     ]
 

@@ -81,7 +81,11 @@ def _layers(job: TrainJob, span: Pass, how: Storing, practice: Practice) -> Sequ
 
 def stored_span(job: TrainJob, layouts: Layouts, practice: Practice) -> Pass:
     """One micro-batch of the longest sequences, in the widths its tensors are held in. A frozen base sets the width of
-    the residual stream: 16 bit beside 16-bit weights, whatever products run in."""
+    the residual stream: 16 bit beside 16-bit weights, whatever products run in. fp16 under autocast keeps norms and
+    softmax in 32 bit like bf16 does, unless the program says that it casts the model (PyTorch, Automatic Mixed
+    Precision package, operations that autocast to float32)."""
+    if job.precision == "fp16" and job.program.half_residual is None and practice.state == "autocast":
+        practice = replace(practice, thin_residual=False)
     numbers = TRAINING[job.precision]
     if job.method != "full":
         wide = max(base_bytes(job, practice), numbers.element_bytes)

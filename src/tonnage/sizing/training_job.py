@@ -12,9 +12,8 @@ from tonnage.sizing.operators import Pass
 from tonnage.sizing.precision import TrainingNumbers
 from tonnage.sizing.stages import Stage, forward_stages, image_tokens
 from tonnage.sizing.training_practice import PLAIN, Practice
-from tonnage.workload.adapters import adapter_parameters
 from tonnage.workload.jobs import TrainJob
-from tonnage.workload.parameters import count_parameters
+from tonnage.workload.parameters import adapter_parameters, count_parameters
 
 
 def has_vocabulary_loss(job: TrainJob) -> bool:
@@ -55,8 +54,7 @@ def parameter_share(job: TrainJob, layouts: Layouts) -> ParameterShare:
     base = per_layer * here + outer
     if job.method == "full":
         return ParameterShare(trained=base, frozen=np.zeros_like(base), per_layer=per_layer, outer=outer)
-    lora = job.lora
-    adapters = adapter_parameters(job.model, kind=lora.kind, rank=lora.rank, targets=lora.targets, tokens=lora.tokens)
+    adapters = adapter_parameters(job.model, job.lora)
     adapters_here = adapters / layouts.tensor_parallel * here / layers
     return ParameterShare(trained=adapters_here, frozen=base, per_layer=per_layer, outer=outer)
 

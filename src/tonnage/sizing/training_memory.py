@@ -10,9 +10,10 @@ import numpy as np
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.estimates import Array, column
 from tonnage.sizing.layouts import Layouts
+from tonnage.sizing.program_practice import practice_of
 from tonnage.sizing.training_activations import Kept, kept_activations, logits_bytes
 from tonnage.sizing.training_job import parameter_share
-from tonnage.sizing.training_practice import PLAIN, Practice
+from tonnage.sizing.training_practice import Practice
 from tonnage.sizing.training_state import FULL, ZERO3, TrainingState, training_state
 from tonnage.units import from_gib
 from tonnage.workload.jobs import TrainJob
@@ -78,7 +79,7 @@ class _Moments:
 
 
 def estimate_training_memory(
-    job: TrainJob, layouts: Layouts, assumed: Assumptions | None = None, practice: Practice = PLAIN
+    job: TrainJob, layouts: Layouts, assumed: Assumptions | None = None, practice: Practice | None = None
 ) -> TrainingMemory:
     """Memory of `job` under each layout, bytes per device, longest sequence.
 
@@ -88,6 +89,7 @@ def estimate_training_memory(
     stage holds up to 1 + (p-1)/(p·v) times the activations).
     """
     assumed = assumed or Assumptions()
+    practice = practice_of(job) if practice is None else practice
     rows = len(layouts.nodes)
     share = parameter_share(job, layouts)
     state = training_state(job, layouts, share, practice)

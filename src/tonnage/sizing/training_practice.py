@@ -28,10 +28,10 @@ class Practice:
 
     What memory alone asks. `norm_copies`: RMS norms are made of primitives, which keep copies (transformers, torchtune,
     litgpt); `torch.nn.RMSNorm` and hand-written kernels keep their input. `repeats_kv`: keys and values are repeated
-    for grouped queries. `fused_optimizer`: AdamW in one kernel, without temporaries. `no_sync`: accumulation under FSDP
+    for grouped queries. `no_sync`: accumulation under FSDP
     skips the reduction, so that gradients of all weights stand. `keeps_gathered`: FSDP leaves frozen weights gathered
     (its first version). `frozen_bytes`: a frozen weight (0: as the precision says; 4: «mixed» over a 32-bit base).
-    `table_bytes`: embeddings and head of a 4-bit base. `adapter_bytes`: an adapter's weight. `adapter_dropout`: on the
+    `table_bytes`: embeddings and head of a 4-bit base. `adapter_dropout`: on the
     input of each adapter. `keeps_quantised_inputs`: 4-bit products keep their inputs (bitsandbytes before 0.43).
     """
 
@@ -46,21 +46,22 @@ class Practice:
     loss_bytes: float = 0.0
     kept_factor: float = 1.0  # activations kept over those of PyTorch (graphs that break activations into primitives)
     planned_memory: bool = False  # buffers are laid out before the run: nothing fragments
+    optimizer_fused: bool = False  # one kernel steps all tensors
     offloaded_optimizer: bool = False
     offloaded_state: bool = False  # weights and gradients too
     offloaded_activations: bool = False
     gradients_in_backward: bool = False  # each gradient is applied and freed as it comes (fused optimizer step)
+    adapter_bytes: float = 0.0  # of an element of adapters (0: as products); peft holds those of a 16-bit base in fp32
+    tensor_overlap: bool = False  # all-reduces of tensor parallelism run beside the products they belong to
     sequence_parallel: bool = True
     thin_residual: bool = False
     channels_last: bool = True
     norm_copies: bool = True
     repeats_kv: bool = False
-    fused_optimizer: bool = False
     no_sync: bool = True
     keeps_gathered: bool = False
     frozen_bytes: float = 0.0
     table_bytes: float = 4.0
-    adapter_bytes: float = 4.0
     adapter_dropout: bool = False
     keeps_quantised_inputs: bool = False
 

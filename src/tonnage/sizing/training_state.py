@@ -70,8 +70,7 @@ def trained_numbers(job: TrainJob, practice: Practice) -> TrainingNumbers:
     stores 16-bit weights and gradients."""
     numbers = TRAINING[job.precision]
     if job.method != "full":
-        width = max(practice.adapter_bytes, numbers.weight_bytes) if mixed(job) else practice.adapter_bytes
-        width = FP32_BYTES if numbers.element_bytes == FP32_BYTES else width
+        width = max(practice.adapter_bytes, numbers.element_bytes)
         return replace(numbers, weight_bytes=width, gradient_bytes=width, optimizer_element_bytes=width)
     if practice.state != "autocast" and numbers.weight_copy_bytes:
         return replace(numbers, weight_bytes=HALF, weight_copy_bytes=0.0, gradient_bytes=HALF)
@@ -164,5 +163,5 @@ def _casts(job: TrainJob, layouts: Layouts, share: ParameterShare, numbers: Trai
 def _stepping(job: TrainJob, updated: Array, numbers: TrainingNumbers, practice: Practice) -> Num:
     """AdamW over lists of tensors (`foreach`, PyTorch's default on a GPU) makes the root of the second moment for all
     weights at once (torch.optim.AdamW: «uses ~ sizeof(params) more peak memory»); a fused one does not."""
-    lists = job.optimizer == "adamw" and practice.state == "autocast" and not practice.fused_optimizer
+    lists = job.optimizer == "adamw" and practice.state == "autocast" and not practice.optimizer_fused
     return updated * numbers.optimizer_element_bytes if lists and not practice.gradients_in_backward else 0.0

@@ -14,8 +14,8 @@ from tonnage.sizing.collectives import all_gather_s, all_reduce_s, send_s
 from tonnage.sizing.devices import GENERATIONS, Devices
 from tonnage.sizing.estimates import Array, Num
 from tonnage.sizing.layouts import Layouts
-from tonnage.sizing.rates import operator_s
-from tonnage.sizing.training_practice import PLAIN, Practice
+from tonnage.sizing.rates import operator_s, smooth_max
+from tonnage.sizing.training_practice import Practice
 from tonnage.sizing.training_work import (
     COMPILED,
     COMPUTES,
@@ -35,6 +35,12 @@ TRAFFIC = (
     "unfused_traffic_factor", "compiled_traffic_fraction", "fused_traffic_fraction", "convolution_traffic_factor"
 )  # fmt: skip
 VECTOR_BYTES = 4.0
+STRIDED = 6.0  # instructions an element takes out of order, over those of one in a vector: judgement, 3 to 12
+# Host time of a kernel that backward launches, over one of forward: autograd calls it without Python. On an H100 eager
+# forward takes 60 to 70 % of the host's step (benchmarks/results/gpu_models_training_h100-80gb-sxm_2026-11-22.csv: a
+# step recomputed in full against the same without), with twice the kernels in backward.
+BACKWARD_LAUNCH = 0.25
+HOST_SHARPNESS = 4.0  # the host runs ahead of the device but for the waits of a step: rounded where the two meet
 TYPICAL_BUDGET = 0.85  # share of the cap where the power limit is not published
 
 
@@ -73,7 +79,7 @@ def estimate_training_step(
     layouts: Layouts,
     devices: Devices,
     assumed: Assumptions | None = None,
-    practice: Practice = PLAIN,
+    practice: Practice | None = None,
 ) -> TrainingStep:
     """Time of one step of `job` under each layout, seconds, at the mean computed length.
 
@@ -99,8 +105,9 @@ def step_seconds(work: StepWork, devices: Devices, assumed: Assumptions) -> Trai
     bandwidth = devices.bandwidth_bytes_per_s
     dequantise = work.dequantised_bytes / (bandwidth * assumed.memory_peak_fraction)
     device = forward + backward + again + dequantise
-    launch = np.maximum(kernels * assumed.training_launch_us_per_kernel * 1e-6 - device, 0.0)
-    tensor = _tensor_parallel_s(work, devices)
+    host = kernels * assumed.training_launch_us_per_kernel * 1e-6
+    launch = smooth_max(host, device, HOST_SHARPNESS) - device
+    tensor = _tensor_parallel_s(work, devices, device, assumed)
     hand_over = _hand_over_s(work, devices)
     micro = device + launch + tensor + hand_over
     m = work.accumulation
@@ -115,7 +122,8 @@ def step_seconds(work: StepWork, devices: Devices, assumed: Assumptions) -> Trai
         pipeline_s=hand_over * m,
         bubble_s=work.bubble * micro,
         optimizer_s=(work.optimizer_bytes + work.accumulated_bytes * (m - 1.0))
-        / (bandwidth * assumed.optimizer_memory_fraction),
+        / (bandwidth * assumed.optimizer_memory_fraction)
+        + work.optimizer_tensors * assumed.optimizer_launch_us_per_tensor * 1e-6,
         model_flop=work.model_flop,
     )
 
@@ -152,7 +160,7 @@ def _device_seconds(
             there = _attention_devices(part, there, assumed)
         once = _fused(part, operator_s(part.operator, there, assumed), there, width, assumed)
         seconds = part.times * part.operator.count * once
-        passes = 1.0 + part.backward + part.again
+        passes = 1.0 + BACKWARD_LAUNCH * part.backward + part.again
         merged = 1.0 - np.isin(part.fused, (COMPILED, HAND_FUSED)) * (1.0 - assumed.compiled_kernel_fraction)
         launches = part.times * part.operator.count * part.operator.kernels * passes * merged
         for total, value in zip(sums, (seconds, seconds * part.backward, seconds * part.again, launches), strict=True):
@@ -188,7 +196,8 @@ def _fused(part: Work, seconds: Num, devices: Devices, element: Array, assumed: 
     issued: Num = 0.0
     if devices.multiprocessor_hz is not None:
         wide = np.where(np.asarray(part.fused) == UNFUSED, element, VECTOR_BYTES)
-        issued = part.operator.moved_bytes / wide * assumed.issue_cycles_per_element / devices.multiprocessor_hz
+        elements = part.operator.moved_bytes / wide + STRIDED * part.operator.strided_elements
+        issued = elements * assumed.issue_cycles_per_element / devices.multiprocessor_hz
         issued = np.where(np.isnan(issued), 0.0, issued)
     return (seconds + issued) * factors[np.asarray(part.fused).astype(np.intp)]
 
@@ -200,10 +209,12 @@ def _add(total: Array, value: Num | np.ndarray, part: Work) -> None:
         total += np.bincount(part.owner, weights=np.broadcast_to(value, part.owner.shape), minlength=len(total))
 
 
-def _tensor_parallel_s(work: StepWork, devices: Devices) -> Array:
+def _tensor_parallel_s(work: StepWork, devices: Devices, compute_s: Array, assumed: Assumptions) -> Array:
+    """A micro-batch's all-reduces, less what programs that cut them up hide behind the products beside them."""
     nodes = np.ceil(work.tensor_ranks / devices.per_node)
     once = all_reduce_s(work.tensor_bytes, work.tensor_ranks, nodes, devices)
-    return np.where(work.tensor_calls > 0, work.tensor_calls * once, 0.0)
+    whole = np.where(work.tensor_calls > 0, work.tensor_calls * once, 0.0)
+    return whole - work.tensor_overlap * assumed.tensor_overlap_fraction * np.minimum(whole, compute_s)
 
 
 def _data_parallel_s(

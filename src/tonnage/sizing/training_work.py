@@ -7,29 +7,36 @@ them into seconds many times.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tonnage.sizing.estimates import Array, Num, column
 from tonnage.sizing.layouts import RECOMPUTES, SHARDINGS, Layouts
-from tonnage.sizing.operators import Operator
+from tonnage.sizing.operators import Operator, elementwise
 from tonnage.sizing.precision import (
     NF4_BYTES_PER_PARAMETER,
     TRAINING,
     TrainingNumbers,
     optimizer_bytes_per_parameter,
 )
+from tonnage.sizing.program_practice import practice_of
 from tonnage.sizing.stages import Stage
 from tonnage.sizing.training_job import ParameterShare, parameter_share, training_stages
-from tonnage.sizing.training_practice import PLAIN, Practice
+from tonnage.sizing.training_practice import Practice
+from tonnage.workload.adapters import adapted_matrices
 from tonnage.workload.jobs import TrainJob
 
 ZERO1, ZERO3 = SHARDINGS.index("zero1"), SHARDINGS.index("zero3")
 SELECTIVE, FULL, PER_OP = (RECOMPUTES.index(name) for name in ("selective", "full", "per-op"))
 MATRIX_KINDS = ("gemm", "attention", "convolution")
 COMPUTES = ("fp32", "tf32", "fp16", "bf16", "fp8")  # `StepWork.compute` holds the index
+# Kernels that an eager framework launches beyond those that `operators` counts: casts of autocast for each matrix
+# product (input, weight, bias; the weight's stands for all uses of a step), the parts of rotary positions and of an RMS
+# norm (as `inference_pass` spells them), and for each adapter two products, a scale and a sum.
+AUTOCAST_CASTS, ADAPTER_KERNELS = 1.5, 4.0
+ROTARY_KERNELS, RMS_KERNELS = 12.0, 8.0 / 3.0
 ELEMENT_BYTES = np.array([4.0, 4.0, 2.0, 2.0, 2.0])  # of activations, for each of COMPUTES
 UNFUSED, COMPILED, HAND_FUSED, IMAGES = 0.0, 1.0, 2.0, 3.0  # the last: between convolutions, by a library's kernels
 FLASH_BACKWARD = 2.5  # five products instead of two, the scores made again (Dao 2023, arXiv:2307.08691, section 3.1)
@@ -63,6 +70,7 @@ class StepWork:
     tensor_ranks: Array
     tensor_bytes: Array  # of one all-reduce
     tensor_calls: Array  # all-reduces a micro-batch
+    tensor_overlap: Array  # 1: they run beside the products
     data_ranks: Array
     gradient_bytes: Array
     gathered_bytes: Array  # weights gathered in forward and again in backward of a micro-batch (ZeRO-3)
@@ -80,12 +88,13 @@ class StepWork:
         return len(self.compute)
 
 
-def step_work(job: TrainJob, layouts: Layouts, practice: Practice = PLAIN) -> StepWork:
+def step_work(job: TrainJob, layouts: Layouts, practice: Practice | None = None) -> StepWork:
     """The work of one step of `job` under each layout, at the mean computed length."""
+    practice = practice_of(job) if practice is None else practice
     numbers = TRAINING[job.precision]
     share = parameter_share(job, layouts)
     stages = training_stages(job, layouts, length=job.lengths.mean, numbers=numbers, practice=practice)
-    works = _works(job, stages, layouts, practice)
+    works = _works(job, stages, layouts, numbers, practice)
     rows, full = len(layouts.nodes), job.method == "full"
     flop: Num = sum((w.times * w.operator.count * w.operator.flop for w in works), start=np.float64(0.0))
     columns = {
@@ -101,7 +110,9 @@ def step_work(job: TrainJob, layouts: Layouts, practice: Practice = PLAIN) -> St
     return StepWork(works=works, **{name: column(value, rows) for name, value in columns.items()})
 
 
-def _works(job: TrainJob, stages: Sequence[Stage], layouts: Layouts, practice: Practice) -> tuple[Work, ...]:
+def _works(
+    job: TrainJob, stages: Sequence[Stage], layouts: Layouts, numbers: TrainingNumbers, practice: Practice
+) -> tuple[Work, ...]:
     """Operators with what one pipeline stage repeats: its share of the layers, and (worst case) the head."""
     found = []
     selective, full, per_op = (layouts.recompute == kind for kind in (SELECTIVE, FULL, PER_OP))
@@ -111,13 +122,60 @@ def _works(job: TrainJob, stages: Sequence[Stage], layouts: Layouts, practice: P
             repeated = np.where(full | (selective & op.scores), 1.0, np.where(per_op, _again_per_op(op), 0.0))
             again = repeated if stage.layered else 0.0
             fused = _fusion(job, practice) if op.kind in ("elementwise", "attention") else UNFUSED
-            found.append(Work(operator=op, times=repeats, backward=_backward(job, op), again=again, fused=fused))
+            spelt = _launched(op, job, numbers, practice)
+            found.append(Work(operator=spelt, times=repeats, backward=_backward(job, op), again=again, fused=fused))
+    if job.method != "full" and job.lora.kind in ("lora", "dora"):
+        repeats = np.ceil(job.model.layers / layouts.pipeline_parallel)
+        again = np.where(full, 1.0, 0.0)
+        adapters = _adapters(job, layouts, numbers, practice)
+        fused = _fusion(job, practice)
+        found.append(
+            Work(
+                operator=adapters, times=repeats, backward=1.0, again=again, fused=IMAGES if fused == UNFUSED else fused
+            )
+        )
     return tuple(found)
 
 
 def _again_per_op(op: Operator) -> float:
     """Forwards that backward repeats where attention and every second matrix product are kept."""
     return {"attention": 0.0, "gemm": 0.5}.get(op.kind, 1.0)
+
+
+def _adapters(job: TrainJob, layouts: Layouts, numbers: TrainingNumbers, practice: Practice) -> Operator:
+    """What low-rank adapters do beside the matrices of one layer: products too thin to fill a device, so that reading
+    and writing is their cost. The first product reads the input, the second writes the output, which is scaled (read,
+    write) and added (two reads, a write). Adapters held wider than their base cast the input and the sum.
+    """
+    element = numbers.element_bytes
+    held = max(practice.adapter_bytes, element)
+    cast = 1.0 if held > element else 0.0
+    layers = max(job.model.layers, 1)
+    # Of experts a token meets those it is sent to: as one wider network.
+    met = replace(job.model, experts=0, ffn=job.model.ffn * max(job.model.experts_per_token, 1))
+    matrices = adapted_matrices(met if job.model.experts else job.model, job.lora.targets)
+    inputs = sum(width * count for width, _, count in matrices) / layers
+    outputs = sum(width * count for _, width, count in matrices) / layers
+    per_token = inputs * (held + cast * (element + held)) + outputs * (4 * held + 2 * element + cast * (element + held))
+    tokens = layouts.micro_batch * job.lengths.mean / layouts.context_parallel / layouts.tensor_parallel
+    kernels = sum(count for *_, count in matrices) / layers * (ADAPTER_KERNELS + 2.0 * cast)
+    return elementwise("adapters", moved_bytes=per_token * tokens, kernels=kernels)
+
+
+def _launched(op: Operator, job: TrainJob, numbers: TrainingNumbers, practice: Practice) -> Operator:
+    """The operator with the kernels that an eager framework launches for it.
+
+    An RMS norm and rotary positions are spelt out (`inference_pass`); autocast casts input and weight of each product.
+    """
+    if op.name == "rotary":
+        return replace(op, kernels=ROTARY_KERNELS)
+    if op.name == "norms and residuals" and job.model.norm == "rms":
+        return replace(op, kernels=op.kernels * RMS_KERNELS)
+    if op.name == "qkv":
+        op = replace(op, kernels=3.0)
+    if op.kind == "gemm" and numbers.weight_copy_bytes and practice.state == "autocast":
+        return replace(op, kernels=op.kernels * (1.0 + AUTOCAST_CASTS))
+    return op
 
 
 def _fusion(job: TrainJob, practice: Practice) -> float:
@@ -148,6 +206,7 @@ def _tensor_columns(
         "tensor_ranks": t,
         "tensor_bytes": size,
         "tensor_calls": np.where(t > 1, calls, 0.0),
+        "tensor_overlap": 1.0 if practice.tensor_overlap else 0.0,
         "hand_over_bytes": np.where(p > 1, size * practice.interleave, 0.0),
         "hand_over_crosses": t * p * layouts.context_parallel,
     }
@@ -173,8 +232,20 @@ def _data_columns(
         "dequantised_bytes": expanded,
         "optimizer_bytes": moved / cut,
         "accumulated_bytes": share.trained * (8.0 if practice.fused else reduced + 8.0),
-        "optimizer_tensors": 0.0,
+        "optimizer_tensors": _optimizer_tensors(job, practice) * layers,
     }
+
+
+def _optimizer_tensors(job: TrainJob, practice: Practice) -> float:
+    """Trained tensors of a layer that the optimizer launches kernels for: nine of a gated decoder without biases
+    (Llama), sixteen with biases (BERT), two for each adapter; none where one kernel takes them all."""
+    if practice.optimizer_fused:
+        return 0.0
+    if job.method != "full":
+        return (
+            2.0 * sum(count for *_, count in adapted_matrices(job.model, job.lora.targets)) / max(job.model.layers, 1)
+        )
+    return 9.0 if job.model.gated_mlp else 16.0
 
 
 def added(first: StepWork, second: StepWork) -> StepWork:

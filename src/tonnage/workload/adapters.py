@@ -1,12 +1,14 @@
-"""Low-rank adapters (LoRA): how many parameters they add to a shape."""
+"""Adapters: how many parameters they add to a shape."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 from tonnage.errors import WorkloadError
+from tonnage.workload.jobs import Lora
 from tonnage.workload.shapes import ModelShape
 
+ADAPTER_START = 2  # layers below carry none (Zhang et al. 2023, section 3.1: the top 30 of 32)
 Targets = Literal["attention", "all-linear"]
 Matrices = list[tuple[int, int, int]]  # width in, width out, how many of them
 
@@ -36,35 +38,32 @@ def lora_parameters(shape: ModelShape, rank: int, targets: Targets) -> int:
     return rank * sum((inputs + outputs) * count for inputs, outputs, count in adapted_matrices(shape, targets))
 
 
-def adapter_parameters(shape: ModelShape, *, kind: str, rank: int, targets: Targets, tokens: int) -> int:
-    """Trainable parameters of adapters of any kind.
-
-    DoRA adds a magnitude for each output of an adapted matrix (Liu et al. 2024, arXiv:2402.09353). A prefix has keys
-    and values of its virtual tokens in every layer (Li and Liang 2021, arXiv:2101.00190; without the network that makes
-    them), LLaMA-Adapter a prompt and a gate a head in all layers but the first two (Zhang et al. 2023,
-    arXiv:2303.16199, litgpt's `adapter_start_layer`), prompt tuning one at the input (Lester et al. 2021,
-    arXiv:2104.08691).
-
-    >>> from tonnage.workload.known import find_model
-    >>> llama = find_model("llama-2-7b")  # litgpt prints 1,229,760
-    >>> adapter_parameters(llama, kind="llama-adapter", rank=0, targets="attention", tokens=10)
-    1229760
-    """
-    if kind == "prompt":
-        return tokens * shape.embedding_width
-    if kind == "prefix":
-        return tokens * 2 * shape.layers * shape.kv_heads * shape.head_dim
-    if kind == "llama-adapter":
-        return max(shape.layers - 2, 1) * (tokens * shape.hidden + shape.heads)
-    found = lora_parameters(shape, rank, targets)
-    if kind == "dora":
-        found += sum(outputs * count for _, outputs, count in adapted_matrices(shape, targets))
-    return found
-
-
 def adapted_matrices(shape: ModelShape, targets: Targets) -> list[tuple[int, int, int]]:
     """(inputs, outputs, how many) of the matrices that carry adapters, over all layers."""
     return list(_attention_targets(shape) if targets == "attention" else _linear_layers(shape))
+
+
+def adapter_parameters(shape: ModelShape, adapters: Lora) -> int:
+    """Trainable parameters of adapters of any kind on `shape`.
+
+    DoRA adds a magnitude per output of each adapted matrix (Liu et al. 2024, arXiv:2402.09353, section 4.1);
+    LLaMA-Adapter tokens and a gate per head in all but the first two layers (Zhang et al. 2023, arXiv:2303.16199, 1.2 M
+    for LLaMA-7B); a prefix keys and values of every layer (Li and Liang 2021, arXiv:2101.00190, without its
+    reparametrisation); a prompt embeddings only (Lester et al. 2021, arXiv:2104.08691).
+    """
+    layers = _stored_layers(shape) + shape.encoder_layers
+    match adapters.kind:
+        case "llama-adapter":
+            return max(layers - ADAPTER_START, 1) * (adapters.tokens * shape.hidden + shape.heads)
+        case "prefix":
+            return layers * 2 * shape.kv_heads * shape.head_dim * adapters.tokens
+        case "prompt":
+            return adapters.tokens * shape.hidden
+    found = lora_parameters(shape, adapters.rank, adapters.targets)
+    if adapters.kind == "lora":
+        return found
+    matrices = _attention_targets(shape) if adapters.targets == "attention" else _linear_layers(shape)
+    return found + sum(outputs * count for _, outputs, count in matrices)
 
 
 def _stored_layers(shape: ModelShape) -> int:

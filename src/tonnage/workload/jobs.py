@@ -29,10 +29,14 @@ GENERATING_ENGINES: Final = ("vllm", "sglang", "tgi", "tensorrt-llm", "lmdeploy"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lengths:
-    """Sequence lengths in tokens. Time follows the mean of what is computed, memory the longest."""
+    """Sequence lengths in tokens. Time follows the mean of what is computed, memory the longest.
+
+    `points`: (tokens, share of all) where the distribution is stated by percentiles or a histogram; shares sum to 1.
+    """
 
     mean: float
     maximum: int
+    points: tuple[tuple[float, float], ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

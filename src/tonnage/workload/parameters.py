@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from functools import lru_cache
 
-from tonnage.workload.adapters import lora_parameters
+from tonnage.workload.adapters import adapter_parameters, lora_parameters
 from tonnage.workload.shapes import ModelShape
 
-__all__ = ["ParameterCount", "count_parameters", "lora_parameters"]
+__all__ = ["ParameterCount", "adapter_parameters", "count_parameters", "lora_parameters"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,12 +37,13 @@ class Program:
     copy, `in-place` overwrites the logits with their gradient. `selective`: what selective recomputation makes again:
     the attention scores (Korthikanti et al. 2022), or every operation but attention and every second matrix product.
     `offload`: what stays in host memory. `half_residual`: 16-bit training keeps the residual stream in 16 bit.
-    `planned_memory`: a compiler lays buffers out before the run. `primitive_graph`: activations are kept per primitive.
-    `fused_norms`: an RMS norm is one operation, of primitives otherwise. `repeated_kv`: keys and values are repeated
-    for grouped queries. `whole_gradients`: accumulation under FSDP skips the reduction. `keeps_gathered`: FSDP leaves
-    frozen weights gathered. `wide_base`: mixed precision over a frozen base means 32-bit weights of it.
-    `half_adapters`, `half_tables`: adapters, and the tables of a 4-bit base, are held in 16 bit.
-    `adapter_dropout`: on their inputs. `quantised_inputs`: 4-bit products keep their inputs.
+    `wide_adapters`: those of a 16-bit base are held in fp32. `tensor_overlap`: all-reduces of tensor parallelism run
+    beside products, piece by piece. `planned_memory`: a compiler lays buffers out before the run. `primitive_graph`:
+    activations are kept per primitive. `fused_norms`: an RMS norm is one operation, of primitives otherwise.
+    `repeated_kv`: keys and values are repeated for grouped queries. `whole_gradients`: accumulation under FSDP skips
+    the reduction. `keeps_gathered`: FSDP leaves frozen weights gathered. `wide_base`: mixed precision over a frozen
+    base means 32-bit weights of it. `half_tables`: those of a 4-bit base are held in 16 bit. `adapter_dropout`: on the
+    input of each. `quantised_inputs`: 4-bit products keep their inputs.
     """
 
     name: ProgramName | None = None
@@ -70,10 +71,11 @@ class Program:
     whole_gradients: bool | None = None
     keeps_gathered: bool | None = None
     wide_base: bool | None = None
-    half_adapters: bool | None = None
     half_tables: bool | None = None
     adapter_dropout: bool | None = None
     quantised_inputs: bool | None = None
+    wide_adapters: bool | None = None
+    tensor_overlap: bool | None = None
 
     def over(self, base: Program) -> Program:
         """These values where they are stated, else those of `base`.
@@ -120,7 +122,7 @@ DOCUMENTED: Final[dict[ProgramName, Documented]] = {
             optimizer="adamw",
             whole_gradients=True,
         ),
-        adapters=Program(adapter_targets="attention", half_adapters=False, adapter_dropout=False),
+        adapters=Program(adapter_targets="attention", wide_adapters=True, adapter_dropout=False),
         quantised=Program(recompute="full", half_tables=False),
         earlier=(("4.36", Program(attention="eager")),),
         source="huggingface/transformers training_args.py (gradient_checkpointing False, AdamW) and release 4.36 (SDPA "
@@ -139,7 +141,7 @@ DOCUMENTED: Final[dict[ProgramName, Documented]] = {
             repeated_kv=True,
             whole_gradients=False,
         ),
-        adapters=Program(adapter_targets="all-linear", half_adapters=True, half_tables=True),
+        adapters=Program(adapter_targets="all-linear", wide_adapters=False, half_tables=True),
         earlier=(("0.3", Program(loss="plain", adapter_targets="attention")),),
         one_gpu=Program(optimizer="adamw-8bit", optimizer_in_backward=True, offload=("optimizer",)),
         source="pytorch/torchtune recipes/configs/llama3_1: 8B_full_single_device (PagedAdamW8bit, optimizer_in_bwd), "
@@ -163,8 +165,10 @@ DOCUMENTED: Final[dict[ProgramName, Documented]] = {
         "bf16 parameters and fp32 reduction",
     ),
     "nemo": Documented(
-        usual=replace(_MEGATRON, attention="flash", compile=False, recompute="none"),
-        source="NVIDIA/NeMo llm recipes on Megatron Core and Transformer Engine: fused kernels, distributed optimizer",
+        usual=replace(_MEGATRON, attention="flash", compile=False, recompute="none", tensor_overlap=True),
+        adapters=Program(adapter_targets="attention", wide_adapters=False),
+        source="NVIDIA/NeMo llm recipes on Megatron Core and Transformer Engine: fused kernels, distributed optimizer, "
+        "ub_tp_comm_overlap; lora_tuning.target_modules [attention_qkv]",
     ),
     "megatron": Documented(
         usual=replace(_MEGATRON, compile=False, recompute="none"),
@@ -186,7 +190,7 @@ DOCUMENTED: Final[dict[ProgramName, Documented]] = {
         ),
         adapters=Program(
             adapter_targets="attention",
-            half_adapters=True,
+            wide_adapters=False,
             half_tables=True,
             wide_base=True,
             adapter_dropout=True,
@@ -199,7 +203,7 @@ DOCUMENTED: Final[dict[ProgramName, Documented]] = {
     ),
     "axolotl": Documented(
         usual=Program(sixteen_bit="mixed", attention="flash", recompute="full", loss="plain", optimizer="adamw-8bit"),
-        adapters=Program(adapter_targets="all-linear", adapter_dropout=True, half_tables=False),
+        adapters=Program(adapter_targets="all-linear", wide_adapters=True, adapter_dropout=True, half_tables=False),
         source="axolotl examples/llama-3: gradient_checkpointing true, flash_attention true, optimizer adamw_bnb_8bit",
     ),
     "unsloth": Documented(

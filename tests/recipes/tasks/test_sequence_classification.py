@@ -88,6 +88,22 @@ def test_batches_are_padded_to_their_longest(spec: RunSpec) -> None:
     assert prepared.tokens(batch) == widths[0] + widths[-1]
 
 
+def test_a_compiled_model_meets_few_widths(spec: RunSpec) -> None:
+    """Each width is compiled anew, for a minute: batches come in four at most, and no token is lost to them."""
+    plain = program("sequence-classification")(spec)
+    compiled = program("sequence-classification")(replace(spec, training=replace(spec.training, compile=True)))
+    limit = spec.training.max_tokens
+    assert limit is not None
+    found = set()
+    for at in range(len(plain.train)):
+        one, other = plain.collate([plain.train[at]]), compiled.collate([compiled.train[at]])
+        assert plain.tokens(one) == compiled.tokens(other)
+        found.add(other["input_ids"].shape[1])
+        assert one["input_ids"].shape[1] <= other["input_ids"].shape[1] <= limit
+    assert len(found) <= 4
+    assert found <= {8, 16, limit}
+
+
 def test_preparing_twice_gives_the_same(spec: RunSpec) -> None:
     """New layers, splits and order follow from the seeds alone."""
     one, other = (program("sequence-classification")(spec) for _ in range(2))

@@ -14,7 +14,7 @@ from tonnage.errors import DataError
 from tonnage.recipes.data.rows import Rows
 from tonnage.recipes.data.splits import Splits, load_splits
 from tonnage.recipes.task import Evaluation, Items, Prepared
-from tonnage.recipes.tasks.items import IGNORED, answers, count_tokens, encode, longest_first, pad
+from tonnage.recipes.tasks.items import IGNORED, answers, count_tokens, encode, longest_first, pad, pad_widths
 from tonnage.recipes.tasks.labels import check_texts
 from tonnage.recipes.tasks.models import load_model, load_tokenizer, longest_input, save_model, shape_of
 from tonnage.runs.spec import RunSpec
@@ -34,7 +34,7 @@ def prepare(spec: RunSpec) -> Prepared:
     model = load_model(spec, "AutoModelForCausalLM", padding=tokenizer.pad_token_id)
     longest = longest_input(spec, tokenizer, model)
     encoded = [_cut(rows, spec, tokenizer, longest) for rows in splits]
-    collate = partial(pad, tokenizer=tokenizer, labels=IGNORED)
+    collate = partial(pad, tokenizer=tokenizer, labels=IGNORED, widths=pad_widths(spec.training.compile, longest))
     return Prepared(
         model=model,
         train=encoded[0],

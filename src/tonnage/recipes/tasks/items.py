@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
+from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.recipes.task import Item, Items
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 ROWS_AT_ONCE: Final = 1000
 IGNORED: Final = -100  # a label the loss leaves out, in torch and transformers
+WIDTH_MULTIPLE: Final = 8  # attention kernels want lengths that are one
 MODEL_INPUTS: Final = frozenset({"input_ids", "attention_mask", "token_type_ids"})
 
 
@@ -58,12 +60,29 @@ def encode(count: int, encode_rows: Callable[[range], Mapping[str, Sequence[Any]
     return Encoded(pieces)
 
 
-def pad(items: Sequence[Item], tokenizer: Any, *, labels: int | None = None) -> dict[str, Tensor]:
-    """A batch of the model's inputs, padded to the longest; `labels` is what per-token labels are padded with."""
+def pad_widths(compiled: bool, longest: int) -> tuple[int, ...]:
+    """Widths that batches of a compiled model are padded to: a compiler makes code anew for each. None for others.
+
+    >>> pad_widths(True, 500)
+    (64, 128, 256, 500)
+    """
+    if not compiled:
+        return ()
+    eighths = (WIDTH_MULTIPLE * ceil(longest / share / WIDTH_MULTIPLE) for share in (8, 4, 2))
+    return (*sorted({width for width in eighths if width < longest}), longest)
+
+
+def pad(
+    items: Sequence[Item], tokenizer: Any, *, labels: int | None = None, widths: Sequence[int] = ()
+) -> dict[str, Tensor]:
+    """A batch of the model's inputs, padded to the longest, or the next of `widths`; `labels` is what per-token labels
+    are padded with."""
     import torch
 
     inputs = [{key: value for key, value in item.items() if key in MODEL_INPUTS} for item in items]
-    batch: dict[str, Tensor] = dict(tokenizer.pad(inputs, padding=True, return_tensors="pt"))
+    longest = max(len(one["input_ids"]) for one in inputs)
+    room = next((width for width in widths if width >= longest), longest)
+    batch: dict[str, Tensor] = dict(tokenizer.pad(inputs, padding="max_length", max_length=room, return_tensors="pt"))
     if labels is not None:
         width = batch["input_ids"].shape[1]
         left = tokenizer.padding_side == "left"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.errors import InputError, MissingExtra
+from tonnage.recipes.dealing import is_dealt, reads_weights, where_built
 from tonnage.recipes.precision import choose_device, choose_precision
 from tonnage.runs.spec import RunSpec
 
@@ -59,8 +60,9 @@ def load_model(spec: RunSpec, auto: str, *, padding: int | None, **config: Any) 
     `padding` is the tokenizer's padding token, for models whose config names none. New layers and new weights follow
     from `training.seed`.
     """
-    model = _load_base(spec, auto, padding=padding, **config)
-    return with_adapters(model, spec) if spec.training.method != "full" else model
+    with where_built(spec):
+        model = _load_base(spec, auto, padding=padding, **config)
+        return with_adapters(model, spec) if spec.training.method != "full" else model
 
 
 def load_trained(spec: RunSpec, folder: Path, auto: str, *, padding: int | None) -> Any:
@@ -97,13 +99,18 @@ def _load_base(spec: RunSpec, auto: str, *, padding: int | None, **config: Any) 
 
     transformers = _transformers()
     torch.manual_seed(spec.training.seed)
-    kind = getattr(torch, base_type(spec))
+    kind: Any = getattr(torch, base_type(spec))
     options: dict[str, Any] = {"attn_implementation": _attention(spec)}
     loader = getattr(transformers, auto)
     try:
         if spec.weights is None:
             model = loader.from_config(_new_config(spec, **config), **options)
+        elif not reads_weights(spec):
+            shape = transformers.AutoConfig.from_pretrained(_local(spec.weights), **config)
+            model = loader.from_config(shape, dtype=kind, **options)
         else:
+            if is_dealt(spec) and spec.training.method == "full":
+                kind = "auto"  # as they are stored: each device widens its own part
             if spec.training.method == "qlora":
                 options |= _four_bit(spec)
             if spec.launch.device_map is not None:

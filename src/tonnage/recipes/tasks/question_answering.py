@@ -13,7 +13,7 @@ from tonnage.errors import DataError, InputError
 from tonnage.recipes.data.rows import Rows
 from tonnage.recipes.data.splits import Splits, load_splits
 from tonnage.recipes.task import Evaluation, Item, Items, Prepared
-from tonnage.recipes.tasks.items import answers, count_tokens, encode, longest_first, pad
+from tonnage.recipes.tasks.items import answers, count_tokens, encode, longest_first, pad, pad_widths
 from tonnage.recipes.tasks.labels import check_texts
 from tonnage.recipes.tasks.metrics import answer_metrics, normal_answer
 from tonnage.recipes.tasks.models import load_model, load_tokenizer, longest_input, save_model, shape_of
@@ -49,7 +49,7 @@ def prepare(spec: RunSpec) -> Prepared:
     questions = [question for part in parts for question in part]
     starts = [sum(len(part) for part in parts[:at]) for at in range(len(parts))]
     encoded = [window.encode(part, start) for part, start in zip(parts, starts, strict=True)]
-    collate = partial(_collate, tokenizer=tokenizer)
+    collate = partial(_collate, tokenizer=tokenizer, widths=pad_widths(spec.training.compile, window.longest))
     return Prepared(
         model=model,
         train=encoded[0],
@@ -185,11 +185,11 @@ def _marks(question: Question, spans: Sequence[Span]) -> tuple[int, int]:
     return (inside[0], inside[-1]) if whole else (0, 0)
 
 
-def _collate(items: Sequence[Item], *, tokenizer: Any) -> dict[str, Tensor]:
+def _collate(items: Sequence[Item], *, tokenizer: Any, widths: Sequence[int] = ()) -> dict[str, Tensor]:
     import torch
 
     return {
-        **pad(items, tokenizer),
+        **pad(items, tokenizer, widths=widths),
         "start_positions": torch.tensor([item["start"] for item in items]),
         "end_positions": torch.tensor([item["end"] for item in items]),
     }

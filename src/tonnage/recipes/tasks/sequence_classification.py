@@ -12,7 +12,7 @@ from tonnage.recipes.data.rows import Rows
 from tonnage.recipes.data.splits import Splits, load_splits
 from tonnage.recipes.task import Evaluation, Item, Items, Prepared
 from tonnage.recipes.tasks.baselines import text_baseline
-from tonnage.recipes.tasks.items import answers, count_tokens, encode, longest_first, pad
+from tonnage.recipes.tasks.items import answers, count_tokens, encode, longest_first, pad, pad_widths
 from tonnage.recipes.tasks.labels import check_texts, find_labels, number_trained
 from tonnage.recipes.tasks.metrics import classification_metrics
 from tonnage.recipes.tasks.models import load_model, load_tokenizer, longest_input, save_model, shape_of
@@ -49,7 +49,7 @@ def prepare(spec: RunSpec) -> Prepared:
     model = load_model(spec, "AutoModelForSequenceClassification", padding=tokenizer.pad_token_id, **labels.config())
     longest = longest_input(spec, tokenizer, model)
     train, validation, *test = (_encode(part, tokenizer, longest) for part in parts)
-    collate = partial(_collate, tokenizer=tokenizer)
+    collate = partial(_collate, tokenizer=tokenizer, widths=pad_widths(spec.training.compile, longest))
     return Prepared(
         model=model,
         train=train,
@@ -93,10 +93,10 @@ def _encode(part: _Texts, tokenizer: Any, longest: int) -> Items:
     return encode(len(part.first), rows)
 
 
-def _collate(items: Sequence[Item], *, tokenizer: Any) -> dict[str, Tensor]:
+def _collate(items: Sequence[Item], *, tokenizer: Any, widths: Sequence[int] = ()) -> dict[str, Tensor]:
     import torch
 
-    return {**pad(items, tokenizer), "labels": torch.tensor([item["labels"] for item in items])}
+    return {**pad(items, tokenizer, widths=widths), "labels": torch.tensor([item["labels"] for item in items])}
 
 
 def _evaluate(model: Module, items: Items, batch_size: int, *, collate: Any) -> Evaluation:

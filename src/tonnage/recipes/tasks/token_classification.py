@@ -13,7 +13,7 @@ from tonnage.errors import DataError
 from tonnage.recipes.data.rows import Rows
 from tonnage.recipes.data.splits import Splits, load_splits
 from tonnage.recipes.task import Evaluation, Items, Prepared
-from tonnage.recipes.tasks.items import IGNORED, answers, count_tokens, encode, longest_first, pad
+from tonnage.recipes.tasks.items import IGNORED, answers, count_tokens, encode, longest_first, pad, pad_widths
 from tonnage.recipes.tasks.labels import Labels
 from tonnage.recipes.tasks.metrics import tagging_metrics
 from tonnage.recipes.tasks.models import load_model, load_tokenizer, longest_input, save_model, shape_of
@@ -48,7 +48,7 @@ def prepare(spec: RunSpec) -> Prepared:
     known = [tags for part in parts for tags in part.tags]
     starts = [sum(len(part.tags) for part in parts[:at]) for at in range(len(parts))]
     encoded = [_encode(part, start, labels, tokenizer, longest) for part, start in zip(parts, starts, strict=True)]
-    collate = partial(pad, tokenizer=tokenizer, labels=IGNORED)
+    collate = partial(pad, tokenizer=tokenizer, labels=IGNORED, widths=pad_widths(spec.training.compile, longest))
     return Prepared(
         model=model,
         train=encoded[0],

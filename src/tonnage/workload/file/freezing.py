@@ -14,6 +14,7 @@ from tonnage.workload.file.kinds import BatchFile, ServeFile, TabularFile, Train
 from tonnage.workload.file.length_fields import LengthFields, freeze_lengths
 from tonnage.workload.file.terms_checks import choose_purchases, is_interruptible
 from tonnage.workload.file.terms_fields import BuyFields, TeamFields
+from tonnage.workload.file.train_program import freeze_lora, program_terms
 from tonnage.workload.jobs import (
     BatchJob,
     Buy,
@@ -21,7 +22,6 @@ from tonnage.workload.jobs import (
     DataPlace,
     Job,
     Lengths,
-    Lora,
     OwnPrices,
     Requests,
     Schedule,
@@ -88,7 +88,6 @@ def _freeze_train(file: TrainFile, shape: ModelShape) -> TrainJob:
     data, train = file.data, file.train
     lengths = _lengths_for(data.seq_len, shape)
     samples = data.samples if data.samples is not None else ceil((data.tokens or 0) / lengths.mean)
-    lora = Lora() if train.lora is None else Lora(rank=train.lora.rank, targets=train.lora.targets)
     return TrainJob(
         model=shape,
         samples=samples,
@@ -96,12 +95,9 @@ def _freeze_train(file: TrainFile, shape: ModelShape) -> TrainJob:
         epochs=float(data.epochs),
         global_batch=train.global_batch,
         method=train.method,
-        precision=train.precision,
         objective=train.objective,
-        optimizer=train.optimizer,
-        attention=train.attention,
-        compile=train.compile,
-        lora=lora,
+        lora=freeze_lora(train),
+        **program_terms(file),
         micro_batch=train.micro_batch,
         recompute=train.recompute,
         sharding=train.sharding,

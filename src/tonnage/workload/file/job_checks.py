@@ -13,6 +13,7 @@ from tonnage.workload.file.layout_fields import TrainLayoutFields
 from tonnage.workload.file.length_fields import LengthFields, find_length_faults
 from tonnage.workload.file.problems import Problem
 from tonnage.workload.file.terms_fields import ConstraintFields
+from tonnage.workload.file.train_program import find_program_problems
 from tonnage.workload.file.yaml_lines import KeyPath
 from tonnage.workload.jobs import GENERATING_ENGINES
 from tonnage.workload.shapes import ModelShape
@@ -25,6 +26,7 @@ def find_job_problems(file: WorkloadFile, shape: ModelShape | None) -> Iterator[
     match file:
         case TrainFile():
             yield from _train_problems(file)
+            yield from find_program_problems(file)
             yield from _train_layout_problems(file, shape)
             if shape is not None:
                 yield from _train_shape_problems(file, shape)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from tonnage.workload.file.fields import (
     Amount,
@@ -16,11 +16,14 @@ from tonnage.workload.file.fields import (
     Positive,
     Spelled,
     TokenTotal,
+    as_names,
     key,
+    refusal,
 )
 from tonnage.workload.file.length_fields import TokenLengths
 from tonnage.workload.file.money_fields import DataPlaceFields
 from tonnage.workload.jobs import (
+    AdapterKind,
     Attention,
     EngineName,
     Method,
@@ -31,7 +34,22 @@ from tonnage.workload.jobs import (
     TrainPrecision,
     WeightFormat,
 )
+from tonnage.workload.programs import Kernels, Loss, OffloadPart, ProgramName
 
+OffloadParts = Annotated[
+    tuple[OffloadPart, ...],
+    BeforeValidator(as_names),
+    Spelled("list of `optimizer`, `parameters`, `activations`"),
+]
+
+
+def _version(value: object) -> object:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        raise refusal("text", f"in YAML {value} is a number, which loses zeros: write '{value}' in quotes")
+    return value
+
+
+VersionText = Annotated[str, Field(pattern=r"^\d+(\.\d+)*$"), BeforeValidator(_version), Spelled("text such as '4.36'")]
 HiddenLayers = Annotated[list[Count], Field(min_length=1, max_length=100), Spelled("list of whole numbers")]
 
 
@@ -56,17 +74,37 @@ class DataFields(DataPlaceFields):
 
 
 class LoraFields(Door):
-    """Low-rank adapters, for `method: lora` or `qlora`."""
+    """Adapters, for `method: lora` or `qlora`: a base that stays as it is, and few weights that are trained."""
 
-    rank: Count = key("Rank of each adapter.", default=16, example="16")
+    kind: AdapterKind = key(
+        "`lora`, `dora` (with magnitudes, Liu et al. 2024), `llama-adapter` (Zhang et al. 2023), `prefix` (keys and "
+        "values of every layer) or `prompt` (embeddings).",
+        default="lora",
+        example="dora",
+    )
+    rank: Count = key("Rank of each adapter (`lora`, `dora`).", default=16, example="16")
+    tokens: Count = key(
+        "Virtual tokens (`llama-adapter`, `prefix`, `prompt`).", default=10, unit="tokens", example="20"
+    )
     targets: Literal["attention", "all-linear"] = key(
-        "Which projections carry adapters.", default="all-linear", example="all-linear"
+        "Which projections carry adapters (`lora`, `dora`).", default="all-linear", example="all-linear"
     )
 
 
 class TrainFields(Door):
-    """How to train. Where the default is "chosen", the planner chooses."""
+    """How to train. Where the default is "chosen", the planner chooses. A `program` sets the defaults that it
+    documents; any key states otherwise."""
 
+    program: ProgramName | None = key(
+        "The program that trains. Loss, optimizer, attention, compilation and what 16 bit means follow its "
+        "documentation (`workload/programs.py` names each source).",
+        default=None,
+        shown="PyTorch with AdamW",
+        example="torchtune",
+    )
+    program_version: VersionText | None = key(
+        "Its version, where defaults changed.", default=None, shown="the newest documented", example="4.36"
+    )
     method: Method = key(
         "Train all weights, adapters on a 16-bit base (`lora`) or on a 4-bit base (`qlora`).",
         default="full",
@@ -85,13 +123,43 @@ class TrainFields(Door):
         example="classification",
     )
     global_batch: Count = key("Samples per optimizer step over all GPUs.", default=32, unit="samples", example="64")
-    optimizer: Optimizer = key("Optimizer, which sets the state per weight.", default="adamw", example="adamw")
-    attention: Attention = key(
+    optimizer: Optimizer | None = key(
+        "Optimizer, which sets the state per weight.", default=None, shown="the program's, else adamw", example="adamw"
+    )
+    optimizer_in_backward: Flag | None = key(
+        "Whether each gradient is applied and freed as soon as backward makes it.",
+        default=None,
+        shown="the program's, else false",
+        example="true",
+    )
+    offload: OffloadParts | None = key(
+        "What stays in host memory: `optimizer` (paged optimizers too), `parameters`, `activations`.",
+        default=None,
+        shown="the program's, else none",
+        example="optimizer",
+    )
+    loss: Loss | None = key(
+        "Cross entropy over the vocabulary: `plain`, `chunked` (logits part by part), `fused` (one kernel, no copy), "
+        "`in-place` (Megatron's).",
+        default=None,
+        shown="the program's, else plain",
+        example="chunked",
+    )
+    attention: Attention | None = key(
         "Attention kernel: `eager` stores the scores; `sdpa` and `flash` do not.",
-        default="sdpa",
+        default=None,
+        shown="the program's, else sdpa",
         example="sdpa",
     )
-    compile: Flag = key("Whether `torch.compile` fuses small kernels.", default=False, example="true")
+    kernels: Kernels | None = key(
+        "Element-wise work: `separate` operations, or `fused` by hand-written kernels.",
+        default=None,
+        shown="the program's, else separate",
+        example="fused",
+    )
+    compile: Flag | None = key(
+        "Whether `torch.compile` fuses small kernels.", default=None, shown="the program's, else false", example="true"
+    )
     lora: LoraFields | None = key("Adapters.", default=None, shown="rank 16, all-linear", example="{rank: 16}")
     micro_batch: Count | None = key(
         "Samples one GPU holds at a time.", default=None, shown="chosen", unit="samples", example="8"

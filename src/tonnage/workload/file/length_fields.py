@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Annotated, Any
 
@@ -12,6 +12,7 @@ from tonnage.workload.file.fields import Door, MeanLength, Positive, Spelled, To
 from tonnage.workload.jobs import Lengths
 
 PERCENTILES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
+WIDE_SHARE = 0.2  # of all sequences between two percentiles, above which more pieces follow the line
 
 
 class LengthBin(Door):
@@ -89,11 +90,22 @@ def freeze_lengths(fields: LengthFields) -> Lengths:
         total = sum(entry.weight for entry in fields.histogram)
         mean = sum(entry.tokens * (entry.weight / total) for entry in fields.histogram)
         longest = max(entry.tokens for entry in fields.histogram)
-        return Lengths(mean=min(mean, float(longest)), maximum=longest)
+        points = tuple((float(entry.tokens), entry.weight / total) for entry in fields.histogram if entry.weight > 0)
+        return Lengths(mean=min(mean, float(longest)), maximum=longest, points=points)
     assert fields.max is not None
     if fields.mean is not None:
         return Lengths(mean=float(fields.mean), maximum=fields.max)
-    points = [(share, getattr(fields, name)) for name, share in PERCENTILES.items()]
-    curve = [(0.0, 1), *((share, value) for share, value in points if value is not None), (1.0, fields.max)]
+    stated = [(share, getattr(fields, name)) for name, share in PERCENTILES.items()]
+    curve = [(0.0, 1), *((share, value) for share, value in stated if value is not None), (1.0, fields.max)]
     mean = sum((right - left) * (low + high) / 2 for (left, low), (right, high) in pairwise(curve))
-    return Lengths(mean=mean, maximum=fields.max)
+    return Lengths(mean=mean, maximum=fields.max, points=tuple(_along(curve)))
+
+
+def _along(curve: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
+    """(tokens, share) along straight lines between percentiles: the middle of each piece, short ones near the end."""
+    for (left, low), (right, high) in pairwise(curve):
+        if right <= left:
+            continue
+        pieces = 4 if right - left > WIDE_SHARE else 2
+        for place in range(pieces):
+            yield low + (high - low) * (place + 0.5) / pieces, (right - left) / pieces

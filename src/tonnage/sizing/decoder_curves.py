@@ -1,0 +1,168 @@
+"""Step times of many decoder replicas at once, as curves over requests in flight and tokens read: one row a replica.
+
+A step with B requests at their mean context takes D(B); reading t prompt tokens in it adds L(B + t) - L(B), since the
+weights are read once for both, and the attention of each prompt. The passes are laid out once (`lay_out_decoder`); an
+engine's figures give their seconds (`DecoderPasses.under`). Between grid points the curves are straight.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from tonnage.sizing.devices import Devices
+from tonnage.sizing.engines import Engine
+from tonnage.sizing.estimates import Array
+from tonnage.sizing.inference_pass import PassWork, ServedFormat, decoder_only, pass_s, pass_work
+from tonnage.sizing.kv_pool import windowed
+from tonnage.sizing.schedulers import UNLIMITED, Scheduler
+from tonnage.workload.shapes import ModelShape
+
+BATCH_POINTS: Final = 12
+TOKEN_POINTS: Final = 14
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecoderRows:
+    """What stands on each row, before any engine's figures. Lengths and their shares are (rows x points).
+
+    `slots`: most requests in flight, any number from 1; `step_tokens`: most tokens of one step.
+    """
+
+    shape: ModelShape
+    served: ServedFormat
+    scheduler: Scheduler
+    devices: Devices
+    tensor_parallel: Array
+    host_factor: Array
+    slots: Array
+    step_tokens: Array
+    prompts: Array
+    prompt_shares: Array
+    outputs: Array
+    output_shares: Array
+    beams: Array | float = 1.0  # hypotheses that each request carries
+
+    @property
+    def prompt(self) -> Array:
+        return np.asarray(np.sum(self.prompts * self.prompt_shares, axis=1))
+
+    @property
+    def output(self) -> Array:
+        return np.asarray(np.sum(self.outputs * self.output_shares, axis=1))
+
+    @property
+    def context(self) -> Array:
+        """Tokens that a running request holds on average: long answers are met more often."""
+        met = np.sum(self.outputs**2 * self.output_shares, axis=1) / self.output
+        return np.asarray(self.prompt + met / 2.0)
+
+    @property
+    def varied(self) -> bool:
+        """Answers differ in length, so their ends spread over time."""
+        return int(self.outputs.shape[1]) > 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecoderPasses:
+    """The passes behind the curves, laid out."""
+
+    rows: DecoderRows
+    batches: Array  # (rows x grid)
+    tokens: Array
+    decode: PassWork
+    linear: PassWork
+    whole: PassWork  # one prompt over its own keys
+    bare: PassWork  # the same with next to no attention
+
+    def under(self, engine: Engine) -> DecoderCurves:
+        """Seconds under `engine`."""
+        count = len(self.batches)
+        attention = pass_s(self.whole, engine) - pass_s(self.bare, engine)
+        return DecoderCurves(
+            rows=self.rows, batches=self.batches, tokens=self.tokens, engine=engine,
+            decode_grid_s=pass_s(self.decode, engine).reshape(count, -1),
+            linear_grid_s=pass_s(self.linear, engine).reshape(count, -1),
+            attention_s=np.maximum(attention, 0.0).reshape(count, -1),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecoderCurves:
+    """D and L of every row, and the attention seconds of each of its prompts."""
+
+    rows: DecoderRows
+    engine: Engine
+    batches: Array
+    tokens: Array
+    decode_grid_s: Array
+    linear_grid_s: Array
+    attention_s: Array
+
+    def decode_s(self, in_flight: Array) -> Array:
+        """Seconds of a step; (rows,) or (rows x any). Below one in flight: the share of time that there is one."""
+        several = in_flight * np.asarray(self.rows.beams).reshape((-1,) + (1,) * (in_flight.ndim - 1))
+        return _along(several, self.batches, self.decode_grid_s) * np.minimum(in_flight, 1.0)
+
+    def linear_s(self, tokens: Array) -> Array:
+        """Seconds of one pass over `tokens` with next to no attention."""
+        return _along(tokens, self.tokens, self.linear_grid_s)
+
+    def read_token_s(self, in_flight: Array, together: Array) -> Array:
+        """Seconds that one prompt token adds where `together` are read in a step beside `in_flight` decodes."""
+        if self.rows.scheduler.prompts_first or self.rows.scheduler.admission == "fixed":
+            return self.linear_s(together) / together
+        beside = self.linear_s(in_flight) * np.minimum(in_flight, 1.0)
+        return np.maximum(self.linear_s(in_flight + together) - beside, 0.0) / together
+
+    @property
+    def attention_mean_s(self) -> Array:
+        return np.asarray(np.sum(self.attention_s * self.rows.prompt_shares, axis=1))
+
+
+def lay_out_decoder(rows: DecoderRows, engine: Engine) -> DecoderPasses:
+    """The passes of all rows on their grids."""
+    shape = windowed(rows.shape, rows.scheduler)
+    most = np.maximum(rows.slots, 2.0) * rows.beams
+    longest = rows.prompts.max(axis=1)
+    limited = rows.step_tokens < UNLIMITED
+    room = np.where(limited, np.maximum(rows.step_tokens, longest), rows.slots * longest)
+    batches, tokens = _grid(most, BATCH_POINTS), _grid(np.maximum(room + rows.slots, 2.0), TOKEN_POINTS)
+
+    def work(batch: Array, query: Array, keys: Array, logits: Array, of: ModelShape = shape) -> PassWork:
+        each = batch.shape[1]
+        index = np.repeat(np.arange(len(rows.slots)), each)
+        return pass_work(
+            of, rows.devices.take(index), rows.served, engine, batch=batch.ravel(), query=query.ravel(),
+            keys=keys.ravel(), tensor_parallel=rows.tensor_parallel[index], logit_tokens=logits.ravel(),
+            host_factor=rows.host_factor[index],
+        )  # fmt: skip
+
+    ones = np.ones_like
+    context = np.broadcast_to(rows.context[:, None], batches.shape)
+    return DecoderPasses(
+        rows=rows, batches=batches, tokens=tokens,
+        decode=work(batches, ones(batches), context, batches, decoder_only(shape)),
+        linear=work(ones(tokens), tokens, ones(tokens), ones(tokens)),
+        whole=work(ones(rows.prompts), rows.prompts, rows.prompts, ones(rows.prompts)),
+        bare=work(ones(rows.prompts), rows.prompts, ones(rows.prompts), ones(rows.prompts)),
+    )  # fmt: skip
+
+
+def _grid(most: Array, points: int) -> Array:
+    """1 to `most` in equal ratios, a row each."""
+    return np.asarray(most)[:, None] ** (np.arange(points) / (points - 1.0))
+
+
+def _along(at: Array, grid: Array, values: Array) -> Array:
+    """Straight lines between the points of each row's grid of equal ratios; the end values beyond it."""
+    flat = at.reshape(len(grid), -1)
+    last = grid.shape[1] - 1
+    ratio = np.log(grid[:, -1:]) / last
+    inside = np.clip(flat, 1.0, grid[:, -1:])
+    cell = np.clip((np.log(inside) / ratio).astype(np.intp), 0, last - 1)
+    low, high = np.take_along_axis(grid, cell, axis=1), np.take_along_axis(grid, cell + 1, axis=1)
+    under, over = np.take_along_axis(values, cell, axis=1), np.take_along_axis(values, cell + 1, axis=1)
+    return np.asarray(under + (over - under) * (inside - low) / (high - low)).reshape(at.shape)

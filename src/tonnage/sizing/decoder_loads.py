@@ -1,0 +1,59 @@
+"""What requests see on decoder replicas under a load, in closed form: all at once, offered at a rate, or from users.
+
+In flight: B requests. Each gives one token a step of D(B) seconds; a step also reads what prompts arrive. A request
+that writes O tokens meets as many newcomers as are in flight, so with x seconds a prompt a token takes
+y = D(B) + (B / O)·x, and a replica answers X(B) = B / (O·y) requests a second (Little's law). At a rate r, B follows
+from X (`in_flight_at`); above X(most in flight) requests queue. Checked against the event simulation in
+docs/decisions/serving-simulation.md.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tonnage.sizing.decoder_curves import DecoderCurves
+from tonnage.sizing.decoder_makespan import makespan_s
+from tonnage.sizing.decoder_run import Run, settle
+from tonnage.sizing.decoder_seen import PERCENTILES, Load, Seen, Spread, spread_of
+from tonnage.sizing.decoder_waits import first_tokens, token_points, whole_answers
+from tonnage.sizing.estimates import Array
+
+
+def serve_load(curves: DecoderCurves, load: Load) -> Seen:
+    """What the requests of `load` see on each row."""
+    if curves.rows.scheduler.admission == "fixed":
+        return _fixed_batch(curves)
+    run = settle(curves, load)
+    tokens = token_points(run)
+    token = np.asarray(np.sum(tokens[0] * tokens[1], axis=1))
+    ttft = first_tokens(run, token)
+    latency = whole_answers(curves.rows, ttft, token)
+    makespan = _until_last(run, latency)
+    rate = np.where(run.finite, load.requests / makespan, np.minimum(run.paced_per_s, run.capacity_per_s))
+    return Seen(
+        requests_per_s=rate, capacity_per_s=run.capacity_per_s, in_flight=run.most, makespan_s=makespan,
+        ttft=spread_of(*ttft), tpot=spread_of(*tokens), latency=latency,
+    )  # fmt: skip
+
+
+def _until_last(run: Run, latency: Spread) -> Array:
+    """From the first request to the last answer: what the work takes, or until the last has come and is answered."""
+    work = makespan_s(run)
+    latest = np.where(run.finite, run.load.requests, 0.0) / run.paced_per_s + latency.mean
+    return np.where(run.closed, work, np.maximum(work, latest))
+
+
+def _fixed_batch(curves: DecoderCurves) -> Seen:
+    """One batch from its prompts to its last token: everyone waits for all prompts, then for all steps."""
+    rows = curves.rows
+    batch = rows.slots
+    read = curves.linear_s(batch * rows.prompt) + batch * curves.attention_mean_s
+    step = curves.decode_s(batch)
+    longest = rows.outputs.max(axis=1)
+    latency = read + np.maximum(longest - 1.0, 0.0) * step
+
+    def alike(seconds: Array) -> Spread:
+        return Spread(mean=seconds, at=dict.fromkeys(PERCENTILES, seconds))
+
+    return Seen(requests_per_s=batch / latency, capacity_per_s=batch / latency, in_flight=batch, makespan_s=latency,
+                ttft=alike(read), tpot=alike(step), latency=alike(latency))  # fmt: skip

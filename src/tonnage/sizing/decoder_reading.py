@@ -1,0 +1,115 @@
+"""Prompts in the steps of a decoder replica: what they add, and the requests in flight and a second that follow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from tonnage.sizing.decoder_curves import DecoderCurves
+from tonnage.sizing.estimates import Array
+from tonnage.sizing.schedulers import UNLIMITED
+
+FEW, MANY = 24, 28  # points of the number in flight: one by one, then in equal ratios
+MOST_USED = 0.999  # of the capacity, in an endless load
+DECODES_SHARE: Final = 0.9  # of a step's tokens that prompts take where they take most
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """Prompts beside `in_flight` decodes: tokens read together and the seconds of the mean prompt and of each."""
+
+    together: Array
+    mean_s: Array
+    each_s: Array  # (rows x prompts)
+
+
+def capacity_per_s(curves: DecoderCurves, in_flight: Array) -> Array:
+    """Requests a second that `in_flight` at all times finish: B / (O · y), at most what the front end hands over."""
+    rows = curves.rows
+    lift = (slice(None),) + (None,) * (in_flight.ndim - 1)
+    output = rows.output[lift]
+    in_flight = np.minimum(in_flight, fed(curves)[lift])
+    step = curves.decode_s(in_flight)
+    together = read_together(curves, in_flight / output * rows.prompt[lift], in_flight)
+    read = curves.read_token_s(in_flight, together) * rows.prompt[lift] + curves.attention_mean_s[lift]
+    rate = in_flight / (output * step + in_flight * read)
+    return np.minimum(rate, 1.0 / max(curves.engine.request_us * 1e-6, 1e-12))
+
+
+def fed(curves: DecoderCurves) -> Array:
+    """Requests that can decode at a time if every step reads as many prompts as its budget takes; others are read."""
+    rows = curves.rows
+    return np.asarray(np.maximum(rows.output * np.maximum(DECODES_SHARE * rows.step_tokens / rows.prompt, 0.01), 1.0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InFlight:
+    """Requests in flight at an offered rate: mean and standard deviation, and the wait of those who find no slot."""
+
+    mean: Array
+    deviation: Array
+    waits: Array  # share of requests that find all slots taken
+    wait_s: Array  # their mean wait
+
+
+def in_flight_at(curves: DecoderCurves, rate_per_s: Array) -> InFlight:
+    """Requests in flight when they come at random times at a rate, each slowing the others down.
+
+    A processor-sharing queue whose service rate is X(n) with n in flight: P(n) ~ r^n / (X(1)·...·X(n)), whatever the
+    distribution of lengths (Baskett, Chandy, Muntz, Palacios 1975); beyond the slots requests queue at X(slots). At or
+    above X(slots) all slots are taken.
+    """
+    slots = np.maximum(curves.rows.slots, 1.0)
+    few = np.arange(1.0, FEW + 1.0)
+    many = np.maximum(slots / FEW, 1.0)[:, None] ** (np.arange(1, MANY + 1) / MANY) * FEW
+    number = np.minimum(np.concatenate([np.broadcast_to(few, (len(slots), FEW)), many], axis=1), slots[:, None])
+    rates = np.maximum.accumulate(capacity_per_s(curves, number), axis=1)
+    rate = np.asarray(rate_per_s, dtype=np.float64)
+    top = rates[:, -1]
+    used = np.minimum(rate / top, MOST_USED)
+    step = np.diff(number, axis=1, prepend=0.0)
+    logs = np.log(rates)
+    before = np.concatenate([logs[:, :1], logs[:, :-1]], axis=1)
+    slower = np.cumsum(step * (logs + before) / 2.0 + np.where(step > 0, (logs - before) / 2.0, 0.0), axis=1)
+    log_weight = number * np.log(used * top)[:, None] - slower
+    log_weight = np.concatenate([np.zeros((len(slots), 1)), log_weight], axis=1)
+    after = np.concatenate([step[:, 1:], np.zeros((len(slots), 1))], axis=1)
+    width = np.concatenate(
+        [np.ones((len(slots), 1)), (step + after) / 2.0 + (step <= 1.0) * (step - after) / 2.0], axis=1
+    )
+    weight = np.exp(log_weight - log_weight.max(axis=1, keepdims=True)) * np.maximum(width, 0.0)
+    last = np.exp(log_weight[:, -1] - log_weight.max(axis=1))
+    queued = last * used / (1.0 - used)  # states beyond the slots
+    total = weight.sum(axis=1) + queued
+    places = np.concatenate([np.zeros((len(slots), 1)), number], axis=1)
+    mean = ((weight * places).sum(axis=1) + queued * slots) / total
+    square = ((weight * places**2).sum(axis=1) + queued * slots**2) / total
+    full = rate >= top
+    return InFlight(
+        mean=np.where(full, slots, mean), deviation=np.where(full, 0.0, np.sqrt(np.maximum(square - mean**2, 0.0))),
+        waits=(last + queued) / total, wait_s=1.0 / (top * (1.0 - used)),
+    )  # fmt: skip
+
+
+def read_together(curves: DecoderCurves, wanted: Array, in_flight: Array) -> Array:
+    """Prompt tokens read in one step where `wanted` come: whole prompts, or chunks that the step's budget leaves."""
+    rows = curves.rows
+    lift = (slice(None),) + (None,) * (wanted.ndim - 1)
+    prompt, longest = rows.prompt[lift], rows.prompts.max(axis=1)[lift]
+    budget = rows.step_tokens[lift]
+    room = np.maximum(budget - (0.0 if rows.scheduler.prompts_first else in_flight), 0.25 * budget)
+    if not rows.scheduler.chunked:
+        room = np.maximum(room, np.minimum(longest, prompt))
+    return np.maximum(np.minimum(np.maximum(wanted, prompt), room), 1.0)
+
+
+def read_prompts(curves: DecoderCurves, in_flight: Array, newcomers: Array) -> Reading:
+    """`newcomers`: prompts a step."""
+    rows = curves.rows
+    wanted = np.minimum(newcomers * rows.prompt, UNLIMITED)
+    together = read_together(curves, wanted, in_flight)
+    token = curves.read_token_s(in_flight, together)
+    each = token[:, None] * rows.prompts + curves.attention_s
+    return Reading(together=together, mean_s=token * rows.prompt + curves.attention_mean_s, each_s=each)

@@ -1,0 +1,74 @@
+"""Decoder replicas, a row each: what the engine's scheduler and cache allow on these devices, ready for any load."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from tonnage.catalog.hardware import Accelerator
+from tonnage.sizing.decoder_curves import DecoderRows
+from tonnage.sizing.devices import Devices
+from tonnage.sizing.estimates import Array
+from tonnage.sizing.inference_devices import host_factor
+from tonnage.sizing.inference_memory import held_tokens
+from tonnage.sizing.inference_pass import ServedFormat
+from tonnage.sizing.kv_pool import cache_bytes_per_token, pool_bytes, windowed
+from tonnage.sizing.length_points import length_points
+from tonnage.sizing.schedulers import Scheduler
+from tonnage.workload.jobs import Lengths, Requests
+from tonnage.workload.shapes import ModelShape
+
+
+def decoder_rows(
+    shape: ModelShape,
+    served: ServedFormat,
+    scheduler: Scheduler,
+    devices: Devices,
+    accelerators: Sequence[Accelerator],
+    requests: Sequence[Requests],
+    *,
+    tensor_parallel: Array,
+    concurrency: Array,
+    beams: Array | float = 1.0,
+) -> DecoderRows:
+    """Rows of replicas. `concurrency`: most requests in flight, NaN for the engine's own limit; the cache may hold
+    fewer. `requests`: of each row; all of a call state their lengths in the same way (as many points)."""
+    prompts, prompt_shares = _points([one.input_tokens for one in requests])
+    outputs, output_shares = _points([one.output_tokens or one.input_tokens for one in requests])
+    limit = np.array([float(scheduler.most_requests(device)) for device in accelerators])
+    most = np.where(np.isnan(concurrency), limit, concurrency)
+    step_tokens = np.array([float(scheduler.most_step_tokens(device)) for device in accelerators])
+    rows = DecoderRows(
+        shape=shape, served=served, scheduler=scheduler, devices=devices, tensor_parallel=tensor_parallel,
+        host_factor=np.array([host_factor(device) for device in accelerators]), slots=most,
+        step_tokens=np.maximum(step_tokens, 1.0), prompts=prompts, prompt_shares=prompt_shares, outputs=outputs,
+        output_shares=output_shares, beams=beams,
+    )  # fmt: skip
+    if scheduler.admission == "fixed":
+        return rows
+    held = cache_room(rows, limit)
+    return replace(rows, slots=np.maximum(np.minimum(most, np.floor(held)), 1.0))
+
+
+def cache_room(rows: DecoderRows, requests: Array) -> Array:
+    """Requests whose keys and values fit, of the mean length; below 1 where not even one does.
+
+    `requests`: the limit that the engine is set to (its buffers are sized for it). An engine that admits on what a
+    request holds now has room for half of its answer, one that reserves for all of it.
+    """
+    pool = pool_bytes(
+        rows.scheduler, rows.shape, rows.served, rows.devices, tensor_parallel=rows.tensor_parallel, requests=requests,
+        step_tokens=rows.step_tokens,
+    )  # fmt: skip
+    answer = rows.output * rows.beams
+    tokens = rows.context if rows.scheduler.admission == "recompute" else rows.prompt + answer
+    each = held_tokens(windowed(rows.shape, rows.scheduler), tokens)
+    each_bytes = each * cache_bytes_per_token(rows.shape, rows.served, rows.tensor_parallel)
+    return np.asarray(pool / np.maximum(each_bytes, 1.0))
+
+
+def _points(lengths: Sequence[Lengths]) -> tuple[Array, Array]:
+    found = [length_points(one) for one in lengths]
+    return np.stack([one.tokens for one in found]), np.stack([one.shares for one in found])

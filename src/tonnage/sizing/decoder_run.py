@@ -1,0 +1,103 @@
+"""A load on a decoder replica, settled: how many are in flight, how fast they come, what a step reads of prompts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tonnage.sizing.decoder_curves import DecoderCurves, DecoderRows
+from tonnage.sizing.decoder_reading import InFlight, Reading, capacity_per_s, fed, in_flight_at, read_prompts
+from tonnage.sizing.decoder_seen import Load
+from tonnage.sizing.estimates import Array
+
+Flags = NDArray[np.bool_]
+FASTEST_PER_S = 1e12  # stands for all at once where a number is needed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """Columns of one load. `most`: in flight at the fullest; `seen_by`: as a request meets them on average.
+
+    `paced_per_s`: the rate at which the scheduler gets requests, past the front end; `entering`: prompts a step. While
+    a queue stands, steps are filled with prompts (`filling`); later they read what enters (`reading`). `slower`: time
+    per token over that of the mean number in flight, since more are met where there are more.
+    """
+
+    curves: DecoderCurves
+    load: Load
+    slots: Array
+    capacity_per_s: Array
+    paced_per_s: Array
+    flying: InFlight
+    most: Array
+    seen_by: Array
+    entering: Array
+    reading: Reading
+    filling: Reading
+    slower: Array
+
+    @property
+    def closed(self) -> Flags:
+        """Users who each wait for an answer."""
+        return np.isfinite(self.load.users)
+
+    @property
+    def finite(self) -> Flags:
+        return np.isfinite(self.load.requests)
+
+    @property
+    def queue(self) -> Flags:
+        """Requests come faster than they are answered, for as long as they come."""
+        return self.finite & (self.paced_per_s > self.capacity_per_s) & ~self.closed
+
+    @property
+    def beside(self) -> Array:
+        """Others in flight while a request is read."""
+        return np.where(self.closed, np.maximum(self.most - 1.0, 0.0), self.most)
+
+
+def settle(curves: DecoderCurves, load: Load) -> Run:
+    """The run of `load`."""
+    rows, front = curves.rows, curves.engine.request_us * 1e-6
+    slots = np.minimum(rows.slots, load.users)
+    capacity, closed = capacity_per_s(curves, slots), np.isfinite(load.users)
+    offered = np.minimum(load.rate_per_s, 1.0 / front if front else np.inf)
+    paced = np.where(closed, capacity, offered)
+    flying = in_flight_at(curves, np.minimum(paced, FASTEST_PER_S))
+    most = np.minimum(np.where(closed, slots, np.minimum(flying.mean, slots)), load.requests)
+    refill = read_prompts(curves, most, most / rows.output)
+    step = curves.decode_s(np.maximum(most, 1.0)) + most / rows.output * refill.mean_s
+    # Newcomers a step: what leaves makes room for them; all that come where there are slots for all.
+    limited = ((load.requests > slots) & rows.varied) | closed | (paced < capacity)
+    entering = np.where(limited, np.minimum(paced, capacity), paced) * step
+    beside = np.minimum(np.where(closed, np.maximum(most - 1.0, 0.0), most), fed(curves))
+    seen_by = np.minimum(_overlap(rows, load.requests, most, paced, step * rows.output, closed), fed(curves))
+    steady = np.isfinite(paced) & ~closed & (paced < capacity)
+    by_little = most / (np.where(steady, paced, 1.0) * rows.output)
+    return Run(
+        curves=curves, load=load, slots=slots, capacity_per_s=capacity, paced_per_s=paced, flying=flying, most=most,
+        seen_by=seen_by, entering=entering, reading=read_prompts(curves, beside, entering),
+        filling=read_prompts(curves, beside / 2.0, np.full_like(beside, np.inf)),
+        slower=np.where(steady & (load.requests > most), np.maximum(by_little / step, 1.0), 1.0),
+    )  # fmt: skip
+
+
+def _overlap(rows: DecoderRows, requests: Array, most: Array, paced: Array, stay: Array, closed: Flags) -> Array:
+    """Requests in flight as a request meets them on average: fewer than at the fullest moment of a short run.
+
+    Two of N requests that start within a time T = τ·W of one another's stay W overlap by 1 - τ/3 of it (τ <= 1), or
+    (1 - 1/(3τ)) / τ; all at once, only the longer answers thin out.
+    """
+    outputs, shares = rows.outputs, rows.output_shares
+    both = np.minimum(outputs[:, :, None], outputs[:, None, :])
+    thinning = np.einsum("rlm,rl,rm,rl->r", both, shares, shares, 1.0 / outputs)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        tau = np.where(np.isfinite(requests), requests / (paced * stay), np.inf)
+        short = most * (1.0 - np.minimum(tau, 1.0) / 3.0)
+        long = most * (1.0 - np.where(np.isfinite(tau), most / (3.0 * requests), 0.0))
+    single = (tau < 1.0) & (requests <= most + 0.5)
+    full = np.where((requests > most + 0.5) & (tau < 1.0), most, long)
+    thinned = short * (thinning + (1.0 - thinning) * np.minimum(tau, 1.0))
+    return np.where(closed, most, np.where(single, thinned, full))

@@ -1,0 +1,85 @@
+"""Memory that an engine keeps for keys and values, by the engine's own rule, and the requests that go into it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from tonnage.sizing.devices import Devices
+from tonnage.sizing.estimates import Array, Num
+from tonnage.sizing.inference_memory import kv_bytes_per_token, weights_bytes
+from tonnage.sizing.inference_pass import ServedFormat
+from tonnage.sizing.schedulers import UNLIMITED, Scheduler
+from tonnage.units import from_gib
+from tonnage.workload.shapes import ModelShape
+
+# vLLM's profiling run samples for max_num_seqs at once: logits in fp32, sorted copies, indices, probabilities, masks.
+# 38.6 bytes a logit: peak activation 4.76 GiB of Llama-3.1-8B (128,256 tokens of vocabulary), 5.56 of Qwen3-0.6B
+# (151,936), 7.38 of gpt-oss-20b (201,088), each at 1,024 requests on H100 (llm-d/llm-d-benchmark, config_explorer/
+# empirical-vllm-memory-results.md): 38.8, 38.4 and 38.5.
+SAMPLER_BYTES: Final = 38.6
+LOGIT_BYTES: Final = 2 * 4.0  # fp32 logits and the decoder's copy of them
+CONTEXT_GIB: Final = 0.6  # CUDA context: 79.18 GiB of which 78.57 are free before an engine starts (same source)
+COMMUNICATION_GIB: Final = 0.45  # NCCL and its buffers: 0.55 GiB outside PyTorch at tensor parallel 2, 0.13 at 1
+VLLM_SHARE: Final = 0.90  # gpu_memory_utilization
+TRTLLM_SHARE: Final = 0.90  # KvCacheConfig.free_gpu_memory_fraction
+LMDEPLOY_SHARE: Final = 0.80  # cache_max_entry_count
+TGI_SHARE: Final = 0.95  # TGI_WIGGLE_ROOM
+# SGLang leaves 512 MiB, 1.5 MiB a token of chunked_prefill_size and 2 MiB a captured batch out of mem_fraction_static
+# (ServerArgs, `reserved_mem`); it captures batches of up to 256 on devices of 35 to 80 GiB.
+SGLANG_MIB: Final = (512.0, 1.5, 2.0 * 256)
+
+
+def pool_bytes(
+    scheduler: Scheduler,
+    shape: ModelShape,
+    served: ServedFormat,
+    devices: Devices,
+    *,
+    tensor_parallel: Array,
+    requests: Num,
+    step_tokens: Num,
+) -> Array:
+    """Bytes of cache per device; `requests` and `step_tokens` are what a full step holds. Negative: weights do not fit.
+
+    vLLM: 0.90 of all memory less weights, the peak of a full step (its activations, or the sampler's logits) and what
+    is not PyTorch's. TensorRT-LLM: 0.90 of what weights, activations and logits leave; TGI: 0.95, LMDeploy: 0.80 of it.
+    SGLang: all less weights and a reserve for activations and graphs.
+    """
+    ranks = np.asarray(tensor_parallel, dtype=np.float64)
+    memory = devices.memory_bytes
+    weights = weights_bytes(shape, served) / ranks
+    outside = np.where(ranks > 1, from_gib(COMMUNICATION_GIB), 0.0)
+    activations = step_bytes(shape, served, ranks, step_tokens)
+    vocabulary = float(shape.vocab or 0)
+    if scheduler.name == "vllm":
+        peak = np.maximum(activations, np.asarray(requests) * vocabulary * SAMPLER_BYTES)
+        return memory * VLLM_SHARE - weights - peak - outside
+    if scheduler.name == "sglang":
+        fixed, per_token, graphs = SGLANG_MIB
+        return memory - weights - (fixed + per_token * np.asarray(step_tokens) + graphs) * 2.0**20 - outside
+    free = memory - from_gib(CONTEXT_GIB) - outside - weights - activations
+    shares = {"tensorrt-llm": TRTLLM_SHARE, "tgi": TGI_SHARE, "lmdeploy": LMDEPLOY_SHARE}
+    if scheduler.admission == "fixed":
+        return free
+    return (free - np.asarray(requests) * vocabulary * LOGIT_BYTES / ranks) * shares.get(scheduler.name, TRTLLM_SHARE)
+
+
+def step_bytes(shape: ModelShape, served: ServedFormat, tensor_parallel: Array, step_tokens: Num) -> Array:
+    """Activations of one step of `step_tokens`: inputs, outputs and the residual of the widest layer."""
+    tokens = np.asarray(step_tokens, dtype=np.float64)
+    tokens = np.where(tokens >= UNLIMITED, 0.0, tokens)
+    inner = np.maximum(shape.ffn * max(shape.experts_per_token, 1), shape.hidden * 3)
+    return np.asarray(tokens * (shape.hidden * 4 + 2 * inner / tensor_parallel) * max(served.element_bytes, 2.0))
+
+
+def cache_bytes_per_token(shape: ModelShape, served: ServedFormat, tensor_parallel: Num) -> Num:
+    """Bytes a token of cache takes on each device, in the cache's own number format."""
+    return kv_bytes_per_token(shape, tensor_parallel, element_bytes=served.kv_bytes)
+
+
+def windowed(shape: ModelShape, scheduler: Scheduler) -> ModelShape:
+    """The model as this engine runs it: without its window where the engine looks at all tokens."""
+    return shape if scheduler.applies_window or not shape.sliding_window else replace(shape, sliding_window=0)

@@ -1,0 +1,135 @@
+"""Training time beside the large products: the host's launches, adapters, optimizer tensors, score passes, overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tonnage.sizing.devices import Devices
+from tonnage.sizing.layouts import Layouts, one_layout
+from tonnage.sizing.operators import Pass, layer_operators
+from tonnage.sizing.program_practice import practice_of
+from tonnage.sizing.training_practice import PLAIN, Practice
+from tonnage.sizing.training_time import TrainingStep, estimate_training_step
+from tonnage.workload.jobs import Lengths, Lora, TrainJob
+from tonnage.workload.known import find_model
+from tonnage.workload.programs import documented
+from tonnage.workload.shapes import ModelShape
+
+Make = Callable[..., Devices]
+
+
+def job(model: str, *, length: int, **changes: object) -> TrainJob:
+    base = TrainJob(
+        model=find_model(model), samples=1, lengths=Lengths(mean=length, maximum=length), epochs=1, global_batch=1,
+        precision="bf16", objective="language-model",
+    )  # fmt: skip
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def step(work: TrainJob, device: Devices, practice: Practice = PLAIN, layouts: Layouts | None = None) -> TrainingStep:
+    return estimate_training_step(work, layouts or one_layout(micro_batch=1), device, practice=practice)
+
+
+# Steps that eager PyTorch 2.11 takes on a rented H100, ms (benchmarks/results/gpu_grid_training_*.csv and
+# gpu_models_training_*.csv): model, length, micro-batch, precision. Far below the device's own time, the host bounds.
+EAGER = [
+    ("bert-base-uncased", 512, 1, "tf32", 21.4),
+    ("bert-base-uncased", 128, 8, "fp16", 34.1),
+    ("bert-large-uncased", 512, 1, "tf32", 52.2),
+    ("bert-large-uncased", 128, 1, "bf16", 71.5),
+    ("gpt2", 512, 1, "fp16", 38.5),
+]
+
+
+@pytest.mark.parametrize(("model", "length", "micro", "precision", "measured_ms"), EAGER)
+def test_small_steps_take_what_the_host_takes(
+    model: str, length: int, micro: int, precision: str, measured_ms: float, devices: Make
+) -> None:
+    """Within 45 % of the measured step: hosts differ by as much; the device alone would take a fifth."""
+    device = devices("H100-SXM", precision=precision)
+    found = step(job(model, length=length, precision=precision), device, layouts=one_layout(micro_batch=micro))
+    assert float(found.total_s[0]) * 1e3 == pytest.approx(measured_ms, rel=0.45)
+    assert float(found.launch_s[0]) > 0
+
+
+def test_compiling_and_fusing_save_launches(devices: Make) -> None:
+    """A compiler and hand-written kernels leave fewer kernels to launch."""
+    device, work = devices("H100-SXM"), job("bert-base-uncased", length=128)
+    eager, compiled = (float(step(one, device).total_s[0]) for one in (work, replace(work, compile=True)))
+    fused = float(step(work, device, replace(PLAIN, fused=True)).total_s[0])
+    assert compiled < eager
+    assert fused < eager
+
+
+def test_optimizer_launches_for_each_tensor_unless_fused(devices: Make) -> None:
+    """An optimizer in one kernel pays for bytes alone; else each tensor costs the host, whatever its size."""
+    device, work = devices("H100-SXM"), job("bert-base-uncased", length=128)
+    apart, together = (
+        float(step(work, device, replace(PLAIN, optimizer_fused=one)).optimizer_s[0]) for one in (False, True)
+    )
+    narrow = replace(work, model=replace(work.model, hidden=64, ffn=256, heads=1, kv_heads=1, vocab=64))
+    thin = float(step(narrow, device).optimizer_s[0])
+    assert together < apart
+    assert thin > 0.5 * (apart - together)
+
+
+# The same machine, LoRA of rank 16 on all linear layers under peft: model, length, micro-batch, recompute, ms.
+LORA = [
+    ("llama-3.2-1b", 2048, 4, "none", 259.5),
+    ("llama-3.2-1b", 2048, 4, "full", 349.5),
+    ("llama-3.1-8b", 2048, 1, "none", 304.8),
+    ("llama-3.1-8b", 2048, 4, "full", 1380.7),
+    ("llama-3.1-8b", 8192, 1, "full", 1482.9),
+]
+
+
+@pytest.mark.parametrize(("model", "length", "micro", "recompute", "measured_ms"), LORA)
+def test_adapters_cost_what_was_measured(
+    model: str, length: int, micro: int, recompute: str, measured_ms: float, devices: Make
+) -> None:
+    """Adapters that peft holds in fp32 cost as much as the base: within 25 % of the measured step."""
+    program = documented("transformers", method="lora")
+    work = job(model, length=length, method="lora", precision="bf16-true", lora=Lora(rank=16), program=program)
+    found = step(work, devices("H100-SXM"), practice_of(work), one_layout(micro_batch=micro, recompute=recompute))
+    assert float(found.total_s[0]) * 1e3 == pytest.approx(measured_ms, rel=0.25)
+
+
+def test_adapters_in_the_base_format_are_cheaper(devices: Make) -> None:
+    """Adapters in 16 bit move fewer bytes than those held in 32; full training of the same layers has none."""
+    work = job("llama-3.1-8b", length=2048, method="lora", precision="bf16-true")
+    wide, narrow = (
+        float(step(work, devices("H100-SXM"), replace(PLAIN, adapter_bytes=held)).forward_s[0]) for held in (4.0, 0.0)
+    )
+    whole = float(step(replace(work, method="full"), devices("H100-SXM")).forward_s[0])
+    assert whole < narrow < wide
+
+
+def test_overlapped_tensor_parallel_traffic_costs_less(devices: Make) -> None:
+    """What runs beside products is hidden in part, never more than the products take."""
+    device = devices("H100-SXM", count=8, link="nvlink4")
+    layouts, work = one_layout(micro_batch=1, tensor_parallel=8), job("llama-2-7b", length=2048)
+    exposed, hidden = (step(work, device, replace(PLAIN, tensor_overlap=one), layouts) for one in (False, True))
+    assert 0 < hidden.tensor_parallel_s[0] < exposed.tensor_parallel_s[0]
+    assert hidden.forward_s[0] == exposed.forward_s[0]
+
+
+def test_score_passes_of_relative_positions_follow_the_element() -> None:
+    """Lining learned positions up with the keys moves twelve elements a score, two bytes each at 16 bit, four at 32."""
+    shape = ModelShape(
+        name="xl", architecture="decoder", layers=1, hidden=512, heads=8, kv_heads=8, head_dim=64, ffn=2048,
+        vocab=1000, positions="relative", relative_projections=True,
+    )  # fmt: skip
+
+    def moved(element: float) -> float:
+        span = Pass(
+            batch=2.0, query=192.0, keys=384.0, element_bytes=element, residual_bytes=element, weight_bytes=element,
+            attention="eager",
+        )  # fmt: skip
+        (shift,) = (op for op in layer_operators(shape, span, causal=True) if op.name == "position shift")
+        return float(np.asarray(shift.moved_bytes)) / (2 * 8 * 192 * 384)
+
+    assert (moved(2.0), moved(4.0)) == (24.0, 48.0)
