@@ -202,9 +202,17 @@ DOCUMENTED: Final[dict[ProgramName, Documented]] = {
         "checkpointing with FSDP only (tutorials/oom.md)",
     ),
     "axolotl": Documented(
-        usual=Program(sixteen_bit="mixed", attention="flash", recompute="full", loss="plain", optimizer="adamw-8bit"),
+        usual=Program(
+            sixteen_bit="mixed",
+            attention="flash",
+            recompute="full",
+            loss="plain",
+            optimizer="adamw-8bit",
+            whole_gradients=False,
+        ),
         adapters=Program(adapter_targets="all-linear", wide_adapters=True, adapter_dropout=True, half_tables=False),
-        source="axolotl examples/llama-3: gradient_checkpointing true, flash_attention true, optimizer adamw_bnb_8bit",
+        source="axolotl examples/llama-3: gradient_checkpointing true, flash_attention true, optimizer adamw_bnb_8bit; "
+        "examples/gpt-oss: FSDP2, whose 46 GiB with accumulation leave no room for whole gradients",
     ),
     "unsloth": Documented(
         usual=Program(
