@@ -1,4 +1,4 @@
-"""How far the closed forms of `sizing/serving.py` are from the simulation, over random replicas. About a minute.
+"""How far the closed forms of decoders and encoders are from the simulation, over random replicas. About a minute.
 
     python benchmarks/closed_form_error.py [--cases 60] [--seed 11] [--list]
 
@@ -21,13 +21,22 @@ from tonnage.catalog import load_catalog
 from tonnage.errors import TonnageError
 from tonnage.sizing.arrivals import FixedLengths, Poisson, SpreadLengths, TokenLengths, Traffic
 from tonnage.sizing.assumptions import Assumptions
+from tonnage.sizing.decoder_curves import lay_out_decoder
+from tonnage.sizing.decoder_loads import serve_load
+from tonnage.sizing.decoder_reading import capacity_per_s
+from tonnage.sizing.decoder_replicas import cache_room, decoder_rows
 from tonnage.sizing.devices import Devices, Machine, stack
 from tonnage.sizing.dynamic_batching import DynamicBatching
+from tonnage.sizing.encoder_replicas import encoder_replicas
+from tonnage.sizing.inference_pass import FORMATS
+from tonnage.sizing.inference_time import default_engine
+from tonnage.sizing.promises import endless
 from tonnage.sizing.replica_model import ReplicaModel
-from tonnage.sizing.serving import estimate_replicas
+from tonnage.sizing.schedulers import SCHEDULERS
 from tonnage.sizing.simulation import simulate
 from tonnage.workload.jobs import Lengths, Requests
 from tonnage.workload.known import find_model
+from tonnage.workload.shapes import ModelShape
 
 DECODERS = ("llama-3.1-8b", "llama-2-7b", "mistral-7b", "gpt2", "qwen2.5-7b", "llama-2-13b", "llama-3.2-3b")
 ENCODERS = ("bert-base-uncased", "bert-large-uncased")
@@ -61,6 +70,27 @@ def lengths_of(requests: Requests) -> tuple[TokenLengths, bool]:
     return SpreadLengths(requests=requests), False
 
 
+def closed_form(
+    shape: ModelShape, gpus: Devices, gpu: str, requests: Requests, batch: float, assumed: Assumptions
+) -> dict[str, float] | None:
+    """The load that `batch` in flight carry, and what requests see there; None where the cache holds fewer."""
+    if requests.output_tokens is None:
+        one = np.ones(1)
+        found = encoder_replicas(shape, requests, gpus, "fp16", one, one * batch, assumed, None)
+        return {"rate": float(found.requests_per_s[0]), "mean latency": float(found.latency_mean_s[0]),
+                "p95 latency": float(found.latency_p95_s[0])}  # fmt: skip
+    rows = decoder_rows(shape, FORMATS["fp16"], SCHEDULERS["vllm"], gpus, [load_catalog().accelerator(gpu)], [requests],
+                        tensor_parallel=np.ones(1), concurrency=np.array([256.0]))  # fmt: skip
+    if float(cache_room(rows, np.array([256.0]))[0]) < batch:
+        return None
+    engine = default_engine(shape, generates=True)
+    curves = lay_out_decoder(rows, engine).under(engine)
+    rate = float(capacity_per_s(curves, np.array([batch]))[0])
+    seen = serve_load(curves, endless(np.array([rate])))
+    return {"rate": rate, "mean latency": float(seen.latency.mean[0]), "p95 latency": float(seen.latency.at["p95"][0]),
+            "p95 TTFT": float(seen.ttft.at["p95"][0]), "mean TPOT": float(seen.tpot.mean[0])}  # fmt: skip
+
+
 def cases(count: int, seed: int, assumed: Assumptions) -> Iterator[tuple[str, bool, bool, dict[str, float]]]:
     """(what, encoder?, alike?, closed form over simulated by quantity)."""
     random, found = np.random.default_rng(seed), 0
@@ -74,20 +104,18 @@ def cases(count: int, seed: int, assumed: Assumptions) -> Iterator[tuple[str, bo
             replica = ReplicaModel.from_sizing(shape, gpus, requests, weights="fp16", policy=policy, assumed=assumed)
         except TonnageError:
             continue  # does not fit
-        closed = estimate_replicas(shape, requests, gpus, weights="fp16", tensor_parallel=np.ones(1),
-                                   concurrency=np.array([batch]), assumed=assumed)  # fmt: skip
-        if closed.needed_bytes[0] > gpus.memory_bytes[0] * assumed.kv_cache_memory_fraction:
+        closed = closed_form(shape, gpus, gpu, requests, batch, assumed)
+        if closed is None:
             continue
         found += 1
-        rate, p95 = float(closed.requests_per_s[0]), float(closed.latency_p95_s[0])
+        rate, p95 = closed["rate"], closed["p95 latency"]
         lengths, alike = lengths_of(requests)
         trial = int(min(20_000, max(6_000, 40 * rate * p95)))
         seen = simulate(replica, Traffic(process=Poisson(rate_per_s=rate), lengths=lengths, requests=trial), seed=1)
-        ratios = {"mean latency": float(closed.latency_mean_s[0]) / seen.latency_s.mean,
-                  "p95 latency": p95 / seen.latency_s.p95}  # fmt: skip
+        measured = {"mean latency": seen.latency_s.mean, "p95 latency": seen.latency_s.p95}
         if not encoder and seen.tpot_s is not None:
-            ratios["p95 TTFT"] = float(closed.ttft_p95_s[0]) / seen.ttft_s.p95
-            ratios["mean TPOT"] = float(closed.tpot_s[0]) / seen.tpot_s.mean
+            measured |= {"p95 TTFT": seen.ttft_s.p95, "mean TPOT": seen.tpot_s.mean}
+        ratios = {name: closed[name] / value for name, value in measured.items()}
         yield f"{model} {gpu} {requests} {batch:g} at once, {rate:.3g}/s", encoder, alike, ratios
 
 

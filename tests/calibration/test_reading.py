@@ -58,7 +58,7 @@ def test_what_says_nothing_is_skipped_with_its_reason(write: Write, change: dict
     """A row with an unusable number is skipped; the rows around it are read."""
     before, found, after = read_training_rows(write([{}, change, {}]))
     assert isinstance(found, Skipped)
-    assert (found.row_id, found.reason) == ("t2", reason)
+    assert (found.row_id, found.reason, found.line) == ("t2", reason, 3)
     assert isinstance(before, TrainingRow)
     assert isinstance(after, TrainingRow)
 

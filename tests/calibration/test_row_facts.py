@@ -52,6 +52,11 @@ FEATURES: list[tuple[str, dict[str, Any]]] = [
     ("8xH100, 400 Gb/s per GPU", {"network_gbit_per_s_per_gpu": 400.0, "network_gbit_per_s_per_node": None}),
     ("100Gb/s IB", {"network_gbit_per_s_per_gpu": None, "network_gbit_per_s_per_node": 100.0}),
     ("8x400 Gbps RoCE", {"network_gbit_per_s_per_node": 3200.0}),
+    ("H100 nodes; per GPU one 400 Gb/s port", {"network_gbit_per_s_per_gpu": 400.0}),
+    ("InfiniBand NDR 400Gbps/GPU", {"network_gbit_per_s_per_gpu": 400.0}),
+    ("EFA 3.2 Tbps", {"network_gbit_per_s_per_node": 3200.0}),
+    ("100Gb/s IB; 49.4 TFLOP/s/GPU", {"network_gbit_per_s_per_node": 100.0}),
+    ("300 TFLOP/s per GPU, 100Gb/s IB", {"network_gbit_per_s_per_node": 100.0}),
     ("SQuAD fine-tune", {"objective": "classification"}),
     ("batch from repo configs.yml (not in table); DGX-H100", {"channels_last": "", "kernels": "", "attention": ""}),
 ]
@@ -141,3 +146,17 @@ def test_adapters_are_newer_than_fused_attention(row: Row, catalog: Catalog) -> 
     same model, trained by nobody knows what, may have."""
     found = [build_case(row(attention="", method=method), catalog).jobs[0].attention for method in ("lora", "full")]
     assert found == ["sdpa", "eager"]
+
+
+def test_each_part_of_offload_has_its_own_cell(row: Row, catalog: Catalog) -> None:
+    """A stated optimizer says nothing of activations: what the program documents of these stays."""
+    cells = {"method": "qlora", "program": "unsloth", "n_gpus": 1, "sharding": "", "activation_checkpointing": ""}
+    found = {
+        text: build_case(row(**cells, optimizer=text), catalog).program.offload
+        for text in ("", "adamw_8bit", "paged_adamw_8bit")
+    }
+    assert found == {
+        "": ("activations",), "adamw_8bit": ("activations",), "paged_adamw_8bit": ("optimizer", "activations"),
+    }  # fmt: skip
+    stated = build_case(row(**{**cells, "activation_checkpointing": "full"}), catalog).program.offload
+    assert stated == ()

@@ -12,8 +12,9 @@ import pytest
 from tonnage.calibration.judgement import Judged, Skipped
 from tonnage.calibration.leave_out import leave_one_out
 from tonnage.calibration.rows import TrainingRow
-from tonnage.calibration.training_fit import apply, coordinate_search, fit_training
+from tonnage.calibration.training_fit import apply, coordinate_search, fit_training, memory_key
 from tonnage.calibration.training_judge import judge_training, predict_metrics, time_case
+from tonnage.calibration.training_memory_rows import memory_table
 from tonnage.calibration.training_table import training_table
 from tonnage.catalog import Catalog
 from tonnage.errors import InputError
@@ -122,3 +123,18 @@ def test_coordinate_search_finds_a_minimum_inside_its_ranges() -> None:
     found = coordinate_search(bowl, {"a": 1.0, "b": 1.0}, {"a": (0.1, 9.0), "b": (0.1, 9.0)}, first_step=0.2)
     assert found["a"] == pytest.approx(2.0, rel=0.02)
     assert found["b"] == pytest.approx(9.0)
+
+
+def test_a_remembered_memory_fit_is_of_its_values_and_devices(row: Row, catalog: Catalog) -> None:
+    """The same rows with other values, or on a device that the catalog has otherwise, are another fit."""
+    rows = [row(metric="peak_mem_gib", value=30.0, mem_kind="reserved")]
+    larger = tuple(
+        replace(one, memory_gib=None if one.memory_gib is None else 2 * one.memory_gib) for one in catalog.accelerators
+    )
+    other = replace(catalog, accelerators=larger)
+    keys = [
+        memory_key(memory_table(these, market, Assumptions()), None)
+        for these, market in ((rows, catalog), ([replace(rows[0], value=60.0)], catalog), (rows, other))
+    ]
+    assert len(set(keys)) == 3
+    assert keys[0] == memory_key(memory_table(rows, catalog, Assumptions()), None)

@@ -12,6 +12,7 @@ import pytest
 
 from tonnage.catalog import Catalog, load_aliases
 from tonnage.errors import UnknownInstanceType
+from tonnage.sizing.devices import LANES
 
 FACTS = os.environ.get("TONNAGE_FACTS")
 
@@ -177,6 +178,7 @@ def test_every_row_has_a_source_and_no_date_lies_ahead(catalog: Catalog) -> None
         assert bool(instance.network_source) == (instance.network_gbit_per_s is not None), instance.name
     for device in catalog.accelerators:
         assert bool(device.usable_memory_source) == (device.usable_memory_gib is not None), device.name
+        assert bool(device.boost_clock_source) == (device.boost_clock_mhz is not None), device.name
 
 
 def test_links_fit_what_they_connect(catalog: Catalog) -> None:
@@ -271,3 +273,20 @@ def test_prices_agree_with_the_fact_table(catalog: Catalog) -> None:
         if o.purchase in ("on_demand", "spot")
     )
     assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "multiprocessors"),
+    [
+        ("V100-16GB", 80), ("V100-PCIe-16GB", 80), ("T4", 40), ("A100-80GB-SXM", 108), ("A30", 56), ("A10", 72),
+        ("A40", 84), ("RTX-3090", 82), ("RTX-4090", 128), ("L4", 58), ("L40S", 142), ("H100-PCIe", 114),
+        ("H100-SXM", 132), ("H200", 132), ("RTX-5090", 170),
+    ],
+)  # fmt: skip
+def test_clocks_agree_with_published_rates(catalog: Catalog, name: str, multiprocessors: int) -> None:
+    """32-bit rate over two operations a lane and cycle is the number of multiprocessors that NVIDIA states, to 2 %."""
+    device = catalog.accelerator(name)
+    assert device.boost_clock_mhz
+    assert device.dense_fp32_tflops
+    per_clock = device.dense_fp32_tflops * 1e6 / device.boost_clock_mhz
+    assert per_clock / (2 * LANES[device.compute_capability or ""]) == pytest.approx(multiprocessors, rel=0.02)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -56,10 +57,27 @@ def test_dry_run_touches_nothing(inside: Run, spec: str, tmp_path: Path) -> None
     assert page.returncode == 0
     assert "--nproc-per-node 2" in page.stdout
     assert "export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1" in page.stdout
+    assert "Predicted" in page.stdout
     document = json.loads(inside("run", spec, "--dry-run", "-o", "json").stdout)
     assert document["schema"] == "tonnage/job@1"
     assert document["command"][1:] == ["-m", "tonnage.recipes.worker", str(tmp_path / "home" / "runs" / "one")]
+    assert document["prediction"]["why_none"].startswith("this machine has not been measured")
     assert not (tmp_path / "home").exists()
+
+
+def test_the_script_of_a_dry_run_does_the_work(
+    inside: Run, spec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It makes the folder and the specification itself: a shell carries it out as it stands, and the worker finds the
+    run there."""
+    for name, value in pretend(steps=2).items():
+        monkeypatch.setenv(name, value)
+    document = json.loads(inside("run", spec, "--dry-run", "-o", "json").stdout)
+    done = subprocess.run(["sh"], input=document["script"], text=True, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    folder = RunFolder(tmp_path / "home" / "runs" / "one")
+    assert folder.spec().name == "one"
+    assert any(event.kind is EventKind.TRAINING for event in folder.events())
 
 
 @pytest.mark.parametrize(
@@ -108,6 +126,22 @@ def test_no_runs_yet(inside: Run) -> None:
     assert json.loads(inside("ps", "-o", "json").stdout)["runs"] == []
 
 
+def test_one_broken_run_does_not_end_the_list(inside: Run, spec: str, home: Path) -> None:
+    """A bad line in one journal and a specification that nobody can read: both are named, all others listed."""
+    for name in ("one", "two", "three"):
+        RunFolder(home / name).create(load_spec(Path(spec).read_text(), where=spec))
+        RunFolder(home / name).record(EventKind.SUBMITTED, who="cli")
+    with RunFolder(home / "two").journal_file.open("a") as file:
+        file.write("rubbish\n")
+    (home / "three" / "spec.json").write_text("{")
+    done = inside("ps", "--all")
+    assert done.returncode == 0
+    assert "two: a line of its journal is left out" in " ".join(done.stdout.split())
+    assert "three cannot be read" in " ".join(done.stdout.split())
+    listed = json.loads(inside("ps", "--all", "-o", "json").stdout)["runs"]
+    assert {run["name"] for run in listed} == {"one", "two"}
+
+
 def test_a_run_watched_to_its_end(tonnage: Run, spec: str, home: Path) -> None:
     """The log and the prediction on stderr, the outcome on stdout, exit 0; then `logs`, `ps`, a name taken."""
     done = tonnage("run", spec, "-o", "json", env=pretend(steps=30, crash_at=9))
@@ -134,6 +168,40 @@ def test_no_resume_on_a_full_disk(inside: Run, spec: str, home: Path, monkeypatc
     refused = inside("resume", "one")
     assert (refused.returncode, len(list(folder.events()))) == (4, 1)
     assert "make room" in refused.stderr
+
+
+PLANTED = ("planteduser1", "plantedsignature", "plantedmlflow", "hf_plantedtoken")
+
+
+def test_no_file_of_a_run_holds_a_secret(tonnage: Run, spec: str, home: Path, tmp_path: Path) -> None:
+    """Signed URL of rows, passwords of MLflow's address in file and environment, a token, all of them printed by the
+    worker and told in its journal: in no file of the home, all files and folders of the run the user's alone."""
+    user, signature, mlflow, token = PLANTED
+    signed = f"https://127.0.0.1:9/rows.csv?X-Amz-Signature={signature}&versionId=3"
+    document = json.loads(Path(spec).read_text())
+    document["data"]["train"]["location"] = signed
+    document["tracking"] = {"uri": f"http://me:{user}@127.0.0.1:9"}
+    Path(spec).write_text(json.dumps(document))
+    says = f"reading {signed} for http://me:{user}@127.0.0.1:9 with {token}"
+    secrets = {"HF_TOKEN": token, "MLFLOW_TRACKING_URI": f"http://me:{mlflow}@127.0.0.1:9"}
+    for name, uri in (("one", document["tracking"]["uri"]), ("two", None)):
+        document["tracking"]["uri"] = uri
+        Path(spec).write_text(json.dumps(document))
+        told = pretend(steps=3, says=says) | secrets
+        done = tonnage("run", spec, "--name", name, env=told)
+        assert done.returncode == 0, done.stderr
+        assert not any(secret in done.stderr + done.stdout for secret in PLANTED)
+    files = [path for path in (tmp_path / "home").rglob("*") if path.is_file()]
+    assert len(files) > 20
+    for path in files:
+        content = path.read_bytes()
+        assert not [secret for secret in PLANTED if secret.encode() in content], path
+    assert "reading https://127.0.0.1:9/rows.csv?X-Amz-Signature=***&versionId=3" in (home / "one/log.txt").read_text()
+    for path in home.glob("one/*"):
+        if path.name not in ("fake-starts-0",):
+            assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+    assert stat.S_IMODE((home / "one").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "home" / "tonnage.db").stat().st_mode) == 0o600
 
 
 def test_stop_and_resume(tonnage: Run, spec: str, home: Path) -> None:

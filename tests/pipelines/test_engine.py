@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tonnage.cli.running import run
+from tonnage.errors import TonnageError
 from tonnage.pipelines import load_pipeline
 from tonnage.pipelines.engine import Engine, Outcome
+from tonnage.pipelines.pipeline import Pipeline
+from tonnage.runs.liveness import is_held
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # Dagster's own, of the libraries it uses
@@ -57,6 +64,18 @@ def folder(tmp_path: Path, home: Path) -> Path:
     (tmp_path / "count.py").write_text(COUNT)
     (tmp_path / "raw.txt").write_text("one two three\n")
     return tmp_path
+
+
+def load(folder: Path) -> Pipeline:
+    return load_pipeline(folder / "words.pipeline.yaml")
+
+
+def until(seen: Callable[[], bool]) -> None:
+    """Wait; a bound for a test that hangs."""
+    end = time.monotonic() + 60
+    while not seen():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def carry_out(folder: Path, *, forced: frozenset[str] = frozenset()) -> Outcome:
@@ -112,3 +131,30 @@ def test_a_missing_input_is_named(folder: Path) -> None:
     """A pattern that matches nothing fails its step, and says which."""
     (folder / "raw.txt").unlink()
     assert "no input matches 'raw.txt'" in carry_out(folder).failed["prepare"]
+
+
+SLOW = """
+import pathlib, sys, time
+pathlib.Path("started").touch()
+while not pathlib.Path("go").exists():
+    time.sleep(0.02)
+pathlib.Path(sys.argv[2]).write_text("3")
+"""
+
+
+def test_one_pipeline_at_a_time_though_its_process_was_killed(folder: Path) -> None:
+    """A second run of it is refused, also while a step goes on beside the killed process that started it."""
+    (folder / "count.py").write_text(SLOW)
+    command = [sys.executable, "-m", "tonnage", "pipeline", "run", str(folder / "words.pipeline.yaml")]
+    environment = {**os.environ, "TONNAGE_HOME": str(folder / "home")}
+    first = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, start_new_session=True)
+    until(lambda: (folder / "started").exists())
+    with pytest.raises(TonnageError, match="is being run: process"):
+        carry_out(folder)
+    first.kill()
+    first.wait()
+    with pytest.raises(TonnageError, match="is being run: process"):
+        carry_out(folder)
+    (folder / "go").touch()
+    until(lambda: not is_held(next((folder / "home" / "pipelines").glob(f"{load(folder).name}/lock"))))
+    assert set(carry_out(folder).results) == {"prepare", "count", "report"}

@@ -160,3 +160,12 @@ def test_points_that_are_no_numbers_are_left_out() -> None:
     empty = replace(chart, series=(("a", ((1.0, float("inf")),)),))
     assert render_svg(empty) == ""
     assert render_spark([], 10) == ""
+
+
+def test_memory_and_load_are_drawn_over_the_runs_time(run: RunSummary) -> None:
+    """Two charts, in GiB and percent, on a terminal as in HTML, whose charts a phone scrolls and whose text it wraps."""
+    text, page = (render_report(run_report(run), form, Look(width=100)) for form in ("table", "html"))
+    assert re.search(r"Memory\n.*host, all processes +[\d.]+ [▁-█]+ [\d.]+ +\(minute", text)
+    assert re.search(r"Load\n.*processors, by the run", text)
+    assert 'aria-label="Memory"' in page
+    assert "@media (max-width: 40em)" in page

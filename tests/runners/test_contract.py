@@ -14,7 +14,7 @@ import pytest
 from tonnage.errors import InputError
 from tonnage.runners import RUNNERS, Runner, make_runner
 from tonnage.runs import EventKind, RunFolder, RunSpec, State
-from tonnage.runs.job import dump_job, load_job
+from tonnage.runs.job import alone_script, dump_job, load_job
 from tonnage.runs.liveness import is_held, workers_lock
 from tonnage.runs.spec import DataSource, DataSpec, LaunchSpec
 from tonnage.testing import FakeRunner
@@ -64,7 +64,7 @@ def test_render_touches_nothing_and_says_it_all(name: str, tmp_path: Path) -> No
     assert Path(job.argv[0]).exists()
     assert str(folder.path) in job.argv
     assert dict(job.env)["OMP_NUM_THREADS"] == str(4 // job.processes)
-    assert job.command_line in job.script()
+    assert job.command_line in alone_script(job, folder=str(folder.path), spec="{}")
     assert load_job(dump_job(job), where="here") == job
 
 
@@ -73,7 +73,7 @@ def test_secrets_are_named_never_written(name: str, tmp_path: Path) -> None:
     """The value of HF_TOKEN is in no part of the job; its name is."""
     job = make(name).render(spec(name), RunFolder(tmp_path))
     assert job.secrets == ("HF_TOKEN",)
-    assert SECRET not in dump_job(job) + job.script()
+    assert SECRET not in dump_job(job) + alone_script(job, folder="/run", spec="{}")
 
 
 @pytest.mark.parametrize("name", kept_by("threads"))

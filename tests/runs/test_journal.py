@@ -11,6 +11,7 @@ from tonnage.errors import InputError
 from tonnage.runs import EventKind, Reason, RunFolder, RunSpec, State, dump_spec, load_spec, read_journal
 from tonnage.runs.folder import append_values
 from tonnage.runs.spec import DataSource, DataSpec
+from tonnage.runs.tail import Tail
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
@@ -80,6 +81,20 @@ def test_rubbish_in_the_middle_is_named(tmp_path: Path) -> None:
     path.write_text('{"kind": "noise"}\n{}\n')
     with pytest.raises(ValueError, match=r"journal.jsonl:1"):
         list(read_journal(path))
+
+
+def test_one_bad_line_does_not_hide_the_others(tmp_path: Path) -> None:
+    """Rubbish, bytes that are no text, an event and a reason of a later version: left out, and named by the state."""
+    run = folder(tmp_path)
+    run.record(EventKind.SUBMITTED, who="cli", at=NOON)
+    with run.journal_file.open("ab") as file:
+        file.write(b"\xff\xfe rubbish\n" + b'{"at": "2026-01-02", "who": "x", "kind": "later"}\n[]\n')
+        file.write(b'{"at": "2026-01-02T00:00:00+00:00", "who": "supervisor", "kind": "failed", "reason": "Later"}\n')
+    run.record(EventKind.STARTED, who="supervisor", at=NOON)
+    state = run.state()
+    assert state.state is State.STARTING
+    assert [fault.split(": ")[0].rpartition(":")[2] for fault in state.faults] == ["2", "3", "4"]
+    assert [event.kind for event in Tail(run.journal_file).events()][-1] is EventKind.STARTED
 
 
 def test_two_runs_of_one_name_are_refused(tmp_path: Path) -> None:

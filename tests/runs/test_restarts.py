@@ -55,6 +55,17 @@ def test_what_was_asked_for_is_no_crash(code: int, asked: Reason) -> None:
     assert decide([ended(code)], POLICY, asked=asked, random=0.5) == Finish(state=State.STOPPED, reason=asked)
 
 
+def test_a_network_that_fails_is_told_as_such() -> None:
+    """Tried again as patiently as a killed worker, and not given up for failing at one step; then with its cause."""
+    away = Ended(code=WorkerExit.UNREACHABLE, step=0, checkpoint_step=None, said="s3://b/rows cannot be reached: reset")
+    for count in (1, 2, 3):
+        verdict = decide([away] * count, POLICY, asked=None, random=0.5)
+        assert isinstance(verdict, Restart)
+        assert verdict.reason is Reason.NETWORK
+    ended = decide([away] * 4, POLICY, asked=None, random=0.5)
+    assert ended == Finish(state=State.FAILED, reason=Reason.NETWORK, message=away.said)
+
+
 @pytest.mark.parametrize(("code", "goes_on"), [(1, False), (KILLED, False), (WorkerExit.PREEMPTED, True)])
 def test_a_crash_on_a_full_disk_is_told_as_one(code: int, goes_on: bool) -> None:
     """Launchers do not say why their workers crashed: where the disk is full, that is the reason, and no restart."""

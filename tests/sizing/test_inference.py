@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from tonnage.catalog.loading import load_catalog
+from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Devices, Machine
+from tonnage.sizing.encoder_replicas import encoder_replicas
 from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.inference_memory import estimate_serving_memory, held_tokens, kv_bytes_per_token
 from tonnage.sizing.inference_time import decode_step_s, forward_s, prefill_s
-from tonnage.sizing.serving import CONCURRENCIES, estimate_replicas
 from tonnage.units import to_gib
 from tonnage.workload.jobs import Lengths, Requests
 from tonnage.workload.known import find_model
@@ -126,31 +127,19 @@ def test_fewer_bits_decode_faster_and_need_less(devices: Callable[..., Devices])
     assert sizes == sorted(sizes, reverse=True)
 
 
-def test_replicas_trade_latency_for_rate(devices: Callable[..., Devices]) -> None:
-    """More requests in flight: a higher rate at a higher p95, p95 above the mean, KV cache growing."""
-    rows = np.zeros(len(CONCURRENCIES), dtype=np.intp)
-    requests = Requests(input_tokens=Lengths(mean=200, maximum=400), output_tokens=Lengths(mean=100, maximum=100))
-    replicas = estimate_replicas(
-        find_model("llama-2-7b"), requests, devices("A100-80GB-SXM", precision="fp16").take(rows), weights="fp16",
-        tensor_parallel=np.ones(len(rows)), concurrency=np.array(CONCURRENCIES),
-    )  # fmt: skip
-    assert (np.diff(replicas.requests_per_s) > 0).all()
-    assert (np.diff(replicas.latency_p95_s) > 0).all()
-    assert (replicas.latency_p95_s > replicas.latency_mean_s).all()
-    assert (np.diff(replicas.needed_bytes) >= 0).all()
-
-
 def test_encoder_p95_follows_the_longest_requests(devices: Callable[..., Devices]) -> None:
     """A spread of lengths raises the p95 above that of equal lengths, and the rate falls as batches are padded."""
     shape, device = find_model("bert-large-uncased"), devices("T4", precision="fp16")
     same, spread = (
-        estimate_replicas(
+        encoder_replicas(
             shape,
             Requests(input_tokens=Lengths(mean=128, maximum=longest), output_tokens=None),
             device,
-            weights="fp16",
-            tensor_parallel=ONE,
-            concurrency=ONE * 4,
+            "fp16",
+            ONE,
+            ONE * 4,
+            Assumptions(),
+            None,
         )
         for longest in (128, 512)
     )

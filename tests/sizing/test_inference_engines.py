@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tonnage.catalog.loading import load_catalog
 from tonnage.errors import UnknownName
 from tonnage.sizing.devices import Devices, Machine
+from tonnage.sizing.engine_rates import kernel_floor_s, tiles_to_half
 from tonnage.sizing.engines import ENGINES, engine_class, find_engine
 from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.inference_pass import FORMATS, pass_s, pass_work
@@ -156,3 +158,20 @@ def test_a_framework_pays_the_ring_for_small_all_reduces() -> None:
     launched = replace(own, host_us_per_kernel=0.001)
     work = pass_work(shape, devices, FORMATS["bf16"], own, batch=1.0, query=1.0, keys=16.0, tensor_parallel=2.0)
     assert pass_s(work, launched)[0] > pass_s(work, own)[0]
+
+
+def test_a_faster_clock_shortens_the_smallest_kernel() -> None:
+    """A kernel's floor is so many cycles: H100's is 1.41 / 1.98 of A100's; where no clock is known, A100's."""
+    engine = ENGINES["fused"]
+    a100, h100, unknown = (on(name, "fp16") for name in ("A100-80GB-SXM", "H100-SXM", "MI250X"))
+    assert np.ravel(kernel_floor_s(a100, engine))[0] == pytest.approx(engine.kernel_floor_us * 1e-6)
+    assert np.ravel(kernel_floor_s(h100, engine))[0] == pytest.approx(engine.kernel_floor_us * 1e-6 * 1.41 / 1.98)
+    assert np.ravel(kernel_floor_s(unknown, engine))[0] == pytest.approx(engine.kernel_floor_us * 1e-6)
+
+
+def test_few_multiprocessors_are_filled_by_few_tiles() -> None:
+    """T4 has 40 multiprocessors and A100 108: a product reaches half its rate with that share of the tiles."""
+    engine = ENGINES["fused"]
+    t4, a100 = (float(np.ravel(tiles_to_half(on(name, "fp16"), engine))[0]) for name in ("T4", "A100-80GB-SXM"))
+    assert a100 == pytest.approx(engine.tiles_to_half, rel=0.01)
+    assert t4 / a100 == pytest.approx(40 / 108, rel=0.02)

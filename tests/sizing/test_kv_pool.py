@@ -9,7 +9,7 @@ from tonnage.catalog import load_catalog
 from tonnage.sizing.devices import Machine
 from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.inference_pass import FORMATS
-from tonnage.sizing.kv_pool import pool_bytes, windowed
+from tonnage.sizing.kv_pool import engine_memory, windowed
 from tonnage.sizing.schedulers import SCHEDULERS
 from tonnage.units import to_gib
 from tonnage.workload.known import find_model
@@ -23,12 +23,12 @@ def pool(engine: str, model: str, weights: str, ranks: int, gpu: str = "H100-SXM
     device = load_catalog().accelerator(gpu)
     machine = Machine(accelerator=device, count=8, intra=None, network_gb_per_s=None, network_latency_us=0.0)
     scheduler, served = SCHEDULERS[engine], FORMATS[weights]
-    found = pool_bytes(
+    found = engine_memory(
         scheduler, find_model(model), served, serving_devices([machine], served.compute),
         tensor_parallel=np.array([float(ranks)]), requests=float(scheduler.most_requests(device)),
         step_tokens=float(scheduler.most_step_tokens(device)),
     )  # fmt: skip
-    return to_gib(float(found[0]))
+    return to_gib(float(found.pool_bytes[0]))
 
 
 @pytest.mark.parametrize(("model", "weights", "ranks", "gib"), REPORTED)

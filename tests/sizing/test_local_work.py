@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tonnage.sizing.local_memory import host_memory_parts
 from tonnage.sizing.local_work import LocalOperation, step_operations, trained_tensors
 from tonnage.workload.jobs import Lengths, Lora, TrainJob
 from tonnage.workload.known import find_model
@@ -43,9 +44,20 @@ def test_a_frozen_base_in_16_bits_is_not_cast() -> None:
     assert amounts(replace(JOB, method="full"))["weight casts"] > 0
 
 
+@pytest.mark.parametrize(("precision", "saved_mib"), [("fp32", 63.3), ("bf16", 38.2)])
+def test_adapters_keep_their_own_inputs(precision: str, saved_mib: float) -> None:
+    """Tensors saved for backward by a BERT of four layers (256 wide, four heads) under peft with rank 16 on all linear
+    layers, 8 texts of 64 tokens, torch 2.13 on a CPU, counted by `torch.autograd.graph.saved_tensors_hooks`:
+    activations come out within 12 %. Counted as in a full fine-tuning they were 27 % too few in fp32."""
+    shape = replace(JOB.model, layers=4, hidden=256, heads=4, kv_heads=4, head_dim=64, ffn=1024, vocab=500)
+    job = replace(JOB, model=shape, precision=precision, lora=Lora(rank=16, targets="all-linear"))  # type: ignore[arg-type]
+    parts = host_memory_parts(job, micro_batch=8, accumulation=2, framework_bytes=0.0)
+    assert parts["activations"] / 2**20 == pytest.approx(saved_mib, rel=0.12)
+
+
 @pytest.mark.parametrize("targets", ["attention", "all-linear"])
 def test_adapters_stand_where_they_are_asked_for(targets: str) -> None:
-    """The optimizer steps two tensors of each adapted matrix (the pooler's too), and as many weights as LoRA has on these
+    """The optimizer steps two tensors of each adapted matrix (the pooler's too), as many weights as LoRA has on these
     targets; each weight in a layer meets every token, forward and twice backward."""
     job = replace(JOB, lora=Lora(rank=8, targets=targets))  # type: ignore[arg-type]
     [(size, count)] = trained_tensors(job)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -235,6 +236,19 @@ def test_a_full_disk_under_the_log(bench: Bench) -> None:
     bench.folder.log_file.symlink_to(full)
     state = bench.run(steps=12, chatter_bytes=5000)
     assert state.state is State.SUCCEEDED, bench.words()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="stopped processes are found by their state")
+def test_a_stopped_worker_hears_the_request(bench: Bench) -> None:
+    """SIGSTOP, as Ctrl-Z sends it to a group: asked to save, the worker is woken, saves and ends."""
+    bench.start(steps=100_000)
+    bench.until_step(5)
+    (worker,) = bench.worker_pids()
+    os.kill(worker, signal.SIGSTOP)
+    write_request(bench.folder.stop_request, by="test", reason="")
+    bench.until(bench.is_quiet)
+    state = bench.folder.state()
+    assert (state.state, state.message.endswith("verified")) == (State.STOPPED, True), bench.words()
 
 
 def test_a_full_disk_under_the_whole_run(bench: Bench) -> None:

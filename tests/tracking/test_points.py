@@ -10,8 +10,9 @@ import pytest
 
 from tonnage.runs import EventKind, RunState, State
 from tonnage.runs.journal import Event
+from tonnage.runs.secrets import without_secrets
 from tonnage.testing import run_spec
-from tonnage.tracking.places import artifacts_beside, shown, tracking_uri
+from tonnage.tracking.places import artifacts_beside, tracking_uri
 from tonnage.tracking.points import event_points, metric_points, parameters, sample_points, state_tags, status_of
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
@@ -78,4 +79,4 @@ def test_the_place_is_that_of_the_file_then_of_the_environment_then_at_home() ->
     assert at_home == "sqlite:////h/mlflow.db"
     assert artifacts_beside(at_home) == "file:///h/mlflow-artifacts"
     assert artifacts_beside("http://host:5000") is None
-    assert shown("postgresql://me:secret@host/db") == "postgresql://me:***@host/db"
+    assert without_secrets("postgresql://me:secret@host/db") == "postgresql://me:***@host/db"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,8 +15,11 @@ from tonnage.errors import InputError
 from tonnage.runs import EventKind, RunFolder
 from tonnage.runs.folder import append_values
 from tonnage.runs.series import read_lines
+from tonnage.testing import write_run
 from tonnage.tracking import Tracker, TrackingUnavailable, tracker
 from tonnage.tracking.unavailable import reaching
+
+from .conftest import client_of
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -180,3 +186,24 @@ def test_a_model_is_registered_once_for_the_same_files(folder: RunFolder, uri: s
     assert client.get_model_version_by_alias("reviews", "champion").version == 1
     assert {one.name: len(client.search_model_versions(f"name = '{one.name}'")) for one in
             client.search_registered_models()} == {"reviews": 2, "letters": 1}  # fmt: skip
+
+
+@pytest.mark.slow
+def test_first_runs_at_once_make_one_database(tmp_path: Path) -> None:
+    """Six processes meet a SQLite file that is not there yet: each run is in it in the end."""
+    pytest.importorskip("mlflow")
+    uri = f"sqlite:///{tmp_path / 'mlflow' / 'mlflow.db'}"
+    folders = [write_run(tmp_path / "runs" / f"run{number}") for number in range(6)]
+    program = (
+        "import sys; from pathlib import Path\n"
+        "from tonnage.runs import RunFolder; from tonnage.tracking import Tracker\n"
+        "folder = RunFolder(Path(sys.argv[1])); Tracker(folder.spec(), folder, sys.argv[2]).sync()\n"
+    )
+    started = [subprocess.Popen([sys.executable, "-c", program, str(one.path), uri]) for one in folders]
+    assert [process.wait(600) for process in started] == [0] * 6
+    client = client_of(uri)
+    experiment = client.get_experiment_by_name("tonnage")
+    assert experiment is not None
+    assert {run.info.run_name for run in client.search_runs([experiment.experiment_id])} == {
+        f"run{n}" for n in range(6)
+    }

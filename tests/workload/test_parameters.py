@@ -30,12 +30,14 @@ ROUNDED = {
     "mpt-30b",
     "stablelm-2-1.6b",
     "deepseek-v3",
+    "deepseek-v3.1",
+    "deepseek-r1",
     "llama-3.2-90b-vision",
-}  # four published rounded, one 0.006 % below its own checkpoint
+}  # six published rounded, one 0.006 % below its own checkpoint
 
 
 def test_most_counts_are_exact() -> None:
-    """All but five match to the last parameter; at least 80 % lie within 0.01 % whatever is added later."""
+    """All but seven match to the last parameter; at least 80 % lie within 0.01 % whatever is added later."""
     inexact = {
         name for name in known_models() if count_parameters(find_model(name)).total != published_parameters(name)
     }

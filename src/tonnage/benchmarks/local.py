@@ -11,7 +11,16 @@ from datetime import datetime
 from typing import Any, Final
 
 from tonnage.benchmarks.all_reduce import measure_all_reduce
-from tonnage.benchmarks.machine import device_name, framework_bytes, import_torch, read_identity, usable_cores, versions
+from tonnage.benchmarks.machine import (
+    busy_seconds,
+    device_name,
+    framework_bytes,
+    import_torch,
+    others_fraction,
+    read_identity,
+    usable_cores,
+    versions,
+)
 from tonnage.benchmarks.operations import FULL_CPU, FULL_CUDA, QUICK, Probe, probes, queued
 from tonnage.benchmarks.timing import Clock, Samples, take_samples
 from tonnage.calibration.local_profile import Curve, DeviceKind, DeviceProfile, Point, Timing
@@ -50,6 +59,7 @@ def measure_device(
     """The profile of this machine's processor or GPU. Raises MissingExtra without torch, InputError without a GPU."""
     load = os.getloadavg()[0]
     torch = import_torch()
+    began, busy = time.monotonic(), busy_seconds()
     identity = read_identity(torch, kind)
     resident = framework_bytes()
     counts = _thread_counts(threads, kind, usable_cores(identity.physical_cores), identity.logical_cores)
@@ -57,11 +67,14 @@ def measure_device(
     curves = tuple(curve for count in counts for curve in measure_curves(torch, kind, count, quick, report))
     report("all-reduce of two processes", 0, 0)
     summed = measure_all_reduce(torch, kind)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else identity.logical_cores
+    others = others_fraction(busy, busy_seconds(), time.monotonic() - began, cores)
     profile = DeviceProfile(
         name=device_name(identity, kind), kind=kind, identity=identity,
         made_at=now.isoformat(timespec="seconds"), versions=versions(torch, kind), curves=curves,
         framework_bytes=resident, load_average=load, time_log_sd=prior.time_log_sd,
         memory_log_sd=prior.memory_log_sd, prior_source=prior.source, usd_per_hour=usd_per_hour,
+        others_cpu_fraction=others,
     )  # fmt: skip
     if isinstance(summed, str):
         return replace(profile, no_all_reduce=summed)

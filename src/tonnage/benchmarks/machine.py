@@ -126,6 +126,30 @@ def device_name(identity: Identity, kind: DeviceKind) -> str:
     return f"local-{slug}" + (f"-{identity.physical_cores}c" if kind == "cpu" else "")
 
 
+def busy_seconds() -> tuple[float, float]:
+    """Processor seconds so far: of everything on the cores this process may use, and of this process with its ended
+    children."""
+    import psutil
+
+    every = psutil.cpu_times(percpu=True)
+    usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(len(every))
+    cores = [every[core] for core in usable if core < len(every)]
+    idle = ("idle", "iowait", "guest", "guest_nice")  # guests are counted in `user` already
+    machine = sum(sum(core) - sum(getattr(core, name, 0.0) for name in idle) for core in cores)
+    own = psutil.Process().cpu_times()
+    return machine, own.user + own.system + own.children_user + own.children_system
+
+
+def others_fraction(before: tuple[float, float], after: tuple[float, float], seconds: float, cores: int) -> float:
+    """Share of the cores that other programs took between two readings of `busy_seconds`.
+
+    >>> others_fraction((100.0, 10.0), (118.0, 26.0), 10.0, 2)
+    0.1
+    """
+    machine, own = after[0] - before[0], after[1] - before[1]
+    return min(max((machine - own) / (seconds * cores), 0.0), 1.0)
+
+
 def check_memory() -> None:
     """InputError where too little memory is free to measure in."""
     import psutil

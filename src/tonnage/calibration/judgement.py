@@ -29,9 +29,10 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """A row that is not judged, and why."""
+    """A row that is not judged, and why; `line`: of the file, where one of its cells cannot be used."""
 
     row_id: str
     metric: str
     reason: str
     suspect: bool = False
+    line: int | None = None

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from tonnage.calibration.local_profile import SCHEMA, DeviceProfile, Identity
+from tonnage.calibration.local_profile import SCHEMA, DeviceKind, DeviceProfile, Identity
 from tonnage.calibration.store import plain_value, rebuild
 from tonnage.errors import InputError, TonnageError, UnknownName, nearest
 
@@ -75,13 +75,16 @@ def stored_profiles(home: Path) -> Iterator[Path]:
     yield from sorted(folder.glob("[!.]*.json")) if folder.is_dir() else ()
 
 
-def find_profile(wanted: str, home: Path, here: Identity, *, other_machine: bool = False) -> DeviceProfile:
-    """The profile that `wanted` names: `local` (the newest of this machine), a name at home, or a file.
+def find_profile(
+    wanted: str, home: Path, here: Identity, *, other_machine: bool = False, kind: DeviceKind | None = None
+) -> DeviceProfile:
+    """The profile that `wanted` names: `local` (the newest of this machine, of its `kind` where that is given), a name
+    at home, or a file.
 
     One of another machine is refused unless `other_machine` asks for it.
     """
     if wanted == "local":
-        return _newest_here(home, here)
+        return _newest_here(home, here, kind)
     path = Path(wanted) if wanted.endswith(".json") else devices_folder(home) / f"{wanted}.json"
     if not path.is_file():
         names = [one.stem for one in stored_profiles(home)]
@@ -96,9 +99,14 @@ def find_profile(wanted: str, home: Path, here: Identity, *, other_machine: bool
     return profile
 
 
-def _newest_here(home: Path, here: Identity) -> DeviceProfile:
+def _newest_here(home: Path, here: Identity, kind: DeviceKind | None) -> DeviceProfile:
     read = [read_profile(path) for path in stored_profiles(home)]
-    mine = [one for one in read if one.identity.same_machine(here)]
+    every = [one for one in read if one.identity.same_machine(here)]
+    mine = [one for one in every if kind is None or one.kind == kind]
+    if every and not mine:
+        known = max(every, key=lambda one: (one.made_at, one.name))
+        hint = f"`tonnage calibrate --local --device {kind}`"
+        raise InputError(f"this machine's {known.kind} has been measured, the run is on {kind}", hint=hint)
     if not mine:
         others = f" ({len(read)} of other machines)" if read else ""
         raise InputError(f"no device profile of this machine in {devices_folder(home)}{others}", hint=HINT)

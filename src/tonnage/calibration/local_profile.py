@@ -142,6 +142,7 @@ class DeviceProfile:
     time_log_sd: float  # prior: spread of predictions on a device that no row is of
     memory_log_sd: float
     prior_source: str
+    others_cpu_fraction: float | None = None  # of the processors, by other programs meanwhile; None: not measured
     all_reduce: AllReduce | None = None
     no_all_reduce: str = ""  # why there is none
     usd_per_hour: float | None = None

@@ -7,14 +7,14 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, fields, replace
-from math import ceil, isfinite
+from math import ceil, isfinite, sqrt
 from pathlib import Path
 from typing import Final, Literal
 
 from tonnage.calibration.columns import TRAINING_COLUMNS
 from tonnage.calibration.judgement import Skipped
-from tonnage.calibration.local_profile import DeviceProfile
-from tonnage.calibration.local_update import LEAST_NOISE, Observation, observed
+from tonnage.calibration.local_profile import DeviceProfile, combined_log_sd
+from tonnage.calibration.local_update import LEAST_NOISE, Observation, observed, repeat_log_sd
 from tonnage.calibration.reading import read_training_rows
 from tonnage.calibration.rows import TrainingRow
 from tonnage.calibration.training_shapes import NoShape, row_shape
@@ -30,7 +30,11 @@ Metric = Literal["time", "memory"]
 TIME_METRICS: Final = ("iteration_time_s", "sequences_per_s", "tokens_per_s_per_gpu")
 MEMORY_METRICS: Final = ("peak_mem_gib",)
 BUCKET_BYTES: Final = 25 * 2**20  # DDP sums gradients in buckets of this size by default
-_NOTE: Final = re.compile(r"\b(threads|log_sd|objective)=([\w.-]+)")
+# How far the same work differs from run to run, in logarithms, before repeats on the device tell. Time: one work
+# measured minutes apart differed by up to 5 % (docs/calibrate-local.md); judgement, range 0.01 to 0.06. Memory is asked
+# for by the same program in the same order: judgement, range 0.002 to 0.03.
+REPEATS: Final[dict[Metric, float]] = {"time": 0.03, "memory": 0.01}
+_NOTE: Final = re.compile(r"\b(threads|log_sd|steps|objective)=([\w.-]+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +49,19 @@ class LocalWork:
 
     @property
     def configuration(self) -> str:
-        """What two runs have alike that are the same work."""
+        """What two runs have alike whose steps take the same time: lengths count by their mean."""
+        return self._alike(self.job.lengths.mean)
+
+    @property
+    def memory_configuration(self) -> str:
+        """What two runs have alike that need the same memory: the longest sequence counts."""
+        return self._alike(self.job.lengths.maximum)
+
+    def _alike(self, length: float) -> str:
         shape, job = self.job.model, self.job
         dims = f"{shape.architecture}/{shape.layers}x{shape.hidden}x{shape.heads}x{shape.ffn}x{shape.vocab}"
         aim = "lm" if has_vocabulary_loss(job) else "classes"
-        batch = f"{self.processes}x{self.micro_batch}x{self.accumulation}x{job.lengths.mean:g}"
+        batch = f"{self.processes}x{self.micro_batch}x{self.accumulation}x{round(length)}"
         rank = f"-r{job.lora.rank}" if job.method == "lora" else ""
         return f"{dims} {aim} {job.method}{rank} {job.precision} {job.optimizer} {batch} t{self.threads}"
 
@@ -159,20 +171,27 @@ def _check(row: TrainingRow, profile: DeviceProfile) -> None:
 
 
 def observation(row: TrainingRow, profile: DeviceProfile) -> tuple[Metric, Observation]:
-    """A row beside its prediction. Its noise: `log_sd=` in the note, else the profile's own."""
+    """A row beside its prediction. The noise of a rate is that of a mean over the run's steps: `log_sd=` in the note
+    over the root of `steps=`, 0 where it is not told. What differs from run to run comes on top in `observations`."""
     work = row_work(row, profile)
-    told = dict(_NOTE.findall(row.note))
-    try:
-        noise = float(told["log_sd"]) if "log_sd" in told else profile.noise_log_sd
-    except ValueError as error:
-        raise InputError(f"row {row.id}: log_sd={told['log_sd']} in the note is not a number") from error
-    if not isfinite(noise) or noise < 0:
-        raise InputError(f"row {row.id}: log_sd={noise} in the note, expected a number of at least zero")
-    noise = max(noise, LEAST_NOISE)
+    method = work.job.method
     if row.metric in MEMORY_METRICS:
         each = row.value / (work.processes if "sum over" in row.mem_kind else 1)
-        return "memory", observed(work.configuration, memory_parts(work, profile), from_gib(each), noise)
-    return "time", observed(work.configuration, time_parts(work, profile), _step_s(row, work), noise)
+        parts = memory_parts(work, profile)
+        return "memory", observed(work.memory_configuration, parts, from_gib(each), 0.0, method)
+    noise = _noise_of_mean(row)
+    return "time", observed(work.configuration, time_parts(work, profile), _step_s(row, work), noise, method)
+
+
+def _noise_of_mean(row: TrainingRow) -> float:
+    told = dict(_NOTE.findall(row.note))
+    try:
+        spread, steps = float(told.get("log_sd", 0.0)), float(told.get("steps", 1.0))
+    except ValueError as error:
+        raise InputError(f"row {row.id}: log_sd or steps in the note is not a number: {row.note}") from error
+    if not (isfinite(spread) and spread >= 0 and isfinite(steps) and steps >= 1):
+        raise InputError(f"row {row.id}: log_sd={spread} in the note, expected a number of at least zero (steps: one)")
+    return spread / sqrt(steps)
 
 
 def _step_s(row: TrainingRow, work: LocalWork) -> float:
@@ -209,9 +228,16 @@ def update(profile: DeviceProfile, rows: Iterable[TrainingRow]) -> DeviceProfile
 
 
 def observations(profile: DeviceProfile, metric: Metric) -> list[Observation]:
-    """All of the profile's rows of one kind, beside their predictions."""
-    found = [observation(row, profile) for row in profile.rows]
-    return [one for kind, one in found if kind == metric]
+    """All of the profile's rows of one kind, beside their predictions; the noise of each holds what runs differ by."""
+    found = [one for kind, one in (observation(row, profile) for row in profile.rows) if kind == metric]
+    repeat = repeat_log_sd(found, REPEATS[metric])
+    return [replace(one, noise_log_sd=max(combined_log_sd(one.noise_log_sd, repeat), LEAST_NOISE)) for one in found]
+
+
+def run_to_run_log_sd(profile: DeviceProfile, metric: Metric) -> float:
+    """How far one run more of the same work may differ from those before."""
+    found = [one for kind, one in (observation(row, profile) for row in profile.rows) if kind == metric]
+    return repeat_log_sd(found, REPEATS[metric])
 
 
 def read_rows(path: Path) -> list[TrainingRow]:
@@ -243,12 +269,13 @@ def _cell(value: object) -> str:
 
 def measured_row(
     work: LocalWork, profile: DeviceProfile, *, id: str, metric: str, value: float, source: str,
-    log_sd: float | None = None, mem_kind: str = "",
+    log_sd: float | None = None, steps: int | None = None, mem_kind: str = "",
 ) -> TrainingRow:  # fmt: skip
-    """A row of a run on this device, as `update` reads it. `log_sd`: spread of the run's steps, in logarithms."""
+    """A row of a run on this device, as `update` reads it. `log_sd`: spread of the run's `steps`, in logarithms."""
     job, shape = work.job, work.job.model
     aim = "language-model" if has_vocabulary_loss(job) else "classification"
     note = f"threads={work.threads} objective={aim}" + ("" if log_sd is None else f" log_sd={log_sd!r}")
+    note += "" if steps is None else f" steps={steps}"
     return TrainingRow(
         id=id, config_id=work.configuration, source=source, model=shape.name, params=None, n_layers=shape.layers,
         d_model=shape.hidden, n_heads=shape.heads, n_kv_heads=shape.kv_heads, d_ff=shape.ffn, vocab=shape.vocab,

@@ -2,8 +2,9 @@
 
 Model, for a run i whose predicted time is the sum of groups of work (products, attention, ...) with shares s_i:
 
-    r_i = ln(measured / predicted) = s_i·θ + δ_c(i) + ε_i
-    θ ~ N(0, (σ² - τ²)(ρ 11ᵀ + (1-ρ) I))     error of each group's rate; ρ: what they have in common
+    r_i = ln(measured / predicted) = s_i·θ + μ_m(i) + δ_c(i) + ε_i
+    θ ~ N(0, (σ² - ν² - τ²)(ρ 11ᵀ + (1-ρ) I))  error of each group's rate; ρ: what they have in common
+    μ_m ~ N(0, ν²)                           what the physics leaves out of one method (full, lora)
     δ_c ~ N(0, τ²)                           what the physics leaves out of one configuration c
     ε_i ~ N(0, noise_i²)                     the measurement
 
@@ -27,7 +28,9 @@ from tonnage.calibration.local_profile import NORMAL_80, combined_log_sd
 from tonnage.sizing.estimates import Basis, Figure
 
 COMMON_SHARE: Final = 0.5  # ρ: of the groups' errors, what is common to all (judgement, range 0.2 to 0.8)
+METHOD_SHARE: Final = 0.2  # ν²/σ²: what one method has (judgement, range 0.05 to 0.4)
 CONFIGURATION_SHARE: Final = 0.1  # τ²/σ²: what only one configuration has (judgement, range 0.03 to 0.3)
+EXPECTED_COUNTS: Final = 3.0  # repeats that an expected spread stands for, beside those seen (judgement, range 2 to 6)
 LEAST_NOISE: Final = 0.005  # a clock, a scheduler and a cache are never surer than that
 
 
@@ -39,6 +42,7 @@ class Observation:
     shares: tuple[tuple[str, float], ...]  # group -> share of the predicted figure; they sum to 1
     log_ratio: float  # ln(measured / predicted)
     noise_log_sd: float
+    method: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,13 +64,18 @@ class _Pooled:
     """All rows of one configuration: their mean weighed by their noise."""
 
     configuration: str
+    method: str
     shares: dict[str, float]
     log_ratio: float
     variance: float
 
 
 def condition(
-    observations: Sequence[Observation], prior_log_sd: float, shares: Mapping[str, float], configuration: str
+    observations: Sequence[Observation],
+    prior_log_sd: float,
+    shares: Mapping[str, float],
+    configuration: str,
+    method: str = "",
 ) -> Belief:
     """What is believed of a figure with these `shares`, after the observations; the same whatever their order.
 
@@ -76,22 +85,24 @@ def condition(
     (0.2, 0.2, 0.01)
     """
     variance = prior_log_sd**2
-    own = CONFIGURATION_SHARE * variance
-    prior = _covariance(shares, shares, variance - own) + own
+    own, alike = CONFIGURATION_SHARE * variance, METHOD_SHARE * variance
+    rest = variance - own - alike
+    prior = _covariance(shares, shares, rest) + alike + own
     pooled = _pool(observations)
     if not pooled:
         return Belief(mean=0.0, log_sd=sqrt(prior))
     kernel = np.array(
         [
-            [_covariance(one.shares, other.shares, variance - own) + (one is other) * (own + one.variance)
-             for other in pooled]
+            [_covariance(one.shares, other.shares, rest) + (one.method == other.method) * alike
+             + (one is other) * (own + one.variance) for other in pooled]
             for one in pooled
         ]
     )  # fmt: skip
     ratios = np.array([one.log_ratio for one in pooled])
     towards = np.array(
-        [_covariance(one.shares, shares, variance - own) + (one.configuration == configuration) * own for one in pooled]
-    )
+        [_covariance(one.shares, shares, rest) + (one.method == method) * alike
+         + (one.configuration == configuration) * own for one in pooled]
+    )  # fmt: skip
     weights = np.linalg.solve(kernel, np.stack([ratios, towards], axis=1))
     left = prior - fsum(towards * weights[:, 1])
     return Belief(mean=fsum(towards * weights[:, 0]), log_sd=sqrt(max(left, 0.0)))
@@ -115,7 +126,8 @@ def _pool(observations: Sequence[Observation]) -> list[_Pooled]:
         mean = fsum(weight * one.log_ratio for weight, one in zip(weights, groups[name], strict=True)) / total
         found.append(
             _Pooled(
-                configuration=name, shares=dict(groups[name][0].shares), log_ratio=mean, variance=1.0 / total
+                configuration=name, method=groups[name][0].method, shares=dict(groups[name][0].shares),
+                log_ratio=mean, variance=1.0 / total,
             )
         )  # fmt: skip
     return found
@@ -131,11 +143,28 @@ def shares_of(parts: Mapping[str, float]) -> dict[str, float]:
     return {name: value / total for name, value in parts.items() if value > 0}
 
 
+def repeat_log_sd(observations: Sequence[Observation], expected: float) -> float:
+    """How far the same work differs from run to run: the spread of the rows of one configuration about their mean,
+    pooled over configurations, with what is expected of it counting as much as `EXPECTED_COUNTS` repeats.
+
+    >>> rows = [Observation(configuration="a", shares=(), log_ratio=ratio, noise_log_sd=0.0) for ratio in (0.0, 0.02)]
+    >>> round(repeat_log_sd((), 0.03), 3), round(repeat_log_sd(rows, 0.03), 3)
+    (0.03, 0.027)
+    """
+    groups: defaultdict[str, list[float]] = defaultdict(list)
+    for one in observations:
+        groups[one.configuration].append(one.log_ratio)
+    means = {name: fsum(ratios) / len(ratios) for name, ratios in groups.items()}
+    spread = fsum((ratio - means[name]) ** 2 for name in sorted(groups) for ratio in sorted(groups[name]))
+    freedom = sum(len(ratios) - 1 for ratios in groups.values())
+    return sqrt((EXPECTED_COUNTS * expected**2 + spread) / (EXPECTED_COUNTS + freedom))
+
+
 def observed(
-    configuration: str, parts: Mapping[str, float], measured: float, noise_log_sd: float
+    configuration: str, parts: Mapping[str, float], measured: float, noise_log_sd: float, method: str = ""
 ) -> Observation:  # fmt: skip
     """A measured figure beside the parts its prediction sums."""
     return Observation(
-        configuration=configuration, shares=tuple(shares_of(parts).items()),
+        configuration=configuration, method=method, shares=tuple(shares_of(parts).items()),
         log_ratio=log(measured / fsum(parts.values())), noise_log_sd=noise_log_sd,
     )  # fmt: skip

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tonnage.calibration.inference_predict import Flags, Laid, fixed_and_sending_s, lay_out, request_s
+from tonnage.calibration.inference_predict import Laid, fixed_and_sending_s, lay_out
 from tonnage.calibration.inference_reading import Case
 from tonnage.calibration.pass_table import PassTable, pass_table
+from tonnage.sizing.encoder_loads import Flags, request_s
 from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array
 

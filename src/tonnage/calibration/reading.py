@@ -141,7 +141,7 @@ class _TableReader(Generic[R]):
             if self.seen.add(identity):
                 raise _Unusable(DUPLICATE_ID)
         except _Unusable as reason:
-            return Skipped(row_id=identity, metric=cells["metric"], reason=str(reason), suspect=suspect)
+            return Skipped(row_id=identity, metric=cells["metric"], reason=str(reason), suspect=suspect, line=line)
         return row
 
     def _value(self, line: int, cells: dict[str, str]) -> R:

@@ -77,9 +77,10 @@ NUMBERS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
 VOCABULARY: Final = re.compile(r"vocab(?:ulary)?(?: size)?(?: of)? (\d+)(k?)", re.IGNORECASE)
 KEY_VALUE: Final = re.compile(rf"\b({'|'.join(PROGRAM_COLUMNS)})=([\w.,+-]+)")
 RATE: Final = re.compile(
-    r"(?:(\d+)\s*[x×]\s*)?(\d+(?:\.\d+)?)\s*Gb(?:ps|/s|it/s)((?:\s+\w+){0,2}\s*(?:per|/|each|a)\s*-?\s*GPU)?",
+    r"(?:(\d+)\s*(?:ports?|NICs?)?\s*[x×]\s*)?(\d+(?:\.\d+)?)\s*([GT])b(?:ps|/s|it/s)(?:\s*[x×]\s*(\d+))?",
     re.IGNORECASE,
 )
+PER_GPU: Final = re.compile(r"(?:per|/|each|\ba)[\s-]*GPU", re.IGNORECASE)
 
 
 def with_facts(row: TrainingRow) -> TrainingRow:
@@ -142,13 +143,16 @@ def _numbers(row: TrainingRow) -> dict[str, int | float]:
 
 
 def _network(note: str) -> dict[str, int | float]:
-    """Gbit/s as stated: per GPU where it says so, else per node. `8 x 400 Gb/s` is their sum.
+    """Gbit/s as stated: per GPU where the same clause says so, else per node. `8 x 400 Gb/s` is their sum.
 
     >>> _network("H100, 400 Gb/s per GPU"), _network("nodes of 8 x 400 Gbit/s")
     ({'network_gbit_per_s_per_gpu': 400.0}, {'network_gbit_per_s_per_node': 3200.0})
     """
-    stated = RATE.search(note)
-    if stated is None:
-        return {}
-    rate = float(stated[1] or 1) * float(stated[2])
-    return {f"network_gbit_per_s_per_{'gpu' if stated[3] else 'node'}": rate}
+    for clause in re.split(r"[;,(]\s", note):
+        stated = RATE.search(clause)
+        if stated is None:
+            continue
+        ports = float(stated[1] or stated[4] or 1)
+        rate = ports * float(stated[2]) * (1000.0 if stated[3] in "Tt" else 1.0)
+        return {f"network_gbit_per_s_per_{'gpu' if PER_GPU.search(clause) else 'node'}": rate}
+    return {}

@@ -24,6 +24,7 @@ from tonnage.calibration.validation import (
 from tonnage.sizing.fitting import fits
 
 WORST_ROWS: Final = 10
+SKIPPED_PLACES: Final = 5  # lines told of each reason
 NOT_POSITIVE: Final = "the prediction is not a positive number"
 FITS: Final = "fits"
 
@@ -93,6 +94,7 @@ class Tally:
         self.intervals, self.capacity_of, self.margin_fraction = intervals, capacity_of, margin_fraction
         self.rows = self.suspect_rows = self.suspect_predicted = self.predicted = 0
         self.skipped: Counter[str] = Counter()
+        self.skipped_at: dict[str, list[int]] = {}
         self.good, self.doubtful = _Errors(), _Errors()
         self.fit: Counter[Hashable] = Counter()
         self.worst: list[tuple[float, int, Judged]] = []
@@ -103,7 +105,7 @@ class Tally:
         self.rows += 1
         self.suspect_rows += result.suspect
         if isinstance(result, Skipped):
-            self._skip(result.reason, result.suspect)
+            self._skip(result.reason, result.suspect, result.line)
         elif result.metric == FITS:
             self._count_fit(result, said=self._says_fits(result), did=result.measured >= 0.5)
         elif not _comparable(result):
@@ -117,6 +119,7 @@ class Tally:
             rows=self.rows,
             predicted=self.predicted,
             skipped=tuple(sorted(self.skipped.items(), key=lambda pair: (-pair[1], pair[0]))),
+            skipped_at=tuple((reason, tuple(lines)) for reason, lines in sorted(self.skipped_at.items()) if lines),
             metrics=self.good.lines("metric"),
             groups=self.good.lines("group"),
             memory_fit=MemoryFit(
@@ -130,9 +133,13 @@ class Tally:
             ),
         )
 
-    def _skip(self, reason: str, suspect: bool) -> None:
-        if not suspect:
-            self.skipped[reason] += 1
+    def _skip(self, reason: str, suspect: bool, line: int | None = None) -> None:
+        if suspect:
+            return
+        self.skipped[reason] += 1
+        places = self.skipped_at.setdefault(reason, [])
+        if line is not None and len(places) < SKIPPED_PLACES:
+            places.append(line)
 
     def _judge(self, row: Judged) -> None:
         if row.suspect:

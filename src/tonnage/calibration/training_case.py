@@ -234,11 +234,12 @@ def _degree(text: str, kind: str) -> int:
 
 def _sharding(row: TrainingRow, gpus: int) -> str:
     text = row.sharding.lower()
-    if "zero3" in text or "fsdp" in text:
+    stage = re.search(r"zero[- ]?(?:stage )?([123])", text)
+    if (stage and stage[1] == "3") or "fsdp" in text:
         return "zero3" if gpus > 1 else "ddp"
-    if "zero2" in text:
-        return "zero2"
-    if "zero1" in text or "sharded optimizer" in text or "distributed optimizer" in text:
+    if stage:
+        return f"zero{stage[1]}"
+    if "sharded optimizer" in text or "distributed optimizer" in text:
         return "zero1"
     return "zero3" if not text and row.n_gpus is None else "ddp"
 

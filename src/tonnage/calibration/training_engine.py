@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, get_args
 
 from tonnage.calibration.rows import TrainingRow
@@ -51,7 +51,7 @@ def engine_of(row: TrainingRow, shape: ModelShape, device: Accelerator) -> Engin
         raise NoEngine(f"method '{row.method}' is none we size")
     name = _choice(row.program, PROGRAMS)
     usual = documented(name, method=adapters.method, gpus=row.n_gpus, version=row.program_version)
-    program = stated_program(row, name).over(usual)
+    program = replace(stated_program(row, name).over(usual), offload=_offload(row, usual.offload or ()))
     bf16, true = device.dense_bf16_tflops is not None, program.sixteen_bit == "true"
     precision = precision_of(row.precision, adapters.method, bf16=bf16, true=true)
     if precision is None:
@@ -89,7 +89,6 @@ def stated_program(row: TrainingRow, name: ProgramName | None = None) -> Program
         optimizer=optimizer_of(optimizer),
         optimizer_fused=_answer(row.optimizer_fused),
         optimizer_in_backward=_in_backward(row),
-        offload=_offload(row),
         channels_last=_answer(row.channels_last),
         sequence_parallel=_answer(row.sequence_parallel),
         adapter_targets=_choice(row.adapter_targets, ("attention", "all-linear")),
@@ -130,34 +129,33 @@ def optimizer_of(text: str) -> Optimizer | None:
 
 
 def recompute_of(text: str) -> Recompute | None:
-    """`full`, `full+offload`, `selective`, `none`, `y`: what a cell says of recomputation; None: not stated."""
-    text = text.strip().lower()
-    if not text:
+    """What a cell says of recomputation; None where it says nothing that is known.
+
+    >>> recompute_of("full+offload"), recompute_of("selective (op)"), recompute_of("n"), recompute_of("partial")
+    ('full', 'selective', 'none', None)
+    """
+    found = re.match(r"full|selective|sac|none|n(?:o)?\b|off|false|y(?:es)?\b|on|true", text.strip().lower())
+    if found is None:
         return None
-    if text.startswith("selective"):
-        return "selective"
-    return "full" if text.startswith(("full", "y", "true", "on")) else "none"
+    kinds: dict[str, Recompute] = {"n": "none", "f": "none", "s": "selective"}
+    return "full" if found[0] == "full" else "none" if found[0] == "off" else kinds.get(found[0][0], "full")
 
 
 def _in_backward(row: TrainingRow) -> bool | None:
     return True if "in backward" in row.optimizer else _answer(row.optimizer_in_backward)
 
 
-def _offload(row: TrainingRow) -> tuple[OffloadPart, ...] | None:
-    """What a row's cells say stays in host memory; None where they say nothing.
-
-    A cell that states recomputation or an optimizer without offload says that of its own part only.
-    """
-    parts = get_args(OffloadPart)
-    found = {part for part in parts if part in row.offload}
-    if "offload" in row.sharding:
-        found |= {"optimizer", "parameters"}
-    if "paged" in row.optimizer.lower():
-        found.add("optimizer")
-    if "offload" in row.activation_checkpointing:
-        found.add("activations")
-    told = found or row.offload or row.activation_checkpointing or row.optimizer
-    return tuple(part for part in parts if part in found) if told else None
+def _offload(row: TrainingRow, usual: tuple[OffloadPart, ...]) -> tuple[OffloadPart, ...]:
+    """What stays in host memory: of each part as its own cell says, else as the program documents."""
+    if row.offload:
+        return tuple(part for part in get_args(OffloadPart) if part in row.offload)
+    sharded = "offload" in row.sharding
+    said: dict[OffloadPart, bool | None] = {
+        "optimizer": True if sharded else "paged" in row.optimizer.lower() if row.optimizer else None,
+        "parameters": True if sharded else None,
+        "activations": "offload" in row.activation_checkpointing if row.activation_checkpointing else None,
+    }
+    return tuple(part for part, told in said.items() if (part in usual if told is None else told))
 
 
 def _answer(text: str) -> bool | None:

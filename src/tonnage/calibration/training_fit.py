@@ -17,65 +17,18 @@ from tonnage.calibration.training_memory_rows import MemoryTable, memory_table
 from tonnage.calibration.training_table import TrainingTable, training_table
 from tonnage.catalog.catalog import Catalog
 from tonnage.errors import InputError
-from tonnage.sizing.assumptions import Assumptions
+from tonnage.sizing.assumptions import Assumptions, fitted_parameters, unfitted
 from tonnage.sizing.devices import GENERATIONS
 from tonnage.sizing.estimates import Array
 
-# Parameter -> the range it may take. Each is a field of `Assumptions`.
-TIME_PARAMETERS: Mapping[str, tuple[float, float]] = MappingProxyType(
-    {
-        "joules_per_tflop_12nm": (0.3, 6.0),
-        "joules_per_tflop_7nm": (0.3, 3.0),
-        "joules_per_tflop_5nm": (0.2, 2.0),
-        "sustained_fp32_fraction": (0.7, 1.5),
-        "sustained_tf32_fraction": (0.7, 1.35),
-        "sustained_fp8_fraction": (0.4, 1.5),
-        "training_attention_fraction": (0.1, 0.7),
-        "training_attention_hopper_share": (0.4, 1.2),
-        "fused_traffic_fraction": (0.1, 1.2),
-        "compiled_traffic_fraction": (0.1, 1.6),
-        "issue_cycles_per_element": (0.005, 0.5),
-        "graphics_energy_factor": (0.7, 4.0),
-        "unfused_traffic_factor": (0.5, 2.5),
-        "communication_overlap_fraction": (0.1, 0.97),
-        "network_peak_fraction": (0.15, 0.95),
-        "training_convolution_fraction": (0.2, 0.9),
-        "convolution_traffic_factor": (0.3, 1.6),
-        "training_launch_us_per_kernel": (10.0, 120.0),
-        "optimizer_launch_us_per_tensor": (1.0, 150.0),
-    }
-)
+TIME, MEMORY = fitted_parameters("training time"), fitted_parameters("training memory")
+# Parameter -> the range it may take, and where a search begins that must not know any fitted value.
+TIME_PARAMETERS: Mapping[str, tuple[float, float]] = MappingProxyType({one.name: (one.low, one.high) for one in TIME})
 MEMORY_PARAMETERS: Mapping[str, tuple[float, float]] = MappingProxyType(
-    {
-        "training_communicator_gib": (0.2, 2.0),
-        "fragmentation_fraction": (0.02, 0.5),
-    }
+    {one.name: (one.low, one.high) for one in MEMORY}
 )
-# Where a search begins that must not know any fitted value: judgements made before the first fit.
 JUDGEMENTS: Mapping[str, float] = MappingProxyType(
-    {
-        "joules_per_tflop_12nm": 2.0,
-        "joules_per_tflop_7nm": 1.2,
-        "joules_per_tflop_5nm": 1.0,
-        "sustained_fp32_fraction": 1.15,
-        "sustained_tf32_fraction": 1.0,
-        "sustained_fp8_fraction": 0.8,
-        "training_attention_fraction": 0.35,
-        "training_attention_hopper_share": 0.85,
-        "fused_traffic_fraction": 0.5,
-        "compiled_traffic_fraction": 0.7,
-        "issue_cycles_per_element": 0.08,
-        "graphics_energy_factor": 1.2,
-        "unfused_traffic_factor": 1.0,
-        "communication_overlap_fraction": 0.8,
-        "network_peak_fraction": 0.6,
-        "training_convolution_fraction": 0.5,
-        "convolution_traffic_factor": 0.8,
-        "training_launch_us_per_kernel": 20.0,
-        "optimizer_launch_us_per_tensor": 20.0,
-        "training_communicator_gib": 0.7,
-        "fragmentation_fraction": 0.1,
-    }
+    {one.name: one.value if one.start is None else one.start for one in (*TIME, *MEMORY)}
 )
 FIRST_STEP, LAST_STEP = 0.16, 0.01
 ROUNDED = 0.03  # log error below which the loss is round: a search by coordinates stalls on sharp creases
@@ -133,9 +86,9 @@ def fit_training(rows: Sequence[TrainingRow], catalog: Catalog, *, start: Traini
     """Fit time to the rows of good quality whose metric is a rate, memory to those that print a peak. `start`: where
     the search begins. What rows leave open is settled by judgements made before any fit: no row that is left out has a
     say in it."""
-    unfitted = replace(Assumptions(), **(start.values if start else JUDGEMENTS))
-    time_fit = fit_cases(training_table(fitting_cases(rows, catalog, unfitted)), start=start)
-    table = memory_table(rows, catalog, unfitted)
+    before = start.assumptions() if start else unfitted()
+    time_fit = fit_cases(training_table(fitting_cases(rows, catalog, before)), start=start)
+    table = memory_table(rows, catalog, before)
     return _with_memory_once(time_fit, table, start) if table.cases else time_fit
 
 
@@ -143,9 +96,8 @@ _MEMORY: dict[tuple[object, ...], TrainingFit] = {}
 
 
 def _with_memory_once(fit: TrainingFit, table: MemoryTable, start: TrainingFit | None) -> TrainingFit:
-    """`with_memory`, its search remembered by rows and start: most rounds leave out no row that prints a peak."""
-    begin = tuple((start.values if start else JUDGEMENTS).items())
-    key = (begin, tuple(case.row for case in table.cases))
+    """`with_memory`, its search remembered: most rounds leave out no row that prints a peak."""
+    key = memory_key(table, start)
     if key not in _MEMORY:
         _MEMORY[key] = with_memory(replace(fit, residuals=()), table, start=start)
     found = _MEMORY[key]
@@ -156,6 +108,13 @@ def _with_memory_once(fit: TrainingFit, table: MemoryTable, start: TrainingFit |
         ranges=MappingProxyType({**fit.ranges, **MEMORY_PARAMETERS}),
         residuals=(*fit.residuals, *found.residuals),
     )
+
+
+def memory_key(table: MemoryTable, start: TrainingFit | None) -> tuple[object, ...]:
+    """What a memory fit depends on: where it begins, the rows with their values, and the devices as the catalog has
+    them (what fits on one settles what its row leaves open)."""
+    begin = tuple((start.values if start else JUDGEMENTS).items())
+    return (begin, tuple((case.row, case.machine.accelerator) for case in table.cases))
 
 
 def with_memory(

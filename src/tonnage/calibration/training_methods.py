@@ -23,7 +23,8 @@ RANK: Final = re.compile(r"\br(?:ank)?\s*=?\s*(\d+)")
 PRECISIONS: Final[dict[str, TrainPrecision]] = {
     "fp32": "fp32", "32-true": "fp32", "32": "fp32", "float32": "fp32", "tf32": "tf32",
     "fp16": "fp16", "16": "fp16", "float16": "fp16", "amp": "fp16", "16-mixed": "fp16", "fp16-mixed": "fp16",
-    "bf16": "bf16", "bfloat16": "bf16", "bf16-mixed": "bf16", "fp8": "fp8",
+    "bf16": "bf16", "bfloat16": "bf16", "bf16-mixed": "bf16", "mixed": "bf16",
+    "fp8": "fp8", "float8": "fp8", "fp8-mixed": "fp8",
     "bf16-true": "bf16-true", "16-true": "bf16-true", "fp16-true": "bf16-true",
 }  # fmt: skip
 UNSAID: Final = ("", "fp16", "16", "float16", "bf16", "bfloat16")  # 16 bit, weights not said
@@ -62,7 +63,7 @@ def precision_of(precision: str, method: Method, *, bf16: bool, true: bool) -> T
     `true`: whether plain «bf16» means 16-bit weights to the program; a frozen base needs no 32-bit copies, so that it
     does to every program where adapters are trained.
     """
-    text = FOUR_BITS.sub("", precision.strip().lower()).strip(" +,;/")
+    text = re.sub(r"\(.*?\)", "", FOUR_BITS.sub("", precision.strip().lower())).strip(" +,;/")
     if not text:
         found: TrainPrecision = "bf16" if bf16 else "fp16"
         return "bf16-true" if FOUR_BITS.search(precision.lower()) else found

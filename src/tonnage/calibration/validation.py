@@ -52,6 +52,7 @@ class ValidationReport:
     rows: int
     predicted: int
     skipped: tuple[tuple[str, int], ...]  # reason and count, the most frequent first
+    skipped_at: tuple[tuple[str, tuple[int, ...]], ...]  # reason and lines of the file, the first few
     metrics: tuple[ErrorLine, ...]
     groups: tuple[ErrorLine, ...]  # the same rows by kind of prediction: `metric` is the interval's group
     memory_fit: MemoryFit

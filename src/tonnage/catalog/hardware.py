@@ -45,6 +45,8 @@ class Accelerator:
     notes: str
     source: Source
     usable_memory_source: str = ""  # where `usable_memory_gib` was read
+    boost_clock_mhz: float | None = None
+    boost_clock_source: str = ""
 
     def dense_tflops(self, precision: Precision) -> float | None:
         """Dense peak rate of matrix products at `precision`, 10¹² a second (None: not published)."""

@@ -13,7 +13,8 @@ ACCELERATOR_COLUMNS = (
     "memory_bandwidth_gb_per_s", "dense_fp32_tflops", "dense_tf32_tflops", "dense_fp16_tflops",
     "dense_bf16_tflops", "dense_fp8_tflops", "dense_int8_tops", "measured_bf16_matmul_tflops",
     "scale_up_gb_per_s", "interconnect",
-    "pcie_generation", "tdp_w", "compute_capability", "notes", "source", "read_on",
+    "pcie_generation", "tdp_w", "compute_capability", "boost_clock_mhz", "boost_clock_source",
+    "notes", "source", "read_on",
 )  # fmt: skip
 LINK_COLUMNS = (
     "name",
@@ -38,6 +39,9 @@ def read_accelerator(row: Row) -> Accelerator:
         row.fail("usable_memory_gib", f"is {usable:g}, but the device is sold with {memory:g} GiB")
     if usable is not None and not row.cells["usable_memory_source"]:
         row.fail("usable_memory_source", "is blank, yet a figure is given")
+    clock = row.number("boost_clock_mhz", 300, 5_000)
+    if clock is not None and not row.cells["boost_clock_source"]:
+        row.fail("boost_clock_source", "is blank, yet a figure is given")
     pcie = row.number("pcie_generation", 1, 8)
     rates = {
         column: row.number(column, 0.1, 50_000)
@@ -57,6 +61,8 @@ def read_accelerator(row: Row) -> Accelerator:
         pcie_generation=None if pcie is None else int(pcie),
         tdp_w=row.number("tdp_w", 20, 5_000),
         compute_capability=row.cells["compute_capability"] or None,
+        boost_clock_mhz=clock,
+        boost_clock_source=row.cells["boost_clock_source"],
         notes=row.cells["notes"],
         source=row.source(),
         **rates,

@@ -140,7 +140,8 @@ def run(
     if dry_run:
         from tonnage.reports.jobs import job_report
 
-        session.show(job_report(launch.job, str(launch.folder.path)))
+        prediction, doubts = launch.prediction, launch.doubts
+        session.show(job_report(launch.job, launch.spec, str(launch.folder.path), prediction=prediction, doubts=doubts))
         return
     _announce(session, launch)
     if launch.doubts and not yes:
@@ -220,19 +221,22 @@ def _confirm() -> None:
 
 def _create(launch: Launch) -> None:
     import json
+    from dataclasses import replace
 
     from tonnage.errors import InputError, TonnageError
+    from tonnage.runs.data_prints import with_prints
     from tonnage.runs.folder import write_whole
     from tonnage.runs.journal import EventKind
+    from tonnage.runs.secrets import masked
 
     name = launch.spec.name
     try:
-        launch.folder.create(launch.spec)
+        launch.folder.create(replace(launch.spec, data=with_prints(launch.spec.data)))
     except FileExistsError as error:  # another of this name was faster
         raise InputError(f"a run named '{name}' is there already", hint="--name NAME starts another") from error
     except OSError as error:
         raise TonnageError(f"{launch.folder.path} cannot be made: {error.strerror}", hint="set TONNAGE_HOME") from error
-    write_whole(launch.folder.prediction_file, json.dumps(launch.prediction, indent=2) + "\n")
+    write_whole(launch.folder.prediction_file, masked(json.dumps(launch.prediction, indent=2)) + "\n")
     launch.folder.record(EventKind.SUBMITTED, who="cli", name=name)
 
 

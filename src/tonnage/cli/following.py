@@ -76,26 +76,23 @@ def in_words(event: Event) -> str:
 def status_line(folder: RunFolder, state: RunState) -> str:
     """Name, state, step, time and money so far."""
     from tonnage.runs.liveness import read_heartbeat
-    from tonnage.runs.tail import last_lines
+    from tonnage.runs.tail import newest_values
 
     parts = [folder.path.name, state.state.value]
-    newest = last_lines(folder.metrics_file, 1)
-    if newest:
-        import json
-
-        values = json.loads(newest[0])
-        parts.append(f"step {values.get('step')}")
+    if values := newest_values(folder.metrics_file):
+        of = f" of {state.total_steps:,}" if state.total_steps else ""
+        parts.append(f"step {values.get('step', 0):,}{of}")
         if values.get("loss") is not None:
             parts.append(f"loss {values['loss']:.4g}")
     if state.started_at is not None:
-        parts.append(_duration((datetime.now(UTC) - state.started_at).total_seconds()))
+        parts.append(duration((datetime.now(UTC) - state.started_at).total_seconds()))
     beat = read_heartbeat(folder)
     if beat is not None and beat.spent_usd is not None:
         parts.append(f"${beat.spent_usd:,.2f}")
     if beat is not None and beat.forecast_end_at is not None:
         left = (beat.forecast_end_at - datetime.now(UTC)).total_seconds()
         at_end = f", ${beat.forecast_usd:,.2f} at the end" if beat.forecast_usd is not None else ""
-        parts.append(f"{_duration(left)} left{at_end}")
+        parts.append(f"{duration(left)} left{at_end}")
     return "  ".join(parts) + "  (Ctrl-C leaves it running)"
 
 
@@ -140,10 +137,10 @@ def _seconds(value: float | None) -> str:
     return "no date yet" if value is None else f"{value:.0f} s left"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """Hours, minutes and seconds.
 
-    >>> _duration(3725), _duration(65)
+    >>> duration(3725), duration(65)
     ('1:02:05', '1:05')
     """
     whole = max(0, round(seconds))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,8 +38,10 @@ def prepare(settings: Settings, file: str, given: dict[str, Any]) -> Launch:
     from tonnage.runners.machine import look_at_machine
     from tonnage.runs.folder import RunFolder
     from tonnage.runs.guards import check_guard
+    from tonnage.runs.secrets import hide_secrets
 
-    spec = overridden(read_spec(file), given)
+    spec, secrets = hide_secrets(overridden(read_spec(file), given))
+    os.environ.update(secrets)  # for the supervisor and its workers: no file of the run holds them
     check_guard(spec.guard)
     folder = RunFolder(runs_folder(settings.home) / spec.name)
     _refuse_taken_name(settings, folder)
@@ -94,7 +97,6 @@ def overridden(spec: RunSpec, given: dict[str, Any]) -> RunSpec:
 
 def runner_for(spec: RunSpec, machine: Machine) -> Runner:
     """The runner a specification names. MissingExtra where what it starts is not installed."""
-    import os
     from importlib.util import find_spec
 
     from tonnage.runners import make_runner

@@ -24,6 +24,7 @@ def logs(
         str | None,
         typer.Option("--since", metavar="WHEN", help="A duration such as 10m, or an instant.", show_default=False),
     ] = None,
+    times: Annotated[bool, typer.Option("-t", "--times", help="Each line with its time (UTC).")] = False,
     quiet: options.Quiet = False,
 ) -> None:
     """What the workers of a run print. With -f the exit code is the run's own, as with `tonnage run`.
@@ -35,6 +36,12 @@ def logs(
 
     folder = find_run(session.settings, run)
     offset = _shown_from(folder.log_file, tail=tail, since=since)
+    if not follow and times:
+        from tonnage.runs.logs import timed_lines
+
+        for line in timed_lines(folder.log_file, offset) if folder.log_file.exists() else ():
+            write_stdout(line)
+        return
     if not follow:
         if folder.log_file.exists():
             with folder.log_file.open("rb") as file:
@@ -46,12 +53,20 @@ def logs(
     from tonnage.cli.following import follow as follow_run
 
     try:
-        state = follow_run(folder, print_line=lambda line: write_stdout(line + "\n"), quiet=quiet, log_offset=offset)
+        state = follow_run(folder, print_line=_timed if times else _plain, quiet=quiet, log_offset=offset)
     except KeyboardInterrupt:
         session.say(f"\n{run} goes on alone; `tonnage logs -f {run}` follows it")
         raise typer.Exit(0) from None
     session.say(last_words(folder, state))
     raise typer.Exit(exit_code(state))
+
+
+def _plain(line: str) -> None:
+    write_stdout(line + "\n")
+
+
+def _timed(line: str) -> None:
+    write_stdout(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}  {line}\n")
 
 
 def _shown_from(log: Path, *, tail: int | None, since: str | None) -> int:

@@ -58,6 +58,7 @@ def _on_this_machine(spec: RunSpec, profile: DeviceProfile, settings: Settings) 
 def _profile(spec: RunSpec, machine: Machine, settings: Settings) -> Corrected:
     """The newest profile of this machine, of the kind of device the run computes on, with the rows of its runs."""
     from tonnage.calibration.local_file import HINT, find_profile, stored_profiles
+    from tonnage.calibration.local_profile import DeviceKind
     from tonnage.runs.preflight import uses_gpus
 
     if not any(True for _ in stored_profiles(settings.home)):
@@ -65,11 +66,8 @@ def _profile(spec: RunSpec, machine: Machine, settings: Settings) -> Corrected:
     from tonnage.benchmarks.machine import host_identity
     from tonnage.cli.measured_here import with_own_rows
 
-    profile = find_profile("local", settings.home, host_identity())
-    kind = "cuda" if uses_gpus(spec, machine) else "cpu"
-    if profile.kind != kind:
-        raise InputError(f"the newest profile of this machine is of its {profile.kind}, the run is on {kind}")
-    return with_own_rows(profile, settings)
+    kind: DeviceKind = "cuda" if uses_gpus(spec, machine) else "cpu"
+    return with_own_rows(find_profile("local", settings.home, host_identity(), kind=kind), settings)
 
 
 def _figures(spec: RunSpec, made: LocalPrediction) -> dict[str, Any]:

@@ -22,6 +22,7 @@ def resume_run(folder: RunFolder, given: dict[str, Any]) -> None:
     from tonnage.runs.guards import check_guard
     from tonnage.runs.journal import EventKind
     from tonnage.runs.liveness import has_supervisor, observed_state
+    from tonnage.runs.secrets import recall_secrets
     from tonnage.runs.spec import dump_spec
     from tonnage.runs.states import Reason, State
 
@@ -31,6 +32,7 @@ def resume_run(folder: RunFolder, given: dict[str, Any]) -> None:
     if state.state is State.SUCCEEDED:
         raise InputError(f"'{name}' has succeeded: nothing is left to do", hint=f"`tonnage show {name}`")
     old = folder.spec()
+    recall_secrets(old)
     spec = overridden(old, given)
     check_guard(spec.guard)
     _check_limits(folder, spec)

@@ -106,7 +106,7 @@ def export(
     from tonnage.calibration.columns import FACT_COLUMNS
     from tonnage.calibration.fact_files import dump_facts
     from tonnage.cli.streams import write_stdout
-    from tonnage.runs.folder import write_whole
+    from tonnage.runs.folder import SHARED, write_whole
     from tonnage.store import open_store
 
     name = _table(table)
@@ -116,7 +116,7 @@ def export(
     if str(file) == "-":
         write_stdout(text)
         return
-    write_whole(file, text)
+    write_whole(file, text, mode=SHARED)
     session.say(f"{len(rows)} rows written to {file}")
 
 
@@ -170,25 +170,28 @@ def register(
     session = open_session(output=output, quiet=quiet)
     from tonnage.recipes.trained import finished_folder
     from tonnage.reports.answers import registration_report
+    from tonnage.runs.secrets import recall_secrets, without_secrets
     from tonnage.tracking import Tracker, tracking_uri
-    from tonnage.tracking.places import shown
 
     folder = find_run(session.settings, run)
     finished_folder(folder)
     spec = folder.spec()
+    recall_secrets(spec)
     uri = tracking_uri(spec, session.settings.home)
     with session.progress(f"registering {run}"):
         found = Tracker(spec, folder, uri).register(name, alias)
     values = {"run": run, "name": name, "version": found.version, "alias": alias, "new": found.new}
-    session.show(registration_report({**values, "registry": shown(uri)}))
+    session.show(registration_report({**values, "registry": without_secrets(uri)}))
 
 
 def _sync_one(session: Session, folder: object) -> None:
     from tonnage.runs.folder import RunFolder
+    from tonnage.runs.secrets import recall_secrets
     from tonnage.tracking import Tracker, tracking_uri
 
     assert isinstance(folder, RunFolder)
     spec = folder.spec()
+    recall_secrets(spec)
     tracker = Tracker(spec, folder, tracking_uri(spec, session.settings.home))
     tracker.sync()
     if folder.state().state.ended:

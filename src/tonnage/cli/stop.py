@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from tonnage.runs.folder import RunFolder
 
 LOOK_EVERY_S: Final = 0.1
+SILENT_S: Final = 60.0  # a step, an evaluation or a save may take that long
 Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it has ended.")]
 
 
@@ -50,8 +52,12 @@ def _end(session: Session, name: str, *, at_once: bool, wait: bool) -> None:
     ask(folder, by="cli", reason="asked for by `tonnage cancel`" if at_once else "asked for by `tonnage stop`")
     if wait:
         with session.progress("ending at once" if at_once else "waiting for its checkpoint"):
+            said_at = time.monotonic() + SILENT_S
             while has_supervisor(folder) or _has_workers(folder):
                 time.sleep(LOOK_EVERY_S)
+                if not at_once and time.monotonic() >= said_at:
+                    said_at = math.inf
+                    session.say(f"no answer for {SILENT_S:.0f} s: `tonnage cancel {name}` ends it without a checkpoint")
     session.show(run_listing([folder], title="Ended" if wait else "Asked to end"))
 
 

@@ -22,6 +22,7 @@ from tonnage.pipelines.commands import render_command
 from tonnage.pipelines.fingerprints import digest_step
 from tonnage.pipelines.pipeline import Pipeline, Step
 from tonnage.pipelines.results import Result, fingerprint_of, run_succeeded, written
+from tonnage.runs.liveness import Held, hold_lock
 
 if TYPE_CHECKING:
     from dagster import AssetsDefinition, DagsterInstance
@@ -57,10 +58,21 @@ class Engine:
         return self.home / "pipelines" / pipeline.name / "logs"
 
     def run(self, pipeline: Pipeline) -> Outcome:
-        """Do every step that is not up to date, each after those it needs."""
-        dagster = _dagster()
+        """Do every step that is not up to date, each after those it needs. TonnageError where another process does."""
         self.logs(pipeline).mkdir(parents=True, exist_ok=True)
-        book = _Book(pipeline=pipeline, engine=self)
+        lock = self.logs(pipeline).with_name("lock")
+        try:
+            with hold_lock(lock) as held:
+                return self._run(pipeline, held)
+        except Held as error:
+            raise TonnageError(
+                f"pipeline '{pipeline.name}' is being run: process {lock.read_text(encoding='utf-8').strip()}",
+                hint="wait for its end; a step goes on for a while where the pipeline that started it was killed",
+            ) from error
+
+    def _run(self, pipeline: Pipeline, lock: int) -> Outcome:
+        dagster = _dagster()
+        book = _Book(pipeline=pipeline, engine=self, lock=lock)
         assets = [book.asset(step) for step in pipeline.steps]
         with _instance(self.home) as instance:
             quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -80,8 +92,8 @@ class Engine:
 class _Book:
     """What one execution has found out so far."""
 
-    def __init__(self, *, pipeline: Pipeline, engine: Engine) -> None:
-        self.pipeline, self.engine = pipeline, engine
+    def __init__(self, *, pipeline: Pipeline, engine: Engine, lock: int) -> None:
+        self.pipeline, self.engine, self.lock = pipeline, engine, lock
         self.results: dict[str, Result] = {}
         self.failed: dict[str, str] = {}
         self.interrupted = False
@@ -143,7 +155,8 @@ class _Book:
         run = own if step.kind == "run" else (self.results[step.of].run if step.of else None)
         command = render_command(pipeline, step, run=run or "", home=home)
         log = self.engine.logs(pipeline) / f"{step.name}.log"
-        said = _start(command, folder=pipeline.folder, home=home, log=log)
+        kept = None if step.kind == "run" else self.lock  # a run has a supervisor, and is followed by the next pipeline
+        said = _start(command, folder=pipeline.folder, home=home, log=log, lock=kept)
         if step.kind == "run" and not run_succeeded(home, own):
             raise StepFailed(f"run {own} did not succeed", hint=f"`tonnage show {own}` says why; log: {log}")
         figures = _figures(said) if step.kind == "evaluate" else {}
@@ -151,18 +164,23 @@ class _Book:
         return Result(fingerprint=print_, outputs=written(pipeline, step), run=run, figures=figures)
 
 
-def _start(command: tuple[str, ...], *, folder: Path, home: Path, log: Path) -> str:
-    """Run a command to its end, its words to the log; its stdout. StepFailed with the log's tail."""
+def _start(command: tuple[str, ...], *, folder: Path, home: Path, log: Path, lock: int | None) -> str:
+    """Run a command to its end, its words to the log; its stdout. StepFailed with the log's tail.
+
+    The command inherits `lock`: where we are killed, nobody does the same step beside it.
+    """
     with log.open("w", encoding="utf-8") as file:
         file.write("$ " + " ".join(command) + "\n")
         file.flush()
         try:
             process = subprocess.Popen(
                 command, cwd=folder, stdout=subprocess.PIPE, stderr=file, text=True, stdin=subprocess.DEVNULL,
-                env={**os.environ, "TONNAGE_HOME": str(home)},
+                env={**os.environ, "TONNAGE_HOME": str(home)}, pass_fds=() if lock is None else (lock,),
             )  # fmt: skip
         except OSError as error:
             raise StepFailed(f"{command[0]} cannot be started: {error.strerror}", hint="check the command") from error
+        if lock is not None:
+            os.pwrite(lock, f"{process.pid}\n".encode(), 0)
         with process:
             lines = _listen(process, file)
     if process.returncode:

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from tonnage.planning.grounds import Grounds
+from tonnage.planning.decoder_sizing import size_decoder_batch
+from tonnage.planning.grounds import Grounds, generates
 from tonnage.planning.layout_grid import node_counts
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.replica_table import replica_table
@@ -18,6 +19,8 @@ from tonnage.workload.jobs import BatchJob, Constraints
 
 def size_batch(job: BatchJob, machines: Sequence[Machine], constraints: Constraints, grounds: Grounds) -> Sized:
     """Seconds to answer `items` requests on 1 ... `max_nodes` machines of each type, latency no matter."""
+    if generates(job):
+        return size_decoder_batch(job, machines, constraints, grounds)
     table = replica_table(job, machines, grounds)
     fitting = np.flatnonzero(table.fits)
     per_machine = table.replicas.requests_per_s * table.per_node

@@ -18,6 +18,7 @@ from tonnage.sizing.assumptions import INFERENCE_MEMORY_SPREAD, Assumptions
 from tonnage.sizing.devices import GENERATIONS
 from tonnage.sizing.engines import ENGINES, Engine, engine_class
 from tonnage.sizing.inference_time import default_engine
+from tonnage.sizing.program_practice import program_class
 from tonnage.workload.jobs import BatchJob, ServeJob, TrainJob
 
 IMAGES = ("convolution", "vision-transformer")
@@ -102,7 +103,7 @@ class Grounds:
         found = self._unknown_device("training", device, self.training.generations)
         if job.precision not in self.training.precisions:
             found.append(f"precision {job.precision}")
-        engine = "compiled" if job.compile else "pytorch"
+        engine = program_class(job) or "pytorch"
         if engine not in self.training.engines:
             found.append(f"engine {engine}")
         return tuple(found)

@@ -209,12 +209,14 @@ def _promises(workload: Workload) -> tuple[Lever, ...]:
     job = workload.job
     if not isinstance(job, ServeJob):
         return ()
-    whole, first = job.p95_latency_s, job.p95_ttft_s
+    whole, first, token = job.p95_latency_s, job.p95_ttft_s, job.p95_tpot_s
     return (
         *((_limit("latency", whole, 1e4, lambda x: job_with(p95_latency_s=x), "the promised p95 latency is {:,.4g} s"),)
           if whole else ()),
         *((_limit("latency", first, 1e4, lambda x: job_with(p95_ttft_s=x), "the promised p95 TTFT is {:,.4g} s"),)
           if first else ()),
+        *((_limit("latency", token, 1e4, lambda x: job_with(p95_tpot_s=x), "the promised p95 per token is {:,.4g} s"),)
+          if token else ()),
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from tonnage.calibration.local_rows import (
     memory_parts,
     named_time_parts,
     observations,
+    run_to_run_log_sd,
     time_parts,
 )
 from tonnage.calibration.local_update import condition, shares_of
@@ -193,9 +194,9 @@ def prior_log_sds(calibration: Calibration | None) -> tuple[float, float]:
 def _believed(
     work: LocalWork, profile: DeviceProfile, metric: Metric, parts: dict[str, float], prior_log_sd: float
 ) -> Figure:
-    belief = condition(observations(profile, metric), prior_log_sd, shares_of(parts), work.configuration)
-    noise = profile.noise_log_sd if metric == "time" else 0.0
-    return belief.around(sum(parts.values()), noise)
+    alike = work.configuration if metric == "time" else work.memory_configuration
+    belief = condition(observations(profile, metric), prior_log_sd, shares_of(parts), alike, work.job.method)
+    return belief.around(sum(parts.values()), run_to_run_log_sd(profile, metric))
 
 
 def _inverse(seconds: Figure, amount: float) -> Figure:

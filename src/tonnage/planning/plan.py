@@ -13,7 +13,7 @@ from tonnage.sizing.estimates import Basis, Figure, Spread
 
 Objective = Literal["cost", "time", "pareto"]
 Bought = Purchase | Literal["batch", "provisioned"]  # the last two: tokens
-Promise = Literal["latency", "ttft"]  # which latency a service promised
+Promise = Literal["latency", "ttft", "tpot"]  # which latency a service promised
 Binding = Literal[
     "memory",
     "deadline",
@@ -84,6 +84,8 @@ class RunDetail:
     rates: tuple[tuple[str, Figure], ...]  # "samples_per_s", "tokens_per_s"...
     latency_p95_s: Figure | None = None
     ttft_p95_s: Figure | None = None  # where tokens are generated
+    tpot_p95_s: Figure | None = None  # per token after the first
+    percentiles: tuple[tuple[str, tuple[tuple[str, float], ...]], ...] = ()  # ttft, tpot, latency: mean, p50 ... p99
     promise: Promise = "latency"
     notes: tuple[str, ...] = ()
     intervals: tuple[Interval, ...] = ()  # behind time, memory, latency, rate

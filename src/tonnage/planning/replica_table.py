@@ -12,13 +12,13 @@ from tonnage.planning.grounds import Grounds
 from tonnage.planning.plan import Interval, Promise, RunDetail
 from tonnage.planning.sized import IntArray, Miss
 from tonnage.sizing.devices import Devices, Machine
+from tonnage.sizing.encoder_replicas import BATCHES, encoder_replicas
 from tonnage.sizing.engines import Engine
-from tonnage.sizing.estimates import Array, Figure
+from tonnage.sizing.estimates import Array
 from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.inference_memory import estimate_serving_memory
 from tonnage.sizing.precision import SERVING_COMPUTE
 from tonnage.sizing.replicas import Replicas
-from tonnage.sizing.serving import CONCURRENCIES, estimate_replicas
 from tonnage.units import to_gib
 from tonnage.workload.jobs import BatchJob, Requests, ServeJob
 from tonnage.workload.shapes import ModelShape
@@ -95,36 +95,23 @@ class ReplicaTable:
     ) -> RunDetail:
         """The breakdown of one row on `nodes` machines. `time`: seconds of the whole work, with their interval."""
         replicas, machine = self.replicas, int(self.machine[row])
-        of_latency, of_ttft, of_rate = (self.intervals[name][machine] for name in ("latency", "ttft", "throughput"))
+        of_latency, of_rate = (self.intervals[name][machine] for name in ("latency", "throughput"))
         used = [of_latency, of_rate]
         tensor, per_node = int(self.tensor_parallel[row]), int(self.per_node[row])
         count = per_node * nodes
         latency = of_latency.around(float(replicas.latency_p95_s[row]))
         rate = float(replicas.requests_per_s[row]) * count
         rates = [("requests_per_s", of_rate.inverse().around(rate))]
-        ttft: Figure | None = None
         parts = [("mean latency", float(replicas.latency_mean_s[row]))]
-        if self.requests.output_tokens is not None and np.isfinite(replicas.tpot_s[row]):
-            rates.append(("output_tokens_per_s", rates[0][1].scaled(self.requests.output_tokens.mean)))
-            ttft = of_ttft.around(float(replicas.ttft_p95_s[row]))
-            used.insert(1, of_ttft)
-            parts = [
-                ("ttft p95", float(replicas.ttft_p95_s[row])),
-                ("time per output token", float(replicas.tpot_s[row])),
-                ("mean latency", float(replicas.latency_mean_s[row])),
-            ]
         memory = replicas.memory
-        kv = float(replicas.needed_bytes[row] - memory.fixed_bytes[row])
         components = {
             "weights": float(memory.weights_bytes[row]),
             "activations": float(memory.activations_bytes[row]),
-            "kv cache": kv,
             "context": float(memory.context_bytes[row]),
         }
         concurrency = int(replicas.concurrency[row])
-        held = f"request{'s' if concurrency > 1 else ''} in flight" if kv > 0 else "a batch"
         text = f"{count} replica" + ("s" if count > 1 else "")
-        text += (f", tp {tensor}" if tensor > 1 else "") + f", {concurrency} {held} each, {self.weights}"
+        text += (f", tp {tensor}" if tensor > 1 else "") + f", {concurrency} a batch each, {self.weights}"
         return RunDetail(
             layout=text,
             layout_fields=(
@@ -144,7 +131,6 @@ class ReplicaTable:
             memory_available_gib=to_gib(float(self.devices.memory_bytes[row])),
             rates=tuple(rates),
             latency_p95_s=latency,
-            ttft_p95_s=ttft,
             promise=promise,
             notes=notes,
             intervals=(*(() if time is None else (time[0],)), *used, self.held),
@@ -155,23 +141,17 @@ def replica_table(job: ServeJob | BatchJob, machines: Sequence[Machine], grounds
     """Every machine type x tensor-parallel degree x concurrency, sized in one go."""
     shape, weights, assumed, engine = job.model, job.weights, grounds.assumed, grounds.engine(job)
     machine_column, tensor_column, concurrency = [], [], []
+    batches = [float(job.batch)] if job.batch else list(BATCHES)
     for index, machine in enumerate(machines):
-        for tensor in _degrees(shape, machine.count, job.tensor_parallel):
-            machine_column += [index] * len(CONCURRENCIES)
-            tensor_column += [float(tensor)] * len(CONCURRENCIES)
-            concurrency += list(CONCURRENCIES)
+        for tensor in tensor_degrees(shape, machine.count, job.tensor_parallel):
+            machine_column += [index] * len(batches)
+            tensor_column += [float(tensor)] * len(batches)
+            concurrency += batches
     owner = np.array(machine_column, dtype=np.intp)
     tensor_array = np.array(tensor_column, dtype=np.float64)
     devices = serving_devices(machines, SERVING_COMPUTE[weights], assumed).take(owner)
-    replicas = estimate_replicas(
-        shape,
-        job.requests,
-        devices,
-        weights=weights,
-        tensor_parallel=tensor_array,
-        concurrency=np.array(concurrency, dtype=np.float64),
-        assumed=assumed,
-        engine=engine,
+    replicas = encoder_replicas(
+        shape, job.requests, devices, weights, tensor_array, np.array(concurrency, dtype=np.float64), assumed, engine
     )
     usable = devices.memory_bytes * assumed.kv_cache_memory_fraction
     return ReplicaTable(
@@ -195,7 +175,8 @@ def replica_table(job: ServeJob | BatchJob, machines: Sequence[Machine], grounds
     )
 
 
-def _degrees(shape: ModelShape, per_node: int, wanted: int | None) -> list[int]:
+def tensor_degrees(shape: ModelShape, per_node: int, wanted: int | None) -> list[int]:
+    """GPUs of a replica worth trying on a machine of `per_node`."""
     if wanted is not None:
         return [wanted] if wanted <= per_node else []
     if shape.architecture not in ("decoder", "encoder"):

@@ -8,7 +8,8 @@ from math import ceil
 import numpy as np
 
 from tonnage.planning.changes import constrained, job_with
-from tonnage.planning.grounds import Grounds
+from tonnage.planning.decoder_sizing import size_decoder_service
+from tonnage.planning.grounds import Grounds, generates
 from tonnage.planning.plan import Promise, RunDetail
 from tonnage.planning.replica_table import ReplicaTable, replica_table
 from tonnage.planning.sized import Miss, Sized, best_per_group
@@ -20,6 +21,8 @@ from tonnage.workload.jobs import Constraints, ServeJob
 
 def size_service(job: ServeJob, machines: Sequence[Machine], constraints: Constraints, grounds: Grounds) -> Sized:
     """The smallest fleet per machine type that answers `rate_per_s` with p95 latency and TTFT inside the promise."""
+    if generates(job):
+        return size_decoder_service(job, machines, constraints, grounds)
     table = replica_table(job, machines, grounds)
     replicas = table.replicas
     holds = table.fits & _promise_kept(job, table, hold=constraints.hold)

@@ -30,7 +30,7 @@ def summarise(workload: Workload) -> tuple[tuple[str, str], ...]:
         rows = _serve(job)
     elif isinstance(job, BatchJob):
         rows = [
-            ("model", _model(job.model)),
+            *_model(job.model),
             ("items", f"{job.items:,}"),
             *_requests(job.requests),
             ("weights", job.weights),
@@ -59,8 +59,10 @@ def _bought(workload: Workload) -> str:
     return "; ".join(parts)
 
 
-def _model(shape: ModelShape) -> str:
-    return f"{shape.name}, {_count(count_parameters(shape).total)} parameters"
+def _model(shape: ModelShape) -> list[tuple[str, str]]:
+    """The model, and what its figures leave out."""
+    name = f"{shape.name}, {_count(count_parameters(shape).total)} parameters"
+    return [("model", name), *([("left out", shape.left_out)] if shape.left_out else [])]
 
 
 def _count(number: float) -> str:
@@ -80,7 +82,7 @@ def _lengths(lengths: Lengths) -> str:
 def _train(job: TrainJob) -> list[tuple[str, str]]:
     image = job.model.architecture in ("vision-transformer", "convolution")
     rows = [
-        ("model", _model(job.model)),
+        *_model(job.model),
         ("method", f"{job.method}, {job.precision} precision, {job.optimizer}"),
         *_program(job.program),
         ("data", f"{job.samples:,} " + ("images" if image else "sequences") + f" x {job.epochs:g} epochs"),
@@ -133,7 +135,7 @@ def _requests(requests: Requests) -> list[tuple[str, str]]:
 
 def _serve(job: ServeJob) -> list[tuple[str, str]]:
     rows = [
-        ("model", _model(job.model)),
+        *_model(job.model),
         ("rate", f"{job.rate_per_s:g} requests/s"),
         *_requests(job.requests),
     ]
@@ -142,6 +144,8 @@ def _serve(job: ServeJob) -> list[tuple[str, str]]:
         promises.append(f"p95 latency {job.p95_latency_s * 1e3:g} ms")
     if job.p95_ttft_s is not None:
         promises.append(f"p95 TTFT {job.p95_ttft_s * 1e3:g} ms")
+    if job.p95_tpot_s is not None:
+        promises.append(f"p95 per token {job.p95_tpot_s * 1e3:g} ms")
     if promises:
         rows.append(("promise", ", ".join(promises)))
     return [*rows, ("weights", job.weights), ("hours a month", f"{job.hours_per_month:g}"), *_layout(job)]

@@ -18,6 +18,7 @@ from tonnage.sizing.estimates import Array, Figure
 from tonnage.sizing.fitting import fits, room
 from tonnage.sizing.precision import TRAINING
 from tonnage.sizing.training_memory import TrainingMemory
+from tonnage.sizing.training_practice import Practice
 from tonnage.sizing.training_prediction import peak_memory, predict_training
 from tonnage.sizing.training_time import TrainingStep
 from tonnage.units import to_gib
@@ -47,15 +48,22 @@ class TrainingTable:
     intervals: _Intervals
 
 
-def size_training(job: TrainJob, machines: Sequence[Machine], constraints: Constraints, grounds: Grounds) -> Sized:
+def size_training(
+    job: TrainJob,
+    machines: Sequence[Machine],
+    constraints: Constraints,
+    grounds: Grounds,
+    practice: Practice | None = None,
+) -> Sized:
     """Time and memory of `job` (precision not `auto`) on each machine type, all layouts tried.
 
-    The machines must publish the figures that sizing needs (`devices.peak_tflops` has been asked before).
+    The machines must publish the figures that sizing needs (`devices.peak_tflops` has been asked before). `practice`:
+    as `predict_training` takes it.
     """
     assumed = grounds.assumed
     grid = grid_for(job, machines, max_nodes=constraints.max_nodes, max_gpus=constraints.max_gpus)
     stacked = stack(machines, TRAINING[job.precision].compute, assumed)
-    memory = peak_memory((job,), grid.layouts, assumed)
+    memory = peak_memory((job,), grid.layouts, assumed, practice)
     intervals = _Intervals(
         time=tuple(grounds.training_time(job, one.accelerator) for one in machines),
         memory=tuple(grounds.training_memory(job, one.accelerator) for one in machines),
@@ -64,7 +72,7 @@ def size_training(job: TrainJob, machines: Sequence[Machine], constraints: Const
     needed = memory.needed_bytes * (worst[grid.machine] if constraints.hold else 1.0)
     enough = fits(needed, stacked.memory_bytes[grid.machine], assumed.memory_margin_fraction)
     candidates = _largest_micro_batches(grid, enough)
-    table = _timed(job, grid, candidates, stacked, assumed, intervals)
+    table = _timed(job, grid, candidates, stacked, assumed, intervals, practice)
     known = np.isfinite(table.step.total_s)
     best = _fastest(table, known)
     steps = np.ceil(job.samples / job.global_batch) * job.epochs
@@ -103,12 +111,13 @@ def _largest_micro_batches(grid: LayoutGrid, enough: np.ndarray) -> IntArray:
 
 
 def _timed(
-    job: TrainJob, grid: LayoutGrid, rows: IntArray, stacked: Devices, assumed: Assumptions, intervals: _Intervals
-) -> TrainingTable:
+    job: TrainJob, grid: LayoutGrid, rows: IntArray, stacked: Devices, assumed: Assumptions, intervals: _Intervals,
+    practice: Practice | None,
+) -> TrainingTable:  # fmt: skip
     layouts = grid.layouts.take(rows)
     machine = grid.machine[rows]
     devices = stacked.take(machine)
-    predicted = predict_training((job,), layouts, devices, assumed)
+    predicted = predict_training((job,), layouts, devices, assumed, practice)
     return TrainingTable(
         job=job,
         grid=LayoutGrid(machine=machine, layouts=layouts),

@@ -21,6 +21,7 @@ from tonnage.recipes.out_of_memory import peak_bytes
 from tonnage.recipes.progress_line import say_progress
 from tonnage.recipes.task import Evaluation
 from tonnage.recipes.timing import StepTimes
+from tonnage.runs.data_prints import check_prints
 from tonnage.runs.folder import RunFolder, append_values, write_whole
 from tonnage.runs.journal import EventKind
 from tonnage.runs.progress import Progress
@@ -52,6 +53,7 @@ class Alone:
         """The newest that verifies; those that do not are named in the journal."""
         found, faults = newest_valid(self.folder.checkpoints)
         if found is not None:
+            check_prints(self.spec.data)
             self.times.restore(found.position["times"])
             self._saved_step = found.step
             self._interval.remember(self.folder)

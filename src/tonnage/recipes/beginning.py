@@ -6,10 +6,13 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from tonnage.errors import InputError
 from tonnage.recipes.checkpoints import CheckpointInvalid
+from tonnage.runs.data_prints import check_prints
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import EventKind
 from tonnage.runs.progress import read_progress
+from tonnage.runs.spec import RunSpec
 
 WHO = "rank0"
 
@@ -26,6 +29,15 @@ def note_beginning(folder: RunFolder, *, step: int, path: str | None, faults: Se
     folder.record(EventKind.RESUMED, who=WHO, step=step, path=path, lost_steps=lost, **said)
     for text in said.values():
         print(f"warning: {text}", file=sys.stderr)  # noqa: T201
+
+
+def changed_data(spec: RunSpec) -> InputError | None:
+    """What is wrong where the files of the rows are not those the run began with."""
+    try:
+        check_prints(spec.data)
+    except InputError as error:
+        return error
+    return None
 
 
 def _from_nothing(lost: int, faults: int) -> str:

@@ -17,6 +17,7 @@ from tonnage.recipes.task import Evaluation
 from tonnage.recipes.trained import Trained, TrainedTable, finished_folder, load_finished
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.locations import absolute
+from tonnage.runs.secrets import recall_secrets
 from tonnage.runs.spec import DataSource, Device, RunSpec
 from tonnage.workload.run_terms import ROLES, format_of
 
@@ -55,6 +56,7 @@ def judge_run(
     """
     finished_folder(folder)
     spec = with_columns(folder.spec(), columns or {})
+    recall_secrets(spec)
     split, where, rows = _rows(spec, data)
     trained = load_finished(folder, device=device, spec=spec)
     began = time.monotonic()

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from tonnage.recipes.batches import Feeder, StepBatches, longest_tokens
-from tonnage.recipes.beginning import note_beginning
+from tonnage.recipes.beginning import changed_data, note_beginning
 from tonnage.recipes.checkpoints import newest_valid, put_state
 from tonnage.recipes.engine import Engine
 from tonnage.recipes.evaluating import evaluate
@@ -81,6 +81,8 @@ class Loop:
         """Go on from the newest checkpoint that verifies; rank 0 looks, all take the same one."""
         seed_all(self.spec.training.seed, self.team.rank, 0)
         found, faults = newest_valid(self.folder.checkpoints) if self.team.main else (None, ())
+        if fault := self.team.gather(changed_data(self.spec) if found else None)[0]:
+            raise fault
         checkpoint = self.team.gather(found)[0]
         if checkpoint is not None:
             check_same_data(checkpoint, self.order)

@@ -9,6 +9,7 @@ import sys
 from tonnage.errors import TonnageError
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import EventKind
+from tonnage.runs.spec import RunSpec
 
 _SAID = (
     "out of memory",  # CUDA, HIP, XPU
@@ -70,3 +71,16 @@ def does_not_fit(tokens: int, *, recompute: str, method: str) -> DoesNotFit:
     ]
     size = f" of {tokens} tokens" if tokens else ""
     return DoesNotFit(f"one sample{size} at a time does not fit into memory", hint="try " + ", ".join(helps))
+
+
+def state_does_not_fit(spec: RunSpec) -> DoesNotFit:
+    """The last word where weights, gradients and optimizer state alone are too much."""
+    training = spec.training
+    helps = [
+        *(["`method: lora`"] if training.method == "full" else []),
+        *(["`optimizer: adamw-8bit` (on an NVIDIA GPU) or `adafactor`"] if training.optimizer == "adamw" else []),
+        *(["`sharding: zero3` over several processes"] if training.sharding == "ddp" else []),
+        "a device with more memory",
+    ]
+    message = "weights, gradients and the optimizer's state do not fit into memory, whatever the batch"
+    return DoesNotFit(message, hint="try " + ", ".join(helps))

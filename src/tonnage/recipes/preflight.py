@@ -1,9 +1,9 @@
-"""Before the first step: would the longest samples fit? One pass forward and back that leaves no trace."""
+"""Before the first step: would the longest samples fit? One whole step that leaves no trace."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,10 @@ from tonnage.recipes.out_of_memory import (
     is_out_of_memory,
     peak_bytes,
     release_memory,
+    state_does_not_fit,
 )
 from tonnage.recipes.randomness import same_randomness
+from tonnage.recipes.trial import trial_update, trial_updates
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import EventKind
 from tonnage.runs.spec import RunSpec
@@ -33,20 +35,33 @@ class Preflight:
     folder: RunFolder
 
     def run(self, micro_batch: int) -> int:
-        """The micro-batch to train with. DoesNotFit where one sample is too much."""
-        while True:
-            tokens, fits = self._try(micro_batch)
-            if self.engine.team.largest(int(not fits)) == 0:
-                self._record(EventKind.PREFLIGHT, micro_batch=micro_batch, **tokens)
-                return micro_batch
-            micro_batch = halve(self.engine, self.folder, self.spec, micro_batch, step=None, **tokens)
+        """The micro-batch to train with. DoesNotFit where one sample is too much, or what no batch changes."""
+        with self._state() as updates:
+            while True:
+                tokens, fits = self._try(micro_batch, updates=updates)
+                if self.engine.team.largest(int(not fits)) == 0:
+                    self._record(EventKind.PREFLIGHT, micro_batch=micro_batch, **tokens)
+                    return micro_batch
+                micro_batch = halve(self.engine, self.folder, self.spec, micro_batch, step=None, **tokens)
+
+    @contextmanager
+    def _state(self) -> Iterator[bool]:
+        """The optimizer's state, made for the trial; whether it was."""
+        with ExitStack() as stack:
+            try:
+                updates = stack.enter_context(trial_updates(self.engine))
+            except (MemoryError, RuntimeError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                raise state_does_not_fit(self.spec) from error
+            yield updates
 
     def _record(self, kind: EventKind, **fields: Any) -> None:
         if self.engine.team.main:
             peak = peak_bytes(self.engine.on_gpu)
             self.folder.record(kind, who="rank0", peak_bytes=peak, device=self.engine.machine.device, **fields)
 
-    def _try(self, micro_batch: int) -> tuple[dict[str, int], bool]:
+    def _try(self, micro_batch: int, *, updates: bool) -> tuple[dict[str, int], bool]:
         """Sizes of the batch, and whether it fits."""
         sizes = {"tokens": 0, "longest_tokens": 0}
         try:
@@ -54,8 +69,9 @@ class Preflight:
             sizes["longest_tokens"] = longest_tokens(batch)
             sizes["tokens"] = sizes["longest_tokens"] * micro_batch
             with same_randomness(), same_buffers(self.engine.raw):
-                module = self.engine.model if self.engine.machine.sharded else self.engine.raw
-                self.engine.machine.accelerator.backward(module(**self.engine.place(batch)).loss)
+                self._pass(batch)
+                if updates:
+                    trial_update(self.engine, self.spec.training.clip_norm)
             fits = True
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
@@ -65,6 +81,13 @@ class Preflight:
         if not fits and self.engine.machine.sharded:
             restart_smaller(self.engine, self.folder, self.spec, micro_batch, step=None, **sizes)
         return sizes, fits
+
+    def _pass(self, batch: Mapping[str, Any]) -> None:
+        """Forward and back, compiled where the run is. Nothing is exchanged: each process may run short by itself."""
+        engine = self.engine
+        accelerator, sharded = engine.machine.accelerator, engine.machine.sharded
+        with nullcontext() if sharded or engine.team.world == 1 else accelerator.no_sync(engine.model):
+            accelerator.backward(engine.model(**engine.place(batch)).loss)
 
 
 @contextmanager

@@ -32,7 +32,7 @@ class StepResult:
     loss: Tensor | None = None
     gradient_norm: Tensor | None = None
     skipped: bool = False  # fp16: the scaler left the update out
-    late: bool = False  # memory ran out where other processes already wait: only a restart helps
+    late: bool = False  # memory ran out where others already wait, or in the update: only a restart helps
 
 
 def take_step(
@@ -43,6 +43,19 @@ def take_step(
     if outcome is not Outcome.DONE:
         engine.optimizer.zero_grad(set_to_none=True)
         return StepResult(outcome=outcome, late=late)
+    try:
+        norm, skipped = _update(engine, clip_norm)
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        # Some weights may be updated and others not: only the newest checkpoint is a state to go on from.
+        return StepResult(outcome=Outcome.OUT_OF_MEMORY, late=True)
+    engine.optimizer.zero_grad(set_to_none=True)
+    return StepResult(outcome=Outcome.DONE, loss=loss, gradient_norm=norm, skipped=skipped)
+
+
+def _update(engine: Engine, clip_norm: float | None) -> tuple[Any, bool]:
+    """Norm of the gradients (None: not asked for), and whether the scaler left the update out."""
     accelerator = engine.machine.accelerator
     norm: Any = accelerator.clip_grad_norm_(engine.model.parameters(), clip_norm) if clip_norm else None
     if norm is not None and engine.machine.sharded:
@@ -51,8 +64,7 @@ def take_step(
     skipped = bool(accelerator.optimizer_step_was_skipped)
     if not skipped:
         engine.schedule.step()
-    engine.optimizer.zero_grad(set_to_none=True)
-    return StepResult(outcome=Outcome.DONE, loss=loss, gradient_norm=norm, skipped=skipped)
+    return norm, skipped
 
 
 def _gradients(

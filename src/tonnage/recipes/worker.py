@@ -16,6 +16,7 @@ from tonnage.recipes.finishing import finish
 from tonnage.recipes.health import Diverged
 from tonnage.recipes.interrupts import Interrupted, Interrupts
 from tonnage.recipes.loop import Loop, data_order
+from tonnage.recipes.network import NetworkTrouble
 from tonnage.recipes.out_of_memory import DoesNotFit, RestartSmaller
 from tonnage.recipes.randomness import seed_all
 from tonnage.recipes.task import Prepared, TaskProgram
@@ -85,6 +86,7 @@ _ENDS: tuple[tuple[type[TonnageError], int, Reason], ...] = (
     (DiskFull, WorkerExit.DISK_FULL, Reason.DISK_FULL),
     (Diverged, WorkerExit.DIVERGED, Reason.DIVERGED),
     (DoesNotFit, WorkerExit.OUT_OF_MEMORY, Reason.OUT_OF_MEMORY),
+    (NetworkTrouble, WorkerExit.UNREACHABLE, Reason.NETWORK),
     (RestartSmaller, CRASHED, Reason.OUT_OF_MEMORY),
 )
 

@@ -75,7 +75,14 @@ class LineChart:
     series: tuple[tuple[str, tuple[tuple[float, float], ...]], ...]
 
 
-Block = Heading | Paragraph | Pairs | Bullets | Table | LineChart
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Code:
+    """Lines to copy: never wrapped, never changed."""
+
+    lines: tuple[str, ...]
+
+
+Block = Heading | Paragraph | Pairs | Bullets | Table | LineChart | Code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from tonnage.reports.blocks import Page, Pairs, Paragraph
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tonnage.reports.blocks import Block, Code, Heading, Page, Pairs, Paragraph
 from tonnage.reports.rendering import Report
+from tonnage.reports.run_figures import render_value
 from tonnage.reports.wording import plural
-from tonnage.runs.job import Job
+from tonnage.runs.job import Job, alone_script
+from tonnage.runs.preflight import Finding
+from tonnage.runs.secrets import masked
+from tonnage.runs.spec import RunSpec, dump_spec
 
 
-def job_report(job: Job, folder: str) -> Report:
-    """The command, its environment and its files, as they would be."""
+def job_report(
+    job: Job, spec: RunSpec, folder: str, *, prediction: Mapping[str, Any], doubts: Sequence[Finding]
+) -> Report:
+    """What is predicted and doubtful, the command with its environment and files, and a script that does the work."""
+    script = masked(alone_script(job, folder=folder, spec=dump_spec(spec)))
     return Report(
-        page=lambda: _page(job, folder),
+        page=lambda: Page(title="Would start", blocks=tuple(_blocks(job, folder, prediction, doubts, script))),
         document=lambda: {
             "schema": job.schema,
             "runner": job.runner,
@@ -22,13 +32,33 @@ def job_report(job: Job, folder: str) -> Report:
             "files": {file.path: file.text for file in job.files},
             "processes": job.processes,
             "signal_to": job.signal_to,
+            "prediction": dict(prediction),
+            "doubts": [{"message": one.message, "hint": one.hint} for one in doubts],
+            "script": script,
         },
         columns=("name", "value"),
         rows=lambda: [["command", job.command_line], *([name, value] for name, value in job.env)],
     )
 
 
-def _page(job: Job, folder: str) -> Page:
-    facts = (("runner", f"{job.runner}, {plural(job.processes, 'process')}"), ("folder", folder))
-    script = tuple(Paragraph(text=line) for line in job.script().splitlines())
-    return Page(title="Would start", blocks=(Pairs(rows=facts), *script))
+def _blocks(
+    job: Job, folder: str, prediction: Mapping[str, Any], doubts: Sequence[Finding], script: str
+) -> Iterator[Block]:
+    yield Pairs(rows=(("runner", f"{job.runner}, {plural(job.processes, 'process')}"), ("folder", folder)))
+    yield Heading(text="Predicted")
+    if not prediction.get("figures"):
+        yield Paragraph(text=f"Nothing: {prediction.get('why_none')}.", tone="faint")
+    else:
+        yield Pairs(rows=(("on", str(prediction["device"])), *map(_figure, prediction["figures"].items())))
+    for doubt in doubts:
+        text = f"Doubtful: {doubt.message}" + (f" ({doubt.hint})" if doubt.hint else "")
+        yield Paragraph(text=text, tone="warning")
+    yield Heading(text="The work as a script (-o json has it under `script`)")
+    yield Code(lines=tuple(script.splitlines()))
+
+
+def _figure(one: tuple[str, Mapping[str, Any]]) -> tuple[str, str]:
+    key, figure = one
+    label, value = render_value(key, figure["value"])
+    low, high = (render_value(key, figure[end])[1] for end in ("low", "high"))
+    return label, f"{value} ({low} to {high})"

@@ -23,6 +23,8 @@ from tonnage.sizing.estimates import Figure
 
 PROFILE_SCHEMA: Final = "tonnage/device-profile-summary@1"
 PREDICTION_SCHEMA: Final = "tonnage/local-prediction@1"
+OTHERS: Final = 0.10  # of the processors, from where on a machine is called busy (as of a run: `runs.diagnosis`)
+NOISY: Final = 0.15  # spread of the repeats of one call, in logarithms
 _CURVE_COLUMNS: Final = ("operation", "precision", "threads", "unit", "size", "per_s", "log_sd", "repeats", "disturbed")
 _FIGURES: Final = ("step_s", "samples_per_s", "tokens_per_s", "run_s", "peak_memory_gib")
 _UNITS: Final = {"flop": "FLOP/s", "bytes": "B/s", "elements": "elements/s", "scores": "scores/s",
@@ -62,6 +64,7 @@ def _profile_document(profile: DeviceProfile, file: str) -> dict[str, Any]:
         "versions": dict(profile.versions),
         "load_average": plain_number(profile.load_average),
         "noise_log_sd": plain_number(profile.noise_log_sd),
+        "others_cpu_fraction": plain_number(profile.others_cpu_fraction),
         "disturbed_fraction": plain_number(profile.disturbed_fraction),
         "usd_per_hour": profile.usd_per_hour,
         "rows": len(profile.rows),
@@ -89,6 +92,8 @@ def _profile_blocks(profile: DeviceProfile, file: str) -> Iterator[Block]:
             ("memory", f"{profile.memory_gib:.1f} GiB; the framework alone {profile.framework_bytes / 2**20:.0f} MiB"),
             ("measured", f"{profile.made_at}, load average {profile.load_average:.1f}"),
             ("versions", ", ".join(f"{name} {text}" for name, text in profile.versions)),
+            ("other programs", "not measured" if profile.others_cpu_fraction is None else
+             f"took {100 * profile.others_cpu_fraction:.0f} % of the processors meanwhile"),
             ("noise", f"{100 * profile.noise_log_sd:.0f} % between repeats (median over all points); the system took "
              f"the processor away in {100 * profile.disturbed_fraction:.0f} % of them"),
             ("sum over processes", summed),
@@ -105,9 +110,18 @@ def _profile_blocks(profile: DeviceProfile, file: str) -> Iterator[Block]:
         ),
         rows=tuple(_curve_cells(curve) for curve in profile.curves),
     )  # fmt: skip
-    crowded = profile.load_average > profile.identity.physical_cores
-    if crowded or profile.disturbed_fraction > 0.2 or profile.noise_log_sd > 0.15:
-        text = "This machine was busy: measure again when it is idle, or trust the intervals less."
+    yield from _warnings(profile)
+
+
+def _warnings(profile: DeviceProfile) -> Iterator[Block]:
+    """What makes the profile worth less. Its own threads wait for one another on an idle machine too, and the load of
+    the minute before is of what ran then: only what others took meanwhile says that the machine was busy."""
+    others = profile.others_cpu_fraction
+    if others is not None and others > OTHERS:
+        text = f"This machine was busy: other programs took {100 * others:.0f} % of its processors. Measure again when "
+        yield Paragraph(text=text + "it is idle, or trust the intervals less.", tone="warning")
+    elif profile.noise_log_sd > NOISY:
+        text = f"Repeats of one call differ by {100 * profile.noise_log_sd:.0f} %: rates here are as uncertain as that."
         yield Paragraph(text=text, tone="warning")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from tonnage.reports.blocks import Block, Bullets, Heading, LineChart, Page, Pairs, Table
+from tonnage.reports.blocks import Block, Bullets, Code, Heading, LineChart, Page, Pairs, Table
 from tonnage.reports.line_chart import chart_lines
 
 _SPARK = 60  # blocks in a row
@@ -24,6 +24,8 @@ def _block_lines(block: Block) -> Iterator[str]:
         yield f"## {escape(block.text)}"
     elif isinstance(block, Table):
         yield from _table_lines(block)
+    elif isinstance(block, Code):
+        yield from ("```sh", *block.lines, "```")
     elif isinstance(block, LineChart):
         yield from (f"- {escape(line)}" for line in chart_lines(block, _SPARK))
     elif isinstance(block, Pairs):

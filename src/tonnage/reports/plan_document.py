@@ -118,6 +118,8 @@ def run_document(run: RunDetail) -> dict[str, Any]:
         "rates": {key: plain_figure(figure) for key, figure in run.rates},
         "latency_p95_s": plain_figure(run.latency_p95_s),
         "ttft_p95_s": plain_figure(run.ttft_p95_s),
+        "tpot_p95_s": plain_figure(run.tpot_p95_s),
+        "percentiles_s": {of: {name: plain_number(value) for name, value in at} for of, at in run.percentiles},
         "intervals": [interval_document(one) for one in run.intervals],
         "notes": list(run.notes),
     }

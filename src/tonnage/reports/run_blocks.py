@@ -15,6 +15,8 @@ from tonnage.reports.wording import (
     short,
 )
 
+PERCENTILE_WORDS = {"ttft": "first token", "tpot": "per further token", "latency": "whole answer"}
+
 
 def run_blocks(run: RunDetail, *, device: str) -> Iterator[Block]:
     """Sections of a run; `device` is whose memory it is («GPU» or «machine»)."""
@@ -53,6 +55,10 @@ def _run_rows(run: RunDetail) -> Iterator[tuple[str, str, str]]:
     if run.ttft_p95_s is not None:
         note = _interval_note(render_time_interval(run.ttft_p95_s))
         yield "p95 TTFT", render_duration(run.ttft_p95_s.value), note
+    for of, at in run.percentiles:
+        seconds = dict(at)
+        text = ", ".join(render_duration(seconds[name]) for name in ("p50", "p95", "p99"))
+        yield f"{PERCENTILE_WORDS[of]} p50, p95, p99", text, f"mean {render_duration(seconds['mean'])}"
     for key, figure in run.rates:
         label, value = render_quantity(key, figure.value)
         low, high = (render_quantity(key, end)[1] for end in (figure.low, figure.high))

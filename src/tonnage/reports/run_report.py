@@ -11,6 +11,7 @@ from tonnage.reports.rendering import Report
 from tonnage.reports.run_document import run_document
 from tonnage.reports.run_figures import figure_pairs, render_value
 from tonnage.reports.wording import UNKNOWN, plural, render_duration, render_gib, render_money, short
+from tonnage.runs.courses import load_courses, memory_courses
 from tonnage.runs.diagnosis import Compared
 from tonnage.runs.journal import Event, EventKind
 from tonnage.runs.summary import RunSummary
@@ -42,6 +43,7 @@ def _blocks(run: RunSummary) -> Iterator[Block]:
     if run.loss:
         yield Heading(text="Loss")
         yield LineChart(title="Training loss", x_title="step", y_title="loss", series=(("loss", run.loss),))
+    yield from _courses(run)
     if run.metrics:
         yield Heading(text="How good it is")
         yield _quality(run)
@@ -55,6 +57,16 @@ def _blocks(run: RunSummary) -> Iterator[Block]:
         yield from _checkpoints(run)
     yield Heading(text="Files")
     yield _files(run)
+
+
+def _courses(run: RunSummary) -> Iterator[Block]:
+    """Memory and load over the run's time, where they were sampled at least twice."""
+    charts = (("Memory", "GiB", memory_courses), ("Load", "%", load_courses))
+    for title, unit, courses in charts:
+        series = tuple((name, course) for name, course in courses(run.records.samples) if len(course) > 1)
+        if series:
+            yield Heading(text=title)
+            yield LineChart(title=title, x_title="minute", y_title=unit, series=series)
 
 
 def _head(run: RunSummary) -> Iterator[tuple[str, str]]:

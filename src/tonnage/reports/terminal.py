@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from tonnage.reports.blocks import Block, Bullets, Column, Heading, LineChart, Page, Pairs, Paragraph, Table
+from tonnage.reports.blocks import Block, Bullets, Code, Column, Heading, LineChart, Page, Pairs, Paragraph, Table
 from tonnage.reports.line_chart import chart_lines
 
 GAP: Final = 2
@@ -59,6 +59,8 @@ def _block_lines(block: Block, width: int) -> Iterator[Text]:
     elif isinstance(block, Bullets):
         for item in block.items:
             yield from _hanging("- ", item, width)
+    elif isinstance(block, Code):
+        yield from (Text(line) for line in block.lines)
     elif isinstance(block, LineChart):
         for line in chart_lines(block, _SPARK):
             yield from _wrapped(line, width, "", indent=INDENT)

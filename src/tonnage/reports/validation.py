@@ -68,6 +68,7 @@ def _document(found: ValidationReport, context: ValidationContext) -> dict[str, 
         "rows": found.rows,
         "predicted": found.predicted,
         "skipped": dict(found.skipped),
+        "skipped_at": {reason: list(lines) for reason, lines in found.skipped_at},
         "metrics": [_figures(line) for line in found.metrics],
         "groups": [{"group": line.metric} | _without_metric(line) for line in found.groups],
         "memory_fit": {"n": fit.n, "false_fits": fit.false_fits, "false_misfits": fit.false_misfits},
@@ -118,7 +119,9 @@ def _blocks(found: ValidationReport, context: ValidationContext) -> Iterator[Blo
     if found.skipped:
         yield Heading(text="Skipped")
         columns = (Column(title="rows", align="right"), Column(title="reason", wraps=True))
-        yield Table(columns=columns, rows=tuple((f"{count:,}", reason) for reason, count in found.skipped))
+        places = dict(found.skipped_at)
+        rows = tuple((f"{count:,}", _placed(reason, count, places.get(reason, ()))) for reason, count in found.skipped)
+        yield Table(columns=columns, rows=rows)
     if found.suspect.metrics:
         yield Heading(text="Rows of doubtful quality, counted apart")
         yield _errors(found.suspect.metrics, "")
@@ -127,6 +130,18 @@ def _blocks(found: ValidationReport, context: ValidationContext) -> Iterator[Blo
         "Covered: share of rows inside their 80 % interval.",
         tone="faint",
     )
+
+
+def _placed(reason: str, count: int, lines: tuple[int, ...]) -> str:
+    """The reason, with the lines it was met in.
+
+    >>> _placed("seq_len is negative", 9, (3, 8))
+    'seq_len is negative (lines 3, 8, ...)'
+    """
+    if not lines:
+        return reason
+    more = ", ..." if count > len(lines) else ""
+    return f"{reason} (line{'s' if count > 1 else ''} {', '.join(map(str, lines))}{more})"
 
 
 def _summary(found: ValidationReport, context: ValidationContext) -> Iterator[tuple[str, str]]:

@@ -254,4 +254,6 @@ def promised_latency(run: RunDetail) -> tuple[str, Figure] | None:
     """What a service promised, by name, and its predicted 95th percentile; None for work that has an end."""
     if run.promise == "ttft" and run.ttft_p95_s is not None:
         return "p95 TTFT", run.ttft_p95_s
+    if run.promise == "tpot" and run.tpot_p95_s is not None:
+        return "p95 per token", run.tpot_p95_s
     return None if run.latency_p95_s is None else ("p95", run.latency_p95_s)

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.errors import MissingExtra
-from tonnage.runners.runner import SECRETS
 from tonnage.runs.folder import RunFolder, write_whole
 from tonnage.runs.requests import notice_request
+from tonnage.runs.secrets import PREFIX, SECRETS
 from tonnage.runs.spec import RunSpec
 
 NOTICE_S: Final = 30.0
@@ -92,7 +92,11 @@ def _join_or_start(ray: Any, spec: RunSpec) -> None:
 def _environment() -> dict[str, Any]:
     """What workers are given: module paths and the job's own variables. No secret: Ray would write it down."""
     shared = {name: value for name, value in os.environ.items() if name.startswith(SHARED)}
-    return {"env_vars": {name: value for name, value in shared.items() if name not in SECRETS}}
+    return {
+        "env_vars": {
+            name: value for name, value in shared.items() if name not in SECRETS and not name.startswith(PREFIX)
+        }
+    }
 
 
 def _work(given: dict[str, str]) -> None:

@@ -16,14 +16,11 @@ from tonnage.runs.folder import RunFolder, write_whole
 from tonnage.runs.job import Job, SignalTo, dump_job
 from tonnage.runs.liveness import has_supervisor, is_held, observed_state, read_heartbeat, workers_lock
 from tonnage.runs.requests import cancel_request, clear_requests, write_request
+from tonnage.runs.secrets import SECRETS, named_secrets
 from tonnage.runs.spec import RunnerName, RunSpec
 from tonnage.runs.states import RunState
 
 WORKER: Final = "tonnage.recipes.worker"
-SECRETS: Final = (
-    "HF_TOKEN", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN", "AWS_ACCESS_KEY_ID",
-    "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "TONNAGE_DATABASE_URL",
-)  # fmt: skip
 SUPERVISOR_LOG: Final = "supervisor.log"
 START_TIMEOUT_S: Final = 20.0
 
@@ -80,7 +77,7 @@ class Supervised:
                 ("TOKENIZERS_PARALLELISM", "false"),
                 *self.more_env(spec),
             ),
-            secrets=tuple(name for name in SECRETS if self.environ.get(name)),
+            secrets=(*(name for name in SECRETS if self.environ.get(name)), *named_secrets(spec)),
             processes=spec.launch.processes,
             signal_to=self.signal_to,
         )
@@ -133,7 +130,7 @@ def _spawn(command: list[str], log: Path) -> int:
     """A process in a session of its own, silent but for its log."""
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-        (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
+        (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
     return os.posix_spawn(command[0], command, os.environ, file_actions=actions, setsid=True)

@@ -10,14 +10,18 @@ import errno
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tonnage.runs.journal import CUT, Event, EventKind, read_journal
+from tonnage.runs.secrets import masked
 from tonnage.runs.spec import RunSpec, dump_spec, load_spec
 from tonnage.runs.states import RunState, state_of
+
+PRIVATE: Final = 0o600
+SHARED: Final = 0o666  # less the umask, as every file that nobody gave a mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,29 +81,32 @@ class RunFolder:
     def create(self, spec: RunSpec) -> None:
         """Make the folder and write the specification. FileExistsError where a run of this name is there."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.path.mkdir()
-        self.checkpoints.mkdir()
+        self.path.mkdir(mode=0o700)  # specification, log and rows' names are the user's alone
+        self.checkpoints.mkdir(mode=0o700)
         write_whole(self.spec_file, dump_spec(spec))
 
     def spec(self) -> RunSpec:
         return load_spec(self.spec_file.read_text(encoding="utf-8"), where=str(self.spec_file))
 
-    def events(self) -> Iterator[Event]:
-        return read_journal(self.journal_file)
+    def events(self, *, faults: list[str] | None = None) -> Iterator[Event]:
+        """What the journal tells; lines that cannot be read are left out, and named in `faults`."""
+        return read_journal(self.journal_file, faults=[] if faults is None else faults)
 
     def state(self) -> RunState:
-        return state_of(self.events())
+        faults: list[str] = []
+        state = state_of(self.events(faults=faults))
+        return replace(state, faults=tuple(faults))
 
     def record(self, kind: EventKind, *, who: str, at: datetime | None = None, **fields: Any) -> Event:
         """Append one event and flush it to the disk."""
         event = Event(kind=kind, at=at or datetime.now(UTC), who=who, fields=fields)
-        append_line(self.journal_file, event.to_json(), sync=True)
+        append_line(self.journal_file, masked(event.to_json()), sync=True)
         return event
 
 
 def append_line(path: Path, line: str, *, sync: bool = False) -> None:
     """One line in one write, so that lines of several processes never mix; a line cut by a kill is marked first."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, PRIVATE)
     try:
         size = os.fstat(descriptor).st_size
         broken = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
@@ -117,11 +124,15 @@ def append_values(path: Path, values: Mapping[str, Any]) -> None:
     append_line(path, json.dumps(values, allow_nan=False))
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write beside, flush, rename: a reader sees the old file or the new one, never half of it."""
+def write_whole(path: Path, text: str, *, mode: int = PRIVATE) -> None:
+    """Write beside, flush, rename: a reader sees the old file or the new one, never half of it.
+
+    `mode`: who may read it, less what the umask takes; a file that is for others too is `SHARED`.
+    """
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with beside.open("w", encoding="utf-8") as file:
+        made = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+        with os.fdopen(made, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any, Final, Literal
 
 from pydantic import TypeAdapter, ValidationError
@@ -41,14 +42,26 @@ class Job:
         """The command as a shell takes it."""
         return shlex.join(self.argv)
 
-    def script(self) -> str:
-        """All of it as a shell script that a person can read and run."""
-        lines = [f"# {name}: from your environment, not written down" for name in self.secrets]
-        lines += [f"export {name}={shlex.quote(value)}" for name, value in self.env]
-        for file in self.files:
-            lines.append(f"# file {file.path}:")
-            lines += [f"#   {line}" for line in file.text.splitlines()]
-        return "\n".join([*lines, self.command_line]) + "\n"
+
+def alone_script(job: Job, *, folder: str, spec: str) -> str:
+    """A shell script that makes the run's folder with this specification and does the work: without a supervisor, so
+    without restarts, limits and measurements."""
+    place = shlex.quote(folder)
+    return "".join(
+        [
+            "#!/bin/sh\n# The work alone, without a supervisor: no restarts, no limits. `tonnage run` has them.\n",
+            "set -e\n",
+            f"mkdir -p {place}/checkpoints {place}/exits\n",
+            f"cat > {place}/spec.json <<'END_OF_SPEC'\n{spec.rstrip()}\nEND_OF_SPEC\n",
+            f"export TONNAGE_EXITS={place}/exits\n",
+            *(f"mkdir -p {place}/{shlex.quote(str(PurePosixPath(file.path).parent))}\n"
+              f"cat > {place}/{shlex.quote(file.path)} <<'END_OF_FILE'\n{file.text.rstrip()}\nEND_OF_FILE\n"
+              for file in job.files),
+            *(f": ${{{name}:?is not set: it is taken from your environment}}\n" for name in job.secrets),
+            *(f"export {name}={shlex.quote(value)}\n" for name, value in job.env),
+            f"exec {job.command_line}\n",
+        ]
+    )  # fmt: skip
 
 
 _ADAPTER: Final[TypeAdapter[Job]] = TypeAdapter(Job)

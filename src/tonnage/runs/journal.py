@@ -65,18 +65,23 @@ def parse_event(line: str) -> Event:
     return Event(kind=EventKind(kind), at=datetime.fromisoformat(at), who=who, fields=fields)
 
 
-def read_journal(path: Path) -> Iterator[Event]:
+def read_journal(path: Path, *, faults: list[str] | None = None) -> Iterator[Event]:
     """Every whole line, oldest first; nothing where there is no journal yet.
 
     A kill can cut a line short: the last one without its line break, and one that a later writer marked as cut, are
-    left out, since no writer finished them. ValueError names a line in the middle that cannot be read.
+    left out, since no writer finished them. A line in the middle that cannot be read is left out too and told in
+    `faults`; ValueError names it where nobody gives a list.
     """
     if not path.exists():
         return
-    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n")[:-1], start=1):
+    text = path.read_bytes().decode("utf-8", errors="replace")
+    for number, line in enumerate(text.split("\n")[:-1], start=1):
         if not line or line.endswith(CUT):
             continue
         try:
             yield parse_event(line)
-        except (ValueError, KeyError, AttributeError) as error:
-            raise ValueError(f"{path}:{number}: not an event: {error}") from error
+        except (ValueError, KeyError, AttributeError, TypeError) as error:
+            fault = f"{path}:{number}: not an event: {error}"
+            if faults is None:
+                raise ValueError(fault) from error
+            faults.append(fault)

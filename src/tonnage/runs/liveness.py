@@ -74,15 +74,18 @@ class Held(Exception):
 
 
 @contextlib.contextmanager
-def hold_lock(path: Path, *, wait_s: float = 0.0) -> Iterator[None]:
-    """Hold a lock while the block runs, with our process id in the file. Held where another has it after `wait_s`."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+def hold_lock(path: Path, *, wait_s: float = 0.0) -> Iterator[int]:
+    """Hold a lock while the block runs, with our process id in the file. Held where another has it after `wait_s`.
+
+    Gives the lock's file descriptor: a child that inherits it holds the lock too, and outlives us with it.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         _lock(descriptor, time.monotonic() + wait_s)
         with contextlib.suppress(OSError):  # a full disk: the lock holds without our name in it
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -30,6 +31,19 @@ class LogIndex:
             return
         self._next = time.monotonic() + NOTE_EVERY_S
         append_values(self._path, {"at": datetime.now(UTC).isoformat(), "offset": offset})
+
+
+def timed_lines(log: Path, offset: int = 0) -> Iterator[str]:
+    """Lines of a log from an offset on, each with the time (UTC) its part was written, to the second."""
+    notes = [(int(one["offset"]), str(one["at"])) for one in Tail(index_file(log)).values()]
+    with log.open("rb") as file:
+        file.seek(offset)
+        for raw in file:
+            while len(notes) > 1 and notes[1][0] <= offset:
+                notes.pop(0)
+            at = notes[0][1][:19].replace("T", " ") if notes else "?"
+            yield f"{at}  {raw.decode('utf-8', errors='replace')}"
+            offset += len(raw)
 
 
 def offset_since(log: Path, since: datetime) -> int:

@@ -125,7 +125,8 @@ def _device(records: Records, measured: Measured) -> str:
 def _note(records: Records, measured: Measured, as_of: datetime, doubtful: tuple[str, ...]) -> str:
     """Date, versions, how it was timed, and why the row is doubtful where it is.
 
-    `threads=`, `objective=` and `log_sd=` are what device profiles read: threads of a process, and the spread of steps.
+    `threads=`, `objective=`, `log_sd=` and `steps=` are what device profiles read: threads of a process, what is
+    learned, the spread of steps, and over how many of them the rate is a mean.
     """
     day = records.state.ended_at or as_of  # the same row whenever it is made
     objective = "language-model" if records.spec.task == "causal-lm" else "classification"
@@ -134,6 +135,7 @@ def _note(records: Records, measured: Measured, as_of: datetime, doubtful: tuple
     parts += [f"threads={threads}"] if threads else []
     if measured.median_step_s and measured.p90_step_s and measured.p90_step_s > measured.median_step_s:
         parts.append(f"log_sd={log(measured.p90_step_s / measured.median_step_s) / NINETIETH:.4f}")
+        parts.append(f"steps={measured.timed_steps}")
     parts += [f"{name} {version}" for name, version in measured.versions]
     parts.append(f"{measured.timed_steps} steps, {measured.timing}")
     if measured.tokens_per_sample and measured.longest_tokens:

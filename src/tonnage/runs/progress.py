@@ -30,6 +30,7 @@ class Progress:
     def __init__(self, folder: Path) -> None:
         path = folder / NAME
         if not path.exists() or path.stat().st_size != _FORM.size:
+            path.touch(mode=0o600)
             path.write_bytes(bytes(_FORM.size))
         with path.open("r+b") as file:
             self._memory = mmap.mmap(file.fileno(), _FORM.size)

@@ -67,6 +67,9 @@ _FINAL: Final = {
 }
 
 
+_RESTARTED: Final = {WorkerExit.PREEMPTED: Reason.PREEMPTED, WorkerExit.UNREACHABLE: Reason.NETWORK}
+
+
 def describe_exit(code: int) -> str:
     """What an exit code says, in words.
 
@@ -111,17 +114,20 @@ def _after_interruption(history: Sequence[Ended], policy: RestartPolicy, random:
         return Finish(state=State.FAILED, reason=Reason.DISK_FULL, message=f"{why}; {_FINAL[WorkerExit.DISK_FULL][1]}")
     without_gain = _ends_without_gain(history)
     at_one_step = _ends_at_one_step(history)
-    if at_one_step >= policy.same_step:
+    if at_one_step >= policy.same_step and code != WorkerExit.UNREACHABLE:  # the network fails, not the step
         message = f"{why}: {at_one_step} starts in a row ended at step {history[-1].step}; the log shows what it does"
         return Finish(state=State.FAILED, reason=Reason.RESTARTS_SPENT, message=message)
+    if without_gain > policy.max_restarts and code == WorkerExit.UNREACHABLE:
+        return Finish(state=State.FAILED, reason=Reason.NETWORK, message=history[-1].said or why)
     if without_gain > policy.max_restarts:
         message = (
             f"{why}: {without_gain} starts in a row without a newer checkpoint; "
             "write checkpoints more often, or see in the log what ends it"
         )
         return Finish(state=State.FAILED, reason=Reason.RESTARTS_SPENT, message=message)
-    reason = Reason.PREEMPTED if code == WorkerExit.PREEMPTED else Reason.WORKER_KILLED
-    return Restart(delay_s=delay_s(without_gain, policy, random=random), reason=reason, message=why)
+    reason = _RESTARTED.get(code, Reason.WORKER_KILLED)
+    message = history[-1].said if reason is Reason.NETWORK and history[-1].said else why
+    return Restart(delay_s=delay_s(without_gain, policy, random=random), reason=reason, message=message)
 
 
 def delay_s(without_gain: int, policy: RestartPolicy, *, random: float) -> float:

@@ -24,6 +24,7 @@ __all__ = [
     "DataSource",
     "DataSpec",
     "Device",
+    "FilePrint",
     "GenerationSpec",
     "GuardSpec",
     "LaunchSpec",
@@ -56,6 +57,15 @@ class DataSource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FilePrint:
+    """One file as it was when the run began; of a very large one the hash is of parts (runs/data_prints.py)."""
+
+    path: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DataSpec:
     """What is learned from. `columns` names, for each role a task has, the column that plays it."""
 
@@ -67,6 +77,7 @@ class DataSpec:
     validation_fraction: float = 0.1
     group: str | None = None  # rows of one group stay on one side of the split
     seed: int = 0  # of the split
+    prints: tuple[FilePrint, ...] | None = None  # of local files; None: not taken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

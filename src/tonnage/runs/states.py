@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -37,6 +38,7 @@ class Reason(StrEnum):
     WORKER_KILLED = "WorkerKilled"  # a worker ended by a signal or an unexpected exit
     DIVERGED = "Diverged"  # loss is not a number
     BAD_INPUT = "BadInput"
+    NETWORK = "Network"  # what it reads over a network cannot be reached
     DISK_FULL = "DiskFull"
     COST_LIMIT = "CostLimit"
     TIME_LIMIT = "TimeLimit"
@@ -52,6 +54,7 @@ class WorkerExit:
 
     DONE = 0
     BAD_INPUT = 2  # do not restart
+    UNREACHABLE = 69  # EX_UNAVAILABLE: rows or weights behind a network that fails; start again later
     DISK_FULL = 73  # EX_CANTCREAT; do not restart
     PREEMPTED = 75  # EX_TEMPFAIL: saved after SIGTERM or a notice; start again
     STOPPED = 76  # saved on request; do not restart
@@ -71,9 +74,11 @@ class RunState:
     ended_at: datetime | None = None
     attempt: int = 0  # starts so far
     step: int = 0  # newest optimizer step the journal names
+    total_steps: int | None = None  # None: it has not come to its first step
     checkpoint_step: int | None = None  # newest checkpoint known to be whole
     lost_steps: int = 0  # steps done again after restarts
     events: int = 0
+    faults: tuple[str, ...] = ()  # lines of the journal that nobody can read
 
 
 _STATES = {
@@ -91,10 +96,11 @@ _STATES = {
 
 
 def state_of(events: Iterable[Event]) -> RunState:
-    """Fold a journal, oldest first, into the run's state."""
+    """Fold a journal, oldest first, into the run's state. An event with fields of another version changes nothing."""
     state = RunState()
     for event in events:
-        state = _after(state, event)
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            state = _after(state, event)
     return state
 
 
@@ -111,6 +117,8 @@ def _after(state: RunState, event: Event) -> RunState:
             return replace(state, submitted_at=event.at)
         case EventKind.STARTED:
             return replace(state, attempt=state.attempt + 1, started_at=state.started_at or event.at)
+        case EventKind.TRAINING if fields.get("total_steps"):
+            return replace(state, total_steps=int(fields["total_steps"]))
         case EventKind.CHECKPOINT:
             return replace(state, checkpoint_step=int(fields["step"]))
         case EventKind.RESUMED:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,8 @@ class Tail:
         """Whole lines since the last call; none where the file is not there yet."""
         try:
             with self._path.open("rb") as file:
+                if file.seek(0, 2) < self.offset:  # a new file in its place
+                    self.offset = 0
                 file.seek(self.offset)
                 block = file.read()
         except FileNotFoundError:
@@ -30,22 +33,35 @@ class Tail:
         return whole.decode("utf-8", errors="replace").split("\n")[:-1]
 
     def events(self) -> Iterator[Event]:
-        """The same, as events of a journal; lines cut off by a kill are left out."""
+        """The same, as events of a journal; lines cut off by a kill, or that nobody can read, are left out."""
         for line in self.lines():
             if line and not line.endswith(CUT):
-                yield parse_event(line)
+                with contextlib.suppress(ValueError, KeyError, AttributeError, TypeError):
+                    yield parse_event(line)
 
     def values(self) -> Iterator[dict[str, Any]]:
         """The same, as objects of a metrics or samples file."""
         for line in self.lines():
             if line and not line.endswith(CUT):
-                yield json.loads(line)
+                with contextlib.suppress(ValueError):
+                    values = json.loads(line)
+                    if isinstance(values, dict):
+                        yield values
 
 
 def last_lines(path: Path, count: int) -> list[str]:
     """The last `count` whole lines of a file, read from its end; none where it is not there."""
     block, _ = _end_of(path, count)
     return block.decode("utf-8", errors="replace").split("\n")[:-1]
+
+
+def newest_values(path: Path) -> dict[str, Any]:
+    """The newest object of a metrics or samples file; empty where there is none, or a kill cut it off."""
+    try:
+        found = json.loads(last_lines(path, 1)[0])
+    except (IndexError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def offset_of_last_lines(path: Path, count: int) -> int:

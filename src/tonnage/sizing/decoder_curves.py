@@ -7,10 +7,11 @@ engine's figures give their seconds (`DecoderPasses.under`). Between grid points
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.engines import Engine
@@ -101,6 +102,19 @@ class DecoderCurves:
     linear_grid_s: Array
     attention_s: Array
 
+    def take(self, index: NDArray[np.intp]) -> DecoderCurves:
+        """Some rows, as often as they are named."""
+        rows = self.rows
+        names = ("tensor_parallel", "host_factor", "slots", "step_tokens", "prompts", "prompt_shares", "outputs",
+                 "output_shares")  # fmt: skip
+        columns = {name: getattr(rows, name)[index] for name in names}
+        beams = rows.beams if np.ndim(rows.beams) == 0 else np.asarray(rows.beams)[index]
+        return replace(
+            self, rows=replace(rows, devices=rows.devices.take(index), beams=beams, **columns),
+            batches=self.batches[index], tokens=self.tokens[index], decode_grid_s=self.decode_grid_s[index],
+            linear_grid_s=self.linear_grid_s[index], attention_s=self.attention_s[index],
+        )  # fmt: skip
+
     def decode_s(self, in_flight: Array) -> Array:
         """Seconds of a step; (rows,) or (rows x any). Below one in flight: the share of time that there is one."""
         several = in_flight * np.asarray(self.rows.beams).reshape((-1,) + (1,) * (in_flight.ndim - 1))
@@ -158,11 +172,11 @@ def _grid(most: Array, points: int) -> Array:
 
 def _along(at: Array, grid: Array, values: Array) -> Array:
     """Straight lines between the points of each row's grid of equal ratios; the end values beyond it."""
-    flat = at.reshape(len(grid), -1)
+    flat = at.reshape(len(grid), int(np.prod(at.shape[1:])))
     last = grid.shape[1] - 1
     ratio = np.log(grid[:, -1:]) / last
     inside = np.clip(flat, 1.0, grid[:, -1:])
-    cell = np.clip((np.log(inside) / ratio).astype(np.intp), 0, last - 1)
+    cell = np.clip(np.nan_to_num(np.log(inside) / ratio).astype(np.intp), 0, last - 1)  # NaN: an unknown link
     low, high = np.take_along_axis(grid, cell, axis=1), np.take_along_axis(grid, cell + 1, axis=1)
     under, over = np.take_along_axis(values, cell, axis=1), np.take_along_axis(values, cell + 1, axis=1)
     return np.asarray(under + (over - under) * (inside - low) / (high - low)).reshape(at.shape)

@@ -22,7 +22,7 @@ from tonnage.sizing.estimates import Array
 def serve_load(curves: DecoderCurves, load: Load) -> Seen:
     """What the requests of `load` see on each row."""
     if curves.rows.scheduler.admission == "fixed":
-        return _fixed_batch(curves)
+        return _fixed_batch(curves, load)
     run = settle(curves, load)
     tokens = token_points(run)
     token = np.asarray(np.sum(tokens[0] * tokens[1], axis=1))
@@ -43,7 +43,7 @@ def _until_last(run: Run, latency: Spread) -> Array:
     return np.where(run.closed, work, np.maximum(work, latest))
 
 
-def _fixed_batch(curves: DecoderCurves) -> Seen:
+def _fixed_batch(curves: DecoderCurves, load: Load) -> Seen:
     """One batch from its prompts to its last token: everyone waits for all prompts, then for all steps."""
     rows = curves.rows
     batch = rows.slots
@@ -55,5 +55,9 @@ def _fixed_batch(curves: DecoderCurves) -> Seen:
     def alike(seconds: Array) -> Spread:
         return Spread(mean=seconds, at=dict.fromkeys(PERCENTILES, seconds))
 
-    return Seen(requests_per_s=batch / latency, capacity_per_s=batch / latency, in_flight=batch, makespan_s=latency,
-                ttft=alike(read), tpot=alike(step), latency=alike(latency))  # fmt: skip
+    batches = np.where(np.isfinite(load.requests), np.ceil(load.requests / batch), 1.0)
+    requests = np.where(np.isfinite(load.requests), load.requests, batch)
+    return Seen(
+        requests_per_s=requests / (batches * latency), capacity_per_s=batch / latency, in_flight=batch,
+        makespan_s=batches * latency, ttft=alike(read), tpot=alike(step), latency=alike(latency),
+    )  # fmt: skip

@@ -14,7 +14,7 @@ from tonnage.sizing.estimates import Array
 from tonnage.sizing.inference_devices import host_factor
 from tonnage.sizing.inference_memory import held_tokens
 from tonnage.sizing.inference_pass import ServedFormat
-from tonnage.sizing.kv_pool import cache_bytes_per_token, pool_bytes, windowed
+from tonnage.sizing.kv_pool import EngineMemory, cache_bytes_per_token, engine_memory, windowed
 from tonnage.sizing.length_points import length_points
 from tonnage.sizing.schedulers import Scheduler
 from tonnage.workload.jobs import Lengths, Requests
@@ -52,21 +52,29 @@ def decoder_rows(
     return replace(rows, slots=np.maximum(np.minimum(most, np.floor(held)), 1.0))
 
 
+def rows_memory(rows: DecoderRows, requests: Array) -> EngineMemory:
+    """What the engine holds on each row, set to `requests` in flight."""
+    return engine_memory(
+        rows.scheduler, rows.shape, rows.served, rows.devices, tensor_parallel=rows.tensor_parallel, requests=requests,
+        step_tokens=rows.step_tokens,
+    )  # fmt: skip
+
+
+def request_bytes(rows: DecoderRows, tokens: Array) -> Array:
+    """Bytes of cache per device that a request of `tokens` keeps."""
+    held = held_tokens(windowed(rows.shape, rows.scheduler), tokens)
+    return np.asarray(held * cache_bytes_per_token(rows.shape, rows.served, rows.tensor_parallel))
+
+
 def cache_room(rows: DecoderRows, requests: Array) -> Array:
     """Requests whose keys and values fit, of the mean length; below 1 where not even one does.
 
     `requests`: the limit that the engine is set to (its buffers are sized for it). An engine that admits on what a
     request holds now has room for half of its answer, one that reserves for all of it.
     """
-    pool = pool_bytes(
-        rows.scheduler, rows.shape, rows.served, rows.devices, tensor_parallel=rows.tensor_parallel, requests=requests,
-        step_tokens=rows.step_tokens,
-    )  # fmt: skip
     answer = rows.output * rows.beams
     tokens = rows.context if rows.scheduler.admission == "recompute" else rows.prompt + answer
-    each = held_tokens(windowed(rows.shape, rows.scheduler), tokens)
-    each_bytes = each * cache_bytes_per_token(rows.shape, rows.served, rows.tensor_parallel)
-    return np.asarray(pool / np.maximum(each_bytes, 1.0))
+    return np.asarray(rows_memory(rows, requests).pool_bytes / np.maximum(request_bytes(rows, tokens), 1.0))
 
 
 def _points(lengths: Sequence[Lengths]) -> tuple[Array, Array]:

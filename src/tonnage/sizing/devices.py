@@ -49,6 +49,8 @@ class Devices:
     generation: Array | None = None  # index into GENERATIONS; None: not told
     watts_per_tflop: Array | None = None  # power limit over the dense 16-bit peak; NaN: not published
     multiprocessor_hz: Array | None = None  # multiprocessors times clock; NaN: not known
+    clock_hz: Array | None = None  # boost clock; NaN: not known
+    host_factor: Array | None = None  # how slow the hosts launch kernels (inference); None: not told
     printed_share: Array | None = None  # of the printed peak that `peak_flop_per_s` stands for
     graphics_die: Array | None = None  # 1: a die made for graphics boards (see GRAPHICS_DIES)
     inter_printed_bytes_per_s: Array | None = None  # what a share of is reached; NaN: measured or not published
@@ -128,6 +130,7 @@ def stack(machines: Sequence[Machine], precision: str, assumed: Assumptions) -> 
         generation=np.array([_generation(m.accelerator) for m in machines]),
         watts_per_tflop=np.array([_watts_per_tflop(m.accelerator) for m in machines]),
         multiprocessor_hz=np.array([_multiprocessor_hz(m.accelerator) for m in machines]),
+        clock_hz=np.array([(m.accelerator.boost_clock_mhz or np.nan) * 1e6 for m in machines]),
         printed_share=np.array([_printed_share(m.accelerator, assumed.power_limited_fraction) for m in machines]),
         graphics_die=np.array([float(m.accelerator.compute_capability in GRAPHICS_DIES) for m in machines]),
     ).with_network(assumed)

@@ -17,6 +17,30 @@ SHARPNESS = 3.0  # how sharply compute- and memory-bound times join (fit to meas
 ATTENTION_HALF_TOKENS = 128.0  # query length at which the attention kernel reaches half its rate
 
 
+# The device that engines' figures of kernels are given for (A100); others by the ratio of clocks and multiprocessors.
+REFERENCE_CLOCK_HZ = 1.41e9
+REFERENCE_MULTIPROCESSORS = 108.0
+
+
+def kernel_floor_s(devices: Devices, engine: Engine) -> Num:
+    """Device time of one kernel however small: so many cycles on any device; as on A100 where no clock is known.
+
+    The smallest kernels of the same captured graph take 4 us on A100 and 2 to 3 on H100.
+    """
+    floor_s = engine.kernel_floor_us * 1e-6
+    if devices.clock_hz is None:
+        return floor_s
+    return np.where(np.isnan(devices.clock_hz), floor_s, floor_s * REFERENCE_CLOCK_HZ / devices.clock_hz)
+
+
+def tiles_to_half(devices: Devices, engine: Engine) -> Num:
+    """Output tiles at which a product reaches half its rate: in proportion to the multiprocessors they fill."""
+    if devices.clock_hz is None or devices.multiprocessor_hz is None:
+        return engine.tiles_to_half
+    share = devices.multiprocessor_hz / devices.clock_hz / REFERENCE_MULTIPROCESSORS
+    return engine.tiles_to_half * np.where(np.isnan(share), 1.0, share)
+
+
 def fused_share(operator: Operator, engine: Engine) -> float:
     """Share of an element-wise operator that fusion leaves; 1 for others."""
     if operator.kind != "elementwise":
@@ -28,7 +52,7 @@ def fused_share(operator: Operator, engine: Engine) -> float:
 def engine_operator_s(operator: Operator, devices: Devices, engine: Engine) -> Num:
     """Device seconds of one time of `operator`: (compute^3 + memory^3)^(1/3) + floor per kernel."""
     memory_s = operator.moved_bytes / (devices.bandwidth_bytes_per_s * engine.memory_fraction)
-    floor_s = operator.kernels * engine.kernel_floor_us * 1e-6
+    floor_s = operator.kernels * kernel_floor_s(devices, engine)
     if operator.kind == "elementwise":
         return (memory_s + floor_s) * fused_share(operator, engine)
     fraction: Num
@@ -38,7 +62,9 @@ def engine_operator_s(operator: Operator, devices: Devices, engine: Engine) -> N
         fraction = engine.attention_fraction * rising
     else:
         best = engine.convolution_fraction if operator.kind == "convolution" else engine.gemm_fraction
-        fraction = best * tile_fraction(operator.rows, operator.columns, engine.tiles_to_half, operator.groups)
+        fraction = best * tile_fraction(
+            operator.rows, operator.columns, tiles_to_half(devices, engine), operator.groups
+        )
     compute_s = operator.flop / (devices.peak_flop_per_s * fraction)
     return smooth_max(compute_s, memory_s, SHARPNESS) + floor_s
 

@@ -29,9 +29,9 @@ class Engine:
 
     name: str
     gemm_fraction: float = 0.85  # of the sustained matrix rate, for an output of very many tiles
-    tiles_to_half: float = 2.0  # 128 x 128 output tiles at which half of that is reached
+    tiles_to_half: float = 8.0  # 128 x 128 output tiles at which half of that is reached, on 108 multiprocessors
     memory_fraction: float = 0.80  # of bandwidth, streaming weights and keys
-    kernel_floor_us: float = 3.0  # device time of one kernel however small
+    kernel_floor_us: float = 4.0  # device time of one kernel however small, at 1.41 GHz
     elementwise_left: float = 0.5  # element-wise kernels and traffic left by fusion (over 1: casts and copies added)
     attention_fraction: float = 0.4  # of the sustained rate inside the attention kernel at long queries
     host_us_per_kernel: float = 0.0  # 0: kernels are captured, the host never bounds

@@ -50,7 +50,11 @@ def host_factor(accelerator: Accelerator) -> float:
 
 
 def serving_devices(machines: Sequence[Machine], precision: str, assumed: Assumptions | None = None) -> Devices:
-    """`stack`, with sustained rates. Raises UnsizedHardware naming the missing figure."""
+    """`stack`, with sustained rates and the hosts that devices of each generation are sold with.
+
+    Raises UnsizedHardware naming the missing figure.
+    """
     assumed = assumed or Assumptions()
     rates = [sustained_tflops(machine.accelerator, precision, assumed) * TERA for machine in machines]
-    return replace(stack(machines, precision, assumed), peak_flop_per_s=np.array(rates))
+    hosts = [host_factor(machine.accelerator) for machine in machines]
+    return replace(stack(machines, precision, assumed), peak_flop_per_s=np.array(rates), host_factor=np.array(hosts))

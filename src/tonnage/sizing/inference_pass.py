@@ -103,13 +103,16 @@ def pass_work(
     keys: Num,
     tensor_parallel: Num = 1.0,
     logit_tokens: Num = 0.0,
-    host_factor: Num = 1.0,
+    host_factor: Num | None = None,
 ) -> PassWork:
     """Lay out one pass of `batch` sequences of `query` new tokens over `keys` tokens.
 
     Of the engine only its structure counts: whether scores are written to memory, what the residual stream takes. Two
-    all-reduces a layer under tensor parallelism (Shoeybi et al. 2019, arXiv:1909.08053).
+    all-reduces a layer under tensor parallelism (Shoeybi et al. 2019, arXiv:1909.08053). `host_factor` None: that of
+    the devices.
     """
+    if host_factor is None:
+        host_factor = 1.0 if devices.host_factor is None else devices.host_factor
     sixteen_bit = served.element_bytes == 2.0
     span = Pass(
         batch=batch, query=query, keys=keys, element_bytes=served.element_bytes,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -32,7 +32,17 @@ TGI_SHARE: Final = 0.95  # TGI_WIGGLE_ROOM
 SGLANG_MIB: Final = (512.0, 1.5, 2.0 * 256)
 
 
-def pool_bytes(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineMemory:
+    """Bytes per device of one replica: weights, a full step, what is not the framework's, and the cache's pool."""
+
+    weights_bytes: Array
+    step_bytes: Array
+    outside_bytes: Array
+    pool_bytes: Array  # below 0: weights do not fit
+
+
+def engine_memory(
     scheduler: Scheduler,
     shape: ModelShape,
     served: ServedFormat,
@@ -41,8 +51,8 @@ def pool_bytes(
     tensor_parallel: Array,
     requests: Num,
     step_tokens: Num,
-) -> Array:
-    """Bytes of cache per device; `requests` and `step_tokens` are what a full step holds. Negative: weights do not fit.
+) -> EngineMemory:
+    """What an engine holds; `requests` and `step_tokens` are what a full step holds.
 
     vLLM: 0.90 of all memory less weights, the peak of a full step (its activations, or the sampler's logits) and what
     is not PyTorch's. TensorRT-LLM: 0.90 of what weights, activations and logits leave; TGI: 0.95, LMDeploy: 0.80 of it.
@@ -50,21 +60,24 @@ def pool_bytes(
     """
     ranks = np.asarray(tensor_parallel, dtype=np.float64)
     memory = devices.memory_bytes
-    weights = weights_bytes(shape, served) / ranks
+    weights = np.asarray(weights_bytes(shape, served) / ranks)
     outside = np.where(ranks > 1, from_gib(COMMUNICATION_GIB), 0.0)
-    activations = step_bytes(shape, served, ranks, step_tokens)
-    vocabulary = float(shape.vocab or 0)
+    step = step_bytes(shape, served, ranks, step_tokens)
+    logits = np.asarray(requests) * float(shape.vocab or 0)
     if scheduler.name == "vllm":
-        peak = np.maximum(activations, np.asarray(requests) * vocabulary * SAMPLER_BYTES)
-        return memory * VLLM_SHARE - weights - peak - outside
-    if scheduler.name == "sglang":
+        step = np.maximum(step, logits * SAMPLER_BYTES)
+        pool = memory * VLLM_SHARE - weights - step - outside
+    elif scheduler.name == "sglang":
         fixed, per_token, graphs = SGLANG_MIB
-        return memory - weights - (fixed + per_token * np.asarray(step_tokens) + graphs) * 2.0**20 - outside
-    free = memory - from_gib(CONTEXT_GIB) - outside - weights - activations
-    shares = {"tensorrt-llm": TRTLLM_SHARE, "tgi": TGI_SHARE, "lmdeploy": LMDEPLOY_SHARE}
-    if scheduler.admission == "fixed":
-        return free
-    return (free - np.asarray(requests) * vocabulary * LOGIT_BYTES / ranks) * shares.get(scheduler.name, TRTLLM_SHARE)
+        step = np.asarray((fixed + per_token * np.asarray(step_tokens) + graphs) * 2.0**20)
+        pool = memory - weights - step - outside
+    else:
+        outside = outside + from_gib(CONTEXT_GIB)
+        shares = {"tensorrt-llm": TRTLLM_SHARE, "tgi": TGI_SHARE, "lmdeploy": LMDEPLOY_SHARE, "static": 1.0}
+        step = step if scheduler.admission == "fixed" else step + logits * LOGIT_BYTES / ranks
+        pool = (memory - outside - weights - step) * shares.get(scheduler.name, TRTLLM_SHARE)
+    return EngineMemory(weights_bytes=weights, step_bytes=np.broadcast_to(step, weights.shape), outside_bytes=outside,
+                        pool_bytes=np.asarray(pool))  # fmt: skip
 
 
 def step_bytes(shape: ModelShape, served: ServedFormat, tensor_parallel: Array, step_tokens: Num) -> Array:
@@ -83,3 +96,10 @@ def cache_bytes_per_token(shape: ModelShape, served: ServedFormat, tensor_parall
 def windowed(shape: ModelShape, scheduler: Scheduler) -> ModelShape:
     """The model as this engine runs it: without its window where the engine looks at all tokens."""
     return shape if scheduler.applies_window or not shape.sliding_window else replace(shape, sliding_window=0)
+
+
+def with_cache(served: ServedFormat, kv_cache: str, scheduler: Scheduler) -> ServedFormat:
+    """The format with its cache as asked; `auto`: what the engine does by default for these weights."""
+    if kv_cache == "fp8" or (kv_cache == "auto" and served.compute == "fp8" and scheduler.fp8_cache):
+        return replace(served, kv_bytes=1.0)
+    return replace(served, kv_bytes=2.0) if kv_cache == "fp16" else served

@@ -17,7 +17,7 @@ def smooth_max(first: Num, second: Num, sharpness: float) -> Num:
     return (np.asarray(first) ** sharpness + np.asarray(second) ** sharpness) ** (1.0 / sharpness)
 
 
-def tile_fraction(rows: Num, columns: Num, half: float, groups: Num = 1.0) -> Num:
+def tile_fraction(rows: Num, columns: Num, half: Num, groups: Num = 1.0) -> Num:
     """Share of the asymptotic rate that outputs of rows x columns reach, `groups` together: tiles / (tiles + half).
 
     Tiles are 128 x 128 outputs, rounded up, as GPU matrix libraries cut them.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -135,6 +135,8 @@ def _engine(url: URL) -> Engine:
         raise MissingExtra("a store on PostgreSQL", "postgres") from error
     if url.database and url.database != ":memory:":
         _make_folder(Path(url.database).parent)
+        with suppress(OSError):  # SQLite says what is wrong with the place
+            Path(url.database).touch(mode=0o600)
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin)
     return engine

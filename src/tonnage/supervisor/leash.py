@@ -24,10 +24,10 @@ from typing import Final
 from tonnage.runs.folder import RunFolder, write_whole
 from tonnage.runs.journal import EventKind
 from tonnage.runs.liveness import Held, hold_lock, workers_lock
-from tonnage.runs.logs import LogIndex
 from tonnage.runs.requests import notice_request
 from tonnage.runs.restarts import SIGNAL_BASE, describe_exit
 from tonnage.runs.states import Reason
+from tonnage.supervisor.log_keeping import LogKeeper
 from tonnage.supervisor.processes import (
     PR_SET_PDEATHSIG,
     become_subreaper,
@@ -78,7 +78,9 @@ class _Leash:
         process = self._start(command)
         self._pid = process.pid
         assert process.stdout is not None
-        log = threading.Thread(target=_keep_log, args=(process.stdout.fileno(), self._folder.log_file), daemon=True)
+        log = threading.Thread(
+            target=LogKeeper(self._folder.log_file).keep, args=(process.stdout.fileno(),), daemon=True
+        )
         log.start()
         orders = sys.stdin.fileno()
         watched = [orders, wake]
@@ -160,23 +162,6 @@ class _Leash:
         message = f"its supervisor died; the workers were asked to save and end: {describe_exit(self._code or 0)}"
         with contextlib.suppress(OSError):  # a full disk: `ps` sees from the locks that the run is lost
             self._folder.record(EventKind.LOST, who="leash", reason=Reason.SUPERVISOR_LOST.value, message=message)
-
-
-def _keep_log(source: int, path: Path) -> None:
-    """Copy all that the processes print. What cannot be written is counted, and said once there is room again."""
-    log, lost, index = -1, 0, LogIndex(path)
-    while block := os.read(source, 65536):
-        try:
-            if log < 0:
-                log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-            index.note(os.fstat(log).st_size)
-            if lost:
-                os.write(log, f"\n[tonnage: {lost:,} bytes of log are missing: the disk was full]\n".encode())
-                lost = 0
-            while block:
-                block = block[os.write(log, block) :]
-        except OSError:
-            lost += len(block)
 
 
 def _drain(descriptor: int) -> None:

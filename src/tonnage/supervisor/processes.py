@@ -50,6 +50,14 @@ def kill_below(pid: int, *, spare: Set[int] = frozenset()) -> None:
             raise TimeoutError(f"processes that cannot be killed: {', '.join(str(one.pid) for one in living)}")
 
 
+def continue_below(pid: int) -> None:
+    """Wake descendants that were stopped (SIGSTOP, a terminal's Ctrl-Z): asked to save, they could not answer."""
+    for process in _living_below(pid, frozenset()):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if process.status() == psutil.STATUS_STOPPED:
+                process.send_signal(signal.SIGCONT)
+
+
 def _living_below(pid: int, spare: Set[int]) -> list[psutil.Process]:
     try:
         below = psutil.Process(pid).children(recursive=True)

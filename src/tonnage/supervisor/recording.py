@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from tonnage.runs.folder import RunFolder, append_line
 from tonnage.runs.journal import Event, EventKind
+from tonnage.runs.secrets import masked
 
 WHO = "supervisor"
 RESERVE_BYTES: Final = 64 << 10  # a last word is some 300 bytes; file systems give room in blocks
@@ -19,7 +20,7 @@ RESERVE_BYTES: Final = 64 << 10  # a last word is some 300 bytes; file systems g
 def complain(text: str) -> None:
     """A line in the supervisor's own log. It stands on the same disk: where it cannot be written, it is left out."""
     with contextlib.suppress(OSError):
-        os.write(2, f"{datetime.now(UTC).isoformat(timespec='seconds')} {text}\n".encode())
+        os.write(2, f"{datetime.now(UTC).isoformat(timespec='seconds')} {masked(text)}\n".encode())
 
 
 class Trouble:
@@ -75,7 +76,7 @@ class Recorder:
         """Write what waits; whether nothing waits any more."""
         while self._waiting:
             try:
-                append_line(self._folder.journal_file, self._waiting[0].to_json(), sync=True)
+                append_line(self._folder.journal_file, masked(self._waiting[0].to_json()), sync=True)
             except OSError as error:
                 self._trouble.met(error)
                 return False

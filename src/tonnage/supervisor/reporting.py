@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.runs.folder import RunFolder, append_values
 from tonnage.runs.journal import EventKind
+from tonnage.runs.secrets import without_secrets
 from tonnage.runs.spec import LaunchSpec
 from tonnage.runs.states import State
 from tonnage.runs.tail import Tail
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from tonnage.settings import Settings
 
 WHO: Final = "reporter"
+PRIVATE: Final = 0o077  # what MLflow and the store make here is the user's alone
 SAMPLE_EVERY_S: Final = 5.0
 INDEX_EVERY_S: Final = 15.0
 TRACK_EVERY_S: Final = 15.0
@@ -155,11 +157,10 @@ class _Tracking:
 
     def __init__(self, folder: RunFolder, settings: Settings) -> None:
         from tonnage.tracking import Tracker, tracking_uri
-        from tonnage.tracking.places import shown
 
         spec = folder.spec()
         uri = tracking_uri(spec, settings.home)
-        self._folder, self._shown = folder, shown(uri)
+        self._folder, self._shown = folder, without_secrets(uri)
         self._tracker = Tracker(spec, folder, uri)
         self._lost = False
 
@@ -217,6 +218,7 @@ def main(arguments: list[str]) -> None:
     """Report on the run of this folder."""
     from tonnage.settings import load_settings
 
+    os.umask(PRIVATE)
     report(RunFolder(Path(arguments[0])), load_settings({}, os.environ, Path.cwd()))
 
 

@@ -27,7 +27,7 @@ from tonnage.runs.requests import cancel_request, clear_requests, read_request
 from tonnage.runs.restarts import Ended, Finish, Restart, RestartPolicy, decide, describe_exit, end_as_asked
 from tonnage.runs.states import Reason, State
 from tonnage.supervisor.notices import Notice, NoticeWatch
-from tonnage.supervisor.processes import become_subreaper, kill_below
+from tonnage.supervisor.processes import become_subreaper, continue_below, kill_below
 from tonnage.supervisor.progress import Progress
 from tonnage.supervisor.recording import Recorder, Reserve, Trouble
 from tonnage.supervisor.telemetry import Telemetry
@@ -36,6 +36,7 @@ from tonnage.supervisor.workers import Workers
 
 SHUTDOWN_NOTICE_S: Final = 30.0  # SIGTERM to the supervisor: what a machine that shuts down leaves at the least
 END_MARGIN_S: Final = 2.0  # before a notice's deadline: kill what has not saved, and write the end down
+PRIVATE: Final = 0o077
 NO_ROOM_BYTES: Final = 4096  # less than a block of the usual file systems
 ENDED_KINDS: Final = {
     State.SUCCEEDED: EventKind.SUCCEEDED,
@@ -72,8 +73,9 @@ def supervise(
     folder: RunFolder, *, pace: Pace | None = None, policy: RestartPolicy | None = None, reporting: bool = True
 ) -> None:
     """Look after a run until it has ended. Held where another supervisor does."""
+    workers_umask = os.umask(PRIVATE)  # what the supervisor writes is the user's alone
     with hold_lock(folder.pid_file, wait_s=2.0):
-        Supervisor(folder, pace=pace or Pace(), policy=policy, reporting=reporting).run()
+        Supervisor(folder, pace=pace or Pace(), policy=policy, reporting=reporting, umask=workers_umask).run()
 
 
 @dataclass
@@ -98,6 +100,7 @@ class Supervisor:
         reporting: bool = True,
         clock: Callable[[], float] = time.monotonic,
         random: Random | None = None,
+        umask: int = -1,  # of the workers, whose caches others may share; -1: as ours
     ) -> None:
         self._folder, self._pace, self._clock = folder, pace, clock
         self._spec = folder.spec()
@@ -109,6 +112,7 @@ class Supervisor:
         self._woken = threading.Event()
         self._notices = NoticeWatch(self._spec.launch.notices, woken=self._woken)
         self._telemetry = Telemetry(folder) if reporting else None
+        self._umask = umask
         self._asked: Ask | None = None
         self._workers: Workers | None = None
         self._guarded = False
@@ -159,7 +163,9 @@ class Supervisor:
     def _one_start(self) -> Ended:
         attempt = self._folder.state().attempt + 1
         kill_below(os.getpid(), spare=self._telemetry.pids if self._telemetry else frozenset())
-        self._workers = workers = Workers(self._folder, self._job, attempt=attempt, grace_s=self._pace.grace_s)
+        self._workers = workers = Workers(
+            self._folder, self._job, attempt=attempt, grace_s=self._pace.grace_s, umask=self._umask
+        )
         self._record(EventKind.STARTED, attempt=attempt, pid=workers.pid, command=self._job.command_line)
         self._progress.starts(_now())
         while (code := workers.exit_code()) is None:
@@ -277,6 +283,8 @@ class Supervisor:
         if now < self._next_beat and not force:
             return
         self._next_beat = now + self._pace.beat_s
+        if self._asked is not None and self._workers is not None:
+            continue_below(self._workers.pid)
         meter = self._meter()
         if now >= self._next_forecast:
             self._foresee(meter)

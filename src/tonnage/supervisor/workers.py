@@ -21,7 +21,7 @@ EXITS: Final = "exits"  # folder of a run: exit codes that ranks left, where the
 class Workers:
     """Started when made. They end on their own, on `save_and_end`, or on `kill`."""
 
-    def __init__(self, folder: RunFolder, job: Job, *, attempt: int, grace_s: float) -> None:
+    def __init__(self, folder: RunFolder, job: Job, *, attempt: int, grace_s: float, umask: int = -1) -> None:
         self._folder, self._job = folder, job
         self._exits = folder.path / EXITS / f"attempt-{attempt:04}"
         with contextlib.suppress(OSError):  # a full disk: only launchers look for it
@@ -35,6 +35,7 @@ class Workers:
             stderr=sys.stderr,
             env={**os.environ, **dict(job.env), "TONNAGE_EXITS": str(self._exits)},
             start_new_session=True,
+            umask=umask,
         )
 
     @property

@@ -41,6 +41,7 @@ class Pretence:
     end_at: int | None = None  # ends with `end_code` in this step
     end_code: int = 1
     chatter_bytes: int = 0  # printed each step
+    says: str = ""  # printed in the first step; the journal has it as a message
     allow_at: str = ""  # waits before its first step until this file is there
 
 
@@ -96,7 +97,9 @@ class _Worker:
         sys.stdout.write(f"step {step}\n" + "x" * pretence.chatter_bytes)
         sys.stdout.flush()
         if step == 1:
-            self._folder.record(EventKind.TRAINING, who="rank0", step=1, total_steps=pretence.steps)
+            sys.stdout.write(f"{pretence.says}\n" if pretence.says else "")
+            said = {"message": pretence.says} if pretence.says else {}
+            self._folder.record(EventKind.TRAINING, who="rank0", step=1, total_steps=pretence.steps, at=None, **said)
         append_values(
             self._folder.metrics_file,
             {"step": step, "loss": 1 / step, "step_s": taken, "at": datetime.now(UTC).isoformat()},

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tonnage.runs.folder import RunFolder
+from tonnage.runs.secrets import masked
 from tonnage.runs.spec import RunSpec
 
 if TYPE_CHECKING:
@@ -21,13 +23,18 @@ def send_artifacts(client: MlflowClient, run_id: str, folder: RunFolder, spec: R
     for path in plain:
         if path.exists():
             client.log_artifact(run_id, str(path))
-    if spec.workload_file and Path(spec.workload_file).is_file():
-        client.log_artifact(run_id, spec.workload_file)
     with tempfile.TemporaryDirectory() as place:
-        for name, text in (("report.html", _report(folder)), ("log-tail.txt", log_tail(folder))):
+        for name, text in (*_workload(spec), ("report.html", _report(folder)), ("log-tail.txt", log_tail(folder))):
             path = Path(place) / name
             path.write_text(text, encoding="utf-8")
             client.log_artifact(run_id, str(path))
+
+
+def _workload(spec: RunSpec) -> Iterator[tuple[str, str]]:
+    """The workload file, the secrets of its URLs left out."""
+    path = Path(spec.workload_file) if spec.workload_file else None
+    if path is not None and path.is_file():
+        yield path.name, masked(path.read_text(encoding="utf-8", errors="replace"))
 
 
 def log_tail(folder: RunFolder) -> str:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from tonnage.runs.secrets import fill_secrets
 from tonnage.runs.spec import RunSpec
 
 
 def tracking_uri(spec: RunSpec, home: Path, environ: Mapping[str, str] | None = None) -> str:
     """The URI for a run of this home."""
-    found = spec.tracking.uri or (os.environ if environ is None else environ).get("MLFLOW_TRACKING_URI")
+    asked = None if spec.tracking.uri is None else fill_secrets(spec.tracking.uri)
+    found = asked or (os.environ if environ is None else environ).get("MLFLOW_TRACKING_URI")
     return found or f"sqlite:///{(home / 'mlflow.db').as_posix()}"
 
 
@@ -28,12 +29,3 @@ def artifacts_beside(uri: str) -> str | None:
 def sqlite_file(uri: str) -> Path | None:
     """The file behind a SQLite URI."""
     return Path(uri.partition(":///")[2]) if uri.startswith("sqlite:///") else None
-
-
-def shown(uri: str) -> str:
-    """A URI, or a text with some, without passwords.
-
-    >>> shown("https://me:secret@host/mlflow")
-    'https://me:***@host/mlflow'
-    """
-    return re.sub(r"(://[^:/@]*):[^@/]*@", r"\1:***@", uri)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -31,7 +31,8 @@ class Point:
 
 def parameters(spec: RunSpec) -> dict[str, str]:
     """What was asked, under dotted names. What nobody asked for is left out."""
-    return {name: text[:LONGEST_PARAM] for name, text in _flat(asdict(spec)) if text}
+    said = replace(spec, data=replace(spec.data, prints=None))  # of each file: too long for a parameter
+    return {name: text[:LONGEST_PARAM] for name, text in _flat(asdict(said)) if text}
 
 
 def _flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from tonnage.runs.folder import RunFolder, write_whole
+from tonnage.runs.secrets import without_secrets
 
 _NAME: Final = "tracking.json"
 WAIT_S: Final = 60.0
@@ -44,23 +45,25 @@ class Sent:
 
 def load_sent(folder: RunFolder, uri: str) -> Sent:
     """What was sent to this URI; nothing yet where it is new, under a key that is written down first."""
-    known = _read(folder)
-    if uri in known:
-        return Sent(**known[uri])
+    known, name = _read(folder), without_secrets(uri)
+    if name in known:
+        return Sent(**known[name])
     sent = Sent(key=uuid.uuid4().hex)
     save_sent(folder, uri, sent)
     return sent
 
 
 def save_sent(folder: RunFolder, uri: str, sent: Sent) -> None:
-    known = _read(folder) | {uri: asdict(sent)}
+    known = _read(folder) | {without_secrets(uri): asdict(sent)}
     write_whole(folder.path / _NAME, json.dumps(known, indent=2) + "\n")
 
 
 @contextmanager
 def only_one(folder: RunFolder) -> Iterator[bool]:
     """True for the one process that may send now; False where another has been at it for a minute."""
-    with (folder.path / "tracking.lock").open("w") as file:
+    lock = folder.path / "tracking.lock"
+    lock.touch(mode=0o600)
+    with lock.open("w") as file:
         until = time.monotonic() + WAIT_S
         while not _locked(file):
             if time.monotonic() >= until:
@@ -83,4 +86,4 @@ def _read(folder: RunFolder) -> dict[str, Any]:
     if not path.exists():
         return {}
     found = json.loads(path.read_text(encoding="utf-8"))
-    return found if isinstance(found, dict) else {}
+    return {without_secrets(uri): sent for uri, sent in found.items()} if isinstance(found, dict) else {}

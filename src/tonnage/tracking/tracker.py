@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.calibration.reading import in_batches
 from tonnage.errors import InputError
 from tonnage.runs.folder import RunFolder
+from tonnage.runs.liveness import Held, hold_lock
 from tonnage.runs.measured import measure, read_records
 from tonnage.runs.series import read_lines
 from tonnage.runs.spec import RunSpec
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
 OFFSETS: Final = "tonnage.offsets"
 KEY: Final = "tonnage.key"
+OPEN_WAIT_S: Final = 300.0  # MLflow makes its tables in some 10 s; many runs may wait for their turn
 _LINES: Final = 50  # of a file in one batch: 1,000 metrics at most
 _MOST: Final = {"metrics": 1000, "params": 100}
 _KIND: Final = {"mlflow.experimentKind": "custom_model_development"}  # what its pages show: training, not chats
@@ -100,9 +103,10 @@ class Tracker:
             from mlflow import MlflowClient
 
             file = sqlite_file(self._uri)
-            if file is not None:
-                file.parent.mkdir(parents=True, exist_ok=True)
-            self._client = MlflowClient(tracking_uri=self._uri, registry_uri=self._uri)
+            with nullcontext() if file is None else _first(file):
+                client = MlflowClient(tracking_uri=self._uri, registry_uri=self._uri)
+                client.get_experiment_by_name(self._spec.tracking.experiment)  # makes the tables, or moves them up
+            self._client = client
         return self._client
 
     def _there(self, client: MlflowClient, sent: Sent) -> Sent:
@@ -238,6 +242,18 @@ class Tracker:
 
     def _save(self, sent: Sent) -> None:
         save_sent(self._folder, self._uri, sent)
+
+
+@contextmanager
+def _first(file: Path) -> Iterator[None]:
+    """Alone with a SQLite file while MLflow makes its tables: two that make them at once leave a broken file."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.touch(mode=0o600)
+    try:
+        with hold_lock(file.with_name(file.name + ".lock"), wait_s=OPEN_WAIT_S):
+            yield
+    except Held as error:
+        raise OSError(f"another process has been opening {file} for {OPEN_WAIT_S:.0f} s") from error
 
 
 @contextmanager

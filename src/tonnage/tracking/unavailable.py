@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from tonnage.errors import MissingExtra, TonnageError
-from tonnage.tracking.places import shown
+from tonnage.runs.secrets import masked
 
 _PATIENCE: Final = {  # a server that is down is known to be so in seconds, not in the hour of MLflow's defaults
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
@@ -28,7 +28,7 @@ class TrackingUnavailable(TonnageError):
 
     def __init__(self, uri: str, why: str) -> None:
         super().__init__(
-            f"MLflow at {shown(uri)}: {shown(why)}", hint="`tonnage runs sync` sends what is missing later"
+            f"MLflow at {masked(uri)}: {masked(why)}", hint="`tonnage runs sync` sends what is missing later"
         )
 
 

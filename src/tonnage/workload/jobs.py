@@ -20,6 +20,7 @@ Method = Literal["full", "lora", "qlora"]
 AdapterKind = Literal["lora", "dora", "llama-adapter", "prefix", "prompt"]
 Sharding = Literal["ddp", "zero1", "zero2", "zero3"]
 WeightFormat = Literal["fp32", "fp16", "bf16", "fp8", "int8", "int4", "mxfp4"]
+CacheFormat = Literal["auto", "fp16", "fp8"]
 EngineName = Literal[
     "vllm", "sglang", "tgi", "tensorrt-llm", "lmdeploy", "llama.cpp", "tensorrt", "onnxruntime",
     "onnxruntime-tensorrt", "ctranslate2", "torch-compile", "torchscript", "pytorch", "tensorflow",
@@ -100,11 +101,13 @@ class ServeJob:
     rate_per_s: float
     p95_latency_s: float | None = None
     p95_ttft_s: float | None = None
+    p95_tpot_s: float | None = None  # per output token after the first
     weights: WeightFormat = "fp16"
+    kv_cache: CacheFormat = "auto"
     tensor_parallel: int | None = None
     replicas: int | None = None
     concurrency: int | None = None  # requests one replica answers at a time; None: the planner chooses
-    batch: int | None = None  # requests in one pass of a model that generates nothing
+    batch: int | None = None  # requests in one pass; where tokens are generated, one batch run to its last token
     engine: EngineName | None = None  # None: vllm where tokens are generated, else fused kernels (TensorRT)
     spare_replicas: int = 0
     hours_per_month: float = 730.0
@@ -118,10 +121,11 @@ class BatchJob:
     requests: Requests
     items: int
     weights: WeightFormat = "fp16"
+    kv_cache: CacheFormat = "auto"
     tensor_parallel: int | None = None
     replicas: int | None = None
     concurrency: int | None = None  # requests one replica answers at a time; None: the planner chooses
-    batch: int | None = None  # requests in one pass of a model that generates nothing
+    batch: int | None = None  # requests in one pass; where tokens are generated, one batch run to its last token
     engine: EngineName | None = None  # None: as in ServeJob
 
 

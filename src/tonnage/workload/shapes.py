@@ -113,6 +113,10 @@ class ModelShape:
         return self.value_dim or self.head_dim
 
     @property
-    def windowed_layers(self) -> int:
-        """Layers that look back no further than the window."""
-        return self.layers - self.full_layers if self.sliding_window else 0
+    def left_out(self) -> str:
+        """What figures of a job with this model leave out; "": nothing."""
+        if not self.towers:
+            return ""
+        if self.causal:
+            return "passes of the image encoder: its weights are counted; count image tokens as input tokens"
+        return "passes of the text encoder: its weights are counted; a job runs the image encoder"

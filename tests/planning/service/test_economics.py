@@ -16,6 +16,7 @@ from tonnage.planning.service.rate_curve import RateCurve
 from tonnage.planning.service.units import FleetUnit, capacity_plan, fleet_units
 from tonnage.planning.service.verification import promise_of, verify_unit
 from tonnage.pricing.tokens import ProvisionedUnits, TokenPrices
+from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.estimates import Figure
 from tonnage.workload.jobs import Lengths, Requests, Workload
 
@@ -144,9 +145,10 @@ def test_cached_input_without_its_own_price_costs_the_same() -> None:
 
 
 def test_capacity_is_that_of_the_planner(workload: Workload, units: tuple[FleetUnit, ...], catalog: Catalog) -> None:
-    """A fleet of the unit's capacity is what the planner sizes for the same rate."""
+    """A fleet of the unit's capacity, less the headroom, is what the planner sizes for the same rate."""
     unit = units[0]
-    job = replace(workload.job, rate_per_s=20 * unit.capacity_per_s.value * 0.999)  # type: ignore[type-var]
+    held = Assumptions().target_utilisation  # of the capacity, that a fleet is planned to
+    job = replace(workload.job, rate_per_s=20 * held * unit.capacity_per_s.value * 0.999)  # type: ignore[type-var]
     from tonnage.planning import make_plan
 
     plan = make_plan(replace(workload, job=job), catalog)

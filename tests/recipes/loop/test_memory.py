@@ -10,6 +10,8 @@ import pytest
 import torch
 
 from tonnage.recipes.out_of_memory import is_out_of_memory
+from tonnage.recipes.preflight import Preflight
+from tonnage.recipes.worker import CRASHED
 from tonnage.runs.journal import EventKind
 from tonnage.runs.states import WorkerExit
 
@@ -50,6 +52,75 @@ def test_a_step_that_runs_out_of_memory_is_done_again_smaller(
     assert (first["micro_batch"], first["next_micro_batch"]) == (16, 8)
     assert losses(scarce) == pytest.approx(losses(ample), abs=2e-6)
     assert len(scarce.lines()) == 8
+
+
+def test_an_update_that_runs_out_of_memory_is_told_before_the_first_step(
+    make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The preflight takes a whole step: half the micro-batch, and no other trace."""
+    ample, scarce = (make_run(name, dropout=0.0, max_steps=6) for name in ("ample", "scarce"))
+    assert ample.work() == WorkerExit.DONE
+    monkeypatch.setenv("TINY_UPDATE_LIMIT", "8")
+    assert scarce.work() == WorkerExit.DONE
+    shortages = [event.fields for event in scarce.events(EventKind.OUT_OF_MEMORY)]
+    assert [(said["micro_batch"], said.get("step")) for said in shortages] == [(16, None)]
+    assert losses(scarce) == pytest.approx(losses(ample), abs=2e-6)
+
+
+def test_an_update_that_runs_out_of_memory_later(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some weights may be updated, others not: the next start goes on from a checkpoint, with half the micro-batch."""
+    ample, scarce = (make_run(name, dropout=0.0, max_steps=10) for name in ("ample", "scarce"))
+    assert ample.work() == WorkerExit.DONE
+    monkeypatch.setenv("TINY_UPDATE_LIMIT", "8")
+    monkeypatch.setenv("TINY_UPDATE_FROM", "9")  # two of them are the preflight's
+    assert scarce.work() == CRASHED
+    shortage = scarce.events(EventKind.OUT_OF_MEMORY)[0].fields
+    assert (shortage["step"], shortage["micro_batch"], shortage["next_micro_batch"]) == (6, 16, 8)
+    assert scarce.work() == WorkerExit.DONE
+    assert scarce.events(EventKind.RESUMED)[0].fields["step"] == 5
+    newest = {line["step"]: line["loss"] for line in scarce.lines()}
+    assert list(newest.values()) == pytest.approx(losses(ample), abs=2e-6)
+
+
+def test_state_that_does_not_fit_ends_the_run(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No smaller micro-batch helps: said at once, with what would."""
+    run = make_run(max_steps=6)
+    monkeypatch.setenv("TINY_UPDATE_LIMIT", "-1")
+    assert run.work() == WorkerExit.OUT_OF_MEMORY
+    said = run.events(EventKind.STOPPING)[0].fields
+    assert "whatever the batch" in said["message"]
+    assert "`method: lora`" in said["hint"]
+    assert not run.events(EventKind.OUT_OF_MEMORY)
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd", "adafactor"])
+def test_the_preflight_step_leaves_no_trace(make_run: MakeRun, optimizer: str) -> None:
+    """Weights, state and randomness are as they were: the losses are those of a run without a preflight."""
+    with_it, without = (make_run(name, max_steps=4, optimizer=optimizer) for name in ("with", "without"))
+    assert with_it.work() == WorkerExit.DONE
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Preflight, "run", lambda _, micro_batch: micro_batch)
+        assert without.work() == WorkerExit.DONE
+    assert with_it.curve() == without.curve()
+
+
+def test_the_preflight_step_is_compiled_where_the_run_is(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes through the model that the steps go through: one pass more than there are steps."""
+    passes = []
+
+    class Compiled(torch.nn.Module):
+        def __init__(self, model: torch.nn.Module) -> None:
+            super().__init__()
+            self.inner = model
+
+        def forward(self, **batch: torch.Tensor) -> Any:
+            passes.append(len(batch["labels"]))
+            return self.inner(**batch)
+
+    monkeypatch.setattr(torch, "compile", lambda model, **_: Compiled(model))
+    run = make_run(max_steps=3, compile=True)
+    assert run.work() == WorkerExit.DONE
+    assert passes == [16, 16, 16, 16]
 
 
 def test_a_restart_begins_with_the_micro_batch_that_fitted(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:

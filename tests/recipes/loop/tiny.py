@@ -5,7 +5,8 @@ TINY_TOKEN_LIMIT (more positions in one pass than this raise what torch raises w
 (only from this many passes on), TINY_NAN_AT (the loss of this pass and all after it is not a number),
 TINY_SLEEP_S (per pass), TINY_SIGNAL_AT (this pass sends SIGTERM to its process), TINY_EVALUATE_S (how long an
 evaluation takes), TINY_FILE_BYTES (the system's limit on a file), TINY_MORE_BYTES (its limit on memory, beyond what
-the loaded libraries take), TINY_WIDE (so many numbers per position are computed beside the model).
+the loaded libraries take), TINY_WIDE (so many numbers per position are computed beside the model), TINY_UPDATE_LIMIT
+(updates after a pass over more sentences than this run out of memory), TINY_UPDATE_FROM (only from this update on).
 """
 
 from __future__ import annotations
@@ -75,8 +76,23 @@ class Tiny(nn.Module):
         return SimpleNamespace(loss=loss, logits=logits)
 
 
+SEEN = {"sentences": 0, "updates": 0}  # of the newest pass; of all so far, the preflight's too
+UPDATE = torch.optim.AdamW.step
+
+
+def update(optimizer: torch.optim.AdamW, closure: Any = None) -> Any:
+    """An optimizer's step, which may run out of memory when a part of it is done."""
+    SEEN["updates"] += 1
+    found = UPDATE(optimizer, closure)
+    limit = int(os.environ.get("TINY_UPDATE_LIMIT", sys.maxsize))
+    if SEEN["sentences"] > limit and SEEN["updates"] >= int(os.environ.get("TINY_UPDATE_FROM", 0)):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB (injected by a test)")
+    return found
+
+
 def inject(input_ids: Tensor, passes: int) -> None:
     """Run out of memory, or of time, as the environment says."""
+    SEEN["sentences"] = len(input_ids)
     time.sleep(float(os.environ.get("TINY_SLEEP_S", 0)))
     if os.environ.get("TINY_SIGNAL_AT") == str(passes):
         signal.raise_signal(signal.SIGTERM)
@@ -119,6 +135,7 @@ def save(model: nn.Module, path: Path) -> None:
 
 def prepare(spec: RunSpec) -> Prepared:
     """The task: `data.train.location` says how many sentences, `model` the dropout."""
+    torch.optim.AdamW.step, SEEN["sentences"], SEEN["updates"] = update, 0, 0  # type: ignore[method-assign]
     data = sentences(int(spec.data.train.location), seed=1)
     return Prepared(
         model=Tiny(float(spec.model or 0.1)),

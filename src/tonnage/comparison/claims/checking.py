@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from tonnage.catalog import Catalog
 from tonnage.comparison.claims.document import Document, parse_document
 from tonnage.comparison.claims.findings import Answer, CheckedDocument, Finding, Kind
+from tonnage.comparison.claims.fit_claims import answer_fit
 from tonnage.comparison.claims.gpu_answers import answer_gpu, answer_gpu_price
 from tonnage.comparison.claims.line_claims import LONGEST_LINE_CHARACTERS, line_claims
 from tonnage.comparison.claims.machine_answers import answer_machine
 from tonnage.comparison.claims.model_answers import answer_model_memory, answer_model_size
 from tonnage.comparison.claims.names import Names
+from tonnage.comparison.claims.platform_claims import answer_platform_price
 from tonnage.comparison.claims.price_answers import answer_price
 from tonnage.comparison.claims.statements import (
     ArithmeticClaim,
     Claim,
+    FitClaim,
     GpuClaim,
     GpuPriceClaim,
     InstanceClaim,
     MemoryNeedClaim,
     ModelSizeClaim,
+    PlatformPriceClaim,
     PriceClaim,
 )
 from tonnage.comparison.claims.sum_answers import answer_sum
@@ -38,10 +43,22 @@ def check_document(text: str, catalog: Catalog, *, name: str) -> CheckedDocument
     claims = [claim for table in document.tables for claim in table_claims(table, names)]
     claims += line_claims(document.lines, names)
     found = [finding for claim in claims for finding in _findings(claim, names)]
-    ordered = sorted(dict.fromkeys(found), key=lambda finding: finding.line)
+    ordered = sorted(_once(found), key=lambda finding: finding.line)
     return CheckedDocument(
         name=name, catalog_name=catalog.name, findings=tuple(ordered), remarks=(*document.remarks, *_too_long(document))
     )
+
+
+def _once(found: list[Finding]) -> Iterator[Finding]:
+    """Each figure of a subject once a line, whichever reader came upon it first."""
+    seen: set[tuple[object, ...]] = set()
+    for one in found:
+        figure = re.search(r"\d[\d,.]*", one.claimed)
+        told = figure[0].rstrip(".,") if figure and one.quantity not in ("name", "sizes") else ""
+        key = (one.line, one.kind, one.subject, one.quantity, told)
+        if key not in seen:
+            seen.add(key)
+            yield one
 
 
 def _too_long(document: Document) -> Iterator[str]:
@@ -72,6 +89,13 @@ def _findings(claim: Claim, names: Names) -> Iterator[Finding]:
         quantity = f"{claim.precision} memory" + ("" if claim.purpose == "unstated" else f" for {claim.purpose}")
         memory = claim.memory.text
         yield _finding(claim, "model memory", claim.model, quantity, memory, answer_model_memory(claim))
+
+    elif isinstance(claim, FitClaim):
+        quantity = f"fits, {claim.purpose}" if claim.purpose != "unstated" else "fits"
+        yield _finding(claim, "fit", claim.model, quantity, claim.claimed, answer_fit(claim))
+    elif isinstance(claim, PlatformPriceClaim):
+        answer = answer_platform_price(claim, names.catalog)
+        yield _finding(claim, "price", claim.product, f"price per {claim.unit}", claim.claimed, answer)
 
 
 def _finding(claim: Claim, kind: Kind, subject: str, quantity: str, claimed: str, answer: Answer) -> Finding:

@@ -10,7 +10,7 @@ from typing import Final, Literal, get_args
 
 Verdict = Literal["ok", "wrong", "stale", "partly", "unknown"]
 VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
-Kind = Literal["machine", "gpu", "price", "sum", "model size", "model memory"]
+Kind = Literal["machine", "gpu", "price", "sum", "model size", "model memory", "fit"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

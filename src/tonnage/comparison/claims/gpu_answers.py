@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final
 
@@ -14,14 +14,24 @@ from tonnage.comparison.claims.figures import Amount
 from tonnage.comparison.claims.findings import Answer, Verdict
 from tonnage.comparison.claims.statements import GpuClaim, GpuPriceClaim
 
+RATES: Final = (
+    "dense_bf16_tflops", "dense_fp16_tflops", "dense_tf32_tflops", "dense_fp32_tflops", "dense_fp8_tflops",
+    "dense_int8_tops",
+)  # fmt: skip
 TOLERANCES: Final = {
     "memory_gib": 0.03,
     "memory_bandwidth_gb_per_s": 0.01,
     "cuda_cores": 0.0,
     "tensor_cores": 0.0,
     "tdp_w": 0.0,
+    **dict.fromkeys(RATES, 0.02),
 }
-UNITS: Final = {"memory_gib": " GiB", "memory_bandwidth_gb_per_s": " GB/s", "tdp_w": " W"}
+UNITS: Final = {
+    "memory_gib": " GiB",
+    "memory_bandwidth_gb_per_s": " GB/s",
+    "tdp_w": " W",
+    **dict.fromkeys(RATES, " TFLOPS, dense"),
+}
 PRICE_TOLERANCE: Final = 0.03
 
 
@@ -46,8 +56,16 @@ def answer_gpu(claim: GpuClaim) -> Answer:
         right=_listed(held if holds else known, claim.quantity),
         source=shown.source.text,
         read_on=shown.source.read_on,
-        hint=_others(claim, held, known) if holds else "",
+        hint=_others(claim, held, known) if holds else _sparse(claim, known),
     )
+
+
+def _sparse(claim: GpuClaim, known: list[_Published]) -> str:
+    """Where a dense rate was asked for and the printed one is the headline with structured sparsity."""
+    doubled = [replace(one, figure=2 * one.figure) for one in known]
+    if claim.quantity in RATES and any(_matching(amount, claim.quantity, doubled) for amount in claim.amounts):
+        return "that is the rate with structured sparsity, twice the dense one"
+    return ""
 
 
 def _figures(device: Accelerator, quantity: str) -> Iterator[_Published]:

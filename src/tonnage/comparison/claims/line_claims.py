@@ -10,8 +10,13 @@ from typing import Final
 from tonnage.catalog import Purchase
 from tonnage.comparison.claims.document import Line
 from tonnage.comparison.claims.figures import Amount, parse_amount
+from tonnage.comparison.claims.fit_claims import fit_claims
 from tonnage.comparison.claims.model_names import FoundModel, find_models
 from tonnage.comparison.claims.names import FoundGpu, FoundMachine, Names, provider_named
+from tonnage.comparison.claims.percentages import percentage_claims
+from tonnage.comparison.claims.platform_claims import platform_claims
+from tonnage.comparison.claims.sentences import sentence_claims
+from tonnage.comparison.claims.settings_blocks import settings_claims
 from tonnage.comparison.claims.statements import (
     ArithmeticClaim,
     Claim,
@@ -62,7 +67,7 @@ _GPU_FIGURES: Final = {
 _PER_GPU: Final = re.compile(r"\b(?:per|each|a|one)\s+GPU\b|/\s?GPU\b|\bGPU[\s-]hour", re.IGNORECASE)
 _USAGE: Final = re.compile(r"\bh(?:ours?)?\s*(?:/|per|a)\s*(?:day|week|month)|\bhours\b|\b24/7\b", re.IGNORECASE)
 _PARAMETERS: Final = re.compile(
-    r"[\s:(–—,-]*(?:(?:is|has|have|with|at|of|a|about|around|roughly|some|model|contains?)\s+)*"
+    r"[\s:(–—,-]*(?:(?:is|has|have|with|at|of|a|about|around|roughly|some|model|contains?|counts?|comes to|holds?)\s+)*"
     r"(?P<amount>[~<>]?\s*\d[\d.,]*\s*[MBT]?(?:\s*(?:-|–|to)\s*\d[\d.,]*)?\s*(?:[MBT]|million|billion|trillion)?\+?)[\s-]*param",
     re.IGNORECASE,
 )
@@ -88,7 +93,12 @@ def line_claims(lines: Sequence[Line], names: Names) -> Iterator[Claim]:
             for one in find_sums(line.text):
                 yield _sum_claim(line, one)
                 yield from _price_in_sum(line, one, [found for row in machines.values() for found in row])
+            yield from percentage_claims(line)
+            yield from platform_claims(line, names.catalog)
+            yield from fit_claims(line, names)
         yield from token_price_claims(block)
+        yield from sentence_claims(block, names)
+        yield from settings_claims(block, names)
 
 
 def _place(line: Line) -> Place:

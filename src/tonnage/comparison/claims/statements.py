@@ -107,7 +107,36 @@ class MemoryNeedClaim:
     memory: Amount
 
 
-Claim = InstanceClaim | GpuClaim | PriceClaim | GpuPriceClaim | ArithmeticClaim | ModelSizeClaim | MemoryNeedClaim
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitClaim:
+    """That a model fits on GPUs, to serve it or to train all of it."""
+
+    place: Place
+    model: str
+    parameters: float
+    precision: str
+    purpose: Purpose
+    room_gb: float
+    where: str
+    claimed: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlatformPriceClaim:
+    """What one unit of a managed product costs: a Databricks unit, a million tokens of a model."""
+
+    place: Place
+    product: str
+    unit: str
+    clouds: tuple[str, ...]
+    amount: Amount
+    claimed: str
+
+
+Claim = (
+    InstanceClaim | GpuClaim | PriceClaim | GpuPriceClaim | ArithmeticClaim | ModelSizeClaim | MemoryNeedClaim
+    | FitClaim | PlatformPriceClaim
+)  # fmt: skip
 
 
 def purpose_of(text: str) -> Purpose:

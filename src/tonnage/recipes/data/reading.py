@@ -5,23 +5,36 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any, Final
 
-from tonnage.errors import DataError, MissingExtra
+from tonnage.errors import DataError, MissingExtra, TonnageError
 from tonnage.recipes.data.rows import Rows, RowsBuilder
+from tonnage.recipes.network import patiently, refusal
 from tonnage.runs.locations import files_at, is_remote
+from tonnage.runs.secrets import fill_secrets, without_secrets
 from tonnage.runs.spec import DataSource
 
 NumberedRows = Iterator[tuple[int | None, Mapping[str, Any]]]
-_VARIABLE: Final = re.compile(r"\$\{(\w+)\}")
-_PASSWORD: Final = re.compile(r"(://[^/@:]*):[^@]*@")
 
 
 def read_rows(source: DataSource, *, name: str, wanted: frozenset[str] | None) -> Rows:
-    """All rows of a source, `wanted` columns only (None: all). DataError says what cannot be read, and where."""
+    """All rows of a source, `wanted` columns only (None: all). DataError says what cannot be read, and where.
+
+    What comes over a network is read again from its beginning where that fails; NetworkTrouble after several tries.
+    """
+    try:
+        return patiently(lambda: _read(source, name, wanted), source.location)
+    except TonnageError:
+        raise
+    except Exception as error:
+        if (said := refusal(error)) is None:
+            raise
+        message = f"cannot read {without_secrets(source.location)}: {said}"
+        raise DataError(message, hint="check the URL and its credentials") from error
+
+
+def _read(source: DataSource, name: str, wanted: frozenset[str] | None) -> Rows:
     builder = RowsBuilder(name, wanted)
     if source.format == "hf":
         builder.read(source.location, _hub_rows(source, wanted))
@@ -59,7 +72,7 @@ def _placed(name: str, rows: NumberedRows) -> Iterator[tuple[str, Mapping[str, A
 
 
 def _files(location: str) -> tuple[str, ...]:
-    location = with_secrets(location)
+    location = fill_secrets(location, error=DataError)
     if not is_remote(location):
         return tuple(str(path) for path in files_at(location))
     import fsspec
@@ -67,28 +80,12 @@ def _files(location: str) -> tuple[str, ...]:
     try:
         found = sorted(file.full_name for file in fsspec.open_files(location, "rb"))
     except (OSError, ImportError, ValueError) as error:
-        raise DataError(f"cannot read {_shown(location)}: {error}", hint="check the URL and its credentials") from error
+        raise DataError(
+            f"cannot read {without_secrets(location)}: {error}", hint="check the URL and its credentials"
+        ) from error
     if not found:
-        raise DataError(f"no file matches {_shown(location)}", hint="check the pattern")
+        raise DataError(f"no file matches {without_secrets(location)}", hint="check the pattern")
     return tuple(found)
-
-
-def with_secrets(location: str) -> str:
-    """A location with each `${NAME}` taken from the environment."""
-
-    def value(match: re.Match[str]) -> str:
-        if match[1] not in os.environ:
-            raise DataError(
-                f"the environment has no variable {match[1]}, which `{_shown(location)}` names",
-                hint=f"set it before the run: export {match[1]}=...",
-            )
-        return os.environ[match[1]]
-
-    return _VARIABLE.sub(value, location)
-
-
-def _shown(location: str) -> str:
-    return _PASSWORD.sub(r"\1:***@", location)
 
 
 def _opened(file: str) -> IO[bytes]:
@@ -215,18 +212,18 @@ def _query_rows(source: DataSource) -> NumberedRows:
     except ImportError as error:
         raise MissingExtra("reading a database", "train") from error
     assert source.query is not None
-    url = with_secrets(source.location)
+    url = fill_secrets(source.location, error=DataError)
     try:
         engine = sqlalchemy.create_engine(url)
     except (sqlalchemy.exc.SQLAlchemyError, ImportError) as error:
-        message = f"cannot use the database {_shown(source.location)}: {_first_line(error)}"
+        message = f"cannot use the database {without_secrets(source.location)}: {_first_line(error)}"
         raise DataError(message, hint="a SQLAlchemy URL is expected, and its driver installed") from error
     try:
         with engine.connect() as connection:
             result = connection.execution_options(stream_results=True).execute(sqlalchemy.text(source.query))
             yield from ((None, dict(row)) for row in result.mappings())
     except sqlalchemy.exc.SQLAlchemyError as error:
-        message = f"the query on {_shown(source.location)} failed: {_first_line(error)}"
+        message = f"the query on {without_secrets(source.location)} failed: {_first_line(error)}"
         raise DataError(message, hint="check `query`, tables and rights") from error
     finally:
         engine.dispose()

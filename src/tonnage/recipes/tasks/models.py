@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from tonnage.errors import InputError, MissingExtra
 from tonnage.recipes.dealing import is_dealt, reads_weights, where_built
+from tonnage.recipes.network import patiently
 from tonnage.recipes.precision import choose_device, choose_precision
+from tonnage.runs.locations import is_remote
 from tonnage.runs.spec import RunSpec
 
 PEFT_TASKS: Final[Mapping[str, str]] = {
@@ -35,7 +37,7 @@ def load_tokenizer(spec: RunSpec, *, words: bool = False) -> Any:
     if place is None:
         raise InputError("the run names no tokenizer", hint="add `run.tokenizer`")
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(_local(place, folder=True))
+        tokenizer = _reach(place, lambda: transformers.AutoTokenizer.from_pretrained(_local(place, folder=True)))
         if words and getattr(tokenizer, "add_prefix_space", None) is False:
             tokenizer = transformers.AutoTokenizer.from_pretrained(_local(place, folder=True), add_prefix_space=True)
     except (OSError, ValueError) as error:
@@ -115,7 +117,8 @@ def _load_base(spec: RunSpec, auto: str, *, padding: int | None, **config: Any) 
                 options |= _four_bit(spec)
             if spec.launch.device_map is not None:
                 options["device_map"] = spec.launch.device_map
-            model = loader.from_pretrained(_local(spec.weights), dtype=kind, **options, **config)
+            weights = _local(spec.weights)
+            model = _reach(spec.weights, lambda: loader.from_pretrained(weights, dtype=kind, **options, **config))
     except (OSError, ValueError, ImportError) as error:
         place = spec.weights or spec.config
         raise InputError(f"no model at {place}: {_first_line(error)}", hint=_where_from(str(place))) from error
@@ -219,6 +222,11 @@ def _four_bit(spec: RunSpec) -> dict[str, Any]:
     on_gpu = spec.launch.device != "cpu" and torch.cuda.is_available()
     place: Any = int(os.environ.get("LOCAL_RANK", "0")) if on_gpu else "cpu"
     return {"quantization_config": settings, "device_map": {"": place}}
+
+
+def _reach(place: str, load: Callable[[], Any]) -> Any:
+    """What `load` gives: patiently, where it comes from a hub."""
+    return patiently(load, place) if is_remote(place) else load()
 
 
 def _local(place: str, *, folder: bool = False) -> str:

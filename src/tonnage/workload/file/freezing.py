@@ -77,6 +77,7 @@ def _freeze_work(file: TrainFile | ServeFile | BatchFile, shape: ModelShape) -> 
                 requests=_freeze_requests(file.batch, shape),
                 items=_count_items(file),
                 weights=_weights(file.batch, shape),
+                kv_cache=file.batch.kv_cache,
                 tensor_parallel=file.batch.tensor_parallel,
                 engine=file.batch.engine,
             )
@@ -114,6 +115,8 @@ def _freeze_serve(file: ServeFile, shape: ModelShape) -> ServeJob:
         rate_per_s=float(serve.rate_per_s),
         p95_latency_s=serve.p95_latency,
         p95_ttft_s=serve.p95_ttft,
+        p95_tpot_s=serve.p95_tpot,
+        kv_cache=serve.kv_cache,
         weights=_weights(serve, shape),
         tensor_parallel=serve.tensor_parallel,
         engine=serve.engine,

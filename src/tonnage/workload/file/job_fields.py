@@ -25,6 +25,7 @@ from tonnage.workload.file.money_fields import DataPlaceFields
 from tonnage.workload.jobs import (
     AdapterKind,
     Attention,
+    CacheFormat,
     EngineName,
     Method,
     Objective,
@@ -207,6 +208,12 @@ class RequestFields(Door):
         shown="as the model's checkpoint holds them, else fp16",
         example="fp16",
     )
+    kv_cache: CacheFormat = key(
+        "Number format of the KV cache; `auto`: the engine's own for these weights (TensorRT-LLM keeps fp8 with "
+        "fp8 weights, others 16 bits).",
+        default="auto",
+        example="fp8",
+    )
     tensor_parallel: Count | None = key(
         "GPUs that share one copy of the model.", default=None, shown="chosen", unit="GPUs", example="2"
     )
@@ -230,6 +237,12 @@ class ServeFields(RequestFields):
         default=None,
         shown="no promise",
         example="200ms",
+    )
+    p95_tpot: Duration | None = key(
+        "95 % of requests see each further token within this, on average over the answer (inter-token latency).",
+        default=None,
+        shown="no promise",
+        example="50ms",
     )
     spare_replicas: CountOrZero = key(
         "Replicas kept beyond need, against a failure.", default=0, unit="replicas", example="1"

@@ -67,5 +67,9 @@ class ServingLayoutFields(Door):
         example="64",
     )
     batch: Count | None = key(
-        "Requests in one pass, where none are generated.", default=None, shown="chosen", unit="requests", example="32"
+        "Requests in one pass; where tokens are generated, one batch run from its prompts to its last token.",
+        default=None,
+        shown="chosen",
+        unit="requests",
+        example="32",
     )

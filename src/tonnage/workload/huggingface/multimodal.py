@@ -20,7 +20,7 @@ from tonnage.workload.huggingface.rotary import (
     read_windowed,
 )
 
-IMAGES_LEFT_OUT = "images: their encoder's weights are counted, its passes are not; count image tokens as input tokens"
+IMAGES_LEFT_OUT = "the passes of the image encoder are in no figure of a job"
 
 
 def read_gemma3(config: ConfigReader) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from tonnage.workload.huggingface.reader import ConfigReader, shown
 # src/transformers/quantizers): its 8-bit floats are one byte a weight of every linear layer, tables at 16 bit; mxfp4
 # is 4 bits and one 8-bit scale per 32 weights of the experts alone (gpt-oss), all else at 16 bit.
 _FIXED: Final = {"fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "mxfp4"}
+_ALGORITHMS: Final = {"FP8": "fp8"}
 _BY_BITS: Final = ("gptq", "awq", "auto-round")
 _INTEGERS: Final = {4: "int4", 8: "int8"}
 
@@ -19,6 +20,8 @@ def stored_weights(config: ConfigReader) -> str:
     if not config.has("quantization_config"):
         return ""
     inner = config.section("quantization_config")
+    if inner.has("quant_algo"):  # NVIDIA's ModelOpt, which may leave `quant_method` out
+        return _ALGORITHMS[inner.choice("quant_algo", tuple(_ALGORITHMS))]
     method = inner.choice("quant_method", (*_FIXED, *_BY_BITS, "bitsandbytes", "compressed-tensors"))
     if method in _FIXED:
         return _FIXED[method]

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tonnage.errors import WorkloadError
+from tonnage.planning.summary import summarise
 from tonnage.sizing.inference_memory import weights_bytes
 from tonnage.sizing.inference_pass import FORMATS
 from tonnage.units import to_gib
@@ -70,3 +71,13 @@ def test_four_bit_experts_need_experts() -> None:
     """mxfp4 of a dense model would be a 16-bit model by another name."""
     with pytest.raises(WorkloadError, match="mxfp4"):
         served("llama-3.1-8b", ", weights: mxfp4")
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [("qwen2.5-vl-7b", "image encoder"), ("llama-3.2-11b-vision", "image tokens"), ("llama-3.1-8b", None)],
+)
+def test_a_summary_tells_what_figures_leave_out(model: str, said: str | None) -> None:
+    """A vision-language model is planned for its text; that its image encoder's passes are left out stands above."""
+    told = dict(summarise(served(model))).get("left out")
+    assert (told is None) if said is None else (told is not None and said in told)

@@ -1,0 +1,153 @@
+"""The breakdown of one decoder layout at the load it gets, and why no layout of a machine type holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tonnage.planning.changes import job_with
+from tonnage.planning.decoder_table import DecoderTable
+from tonnage.planning.plan import Interval, Promise, RunDetail
+from tonnage.planning.sized import Miss
+from tonnage.sizing.decoder_loads import serve_load
+from tonnage.sizing.decoder_replicas import request_bytes
+from tonnage.sizing.decoder_seen import Load, Seen, Spread
+from tonnage.sizing.devices import Machine
+from tonnage.sizing.inference_memory import weights_bytes
+from tonnage.sizing.inference_pass import FORMATS
+from tonnage.units import to_gib
+
+Percentiles = tuple[tuple[str, tuple[tuple[str, float], ...]], ...]
+
+
+def seen_at(table: DecoderTable, row: int, load: Load) -> Seen:
+    """What requests see on one row; `load` has one row."""
+    return serve_load(table.curves.take(table.kind[[row]]), load)
+
+
+def decoder_detail(
+    table: DecoderTable,
+    row: int,
+    seen: Seen,
+    *,
+    nodes: int,
+    replicas: int,
+    requests_per_s: float,
+    time: tuple[Interval, float] | None = None,
+    notes: tuple[str, ...] = (),
+    promise: Promise = "latency",
+) -> RunDetail:
+    """`requests_per_s`: of the whole fleet, as a plan reports it; `seen`: at the load of one replica."""
+    kind, machine = int(table.kind[row]), int(table.machine[row])
+    of_latency, of_ttft, of_rate = (table.intervals[name][machine] for name in ("latency", "ttft", "throughput"))
+    rate = of_rate.inverse().around(requests_per_s)
+    parts = _memory_parts(table, kind, float(seen.in_flight[0]))
+    slots, tensor = int(table.curves.rows.slots[kind]), int(table.tensor_parallel[row])
+    held = "a batch" if table.scheduler.admission == "fixed" else f"request{'s' if slots > 1 else ''} in flight"
+    text = f"{replicas} replica" + ("s" if replicas > 1 else "") + (f", tp {tensor}" if tensor > 1 else "")
+    text += f", up to {slots} {held} each, {table.job.weights}"
+    latency, first, token = seen.latency, seen.ttft, seen.tpot
+    return RunDetail(
+        layout=text,
+        layout_fields=(
+            ("replicas", replicas),
+            ("replicas_per_node", int(table.per_node[row])),
+            ("nodes", nodes),
+            ("tensor_parallel", tensor),
+            ("concurrency", slots),
+            ("weights", table.job.weights),
+            ("kv_cache", "fp8" if table.curves.rows.served.kv_bytes == 1.0 else "fp16"),
+            ("engine_class", table.engine.name),
+        ),
+        time_s=None if time is None else time[0].around(time[1]),
+        time_parts=(
+            ("ttft p95", float(first.at["p95"][0])),
+            ("time per output token", float(token.mean[0])),
+            ("mean latency", float(latency.mean[0])),
+        ),
+        time_parts_of="request",
+        memory_gib=table.held.around(sum(gib for _, gib in parts)),
+        memory_parts_gib=parts,
+        memory_available_gib=to_gib(float(table.devices.memory_bytes[row])),
+        rates=(
+            ("requests_per_s", rate),
+            ("output_tokens_per_s", rate.scaled(float(table.curves.rows.output[kind]))),
+        ),
+        latency_p95_s=None if time else of_latency.around(float(latency.at["p95"][0])),
+        ttft_p95_s=None if time else of_ttft.around(float(first.at["p95"][0])),
+        tpot_p95_s=None if time else of_latency.around(float(token.at["p95"][0])),
+        percentiles=tuple((name, _columns(spread)) for name, spread in
+                          (("ttft", first), ("tpot", token), ("latency", latency))),
+        promise=promise,
+        notes=notes,
+        intervals=(*(() if time is None else (time[0],)), of_latency, of_ttft, of_rate, table.held),
+    )  # fmt: skip
+
+
+def _columns(spread: Spread) -> tuple[tuple[str, float], ...]:
+    return (("mean", float(spread.mean[0])), *((name, float(values[0])) for name, values in spread.at.items()))
+
+
+def _memory_parts(table: DecoderTable, kind: int, in_flight: float) -> tuple[tuple[str, float], ...]:
+    rows, memory = table.curves.rows, table.memory
+    cache = in_flight * float(request_bytes(rows, rows.context)[kind])
+    parts = {
+        "weights": float(memory.weights_bytes[kind]),
+        "activations": float(memory.step_bytes[kind]),
+        "kv cache": min(cache, max(float(memory.pool_bytes[kind]), 0.0)),
+        "context": float(memory.outside_bytes[kind]),
+    }
+    return tuple((name, to_gib(size)) for name, size in parts.items() if size > 0)
+
+
+def memory_misses(table: DecoderTable, machines: Sequence[Machine]) -> dict[int, Miss]:
+    """For each machine type none of whose rows fit: the limit, from its roomiest row."""
+    fitting = set(table.machine[table.fits].tolist())
+    out: dict[int, Miss] = {}
+    for index in range(len(machines)):
+        rows = np.flatnonzero(table.machine == index)
+        if index in fitting or not len(rows):
+            continue
+        row = int(rows[np.argmax(table.room[table.kind[rows]])])
+        out[index] = _memory_miss(table, row)
+    return out
+
+
+def _memory_miss(table: DecoderTable, row: int) -> Miss:
+    kind, memory = int(table.kind[row]), table.memory
+    degree = int(table.tensor_parallel[row])
+    pool, longest = float(memory.pool_bytes[kind]), float(table.longest_bytes[kind])
+    limit = table.job.concurrency
+    if pool >= longest and limit is not None and table.room[kind] < limit:
+        room = int(table.room[kind])
+        return Miss(
+            binding="layout",
+            needs=f"{limit} requests in flight at tensor parallel {degree}",
+            has=f"a cache of {to_gib(pool):.1f} GiB, which holds {room}",
+            flips_when=f"layout.concurrency: {room}",
+            change=job_with(concurrency=room) if room else None,
+            shortfall=limit / max(float(table.room[kind]), 1e-9),
+        )
+    total = float(table.devices.memory_bytes[row])
+    needs = to_gib(total - pool + longest)
+    smaller = _smaller_weights(table, kind, longest - pool)
+    return Miss(
+        binding="memory",
+        needs=f"{needs:.1f} GiB per GPU at tensor parallel {degree}",
+        has=f"{to_gib(total):.1f} GiB, of which the engine keeps some free",
+        flips_when=f"weights: {smaller}" if smaller else "more or larger GPUs in the machine hold the weights",
+        change=job_with(weights=smaller) if smaller else None,
+        shortfall=needs / to_gib(total),
+    )
+
+
+def _smaller_weights(table: DecoderTable, kind: int, missing_bytes: float) -> str | None:
+    """The first weight format that saves what is missing."""
+    rows = table.curves.rows
+    now = weights_bytes(rows.shape, rows.served)
+    for weights in ("fp8", "int8", "int4"):
+        saved = (now - weights_bytes(rows.shape, FORMATS[weights])) / float(rows.tensor_parallel[kind])
+        if saved * 0.8 >= missing_bytes:  # engines keep at least 0.8 of what is freed
+            return weights
+    return None

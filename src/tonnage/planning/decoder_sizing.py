@@ -1,0 +1,242 @@
+"""Generating models on every machine type: the fleet for a rate within its promises, or the time of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import ceil
+
+import numpy as np
+
+from tonnage.planning.changes import constrained, job_with
+from tonnage.planning.decoder_detail import decoder_detail, memory_misses, seen_at
+from tonnage.planning.decoder_table import DecoderTable, decoder_table, placeable
+from tonnage.planning.grounds import Grounds
+from tonnage.planning.layout_grid import node_counts
+from tonnage.planning.plan import Promise, RunDetail
+from tonnage.planning.sized import Miss, Sized, best_per_group
+from tonnage.sizing.decoder_loads import serve_load
+from tonnage.sizing.decoder_seen import Load
+from tonnage.sizing.devices import Machine
+from tonnage.sizing.estimates import Array
+from tonnage.sizing.promises import LEAST_SHARE, Limits, endless, largest_rate
+from tonnage.units import SECONDS_PER_HOUR
+from tonnage.workload.jobs import BatchJob, Constraints, ServeJob
+
+_NONE = np.zeros(0)
+NOTHING = Sized(machine=np.zeros(0, dtype=np.intp), nodes=_NONE, work_s=_NONE, low_factor=_NONE, high_factor=_NONE,
+                nodes_low=_NONE, nodes_high=_NONE, detail=lambda row: [][row])  # fmt: skip
+
+
+def size_decoder_service(
+    job: ServeJob, machines: Sequence[Machine], constraints: Constraints, grounds: Grounds
+) -> Sized:
+    """The smallest fleet per machine type that answers `rate_per_s` within all promises, at the target utilisation.
+
+    A replica's capacity is the largest load at which its promises hold (all it can answer where none is made); fleets
+    are planned to `target_utilisation` of that, and latencies are shown at the load that each replica then gets.
+    """
+    if not placeable(job, machines):
+        return NOTHING
+    table = decoder_table(job, machines, grounds)
+    most, kept = _capacity(table, hold=constraints.hold)
+    holds = table.fits & kept[table.kind]
+    carries = np.where(holds, most[table.kind], np.nan)
+    load = job.rate_per_s / carries
+    low, high = table.factors("throughput")
+    used = grounds.assumed.target_utilisation
+
+    def fleet(factor: Array | float) -> Array:
+        """Machines needed if a replica carries 1/factor of what is predicted."""
+        if job.replicas is not None:
+            return np.where(np.isfinite(load), np.ceil(job.replicas / table.per_node), np.nan)
+        return np.asarray(np.ceil((np.ceil(load * factor / used) + job.spare_replicas) / table.per_node))
+
+    nodes = fleet(1.0)
+    allowed = holds & (nodes <= _node_limit(table, constraints))
+    if job.replicas is not None:
+        allowed &= load <= job.replicas
+    rows = np.flatnonzero(allowed)
+    # Fewest machines; among those the least tensor parallel (whole replicas answer more).
+    score = nodes[rows] + table.tensor_parallel[rows] * 1e-3
+    best = rows[best_per_group(table.machine[rows].astype(np.int64), score)]
+
+    def detail(row: int) -> RunDetail:
+        chosen = int(best[row])
+        count = job.replicas or int(table.per_node[chosen] * nodes[chosen])
+        each = job.rate_per_s / count
+        capacity = float(carries[chosen]) * count
+        note = (
+            f"the rate is {job.rate_per_s / capacity:.0%} of what this fleet can carry "
+            f"{'within its promise' if _promised(job) else 'at most'}; planned to at most {used:.0%}"
+        )
+        seen = seen_at(table, chosen, endless(np.array([min(each, float(carries[chosen]))])))
+        return decoder_detail(
+            table, chosen, seen, nodes=int(nodes[chosen]), replicas=count, requests_per_s=capacity, notes=(note,),
+            promise=_promised(job) or "latency",
+        )  # fmt: skip
+
+    return Sized(
+        machine=table.machine[best],
+        nodes=nodes[best],
+        low_factor=np.ones(len(best)),  # a month is a month: the size of the fleet is what varies
+        high_factor=np.ones(len(best)),
+        nodes_low=fleet(low)[best],
+        nodes_high=fleet(high)[best],
+        work_s=np.full(len(best), job.hours_per_month * SECONDS_PER_HOUR),
+        detail=detail,
+        misses=_misses(job, table, machines, holds, nodes, load, set(table.machine[best].tolist()), constraints),
+    )
+
+
+def size_decoder_batch(job: BatchJob, machines: Sequence[Machine], constraints: Constraints, grounds: Grounds) -> Sized:
+    """Seconds to answer `items` requests on 1 ... `max_nodes` machines of each type, all queued at once."""
+    if not placeable(job, machines):
+        return NOTHING
+    table = decoder_table(job, machines, grounds)
+    counts = np.array(node_counts(constraints.max_nodes), dtype=np.float64)
+    rows = np.repeat(np.flatnonzero(table.fits), len(counts))
+    nodes = np.tile(counts, int(table.fits.sum()))
+    replicas = table.per_node[rows] * nodes
+    if job.replicas is not None:
+        exact = np.ceil(job.replicas / table.per_node[rows]) == nodes
+        rows, nodes = rows[exact], nodes[exact]
+        replicas = np.full(len(rows), float(job.replicas))
+    if constraints.max_gpus is not None:
+        allowed = nodes * table.devices.per_node[rows] <= constraints.max_gpus
+        rows, nodes, replicas = rows[allowed], nodes[allowed], replicas[allowed]
+    work = serve_load(table.curves.take(table.kind[rows]), _queued(job.items / replicas)).makespan_s
+    group = table.machine[rows].astype(np.int64) * (len(counts) + 1) + np.searchsorted(counts, nodes)
+    best = best_per_group(group, work) if len(rows) else np.zeros(0, dtype=np.intp)
+    rows, nodes, replicas, work = rows[best], nodes[best], replicas[best], work[best]
+    low, high = table.factors("throughput")
+
+    def detail(row: int) -> RunDetail:
+        interval = replace(table.intervals["throughput"][int(table.machine[rows[row]])], of="time")
+        seen = seen_at(table, int(rows[row]), _queued(np.array([job.items / float(replicas[row])])))
+        return decoder_detail(
+            table, int(rows[row]), seen, nodes=int(nodes[row]), replicas=int(replicas[row]),
+            requests_per_s=job.items / float(work[row]), time=(interval, float(work[row])),
+        )  # fmt: skip
+
+    return Sized(
+        machine=table.machine[rows],
+        nodes=nodes,
+        low_factor=low[rows],
+        high_factor=high[rows],
+        nodes_low=nodes,
+        nodes_high=nodes,
+        work_s=work,
+        detail=detail,
+        misses=memory_misses(table, machines),
+    )
+
+
+def _queued(requests: Array) -> Load:
+    """All there at once."""
+    everywhere = np.full(np.shape(requests), np.inf)
+    return Load(requests=requests, rate_per_s=everywhere, users=everywhere)
+
+
+def _capacity(table: DecoderTable, *, hold: bool) -> tuple[Array, np.ndarray]:
+    """(requests a second within the promises, whether they can be kept) of each kind of replica.
+
+    `hold`: promises hold at the far end of the 80 % interval.
+    """
+    job, kinds = table.job, len(table.curves.batches)
+    assert isinstance(job, ServeJob)
+    first = np.array([int(np.flatnonzero(table.kind == kind)[0]) for kind in range(kinds)], dtype=np.intp)
+
+    def limit(promised: float | None, of: str) -> Array:
+        if promised is None:
+            return np.full(kinds, np.inf)
+        return np.asarray(promised / (table.factors(of)[1][first] if hold else 1.0) * np.ones(kinds))
+
+    limits = Limits(
+        latency_s=limit(job.p95_latency_s, "latency"), ttft_s=limit(job.p95_ttft_s, "ttft"),
+        tpot_s=limit(job.p95_tpot_s, "latency"),
+    )  # fmt: skip
+    return largest_rate(table.curves, limits)
+
+
+def _promised(job: ServeJob) -> Promise | None:
+    """The promise that a plan reports beside the others; None: none is made."""
+    if job.p95_latency_s is not None:
+        return "latency"
+    if job.p95_ttft_s is not None:
+        return "ttft"
+    return "tpot" if job.p95_tpot_s is not None else None
+
+
+def _node_limit(table: DecoderTable, constraints: Constraints) -> Array:
+    """Machines allowed: replicas need no network between them, so not `max_nodes` but `max_gpus` binds a fleet."""
+    if constraints.max_gpus is None:
+        return np.full(len(table.machine), np.inf)
+    return np.asarray(np.floor(constraints.max_gpus / table.devices.per_node))
+
+
+def _misses(
+    job: ServeJob,
+    table: DecoderTable,
+    machines: Sequence[Machine],
+    holds: np.ndarray,
+    nodes: Array,
+    load: Array,
+    sized: set[int],
+    constraints: Constraints,
+) -> dict[int, Miss]:
+    """Memory misses first; then the promise (the best latency it shows); then replicas that are fixed; then GPUs."""
+    out = memory_misses(table, machines)
+    for index in set(table.machine[table.fits].tolist()) - sized:
+        rows = np.flatnonzero((table.machine == index) & table.fits)
+        held = rows[holds[rows]]
+        if not len(held):
+            out[index] = _promise_miss(job, table, rows)
+        elif job.replicas is not None and not (load[held] <= job.replicas).any():
+            needed = ceil(float(np.min(load[held])))
+            out[index] = Miss(
+                binding="layout",
+                needs=f"{needed} replicas for {job.rate_per_s:g} requests/s",
+                has=f"layout.replicas: {job.replicas}",
+                flips_when=f"layout.replicas: {needed}",
+                change=job_with(replicas=needed),
+                shortfall=needed / job.replicas,
+            )
+        else:
+            gpus = ceil(float(np.min(nodes[held] * table.devices.per_node[held])))
+            out[index] = Miss(
+                binding="max_gpus",
+                needs=f"{gpus} GPUs for {job.rate_per_s:g} requests/s",
+                has=f"max_gpus: {constraints.max_gpus}",
+                flips_when=f"max_gpus: {gpus}",
+                change=constrained(max_gpus=gpus),
+                shortfall=gpus / max(constraints.max_gpus or 1, 1),
+            )
+    return out
+
+
+def _promise_miss(job: ServeJob, table: DecoderTable, rows: np.ndarray) -> Miss:
+    """The promise that is missed by most with one request at a time, on the row that shows the best of it."""
+    curves = table.curves.take(table.kind[rows])
+    seen = serve_load(curves, endless(np.full(len(rows), LEAST_SHARE * 1e-3)))
+    found = [
+        ("p95 latency", "p95_latency_s", float(np.min(seen.latency.at["p95"])), job.p95_latency_s),
+        ("p95 TTFT", "p95_ttft_s", float(np.min(seen.ttft.at["p95"])), job.p95_ttft_s),
+        ("p95 time per output token", "p95_tpot_s", float(np.min(seen.tpot.at["p95"])), job.p95_tpot_s),
+    ]
+    name, key, best, limit = max(
+        ((name, key, best, limit) for name, key, best, limit in found if limit is not None),
+        key=lambda one: one[2] / one[3],
+    )
+    fewer = ""
+    if name == "p95 latency" and job.requests.output_tokens is not None:
+        tokens = int(job.requests.output_tokens.mean * limit / best)
+        fewer = f", or about {tokens} output tokens" if tokens >= 1 else ""
+    return Miss(
+        binding="latency",
+        needs=f"{name} {best * 1e3:.0f} ms with one request at a time",
+        has=f"{limit * 1e3:.0f} ms promised",
+        flips_when=f"the promise is {best * 1.05 * 1e3:.0f} ms{fewer}",
+        shortfall=best / limit,
+        change=job_with(**{key: best * 1.05}),
+    )

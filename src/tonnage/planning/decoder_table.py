@@ -1,0 +1,106 @@
+"""Decoder replicas on every machine type: machine x tensor parallel, with the cache each leaves and what it carries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tonnage.planning.grounds import Grounds
+from tonnage.planning.plan import Interval
+from tonnage.planning.replica_table import tensor_degrees
+from tonnage.planning.sized import IntArray
+from tonnage.sizing.decoder_curves import DecoderCurves, lay_out_decoder
+from tonnage.sizing.decoder_replicas import cache_room, decoder_rows, request_bytes, rows_memory
+from tonnage.sizing.devices import Devices, Machine
+from tonnage.sizing.engines import Engine
+from tonnage.sizing.estimates import Array
+from tonnage.sizing.inference_devices import serving_devices
+from tonnage.sizing.inference_pass import FORMATS
+from tonnage.sizing.kv_pool import EngineMemory, with_cache
+from tonnage.sizing.precision import SERVING_COMPUTE
+from tonnage.sizing.schedulers import SCHEDULERS, Scheduler, scheduler_of
+from tonnage.workload.jobs import BatchJob, ServeJob
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecoderTable:
+    """One row a machine type and degree. Replicas that are alike (device, degree, link) share a row of `curves`."""
+
+    job: ServeJob | BatchJob
+    engine: Engine
+    scheduler: Scheduler
+    intervals: Mapping[str, tuple[Interval, ...]]  # of latency, ttft and throughput (as seconds), one a machine
+    held: Interval  # of memory
+    machine: IntArray
+    tensor_parallel: Array
+    per_node: Array  # replicas on one machine
+    devices: Devices
+    kind: IntArray  # the row of `curves` and of the columns below
+    curves: DecoderCurves
+    memory: EngineMemory
+    room: Array  # requests of mean length that the cache holds
+    longest_bytes: Array  # of cache that the longest request takes
+    fits: np.ndarray  # of this table's rows
+
+    def factors(self, of: str) -> tuple[Array, Array]:
+        """Low and high factor of an interval, a row each."""
+        spreads = [one.spread for one in self.intervals[of]]
+        low, high = (np.array([getattr(one, end) for one in spreads]) for end in ("low_factor", "high_factor"))
+        return low[self.machine], high[self.machine]
+
+
+def placeable(job: ServeJob | BatchJob, machines: Sequence[Machine]) -> bool:
+    """Whether any of the machines takes a replica of a degree that divides the model."""
+    return any(tensor_degrees(job.model, machine.count, job.tensor_parallel) for machine in machines)
+
+
+def decoder_table(job: ServeJob | BatchJob, machines: Sequence[Machine], grounds: Grounds) -> DecoderTable:
+    """Every machine type x degree, laid out once for all that are alike."""
+    places = [(index, degree) for index, machine in enumerate(machines)
+              for degree in tensor_degrees(job.model, machine.count, job.tensor_parallel)]  # fmt: skip
+    alike: dict[tuple[object, ...], int] = {}
+    firsts: list[tuple[int, int]] = []
+    kind = []
+    for index, degree in places:
+        machine = machines[index]
+        key = (machine.accelerator.name, degree, machine.intra if degree > 1 else None)
+        if key not in alike:
+            alike[key] = len(firsts)
+            firsts.append((index, degree))
+        kind.append(alike[key])
+    scheduler = SCHEDULERS["static"] if job.batch else scheduler_of(job.engine)
+    engine = grounds.engine(job)
+    owner = np.array([index for index, _ in places], dtype=np.intp)
+    tensor = np.array([float(degree) for _, degree in places])
+    every = serving_devices(machines, SERVING_COMPUTE[job.weights], grounds.assumed)
+    first_owner = np.array([index for index, _ in firsts], dtype=np.intp)
+    limit = job.batch or job.concurrency
+    rows = decoder_rows(
+        job.model, with_cache(FORMATS[job.weights], job.kv_cache, scheduler), scheduler, every.take(first_owner),
+        [machines[index].accelerator for index, _ in firsts], [job.requests] * len(firsts),
+        tensor_parallel=np.array([float(degree) for _, degree in firsts]),
+        concurrency=np.full(len(firsts), np.nan if limit is None else float(limit)),
+    )  # fmt: skip
+    set_to = np.array([float(scheduler.most_requests(machines[index].accelerator)) for index, _ in firsts])
+    memory, room = rows_memory(rows, set_to), cache_room(rows, set_to)
+    output = job.requests.output_tokens
+    longest = float(job.requests.input_tokens.maximum + (0 if output is None else output.maximum))
+    longest_bytes = request_bytes(rows, np.full(len(firsts), longest))
+    curves = lay_out_decoder(rows, engine).under(engine)
+    known = np.isfinite(curves.decode_grid_s).all(axis=1)
+    fits = known & (memory.pool_bytes >= longest_bytes) & (room >= (limit or 1))
+    kinds = np.array(kind, dtype=np.intp)
+    devices = every.take(owner)
+    return DecoderTable(
+        job=job, engine=engine, scheduler=scheduler,
+        intervals={
+            "latency": tuple(grounds.pass_time(job, one.accelerator) for one in machines),
+            "ttft": tuple(grounds.first_token_time(job, one.accelerator) for one in machines),
+            "throughput": tuple(grounds.throughput_time(job, one.accelerator) for one in machines),
+        },
+        held=grounds.served_memory(), machine=owner, tensor_parallel=tensor, per_node=devices.per_node // tensor,
+        devices=devices, kind=kinds, curves=curves, memory=memory, room=room, longest_bytes=longest_bytes,
+        fits=fits[kinds] if len(kinds) else np.zeros(0, dtype=bool),
+    )  # fmt: skip

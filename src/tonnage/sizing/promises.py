@@ -1,0 +1,57 @@
+"""The largest load at which promised percentiles hold, a row a replica."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tonnage.sizing.decoder_curves import DecoderCurves
+from tonnage.sizing.decoder_loads import serve_load
+from tonnage.sizing.decoder_reading import capacity_per_s
+from tonnage.sizing.decoder_seen import Load, Seen
+from tonnage.sizing.estimates import Array
+
+LEAST_SHARE: Final = 1e-4  # of the capacity: one request at a time
+HALVINGS: Final = 9  # of the logarithm between that and all of it: 2 % of the load
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Seconds that the 95th percentile must not pass, a row each; infinite: not promised."""
+
+    latency_s: Array
+    ttft_s: Array
+    tpot_s: Array
+
+    @property
+    def made(self) -> bool:
+        return any(bool(np.isfinite(one).any()) for one in (self.latency_s, self.ttft_s, self.tpot_s))
+
+    def kept(self, seen: Seen) -> Flags:
+        """Which rows keep all of them."""
+        latency, ttft, tpot = (one.at["p95"] for one in (seen.latency, seen.ttft, seen.tpot))
+        return np.asarray((latency <= self.latency_s) & (ttft <= self.ttft_s) & (tpot <= self.tpot_s))
+
+
+def endless(rate_per_s: Array) -> Load:
+    """Requests that come at random at a rate, with no end."""
+    everywhere = np.full(np.shape(rate_per_s), np.inf)
+    return Load(requests=everywhere, rate_per_s=np.asarray(rate_per_s), users=everywhere)
+
+
+def largest_rate(curves: DecoderCurves, limits: Limits) -> tuple[Array, Flags]:
+    """(requests a second, kept at all): the capacity where nothing is promised, else the largest load within."""
+    top = capacity_per_s(curves, curves.rows.slots)
+    if not limits.made:
+        return top, np.isfinite(top)
+    kept = limits.kept(serve_load(curves, endless(top * LEAST_SHARE)))
+    low, high = np.full(len(top), np.log(LEAST_SHARE)), np.zeros(len(top))
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2.0
+        good = limits.kept(serve_load(curves, endless(top * np.exp(middle))))
+        low, high = np.where(good, middle, low), np.where(good, high, middle)
+    return top * np.exp(low), kept
