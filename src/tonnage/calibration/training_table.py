@@ -113,5 +113,7 @@ def _column(values: Sequence[Num]) -> Array:
 
 
 def _joined(devices: Sequence[Devices]) -> Devices:
-    names = Devices.__dataclass_fields__
-    return Devices(**{name: np.concatenate([getattr(device, name) for device in devices]) for name in names})
+    """All devices in one; a column that none of them tells stays untold."""
+    columns = {name: [getattr(device, name) for device in devices] for name in Devices.__dataclass_fields__}
+    told = {name: values for name, values in columns.items() if values[0] is not None}
+    return Devices(**{name: np.concatenate(values) for name, values in told.items()})
