@@ -113,5 +113,7 @@ def _column(values: Sequence[Num]) -> Array:
 
 
 def _joined(devices: Sequence[Devices]) -> Devices:
-    names = Devices.__dataclass_fields__
-    return Devices(**{name: np.concatenate([getattr(device, name) for device in devices]) for name in names})
+    """Columns of all devices; one that is not told of each stays untold."""
+    columns = {name: [getattr(device, name) for device in devices] for name in Devices.__dataclass_fields__}
+    told = {name: found for name, found in columns.items() if not any(one is None for one in found)}
+    return Devices(**{name: np.concatenate(found) for name, found in told.items()})
