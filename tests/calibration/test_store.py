@@ -94,7 +94,7 @@ def test_it_says_what_it_rests_on(made: Calibration, tmp_path: Path) -> None:
         "training.usual",
     }
     assert all(one.low <= one.value <= one.high for one in made.ranges)
-    assert made.intervals.groups[0].far_rows == 80  # each of the two GPUs left out in turn: every row once
+    assert made.intervals.groups[0].far_rows == 160  # each of two GPUs, and of their generations: every row twice
 
 
 def test_a_range_is_what_the_other_fits_say() -> None:

@@ -9,7 +9,15 @@ from typing import Any
 
 from tonnage.calibration.intervals import fit_intervals, intervals_without_family
 from tonnage.calibration.judgement import Judged, Skipped
-from tonnage.calibration.kinds import DISTANCE_KEYS, Kind, rows_to_fit, seen_names, with_distance, with_quality
+from tonnage.calibration.kinds import (
+    DISTANCE_KEYS,
+    Kind,
+    generation_key,
+    rows_to_fit,
+    seen_names,
+    with_distance,
+    with_quality,
+)
 from tonnage.calibration.leave_out import Cut, OnStep, left_out_by
 from tonnage.calibration.store import (
     Calibration,
@@ -51,16 +59,16 @@ def cross_validate(
     if on_step is not None:
         on_step("nothing", 0, 0)
     fitted = kind.fit(rows, catalog, None)
-    further = [key for key in DISTANCE_KEYS if far and key in kind.keys and key != leave_out]
-    keys = [key for key in further if len({kind.keys[key](row) for row in rows}) > 1]
+    further = _further_cuts(kind, rows, catalog, leave_out) if far else {}
+    cuts = {leave_out: kind.key(leave_out), **further}
     found = left_out_by(
         rows,
-        [Cut(name=key, key=kind.key(key), judge=judge_held(kind, rows, catalog, key)) for key in (leave_out, *keys)],
+        [Cut(name=name, key=key, judge=judge_held(kind, rows, catalog, key)) for name, key in cuts.items()],
         lambda kept: kind.fit(kept, catalog, None),
         jobs=jobs,
         on_step=on_step,
     )
-    rounds, distant = found[leave_out], [one for key in keys for one in found[key]]
+    rounds, distant = found[leave_out], [one for name in further for one in found[name]]
     return CrossValidation(
         kind=kind.name,
         fitted=fitted,
@@ -81,11 +89,19 @@ def cross_validate(
     )
 
 
+def _further_cuts(kind: Kind, rows: Sequence[Any], catalog: Catalog, leave_out: str) -> dict[str, Callable[[Any], str]]:
+    """What else is left out, to see how far predictions go wrong away from the data: each GPU, each engine, and (of
+    training) each generation of GPUs whole, as a device of a maker or a generation without rows is."""
+    found = {key: kind.keys[key] for key in DISTANCE_KEYS if key in kind.keys and key != leave_out}
+    if kind.name == "training":
+        found["generation"] = generation_key(catalog)
+    return {name: key for name, key in found.items() if len({key(row) for row in rows}) > 1}
+
+
 def judge_held(
-    kind: Kind, rows: Sequence[Any], catalog: Catalog, key: str
+    kind: Kind, rows: Sequence[Any], catalog: Catalog, value_of: Callable[[Any], str]
 ) -> Callable[[list[Any], Any], list[Judged | Skipped]]:
-    """Judges the rows of a round, which share one value of `key`, at their distance from the others."""
-    value_of = kind.key(key)
+    """Judges the rows of a round, which share one value, at their distance from the others."""
 
     def judge(held: list[Any], fitted: Any) -> list[Judged | Skipped]:
         out = value_of(held[0])

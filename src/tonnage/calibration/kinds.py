@@ -175,6 +175,18 @@ def seen_names(kind: Kind, rows: Iterable[Any], catalog: Catalog) -> dict[str, f
     return {key: frozenset(map(name, good)) - {""} for key, name in distance_names(kind, catalog).items()}
 
 
+def generation_key(catalog: Catalog) -> Callable[[Any], str]:
+    """How a row's GPU says its generation, by the first word of its architecture; "" for one that is not known."""
+
+    def generation(row: Any) -> str:
+        try:
+            return catalog.accelerator(row.gpu).architecture.split(" ")[0]
+        except UnknownAccelerator:
+            return ""
+
+    return generation
+
+
 def distance_names(kind: Kind, catalog: Catalog) -> dict[str, Callable[[Any], str]]:
     """How a row says what lies near or far: its GPU by the catalog's own name ("" for none it knows), its engine."""
     found: dict[str, str] = {}

@@ -69,9 +69,10 @@ class TrainingFit:
         return replace(base or Assumptions(), **dict(self.values))
 
     def distance(self, case: Case) -> int:
-        """How many of device generation, precision and engine no fitted row had."""
+        """How many of device, its generation, precision and engine no fitted row had: of a generation that none had,
+        there was no device either."""
         return (
-            (generation_of(case) not in self.generations)
+            2 * (generation_of(case) not in self.generations)
             + (case.jobs[0].precision not in self.precisions)
             + (case.program_class not in self.engines)
         )

@@ -113,7 +113,7 @@ def _column(values: Sequence[Num]) -> Array:
 
 
 def _joined(devices: Sequence[Devices]) -> Devices:
-    """Columns of all devices; one that is not told of each stays untold."""
+    """All devices in one; a column that none of them tells stays untold."""
     columns = {name: [getattr(device, name) for device in devices] for name in Devices.__dataclass_fields__}
-    told = {name: found for name, found in columns.items() if not any(one is None for one in found)}
-    return Devices(**{name: np.concatenate(found) for name, found in told.items()})
+    told = {name: values for name, values in columns.items() if values[0] is not None}
+    return Devices(**{name: np.concatenate(values) for name, values in told.items()})

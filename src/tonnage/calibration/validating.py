@@ -59,7 +59,7 @@ def validate_left_out(
         rows,
         key,
         lambda kept: kind.fit(kept, catalog, first),
-        judge_held(kind, rows, catalog, leave_out),
+        judge_held(kind, rows, catalog, key),
         jobs=jobs,
         on_step=on_step,
     )

@@ -120,7 +120,7 @@ class Grounds:
         first = device.architecture.split(" ")[0]
         generation = first if first in GENERATIONS else device.architecture
         if generations and generation not in generations:
-            return [f"{generation} GPUs"]
+            return [device.name, f"{generation} GPUs"]
         seen = self.seen.get(kind, {}).get("gpu")
         return [device.name] if seen is not None and device.name not in seen else []
 

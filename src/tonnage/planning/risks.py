@@ -29,6 +29,7 @@ def risks_of(
     found = [
         *_promise_risks(workload, run, time),
         *_memory_risks(run),
+        *_unmeasured_risks(run),
         *([f"doubtful price: {doubt[0]}"] if doubt else []),
         *_market_risks(workload, deal, max_age_days),
         *_platform_risks(workload, deal, max_age_days, count),
@@ -61,6 +62,12 @@ def _memory_risks(run: RunDetail) -> list[str]:
         f"may run out of memory: the 80 % interval reaches {run.memory_gib.high:.1f} GiB of "
         f"{run.memory_available_gib:.1f} GiB"
     ]
+
+
+def _unmeasured_risks(run: RunDetail) -> list[str]:
+    """What of device, precision and program no measured row stands behind."""
+    unknown = list(dict.fromkeys(name for one in run.intervals if one.of != "memory" for name in one.unknown))
+    return [f"no measured row of {', '.join(unknown)}: predicted from published figures"] if unknown else []
 
 
 def _market_risks(workload: Workload, deal: Deal, max_age_days: int) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -80,7 +80,7 @@ def size_training(
     usable = room(1.0, assumed.memory_margin_fraction) * stacked.memory_bytes[grid.machine]
     misses = _misses(job, machines, grid, needed, usable, sized_machines, enough, assumed, constraints.max_nodes)
     nodes = table.grid.layouts.nodes[best]
-    spreads = [intervals.time[machine].spread for machine in table.grid.machine[best]]
+    spreads = [_time_interval(table, int(row)).spread for row in best]
     return Sized(
         machine=table.grid.machine[best],
         nodes=nodes,
@@ -146,7 +146,7 @@ def _detail(table: TrainingTable, row: int, steps: float) -> RunDetail:
     job, layout = table.job, table.grid.layouts.row(row)
     step_s = float(table.step.total_s[row])
     machine = int(table.grid.machine[row])
-    of_time, of_memory = table.intervals.time[machine], table.intervals.memory[machine]
+    of_time, of_memory = _time_interval(table, row), table.intervals.memory[machine]
     time, rate = of_time.around(step_s * steps), of_time.around(step_s)
     per_step = float(job.global_batch)
     samples = _inverse(rate, per_step)
@@ -184,6 +184,13 @@ def _detail(table: TrainingTable, row: int, steps: float) -> RunDetail:
         notes=notes,
         intervals=(of_time, of_memory),
     )
+
+
+def _time_interval(table: TrainingTable, row: int) -> Interval:
+    """The interval of a row's step time; its near end keeps what the device's own products and memory allow."""
+    step_s, floor_s = float(table.step.total_s[row]), float(table.step.floor_s[row])
+    interval = table.intervals.time[int(table.grid.machine[row])]
+    return replace(interval, spread=interval.spread.above(step_s, floor_s))
 
 
 def _inverse(seconds: Figure, amount: float) -> Figure:

@@ -53,6 +53,7 @@ class Devices:
     host_factor: Array | None = None  # how slow the hosts launch kernels (inference); None: not told
     printed_share: Array | None = None  # of the printed peak that `peak_flop_per_s` stands for
     graphics_die: Array | None = None  # 1: a die made for graphics boards (see GRAPHICS_DIES)
+    product_flop_per_s: Array | None = None  # the most that products of matrices reach; None: not told
     inter_printed_bytes_per_s: Array | None = None  # what a share of is reached; NaN: measured or not published
 
     def take(self, rows: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Devices:
@@ -103,6 +104,20 @@ def sustained_flop_per_s(accelerator: Accelerator, precision: str, power_limited
     return peak * _printed_share(accelerator, power_limited_fraction)
 
 
+# Share of the printed dense rate that the best large product reached on any device of the catalog (A100-SXM: 271.2 of
+# 312 TFLOP/s in bf16): no device whose own was not measured is taken to do better.
+BEST_PRODUCTS = 0.87
+
+
+def product_flop_per_s(accelerator: Accelerator, precision: str, assumed: Assumptions) -> float:
+    """The most that products reach on the device: the share of the printed rate that its own largest product was
+    measured to reach, in bf16; of other precisions too, which share its power and memory (H100: 0.69 to 0.80 of bf16,
+    0.76 of tf32, 0.77 of fp32, 0.71 of fp8; benchmarks/results/gpu_kernels_h100-80gb-sxm_2026-11-22.csv)."""
+    measured, printed = accelerator.measured_bf16_matmul_tflops, accelerator.dense_bf16_tflops
+    share = measured / printed if measured and printed else BEST_PRODUCTS
+    return sustained_flop_per_s(accelerator, precision, assumed.power_limited_fraction) * min(share, 1.0)
+
+
 def _printed_share(accelerator: Accelerator, power_limited_fraction: float) -> float:
     limited = accelerator.tdp_w is not None and accelerator.tdp_w <= POWER_LIMITED_W
     return power_limited_fraction if limited else 1.0
@@ -125,6 +140,7 @@ def stack(machines: Sequence[Machine], precision: str, assumed: Assumptions) -> 
         intra_bytes_per_s=np.array([_intra_bandwidth(m) for m in machines]),
         intra_latency_s=np.array([_intra_latency_us(m) * 1e-6 for m in machines]),
         inter_bytes_per_s=network,
+        product_flop_per_s=np.array([product_flop_per_s(m.accelerator, precision, assumed) for m in machines]),
         inter_printed_bytes_per_s=np.where(measured, np.nan, network),
         inter_latency_s=np.array([m.network_latency_us * 1e-6 for m in machines]),
         generation=np.array([_generation(m.accelerator) for m in machines]),

@@ -34,6 +34,11 @@ class Spread:
     low_factor: float
     high_factor: float
 
+    def above(self, value: float, floor: float) -> Spread:
+        """The same interval of `value`, cut where it would pass the least that is possible."""
+        least = min(1.0, floor / value)
+        return Spread(low_factor=max(self.low_factor, least), high_factor=max(self.high_factor, 1.0))
+
     def around(self, value: float, basis: Basis = "computed") -> Figure:
         return Figure(value=value, low=value * self.low_factor, high=value * self.high_factor, basis=basis)
 

@@ -58,6 +58,7 @@ class TrainingStep:
     pipeline_s: Array  # handing activations from stage to stage
     bubble_s: Array
     optimizer_s: Array
+    floor_s: Array  # no step takes less: products at the most the device reaches, state once through memory; no part
     model_flop: Array  # FLOP per device of forward and backward, recomputation not counted (the MFU convention)
 
     @property
@@ -66,7 +67,7 @@ class TrainingStep:
 
     @classmethod
     def _parts(cls) -> tuple[str, ...]:
-        return tuple(field.name for field in fields(cls) if field.name.endswith("_s"))
+        return tuple(field.name for field in fields(cls) if field.name.endswith("_s") and field.name != "floor_s")
 
     def parts(self, index: int) -> dict[str, float]:
         """Part -> seconds of one row, without the `_s` suffix, zeros left out."""
@@ -101,7 +102,7 @@ def step_seconds(work: StepWork, devices: Devices, assumed: Assumptions) -> Trai
         convolution_peak_fraction=assumed.training_convolution_fraction,
     )
     element = ELEMENT_BYTES[work.compute.astype(np.intp)]
-    forward, backward, again, kernels = _device_seconds(work, sustained, element, assumed)
+    forward, backward, again, kernels, floor = _device_seconds(work, sustained, element, assumed)
     bandwidth = devices.bandwidth_bytes_per_s
     dequantise = work.dequantised_bytes / (bandwidth * assumed.memory_peak_fraction)
     device = forward + backward + again + dequantise
@@ -124,6 +125,7 @@ def step_seconds(work: StepWork, devices: Devices, assumed: Assumptions) -> Trai
         optimizer_s=(work.optimizer_bytes + work.accumulated_bytes * (m - 1.0))
         / (bandwidth * assumed.optimizer_memory_fraction)
         + work.optimizer_tensors * assumed.optimizer_launch_us_per_tensor * 1e-6,
+        floor_s=floor * m + work.optimizer_bytes / bandwidth,
         model_flop=work.model_flop,
     )
 
@@ -145,32 +147,46 @@ def sustained_devices(work: StepWork, devices: Devices, assumed: Assumptions) ->
         if devices.printed_share is not None:  # the budget says itself what little power does
             factor = factor / np.where(np.isnan(budget), 1.0, devices.printed_share)
         factor = factor * np.where(np.isnan(budget), TYPICAL_BUDGET, (1.0 + budget**-3.0) ** (-1.0 / 3.0))
+    if devices.product_flop_per_s is not None:
+        most = devices.product_flop_per_s / devices.peak_flop_per_s / assumed.gemm_peak_fraction
+        factor = np.minimum(factor, most)
     return replace(devices, peak_flop_per_s=devices.peak_flop_per_s * factor)
 
 
 def _device_seconds(
     work: StepWork, devices: Devices, element: Array, assumed: Assumptions
-) -> tuple[Array, Array, Array, Array]:
-    """Forward, backward, recomputed forward of one micro-batch on the device, and kernels the host launches for it."""
-    sums = [np.zeros(work.rows) for _ in range(4)]
+) -> tuple[Array, Array, Array, Array, Array]:
+    """Forward, backward, recomputed forward of one micro-batch on the device, kernels the host launches for it, and the
+    least seconds that its products can take."""
+    sums = [np.zeros(work.rows) for _ in range(5)]
     for part in work.works:
         there = devices if part.owner is None else _of_owners(devices, part.owner)
         width = element if part.owner is None else element[part.owner]
         if part.operator.kind == "attention":
             there = _attention_devices(part, there, assumed)
+        least = _least_s(part, there)
         once = _fused(part, operator_s(part.operator, there, assumed), there, width, assumed)
-        seconds = part.times * part.operator.count * once
+        seconds = part.times * part.operator.count * np.maximum(once, least)
+        bound = part.times * part.operator.count * least * (1.0 + part.backward + part.again)
         passes = 1.0 + BACKWARD_LAUNCH * part.backward + part.again
         merged = 1.0 - np.isin(part.fused, (COMPILED, HAND_FUSED)) * (1.0 - assumed.compiled_kernel_fraction)
         launches = part.times * part.operator.count * part.operator.kernels * passes * merged
-        for total, value in zip(sums, (seconds, seconds * part.backward, seconds * part.again, launches), strict=True):
+        found = (seconds, seconds * part.backward, seconds * part.again, launches, bound)
+        for total, value in zip(sums, found, strict=True):
             _add(total, value, part)
-    return sums[0], sums[1], sums[2], sums[3]
+    return sums[0], sums[1], sums[2], sums[3], sums[4]
+
+
+def _least_s(part: Work, devices: Devices) -> Num:
+    """Seconds of one time of an operator at the most its device reaches; 0 where that is bytes or not told."""
+    if devices.product_flop_per_s is None or part.operator.kind == "elementwise":
+        return 0.0
+    return part.operator.flop / (devices.product_flop_per_s * part.operator.peak_share)
 
 
 def _of_owners(devices: Devices, owner: NDArray[np.intp]) -> Devices:
     """The columns that an operator's time reads, one entry for each of its owners."""
-    read = ("peak_flop_per_s", "bandwidth_bytes_per_s", "generation", "multiprocessor_hz")
+    read = ("peak_flop_per_s", "bandwidth_bytes_per_s", "generation", "multiprocessor_hz", "product_flop_per_s")
     columns = {name: getattr(devices, name) for name in read}
     taken: dict[str, Any] = {name: None if column is None else column[owner] for name, column in columns.items()}
     return replace(devices, **taken)
