@@ -10,11 +10,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from tonnage.cli.following import exit_code
+from tonnage.runners.runner import Supervised
 from tonnage.runs import EventKind, Reason, RunFolder, RunState, State
 from tonnage.runs.liveness import is_held
 from tonnage.runs.spec import load_spec
@@ -202,6 +204,49 @@ def test_no_file_of_a_run_holds_a_secret(tonnage: Run, spec: str, home: Path, tm
             assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
     assert stat.S_IMODE((home / "one").stat().st_mode) == 0o700
     assert stat.S_IMODE((tmp_path / "home" / "tonnage.db").stat().st_mode) == 0o600
+
+
+def test_resume_with_other_processes(inside: Run, spec: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runner, processes and device are those of the command from now on; what the machine has not is refused."""
+    folder = RunFolder(home / "one")
+    folder.create(load_spec(Path(spec).read_text(), where=spec))
+    folder.record(EventKind.STOPPED, who="supervisor", reason="UserStopped")
+    refused = inside("resume", "one", "--processes", "2")
+    assert (refused.returncode, "is one process" in refused.stderr) == (4, True)
+    assert inside("resume", "one", "--device", "tpu").returncode == 2
+    submitted = []
+    monkeypatch.setattr(Supervised, "submit", lambda _, job, __: submitted.append(job))
+    done = inside("resume", "one", "--runner", "torchrun", "--processes", "2", "--device", "cpu", "-d")
+    assert done.returncode == 0, done.stderr
+    launch = folder.spec().launch
+    assert (launch.runner, launch.processes, launch.device) == ("torchrun", 2, "cpu")
+    assert "--nproc-per-node 2" in submitted[0].command_line
+
+
+def test_runs_are_deleted(inside: Run, spec: str, home: Path) -> None:
+    """By name and by age; one that is under way or lost stays, checkpoints go alone where that is asked."""
+    ends = {"old": 40, "new": 1, "lost": None}
+    for name, days in ends.items():
+        folder = RunFolder(home / name)
+        folder.create(load_spec(Path(spec).read_text(), where=spec))
+        (folder.checkpoints / "step-00000001").mkdir()
+        if days is not None:
+            folder.record(EventKind.SUCCEEDED, who="supervisor", at=datetime.now(UTC) - timedelta(days=days))
+        else:
+            folder.record(EventKind.STARTED, who="supervisor", at=datetime.now(UTC) - timedelta(days=40))
+    assert inside("runs", "rm").returncode == 2
+    assert inside("runs", "rm", "lost", "-y").returncode == 2
+    assert "old" in inside("runs", "rm", "--older-than", "30d", "--dry-run").stdout
+    assert (home / "old").exists()
+    assert inside("runs", "rm", "--older-than", "30d", "-y").returncode == 0
+    assert sorted(path.name for path in home.iterdir()) == ["lost", "new"]
+    assert inside("runs", "rm", "new", "--checkpoints", "-y").returncode == 0
+    assert (home / "new" / "spec.json").exists()
+    assert not list((home / "new" / "checkpoints").iterdir())
+    assert inside("runs", "rm", "--keep", "1", "-y").returncode == 0
+    assert (home / "new").exists()
+    assert inside("runs", "rm", "new", "-y").returncode == 0
+    assert sorted(path.name for path in home.iterdir()) == ["lost"]
 
 
 def test_stop_and_resume(tonnage: Run, spec: str, home: Path) -> None:

@@ -26,6 +26,26 @@ def complete_cloud(incomplete: str) -> list[str]:
     return [name for name in _CLOUDS if name.startswith(incomplete)]
 
 
+RunnerChoice = Annotated[
+    str | None,
+    typer.Option(
+        "--runner",
+        metavar="NAME",
+        autocompletion=complete_runner,
+        help="local, torchrun or ray. [default: the file's, else local]",
+        show_default=False,
+    ),
+]
+Processes = Annotated[
+    int | None,
+    typer.Option("--processes", metavar="N", min=1, help="Worker processes, one a GPU.", show_default=False),
+]
+DeviceChoice = Annotated[
+    str | None,
+    typer.Option(
+        "--device", metavar="NAME", help="auto, cpu or cuda. [default: the file's, else auto]", show_default=False
+    ),
+]
 MaxCost = Annotated[
     float | None,
     typer.Option("--max-cost", metavar="USD", min=0.0, help="Save and stop before this is spent.", show_default=False),
@@ -81,20 +101,9 @@ def run(
     name: Annotated[
         str | None, typer.Option("--name", metavar="NAME", help="[default: the file's own]", show_default=False)
     ] = None,
-    runner: Annotated[
-        str | None,
-        typer.Option(
-            "--runner",
-            metavar="NAME",
-            autocompletion=complete_runner,
-            help="local, torchrun or ray. [default: the file's, else local]",
-            show_default=False,
-        ),
-    ] = None,
-    processes: Annotated[
-        int | None,
-        typer.Option("--processes", metavar="N", min=1, help="Worker processes, one a GPU.", show_default=False),
-    ] = None,
+    runner: RunnerChoice = None,
+    processes: Processes = None,
+    device: DeviceChoice = None,
     max_cost: MaxCost = None,
     usd_per_hour: UsdPerHour = None,
     billing_quantum: BillingQuantum = None,
@@ -131,7 +140,8 @@ def run(
     from tonnage.cli.launching import prepare
 
     given = {
-        "name": name, "runner": runner, "processes": processes, "max_cost": max_cost, "usd_per_hour": usd_per_hour,
+        "name": name, "runner": runner, "processes": processes, "device": _device(device),
+        "max_cost": max_cost, "usd_per_hour": usd_per_hour,
         "billing_quantum_s": _duration_s(billing_quantum),
         "max_hours": max_hours, "idle_minutes": idle_minutes, "max_restarts": max_restarts, "notices": notices,
         "metrics_port": metrics_port,
@@ -153,6 +163,9 @@ def run(
 
 def resume(
     run: Run,
+    runner: RunnerChoice = None,
+    processes: Processes = None,
+    device: DeviceChoice = None,
     max_cost: MaxCost = None,
     usd_per_hour: UsdPerHour = None,
     billing_quantum: BillingQuantum = None,
@@ -166,13 +179,15 @@ def resume(
 ) -> None:
     """Go on with a run that was stopped, failed or lost, from its newest valid checkpoint.
 
-    Limits count what was used before; those given here replace the run's own.
+    Limits count what was used before; those given here replace the run's own. With other processes, or on another
+    device, it is the same run: the same rows in the same steps.
     """
     session = open_session(output=output, quiet=quiet)
     from tonnage.cli.home_runs import find_run
     from tonnage.cli.resuming import resume_run
 
     given = {
+        "runner": runner, "processes": processes, "device": _device(device),
         "max_cost": max_cost, "usd_per_hour": usd_per_hour,
         "billing_quantum_s": _duration_s(billing_quantum), "max_hours": max_hours, "idle_minutes": idle_minutes,
         "max_restarts": max_restarts, "notices": notices,
@@ -182,6 +197,13 @@ def resume(
     resume_run(folder, given)
     session.say(f"{run} goes on")
     _go_on(session, folder, detach=detach, log_offset=offset)
+
+
+def _device(name: str | None) -> str | None:
+    """A device's name checked, where one is given."""
+    from tonnage.cli.evaluate import known_device
+
+    return None if name is None else known_device(name)
 
 
 def _duration_s(text: str | None) -> float | None:

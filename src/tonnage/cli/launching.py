@@ -88,6 +88,7 @@ def overridden(spec: RunSpec, given: dict[str, Any]) -> RunSpec:
         spec.launch,
         runner=given.get("runner"),
         processes=given.get("processes"),
+        device=given.get("device"),
         max_restarts=given.get("max_restarts"),
         metrics_port=given.get("metrics_port"),
         notices=tuple(notices) if notices else None,

@@ -11,6 +11,7 @@ LEAST_GIB: Final = 1 / 1024  # for the files of a start; a checkpoint's need is 
 
 if TYPE_CHECKING:
     from tonnage.runs.folder import RunFolder
+    from tonnage.runs.preflight import Machine
     from tonnage.runs.spec import RunSpec
 
 
@@ -37,14 +38,25 @@ def resume_run(folder: RunFolder, given: dict[str, Any]) -> None:
     check_guard(spec.guard)
     _check_limits(folder, spec)
     _check_disk(folder)
-    runner = runner_for(spec, look_at_machine())
+    machine = look_at_machine()
+    _check_machine(spec, machine)
+    runner = runner_for(spec, machine)
     if state.state is State.LOST and folder.state().state is not State.LOST:
         message = "its supervisor was gone without a last word"
         folder.record(EventKind.LOST, who="cli", reason=Reason.SUPERVISOR_LOST.value, message=message)
-    if spec != old:  # limits and patience only: what is trained stays as it was
+    if spec != old:  # limits, patience and processes only: what is trained stays as it was
         write_whole(folder.spec_file, dump_spec(replace(spec, name=old.name)))
     folder.record(EventKind.SUBMITTED, who="cli", name=name, message="resumed by its user")
     runner.submit(runner.render(spec, folder), folder)
+
+
+def _check_machine(spec: RunSpec, machine: Machine) -> None:
+    """PlanRefused where the machine has not what the run asks for now."""
+    from tonnage.runs.preflight import check_run
+
+    found = check_run(spec, machine, free_disk_gib=float("inf"), weights_gib=None, prediction={})
+    if refused := [one for one in found if one.kind == "refused"]:
+        raise PlanRefused("; ".join(one.message for one in refused), hint=refused[0].hint or None)
 
 
 def _check_disk(folder: RunFolder) -> None:

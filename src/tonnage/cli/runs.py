@@ -136,6 +136,47 @@ def import_rows(
     session.say(f"{added} of {len(rows)} rows were new ({table})")
 
 
+@commands.command("rm", short_help="Delete ended runs, or their checkpoints")
+def remove(
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="RUN...", autocompletion=complete_run, help="Their names.", show_default=False),
+    ] = None,
+    older_than: Annotated[
+        str | None,
+        typer.Option("--older-than", metavar="DURATION", help="All that ended so long ago: 30d.", show_default=False),
+    ] = None,
+    keep: Annotated[
+        int | None,
+        typer.Option("--keep", metavar="N", min=0, help="All but the N that ended last.", show_default=False),
+    ] = None,
+    checkpoints: Annotated[
+        bool, typer.Option("--checkpoints", help="Only the checkpoints of runs that succeeded; all else stays.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would go; delete nothing.")] = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Without asking.")] = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Delete runs: folder, checkpoints and model, and their entries in the index. What they measured stays.
+
+    A run that is under way, lost or held by a process is never deleted.
+    """
+    session = open_session(quiet=quiet)
+    from tonnage.cli.removing import choose, delete, size_of
+    from tonnage.cli.streams import write_stdout
+
+    chosen = choose(session.settings, runs or [], older_than=older_than, keep=keep, checkpoints=checkpoints)
+    for path in chosen:
+        write_stdout(f"{path}  {size_of(path) / 2**20:,.1f} MiB\n")
+    if dry_run or not chosen:
+        session.say("nothing was deleted")
+        return
+    if not yes and not typer.confirm(f"delete {len(chosen)} folders?", err=True):
+        raise typer.Exit(4)
+    delete(session.settings, chosen)
+    session.say(f"{len(chosen)} folders deleted")
+
+
 @commands.command("sync", short_help="Send to MLflow what it has not yet")
 def sync(
     run: Annotated[

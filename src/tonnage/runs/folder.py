@@ -88,13 +88,13 @@ class RunFolder:
     def spec(self) -> RunSpec:
         return load_spec(self.spec_file.read_text(encoding="utf-8"), where=str(self.spec_file))
 
-    def events(self, *, faults: list[str] | None = None) -> Iterator[Event]:
+    def events(self, *, faults: list[str] | None = None, brief: bool = False) -> Iterator[Event]:
         """What the journal tells; lines that cannot be read are left out, and named in `faults`."""
-        return read_journal(self.journal_file, faults=[] if faults is None else faults)
+        return read_journal(self.journal_file, faults=[] if faults is None else faults, brief=brief)
 
     def state(self) -> RunState:
         faults: list[str] = []
-        state = state_of(self.events(faults=faults))
+        state = state_of(self.events(faults=faults, brief=True))
         return replace(state, faults=tuple(faults))
 
     def record(self, kind: EventKind, *, who: str, at: datetime | None = None, **fields: Any) -> Event:

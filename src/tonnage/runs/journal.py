@@ -58,6 +58,9 @@ class Event:
         return json.dumps({**head, **self.fields}, ensure_ascii=False, allow_nan=False)
 
 
+_FORECAST: Final = '"kind": "forecast"'
+
+
 def parse_event(line: str) -> Event:
     """One line read back. ValueError where it is not an event."""
     fields = json.loads(line)
@@ -65,18 +68,22 @@ def parse_event(line: str) -> Event:
     return Event(kind=EventKind(kind), at=datetime.fromisoformat(at), who=who, fields=fields)
 
 
-def read_journal(path: Path, *, faults: list[str] | None = None) -> Iterator[Event]:
+def read_journal(path: Path, *, faults: list[str] | None = None, brief: bool = False) -> Iterator[Event]:
     """Every whole line, oldest first; nothing where there is no journal yet.
 
     A kill can cut a line short: the last one without its line break, and one that a later writer marked as cut, are
     left out, since no writer finished them. A line in the middle that cannot be read is left out too and told in
-    `faults`; ValueError names it where nobody gives a list.
+    `faults`; ValueError names it where nobody gives a list. `brief`: of forecasts in a row the last alone, which is
+    most of the lines of a long run.
     """
     if not path.exists():
         return
     text = path.read_bytes().decode("utf-8", errors="replace")
-    for number, line in enumerate(text.split("\n")[:-1], start=1):
+    lines = text.split("\n")[:-1]
+    for number, line in enumerate(lines, start=1):
         if not line or line.endswith(CUT):
+            continue
+        if brief and _FORECAST in line and number < len(lines) and _FORECAST in lines[number]:
             continue
         try:
             yield parse_event(line)

@@ -8,6 +8,7 @@ the framework's allocator held (reserved), what the whole device held (device), 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,7 +20,7 @@ from tonnage.runs.energy import Energy, energy_of
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import Event, EventKind
 from tonnage.runs.measured_rows import rows_of
-from tonnage.runs.series import read_lines
+from tonnage.runs.series import MOST_LINES, thin_lines
 from tonnage.runs.spec import RunSpec
 from tonnage.runs.spending import sessions_of
 from tonnage.runs.states import RunState, state_of
@@ -79,20 +80,30 @@ class Records:
     samples: tuple[Mapping[str, Any], ...]
     result: Mapping[str, Any] = field(default_factory=dict)  # empty: not finished
     prediction: Mapping[str, Any] = field(default_factory=dict)
+    lines_share: float = 1.0  # of the metrics that `lines` are; below 1: a long run, thinned evenly
+    samples_share: float = 1.0
 
     @property
     def state(self) -> RunState:
         return state_of(self.events)
 
 
-def read_records(folder: RunFolder) -> Records:
-    """The contents of a run folder. InputError names a file of it that cannot be read."""
+def read_records(folder: RunFolder, *, thin: bool = False) -> Records:
+    """The contents of a run folder. InputError names a file of it that cannot be read.
+
+    `thin`: of a long run's metrics and samples so many as its course is seen by. Means and rates are then those of an
+    even part of it; the highest reading of a device may lie between two that were read.
+    """
     try:
+        most = MOST_LINES if thin else sys.maxsize
+        lines, samples = (thin_lines(path, most=most) for path in (folder.metrics_file, folder.samples_file))
         return Records(
             spec=folder.spec(),
-            events=tuple(folder.events()),
-            lines=tuple(line.values for line in read_lines(folder.metrics_file)),
-            samples=tuple(line.values for line in read_lines(folder.samples_file)),
+            events=tuple(folder.events(brief=thin)),
+            lines=lines.lines,
+            samples=samples.lines,
+            lines_share=lines.share,
+            samples_share=samples.share,
             result=_document(folder.result_file),
             prediction=_document(folder.prediction_file),
         )
@@ -196,7 +207,7 @@ def _times(records: Records) -> dict[str, Any]:
 def _training_s(records: Records) -> float | None:
     """Seconds in steps. A line that does not say how many steps it is of counts as one."""
     timed = [line["step_s"] * (line.get("steps") or 1) for line in records.lines if line.get("step_s")]
-    return sum(timed) if timed else None
+    return sum(timed) / records.lines_share if timed else None
 
 
 def _windows(records: Records) -> list[tuple[Mapping[str, Any], int]]:

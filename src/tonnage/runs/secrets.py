@@ -60,7 +60,7 @@ def secret_values(environ: Mapping[str, str]) -> tuple[str, ...]:
             parts: list[str] = []
             _replaced(value, parts.append)  # type: ignore[arg-type]
             found.update(parts)
-            if "://" not in value:
+            if "://" not in value or name == "TONNAGE_NOTIFY_URL":  # chat services have the secret in the path
                 found.add(value)
     return tuple(sorted((one for one in found if len(one) >= _SHORTEST), key=len, reverse=True))
 

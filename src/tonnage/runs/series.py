@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.runs.journal import CUT
+from tonnage.runs.tail import last_lines
 
 _CUT: Final = CUT.encode()
+WHOLE_BYTES: Final = 4 << 20  # a file of up to this is read whole
+MOST_LINES: Final = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,41 @@ def read_lines(path: Path, start: int = 0) -> Iterator[Line]:
             at += len(raw)
             if raw.strip() and not raw.rstrip(b"\n").endswith(_CUT):
                 yield Line(_parsed(raw, path, at - len(raw)), at)
+
+
+@dataclass(frozen=True, slots=True)
+class Thinned:
+    """Lines of a file, evenly spread over it, and which share of its content they are (1: all of it)."""
+
+    lines: tuple[dict[str, Any], ...]
+    share: float
+
+
+def thin_lines(path: Path, *, most: int = MOST_LINES) -> Thinned:
+    """The lines of a file, or of a large one `most`, evenly spread, the first and the last among them.
+
+    A run of a month writes hundreds of megabytes: to show its course not all of them need be read.
+    """
+    size = path.stat().st_size if path.exists() else 0
+    if size <= WHOLE_BYTES or size <= most:
+        return Thinned(tuple(line.values for line in read_lines(path)), 1.0)
+    found: list[dict[str, Any]] = []
+    read, after = 0, 0
+    with path.open("rb", buffering=4096) as file:
+        for part in range(most):
+            file.seek(max(after, size * part // most))
+            if part:
+                file.readline()  # the end of a line, or a line left out
+            raw = file.readline()
+            after = file.tell()
+            if raw.endswith(b"\n") and not raw.rstrip(b"\n").endswith(_CUT):
+                found.append(_parsed(raw, path, after - len(raw)))
+                read += len(raw)
+    last = last_lines(path, 1)
+    if last and not last[0].endswith(CUT):
+        found.append(_parsed(last[0].encode(), path, size))
+        read += len(last[0])
+    return Thinned(tuple(found), read / size)
 
 
 def _parsed(raw: bytes, path: Path, at: int) -> dict[str, Any]:

@@ -72,7 +72,7 @@ class RunSummary:
 
 def summarise(folder: RunFolder, *, state: RunState | None = None) -> RunSummary:
     """Read a run's folder. InputError names a file of it that cannot be read."""
-    records = read_records(folder)
+    records = read_records(folder, thin=True)
     measured = measure(records)
     compared = compare(records, measured)
     return RunSummary(

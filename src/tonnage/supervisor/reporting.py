@@ -92,6 +92,17 @@ def _parts(folder: RunFolder, settings: Settings) -> Iterator[Part]:
         yield Part("tracking", TRACK_EVERY_S, tracking.do, tracking.finish)
     storing = _Storing(folder, settings)
     yield Part("the store", INDEX_EVERY_S, storing.do, storing.finish)
+    yield Part("the message of its end", LONGEST_DELAY_S, _nothing, lambda: _tell(folder))
+
+
+def _nothing() -> None:
+    """Before its end nothing is said of a run."""
+
+
+def _tell(folder: RunFolder) -> None:
+    from tonnage.supervisor.telling import tell_end
+
+    tell_end(folder)
 
 
 def _is_tracked(folder: RunFolder, settings: Settings) -> bool:
