@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tonnage.sizing.serving import estimate_replicas
 
 from tonnage.calibration.inference_predict import lay_out
 from tonnage.calibration.inference_reading import Case, read_case
@@ -15,7 +16,6 @@ from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.encoder_loads import client_s, input_bytes, passed_batch, request_s, tail
 from tonnage.sizing.engines import ENGINES
 from tonnage.sizing.inference_devices import serving_devices
-from tonnage.sizing.serving import estimate_replicas
 from tonnage.workload.jobs import Lengths, Requests
 from tonnage.workload.known import find_model
 
