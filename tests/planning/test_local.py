@@ -97,11 +97,11 @@ def test_a_run_on_the_device_corrects_and_narrows() -> None:
 
 
 def test_a_profile_of_a_busy_machine_is_less_sure_of_times() -> None:
-    """Others took half of the processors while it was measured: alone the machine may be twice as fast, and the interval
-    reaches that far; memory is as sure as before, and a run on the machine itself tells better."""
+    """Others took half of the processors while it was measured: alone the machine may be much faster, and the interval
+    reaches much further; memory is as sure as before, and a run on the machine itself tells better."""
     busy = replace(fake_profile(), others_cpu_fraction=0.5)
     before, after = (predict_local(job(micro_batch=32), one) for one in (fake_profile(), busy))
-    assert after.step_s.low <= before.step_s.value / 2
+    assert after.step_s.low < 0.75 * before.step_s.low
     assert after.step_s.value == before.step_s.value
     assert after.peak_memory_gib == before.peak_memory_gib
     seconds = before.step_s.value
