@@ -29,6 +29,7 @@ from tonnage.calibration.judgement import Judged, Skipped
 from tonnage.calibration.kinds import KINDS, device_capacity, kind_named
 from tonnage.calibration.leave_out import usual_jobs
 from tonnage.calibration.store import Calibration, save_calibration
+from tonnage.calibration.validating import validate_file
 from tonnage.calibration.validation import MemoryFit, error_pct, validate
 from tonnage.catalog import Catalog, load_catalog
 from tonnage.sizing.assumptions import Assumptions
@@ -37,6 +38,7 @@ from tonnage.sizing.fitting import fits
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "accuracy.md"
 FIGURES = ROOT / "docs" / "figures"
+MEASURED_ROWS = ROOT / "benchmarks" / "results"
 DEVICE_SIZES_GIB = (8, 12, 16, 24, 32, 40, 48, 80, 96, 141)
 WORST = 10
 
@@ -269,6 +271,15 @@ runtime holds outside it.
 """
 
 
+MEASURED = """## Measured for this page, in no fit
+
+Rows of `benchmarks/gpu_models.py` (transformers models as a Trainer runs them: full and LoRA, autocast and 16-bit
+weights, with and without checkpointing) and `benchmarks/gpu_grid.py` (plain modules down to one sequence a step), on
+an H100 and on an H200, of which no training row is in any fit. Small batches are bound by the host, whose speed is not
+known beforehand: the two machines differ by a factor of 1.5.
+"""
+
+
 def page(studies: Mapping[str, Study], made: Calibration, met: Sequence[Meeting], catalog: Catalog) -> Iterator[str]:
     yield HEAD
     for found in studies.values():
@@ -282,6 +293,9 @@ def page(studies: Mapping[str, Study], made: Calibration, met: Sequence[Meeting]
         yield ""
     yield STACKS
     yield from stack_table()
+    yield ""
+    yield MEASURED
+    yield from measured_table(studies, made, catalog)
     yield ""
     yield "## Rivals on the same rows\n"
     yield from rival_table(met)
@@ -302,6 +316,22 @@ def page(studies: Mapping[str, Study], made: Calibration, met: Sequence[Meeting]
     yield "`tonnage validate` finds columns by the names in the header and ignores others. Blank is «not stated»."
     for name in KINDS:
         yield f"\n- {name}: {columns(name)}"
+
+
+def measured_table(studies: Mapping[str, Study], made: Calibration, catalog: Catalog) -> Iterator[str]:
+    """Every file of `benchmarks/results` in the columns of a fact table, judged by the calibration of this page."""
+    yield "| file | metric | rows | median | p90 | bias | covered |"
+    yield "| --- | --- | ---: | ---: | ---: | ---: | ---: |"
+    for path in sorted(MEASURED_ROWS.glob("gpu_*.csv")):
+        name = next((kind for kind in studies if f"_{kind}_" in path.name), None)
+        if name is None:
+            continue
+        report = validate_file(kind_named(name), path, catalog, made)
+        for line in report.metrics:
+            yield (
+                f"| {path.name} | {line.metric} | {line.n} | {line.median_abs_pct:.1f} | {line.p90_abs_pct:.1f} | "
+                f"{line.bias_pct:+.1f} | {line.coverage80:.0%} |"
+            )
 
 
 def columns(name: str) -> str:

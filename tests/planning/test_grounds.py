@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import log
 from types import MappingProxyType
 from typing import get_args
 
@@ -54,6 +55,26 @@ def test_an_unseen_gpu_has_the_wider_interval(catalog: Catalog, make_train: Make
     assert unseen.spread.high_factor > seen.spread.high_factor > 1
     assert unseen.spread.low_factor < seen.spread.low_factor < 1
     assert "A10G" in unseen.describe()
+
+
+def test_another_vendor_is_much_less_sure_than_an_unseen_board(catalog: Catalog, make_serve: Maker) -> None:
+    """No left-out row speaks of MI300X (no row of AMD at all): its interval is at least a third wider than H100's."""
+    job, grounds = make_serve().job, Grounds.packaged()
+    h100, mi300x = (grounds.throughput_time(job, catalog.accelerator(name)) for name in ("H100-SXM", "MI300X"))
+    assert h100.unknown == ()
+    assert mi300x.unknown == ("MI300X", "CDNA3 GPUs")
+    assert log(mi300x.spread.high_factor) > 1.33 * log(h100.spread.high_factor)
+    assert log(mi300x.spread.low_factor) < 1.33 * log(h100.spread.low_factor)
+
+
+def test_what_no_row_stands_behind_is_a_risk_of_the_option(catalog: Catalog, make_serve: Maker) -> None:
+    """An option on a device without rows says so; one on a device with rows does not."""
+    plan = make_plan(make_serve(), catalog)
+    told = {option.gpu: any("no measured row of" in risk for risk in option.risks) for option in plan.options}
+    assert told.get("H100-SXM", False) is False
+    unseen = {option.gpu for option in plan.options if any(one.unknown for one in option.run.intervals)}
+    assert unseen
+    assert all(told[gpu] for gpu in unseen)
 
 
 def test_each_kind_of_work_has_its_own_interval(catalog: Catalog, make_train: Maker, make_serve: Maker) -> None:

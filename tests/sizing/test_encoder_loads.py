@@ -10,14 +10,19 @@ import pytest
 from tonnage.calibration.inference_predict import lay_out
 from tonnage.calibration.inference_reading import Case, read_case
 from tonnage.calibration.rows import InferenceRow
+from tonnage.catalog.hardware import Accelerator
 from tonnage.catalog.loading import load_catalog
+from tonnage.errors import UnsizedHardware
 from tonnage.sizing.assumptions import Assumptions
+from tonnage.sizing.devices import Machine
 from tonnage.sizing.encoder_loads import client_s, input_bytes, passed_batch, request_s, tail
+from tonnage.sizing.encoder_replicas import encoder_replicas
 from tonnage.sizing.engines import ENGINES
 from tonnage.sizing.inference_devices import serving_devices
-from tonnage.sizing.serving import estimate_replicas
+from tonnage.sizing.inference_pass import FORMATS, pass_s, pass_work
 from tonnage.workload.jobs import Lengths, Requests
-from tonnage.workload.known import find_model
+from tonnage.workload.known import find_model, known_models
+from tonnage.workload.parameters import count_parameters
 
 ROW = InferenceRow(
     id="e", config_id="e", source="made up", model="bert-base", params=1.1e8, n_layers=12, d_model=768, n_heads=12,
@@ -40,9 +45,9 @@ def test_a_plan_states_the_rate_that_a_row_is_judged_by(engine: str, gpu: str) -
     case = case_of(replace(ROW, engine=engine, gpu=gpu))
     judged = float(lay_out([case]).predict()[0])
     requests = Requests(input_tokens=Lengths(mean=128.0, maximum=128), output_tokens=None)
-    planned = estimate_replicas(
-        case.shape, requests, serving_devices([case.machine], case.served.compute), weights="fp16",
-        tensor_parallel=np.ones(1), concurrency=np.array([8.0]), engine=ENGINES[case.engine],
+    planned = encoder_replicas(
+        case.shape, requests, serving_devices([case.machine], case.served.compute), "fp16", np.ones(1), np.array([8.0]),
+        Assumptions(), ENGINES[case.engine],
     )  # fmt: skip
     full = float(planned.requests_per_s[0]) / Assumptions().target_utilisation
     assert full == pytest.approx(judged, rel=1e-9)
@@ -77,3 +82,50 @@ def test_captured_kernels_vary_less_than_a_server() -> None:
     """The 99th percentile of captured kernels lies nearer to their mean; behind a server there is no difference."""
     assert tail("p99", captured=True, remote=False) < tail("p99", captured=False, remote=False)
     assert tail("p99", captured=True, remote=True) == tail("p99", captured=False, remote=True)
+
+
+PASSES = ("eager", "graph", "traced", "compiled", "optimised", "converted", "library", "fused")
+DEVICES = ("T4", "L4", "L40S", "V100-16GB", "A10", "A100-80GB-SXM", "H100-SXM", "H200", "MI300X", "B200")
+SHAPES = [one for one in known_models().values() if one.architecture in ("encoder", "vision-transformer")]
+
+
+@pytest.mark.parametrize("engine", PASSES)
+@pytest.mark.parametrize("device", DEVICES)
+def test_no_pass_beats_the_device(engine: str, device: str) -> None:
+    """Of every encoder and vision transformer known: a pass of 64 takes at least its products at the rate that the best
+    product measured on the device holds, and at least its weights over the whole bandwidth."""
+    machine = Machine(
+        accelerator=load_catalog().accelerator(device), count=1, intra=None, network_gb_per_s=None,
+        network_latency_us=40.0,
+    )  # fmt: skip
+    there, figures = serving_devices([machine], "fp16"), ENGINES[engine]
+    held = printed_ceiling(machine.accelerator)
+    for shape in SHAPES:
+        work = pass_work(shape, there, FORMATS["fp16"], figures, batch=64.0, query=128.0, keys=128.0)
+        products = sum(
+            stage.repeats * float(np.sum(op.count * op.flop)) for stage in work.stages for op in stage.operators
+            if op.kind == "gemm"
+        )  # fmt: skip
+        weights = 2.0 * (count_parameters(shape).total - count_parameters(shape).embedding_total)
+        seconds = float(pass_s(work, figures)[0])
+        assert seconds >= products / held, shape.name
+        if not shape.shared_layers:
+            assert seconds >= weights / float(there.bandwidth_bytes_per_s[0]), shape.name
+
+
+def printed_ceiling(accelerator: Accelerator) -> float:
+    """FLOP a second of the best 16-bit product: as measured, else the printed rate."""
+    rate = accelerator.measured_bf16_matmul_tflops or accelerator.dense_fp16_tflops or accelerator.dense_bf16_tflops
+    assert rate is not None
+    return rate * 1e12
+
+
+@pytest.mark.parametrize("device", ["Trainium1", "Inferentia2", "TPU-v5e"])
+def test_chips_of_other_compilers_are_refused_with_what_is_missing(device: str) -> None:
+    """Published peaks do not tell the rates of another compiler: no figure is better than a GPU's."""
+    machine = Machine(
+        accelerator=load_catalog().accelerator(device), count=1, intra=None, network_gb_per_s=None,
+        network_latency_us=40.0,
+    )  # fmt: skip
+    with pytest.raises(UnsizedHardware, match="another compiler"):
+        serving_devices([machine], "bf16")

@@ -16,6 +16,7 @@ from tonnage.calibration.inference_reading import Case, is_suspect, read_case
 from tonnage.calibration.judgement import Skipped
 from tonnage.calibration.rows import InferenceRow
 from tonnage.catalog.catalog import Catalog
+from tonnage.catalog.hardware import Accelerator
 from tonnage.sizing.engines import PRIORS, Engine
 from tonnage.sizing.estimates import Array
 
@@ -60,6 +61,27 @@ FIT_METRICS: Final = (
 )  # fmt: skip
 
 
+# Of the packaged calibration's rows; a fit states its own.
+SEEN_GENERATIONS: Final = frozenset(
+    {"encoder Volta", "encoder Turing", "encoder Ampere", "encoder Hopper", "vision Volta", "vision Turing",
+     "vision Ampere", "decoder Volta", "decoder Ampere", "decoder Ada", "decoder Hopper"}
+)  # fmt: skip
+SEEN_FORMATS: Final = frozenset(
+    {"encoder fp32", "encoder tf32", "encoder fp16", "encoder int8", "vision fp32", "vision tf32", "vision fp16",
+     "vision int8", "decoder fp32", "decoder fp16", "decoder fp8"}
+)  # fmt: skip
+
+
+def generation_of(device: Accelerator) -> str:
+    """The first word of the catalog's architecture: what devices of one design share."""
+    return device.architecture.split(" ")[0]
+
+
+def number_format(compute: str) -> str:
+    """The rate that products run at; both 16-bit formats use the same units."""
+    return "fp16" if compute == "bf16" else compute
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InferenceFit:
     """Fitted engine classes, the rows behind each, and what is left: quantiles of |predicted/measured - 1| and bias.
@@ -71,6 +93,14 @@ class InferenceFit:
     rows: Mapping[str, int]
     ranges: Mapping[str, tuple[float, float, str]]
     residuals: Mapping[str, tuple[int, float, float, float, float]]
+
+    generations: frozenset[str] = SEEN_GENERATIONS  # of devices, after the kind of work: "decoder Hopper"
+    formats: frozenset[str] = SEEN_FORMATS  # that products ran at: "encoder int8"
+
+    def not_seen(self, kind: str, generation: str, compute: str) -> tuple[str, ...]:
+        """What no row of that kind of work (encoder, vision, decoder) had: device generation, number format."""
+        device = () if f"{kind} {generation}" in self.generations else (f"{generation} GPUs",)
+        return (*device, *(() if f"{kind} {number_format(compute)}" in self.formats else (f"precision {compute}",)))
 
     def apply(self) -> Mapping[str, Engine]:
         """The engines to hand to `Laid.predict` or, one by one, to the functions of `sizing`."""
@@ -99,6 +129,8 @@ def fit_cases(cases: Sequence[Case], *, start: Mapping[str, Engine] | None = Non
     return InferenceFit(
         engines=MappingProxyType(engines), rows=MappingProxyType(counts), ranges=RANGES,
         residuals=MappingProxyType(_residuals(cases, engines)),
+        generations=frozenset(f"{case.row.kind} {generation_of(case.machine.accelerator)}" for case in cases),
+        formats=frozenset(f"{case.row.kind} {number_format(case.served.compute)}" for case in cases),
     )  # fmt: skip
 
 

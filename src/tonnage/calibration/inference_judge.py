@@ -6,15 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tonnage.calibration.inference_fit import InferenceFit, residual_group
+from tonnage.calibration.inference_fit import InferenceFit, generation_of, residual_group
 from tonnage.calibration.inference_predict import lay_out
 from tonnage.calibration.inference_reading import Case, is_suspect, read_case
 from tonnage.calibration.judgement import Judged, Skipped
 from tonnage.calibration.rows import InferenceRow
 from tonnage.catalog.catalog import Catalog
 from tonnage.sizing.engines import ENGINES
-
-FITTED_ARCHITECTURES = ("Volta", "Turing", "Ampere", "Ada", "Hopper")  # device generations with rows behind the figures
 
 
 def judge_inference(
@@ -46,12 +44,19 @@ def _judged(case: Case, predicted: float, fitted: InferenceFit | None) -> Judged
     return Judged(
         row_id=row.id, metric=row.metric, family=case.family, gpu=row.gpu, measured=row.value, predicted=predicted,
         suspect=is_suspect(row), group=residual_group(case), far=distance(case, fitted),
+        foreign=foreignness(case, fitted),
     )  # fmt: skip
 
 
 def distance(case: Case, fitted: InferenceFit | None) -> int:
-    """How many of device generation, number format and engine class no fitted row had."""
-    generation = case.machine.accelerator.architecture.split(" ")[0] not in FITTED_ARCHITECTURES
-    number_format = case.served.compute not in ("fp32", "tf32", "fp16", "bf16", "fp8", "int8")
+    """How many of device generation, number format and engine class no fitted row of this kind of work had."""
     engine = fitted is not None and not fitted.rows.get(case.engine)
-    return int(generation) + int(number_format) + int(engine)
+    return foreignness(case, fitted) + int(engine)
+
+
+def foreignness(case: Case, fitted: InferenceFit | None) -> int:
+    """Those of `distance` that no left-out row speaks of: generation and number format."""
+    if fitted is None:
+        return 0
+    kind, device = case.row.kind, case.machine.accelerator
+    return len(fitted.not_seen(kind, generation_of(device), case.served.compute))

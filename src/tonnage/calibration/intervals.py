@@ -28,6 +28,7 @@ FEWEST_WITHOUT_KIN: Final = 5  # a group of fewer families is judged together wi
 KIN: Final = (frozenset({"encoder time", "vision time"}),)  # whole passes through the same engines
 FARTHEST: Final = 2  # beyond two unknowns the interval widens no more
 DEFAULT_WIDENING: Final = 1.5  # where no residual of far rows is known: judgement, range 1.2 to 2.5
+FOREIGN_WIDENING: Final = 1.5  # another generation, vendor or number format: judgement, range 1.2 to 2.5
 LEAST_WIDENING: Final = 1.1  # what no fit has seen is never as sure as what it has: judgement, range 1.0 to 1.3
 _WIDEST: Final = 4.0
 
@@ -52,15 +53,17 @@ class Intervals:
 
     groups: tuple[GroupInterval, ...] = ()
 
-    def spread(self, group: str, far: int = 0) -> Spread:
+    def spread(self, group: str, far: int = 0, foreign: int = 0) -> Spread:
         """Low and high factor around a prediction of `group` that is `far` unknowns away from the data.
 
-        The prediction itself always lies inside.
+        `foreign` of them are of a kind that no left-out row speaks of (another generation or vendor, another number
+        format): each of those widens by judgement. The prediction itself always lies inside.
         """
         known = self.of_group(group)
         if known is None:
             return _judged_spread(group, far)
-        factor = known.widening ** min(far, FARTHEST)
+        foreign = min(foreign, far, FARTHEST)
+        factor = known.widening ** (min(far, FARTHEST) - foreign) * max(known.widening, FOREIGN_WIDENING) ** foreign
         low = known.centre_log + (known.low_log - known.centre_log) * factor
         high = known.centre_log + (known.high_log - known.centre_log) * factor
         return Spread(low_factor=exp(min(low, 0.0)), high_factor=exp(max(high, 0.0)))
@@ -71,7 +74,7 @@ class Intervals:
 
     def covers(self, row: Judged) -> bool:
         """Whether what was measured lies in the interval around what was predicted."""
-        spread = self.spread(row.group, row.far)
+        spread = self.spread(row.group, row.far, row.foreign)
         return log(spread.low_factor) <= residual(row) <= log(spread.high_factor)
 
 

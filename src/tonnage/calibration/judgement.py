@@ -23,6 +23,7 @@ class Judged:
     suspect: bool
     group: str  # which interval applies: "training time", "training memory", "encoder time", ...
     far: int = 0
+    foreign: int = 0  # of `far`: generation or vendor of the device, number format
     needed_gib: float | None = None
     capacity_gib: float | None = None
 

@@ -163,7 +163,7 @@ class Tally:
         shared = isinstance(self.intervals, Intervals)
         key = (row.group, row.far, "" if shared else row.family)
         if key not in self._bounds:
-            spread = self._intervals_of(row.family).spread(row.group, row.far)
+            spread = self._intervals_of(row.family).spread(row.group, row.far, row.foreign)
             self._bounds[key] = (log(spread.low_factor), log(spread.high_factor))
         low, high = self._bounds[key]
         return low <= residual(row) <= high

@@ -19,7 +19,7 @@ from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Machine, usable_bytes
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.layouts import Layouts, one_layout
-from tonnage.sizing.program_practice import practice_of, program_class
+from tonnage.sizing.program_practice import practice_of, program_class, recompute_kind
 from tonnage.sizing.training_memory import estimate_training_memory
 from tonnage.sizing.training_practice import Practice
 from tonnage.workload.jobs import Lengths, TrainJob
@@ -219,7 +219,7 @@ def _layouts(
         pipeline_parallel=pipeline,
         context_parallel=context,
         sharding=_sharding(row, gpus),
-        recompute=jobs[0].recompute or "none",
+        recompute=recompute_kind(jobs[0].recompute or "none", jobs[0].program),
         nodes=max(1, -(-gpus // machine.count)),
     )
     micro = _micro_batch(row, jobs, replace(practice_of(jobs[0]), **stated), machine.accelerator, layout, assumed)

@@ -18,10 +18,19 @@ from tonnage.sizing.assumptions import INFERENCE_MEMORY_SPREAD, Assumptions
 from tonnage.sizing.devices import GENERATIONS
 from tonnage.sizing.engines import ENGINES, Engine, engine_class
 from tonnage.sizing.inference_time import default_engine
+from tonnage.sizing.precision import SERVING_COMPUTE
 from tonnage.sizing.program_practice import program_class
 from tonnage.workload.jobs import BatchJob, ServeJob, TrainJob
 
 IMAGES = ("convolution", "vision-transformer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown:
+    """What no fitted row had: `near` what left-out rows speak of (a device, an engine), `foreign` what none does."""
+
+    near: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()  # generation or vendor, number format
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +74,7 @@ class Grounds:
     def training_memory(self, job: TrainJob, device: Accelerator) -> Interval:
         """Of the bytes needed. They do not depend on which device they are in."""
         del job, device
-        return self._interval("memory", "training memory", ())
+        return self._interval("memory", "training memory", Unknown())
 
     def pass_time(self, job: ServeJob | BatchJob, device: Accelerator) -> Interval:
         """Of the latency of one pass: encoders and vision; of a whole answer where tokens are generated."""
@@ -96,25 +105,30 @@ class Grounds:
     def _pass_group(self, job: ServeJob | BatchJob) -> str:
         return "vision time" if job.model.architecture in IMAGES else "encoder time"
 
-    def _unknown_in_training(self, job: TrainJob, device: Accelerator) -> tuple[str, ...]:
+    def _unknown_in_training(self, job: TrainJob, device: Accelerator) -> Unknown:
         """What of device, precision and program no fitted row had."""
         if self.training is None:
-            return ()
+            return Unknown()
         found = self._unknown_device("training", device, self.training.generations)
+        near = [name for name in found if not name.endswith(" GPUs")]
+        foreign = [name for name in found if name.endswith(" GPUs")]
         if job.precision not in self.training.precisions:
-            found.append(f"precision {job.precision}")
+            foreign.append(f"precision {job.precision}")
         engine = program_class(job) or "pytorch"
         if engine not in self.training.engines:
-            found.append(f"engine {engine}")
-        return tuple(found)
+            near.append(f"engine {engine}")
+        return Unknown(near=tuple(near), foreign=tuple(foreign))
 
-    def _unknown_in_inference(self, job: ServeJob | BatchJob, device: Accelerator) -> tuple[str, ...]:
+    def _unknown_in_inference(self, job: ServeJob | BatchJob, device: Accelerator) -> Unknown:
         if self.inference is None:
-            return ()
-        found = self._unknown_device("inference", device, frozenset())
+            return Unknown()
+        near = self._unknown_device("inference", device, frozenset())
         if not self.inference.rows.get(self.engine(job).name):
-            found.append(f"engine {self.engine(job).name}")
-        return tuple(found)
+            near.append(f"engine {self.engine(job).name}")
+        kind = "decoder" if generates(job) else "vision" if job.model.architecture in IMAGES else "encoder"
+        first = device.architecture.split(" ")[0]
+        foreign = self.inference.not_seen(kind, first, SERVING_COMPUTE[job.weights])
+        return Unknown(near=tuple(near), foreign=foreign)
 
     def _unknown_device(self, kind: str, device: Accelerator, generations: frozenset[str]) -> list[str]:
         first = device.architecture.split(" ")[0]
@@ -124,17 +138,18 @@ class Grounds:
         seen = self.seen.get(kind, {}).get("gpu")
         return [device.name] if seen is not None and device.name not in seen else []
 
-    def _interval(self, of: str, group: str, unknown: tuple[str, ...]) -> Interval:
-        far = min(len(unknown), FARTHEST)
+    def _interval(self, of: str, group: str, unknown: Unknown) -> Interval:
+        names = (*unknown.near, *unknown.foreign)
+        far = min(len(names), FARTHEST)
         known = self.intervals.of_group(group)
         return Interval(
             of=of,
             group=group,
-            spread=self.intervals.spread(group, far),
+            spread=self.intervals.spread(group, far, len(unknown.foreign)),
             rows=0 if known is None else known.rows,
             families=0 if known is None else known.families,
-            far_rows=0 if known is None or not far else known.far_rows,
-            unknown=unknown,
+            far_rows=0 if known is None or not unknown.near else known.far_rows,
+            unknown=names,
         )
 
 

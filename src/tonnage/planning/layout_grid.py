@@ -14,6 +14,7 @@ import numpy as np
 from tonnage.planning.sized import IntArray
 from tonnage.sizing.devices import Machine
 from tonnage.sizing.layouts import RECOMPUTES, SHARDINGS, Layouts
+from tonnage.sizing.program_practice import recompute_kind
 from tonnage.workload.jobs import TrainJob
 
 NODE_COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
@@ -147,8 +148,9 @@ def _shardings(job: TrainJob, data: int) -> list[int]:
 
 def _recomputes(job: TrainJob) -> list[int]:
     if job.recompute is not None:
-        return [RECOMPUTES.index(job.recompute)]
+        return [RECOMPUTES.index(recompute_kind(job.recompute, job.program))]
     if job.model.architecture == "convolution":
         return [RECOMPUTES.index("none")]
-    names = ("none", "selective", "full") if job.attention == "eager" else ("none", "full")
-    return [RECOMPUTES.index(name) for name in names]
+    per_op = job.program.selective == "per-op"
+    names = ("none", "selective", "full") if per_op or job.attention == "eager" else ("none", "full")
+    return [RECOMPUTES.index(recompute_kind(name, job.program)) for name in names]

@@ -93,7 +93,8 @@ class FixedLengths:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpreadLengths:
-    """Log-normal lengths with the stated means whose 99.9th percentile is the stated maximum; none is longer.
+    """Lengths as their points state them, else log-normal with the stated means whose 99.9th percentile is the stated
+    maximum; none is longer.
 
     From mean = exp(mu + s²/2) and maximum = exp(mu + 3.09·s): s = 3.09 - sqrt(3.09² - 2·ln(maximum/mean)). Real chat
     lengths are of this kind (right-skewed, over two decades); use a trace where there is one.
@@ -194,8 +195,12 @@ class Traffic:
 
 
 def _log_normal(random: Random, count: int, lengths: Lengths) -> Counts:
-    """Whole lengths between 1 and the maximum; fixed where the mean is the maximum."""
+    """Whole lengths between 1 and the maximum: as stated, fixed where the mean is the maximum, else log-normal."""
     normal = random.standard_normal(count)
+    if lengths.points:
+        places = np.searchsorted(np.cumsum([share for _, share in lengths.points])[:-1], random.random(count))
+        stated: Counts = np.maximum(np.rint(np.array([tokens for tokens, _ in lengths.points])), 1).astype(np.int64)
+        return stated[places]
     if lengths.maximum <= lengths.mean:
         return np.full(count, max(1, round(lengths.mean)), dtype=np.int64)
     sigma = Z999 - math.sqrt(max(Z999**2 - 2.0 * math.log(lengths.maximum / lengths.mean), 0.0))

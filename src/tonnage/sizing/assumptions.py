@@ -226,8 +226,8 @@ class Assumptions:
     )
     fragmentation_fraction: float = parameter(
         0.235, 0.02, 0.5, fitted_by="training memory", start=0.1,
-        source="what the caching allocator reserves over the activations and logits in use; fitted to published "
-        "peaks (docs/decisions/training-accuracy.md)",
+        source="what the caching allocator reserves over the logits, and over activations that are made again, in use; "
+        "fitted to published peaks (docs/decisions/training-accuracy.md)",
     )
     memory_margin_fraction: float = parameter(
         0.1, 0.0, 0.15,
@@ -235,16 +235,15 @@ class Assumptions:
         "published peaks (docs/decisions/what-fits.md)",
     )
     loss_bytes_per_logit: float = parameter(
-        14.0, 8.0, 18.0,
-        source="16-bit logits (2), fp32 copy (4), log-softmax (4) and gradient (4) held at the start of backward",
+        12.0, 8.0, 18.0,
+        source="fp32 log-softmax, its gradient and that of the logits, 4 bytes each (PyTorch, nll_loss_backward and "
+        "_log_softmax_backward_data); 2 or 4 more where the program holds the logits; ten peaks of transformers on an "
+        "H100 say 11.9 to 12.1 (benchmarks/results)",
     )
     compiled_loss_bytes_per_logit: float = parameter(
-        10.0, 6.0, 12.0,
-        source="the same with a compiled loss, which saves one fp32 copy: judgement",
-    )
-    compiled_kept_fraction: float = parameter(
-        0.85, 0.4, 1.0,
-        source="point-wise activations a compiler still keeps: judgement",
+        9.0, 6.0, 12.0,
+        source="the same with a compiled loss: 7.4 measured where the whole model is compiled (benchmarks/results), "
+        "10.8 where the loss is (torchtune README, with and without chunked cross entropy)",
     )
     kv_cache_memory_fraction: float = parameter(
         0.9, 0.85, 0.95,

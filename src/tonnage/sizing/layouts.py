@@ -10,7 +10,8 @@ import numpy as np
 from tonnage.sizing.estimates import Array
 
 SHARDINGS: Final = ("ddp", "zero1", "zero2", "zero3")  # the column holds the index
-RECOMPUTES: Final = ("none", "selective", "full")
+RECOMPUTES: Final = ("none", "selective", "full", "per-op")
+# selective: attention scores only (Korthikanti et al. 2022); per-op: all but attention and every second product
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

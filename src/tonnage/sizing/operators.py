@@ -1,4 +1,4 @@
-"""Shape -> operators: what one forward pass does (FLOP), moves (bytes) and keeps for backward (bytes).
+"""Shape -> operators: what one forward pass does (FLOP) and moves (bytes). `kept_activations` has what it keeps.
 
 A column in (micro-batch, tensor parallel degree...) gives columns out. FLOP counts a multiply-add as two.
 """
@@ -20,9 +20,8 @@ Kind = Literal["gemm", "attention", "elementwise", "convolution"]
 class Operator:
     """One kind of work in a forward pass, done `count` times.
 
-    `flop` and `moved_bytes` are for one time, `kept_bytes` for all together. `rows` x `columns` is the output of a
-    matrix product (what tiles cover); `weight_elements` are read once per time. `kernels` counts the launches of one
-    time in an unfused framework.
+    `flop` and `moved_bytes` are for one time. `rows` x `columns` is the output of a matrix product (what tiles cover);
+    `weight_elements` are read once per time. `kernels` counts the launches of one time in an unfused framework.
     """
 
     name: str
@@ -30,7 +29,6 @@ class Operator:
     count: Num = 1.0
     flop: Num = 0.0
     moved_bytes: Num = 0.0
-    kept_bytes: Num = 0.0
     rows: Num = 1.0
     columns: Num = 1.0
     weight_elements: Num = 0.0
@@ -70,7 +68,7 @@ class Pass:
         return self.batch * self.query
 
 
-def gemm(name: str, span: Pass, *, rows: Num, inner: Num, columns: Num, kept: Num = 0.0, count: Num = 1.0) -> Operator:
+def gemm(name: str, span: Pass, *, rows: Num, inner: Num, columns: Num, count: Num = 1.0) -> Operator:
     """rows x inner times inner x columns: 2·m·k·n FLOP; input, weights and output each move once."""
     element, weight = span.element_bytes, span.weight_bytes
     return Operator(
@@ -79,7 +77,6 @@ def gemm(name: str, span: Pass, *, rows: Num, inner: Num, columns: Num, kept: Nu
         count=count,
         flop=2.0 * rows * inner * columns,
         moved_bytes=element * (rows * inner + rows * columns) + weight * inner * columns,
-        kept_bytes=kept,
         rows=rows,
         columns=columns,
         weight_elements=inner * columns,
@@ -90,7 +87,6 @@ def elementwise(
     name: str,
     *,
     moved_bytes: Num,
-    kept_bytes: Num = 0.0,
     kernels: Num = 1.0,
     count: Num = 1.0,
     scores: bool = False,
@@ -102,7 +98,6 @@ def elementwise(
         kind="elementwise",
         count=count,
         moved_bytes=moved_bytes,
-        kept_bytes=kept_bytes,
         kernels=kernels,
         scores=scores,
         strided_elements=strided_elements,
@@ -123,7 +118,7 @@ def attention_operators(shape: ModelShape, span: Pass, *, causal: bool, keys: Nu
 
 def _part(op: Operator, share: float) -> Operator:
     """The operator in that share of the layers."""
-    return replace(op, count=op.count * share, kept_bytes=op.kept_bytes * share)
+    return replace(op, count=op.count * share)
 
 
 def _attention_over(
@@ -132,8 +127,7 @@ def _attention_over(
     """Scores and their product with the values: 4·b·q·k·a·d FLOP, half of it where attention is causal and flash.
 
     Behind a window of w the mean causal query sees w - w²/2k of k keys.
-    Eager attention writes the score matrix (s x s per head) several times and keeps 5·a·s bytes per token at 16 bit
-    (Korthikanti et al. 2022, arXiv:2205.05198, section 4.1); fused kernels keep one log-sum per row instead.
+    Eager attention writes the score matrix (s x s per head) several times; fused kernels do not.
     """
     width = shape.heads * shape.head_dim / span.tensor_parallel
     kv_width = shape.kv_heads * shape.head_dim / np.minimum(span.tensor_parallel, shape.kv_heads)
@@ -149,8 +143,6 @@ def _attention_over(
             kind="attention",
             flop=4.0 * tokens * seen * width * np.where(np.asarray(span.query) > 1, halved, 1.0),
             moved_bytes=reads if fused else reads + 2 * element * scores,
-            kept_bytes=element * tokens * (2 * width + 2 * kv_width)
-            + (4 * tokens * shape.heads / span.tensor_parallel if fused else 0.0),
             query_length=span.query,
             kernels=1.0 if fused else 2.0,
             peak_share=span.half_rate * (1.0 if fused or aligned(shape, span) else UNALIGNED_RATE),
@@ -161,12 +153,10 @@ def _attention_over(
         operators += relative_operators(shape, span, scores=scores, keys=seen, prefix=prefix)
     if not fused:
         softmax_bytes = 4.0 if span.residual_bytes > span.element_bytes else element
-        kept = scores * (softmax_bytes + element + 1) if span.training else 0.0
         operators.append(
             elementwise(
                 prefix + "softmax",
                 moved_bytes=scores * (4 * element + 2 * softmax_bytes),
-                kept_bytes=kept,
                 kernels=4,
                 scores=True,
             )
@@ -176,32 +166,30 @@ def _attention_over(
 
 def projection_operators(shape: ModelShape, span: Pass) -> list[Operator]:
     """From the layer's input to queries, keys and values."""
-    hidden, tokens, element = shape.hidden, span.tokens, span.element_bytes
-    kept = element * tokens * hidden / (span.tensor_parallel if span.sequence_parallel else 1.0)
+    hidden, tokens = shape.hidden, span.tokens
     if shape.kv_latent:
-        return latent_projections(shape, span, kept=kept)
+        return latent_projections(shape, span)
     width = shape.heads * shape.head_dim / span.tensor_parallel
     kv_width = shape.kv_heads * shape.head_dim / np.minimum(span.tensor_parallel, shape.kv_heads)
-    operators = [gemm("qkv", span, rows=tokens, inner=hidden, columns=width + 2 * kv_width, kept=kept)]
+    operators = [gemm("qkv", span, rows=tokens, inner=hidden, columns=width + 2 * kv_width)]
     if np.any(np.asarray(span.cached_keys) > 0):
         rows = span.batch * span.cached_keys
         operators.append(gemm("cached key value", span, rows=rows, inner=hidden, columns=2 * kv_width))
     return operators
 
 
-def latent_projections(shape: ModelShape, span: Pass, *, kept: Num) -> list[Operator]:
+def latent_projections(shape: ModelShape, span: Pass) -> list[Operator]:
     """Multi-head latent attention: down to the compressed widths (on every rank), up to the heads of this rank.
 
     In decoding the upward matrix of the keys is applied to the queries and that of the values to the output instead:
     the same weights and the same products a new token. Source: DeepSeek-V2, arXiv:2405.04434, section 2.1.3.
     """
-    tokens, hidden, element = span.tokens, shape.hidden, span.element_bytes
+    tokens, hidden = span.tokens, shape.hidden
     heads = shape.heads / span.tensor_parallel
     lifted = heads * (shape.head_dim - shape.rotary_dim + shape.value_width)
-    latent = shape.query_latent + shape.kv_latent
     down = shape.kv_latent + shape.rotary_dim + (shape.query_latent or heads * shape.head_dim)
     operators = [
-        gemm("attention down", span, rows=tokens, inner=hidden, columns=down, kept=kept + element * tokens * latent),
+        gemm("attention down", span, rows=tokens, inner=hidden, columns=down),
         gemm("key value up", span, rows=tokens, inner=shape.kv_latent, columns=lifted),
     ]
     if shape.query_latent:
@@ -228,7 +216,6 @@ def latent_attention(shape: ModelShape, span: Pass, *, keys: Num) -> list[Operat
             kind="attention",
             flop=2.0 * tokens * keys * heads * np.where(reads_prompt, 0.5 * lifted, latent),
             moved_bytes=span.element_bytes * np.where(reads_prompt, whole, cached),
-            kept_bytes=(2 * span.element_bytes * lifted + 4) * tokens * heads,
             query_length=span.query,
             peak_share=span.half_rate,
             scores=True,
@@ -272,7 +259,6 @@ def relative_operators(shape: ModelShape, span: Pass, *, scores: Num, keys: Num,
         elementwise(
             prefix + "position shift",
             moved_bytes=SHIFT_PASSES * wide * ways * scores,
-            kept_bytes=(span.element_bytes * scores * ways if span.training else 0.0),
             kernels=8 * ways,
             scores=True,
             strided_elements=SHIFT_PASSES * ways * scores,
@@ -300,7 +286,6 @@ def _activation(shape: ModelShape, output_bytes: Num) -> Operator:
     return elementwise(
         "mlp activation",
         moved_bytes=output_bytes * (6 if gated else 2),
-        kept_bytes=output_bytes * (4 if gated else 2),
         kernels=2 if gated else 1,
     )
 
@@ -367,8 +352,7 @@ def layer_operators(
 ) -> list[Operator]:
     """One transformer layer, forward. `cross_keys`: length of the encoder output a decoder layer also attends to.
 
-    Kept bytes follow the term list of Korthikanti et al. 2022 (34·s·b·h at 16 bit for a plain layer without scores),
-    with the residual stream and norm inputs at `residual_bytes`; tensor parallelism is assumed with sequence
+    The residual stream and the inputs of norms are at `residual_bytes`; tensor parallelism is assumed with sequence
     parallelism where `span` says so: then everything divides by its degree.
     """
     hidden, element, residual = shape.hidden, span.element_bytes, span.residual_bytes
@@ -387,14 +371,7 @@ def layer_operators(
     ]
     if cross_keys is not None:
         operators += [
-            gemm(
-                "cross query",
-                span,
-                rows=tokens,
-                inner=hidden,
-                columns=width,
-                kept=element * tokens * hidden / t,
-            ),
+            gemm("cross query", span, rows=tokens, inner=hidden, columns=width),
             *attention_operators(shape, span, causal=False, keys=cross_keys, prefix="cross "),
             gemm("cross output", span, rows=tokens, inner=width, columns=hidden),
         ]
@@ -417,7 +394,6 @@ def layer_operators(
         elementwise(
             "norms and residuals",
             moved_bytes=norms * tokens * hidden * (4 * residual + 2 * element + dropped) / shared,
-            kept_bytes=(norms * (residual + dropped) + element) * tokens * hidden / shared,
             kernels=norms * (3 + 2 * dropped),
         )
     )
@@ -465,7 +441,6 @@ def convolution_operators(shape: ModelShape, span: Pass) -> list[Operator]:
                 count=float(conv.count),
                 flop=2.0 * rows * inner * conv.out_channels,
                 moved_bytes=span.element_bytes * (inputs + outputs),
-                kept_bytes=span.element_bytes * outputs * conv.count,
                 rows=rows,
                 columns=float(conv.out_channels),
                 weight_elements=inner * conv.out_channels,
@@ -476,7 +451,6 @@ def convolution_operators(shape: ModelShape, span: Pass) -> list[Operator]:
                 "norm and activation",
                 count=float(conv.count),
                 moved_bytes=span.element_bytes * outputs * passes,
-                kept_bytes=span.element_bytes * outputs * conv.count,
                 kernels=8 if shape.gated_mlp else 3,
             )
         )

@@ -8,10 +8,12 @@ from tonnage.sizing.training_practice import Practice
 from tonnage.workload.jobs import TrainJob
 from tonnage.workload.programs import Loss, Program
 
-# Bytes a logit takes at the start of backward, where the loss is not the plain one: 16-bit logits only while parts are
-# made one by one; next to nothing in a kernel that keeps no copy; in place, the 16-bit logits and one fp32 copy that
-# becomes the gradient (Megatron-LM, vocab_parallel_cross_entropy).
-LOSS_BYTES: Final[dict[Loss, float]] = {"plain": 0.0, "chunked": 2.0, "fused": 0.5, "in-place": 6.0}
+# Bytes a logit takes at the start of backward, where the loss is not the plain one: 16-bit logits and an eighth of
+# the rest while parts are made one by one (torchtune's CEWithChunkedOutputLoss: eight); next to nothing in a kernel
+# that keeps no copy; in place, the 16-bit logits and one fp32 copy that becomes the gradient (Megatron-LM,
+# vocab_parallel_cross_entropy).
+LOSS_BYTES: Final[dict[Loss, float]] = {"plain": 0.0, "chunked": 2.5, "fused": 0.5, "in-place": 6.0}
+MIXED: Final = ("bf16", "fp16", "fp8")
 MASKED_SHARE: Final = 0.16  # masked positions of a masked-language-model: 20 of 128, 80 of 512 (Devlin et al. 2018)
 PRIMITIVE_KEPT: Final = 1.4  # activations kept where a graph breaks them into primitives, over those of PyTorch
 
@@ -34,7 +36,7 @@ def practice_of(job: TrainJob) -> Practice:
         loss_bytes=LOSS_BYTES[program.loss or "plain"],
         kept_factor=PRIMITIVE_KEPT if program.primitive_graph else 1.0,
         planned_memory=bool(program.planned_memory),
-        adapter_bytes=4.0 if program.wide_adapters else 0.0,
+        adapter_bytes=0.0 if program.wide_adapters is False else 4.0,
         tensor_overlap=bool(program.tensor_overlap),
         optimizer_fused=bool(program.optimizer_fused) or program.kernels == "fused",
         offloaded_optimizer="optimizer" in offload,
@@ -44,7 +46,24 @@ def practice_of(job: TrainJob) -> Practice:
         sequence_parallel=_shares_sequence(program, job),
         thin_residual=job.precision == "fp16" if half is None else half,
         channels_last=program.channels_last is not False,
+        norm_copies=not program.fused_norms,
+        repeats_kv=bool(program.repeated_kv),
+        no_sync=program.whole_gradients is not False,
+        keeps_gathered=bool(program.keeps_gathered),
+        frozen_bytes=4.0 if program.wide_base and job.precision in MIXED else 0.0,
+        table_bytes=2.0 if program.half_tables else 4.0,
+        adapter_dropout=bool(program.adapter_dropout),
+        keeps_quantised_inputs=bool(program.quantised_inputs),
     )
+
+
+def recompute_kind(recompute: str, program: Program) -> str:
+    """What a program does for a kind of recomputation, as `layouts.RECOMPUTES` names it.
+
+    >>> recompute_kind("selective", Program(selective="per-op")), recompute_kind("selective", Program())
+    ('per-op', 'selective')
+    """
+    return "per-op" if recompute == "selective" and program.selective == "per-op" else recompute
 
 
 def _shares_sequence(program: Program, job: TrainJob) -> bool:

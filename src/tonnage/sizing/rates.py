@@ -53,11 +53,6 @@ def total_flop(operators: Iterable[Operator]) -> Num:
     return sum((op.count * op.flop for op in operators), start=np.float64(0.0))
 
 
-def total_kept_bytes(operators: Iterable[Operator]) -> Num:
-    """Bytes all operators keep for backward."""
-    return sum((np.asarray(op.kept_bytes) for op in operators), start=np.float64(0.0))
-
-
 def launch_s(operators: Iterable[Operator], assumed: Assumptions, *, compiled: bool) -> Num:
     """Seconds the host needs to launch the kernels once: the floor of an eager framework."""
     kernels = sum((np.asarray(op.count) * op.kernels for op in operators), start=np.float64(0.0))

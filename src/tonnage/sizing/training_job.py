@@ -59,14 +59,13 @@ def parameter_share(job: TrainJob, layouts: Layouts) -> ParameterShare:
     return ParameterShare(trained=adapters_here, frozen=base, per_layer=per_layer, outer=outer)
 
 
-def training_stages(
+def training_span(
     job: TrainJob, layouts: Layouts, *, length: float, numbers: TrainingNumbers, practice: Practice = PLAIN
-) -> list[Stage]:
-    """Forward stages of one micro-batch at one sequence length (tokens; ignored for images)."""
-    query = length / layouts.context_parallel
-    span = Pass(
+) -> Pass:
+    """What one micro-batch covers at one sequence length (tokens), and how wide its elements are."""
+    return Pass(
         batch=layouts.micro_batch,
-        query=query,
+        query=length / layouts.context_parallel,
         keys=length + practice.cached_tokens,
         element_bytes=numbers.element_bytes,
         residual_bytes=numbers.element_bytes if practice.thin_residual else numbers.residual_bytes,
@@ -78,6 +77,13 @@ def training_stages(
         transposed=not practice.channels_last and numbers.element_bytes < 4.0,
         half_rate=0.5 if numbers.compute == "fp8" else 1.0,
     )
-    target = practice.target_tokens or query
+
+
+def training_stages(
+    job: TrainJob, layouts: Layouts, *, length: float, numbers: TrainingNumbers, practice: Practice = PLAIN
+) -> list[Stage]:
+    """Forward stages of one micro-batch at one sequence length (tokens; ignored for images)."""
+    span = training_span(job, layouts, length=length, numbers=numbers, practice=practice)
+    target = practice.target_tokens or span.query
     logit_tokens = layouts.micro_batch * target * practice.logit_share if has_vocabulary_loss(job) else 0.0
     return forward_stages(job.model, span, logit_tokens=logit_tokens, target_tokens=practice.target_tokens)

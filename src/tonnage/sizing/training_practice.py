@@ -25,6 +25,14 @@ class Practice:
     `channels_last`: images are laid out as tensor cores want them (NHWC); otherwise 16-bit convolutions turn their
     input and output round.
     `loss_bytes`: bytes a logit takes at the start of backward (0: the assumption).
+
+    What memory alone asks. `norm_copies`: RMS norms are made of primitives, which keep copies (transformers, torchtune,
+    litgpt); `torch.nn.RMSNorm` and hand-written kernels keep their input. `repeats_kv`: keys and values are repeated
+    for grouped queries. `no_sync`: accumulation under FSDP
+    skips the reduction, so that gradients of all weights stand. `keeps_gathered`: FSDP leaves frozen weights gathered
+    (its first version). `frozen_bytes`: a frozen weight (0: as the precision says; 4: «mixed» over a 32-bit base).
+    `table_bytes`: embeddings and head of a 4-bit base. `adapter_dropout`: on the
+    input of each adapter. `keeps_quantised_inputs`: 4-bit products keep their inputs (bitsandbytes before 0.43).
     """
 
     fused: bool = False
@@ -48,6 +56,14 @@ class Practice:
     sequence_parallel: bool = True
     thin_residual: bool = False
     channels_last: bool = True
+    norm_copies: bool = True
+    repeats_kv: bool = False
+    no_sync: bool = True
+    keeps_gathered: bool = False
+    frozen_bytes: float = 0.0
+    table_bytes: float = 4.0
+    adapter_dropout: bool = False
+    keeps_quantised_inputs: bool = False
 
 
 PLAIN = Practice()

@@ -29,7 +29,7 @@ from tonnage.workload.adapters import adapted_matrices
 from tonnage.workload.jobs import TrainJob
 
 ZERO1, ZERO3 = SHARDINGS.index("zero1"), SHARDINGS.index("zero3")
-SELECTIVE, FULL = RECOMPUTES.index("selective"), RECOMPUTES.index("full")
+SELECTIVE, FULL, PER_OP = (RECOMPUTES.index(name) for name in ("selective", "full", "per-op"))
 MATRIX_KINDS = ("gemm", "attention", "convolution")
 COMPUTES = ("fp32", "tf32", "fp16", "bf16", "fp8")  # `StepWork.compute` holds the index
 # Kernels that an eager framework launches beyond those that `operators` counts: casts of autocast for each matrix
@@ -115,11 +115,12 @@ def _works(
 ) -> tuple[Work, ...]:
     """Operators with what one pipeline stage repeats: its share of the layers, and (worst case) the head."""
     found = []
-    selective, full = layouts.recompute == SELECTIVE, layouts.recompute == FULL
+    selective, full, per_op = (layouts.recompute == kind for kind in (SELECTIVE, FULL, PER_OP))
     for stage in stages:
         repeats = np.ceil(stage.repeats / layouts.pipeline_parallel) if stage.layered else stage.repeats
         for op in stage.operators:
-            again = np.where(full | (selective & op.scores), 1.0, 0.0) if stage.layered else 0.0
+            repeated = np.where(full | (selective & op.scores), 1.0, np.where(per_op, _again_per_op(op), 0.0))
+            again = repeated if stage.layered else 0.0
             fused = _fusion(job, practice) if op.kind in ("elementwise", "attention") else UNFUSED
             spelt = _launched(op, job, numbers, practice)
             found.append(Work(operator=spelt, times=repeats, backward=_backward(job, op), again=again, fused=fused))
@@ -134,6 +135,11 @@ def _works(
             )
         )
     return tuple(found)
+
+
+def _again_per_op(op: Operator) -> float:
+    """Forwards that backward repeats where attention and every second matrix product are kept."""
+    return {"attention": 0.0, "gemm": 0.5}.get(op.kind, 1.0)
 
 
 def _adapters(job: TrainJob, layouts: Layouts, numbers: TrainingNumbers, practice: Practice) -> Operator:

@@ -39,7 +39,11 @@ class Program:
     `offload`: what stays in host memory. `half_residual`: 16-bit training keeps the residual stream in 16 bit.
     `wide_adapters`: those of a 16-bit base are held in fp32. `tensor_overlap`: all-reduces of tensor parallelism run
     beside products, piece by piece. `planned_memory`: a compiler lays buffers out before the run. `primitive_graph`:
-    activations are kept per primitive.
+    activations are kept per primitive. `fused_norms`: an RMS norm is one operation, of primitives otherwise.
+    `repeated_kv`: keys and values are repeated for grouped queries. `whole_gradients`: accumulation under FSDP skips
+    the reduction. `keeps_gathered`: FSDP leaves frozen weights gathered. `wide_base`: mixed precision over a frozen
+    base means 32-bit weights of it. `half_tables`: those of a 4-bit base are held in 16 bit. `adapter_dropout`: on the
+    input of each. `quantised_inputs`: 4-bit products keep their inputs.
     """
 
     name: ProgramName | None = None
@@ -62,6 +66,14 @@ class Program:
     planned_memory: bool | None = None
     primitive_graph: bool | None = None
     adapter_targets: AdapterTargets | None = None
+    fused_norms: bool | None = None
+    repeated_kv: bool | None = None
+    whole_gradients: bool | None = None
+    keeps_gathered: bool | None = None
+    wide_base: bool | None = None
+    half_tables: bool | None = None
+    adapter_dropout: bool | None = None
+    quantised_inputs: bool | None = None
     wide_adapters: bool | None = None
     tensor_overlap: bool | None = None
 
@@ -102,13 +114,20 @@ _MEGATRON: Final = Program(
 
 DOCUMENTED: Final[dict[ProgramName, Documented]] = {
     "transformers": Documented(
-        usual=Program(attention="sdpa", compile=False, recompute="none", loss="plain", optimizer="adamw"),
-        adapters=Program(adapter_targets="attention", wide_adapters=True),
-        quantised=Program(recompute="full"),
+        usual=Program(
+            attention="sdpa",
+            compile=False,
+            recompute="none",
+            loss="plain",
+            optimizer="adamw",
+            whole_gradients=True,
+        ),
+        adapters=Program(adapter_targets="attention", wide_adapters=True, adapter_dropout=False),
+        quantised=Program(recompute="full", half_tables=False),
         earlier=(("4.36", Program(attention="eager")),),
         source="huggingface/transformers training_args.py (gradient_checkpointing False, AdamW) and release 4.36 (SDPA "
-        "by default); huggingface/peft prepare_model_for_kbit_training: use_gradient_checkpointing=True; "
-        "get_peft_model: autocast_adapter_dtype=True",
+        "by default), trainer.py (accumulation under accelerator.no_sync); huggingface/peft "
+        "prepare_model_for_kbit_training: use_gradient_checkpointing=True, 32-bit tables; autocast_adapter_dtype=True",
     ),
     "torchtune": Documented(
         usual=Program(
@@ -119,8 +138,10 @@ DOCUMENTED: Final[dict[ProgramName, Documented]] = {
             optimizer="adamw",
             optimizer_fused=True,
             half_residual=True,
+            repeated_kv=True,
+            whole_gradients=False,
         ),
-        adapters=Program(adapter_targets="all-linear"),
+        adapters=Program(adapter_targets="all-linear", wide_adapters=False, half_tables=True),
         earlier=(("0.3", Program(loss="plain", adapter_targets="attention")),),
         one_gpu=Program(optimizer="adamw-8bit", optimizer_in_backward=True, offload=("optimizer",)),
         source="pytorch/torchtune recipes/configs/llama3_1: 8B_full_single_device (PagedAdamW8bit, optimizer_in_bwd), "
@@ -138,13 +159,14 @@ DOCUMENTED: Final[dict[ProgramName, Documented]] = {
             optimizer="adamw",
             optimizer_fused=True,
             half_residual=True,
+            whole_gradients=False,
         ),
         source="pytorch/torchtitan train_configs/llama3_8b.toml: selective_ac_option 'op', compile false; FSDP2 with "
         "bf16 parameters and fp32 reduction",
     ),
     "nemo": Documented(
         usual=replace(_MEGATRON, attention="flash", compile=False, recompute="none", tensor_overlap=True),
-        adapters=Program(adapter_targets="attention"),
+        adapters=Program(adapter_targets="attention", wide_adapters=False),
         source="NVIDIA/NeMo llm recipes on Megatron Core and Transformer Engine: fused kernels, distributed optimizer, "
         "ub_tp_comm_overlap; lora_tuning.target_modules [attention_qkv]",
     ),
@@ -158,15 +180,39 @@ DOCUMENTED: Final[dict[ProgramName, Documented]] = {
         source="microsoft/Megatron-DeepSpeed: Megatron-LM's model and kernels under DeepSpeed's ZeRO and pipeline",
     ),
     "litgpt": Documented(
-        usual=Program(attention="sdpa", compile=False, recompute="none", loss="chunked", optimizer="adamw"),
-        adapters=Program(adapter_targets="attention"),
-        source="Lightning-AI/litgpt finetune/lora.py, full.py, adapter.py: scaled_dot_product_attention, "
-        "chunked_cross_entropy, AdamW; activation checkpointing with FSDP only (tutorials/oom.md)",
+        usual=Program(
+            attention="sdpa",
+            compile=False,
+            recompute="none",
+            loss="plain",
+            optimizer="adamw",
+            whole_gradients=True,
+        ),
+        adapters=Program(
+            adapter_targets="attention",
+            wide_adapters=False,
+            half_tables=True,
+            wide_base=True,
+            adapter_dropout=True,
+            keeps_gathered=True,
+            quantised_inputs=True,
+        ),
+        source="Lightning-AI/litgpt finetune/lora.py, full.py, adapter.py: scaled_dot_product_attention, AdamW, "
+        "lora_dropout 0.05, cross entropy in parts that all keep their softmax, bitsandbytes 0.41; activation "
+        "checkpointing with FSDP only (tutorials/oom.md)",
     ),
     "axolotl": Documented(
-        usual=Program(sixteen_bit="mixed", attention="flash", recompute="full", loss="plain", optimizer="adamw-8bit"),
-        adapters=Program(adapter_targets="all-linear", wide_adapters=True),
-        source="axolotl examples/llama-3: gradient_checkpointing true, flash_attention true, optimizer adamw_bnb_8bit",
+        usual=Program(
+            sixteen_bit="mixed",
+            attention="flash",
+            recompute="full",
+            loss="plain",
+            optimizer="adamw-8bit",
+            whole_gradients=False,
+        ),
+        adapters=Program(adapter_targets="all-linear", wide_adapters=True, adapter_dropout=True, half_tables=False),
+        source="axolotl examples/llama-3: gradient_checkpointing true, flash_attention true, optimizer adamw_bnb_8bit; "
+        "examples/gpt-oss: FSDP2, whose 46 GiB with accumulation leave no room for whole gradients",
     ),
     "unsloth": Documented(
         usual=Program(
@@ -178,12 +224,19 @@ DOCUMENTED: Final[dict[ProgramName, Documented]] = {
             offload=("activations",),
             half_residual=True,
         ),
-        adapters=Program(adapter_targets="all-linear"),
+        adapters=Program(adapter_targets="all-linear", half_tables=True),
         source="unslothai/unsloth README: use_gradient_checkpointing='unsloth' (recomputes, inputs of layers in host "
         "memory), adamw_8bit, Triton kernels for norm, rotary, SwiGLU and cross entropy",
     ),
     "deepspeed": Documented(
-        usual=Program(state="cast-model", optimizer="adamw", optimizer_fused=True, half_residual=True, loss="plain"),
+        usual=Program(
+            state="cast-model",
+            optimizer="adamw",
+            optimizer_fused=True,
+            half_residual=True,
+            loss="plain",
+            whole_gradients=False,
+        ),
         source="deepspeed.ai config-json: fp16 and bf16 cast the model, fp32 masters in the optimizer, FusedAdam",
     ),
     "llm-foundry": Documented(
@@ -194,12 +247,14 @@ DOCUMENTED: Final[dict[ProgramName, Documented]] = {
             loss="plain",
             optimizer="adamw",
             half_residual=True,
+            whole_gradients=False,
         ),
         source="mosaicml/llm-foundry scripts/train/yamls/pretrain/mpt-7b.yaml: amp_bf16, FSDP mixed_precision PURE, "
         "decoupled_adamw, low-precision layer norm",
     ),
     "lightning": Documented(
-        usual=Program(compile=False, recompute="none", loss="plain", channels_last=False),
+        usual=Program(compile=False, recompute="none", loss="plain", channels_last=False, whole_gradients=True),
+        adapters=Program(wide_base=True),
         source="lightning.ai docs, Trainer: precision 32-true unless set; nothing is recomputed or merged by default",
     ),
     "nanogpt": Documented(
@@ -215,8 +270,9 @@ DOCUMENTED: Final[dict[ProgramName, Documented]] = {
         source="karpathy/nanoGPT train.py: compile True, autocast, fused AdamW, scaled_dot_product_attention",
     ),
     "pytorch": Documented(
-        usual=Program(channels_last=False),
-        source="pytorch.org docs: nothing is merged, compiled or recomputed unless asked for; images in NCHW",
+        usual=Program(channels_last=False, fused_norms=True),
+        source="pytorch.org docs: nothing is merged, compiled or recomputed unless asked for; images in NCHW; "
+        "torch.nn.RMSNorm in one operation",
     ),
     "tensorflow": Documented(
         usual=Program(channels_last=True, half_residual=False, primitive_graph=True),

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
+
 from tonnage.catalog import Catalog
-from tonnage.planning.grounds import Grounds
+from tonnage.catalog.hardware import Accelerator
+from tonnage.planning.grounds import Grounds, generates
 from tonnage.planning.machines import accelerator_park
 from tonnage.planning.service.units import FleetUnit
 from tonnage.sizing.arrivals import Bursty, Poisson, SpreadLengths, Traffic
+from tonnage.sizing.continuous_batching import ContinuousBatching
+from tonnage.sizing.devices import Devices
+from tonnage.sizing.engines import Engine
 from tonnage.sizing.inference_devices import serving_devices
+from tonnage.sizing.inference_pass import FORMATS
+from tonnage.sizing.kv_pool import cache_bytes_per_token, engine_memory, windowed, with_cache
 from tonnage.sizing.percentiles import Percentiles
 from tonnage.sizing.precision import SERVING_COMPUTE
 from tonnage.sizing.replica_model import ReplicaModel
+from tonnage.sizing.schedulers import scheduler_of, usual_policy
 from tonnage.sizing.simulation import simulate
 from tonnage.workload.jobs import ServeJob
 
@@ -96,12 +105,36 @@ def _replica(unit: FleetUnit, job: ServeJob, catalog: Catalog, grounds: Grounds)
     park = accelerator_park(catalog, [instance], precision=SERVING_COMPUTE[job.weights], assumed=assumed)
     devices = serving_devices(park.machines, SERVING_COMPUTE[job.weights], assumed)
     tensor = int(dict(unit.option.run.layout_fields)["tensor_parallel"])
+    policy = None
+    if generates(job):
+        policy = _policy(job, park.machines[0].accelerator, devices, tensor, grounds.engine(job))
     return ReplicaModel.from_sizing(
         job.model,
         devices,
         job.requests,
         weights=job.weights,
         tensor_parallel=tensor,
+        policy=policy,
         assumed=assumed,
         engine=grounds.engine(job),
+    )
+
+
+def _policy(job: ServeJob, device: Accelerator, devices: Devices, tensor: int, engine: Engine) -> ContinuousBatching:
+    """The engine's scheduler over the cache that its own rule leaves."""
+    scheduler = scheduler_of(job.engine)
+    served = with_cache(FORMATS[job.weights], job.kv_cache, scheduler)
+    ranks = np.array([float(tensor)])
+    memory = engine_memory(
+        scheduler, job.model, served, devices, tensor_parallel=ranks, requests=float(scheduler.most_requests(device)),
+        step_tokens=float(scheduler.most_step_tokens(device)),
+    )  # fmt: skip
+    tokens = float(memory.pool_bytes[0]) / float(np.max(cache_bytes_per_token(job.model, served, ranks)))
+    usual = usual_policy(scheduler.name, device, kv_tokens=max(int(tokens), 1))
+    return replace(
+        usual,
+        max_requests=min(usual.max_requests, job.concurrency or usual.max_requests),
+        window_tokens=windowed(job.model, scheduler).sliding_window or None,
+        front_s=engine.request_us * 1e-6,
+        reply_s=engine.reply_us * 1e-6,
     )

@@ -1,0 +1,167 @@
+"""Bytes of training that do not depend on the batch: weights, gradients, optimizer state, copies, gathered layers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tonnage.sizing.estimates import Array, Num, column
+from tonnage.sizing.layouts import RECOMPUTES, SHARDINGS, Layouts
+from tonnage.sizing.precision import (
+    NF4_BYTES_PER_PARAMETER,
+    TRAINING,
+    TrainingNumbers,
+    optimizer_bytes_per_parameter,
+)
+from tonnage.sizing.training_job import ParameterShare, has_vocabulary_loss
+from tonnage.sizing.training_practice import Practice
+from tonnage.workload.jobs import TrainJob
+
+ZERO1, ZERO2, ZERO3 = (SHARDINGS.index(name) for name in ("zero1", "zero2", "zero3"))
+FULL, PER_OP = RECOMPUTES.index("full"), RECOMPUTES.index("per-op")
+MASTER_BYTES = 4.0  # fp32 master weights beside 16-bit ones
+HALF = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingState:
+    """Bytes per device, one row per layout."""
+
+    weights: Array
+    gradients: Array
+    optimizer: Array
+    adapters: Array
+    working_weights: Array  # low-precision copies (autocast), or weights that are gathered while they are used
+    buckets: Array  # DDP's copy of the gradients
+    stepping: Array  # what the optimizer makes while it steps
+
+
+def training_state(job: TrainJob, layouts: Layouts, share: ParameterShare, practice: Practice) -> TrainingState:
+    """State of `job` under each layout.
+
+    Sharding follows ZeRO (Rajbhandari et al. 2020, arXiv:1910.02054, figure 1): optimizer, then gradients, then weights
+    divide by the data-parallel degree, with what their frameworks add (`_gradients`, `_gathered`).
+    """
+    numbers = trained_numbers(job, practice)
+    rows, dp = len(layouts.nodes), layouts.data_ranks
+    weight_cut = np.where(layouts.sharding >= ZERO3, dp, 1.0)
+    optimizer_cut = np.where(layouts.sharding >= ZERO1, dp, 1.0)
+    full, trained = job.method == "full", share.trained
+    weights = trained * numbers.weight_bytes if full else frozen_bytes(job, share, practice)
+    optimizer = optimizer_bytes_per_parameter(job.optimizer, numbers.optimizer_element_bytes, job.model.hidden)
+    kept = trained * (optimizer + _master_bytes(numbers, practice)) / optimizer_cut
+    bucketed = (layouts.sharding < ZERO2) & (dp > 1) & (practice.state == "autocast")
+    on_device = 0.0 if practice.offloaded_state else 1.0
+    optimizer_here = 0.0 if practice.offloaded_optimizer else on_device
+    return TrainingState(
+        weights=column(weights / weight_cut, rows) * on_device,
+        gradients=column(_gradients(layouts, trained, numbers, practice), rows) * on_device,
+        optimizer=column(kept, rows) * optimizer_here,
+        adapters=column(0.0 if full else trained * numbers.weight_bytes / weight_cut, rows),
+        working_weights=column(_working(job, layouts, share, numbers, practice), rows),
+        buckets=column(np.where(bucketed, trained * numbers.gradient_bytes, 0.0), rows),
+        stepping=column(_stepping(job, trained / optimizer_cut, numbers, practice), rows) * optimizer_here,
+    )
+
+
+def trained_numbers(job: TrainJob, practice: Practice) -> TrainingNumbers:
+    """Bytes of what is trained. Adapters are held as their library does (peft: 32 bit, whatever the base). A cast model
+    stores 16-bit weights and gradients."""
+    numbers = TRAINING[job.precision]
+    if job.method != "full":
+        width = max(practice.adapter_bytes, numbers.element_bytes)
+        return replace(numbers, weight_bytes=width, gradient_bytes=width, optimizer_element_bytes=width)
+    if practice.state != "autocast" and numbers.weight_copy_bytes:
+        return replace(numbers, weight_bytes=HALF, weight_copy_bytes=0.0, gradient_bytes=HALF)
+    return numbers
+
+
+FP32_BYTES = 4.0
+
+
+def mixed(job: TrainJob) -> bool:
+    """Whether products run in fewer bits than weights are held in (autocast)."""
+    return TRAINING[job.precision].weight_copy_bytes > 0
+
+
+def base_bytes(job: TrainJob, practice: Practice) -> float:
+    """Bytes of a frozen weight that is not quantised: as stated; else 32 bit in full precision, 16 bit otherwise.
+    The tables of a 4-bit base: as its library leaves them (peft's `prepare_model_for_kbit_training`: 32 bit)."""
+    if job.method == "qlora":
+        return practice.table_bytes
+    return practice.frozen_bytes or (FP32_BYTES if job.precision in ("fp32", "tf32") else HALF)
+
+
+def frozen_bytes(job: TrainJob, share: ParameterShare, practice: Practice) -> Array:
+    """Bytes of a frozen base before sharding; QLoRA has 4-bit layers."""
+    if job.method == "qlora":
+        return (share.frozen - share.outer) * NF4_BYTES_PER_PARAMETER + share.outer * practice.table_bytes
+    return share.frozen * base_bytes(job, practice)
+
+
+def _master_bytes(numbers: TrainingNumbers, practice: Practice) -> float:
+    """32-bit weights beside 16-bit ones, and the 32-bit gradients the optimizer steps with (a program that plans its
+    memory ahead gives these the room of dead activations)."""
+    if practice.state == "autocast" or numbers.weight_bytes >= MASTER_BYTES:
+        return 0.0
+    return MASTER_BYTES if practice.planned_memory else 2.0 * MASTER_BYTES
+
+
+def _gradients(layouts: Layouts, trained: Array, numbers: TrainingNumbers, practice: Practice) -> Num:
+    """Gradients that stand at the end of backward. FSDP keeps them whole between the stages of a pipeline (they are
+    reduced once a step), and where accumulation skips the reduction (`no_sync`, as the Trainer of transformers does:
+    trainer.py, `training_step` under `accelerator.no_sync`) adds 16-bit ones of all weights."""
+    shares = layouts.sharding >= ZERO2
+    kept = trained * numbers.gradient_bytes / np.where(shares, layouts.data_ranks, 1.0)
+    if practice.state != "autocast":
+        return kept
+    whole = shares & (layouts.accumulation > 1) & (layouts.pipeline_parallel == 1) & practice.no_sync
+    kept = kept + np.where(whole, trained * min(numbers.element_bytes, numbers.gradient_bytes), 0.0)
+    piped = (layouts.sharding >= ZERO3) & (layouts.pipeline_parallel > 1)
+    return np.where(piped, trained * numbers.gradient_bytes, kept)
+
+
+def _working(
+    job: TrainJob, layouts: Layouts, share: ParameterShare, numbers: TrainingNumbers, practice: Practice
+) -> Num:
+    return np.where(
+        layouts.sharding >= ZERO3,
+        _gathered(job, layouts, share, numbers, practice),
+        _casts(job, layouts, share, numbers, practice),
+    )
+
+
+def _gathered(
+    job: TrainJob, layouts: Layouts, share: ParameterShare, numbers: TrainingNumbers, practice: Practice
+) -> Num:
+    """FSDP holds the layer in use and the next one whole, and the tables throughout; all of them between the stages of
+    a pipeline (torchtitan: `reshard_after_forward` False with pipeline parallel), and, in its first version, all frozen
+    weights once used (no gradient, so nothing frees them in backward)."""
+    element = numbers.element_bytes
+    layer = NF4_BYTES_PER_PARAMETER if job.method == "qlora" else element
+    passing = 2.0 * share.per_layer * layer + share.outer * element
+    every = share.trained * element + (frozen_bytes(job, share, practice) if job.method != "full" else 0.0)
+    stays = (layouts.pipeline_parallel > 1) & (practice.state == "autocast")
+    if job.method != "full" and practice.keeps_gathered:
+        stays = np.ones_like(stays)
+    return np.where(stays, np.maximum(every, passing), passing)
+
+
+def _casts(job: TrainJob, layouts: Layouts, share: ParameterShare, numbers: TrainingNumbers, practice: Practice) -> Num:
+    """16-bit copies of 32-bit matrices, kept from forward to backward (autocast); where layers are recomputed only
+    those of one layer and of the head stand. Tables that are looked up have none."""
+    copy = numbers.weight_copy_bytes
+    if job.method == "qlora" or not copy or (job.method != "full" and base_bytes(job, practice) < FP32_BYTES):
+        return 0.0
+    layered = (share.trained if job.method == "full" else share.frozen) - share.outer
+    head = job.model.vocab * job.model.embedding_width / layouts.tensor_parallel if has_vocabulary_loss(job) else 0.0
+    again = (layouts.recompute == FULL) | (layouts.recompute == PER_OP)
+    return copy * (np.where(again, share.per_layer, layered) + np.minimum(head, share.outer))
+
+
+def _stepping(job: TrainJob, updated: Array, numbers: TrainingNumbers, practice: Practice) -> Num:
+    """AdamW over lists of tensors (`foreach`, PyTorch's default on a GPU) makes the root of the second moment for all
+    weights at once (torch.optim.AdamW: «uses ~ sizeof(params) more peak memory»); a fused one does not."""
+    lists = job.optimizer == "adamw" and practice.state == "autocast" and not practice.optimizer_fused
+    return updated * numbers.optimizer_element_bytes if lists and not practice.gradients_in_backward else 0.0
