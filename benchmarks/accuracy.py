@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from accuracy_figures import scatter_svg
 from accuracy_rows import TARGETS, Cells, Target, diagnosis
 from rivals.compare import RIVALS, Meeting, meet, percentile
-from stacks import stack_table
+from stacks import missed_list, stack_table
 from tonnage.calibration.calibrating import CrossValidation, cross_validate, make_calibration
 from tonnage.calibration.intervals import Intervals, intervals_without_family, usable
 from tonnage.calibration.judgement import Judged, Skipped
@@ -293,6 +293,8 @@ def page(studies: Mapping[str, Study], made: Calibration, met: Sequence[Meeting]
         yield ""
     yield STACKS
     yield from stack_table()
+    yield ""
+    yield from missed_list()
     yield ""
     yield MEASURED
     yield from measured_table(studies, made, catalog)

@@ -329,6 +329,9 @@ CONTRADICTIONS = {
         SERVE + "  p95_latency: 500ms\n  p95_ttft: 2s\n", 8, "serve.p95_ttft", "found 2s", "before the whole"
     ),
     "an unknown engine": Bad(SERVE + "  engine: vlm\n", 7, "serve.engine", "found 'vlm'", "vllm"),
+    "weights that the engine does not run": Bad(
+        SERVE + "  engine: llama.cpp\n  weights: fp8\n", 8, "serve.weights", "found 'fp8'", "0.5 and later"
+    ),
     "an engine that only generates": Bad(
         swap(swap(SERVE, "gpt2", "bert-base-uncased"), "  output_tokens: 16\n", "  engine: vllm\n"),
         6,

@@ -105,9 +105,11 @@ def size_decoder_batch(job: BatchJob, machines: Sequence[Machine], constraints: 
     if constraints.max_gpus is not None:
         allowed = nodes * table.devices.per_node[rows] <= constraints.max_gpus
         rows, nodes, replicas = rows[allowed], nodes[allowed], replicas[allowed]
+    if not len(rows):
+        return replace(NOTHING, misses=memory_misses(table, machines))
     work = serve_load(table.curves.take(table.kind[rows]), _queued(job.items / replicas)).makespan_s
     group = table.machine[rows].astype(np.int64) * (len(counts) + 1) + np.searchsorted(counts, nodes)
-    best = best_per_group(group, work) if len(rows) else np.zeros(0, dtype=np.intp)
+    best = best_per_group(group, work)
     rows, nodes, replicas, work = rows[best], nodes[best], replicas[best], work[best]
     low, high = table.factors("throughput")
 

@@ -19,6 +19,10 @@ from tonnage.workload.jobs import GENERATING_ENGINES
 from tonnage.workload.shapes import ModelShape
 
 IMAGES = ("vision-transformer", "convolution")
+# Engine and weights that do not go together, and which engine does from which version.
+UNSUPPORTED = {
+    ("llama.cpp", "fp8"): "use int8 (its Q8_0), or vllm (0.5 and later) or tensorrt-llm (0.5 and later) for fp8",
+}
 
 
 def find_job_problems(file: WorkloadFile, shape: ModelShape | None) -> Iterator[Problem]:
@@ -161,6 +165,7 @@ def _request_problems(
         yield Problem((section, "weights"), fault, "use int4 or fp8")
     if shape.causal:
         yield from _generation_problems(section, requests, shape)
+        yield from _format_problems(section, requests)
         return
     if requests.engine in GENERATING_ENGINES:
         fault = f"found '{requests.engine}', which serves models that generate; {shape.name} does not"
@@ -197,6 +202,12 @@ def _generation_problems(section: str, requests: RequestFields, shape: ModelShap
             yield from _position_problems(path, together, shape, "input and output together")
         return
     yield from _position_problems(path, longest, shape)
+
+
+def _format_problems(section: str, requests: RequestFields) -> Iterator[Problem]:
+    known = UNSUPPORTED.get((requests.engine or "vllm", requests.weights or ""))
+    if known is not None:
+        yield Problem((section, "weights"), f"found '{requests.weights}', which {requests.engine} does not run", known)
 
 
 def _length_problems(path: KeyPath, lengths: LengthFields) -> Iterator[Problem]:
