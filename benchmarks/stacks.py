@@ -136,5 +136,16 @@ def stack_table() -> Iterator[str]:
         )
 
 
+def missed_list() -> Iterator[str]:
+    """Each row beyond its tolerance, with what is known of the reason."""
+    for stack in load_stacks():
+        planned = plan_stack(stack)
+        if within(stack, planned):
+            continue
+        ratio = planned.ratio(stack.published)
+        said = planned.refusal if ratio is None else f"{ratio:.2f}, tolerance {stack.tolerance_fraction:.0%}"
+        yield f"- beyond its tolerance: {stack.name} ({said})" + (f": {stack.note}" if stack.note else "")
+
+
 if __name__ == "__main__":
-    print("\n".join(stack_table()))
+    print("\n".join([*stack_table(), "", *missed_list()]))

@@ -22,7 +22,7 @@ def judge_inference(
 
     `fitted`: engine figures to predict with; the packaged ones (`ENGINES`) by default.
     """
-    engines = fitted.apply() if fitted else ENGINES
+    engines = {**ENGINES, **(fitted.apply() if fitted else {})}
     read = [read_case(row, catalog) for row in rows]
     cases = [case for case in read if not isinstance(case, Skipped)]
     predicted = iter(lay_out(cases, engines).predict(engines) if cases else ())

@@ -36,7 +36,7 @@ STEPS: Final = (0.4, 0.2, 0.1, 0.05)
 SWEEPS: Final = 5
 CLIPPED: Final = 0.7
 
-PASS_CLASSES: Final = ("eager", "graph", "traced", "compiled", "optimised", "converted", "library", "fused")
+PASS_CLASSES: Final = ("eager", "captured", "graph", "traced", "compiled", "optimised", "converted", "library", "fused")
 PRIOR: Final[Mapping[str, Engine]] = MappingProxyType({name: PRIORS[name] for name in PASS_CLASSES})
 
 

@@ -17,6 +17,7 @@ LEFT_OUT_NAMED: Final = 5  # rows of a snapshot that a plan names one by one
 SERVING_ONLY: Final = ("kv_cache_memory_fraction", "target_utilisation")
 ENGINE_WORDS: Final = {
     "eager": "a framework that launches one kernel an operation",
+    "captured": "kernels of a framework, captured and replayed without the host",
     "graph": "a graph runtime that launches one kernel an operation",
     "traced": "a traced graph with some fused kernels",
     "compiled": "a compiler that fuses element-wise work",

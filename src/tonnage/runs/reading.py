@@ -87,6 +87,7 @@ class _Reader:
             weights=self._weights(run),
             config=self._config(file),
             tokenizer=None if isinstance(run, TableRunFields) else self._place(run.tokenizer, "tokenizer"),
+            program=run.program if isinstance(run, TrainRunFields) else None,
             training=_training(file),
             tabular=_tabular(file),
             generation=_generation(file),

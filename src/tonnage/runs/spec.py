@@ -188,6 +188,7 @@ class RunSpec:
     weights: str | None = None
     config: str | None = None  # a config.json or its folder: the shape of new weights, where `weights` is None
     tokenizer: str | None = None  # None: beside the weights, or the config
+    program: str | None = None  # of task `own`: an entry point of the group `tonnage.tasks`
     training: TrainingSpec = field(default_factory=TrainingSpec)
     tabular: TabularSpec = field(default_factory=TabularSpec)
     generation: GenerationSpec = field(default_factory=GenerationSpec)

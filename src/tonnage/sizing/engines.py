@@ -54,12 +54,17 @@ class Engine:
 # What a class's structure says before any row; fits start here. Python dispatches an operation in some 20 us, a C++
 # executor in 8 (6 where a transformer is rewritten into a few fused nodes). Frameworks run norm, activation and
 # residual as kernels of their own; compilers fuse them with one another; engines fuse them into the products, which
-# leaves a residual read, a pool and reformats. A convolution is an implicit product on the same units as a product.
+# leaves a residual read, a pool and reformats. A captured framework replays its kernels as they are, today's with fused
+# attention, in one call. A convolution is an implicit product on the same units as a product.
 _PRIORS: Final = (
     Engine(
         name="eager", host_us_per_kernel=20.0, elementwise_left=1.5, convolution_fraction=0.85,
         convolution_elementwise_left=1.0, sequence_us=5.0, fused_attention_tokens=0.0, cache_copies=2.0,
         exchange_us=60.0, spelt_out=True,
+    ),
+    Engine(
+        name="captured", elementwise_left=1.0, convolution_fraction=0.85, convolution_elementwise_left=1.0,
+        call_us=20.0, sequence_us=5.0, spelt_out=True,
     ),
     Engine(
         name="graph", host_us_per_kernel=8.0, elementwise_left=1.5, convolution_fraction=0.85,
@@ -126,6 +131,7 @@ ENGINES: Final[Mapping[str, Engine]] = _packaged()
 # name with «xla» or «compile» is compiled whatever stands before it. An exported ONNX network that a server runs is not
 # rewritten for transformers: its operators are launched one by one, as TorchScript's.
 _WORDS: Final = (
+    ("cudagraph", "captured"), ("cuda-graph", "captured"),
     ("onnxruntime-trt", "converted"), ("onnxruntime-tensorrt", "converted"), ("triton+onnxruntime", "traced"),
     ("xla", "compiled"), ("compile", "compiled"), ("torchscript", "traced"), ("triton+pytorch", "traced"),
     ("inductor", "compiled"), ("triton+trt", "converted"), ("torch-tensorrt", "converted"),

@@ -9,7 +9,7 @@ import numpy as np
 
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.engine_rates import engine_pass_s
-from tonnage.sizing.engines import Engine
+from tonnage.sizing.engines import NO_LIMIT, Engine
 from tonnage.sizing.estimates import Array, Num, column
 from tonnage.sizing.operators import Operator, Pass, elementwise
 from tonnage.sizing.precision import EXPERT_WEIGHT_BYTES
@@ -122,7 +122,7 @@ def pass_work(
         tensor_parallel=tensor_parallel, attention="sdpa", training=False, grouped_experts=not engine.spelt_out,
     )  # fmt: skip
     stored = stores_scores(shape, served, engine, query)
-    kv = served.kv_bytes / served.element_bytes * (1.0 + engine.cache_copies)
+    kv = served.kv_bytes / served.element_bytes * (1.0 + engine.cache_copies + repeated_heads(shape, engine))
     stages = tuple(
         replace(
             stage,
@@ -142,9 +142,21 @@ def pass_work(
     )  # fmt: skip
 
 
+def repeated_heads(shape: ModelShape, engine: Engine) -> float:
+    """Times the cache is moved because shared keys and values are written out for each query head and read again.
+
+    Programs as their authors wrote them do that (`repeat_kv` in transformers) where heads share keys.
+    """
+    shared = shape.heads / shape.kv_heads if shape.kv_heads else 1.0
+    return 2.0 * shared if engine.spelt_out and shared > 1.0 else 0.0
+
+
 def stores_scores(shape: ModelShape, served: ServedFormat, engine: Engine, query: Num) -> Num:
-    """1 where attention scores pass through memory: no fused kernel, too long for it, fp32, or a bias per position."""
-    if shape.positions == "relative" or served.element_bytes == 4.0:
+    """1 where attention scores pass through memory: no fused kernel, too long for it, fp32, or a bias per position.
+
+    Kernels without a limit of length (FlashAttention, memory-efficient attention) take fp32 too.
+    """
+    if shape.positions == "relative" or (served.element_bytes == 4.0 and engine.fused_attention_tokens < NO_LIMIT):
         return np.ones_like(np.asarray(query, dtype=np.float64))
     length = image_length(shape) if shape.architecture == "vision-transformer" else query
     return np.where(np.asarray(length) > engine.fused_attention_tokens, 1.0, 0.0)

@@ -18,7 +18,7 @@ from tonnage.workload.file.run_fields import (
     TrainRunFields,
 )
 from tonnage.workload.file.yaml_lines import KeyPath
-from tonnage.workload.run_terms import ONE_PROCESS, ROLES, Task, format_of
+from tonnage.workload.run_terms import ONE_PROCESS, OWN_TASK, ROLES, Task, format_of
 
 NEW_WEIGHTS: Final = "new"
 _PASSWORD: Final = re.compile(r"^[\w.+-]+://[^/@]*:(?P<password>[^@]*)@")
@@ -75,6 +75,8 @@ def _limit_problems(run: SharedRunFields) -> Iterator[Problem]:
 
 
 def _column_problems(data: RunDataFields, task: Task) -> Iterator[Problem]:
+    if task == OWN_TASK:
+        return
     roles = ROLES[task]
     for role in data.columns:
         if role not in roles:
@@ -124,11 +126,22 @@ def _train_problems(file: TrainFile, run: TrainRunFields) -> Iterator[Problem]:
         yield Problem(
             ("train", "method"), f"found '{file.train.method}', but new weights are all trained", "use `full`"
         )
+    yield from _own_problems(run)
     if run.device_map is not None and run.processes > 1:
         yield Problem(("run", "device_map"), "one model over all devices is one process", "use `processes: 1`")
     for name in ("tensor_parallel", "pipeline_parallel"):
         if (getattr(file.train, name) or 1) > 1:
             yield Problem(("train", name), "a run splits no layers over GPUs", "remove the key, or the `run` section")
+
+
+def _own_problems(run: TrainRunFields) -> Iterator[Problem]:
+    if run.task == OWN_TASK and run.program is None:
+        yield Problem(("run", "program"), "is missing", "name an entry point of the group tonnage.tasks")
+    if run.task != OWN_TASK and run.program is not None:
+        yield Problem(("run", "program"), f"{run.task} has its own program", "remove the key, or write `task: own`")
+    if run.task == OWN_TASK and run.tracking.register_as is not None:
+        fault = "the model of an own task has no known way to be asked"
+        yield Problem(("run", "tracking", "register_as"), fault, "remove the key: its files are logged all the same")
 
 
 def _has_config(model: str | InlineShape) -> bool:

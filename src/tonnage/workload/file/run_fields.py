@@ -161,7 +161,15 @@ class LearningFields(SharedRunFields):
 class TrainRunFields(LearningFields):
     """How `tonnage run` carries out a training: task, weights, rows. docs/run-tasks.md tells each task."""
 
-    task: TextTask = key("What is learned.", example="sequence-classification")
+    task: TextTask = key(
+        "What is learned; `own`: by a program of an installed package.", example="sequence-classification"
+    )
+    program: Word | None = key(
+        "The program of `task: own`: the name of an entry point in the group `tonnage.tasks`.",
+        default=None,
+        shown="none",
+        example="my-task",
+    )
     weights: Word = key(
         "Where training starts: a folder, from this file; `hf://org/name`; `pkg://package/folder` inside an installed "
         "Python package; or `new`: random weights of the shape in `model`, which is then a path to a `config.json` or "
