@@ -33,6 +33,7 @@ from tonnage.calibration.validating import validate_file
 from tonnage.calibration.validation import MemoryFit, error_pct, validate
 from tonnage.catalog import Catalog, load_catalog
 from tonnage.sizing.assumptions import Assumptions
+from tonnage.sizing.devices import SIZED_VENDORS
 from tonnage.sizing.fitting import fits
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -271,6 +272,15 @@ runtime holds outside it.
 """
 
 
+def without_rows(made: Calibration, catalog: Catalog) -> Iterator[str]:
+    """Per table, the GPUs that are sized though no measured row names them."""
+    sized = sorted(one.name for one in catalog.accelerators if one.vendor in SIZED_VENDORS and one.dense_fp16_tflops)
+    yield "GPUs that are predicted from published figures and microbenchmarks alone, since no row names them:\n"
+    for kind in KINDS:
+        seen = made.names_seen(kind).get("gpu", frozenset())
+        yield f"- {kind}: {', '.join(name for name in sized if name not in seen) or 'none'}"
+
+
 MEASURED = """## Measured for this page, in no fit
 
 Rows of `benchmarks/gpu_models.py` (transformers models as a Trainer runs them: full and LoRA, autocast and 16-bit
@@ -309,6 +319,8 @@ def page(studies: Mapping[str, Study], made: Calibration, met: Sequence[Meeting]
     yield "Measured over predicted, 80 % of left-out rows inside. A row of an unknown GPU generation, precision or"
     yield "engine has the interval widened by the factor, once for each.\n"
     yield from interval_table(made)
+    yield ""
+    yield from without_rows(made, catalog)
     for name, found in studies.items():
         yield f"\n## The ten worst {name} rows\n"
         yield from worst_table(found)

@@ -163,7 +163,7 @@ def test_points_that_are_no_numbers_are_left_out() -> None:
 
 
 def test_memory_and_load_are_drawn_over_the_runs_time(run: RunSummary) -> None:
-    """Two charts, in GiB and percent, on a terminal as in HTML, whose charts a phone scrolls and whose text it wraps."""
+    """Two charts, in GiB and percent, on a terminal as in HTML; a phone scrolls the charts and wraps the text."""
     text, page = (render_report(run_report(run), form, Look(width=100)) for form in ("table", "html"))
     assert re.search(r"Memory\n.*host, all processes +[\d.]+ [▁-█]+ [\d.]+ +\(minute", text)
     assert re.search(r"Load\n.*processors, by the run", text)

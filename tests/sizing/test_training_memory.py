@@ -51,6 +51,8 @@ TRANSFORMERS = [
     ("bert-large-uncased", 512, 32, "bf16", "full", "none", 20.51),
     ("bert-large-uncased", 512, 8, "fp16", "full", "none", 8.46),
     ("bert-base-uncased", 128, 32, "tf32", "full", "none", 3.76),
+    ("gpt2-medium", 1024, 8, "bf16", "full", "none", 25.48),
+    ("gpt2-medium", 1024, 8, "tf32", "full", "none", 30.09),
     ("qwen2.5-0.5b", 2048, 4, "bf16", "full", "none", 32.65),
     ("qwen2.5-0.5b", 2048, 4, "bf16-true", "lora", "none", 30.04),
     ("llama-3.2-1b", 2048, 1, "bf16", "full", "none", 23.10),

@@ -141,12 +141,23 @@ def with_memory(
 
 def fitting_cases(rows: Sequence[TrainingRow], catalog: Catalog, assumed: Assumptions) -> list[Case]:
     """Cases to fit to: not suspect, and rates rather than sums over whole runs."""
-    found = [
-        time_case(row, catalog, assumed)
-        for row in rows
-        if row.quality != "suspect" and row.metric not in UNFITTED_METRICS
-    ]
+    known = _cases_of(catalog)
+    wanted = [row for row in rows if row.quality != "suspect" and row.metric not in UNFITTED_METRICS]
+    for row in wanted:
+        if (row, assumed) not in known:
+            known[row, assumed] = time_case(row, catalog, assumed)
+    found = [known[row, assumed] for row in wanted]
     return [case for case in found if not isinstance(case, Skipped)]
+
+
+Known = dict[tuple[TrainingRow, Assumptions], Case | Skipped]
+_CASES: dict[int, tuple[Catalog, Known]] = {}
+
+
+def _cases_of(catalog: Catalog) -> Known:
+    """Cases already built from a catalog (held, so that no other takes its place): the rounds of a cross-validation fit
+    to nearly the same rows."""
+    return _CASES.setdefault(id(catalog), (catalog, {}))[1]
 
 
 UNFITTED_METRICS = ("gpu_hours", "achieved_tflops_per_gpu", "iteration_time_s")

@@ -42,7 +42,7 @@ class TrainingTable:
 def training_table(cases: Sequence[Case], assumed: Assumptions | None = None) -> TrainingTable:
     """The table of `cases` (at least one)."""
     assumed = assumed or Assumptions()
-    works = [work_of(case.jobs, case.layouts, case.practice) for case in cases]
+    works = [_work_once(case) for case in cases]
     columns = {name: np.concatenate([getattr(work, name) for work in works]) for name in column_names()}
     stacked = [case_devices(case, assumed) for case in cases]
     return TrainingTable(
@@ -50,6 +50,16 @@ def training_table(cases: Sequence[Case], assumed: Assumptions | None = None) ->
         work=StepWork(works=_flattened(works), **columns),
         devices=_joined(stacked),
     )
+
+
+_WORKS: dict[int, tuple[Case, StepWork]] = {}
+
+
+def _work_once(case: Case) -> StepWork:
+    """The work of a case, remembered with it (held, so that no other takes its place)."""
+    if id(case) not in _WORKS:
+        _WORKS[id(case)] = (case, work_of(case.jobs, case.layouts, case.practice))
+    return _WORKS[id(case)][1]
 
 
 def case_devices(case: Case, assumed: Assumptions) -> Devices:

@@ -65,7 +65,7 @@ def does_not_fit(tokens: int, *, recompute: str, method: str) -> DoesNotFit:
     """The last word when one sample is too much, with what would help."""
     helps = [
         *(["gradient checkpointing (`recompute: full`)"] if recompute == "none" else []),
-        *(["a smaller `max_tokens`"] if tokens else []),
+        *(["a smaller `max` of `data.seq_len`"] if tokens else []),
         *(["`method: lora`"] if method == "full" else []),
         "a device with more memory",
     ]

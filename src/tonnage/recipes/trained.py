@@ -16,6 +16,7 @@ from tonnage.runs.folder import RunFolder
 from tonnage.runs.liveness import observed_state
 from tonnage.runs.spec import Device, RunSpec, Task
 from tonnage.runs.states import State
+from tonnage.workload.run_terms import OWN_TASK
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -76,6 +77,11 @@ def finished_folder(folder: RunFolder) -> Path:
     if spec.task == "text-generation":
         raise InputError(
             f"'{name}' writes text and trains no model", hint=f"its texts: {folder.path / 'generated.jsonl'}"
+        )
+    if spec.task == OWN_TASK:
+        raise InputError(
+            f"'{name}' is of an own task ({spec.program}): only its program knows how its model is asked",
+            hint=f"the model: {folder.model}",
         )
     if state is not State.SUCCEEDED:
         then = f"`tonnage resume {name}` goes on with it" if state.ended else f"`tonnage logs -f {name}` follows it"

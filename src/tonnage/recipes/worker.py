@@ -55,7 +55,7 @@ def _train(folder: RunFolder, spec: RunSpec, program: TaskProgram | None, interr
 
         if (alone := tasks.standalone(spec.task)) is not None:
             return alone(folder)
-        program = tasks.program(spec.task)
+        program = tasks.program_of(spec)
     machine = open_machine(spec)
     try:
         seed_all(spec.training.seed)  # new weights are the same in every process and every attempt

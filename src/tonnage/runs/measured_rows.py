@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 _SHAPE: Final = ("params", "n_layers", "d_model", "n_heads", "n_kv_heads", "d_ff", "vocab")
 _OPTIMIZERS: Final = {"adamw": "AdamW", "adamw-8bit": "AdamW8bit", "sgd": "SGD", "adafactor": "Adafactor"}
 _SHARDINGS: Final = {"ddp": "none/ddp", "zero3": "zero3/fsdp"}
-_NOT_FACTS: Final = frozenset({"boosted-trees", "mlp", "text-generation"})  # the tables hold training of networks
+_NOT_FACTS: Final = frozenset(
+    {"boosted-trees", "mlp", "text-generation", "own"}
+)  # the tables hold training of networks
 WHOLE_DEVICE: Final = "nvidia-smi style, whole device (NVML)"
 OWN_MEMORY: Final = "nvidia-smi style, the run's own processes (NVML)"
 _MEMORY: Final = (  # figure, what the column `mem_kind` says of it

@@ -87,6 +87,7 @@ class _Reader:
             weights=self._weights(run),
             config=self._config(file),
             tokenizer=None if isinstance(run, TableRunFields) else self._place(run.tokenizer, "tokenizer"),
+            program=run.program if isinstance(run, TrainRunFields) else None,
             training=_training(file),
             tabular=_tabular(file),
             generation=_generation(file),
@@ -214,6 +215,9 @@ def _learning(run: LearningFields) -> dict[str, Any]:
         "seed": run.seed,
         "log_every_steps": run.log_every,
         "evaluate_every_steps": run.evaluate_every,
+        "keep_best": run.keep_best,
+        "best_by": run.best_by,
+        "early_stopping": run.early_stopping,
     }
 
 

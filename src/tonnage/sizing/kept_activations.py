@@ -219,6 +219,8 @@ def _mlp_width(shape: ModelShape, span: Pass, how: Storing, width: _Widths) -> N
     output = how.output_bytes or element
     passes = 1 if not shape.gated_mlp else 3 if how.kernels == "eager" else 2  # fused: the activated gate again
     kept = output * width.ffn * passes
+    if shape.composite_gelu and how.kernels == "eager":  # cube's input, tanh, one more than that, half of the input
+        kept = (3.0 * (FP32 if how.casts else element) + element) * width.ffn
     if adapters is None:
         return kept + element * width.ffn
     kept = kept + (element * width.ffn if how.input_copies else 0.0)

@@ -6,9 +6,10 @@ from typing import Final, Literal
 
 Task = Literal[
     "sequence-classification", "token-classification", "question-answering", "causal-lm", "text-generation",
-    "boosted-trees", "mlp",
+    "boosted-trees", "mlp", "own",
 ]  # fmt: skip
-TextTask = Literal["sequence-classification", "token-classification", "question-answering", "causal-lm"]
+TextTask = Literal["sequence-classification", "token-classification", "question-answering", "causal-lm", "own"]
+OWN_TASK: Final = "own"  # of an installed package, by the entry point that `run.program` names
 DataFormat = Literal["jsonl", "csv", "parquet", "hf", "sql"]
 RunnerName = Literal["local", "torchrun", "ray"]
 Device = Literal["auto", "cpu", "cuda"]
@@ -23,6 +24,7 @@ ROLES: Final[dict[Task, dict[str, bool]]] = {  # role of a column -> whether the
     "text-generation": {"prompt": True},
     "boosted-trees": {"label": True},
     "mlp": {"label": True},
+    "own": {},  # whatever the program reads
 }
 ONE_PROCESS: Final[tuple[Task, ...]] = ("boosted-trees", "text-generation")  # no training loop to share out
 SUFFIXES: Final[dict[str, DataFormat]] = {

@@ -38,6 +38,7 @@ class ModelShape:
     ffn: int  # inner width of the MLP (of one expert, where there are experts)
     vocab: int
     encoder_layers: int = 0
+    composite_gelu: bool = False  # GELU by its tanh formula, which transformers spells out in primitives (gelu_new)
     gated_mlp: bool = False  # SwiGLU / GeGLU: three matrices instead of two
     tied_embeddings: bool = True
     lm_head: bool = True  # has a vocabulary projection (also a masked-LM head)

@@ -147,7 +147,7 @@ def test_where_one_sample_is_too_much_the_run_ends(
     assert said["reason"] == "OutOfMemory"
     assert said["message"] == "one sample of 24 tokens at a time does not fit into memory"
     assert said["hint"] == (
-        "try gradient checkpointing (`recompute: full`), a smaller `max_tokens`, `method: lora`, "
+        "try gradient checkpointing (`recompute: full`), a smaller `max` of `data.seq_len`, `method: lora`, "
         "a device with more memory"
     )
     assert "error: one sample" in capsys.readouterr().err

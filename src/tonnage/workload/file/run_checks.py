@@ -12,13 +12,14 @@ from tonnage.workload.file.kinds import BatchFile, ServeFile, TabularFile, Train
 from tonnage.workload.file.problems import Problem
 from tonnage.workload.file.run_fields import (
     GenerateRunFields,
+    LearningFields,
     RunDataFields,
     SharedRunFields,
     SourceFields,
     TrainRunFields,
 )
 from tonnage.workload.file.yaml_lines import KeyPath
-from tonnage.workload.run_terms import ONE_PROCESS, ROLES, Task, format_of
+from tonnage.workload.run_terms import ONE_PROCESS, OWN_TASK, ROLES, Task, format_of
 
 NEW_WEIGHTS: Final = "new"
 _PASSWORD: Final = re.compile(r"^[\w.+-]+://[^/@]*:(?P<password>[^@]*)@")
@@ -40,6 +41,8 @@ def find_run_problems(file: WorkloadFile) -> Iterator[Problem]:
     task, run = task_of(file), file.run
     yield from _launch_problems(run, task)
     yield from _limit_problems(run)
+    if isinstance(run, LearningFields):
+        yield from _best_problems(run, task)
     yield from _column_problems(run.data, task)
     for name in ("train", "validation", "test"):
         if (source := getattr(run.data, name)) is not None:
@@ -65,6 +68,15 @@ def _launch_problems(run: SharedRunFields, task: Task) -> Iterator[Problem]:
         yield Problem(("run", "tracking", "alias"), "nothing is registered", "name it: `register_as: my-model`")
 
 
+def _best_problems(run: LearningFields, task: Task) -> Iterator[Problem]:
+    asked = [name for name in ("keep_best", "best_by", "early_stopping") if getattr(run, name)]
+    for name in asked:
+        if task in ONE_PROCESS:
+            yield Problem(("run", name), f"{task} is judged once, at its end", "remove the key")
+        elif run.evaluate_every is None:
+            yield Problem(("run", name), "nothing is evaluated on the way", "add `evaluate_every: 500` (steps)")
+
+
 def _limit_problems(run: SharedRunFields) -> Iterator[Problem]:
     if run.limits.max_cost_usd is not None and run.limits.usd_per_hour is None:
         yield Problem(
@@ -75,6 +87,8 @@ def _limit_problems(run: SharedRunFields) -> Iterator[Problem]:
 
 
 def _column_problems(data: RunDataFields, task: Task) -> Iterator[Problem]:
+    if task == OWN_TASK:
+        return
     roles = ROLES[task]
     for role in data.columns:
         if role not in roles:
@@ -124,11 +138,22 @@ def _train_problems(file: TrainFile, run: TrainRunFields) -> Iterator[Problem]:
         yield Problem(
             ("train", "method"), f"found '{file.train.method}', but new weights are all trained", "use `full`"
         )
+    yield from _own_problems(run)
     if run.device_map is not None and run.processes > 1:
         yield Problem(("run", "device_map"), "one model over all devices is one process", "use `processes: 1`")
     for name in ("tensor_parallel", "pipeline_parallel"):
         if (getattr(file.train, name) or 1) > 1:
             yield Problem(("train", name), "a run splits no layers over GPUs", "remove the key, or the `run` section")
+
+
+def _own_problems(run: TrainRunFields) -> Iterator[Problem]:
+    if run.task == OWN_TASK and run.program is None:
+        yield Problem(("run", "program"), "is missing", "name an entry point of the group tonnage.tasks")
+    if run.task != OWN_TASK and run.program is not None:
+        yield Problem(("run", "program"), f"{run.task} has its own program", "remove the key, or write `task: own`")
+    if run.task == OWN_TASK and run.tracking.register_as is not None:
+        fault = "the model of an own task has no known way to be asked"
+        yield Problem(("run", "tracking", "register_as"), fault, "remove the key: its files are logged all the same")
 
 
 def _has_config(model: str | InlineShape) -> bool:

@@ -156,12 +156,37 @@ class LearningFields(SharedRunFields):
     evaluate_every: Count | None = key(
         "Steps between evaluations.", default=None, shown="at the end only", unit="steps", example="500"
     )
+    keep_best: Flag = key(
+        "Whether the finished model is that of the best evaluation; needs `evaluate_every`.",
+        default=False,
+        example="true",
+    )
+    best_by: Word | None = key(
+        "The figure of the evaluations that says which is the best.",
+        default=None,
+        shown="the task's first",
+        example="f1",
+    )
+    early_stopping: Count | None = key(
+        "Training ends after so many evaluations in a row without gain; needs `evaluate_every`.",
+        default=None,
+        shown="it does not",
+        example="3",
+    )
 
 
 class TrainRunFields(LearningFields):
     """How `tonnage run` carries out a training: task, weights, rows. docs/run-tasks.md tells each task."""
 
-    task: TextTask = key("What is learned.", example="sequence-classification")
+    task: TextTask = key(
+        "What is learned; `own`: by a program of an installed package.", example="sequence-classification"
+    )
+    program: Word | None = key(
+        "The program of `task: own`: the name of an entry point in the group `tonnage.tasks`.",
+        default=None,
+        shown="none",
+        example="my-task",
+    )
     weights: Word = key(
         "Where training starts: a folder, from this file; `hf://org/name`; `pkg://package/folder` inside an installed "
         "Python package; or `new`: random weights of the shape in `model`, which is then a path to a `config.json` or "
