@@ -16,6 +16,7 @@ from tonnage.calibration.row_facts import with_facts
 from tonnage.calibration.rows import TrainingRow
 from tonnage.calibration.training_case import build_case
 from tonnage.calibration.training_judge import judge_training
+from tonnage.calibration.training_memory_rows import reading_of
 from tonnage.calibration.training_methods import adapters_of, precision_of
 from tonnage.catalog import Catalog
 from tonnage.workload.jobs import TrainPrecision
@@ -160,3 +161,22 @@ def test_each_part_of_offload_has_its_own_cell(row: Row, catalog: Catalog) -> No
     }  # fmt: skip
     stated = build_case(row(**{**cells, "activation_checkpointing": "full"}), catalog).program.offload
     assert stated == ()
+
+
+@pytest.mark.parametrize(
+    ("mem_kind", "program", "reading"),
+    [
+        ("nvidia-smi", "litgpt", "device"),
+        ("NVML", "", "device"),
+        ("max_memory_allocated", "torchtitan", "allocated"),
+        ("max_memory_reserved", "litgpt", "reserved"),
+        ("", "litgpt", "allocated"),
+        ("", "torchtitan", "reserved"),
+        ("", "", "reserved"),
+    ],
+)
+def test_a_reading_is_as_stated_else_as_the_program_logs_it(
+    row: Row, mem_kind: str, program: str, reading: str
+) -> None:
+    """A stated tool decides; where none is, the log of the program that is named."""
+    assert reading_of(row(mem_kind=mem_kind, program=program)) == reading

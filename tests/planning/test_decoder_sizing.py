@@ -10,11 +10,14 @@ from tonnage.catalog import load_catalog
 from tonnage.planning.batch_sizing import size_batch
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.plan import RunDetail
+from tonnage.planning.risks import _promise_risks
 from tonnage.planning.serve_sizing import size_service
 from tonnage.planning.sized import Sized
 from tonnage.sizing.devices import Machine
 from tonnage.workload.jobs import BatchJob, Constraints, Lengths, Requests, ServeJob
 from tonnage.workload.known import find_model
+
+from .conftest import serve
 
 CATALOG, GROUNDS = load_catalog(), Grounds.packaged()
 H100 = Machine(
@@ -119,3 +122,15 @@ def test_a_batch_keeps_its_machines_busy_to_the_end() -> None:
     sized = size_batch(replace(BATCH, items=100_000), [H100], Constraints(max_nodes=2), GROUNDS)
     one, two = (float(sized.work_s[sized.nodes == nodes][0]) for nodes in (1, 2))
     assert 0.5 * one < two < 0.6 * one
+
+
+def test_a_promise_that_its_interval_passes_is_a_risk() -> None:
+    """Sized to the expected figure, each promise whose 80 % interval reaches beyond it is named."""
+    job = replace(SERVICE, p95_ttft_s=0.12, p95_tpot_s=0.02)
+    run = shown(job)
+    assert run.ttft_p95_s is not None
+    assert run.tpot_p95_s is not None
+    told = _promise_risks(serve("llama-3.1-8b", p95_latency_s=None, p95_ttft_s=0.12, p95_tpot_s=0.02), run, None)
+    assert any("p95 TTFT" in risk for risk in told) == (run.ttft_p95_s.high > 0.12)
+    assert any("p95 per-token" in risk for risk in told) == (run.tpot_p95_s.high > 0.02)
+    assert told

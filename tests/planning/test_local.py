@@ -96,6 +96,20 @@ def test_a_run_on_the_device_corrects_and_narrows() -> None:
     assert after.peak_memory_gib == before.peak_memory_gib
 
 
+def test_a_profile_of_a_busy_machine_is_less_sure_of_times() -> None:
+    """Others took half of the processors while it was measured: alone the machine may be much faster, and the interval
+    reaches much further; memory is as sure as before, and a run on the machine itself tells better."""
+    busy = replace(fake_profile(), others_cpu_fraction=0.5)
+    before, after = (predict_local(job(micro_batch=32), one) for one in (fake_profile(), busy))
+    assert after.step_s.low < 0.75 * before.step_s.low
+    assert after.step_s.value == before.step_s.value
+    assert after.peak_memory_gib == before.peak_memory_gib
+    seconds = before.step_s.value
+    row = measured_row(before.work, busy, id="m1", metric="iteration_time_s", value=seconds, source="test")
+    taught = predict_local(job(micro_batch=32), update(busy, [row]))
+    assert taught.step_s.low > 0.85 * seconds
+
+
 def test_host_memory_holds_the_framework_and_the_state() -> None:
     """22.7 M parameters in fp32 with AdamW: 16 bytes each beside the framework; no part of a GPU's runtime."""
     parts = host_memory_parts(job(), micro_batch=32, accumulation=1, framework_bytes=1e9)

@@ -80,6 +80,16 @@ def test_generation_is_read(tmp_path: Path) -> None:
     assert spec.data.columns == (("prompt", "prompt"),)
 
 
+def test_the_best_needs_evaluations(tmp_path: Path) -> None:
+    """Keys that judge evaluations on the way are refused where there are none."""
+    spec = read(TRAIN + "  evaluate_every: 50\n  keep_best: true\n  best_by: f1\n  early_stopping: 3\n", tmp_path)
+    assert (spec.training.keep_best, spec.training.best_by, spec.training.early_stopping) == (True, "f1", 3)
+    with pytest.raises(WorkloadError, match="nothing is evaluated on the way"):
+        read(TRAIN + "  early_stopping: 3\n", tmp_path)
+    with pytest.raises(WorkloadError, match="judged once, at its end"):
+        read(TABLE + "  keep_best: true\n", tmp_path)
+
+
 def test_checkpoints_where_the_file_does_not_say_when(tmp_path: Path) -> None:
     """The plan's interval where it is stated; the rate at which machines are taken back where notices are watched."""
 

@@ -20,6 +20,7 @@ from tonnage.sizing.local_work import LocalOperation
 SCHEMA: Final = "tonnage/device-profile@1"
 DeviceKind = Literal["cpu", "cuda"]
 NORMAL_QUARTILES: Final = 2 * 0.6745  # quartile distance of a normal law over its standard deviation
+MOST_BUSY: Final = 0.9  # of the processors by others: a machine more taken than that tells little
 NORMAL_80: Final = 1.2816  # standard deviations of each side that hold 80 %
 
 
@@ -166,6 +167,13 @@ class DeviceProfile:
         """Median spread of the repeats over all points."""
         spreads = sorted(point.timing.log_sd for curve in self.curves for point in curve.points)
         return spreads[len(spreads) // 2]
+
+    @property
+    def busy_log_sd(self) -> float:
+        """What other programs add to the doubt about a processor's times: alone it may be as much faster as they took
+        of it, and with more of them slower. 0 for a GPU, and where it was not measured."""
+        others = min(self.others_cpu_fraction or 0.0, MOST_BUSY)
+        return -log(1.0 - others) / NORMAL_80 if self.kind == "cpu" else 0.0
 
     @property
     def disturbed_fraction(self) -> float:

@@ -22,7 +22,7 @@ from tonnage.sizing.layouts import Layouts, one_layout
 from tonnage.sizing.program_practice import practice_of, program_class, recompute_kind
 from tonnage.sizing.training_memory import estimate_training_memory
 from tonnage.sizing.training_practice import Practice
-from tonnage.workload.jobs import Lengths, TrainJob
+from tonnage.workload.jobs import Lengths, Sharding, TrainJob
 from tonnage.workload.programs import Program
 from tonnage.workload.shapes import ModelShape
 
@@ -129,6 +129,7 @@ def _jobs(row: TrainingRow, shape: ModelShape, engine: Engine, length: float) ->
         compile=engine.compiled,
         lora=engine.lora,
         recompute=engine.recompute,
+        sharding=_sharding(row, row.n_gpus or 64),
         program=engine.program,
     )
     if not _has_generator(row):
@@ -232,13 +233,13 @@ def _degree(text: str, kind: str) -> int:
     return int(found[1]) if found else 1
 
 
-def _sharding(row: TrainingRow, gpus: int) -> str:
+def _sharding(row: TrainingRow, gpus: int) -> Sharding:
     text = row.sharding.lower()
     stage = re.search(r"zero[- ]?(?:stage )?([123])", text)
     if (stage and stage[1] == "3") or "fsdp" in text:
         return "zero3" if gpus > 1 else "ddp"
     if stage:
-        return f"zero{stage[1]}"
+        return "zero2" if stage[1] == "2" else "zero1"
     if "sharded optimizer" in text or "distributed optimizer" in text:
         return "zero1"
     return "zero3" if not text and row.n_gpus is None else "ddp"

@@ -23,6 +23,7 @@ from tonnage.sizing.fitting import fits
 from tonnage.sizing.training_memory import TrainingMemory, estimate_training_memory
 from tonnage.units import from_gib, to_gib
 from tonnage.workload.jobs import Lengths
+from tonnage.workload.programs import DOCUMENTED
 
 MEMORY_METRICS = ("peak_mem_gib", "peak_mem_gb_unspecified", "fits", "max_seq_len")
 MEMORY_GROUP = "training memory"
@@ -73,11 +74,15 @@ def judge_memory_row(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -
 
 
 def reading_of(row: TrainingRow) -> str:
-    """Which of the three figures the row's tool reports. Not stated: reserved, what trainers log as the peak."""
+    """Which of the three figures the row's tool reports: as stated, else what its program's log calls the peak, else
+    reserved, as most do."""
     text = row.mem_kind.lower()
-    if "nvidia-smi" in text or "smi" in text:
+    if "smi" in text or "nvml" in text:
         return "device"
-    return "allocated" if "active" in text or "allocated" in text else "reserved"
+    if "active" in text or "alloc" in text:
+        return "allocated"
+    told = next((entry.reading for name, entry in DOCUMENTED.items() if name == row.program), None)
+    return "reserved" if "reserved" in text or told is None else told
 
 
 def memory_case(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> Case:

@@ -11,7 +11,7 @@ from math import ceil
 from typing import Final
 
 from tonnage.calibration.intervals import Intervals
-from tonnage.calibration.local_profile import DeviceProfile, log_sd_of
+from tonnage.calibration.local_profile import DeviceProfile, combined_log_sd, log_sd_of
 from tonnage.calibration.local_rows import (
     LocalWork,
     Metric,
@@ -87,6 +87,7 @@ def predict_local(
     available = room(profile.memory_gib, margin) / (processes if profile.kind == "cpu" else 1)
     work = _work(job, profile, threads, processes, micro_batch or job.micro_batch, available)
     time_sd, memory_sd = _prior(profile, calibration)
+    time_sd = combined_log_sd(time_sd, profile.busy_log_sd)
     step_s = _believed(work, profile, "time", time_parts(work, profile), time_sd)
     memory = _believed(work, profile, "memory", memory_parts(work, profile), memory_sd)
     steps = ceil(job.samples * job.epochs / work.samples_per_step)

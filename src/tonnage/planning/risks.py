@@ -46,12 +46,19 @@ def _promise_risks(workload: Workload, run: RunDetail, time: Figure | None) -> l
             f"may miss the deadline: the 80 % interval reaches {time.high / SECONDS_PER_HOUR:.3g} h of "
             f"{deadline / SECONDS_PER_HOUR:.3g} h"
         )
-    job, p95 = workload.job, run.latency_p95_s
-    promised = job.p95_latency_s if isinstance(job, ServeJob) else None
-    if promised is not None and p95 is not None and p95.high > promised:
-        out.append(
-            f"may break the p95 promise: the 80 % interval reaches {p95.high * 1e3:.0f} ms of {promised * 1e3:.0f} ms"
-        )
+    job = workload.job
+    if not isinstance(job, ServeJob):
+        return out
+    for name, promised, p95 in (
+        ("p95", job.p95_latency_s, run.latency_p95_s),
+        ("p95 TTFT", job.p95_ttft_s, run.ttft_p95_s),
+        ("p95 per-token", job.p95_tpot_s, run.tpot_p95_s),
+    ):
+        if promised is not None and p95 is not None and p95.high > promised:
+            out.append(
+                f"may break the {name} promise: the 80 % interval reaches {p95.high * 1e3:.0f} ms of "
+                f"{promised * 1e3:.0f} ms"
+            )
     return out
 
 

@@ -7,7 +7,9 @@ from typing import Any
 
 from tonnage.recipes.batches import Feeder, StepBatches, longest_tokens
 from tonnage.recipes.beginning import changed_data, note_beginning
-from tonnage.recipes.checkpoints import newest_valid, put_state
+from tonnage.recipes.best import Standing, standing
+from tonnage.recipes.checkpoints import CheckpointInvalid, newest_valid, put_state, read_checkpoint
+from tonnage.recipes.checkpoints.layout import folder_name
 from tonnage.recipes.engine import Engine
 from tonnage.recipes.evaluating import evaluate
 from tonnage.recipes.interrupts import Interrupted, Interrupts
@@ -50,6 +52,7 @@ class Loop:
         self.order = data_order(prepared, spec)
         share = len(self.order.share(0, rank=self.team.world - 1, world=self.team.world))
         self.position = Position(micro_batch=min(spec.training.micro_batch or share, share))
+        self._standing = Standing()
         self.measuring = Measuring(engine, spec, folder, self.order)
         self._saving = Saving(engine, spec, folder, self.position, self.measuring)
         self._feeder = Feeder(
@@ -69,6 +72,8 @@ class Loop:
             if code == WorkerExit.DONE:
                 self._saving.save()
             self._saving.wait()
+            if code == WorkerExit.DONE and self.spec.training.keep_best:
+                self._go_back_to_best()
             return code
         finally:
             self._feeder.close()
@@ -110,7 +115,8 @@ class Loop:
     # ---- step after step
 
     def _train(self) -> int:
-        while self.position.step < self.steps:
+        self._look_at_evaluations()
+        while self.position.step < self.steps and not self._standing.over(self.spec.training):
             began = time.perf_counter()
             batches = self._feeder.at(self.position.step, self.position.micro_batch, last=self._is_last)
             waited = time.perf_counter() - began
@@ -190,6 +196,34 @@ class Loop:
         if self.team.main and found is not None:
             metrics = dict(found.metrics)
             self.folder.record(EventKind.EVALUATED, who="rank0", step=self.position.step, metrics=metrics)
+        self._look_at_evaluations()
+        if self._standing.step == self.position.step and self.spec.training.keep_best:
+            self._saving.save()
+
+    def _look_at_evaluations(self) -> None:
+        """Which one is the best so far, and how many followed it; rank 0 reads, all know."""
+        training = self.spec.training
+        if training.keep_best or training.early_stopping is not None:
+            own = standing(self.folder, training, step=self.position.step) if self.team.main else Standing()
+            self._standing = self.team.gather(own)[0]
+            self._saving.keep(self._standing.step if training.keep_best else None)
+
+    def _go_back_to_best(self) -> None:
+        """Take up the weights of the best evaluation, where its checkpoint is not the newest and verifies."""
+        step = self._standing.step
+        if step is None or step == self.position.step:
+            return
+        path = self.folder.checkpoints / folder_name(step)
+        try:
+            found = read_checkpoint(path) if self.team.main else None
+        except CheckpointInvalid as fault:
+            found = None
+            self.folder.record(EventKind.CHECKPOINT_INVALID, who="rank0", path=str(path), message=fault.message)
+        if (checkpoint := self.team.gather(found)[0]) is not None:
+            put_state(self.engine, checkpoint, trained_only=self.spec.training.method != "full")
+            if self.team.main:
+                said = f"the finished model is that of step {step}, the best evaluation"
+                self.folder.record(EventKind.RESUMED, who="rank0", step=step, path=str(path), message=said)
 
     def _leave(self, *, stopped: bool) -> int:
         """Save, so that nothing is lost, and say why this attempt ends."""

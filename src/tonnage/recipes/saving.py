@@ -40,6 +40,11 @@ class Saving:
         self._saved_step = self._measuring.last_good = checkpoint.step
         self._interval.remember(self._folder)
 
+    def keep(self, step: int | None) -> None:
+        """The checkpoint of this step stays, however many newer ones there are."""
+        if self._writer is not None:
+            self._writer.kept_step = step
+
     def due(self) -> bool:
         """Whether the interval, in steps or seconds, is over."""
         step = self._position.step

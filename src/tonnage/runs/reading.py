@@ -215,6 +215,9 @@ def _learning(run: LearningFields) -> dict[str, Any]:
         "seed": run.seed,
         "log_every_steps": run.log_every,
         "evaluate_every_steps": run.evaluate_every,
+        "keep_best": run.keep_best,
+        "best_by": run.best_by,
+        "early_stopping": run.early_stopping,
     }
 
 

@@ -107,6 +107,9 @@ class TrainingSpec:
     stride: int = 128  # question-answering: tokens that two windows over a long context share
     log_every_steps: int = 10
     evaluate_every_steps: int | None = None  # None: at the end only
+    keep_best: bool = False  # the finished model is that of the best evaluation
+    best_by: str | None = None  # the figure it is the best by; None: the task's first
+    early_stopping: int | None = None  # evaluations in a row without gain that end the training
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,6 +41,23 @@ def tiles_to_half(devices: Devices, engine: Engine) -> Num:
     return engine.tiles_to_half * np.where(np.isnan(share), 1.0, share)
 
 
+# A grouped product splits no inner length, so the few tiles of a few experts keep few multiprocessors reading: the
+# share of the bandwidth is x / sqrt(x^2 + 0.75^2) of what many reach, x tiles a multiprocessor. Measured on an H100
+# (benchmarks/results/gpu_kernels_*.csv, «grouped gemm»): 48 tiles reach 0.23 of the bandwidth, 224 0.57, 768 0.77.
+STREAMING_TILES = 0.75
+
+
+def streaming_share(operator: Operator, devices: Devices) -> Num:
+    """Share of the bandwidth that the tiles of a grouped product can draw; 1 for a product alone, which is split."""
+    if devices.clock_hz is None or devices.multiprocessor_hz is None:
+        width: Num = REFERENCE_MULTIPROCESSORS
+    else:
+        known = devices.multiprocessor_hz / devices.clock_hz
+        width = np.where(np.isnan(known), REFERENCE_MULTIPROCESSORS, known)
+    tiles = operator.groups * np.ceil(np.asarray(operator.rows) / 128.0) * np.ceil(np.asarray(operator.columns) / 128.0)
+    return np.where(np.asarray(operator.groups) > 1.0, tiles / np.hypot(tiles, STREAMING_TILES * width), 1.0)
+
+
 def fused_share(operator: Operator, engine: Engine) -> float:
     """Share of an element-wise operator that fusion leaves; 1 for others."""
     if operator.kind != "elementwise":
@@ -65,6 +82,7 @@ def engine_operator_s(operator: Operator, devices: Devices, engine: Engine) -> N
         fraction = best * tile_fraction(
             operator.rows, operator.columns, tiles_to_half(devices, engine), operator.groups
         )
+        memory_s = memory_s / streaming_share(operator, devices)
     compute_s = operator.flop / (devices.peak_flop_per_s * fraction)
     return smooth_max(compute_s, memory_s, SHARPNESS) + floor_s
 

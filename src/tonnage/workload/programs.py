@@ -20,6 +20,7 @@ SixteenBit = Literal["mixed", "true"]  # what «bf16» means: fp32 weights and 1
 Loss = Literal["plain", "chunked", "fused", "in-place"]
 Selective = Literal["scores", "per-op"]
 OffloadPart = Literal["optimizer", "parameters", "activations"]
+Reading = Literal["allocated", "reserved", "device"]
 AdapterTargets = Literal["attention", "all-linear"]
 Attention = Literal["eager", "sdpa", "flash"]
 Optimizer = Literal["adamw", "adamw-8bit", "sgd", "adafactor"]
@@ -96,11 +97,12 @@ class Program:
 class Documented:
     """Defaults of a program, with where they are documented; adapters and lone GPUs have configurations of their own.
 
-    `earlier`: what differed before a version, the newest first.
+    `earlier`: what differed before a version, the newest first. `reading`: the figure its log calls the peak memory.
     """
 
     usual: Program
     source: str
+    reading: Reading | None = None
     earlier: tuple[tuple[str, Program], ...] = ()
     adapters: Program = Program()
     quantised: Program = Program()  # adapters on a 4-bit base
@@ -162,7 +164,8 @@ DOCUMENTED: Final[dict[ProgramName, Documented]] = {
             whole_gradients=False,
         ),
         source="pytorch/torchtitan train_configs/llama3_8b.toml: selective_ac_option 'op', compile false; FSDP2 with "
-        "bf16 parameters and fp32 reduction",
+        "bf16 parameters and fp32 reduction; metrics.py logs max reserved memory",
+        reading="reserved",
     ),
     "nemo": Documented(
         usual=replace(_MEGATRON, attention="flash", compile=False, recompute="none", tensor_overlap=True),
@@ -199,7 +202,8 @@ DOCUMENTED: Final[dict[ProgramName, Documented]] = {
         ),
         source="Lightning-AI/litgpt finetune/lora.py, full.py, adapter.py: scaled_dot_product_attention, AdamW, "
         "lora_dropout 0.05, cross entropy in parts that all keep their softmax, bitsandbytes 0.41; activation "
-        "checkpointing with FSDP only (tutorials/oom.md)",
+        "checkpointing with FSDP only (tutorials/oom.md); «Memory used» is max_memory_allocated",
+        reading="allocated",
     ),
     "axolotl": Documented(
         usual=Program(
@@ -226,7 +230,9 @@ DOCUMENTED: Final[dict[ProgramName, Documented]] = {
         ),
         adapters=Program(adapter_targets="all-linear", half_tables=True),
         source="unslothai/unsloth README: use_gradient_checkpointing='unsloth' (recomputes, inputs of layers in host "
-        "memory), adamw_8bit, Triton kernels for norm, rotary, SwiGLU and cross entropy",
+        "memory), adamw_8bit, Triton kernels for norm, rotary, SwiGLU and cross entropy; notebooks print "
+        "max_memory_reserved",
+        reading="reserved",
     ),
     "deepspeed": Documented(
         usual=Program(

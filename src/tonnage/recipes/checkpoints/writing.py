@@ -49,6 +49,7 @@ class CheckpointWriter:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint") if asynchronous else None
         self._flight: Future[None] | None = None
         self._verified: dict[Path, tuple[tuple[str, int, int], ...]] = {}  # as they were when they verified
+        self.kept_step: int | None = None  # stays beside the newest ones: that of the best evaluation
         self.newest: int | None = None  # the newest step known to be on the disk
         folder.mkdir(exist_ok=True)
         for path in folder.glob(_UNFINISHED + "*"):
@@ -102,7 +103,8 @@ class CheckpointWriter:
         The one just written always stays. A higher step is no reason to prefer another one: the run went on from
         before it, since it did not verify.
         """
-        others = [path for path in newest_first(self._folder) if path != written]
+        spared = {written, *([] if self.kept_step is None else [self._folder / folder_name(self.kept_step)])}
+        others = [path for path in newest_first(self._folder) if path not in spared]
         whole = [written, *(path for path in others if self._verifies(path))]
         if len(whole) < self._keep:
             return

@@ -12,6 +12,7 @@ from tonnage.workload.file.kinds import BatchFile, ServeFile, TabularFile, Train
 from tonnage.workload.file.problems import Problem
 from tonnage.workload.file.run_fields import (
     GenerateRunFields,
+    LearningFields,
     RunDataFields,
     SharedRunFields,
     SourceFields,
@@ -40,6 +41,8 @@ def find_run_problems(file: WorkloadFile) -> Iterator[Problem]:
     task, run = task_of(file), file.run
     yield from _launch_problems(run, task)
     yield from _limit_problems(run)
+    if isinstance(run, LearningFields):
+        yield from _best_problems(run, task)
     yield from _column_problems(run.data, task)
     for name in ("train", "validation", "test"):
         if (source := getattr(run.data, name)) is not None:
@@ -63,6 +66,15 @@ def _launch_problems(run: SharedRunFields, task: Task) -> Iterator[Problem]:
         )
     if run.tracking.alias is not None and run.tracking.register_as is None:
         yield Problem(("run", "tracking", "alias"), "nothing is registered", "name it: `register_as: my-model`")
+
+
+def _best_problems(run: LearningFields, task: Task) -> Iterator[Problem]:
+    asked = [name for name in ("keep_best", "best_by", "early_stopping") if getattr(run, name)]
+    for name in asked:
+        if task in ONE_PROCESS:
+            yield Problem(("run", name), f"{task} is judged once, at its end", "remove the key")
+        elif run.evaluate_every is None:
+            yield Problem(("run", name), "nothing is evaluated on the way", "add `evaluate_every: 500` (steps)")
 
 
 def _limit_problems(run: SharedRunFields) -> Iterator[Problem]:

@@ -156,6 +156,23 @@ class LearningFields(SharedRunFields):
     evaluate_every: Count | None = key(
         "Steps between evaluations.", default=None, shown="at the end only", unit="steps", example="500"
     )
+    keep_best: Flag = key(
+        "Whether the finished model is that of the best evaluation; needs `evaluate_every`.",
+        default=False,
+        example="true",
+    )
+    best_by: Word | None = key(
+        "The figure of the evaluations that says which is the best.",
+        default=None,
+        shown="the task's first",
+        example="f1",
+    )
+    early_stopping: Count | None = key(
+        "Training ends after so many evaluations in a row without gain; needs `evaluate_every`.",
+        default=None,
+        shown="it does not",
+        example="3",
+    )
 
 
 class TrainRunFields(LearningFields):
