@@ -19,7 +19,7 @@ from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import peak_tflops
 from tonnage.sizing.precision import TRAINING
 from tonnage.sizing.training_prediction import predict_training
-from tonnage.sizing.training_work import FULL
+from tonnage.sizing.training_work import FULL, counted_flop_per_token
 
 if TYPE_CHECKING:
     from tonnage.calibration.training_fit import TrainingFit
@@ -107,14 +107,8 @@ def _counted(case: Case) -> float:
 
 
 def _whole_flop(case: Case) -> float:
-    """3 x (2 x matrix weights + 4·s·h attention) per token and layer, vocabulary included."""
-    job = case.jobs[0]
-    shape, length = job.model, job.lengths.mean
-    ups = 3 if shape.gated_mlp else 2
-    width = shape.heads * shape.head_dim
-    kv_width = shape.kv_heads * shape.head_dim
-    layer = 2.0 * shape.hidden * (2 * width + 2 * kv_width + ups * shape.ffn) + 4.0 * length * width
-    return 3.0 * case.tokens * (shape.layers * layer + 2.0 * shape.hidden * shape.vocab)
+    """As papers count them: three passes over every token of the step."""
+    return 3.0 * case.tokens * counted_flop_per_token(case.jobs[0])
 
 
 RATES = ("tokens_per_s_per_gpu", "sequences_per_s", "images_per_s", "achieved_tflops_per_gpu")

@@ -248,6 +248,16 @@ def _optimizer_tensors(job: TrainJob, practice: Practice) -> float:
     return 9.0 if job.model.gated_mlp else 16.0
 
 
+def counted_flop_per_token(job: TrainJob) -> float:
+    """FLOP of one forward pass a token as papers count them: 2 x matrix weights and 4·s·h of attention a layer, whole
+    scores, vocabulary included (Korthikanti et al. 2022, arXiv:2205.05198, appendix A)."""
+    shape, length = job.model, job.lengths.mean
+    ups = 3 if shape.gated_mlp else 2
+    width, kv_width = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    layer = 2.0 * shape.hidden * (2 * width + 2 * kv_width + ups * shape.ffn) + 4.0 * length * width
+    return shape.layers * layer + 2.0 * shape.hidden * shape.vocab
+
+
 def added(first: StepWork, second: StepWork) -> StepWork:
     """Two models trained in one step on the same devices and layout (a generator and a discriminator)."""
     summed = ("gradient_bytes", "gathered_bytes", "gathered_layers", "optimizer_bytes",
