@@ -332,6 +332,20 @@ CONTRADICTIONS = {
     "weights that the engine does not run": Bad(
         SERVE + "  engine: llama.cpp\n  weights: fp8\n", 8, "serve.weights", "found 'fp8'", "0.5 and later"
     ),
+    "prefixes that an engine does not share": Bad(
+        SERVE + "  engine: llama.cpp\n  prefix_cache_fraction: 0.5\n",
+        8,
+        "serve.prefix_cache_fraction",
+        "llama.cpp shares no prefixes",
+        "use vllm",
+    ),
+    "all of the prompt cached": Bad(
+        BATCH + "  items: 10\n  prefix_cache_fraction: 1\n",
+        7,
+        "batch.prefix_cache_fraction",
+        "found 1",
+        "",
+    ),
     "an engine that only generates": Bad(
         swap(swap(SERVE, "gpt2", "bert-base-uncased"), "  output_tokens: 16\n", "  engine: vllm\n"),
         6,

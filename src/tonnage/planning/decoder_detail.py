@@ -11,7 +11,7 @@ from tonnage.planning.decoder_table import DecoderTable
 from tonnage.planning.plan import Interval, Promise, RunDetail
 from tonnage.planning.sized import Miss
 from tonnage.sizing.decoder_loads import serve_load
-from tonnage.sizing.decoder_replicas import request_bytes
+from tonnage.sizing.decoder_replicas import request_bytes, shared_bytes
 from tonnage.sizing.decoder_seen import Load, Seen, Spread
 from tonnage.sizing.devices import Machine
 from tonnage.sizing.inference_memory import weights_bytes
@@ -59,6 +59,7 @@ def decoder_detail(
             ("weights", table.job.weights),
             ("kv_cache", "fp8" if table.curves.rows.served.kv_bytes == 1.0 else "fp16"),
             ("engine_class", table.engine.name),
+            *_stated(table),
         ),
         time_s=None if time is None else time[0].around(time[1]),
         time_parts=(
@@ -85,13 +86,19 @@ def decoder_detail(
     )  # fmt: skip
 
 
+def _stated(table: DecoderTable) -> tuple[tuple[str, str], ...]:
+    """What a job says of its decoding that other jobs do not."""
+    cached = table.job.prefix_cache_fraction
+    return (("prefix_cache_fraction", f"{cached:g}"),) if cached else ()
+
+
 def _columns(spread: Spread) -> tuple[tuple[str, float], ...]:
     return (("mean", float(spread.mean[0])), *((name, float(values[0])) for name, values in spread.at.items()))
 
 
 def _memory_parts(table: DecoderTable, kind: int, in_flight: float) -> tuple[tuple[str, float], ...]:
     rows, memory = table.curves.rows, table.memory
-    cache = in_flight * float(request_bytes(rows, rows.context)[kind])
+    cache = in_flight * float(request_bytes(rows, rows.context)[kind]) + float(shared_bytes(rows)[kind])
     parts = {
         "weights": float(memory.weights_bytes[kind]),
         "activations": float(memory.step_bytes[kind]),

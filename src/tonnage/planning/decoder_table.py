@@ -12,7 +12,7 @@ from tonnage.planning.plan import Interval
 from tonnage.planning.replica_table import tensor_degrees
 from tonnage.planning.sized import IntArray
 from tonnage.sizing.decoder_curves import DecoderCurves, lay_out_decoder
-from tonnage.sizing.decoder_replicas import cache_room, decoder_rows, request_bytes, rows_memory
+from tonnage.sizing.decoder_replicas import cache_room, decoder_rows, request_bytes, rows_memory, shared_bytes
 from tonnage.sizing.devices import Devices, Machine
 from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array
@@ -82,12 +82,13 @@ def decoder_table(job: ServeJob | BatchJob, machines: Sequence[Machine], grounds
         [machines[index].accelerator for index, _ in firsts], [job.requests] * len(firsts),
         tensor_parallel=np.array([float(degree) for _, degree in firsts]),
         concurrency=np.full(len(firsts), np.nan if limit is None else float(limit)),
+        cached=job.prefix_cache_fraction,
     )  # fmt: skip
     set_to = np.array([float(scheduler.most_requests(machines[index].accelerator)) for index, _ in firsts])
     memory, room = rows_memory(rows, set_to), cache_room(rows, set_to)
     output = job.requests.output_tokens
     longest = float(job.requests.input_tokens.maximum + (0 if output is None else output.maximum))
-    longest_bytes = request_bytes(rows, np.full(len(firsts), longest))
+    longest_bytes = request_bytes(rows, np.full(len(firsts), longest)) + shared_bytes(rows)
     curves = lay_out_decoder(rows, engine).under(engine)
     known = np.isfinite(curves.decode_grid_s).all(axis=1)
     fits = known & (memory.pool_bytes >= longest_bytes) & (room >= (limit or 1))

@@ -45,6 +45,16 @@ class DecoderRows:
     outputs: Array
     output_shares: Array
     beams: Array | float = 1.0  # hypotheses that each request carries
+    cached: float = 0.0  # share of every prompt whose keys and values are there already
+
+    @property
+    def reads(self) -> Array:
+        """Tokens of each prompt that are read: those not cached, one at least, for its output starts the answer."""
+        return np.maximum(self.prompts * (1.0 - self.cached), 1.0) if self.cached else self.prompts
+
+    @property
+    def read(self) -> Array:
+        return np.asarray(np.sum(self.reads * self.prompt_shares, axis=1))
 
     @property
     def prompt(self) -> Array:
@@ -75,7 +85,7 @@ class DecoderPasses:
     tokens: Array
     decode: PassWork
     linear: PassWork
-    whole: PassWork  # one prompt over its own keys
+    whole: PassWork  # what is read of one prompt, over all of its keys
     bare: PassWork  # the same with next to no attention
 
     def under(self, engine: Engine) -> DecoderCurves:
@@ -140,7 +150,7 @@ def lay_out_decoder(rows: DecoderRows, engine: Engine) -> DecoderPasses:
     """The passes of all rows on their grids."""
     shape = windowed(rows.shape, rows.scheduler)
     most = np.maximum(rows.slots, 2.0) * rows.beams
-    longest = rows.prompts.max(axis=1)
+    longest = rows.reads.max(axis=1)
     limited = rows.step_tokens < UNLIMITED
     room = np.where(limited, np.maximum(rows.step_tokens, longest), rows.slots * longest)
     batches, tokens = _grid(most, BATCH_POINTS), _grid(np.maximum(room + rows.slots, 2.0), TOKEN_POINTS)
@@ -156,12 +166,15 @@ def lay_out_decoder(rows: DecoderRows, engine: Engine) -> DecoderPasses:
 
     ones = np.ones_like
     context = np.broadcast_to(rows.context[:, None], batches.shape)
+    # The last p of k tokens see p·(k - p/2) pairs: what p causal ones see of 2k - p keys, which is p where p is k.
+    reads = rows.reads
+    seen = 2.0 * rows.prompts - reads
     return DecoderPasses(
         rows=rows, batches=batches, tokens=tokens,
         decode=work(batches, ones(batches), context, batches, decoder_only(shape)),
         linear=work(ones(tokens), tokens, ones(tokens), ones(tokens)),
-        whole=work(ones(rows.prompts), rows.prompts, rows.prompts, ones(rows.prompts)),
-        bare=work(ones(rows.prompts), rows.prompts, ones(rows.prompts), ones(rows.prompts)),
+        whole=work(ones(reads), reads, seen, ones(reads)),
+        bare=work(ones(reads), reads, ones(reads), ones(reads)),
     )  # fmt: skip
 
 

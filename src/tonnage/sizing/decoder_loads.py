@@ -47,7 +47,7 @@ def _fixed_batch(curves: DecoderCurves, load: Load) -> Seen:
     """One batch from its prompts to its last token: everyone waits for all prompts, then for all steps."""
     rows = curves.rows
     batch = rows.slots
-    read = curves.linear_s(batch * rows.prompt) + batch * curves.attention_mean_s
+    read = curves.linear_s(batch * rows.read) + batch * curves.attention_mean_s
     step = curves.decode_s(batch)
     longest = rows.outputs.max(axis=1)
     latency = read + np.maximum(longest - 1.0, 0.0) * step

@@ -24,7 +24,7 @@ def makespan_s(run: Run) -> Array:
     running = np.minimum(np.where(np.isfinite(among), np.maximum(among, 1.0), 1.0), fed(curves))
     full = curves.decode_s(running)
     weights = 2.0 * curves.decode_s(np.maximum(np.nan_to_num(among, nan=1.0) / 2.0, 1.0)) - full
-    stagger = np.minimum(among * rows.prompt / filling.together / np.maximum(rows.output, 1.0), 1.0)
+    stagger = np.minimum(among * rows.read / filling.together / np.maximum(rows.output, 1.0), 1.0)
     spread = _drained_s(curves, among, full, count, answer, running)
     waves = np.ceil(count / among) - 1.0
     together = waves * answer * full + _ending_s(curves, count - waves * among)

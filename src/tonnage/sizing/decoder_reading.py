@@ -32,8 +32,8 @@ def capacity_per_s(curves: DecoderCurves, in_flight: Array) -> Array:
     output = rows.output[lift]
     in_flight = np.minimum(in_flight, fed(curves)[lift])
     step = curves.decode_s(in_flight)
-    together = read_together(curves, in_flight / output * rows.prompt[lift], in_flight)
-    read = curves.read_token_s(in_flight, together) * rows.prompt[lift] + curves.attention_mean_s[lift]
+    together = read_together(curves, in_flight / output * rows.read[lift], in_flight)
+    read = curves.read_token_s(in_flight, together) * rows.read[lift] + curves.attention_mean_s[lift]
     rate = in_flight / (output * step + in_flight * read)
     return np.minimum(rate, 1.0 / max(curves.engine.request_us * 1e-6, 1e-12))
 
@@ -41,7 +41,7 @@ def capacity_per_s(curves: DecoderCurves, in_flight: Array) -> Array:
 def fed(curves: DecoderCurves) -> Array:
     """Requests that can decode at a time if every step reads as many prompts as its budget takes; others are read."""
     rows = curves.rows
-    return np.asarray(np.maximum(rows.output * np.maximum(DECODES_SHARE * rows.step_tokens / rows.prompt, 0.01), 1.0))
+    return np.asarray(np.maximum(rows.output * np.maximum(DECODES_SHARE * rows.step_tokens / rows.read, 0.01), 1.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,7 @@ def read_together(curves: DecoderCurves, wanted: Array, in_flight: Array) -> Arr
     """Prompt tokens read in one step where `wanted` come: whole prompts, or chunks that the step's budget leaves."""
     rows = curves.rows
     lift = (slice(None),) + (None,) * (wanted.ndim - 1)
-    prompt, longest = rows.prompt[lift], rows.prompts.max(axis=1)[lift]
+    prompt, longest = rows.read[lift], rows.reads.max(axis=1)[lift]
     budget = rows.step_tokens[lift]
     room = np.maximum(budget - (0.0 if rows.scheduler.prompts_first else in_flight), 0.25 * budget)
     if not rows.scheduler.chunked:
@@ -108,8 +108,8 @@ def read_together(curves: DecoderCurves, wanted: Array, in_flight: Array) -> Arr
 def read_prompts(curves: DecoderCurves, in_flight: Array, newcomers: Array) -> Reading:
     """`newcomers`: prompts a step."""
     rows = curves.rows
-    wanted = np.minimum(newcomers * rows.prompt, UNLIMITED)
+    wanted = np.minimum(newcomers * rows.read, UNLIMITED)
     together = read_together(curves, wanted, in_flight)
     token = curves.read_token_s(in_flight, together)
-    each = token[:, None] * rows.prompts + curves.attention_s
-    return Reading(together=together, mean_s=token * rows.prompt + curves.attention_mean_s, each_s=each)
+    each = token[:, None] * rows.reads + curves.attention_s
+    return Reading(together=together, mean_s=token * rows.read + curves.attention_mean_s, each_s=each)

@@ -32,9 +32,11 @@ def decoder_rows(
     tensor_parallel: Array,
     concurrency: Array,
     beams: Array | float = 1.0,
+    cached: float = 0.0,
 ) -> DecoderRows:
     """Rows of replicas. `concurrency`: most requests in flight, NaN for the engine's own limit; the cache may hold
-    fewer. `requests`: of each row; all of a call state their lengths in the same way (as many points)."""
+    fewer. `requests`: of each row; all of a call state their lengths in the same way (as many points). `cached`: share
+    of prompts that the prefix cache holds."""
     prompts, prompt_shares = _points([one.input_tokens for one in requests])
     outputs, output_shares = _points([one.output_tokens or one.input_tokens for one in requests])
     limit = np.array([float(scheduler.most_requests(device)) for device in accelerators])
@@ -44,7 +46,7 @@ def decoder_rows(
         shape=shape, served=served, scheduler=scheduler, devices=devices, tensor_parallel=tensor_parallel,
         host_factor=np.array([host_factor(device) for device in accelerators]), slots=most,
         step_tokens=np.maximum(step_tokens, 1.0), prompts=prompts, prompt_shares=prompt_shares, outputs=outputs,
-        output_shares=output_shares, beams=beams,
+        output_shares=output_shares, beams=beams, cached=cached,
     )  # fmt: skip
     if scheduler.admission == "fixed":
         return rows
@@ -61,8 +63,15 @@ def rows_memory(rows: DecoderRows, requests: Array) -> EngineMemory:
 
 
 def request_bytes(rows: DecoderRows, tokens: Array) -> Array:
-    """Bytes of cache per device that a request of `tokens` keeps."""
-    held = held_tokens(windowed(rows.shape, rows.scheduler), tokens)
+    """Bytes of cache per device that a request of `tokens` keeps for itself, beside what all share."""
+    own = np.maximum(tokens - rows.cached * rows.prompt, 1.0) if rows.cached else tokens
+    held = held_tokens(windowed(rows.shape, rows.scheduler), own)
+    return np.asarray(held * cache_bytes_per_token(rows.shape, rows.served, rows.tensor_parallel))
+
+
+def shared_bytes(rows: DecoderRows) -> Array:
+    """Bytes of cache per device that all requests share: what is cached of a mean prompt, once."""
+    held = held_tokens(windowed(rows.shape, rows.scheduler), rows.cached * rows.prompt)
     return np.asarray(held * cache_bytes_per_token(rows.shape, rows.served, rows.tensor_parallel))
 
 
@@ -74,7 +83,8 @@ def cache_room(rows: DecoderRows, requests: Array) -> Array:
     """
     answer = rows.output * rows.beams
     tokens = rows.context if rows.scheduler.admission == "recompute" else rows.prompt + answer
-    return np.asarray(rows_memory(rows, requests).pool_bytes / np.maximum(request_bytes(rows, tokens), 1.0))
+    pool = rows_memory(rows, requests).pool_bytes - shared_bytes(rows)
+    return np.asarray(pool / np.maximum(request_bytes(rows, tokens), 1.0))
 
 
 def _points(lengths: Sequence[Lengths]) -> tuple[Array, Array]:

@@ -23,7 +23,7 @@ def first_tokens(run: Run, token_s: Array) -> Points:
     """Time to the first token: places in line crossed with prompts. `token_s`: time of a step."""
     rows, engine = run.curves.rows, run.curves.engine
     wait = _wait_s(run, token_s)
-    own_steps = np.ceil(rows.prompts / run.reading.together[_WIDE]) if rows.scheduler.chunked else 1.0
+    own_steps = np.ceil(rows.reads / run.reading.together[_WIDE]) if rows.scheduler.chunked else 1.0
     beside = np.zeros_like(run.most) if rows.scheduler.prompts_first else run.curves.decode_s(run.beside)
     read = own_steps * beside[_WIDE] + run.reading.each_s + (engine.request_us + engine.reply_us) * 1e-6
     seconds = (wait[:, :, None] + read[:, None, :]).reshape(len(wait), -1)
@@ -69,7 +69,7 @@ def _start_s(run: Run, place: Array, requests: Array) -> Array:
     waves = np.floor(np.maximum(place - 1e-9, 0.0) / among)
     inside = np.minimum(place, among) if rows.varied else place - waves * among
     beside = 0.0 if rows.scheduler.prompts_first else run.curves.decode_s(np.maximum(inside / 2.0, 1.0))
-    each = run.filling.mean_s[_WIDE] + rows.prompt[_WIDE] / run.filling.together[_WIDE] * beside
+    each = run.filling.mean_s[_WIDE] + rows.read[_WIDE] / run.filling.together[_WIDE] * beside
     later = np.maximum(place - among, 0.0) if rows.varied else waves * run.slots[_WIDE]
     return inside * each + later / run.capacity_per_s[_WIDE]
 
@@ -105,7 +105,7 @@ def _meanwhile_s(run: Run) -> Array:
     left = np.maximum(
         np.minimum(requests, run.slots)[_DEEP] - (WAIT_PLACES[None, :] * requests[_WIDE])[:, :, None], 0.0
     )
-    per_step = np.inf if rows.scheduler.prompts_first else (run.filling.together / rows.prompt)[_DEEP]
+    per_step = np.inf if rows.scheduler.prompts_first else (run.filling.together / rows.read)[_DEEP]
     during = np.minimum(left, answers * per_step)
     refill = np.where(run.load.requests > run.slots, np.minimum(run.most, fed(run.curves)) / rows.output, 0.0)[_DEEP]
     later = refill * np.maximum(answers - during / per_step, 0.0)

@@ -26,6 +26,9 @@ EngineName = Literal[
     "onnxruntime-tensorrt", "ctranslate2", "torch-compile", "torchscript", "pytorch", "tensorflow",
 ]  # fmt: skip
 GENERATING_ENGINES: Final = ("vllm", "sglang", "tgi", "tensorrt-llm", "lmdeploy", "llama.cpp")  # write tokens only
+# Keep what requests begin with: vLLM's automatic prefix caching, SGLang's radix cache, TensorRT-LLM's block reuse,
+# TGI 3, LMDeploy's enable_prefix_caching. llama.cpp keeps one request's prefix a slot, and shares none between slots.
+PREFIX_ENGINES: Final = ("vllm", "sglang", "tensorrt-llm", "tgi", "lmdeploy")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +107,7 @@ class ServeJob:
     p95_tpot_s: float | None = None  # per output token after the first
     weights: WeightFormat = "fp16"
     kv_cache: CacheFormat = "auto"
+    prefix_cache_fraction: float = 0.0  # of prompt tokens, found in the cache of the replica
     tensor_parallel: int | None = None
     replicas: int | None = None
     concurrency: int | None = None  # requests one replica answers at a time; None: the planner chooses
@@ -122,6 +126,7 @@ class BatchJob:
     items: int
     weights: WeightFormat = "fp16"
     kv_cache: CacheFormat = "auto"
+    prefix_cache_fraction: float = 0.0  # of prompt tokens, found in the cache of the replica
     tensor_parallel: int | None = None
     replicas: int | None = None
     concurrency: int | None = None  # requests one replica answers at a time; None: the planner chooses

@@ -29,7 +29,13 @@ class Study:
         self.units = fleet_units(self.plan, catalog, reserved_discount=question.reserved_discount)
 
     def read_requests(self, requests: Requests, cached: float | None = None) -> Requests:
-        """Requests as the own fleet reads them: without cached input where it has a prefix cache."""
+        """Requests as the own fleet reads them: without cached input where it has a prefix cache.
+
+        A job that states its own share is sized with it.
+        """
+        job = self.workload.job
+        if isinstance(job, ServeJob) and job.prefix_cache_fraction:
+            return requests
         cached = self.question.cached_fraction if cached is None else cached
         if not (self.question.own_prefix_cache and cached):
             return requests
@@ -39,10 +45,10 @@ class Study:
 
     def verify(self) -> Verified | None:
         """Simulates the unit that wins at my rate; a unit that carries less is slowed, until a verified one wins."""
-        if not self.question.verify:
-            return None
         job = self.workload.job
         assert isinstance(job, ServeJob)
+        if not self.question.verify or job.prefix_cache_fraction:  # the simulation reads every prompt whole
+            return None
         promise = promise_of(job, self.question.quantile)
         done: dict[tuple[str, str, str], Verified] = {}
         while self.units:

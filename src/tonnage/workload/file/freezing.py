@@ -78,6 +78,7 @@ def _freeze_work(file: TrainFile | ServeFile | BatchFile, shape: ModelShape) -> 
                 items=_count_items(file),
                 weights=_weights(file.batch, shape),
                 kv_cache=file.batch.kv_cache,
+                prefix_cache_fraction=file.batch.prefix_cache_fraction,
                 tensor_parallel=file.batch.tensor_parallel,
                 engine=file.batch.engine,
             )
@@ -117,6 +118,7 @@ def _freeze_serve(file: ServeFile, shape: ModelShape) -> ServeJob:
         p95_ttft_s=serve.p95_ttft,
         p95_tpot_s=serve.p95_tpot,
         kv_cache=serve.kv_cache,
+        prefix_cache_fraction=serve.prefix_cache_fraction,
         weights=_weights(serve, shape),
         tensor_parallel=serve.tensor_parallel,
         engine=serve.engine,

@@ -15,7 +15,7 @@ from tonnage.workload.file.problems import Problem
 from tonnage.workload.file.terms_fields import ConstraintFields
 from tonnage.workload.file.train_program import find_program_problems
 from tonnage.workload.file.yaml_lines import KeyPath
-from tonnage.workload.jobs import GENERATING_ENGINES
+from tonnage.workload.jobs import GENERATING_ENGINES, PREFIX_ENGINES
 from tonnage.workload.shapes import ModelShape
 
 IMAGES = ("vision-transformer", "convolution")
@@ -166,7 +166,11 @@ def _request_problems(
     if shape.causal:
         yield from _generation_problems(section, requests, shape)
         yield from _format_problems(section, requests)
+        yield from _prefix_problems(section, requests, shape)
         return
+    if requests.prefix_cache_fraction:
+        fault = f"{shape.name} generates no tokens and keeps no cache of them"
+        yield Problem((section, "prefix_cache_fraction"), fault, "remove the key")
     if requests.engine in GENERATING_ENGINES:
         fault = f"found '{requests.engine}', which serves models that generate; {shape.name} does not"
         yield Problem((section, "engine"), fault, "use tensorrt, onnxruntime or pytorch")
@@ -208,6 +212,17 @@ def _format_problems(section: str, requests: RequestFields) -> Iterator[Problem]
     known = UNSUPPORTED.get((requests.engine or "vllm", requests.weights or ""))
     if known is not None:
         yield Problem((section, "weights"), f"found '{requests.weights}', which {requests.engine} does not run", known)
+
+
+def _prefix_problems(section: str, requests: RequestFields, shape: ModelShape) -> Iterator[Problem]:
+    share, engine = requests.prefix_cache_fraction, requests.engine or "vllm"
+    path = (section, "prefix_cache_fraction")
+    if share and engine not in PREFIX_ENGINES:
+        fault = f"found {share:g}, but {engine} shares no prefixes between requests"
+        yield Problem(path, fault, f"use {', '.join(PREFIX_ENGINES)}, or remove the key")
+    elif share and shape.architecture != "decoder":
+        fault = f"found {share:g}, but {shape.name} reads each prompt as a whole: no part of it can be kept"
+        yield Problem(path, fault, "remove the key")
 
 
 def _length_problems(path: KeyPath, lengths: LengthFields) -> Iterator[Problem]:

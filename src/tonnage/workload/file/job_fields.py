@@ -214,6 +214,12 @@ class RequestFields(Door):
         default="auto",
         example="fp8",
     )
+    prefix_cache_fraction: Annotated[float, Field(ge=0, lt=1), Spelled("number from 0 to below 1")] = key(
+        "Share of prompt tokens that the engine finds in its prefix cache (a system prompt that all requests begin "
+        "with): not read again, and held once a replica.",
+        default=0.0,
+        example="0.6",
+    )
     tensor_parallel: Count | None = key(
         "GPUs that share one copy of the model.", default=None, shown="chosen", unit="GPUs", example="2"
     )
