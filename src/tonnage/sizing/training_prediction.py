@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import reduce
+
+import numpy as np
 
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Devices
@@ -48,5 +50,9 @@ def peak_memory(
 
 
 def _summed(first: TrainingMemory, second: TrainingMemory) -> TrainingMemory:
-    names = [field.name for field in fields(TrainingMemory)]
-    return TrainingMemory(**{name: getattr(first, name) + getattr(second, name) for name in names})
+    """The parts of two models in one process, which has one runtime and one workspace."""
+    once = ("workspace_bytes", "context_bytes")
+    both = {name: (getattr(first, name), getattr(second, name)) for name in TrainingMemory.__dataclass_fields__}
+    return TrainingMemory(
+        **{name: np.maximum(*pair) if name in once else pair[0] + pair[1] for name, pair in both.items()}
+    )

@@ -37,6 +37,10 @@ COMPUTES = ("fp32", "tf32", "fp16", "bf16", "fp8")  # `StepWork.compute` holds t
 # norm (as `inference_pass` spells them), and for each adapter two products, a scale and a sum.
 AUTOCAST_CASTS, ADAPTER_KERNELS = 1.5, 4.0
 ROTARY_KERNELS, RMS_KERNELS = 12.0, 8.0 / 3.0
+# GELU by its tanh formula in primitives (transformers, `NewGELUActivation`): cube, two scales, two sums, tanh,
+# half of the input, product: 18 elements moved where one kernel moves 2; autocast computes the cube, and the rest, in
+# 32 bit.
+COMPOSITE_KERNELS, COMPOSITE_PASSES, COMPOSITE_BYTES = 8.0, 9.0, 4.0
 ELEMENT_BYTES = np.array([4.0, 4.0, 2.0, 2.0, 2.0])  # of activations, for each of COMPUTES
 UNFUSED, COMPILED, HAND_FUSED, IMAGES = 0.0, 1.0, 2.0, 3.0  # the last: between convolutions, by a library's kernels
 FLASH_BACKWARD = 2.5  # five products instead of two, the scores made again (Dao 2023, arXiv:2307.08691, section 3.1)
@@ -165,12 +169,16 @@ def _adapters(job: TrainJob, layouts: Layouts, numbers: TrainingNumbers, practic
 def _launched(op: Operator, job: TrainJob, numbers: TrainingNumbers, practice: Practice) -> Operator:
     """The operator with the kernels that an eager framework launches for it.
 
-    An RMS norm and rotary positions are spelt out (`inference_pass`); autocast casts input and weight of each product.
+    An RMS norm and rotary positions are spelt out (`inference_pass`), and a composite GELU; autocast casts input and
+    weight of each product.
     """
     if op.name == "rotary":
         return replace(op, kernels=ROTARY_KERNELS)
     if op.name == "norms and residuals" and job.model.norm == "rms":
         return replace(op, kernels=op.kernels * RMS_KERNELS)
+    if op.name == "mlp activation" and job.model.composite_gelu and _fusion(job, practice) == UNFUSED:
+        wide = COMPOSITE_BYTES / numbers.element_bytes if numbers.weight_copy_bytes else 1.0
+        return replace(op, kernels=COMPOSITE_KERNELS, moved_bytes=op.moved_bytes * COMPOSITE_PASSES * wide)
     if op.name == "qkv":
         op = replace(op, kernels=3.0)
     if op.kind == "gemm" and numbers.weight_copy_bytes and practice.state == "autocast":
