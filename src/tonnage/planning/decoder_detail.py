@@ -88,8 +88,9 @@ def decoder_detail(
 
 def _stated(table: DecoderTable) -> tuple[tuple[str, str], ...]:
     """What a job says of its decoding that other jobs do not."""
-    cached = table.job.prefix_cache_fraction
-    return (("prefix_cache_fraction", f"{cached:g}"),) if cached else ()
+    cached, guesses = table.job.prefix_cache_fraction, table.job.speculative
+    share = (("prefix_cache_fraction", f"{cached:g}"),) if cached else ()
+    return (*share, *(() if guesses is None else (("speculative", guesses.describe()),)))
 
 
 def _columns(spread: Spread) -> tuple[tuple[str, float], ...]:

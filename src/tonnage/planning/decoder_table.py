@@ -82,7 +82,7 @@ def decoder_table(job: ServeJob | BatchJob, machines: Sequence[Machine], grounds
         [machines[index].accelerator for index, _ in firsts], [job.requests] * len(firsts),
         tensor_parallel=np.array([float(degree) for _, degree in firsts]),
         concurrency=np.full(len(firsts), np.nan if limit is None else float(limit)),
-        cached=job.prefix_cache_fraction,
+        cached=job.prefix_cache_fraction, speculation=job.speculative,
     )  # fmt: skip
     set_to = np.array([float(scheduler.most_requests(machines[index].accelerator)) for index, _ in firsts])
     memory, room = rows_memory(rows, set_to), cache_room(rows, set_to)

@@ -18,7 +18,9 @@ from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.inference_pass import PassWork, ServedFormat, decoder_only, pass_s, pass_work
 from tonnage.sizing.kv_pool import windowed
+from tonnage.sizing.operators import Operator
 from tonnage.sizing.schedulers import UNLIMITED, Scheduler
+from tonnage.workload.jobs import Speculation
 from tonnage.workload.shapes import ModelShape
 
 BATCH_POINTS: Final = 12
@@ -46,6 +48,26 @@ class DecoderRows:
     output_shares: Array
     beams: Array | float = 1.0  # hypotheses that each request carries
     cached: float = 0.0  # share of every prompt whose keys and values are there already
+    speculation: Speculation | None = None
+
+    @property
+    def verified(self) -> float:
+        """Tokens of a request that go through a step: its last one and the guesses behind it."""
+        return 1.0 if self.speculation is None else self.speculation.rows
+
+    @property
+    def step_gives(self) -> float:
+        """Tokens that a step gives each request."""
+        return 1.0 if self.speculation is None else self.speculation.tokens_per_step
+
+    @property
+    def answers(self) -> Array:
+        """Steps that each answer takes."""
+        return np.asarray(self.outputs / self.step_gives)
+
+    @property
+    def answer(self) -> Array:
+        return np.asarray(self.output / self.step_gives)
 
     @property
     def reads(self) -> Array:
@@ -87,17 +109,19 @@ class DecoderPasses:
     linear: PassWork
     whole: PassWork  # what is read of one prompt, over all of its keys
     bare: PassWork  # the same with next to no attention
+    draft: DecoderPasses | None = None  # of the model that guesses, on the same grids
 
     def under(self, engine: Engine) -> DecoderCurves:
         """Seconds under `engine`."""
         count = len(self.batches)
         attention = pass_s(self.whole, engine) - pass_s(self.bare, engine)
-        return DecoderCurves(
+        curves = DecoderCurves(
             rows=self.rows, batches=self.batches, tokens=self.tokens, engine=engine,
             decode_grid_s=pass_s(self.decode, engine).reshape(count, -1),
             linear_grid_s=pass_s(self.linear, engine).reshape(count, -1),
             attention_s=np.maximum(attention, 0.0).reshape(count, -1),
         )  # fmt: skip
+        return curves if self.draft is None else curves.guessed_by(self.draft.under(engine))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +149,14 @@ class DecoderCurves:
             linear_grid_s=self.linear_grid_s[index], attention_s=self.attention_s[index],
         )  # fmt: skip
 
+    def guessed_by(self, draft: DecoderCurves) -> DecoderCurves:
+        """With the draft model's work: a step of it for every guess, and the prompts once more."""
+        guesses = self.rows.verified - 1.0
+        return replace(
+            self, decode_grid_s=self.decode_grid_s + guesses * draft.decode_grid_s,
+            linear_grid_s=self.linear_grid_s + draft.linear_grid_s, attention_s=self.attention_s + draft.attention_s,
+        )  # fmt: skip
+
     def decode_s(self, in_flight: Array) -> Array:
         """Seconds of a step; (rows,) or (rows x any). Below one in flight: the share of time that there is one."""
         several = in_flight * np.asarray(self.rows.beams).reshape((-1,) + (1,) * (in_flight.ndim - 1))
@@ -138,8 +170,9 @@ class DecoderCurves:
         """Seconds that one prompt token adds where `together` are read in a step beside `in_flight` decodes."""
         if self.rows.scheduler.prompts_first or self.rows.scheduler.admission == "fixed":
             return self.linear_s(together) / together
-        beside = self.linear_s(in_flight) * np.minimum(in_flight, 1.0)
-        return np.maximum(self.linear_s(in_flight + together) - beside, 0.0) / together
+        rows = in_flight * self.rows.verified
+        beside = self.linear_s(rows) * np.minimum(in_flight, 1.0)
+        return np.maximum(self.linear_s(rows + together) - beside, 0.0) / together
 
     @property
     def attention_mean_s(self) -> Array:
@@ -147,13 +180,29 @@ class DecoderCurves:
 
 
 def lay_out_decoder(rows: DecoderRows, engine: Engine) -> DecoderPasses:
-    """The passes of all rows on their grids."""
-    shape = windowed(rows.shape, rows.scheduler)
+    """The passes of all rows on their grids, and those of a draft model."""
     most = np.maximum(rows.slots, 2.0) * rows.beams
     longest = rows.reads.max(axis=1)
     limited = rows.step_tokens < UNLIMITED
     room = np.where(limited, np.maximum(rows.step_tokens, longest), rows.slots * longest)
-    batches, tokens = _grid(most, BATCH_POINTS), _grid(np.maximum(room + rows.slots, 2.0), TOKEN_POINTS)
+    batches = _grid(most, BATCH_POINTS)
+    tokens = _grid(np.maximum(room + rows.slots * rows.verified, 2.0), TOKEN_POINTS)
+    draft = draft_rows(rows)
+    passes = _passes(rows, engine, batches, tokens)
+    return passes if draft is None else replace(passes, draft=_passes(draft, engine, batches, tokens))
+
+
+def draft_rows(rows: DecoderRows) -> DecoderRows | None:
+    """The model that guesses, where there is one: cut like the target where its heads allow it, else on one device."""
+    if rows.speculation is None or rows.speculation.draft is None:
+        return None
+    draft = rows.speculation.draft
+    degree = np.where(draft.heads % rows.tensor_parallel == 0, rows.tensor_parallel, 1.0)
+    return replace(rows, shape=draft, tensor_parallel=degree, speculation=None)
+
+
+def _passes(rows: DecoderRows, engine: Engine, batches: Array, tokens: Array) -> DecoderPasses:
+    shape = windowed(rows.shape, rows.scheduler)
 
     def work(batch: Array, query: Array, keys: Array, logits: Array, of: ModelShape = shape) -> PassWork:
         each = batch.shape[1]
@@ -169,13 +218,26 @@ def lay_out_decoder(rows: DecoderRows, engine: Engine) -> DecoderPasses:
     # The last p of k tokens see p·(k - p/2) pairs: what p causal ones see of 2k - p keys, which is p where p is k.
     reads = rows.reads
     seen = 2.0 * rows.prompts - reads
+    step = batches * rows.verified
+    decode = work(step, ones(batches), context, step, decoder_only(shape))
+    if rows.verified > 1.0:
+        decode = _verifying(decode, batches.ravel(), rows.verified)
     return DecoderPasses(
-        rows=rows, batches=batches, tokens=tokens,
-        decode=work(batches, ones(batches), context, batches, decoder_only(shape)),
+        rows=rows, batches=batches, tokens=tokens, decode=decode,
         linear=work(ones(tokens), tokens, ones(tokens), ones(tokens)),
         whole=work(ones(reads), reads, seen, ones(reads)),
         bare=work(ones(reads), reads, ones(reads), ones(reads)),
     )  # fmt: skip
+
+
+def _verifying(decode: PassWork, batch: Array, verified: float) -> PassWork:
+    """A step laid out for `verified` tokens a request: its keys and values are read once for all of them."""
+
+    def once(op: Operator) -> Operator:
+        return replace(op, moved_bytes=op.moved_bytes / verified) if op.kind == "attention" else op
+
+    stages = tuple(replace(one, operators=[once(op) for op in one.operators]) for one in decode.stages)
+    return replace(decode, stages=stages, batch=batch)
 
 
 def _grid(most: Array, points: int) -> Array:

@@ -24,10 +24,12 @@ def serve_load(curves: DecoderCurves, load: Load) -> Seen:
     if curves.rows.scheduler.admission == "fixed":
         return _fixed_batch(curves, load)
     run = settle(curves, load)
-    tokens = token_points(run)
-    token = np.asarray(np.sum(tokens[0] * tokens[1], axis=1))
-    ttft = first_tokens(run, token)
-    latency = whole_answers(curves.rows, ttft, token)
+    steps, shares = token_points(run)
+    step = np.asarray(np.sum(steps * shares, axis=1))
+    ttft = first_tokens(run, step)
+    given = curves.rows.step_gives
+    tokens = steps / given, shares
+    latency = whole_answers(curves.rows, ttft, step / given)
     makespan = _until_last(run, latency)
     rate = np.where(run.finite, load.requests / makespan, np.minimum(run.paced_per_s, run.capacity_per_s))
     return Seen(
@@ -48,9 +50,9 @@ def _fixed_batch(curves: DecoderCurves, load: Load) -> Seen:
     rows = curves.rows
     batch = rows.slots
     read = curves.linear_s(batch * rows.read) + batch * curves.attention_mean_s
-    step = curves.decode_s(batch)
+    token = curves.decode_s(batch) / rows.step_gives
     longest = rows.outputs.max(axis=1)
-    latency = read + np.maximum(longest - 1.0, 0.0) * step
+    latency = read + np.maximum(longest - 1.0, 0.0) * token
 
     def alike(seconds: Array) -> Spread:
         return Spread(mean=seconds, at=dict.fromkeys(PERCENTILES, seconds))
@@ -59,5 +61,5 @@ def _fixed_batch(curves: DecoderCurves, load: Load) -> Seen:
     requests = np.where(np.isfinite(load.requests), load.requests, batch)
     return Seen(
         requests_per_s=requests / (batches * latency), capacity_per_s=batch / latency, in_flight=batch,
-        makespan_s=batches * latency, ttft=alike(read), tpot=alike(step), latency=alike(latency),
+        makespan_s=batches * latency, ttft=alike(read), tpot=alike(token), latency=alike(latency),
     )  # fmt: skip

@@ -20,11 +20,11 @@ def makespan_s(run: Run) -> Array:
     rows = curves.rows
     count = np.where(run.finite, run.load.requests, np.nan)
     among = np.fmin(run.slots, count)
-    answer = np.maximum(rows.output - 1.0, 0.0)
+    answer = np.maximum(rows.output - 1.0, 0.0) / rows.step_gives
     running = np.minimum(np.where(np.isfinite(among), np.maximum(among, 1.0), 1.0), fed(curves))
     full = curves.decode_s(running)
     weights = 2.0 * curves.decode_s(np.maximum(np.nan_to_num(among, nan=1.0) / 2.0, 1.0)) - full
-    stagger = np.minimum(among * rows.read / filling.together / np.maximum(rows.output, 1.0), 1.0)
+    stagger = np.minimum(among * rows.read / filling.together / np.maximum(rows.answer, 1.0), 1.0)
     spread = _drained_s(curves, among, full, count, answer, running)
     waves = np.ceil(count / among) - 1.0
     together = waves * answer * full + _ending_s(curves, count - waves * among)
@@ -39,7 +39,7 @@ def _ending_s(curves: DecoderCurves, together: Array) -> Array:
     """Steps of requests that start at the same time, until the longest answer ends."""
     rows = curves.rows
     order = np.argsort(rows.outputs, axis=1)
-    lengths = np.maximum(np.take_along_axis(rows.outputs, order, axis=1) - 1.0, 0.0)
+    lengths = np.maximum(np.take_along_axis(rows.outputs, order, axis=1) - 1.0, 0.0) / rows.step_gives
     shares = np.take_along_axis(np.broadcast_to(rows.output_shares, rows.outputs.shape), order, axis=1)
     left = 1.0 - np.cumsum(shares, axis=1) + shares  # of the requests, while the i-th length lasts
     steps = np.diff(lengths, axis=1, prepend=0.0)
@@ -51,9 +51,9 @@ def _drained_s(curves: DecoderCurves, among: Array, full: Array, count: Array, a
     """Full steps, then the last `among` requests, which are anywhere in their answers."""
     rows = curves.rows
     shares = (np.arange(8) + 0.5) / 8.0
-    longest = np.maximum(rows.outputs.max(axis=1) - 1.0, 0.0)
+    longest = np.maximum(rows.outputs.max(axis=1) - 1.0, 0.0) / rows.step_gives
     at = longest[:, None] * shares[None, :]
-    left = np.maximum(rows.outputs[:, None, :] - 1.0 - at[:, :, None], 0.0)
+    left = np.maximum((rows.outputs[:, None, :] - 1.0) / rows.step_gives - at[:, :, None], 0.0)
     fed = running
     running = np.sum(left * np.broadcast_to(rows.output_shares, rows.outputs.shape)[:, None, :], axis=2)
     running = running / np.maximum(answer, 1e-9)[:, None] * np.nan_to_num(among, nan=1.0)[:, None]

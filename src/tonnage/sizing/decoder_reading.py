@@ -29,7 +29,7 @@ def capacity_per_s(curves: DecoderCurves, in_flight: Array) -> Array:
     """Requests a second that `in_flight` at all times finish: B / (O · y), at most what the front end hands over."""
     rows = curves.rows
     lift = (slice(None),) + (None,) * (in_flight.ndim - 1)
-    output = rows.output[lift]
+    output = rows.answer[lift]
     in_flight = np.minimum(in_flight, fed(curves)[lift])
     step = curves.decode_s(in_flight)
     together = read_together(curves, in_flight / output * rows.read[lift], in_flight)
@@ -41,7 +41,7 @@ def capacity_per_s(curves: DecoderCurves, in_flight: Array) -> Array:
 def fed(curves: DecoderCurves) -> Array:
     """Requests that can decode at a time if every step reads as many prompts as its budget takes; others are read."""
     rows = curves.rows
-    return np.asarray(np.maximum(rows.output * np.maximum(DECODES_SHARE * rows.step_tokens / rows.read, 0.01), 1.0))
+    return np.asarray(np.maximum(rows.answer * np.maximum(DECODES_SHARE * rows.step_tokens / rows.read, 0.01), 1.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ def read_together(curves: DecoderCurves, wanted: Array, in_flight: Array) -> Arr
     lift = (slice(None),) + (None,) * (wanted.ndim - 1)
     prompt, longest = rows.read[lift], rows.reads.max(axis=1)[lift]
     budget = rows.step_tokens[lift]
-    room = np.maximum(budget - (0.0 if rows.scheduler.prompts_first else in_flight), 0.25 * budget)
+    room = np.maximum(budget - (0.0 if rows.scheduler.prompts_first else in_flight * rows.verified), 0.25 * budget)
     if not rows.scheduler.chunked:
         room = np.maximum(room, np.minimum(longest, prompt))
     return np.maximum(np.minimum(np.maximum(wanted, prompt), room), 1.0)

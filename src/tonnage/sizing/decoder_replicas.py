@@ -8,16 +8,16 @@ from dataclasses import replace
 import numpy as np
 
 from tonnage.catalog.hardware import Accelerator
-from tonnage.sizing.decoder_curves import DecoderRows
+from tonnage.sizing.decoder_curves import DecoderRows, draft_rows
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.inference_devices import host_factor
-from tonnage.sizing.inference_memory import held_tokens
+from tonnage.sizing.inference_memory import held_tokens, weights_bytes
 from tonnage.sizing.inference_pass import ServedFormat
 from tonnage.sizing.kv_pool import EngineMemory, cache_bytes_per_token, engine_memory, windowed
 from tonnage.sizing.length_points import length_points
 from tonnage.sizing.schedulers import Scheduler
-from tonnage.workload.jobs import Lengths, Requests
+from tonnage.workload.jobs import Lengths, Requests, Speculation
 from tonnage.workload.shapes import ModelShape
 
 
@@ -33,6 +33,7 @@ def decoder_rows(
     concurrency: Array,
     beams: Array | float = 1.0,
     cached: float = 0.0,
+    speculation: Speculation | None = None,
 ) -> DecoderRows:
     """Rows of replicas. `concurrency`: most requests in flight, NaN for the engine's own limit; the cache may hold
     fewer. `requests`: of each row; all of a call state their lengths in the same way (as many points). `cached`: share
@@ -40,13 +41,16 @@ def decoder_rows(
     prompts, prompt_shares = _points([one.input_tokens for one in requests])
     outputs, output_shares = _points([one.output_tokens or one.input_tokens for one in requests])
     limit = np.array([float(scheduler.most_requests(device)) for device in accelerators])
-    most = np.where(np.isnan(concurrency), limit, concurrency)
     step_tokens = np.array([float(scheduler.most_step_tokens(device)) for device in accelerators])
+    if speculation is not None and not scheduler.prompts_first:  # guesses take of a step's tokens
+        limit = np.maximum(np.minimum(limit, np.floor(step_tokens / speculation.rows)), 1.0)
+    most = np.where(np.isnan(concurrency), limit, concurrency)
     rows = DecoderRows(
         shape=shape, served=served, scheduler=scheduler, devices=devices, tensor_parallel=tensor_parallel,
         host_factor=np.array([host_factor(device) for device in accelerators]), slots=most,
         step_tokens=np.maximum(step_tokens, 1.0), prompts=prompts, prompt_shares=prompt_shares, outputs=outputs,
         output_shares=output_shares, beams=beams, cached=cached,
+        speculation=speculation,
     )  # fmt: skip
     if scheduler.admission == "fixed":
         return rows
@@ -56,23 +60,31 @@ def decoder_rows(
 
 def rows_memory(rows: DecoderRows, requests: Array) -> EngineMemory:
     """What the engine holds on each row, set to `requests` in flight."""
+    draft = draft_rows(rows)
+    beside = 0.0 if draft is None else weights_bytes(draft.shape, draft.served) / draft.tensor_parallel
     return engine_memory(
         rows.scheduler, rows.shape, rows.served, rows.devices, tensor_parallel=rows.tensor_parallel, requests=requests,
-        step_tokens=rows.step_tokens,
+        step_tokens=rows.step_tokens, beside_bytes=beside,
     )  # fmt: skip
 
 
 def request_bytes(rows: DecoderRows, tokens: Array) -> Array:
     """Bytes of cache per device that a request of `tokens` keeps for itself, beside what all share."""
     own = np.maximum(tokens - rows.cached * rows.prompt, 1.0) if rows.cached else tokens
-    held = held_tokens(windowed(rows.shape, rows.scheduler), own)
-    return np.asarray(held * cache_bytes_per_token(rows.shape, rows.served, rows.tensor_parallel))
+    return _cache_bytes(rows, own)
 
 
 def shared_bytes(rows: DecoderRows) -> Array:
     """Bytes of cache per device that all requests share: what is cached of a mean prompt, once."""
-    held = held_tokens(windowed(rows.shape, rows.scheduler), rows.cached * rows.prompt)
-    return np.asarray(held * cache_bytes_per_token(rows.shape, rows.served, rows.tensor_parallel))
+    return _cache_bytes(rows, rows.cached * rows.prompt)
+
+
+def _cache_bytes(rows: DecoderRows, tokens: Array) -> Array:
+    """Bytes of cache per device of so many tokens, those of a draft model with them."""
+    held = held_tokens(windowed(rows.shape, rows.scheduler), tokens)
+    own = np.asarray(held * cache_bytes_per_token(rows.shape, rows.served, rows.tensor_parallel))
+    draft = draft_rows(rows)
+    return own if draft is None else own + _cache_bytes(draft, tokens)
 
 
 def cache_room(rows: DecoderRows, requests: Array) -> Array:

@@ -67,15 +67,15 @@ def settle(curves: DecoderCurves, load: Load) -> Run:
     paced = np.where(closed, capacity, offered)
     flying = in_flight_at(curves, np.minimum(paced, FASTEST_PER_S))
     most = np.minimum(np.where(closed, slots, np.minimum(flying.mean, slots)), load.requests)
-    refill = read_prompts(curves, most, most / rows.output)
-    step = curves.decode_s(np.maximum(most, 1.0)) + most / rows.output * refill.mean_s
+    refill = read_prompts(curves, most, most / rows.answer)
+    step = curves.decode_s(np.maximum(most, 1.0)) + most / rows.answer * refill.mean_s
     # Newcomers a step: what leaves makes room for them; all that come where there are slots for all.
     limited = ((load.requests > slots) & rows.varied) | closed | (paced < capacity)
     entering = np.where(limited, np.minimum(paced, capacity), paced) * step
     beside = np.minimum(np.where(closed, np.maximum(most - 1.0, 0.0), most), fed(curves))
-    seen_by = np.minimum(_overlap(rows, load.requests, most, paced, step * rows.output, closed), fed(curves))
+    seen_by = np.minimum(_overlap(rows, load.requests, most, paced, step * rows.answer, closed), fed(curves))
     steady = np.isfinite(paced) & ~closed & (paced < capacity)
-    by_little = most / (np.where(steady, paced, 1.0) * rows.output)
+    by_little = most / (np.where(steady, paced, 1.0) * rows.answer)
     return Run(
         curves=curves, load=load, slots=slots, capacity_per_s=capacity, paced_per_s=paced, flying=flying, most=most,
         seen_by=seen_by, entering=entering, reading=read_prompts(curves, beside, entering),

@@ -81,7 +81,7 @@ def _slot_wait_s(flying: InFlight, place: Array) -> Array:
 
 
 def token_points(run: Run) -> Points:
-    """Time per token after the first: places in line crossed with answers' lengths.
+    """Time of a step after the first: places in line crossed with answers' lengths.
 
     A step reads the prompts that enter. Where a queue stands, the first requests decode while all others' prompts that
     there are slots for are read, as many a step as its budget takes, and short answers meet little else. Of what the
@@ -90,7 +90,7 @@ def token_points(run: Run) -> Points:
     rows, curves = run.curves.rows, run.curves
     decode = curves.decode_s(np.maximum(run.seen_by, 1.0))
     varies = np.sqrt(2.0 / 3.0) * np.minimum(run.flying.deviation, run.seen_by)
-    more = curves.decode_s(np.maximum(run.seen_by + varies, 1.0)) - decode + run.reading.mean_s * varies / rows.output
+    more = curves.decode_s(np.maximum(run.seen_by + varies, 1.0)) - decode + run.reading.mean_s * varies / rows.answer
     more = np.where(run.closed | run.queue, 0.0, more)[_WIDE] * NORMAL_PLACES[None, :]
     seconds = (decode[_DEEP] + np.maximum(_meanwhile_s(run), 0.0)) * run.slower[_DEEP] + more[:, :, None]
     shares = WAIT_SHARES[None, :, None] * rows.output_shares[:, None, :]
@@ -98,19 +98,19 @@ def token_points(run: Run) -> Points:
 
 
 def _meanwhile_s(run: Run) -> Array:
-    """Seconds a token that prompts take, (rows x places x answers)."""
+    """Seconds a step that prompts take, (rows x places x answers)."""
     rows, queue = run.curves.rows, run.queue[_DEEP]
-    answers = np.maximum(rows.outputs, 1.0)[:, None, :]
+    answers = np.maximum(rows.answers, 1.0)[:, None, :]
     requests = np.where(run.finite, run.load.requests, 1.0)
     left = np.maximum(
         np.minimum(requests, run.slots)[_DEEP] - (WAIT_PLACES[None, :] * requests[_WIDE])[:, :, None], 0.0
     )
     per_step = np.inf if rows.scheduler.prompts_first else (run.filling.together / rows.read)[_DEEP]
     during = np.minimum(left, answers * per_step)
-    refill = np.where(run.load.requests > run.slots, np.minimum(run.most, fed(run.curves)) / rows.output, 0.0)[_DEEP]
+    refill = np.where(run.load.requests > run.slots, np.minimum(run.most, fed(run.curves)) / rows.answer, 0.0)[_DEEP]
     later = refill * np.maximum(answers - during / per_step, 0.0)
     shortened = np.where(run.finite, 1.0 - run.most / (2.0 * requests), 1.0)
-    steady = (np.minimum(run.entering, run.most / rows.output) * shortened)[_DEEP]
+    steady = (np.minimum(run.entering, run.most / rows.answer) * shortened)[_DEEP]
     cost = run.reading.mean_s[_DEEP]
     read = np.where(queue, (during * run.filling.mean_s[_DEEP] + later * cost) / answers, steady * cost)
     noise = np.sqrt(later) / answers * cost * NORMAL_PLACES[None, :, None]  # a Poisson number of prompts

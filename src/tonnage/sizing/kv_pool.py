@@ -51,8 +51,10 @@ def engine_memory(
     tensor_parallel: Array,
     requests: Num,
     step_tokens: Num,
+    beside_bytes: Num = 0.0,
 ) -> EngineMemory:
-    """What an engine holds; `requests` and `step_tokens` are what a full step holds.
+    """What an engine holds; `requests` and `step_tokens` are what a full step holds; `beside_bytes`: weights
+    of another model on each device.
 
     vLLM: 0.90 of all memory less weights, the peak of a full step (its activations, or the sampler's logits) and what
     is not PyTorch's. TensorRT-LLM: 0.90 of what weights, activations and logits leave; TGI: 0.95, LMDeploy: 0.80 of it.
@@ -60,7 +62,7 @@ def engine_memory(
     """
     ranks = np.asarray(tensor_parallel, dtype=np.float64)
     memory = devices.memory_bytes
-    weights = np.asarray(weights_bytes(shape, served) / ranks)
+    weights = np.asarray(weights_bytes(shape, served) / ranks + beside_bytes)
     outside = np.where(ranks > 1, from_gib(COMMUNICATION_GIB), 0.0)
     step = step_bytes(shape, served, ranks, step_tokens)
     logits = np.asarray(requests) * float(shape.vocab or 0)

@@ -29,6 +29,8 @@ GENERATING_ENGINES: Final = ("vllm", "sglang", "tgi", "tensorrt-llm", "lmdeploy"
 # Keep what requests begin with: vLLM's automatic prefix caching, SGLang's radix cache, TensorRT-LLM's block reuse,
 # TGI 3, LMDeploy's enable_prefix_caching. llama.cpp keeps one request's prefix a slot, and shares none between slots.
 PREFIX_ENGINES: Final = ("vllm", "sglang", "tensorrt-llm", "tgi", "lmdeploy")
+# Run a draft model of its own beside the target; TGI has n-grams and Medusa heads, LMDeploy heads alone.
+DRAFT_ENGINES: Final = ("vllm", "sglang", "tensorrt-llm", "llama.cpp")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +98,38 @@ class Requests:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Speculation:
+    """Speculative decoding: a step verifies `tokens` guesses, of which each is right with a chance of `acceptance`.
+
+    `draft`: the small model that guesses; None: guesses that cost nothing (n-grams of the prompt).
+    """
+
+    tokens: int
+    acceptance: float
+    draft: ModelShape | None = None
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Tokens that a step is expected to give: (1 - a^(k+1)) / (1 - a).
+
+        Source: Leviathan et al. 2023, arXiv:2211.17192, equation 1.
+
+        >>> Speculation(tokens=4, acceptance=0.8).tokens_per_step
+        3.3616
+        """
+        return float(sum(self.acceptance**count for count in range(self.tokens + 1)))
+
+    @property
+    def rows(self) -> float:
+        """Tokens of one request that a step verifies."""
+        return self.tokens + 1.0
+
+    def describe(self) -> str:
+        by = "" if self.draft is None else f" by {self.draft.name}"
+        return f"{self.tokens} guesses{by}, {self.acceptance:g} of them right"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServeJob:
     """A service answering `rate_per_s` requests with a promised p95 latency."""
 
@@ -108,6 +142,7 @@ class ServeJob:
     weights: WeightFormat = "fp16"
     kv_cache: CacheFormat = "auto"
     prefix_cache_fraction: float = 0.0  # of prompt tokens, found in the cache of the replica
+    speculative: Speculation | None = None  # None: one token a step
     tensor_parallel: int | None = None
     replicas: int | None = None
     concurrency: int | None = None  # requests one replica answers at a time; None: the planner chooses
@@ -127,6 +162,7 @@ class BatchJob:
     weights: WeightFormat = "fp16"
     kv_cache: CacheFormat = "auto"
     prefix_cache_fraction: float = 0.0  # of prompt tokens, found in the cache of the replica
+    speculative: Speculation | None = None  # None: one token a step
     tensor_parallel: int | None = None
     replicas: int | None = None
     concurrency: int | None = None  # requests one replica answers at a time; None: the planner chooses

@@ -15,7 +15,7 @@ from tonnage.catalog.loading import load_catalog
 from tonnage.errors import WorkloadError, did_you_mean, nearest
 from tonnage.workload.file.freezing import freeze_workload
 from tonnage.workload.file.job_checks import find_job_problems
-from tonnage.workload.file.kinds import KINDS, TabularFile, WorkloadFile
+from tonnage.workload.file.kinds import KINDS, TabularFile, WorkloadFile, requests_of
 from tonnage.workload.file.model_reference import FetchConfig, ModelFinder
 from tonnage.workload.file.problems import (
     Problem,
@@ -74,7 +74,9 @@ def parse_workload(
     checked = check_workload(
         text, file=file, folder=folder, as_of=as_of, fetch_config=fetch_config, catalog=catalog or _built_in_catalog()
     )
-    return freeze_workload(checked.entries, checked.shape, name=checked.name, as_of=as_of, source=file)
+    return freeze_workload(
+        checked.entries, checked.shape, name=checked.name, as_of=as_of, source=file, draft=checked.draft
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +87,7 @@ class CheckedFile:
     shape: ModelShape | None
     document: Document
     name: str
+    draft: ModelShape | None = None  # of speculative decoding
 
 
 def check_workload(
@@ -101,11 +104,14 @@ def check_workload(
     finder = ModelFinder(folder, fetch_config)
     entries = _validate(document, finder)
     shape, problems = _find_shape(entries, finder)
+    draft, of_draft = _find_draft(entries, finder)
+    problems += of_draft
     problems += find_job_problems(entries, shape)
     problems += find_run_problems(entries)
     problems += find_term_problems(entries, as_of=as_of, catalog=catalog)
     raise_problems(problems, document)
-    return CheckedFile(entries=entries, shape=shape, document=document, name=entries.name or _name_from(file))
+    return CheckedFile(entries=entries, shape=shape, document=document, name=entries.name or _name_from(file),
+                       draft=draft)  # fmt: skip
 
 
 def load_checked(path: Path, *, as_of: datetime, fetch_config: FetchConfig | None = None) -> CheckedFile:
@@ -194,6 +200,20 @@ def _find_shape(entries: WorkloadFile, finder: ModelFinder) -> tuple[ModelShape 
         return None, []
     found = finder.find(entries.model)
     return (found, []) if isinstance(found, ModelShape) else (None, list(found))
+
+
+def _find_draft(entries: WorkloadFile, finder: ModelFinder) -> tuple[ModelShape | None, list[Problem]]:
+    """The draft model of speculative decoding, if one is named."""
+    requests = requests_of(entries)
+    if requests is None or requests.speculative is None or requests.speculative.draft in (None, "none"):
+        return None, []
+    path = (entries.kind, "speculative", "draft")
+    found = finder.find(requests.speculative.draft or "")
+    if not isinstance(found, ModelShape):
+        return None, [Problem(path, one.message, one.hint) for one in found]
+    if found.architecture != "decoder":
+        return None, [Problem(path, f"{found.name} writes no tokens one by one", "name a small decoder")]
+    return found, []
 
 
 def _model_problems(reference: object, finder: ModelFinder) -> list[Problem]:

@@ -16,6 +16,7 @@ from tonnage.workload.file.job_fields import (
     DataFields,
     LoraFields,
     ServeFields,
+    SpeculativeFields,
     TabularFields,
     TrainFields,
 )
@@ -80,6 +81,7 @@ _TITLES: Final[Mapping[type[BaseModel], str]] = {
     ServingLayoutFields: "`layout` of a service or batch",
     ServeFields: "`serve`",
     BatchFields: "`batch`",
+    SpeculativeFields: "Speculative decoding",
     TabularFields: "`tabular`",
     TrainRunFields: "`run` of a training",
     TableRunFields: "`run` of a table",
@@ -134,7 +136,7 @@ def render_workload_reference() -> str:
     parts.append("## Values with keys of their own\n")
     parts += [_render_section(section) for section in _OF_RUNS]
     parts += [_render_section(section) for section in (ScheduleFields, PriceFields, DataPlaceFields)]
-    parts += [_render_section(section) for section in (LengthFields, InlineShape, ConvolutionFields)]
+    parts += [_render_section(section) for section in (SpeculativeFields, LengthFields, InlineShape, ConvolutionFields)]
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
 
 

@@ -47,7 +47,7 @@ class Study:
         """Simulates the unit that wins at my rate; a unit that carries less is slowed, until a verified one wins."""
         job = self.workload.job
         assert isinstance(job, ServeJob)
-        if not self.question.verify or job.prefix_cache_fraction:  # the simulation reads every prompt whole
+        if not self.question.verify or job.prefix_cache_fraction or job.speculative:  # the simulation knows neither
             return None
         promise = promise_of(job, self.question.quantile)
         done: dict[tuple[str, str, str], Verified] = {}

@@ -10,7 +10,7 @@ from typing import Any, assert_never, cast
 from tonnage.catalog.grammar import parse_gpu_filter
 from tonnage.units import SECONDS_PER_HOUR
 from tonnage.workload.file.job_fields import RequestFields, TabularFields
-from tonnage.workload.file.kinds import BatchFile, ServeFile, TabularFile, TrainFile, WorkloadFile
+from tonnage.workload.file.kinds import BatchFile, ServeFile, TabularFile, TrainFile, WorkloadFile, requests_of
 from tonnage.workload.file.length_fields import LengthFields, freeze_lengths
 from tonnage.workload.file.terms_checks import choose_purchases, is_interruptible
 from tonnage.workload.file.terms_fields import BuyFields, TeamFields
@@ -26,6 +26,7 @@ from tonnage.workload.jobs import (
     Requests,
     Schedule,
     ServeJob,
+    Speculation,
     TabularJob,
     Team,
     Tokens,
@@ -37,13 +38,20 @@ from tonnage.workload.shapes import ModelShape
 
 
 def freeze_workload(
-    file: WorkloadFile, shape: ModelShape | None, *, name: str, as_of: datetime, source: str | None
+    file: WorkloadFile,
+    shape: ModelShape | None,
+    *,
+    name: str,
+    as_of: datetime,
+    source: str | None,
+    draft: ModelShape | None = None,
 ) -> Workload:
-    """The `Workload` of a file in which no problem was found. `shape` is None for tables only."""
+    """The `Workload` of a file in which no problem was found. `shape` is None for tables only; `draft`: the model
+    that guesses, where there is one."""
     return Workload(
         name=file.name or name,
         kind=file.kind,
-        job=_freeze_job(file, shape),
+        job=_freeze_job(file, shape, draft),
         constraints=_freeze_constraints(file, as_of),
         buy=_freeze_buy(file),
         team=_freeze_team(file.team),
@@ -53,11 +61,18 @@ def freeze_workload(
     )
 
 
-def _freeze_job(file: WorkloadFile, shape: ModelShape | None) -> Job:
+def _freeze_job(file: WorkloadFile, shape: ModelShape | None, draft: ModelShape | None) -> Job:
     if isinstance(file, TabularFile):
         return _freeze_tabular(file.tabular)
     assert shape is not None
-    return replace(_freeze_work(file, shape), **_forced(file))
+    work = _freeze_work(file, shape)
+    stated = requests_of(file)
+    if isinstance(work, ServeJob | BatchJob) and stated is not None and stated.speculative is not None:
+        guesses = stated.speculative
+        work = replace(
+            work, speculative=Speculation(tokens=guesses.tokens, acceptance=float(guesses.acceptance), draft=draft)
+        )
+    return replace(work, **_forced(file))
 
 
 def _forced(file: TrainFile | ServeFile | BatchFile) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from tonnage.workload.file.problems import Problem
 from tonnage.workload.file.terms_fields import ConstraintFields
 from tonnage.workload.file.train_program import find_program_problems
 from tonnage.workload.file.yaml_lines import KeyPath
-from tonnage.workload.jobs import GENERATING_ENGINES, PREFIX_ENGINES
+from tonnage.workload.jobs import DRAFT_ENGINES, GENERATING_ENGINES, PREFIX_ENGINES
 from tonnage.workload.shapes import ModelShape
 
 IMAGES = ("vision-transformer", "convolution")
@@ -167,10 +167,13 @@ def _request_problems(
         yield from _generation_problems(section, requests, shape)
         yield from _format_problems(section, requests)
         yield from _prefix_problems(section, requests, shape)
+        yield from _speculative_problems(section, requests, shape)
         return
     if requests.prefix_cache_fraction:
         fault = f"{shape.name} generates no tokens and keeps no cache of them"
         yield Problem((section, "prefix_cache_fraction"), fault, "remove the key")
+    if requests.speculative is not None:
+        yield Problem((section, "speculative"), f"{shape.name} generates no tokens to guess", "remove the key")
     if requests.engine in GENERATING_ENGINES:
         fault = f"found '{requests.engine}', which serves models that generate; {shape.name} does not"
         yield Problem((section, "engine"), fault, "use tensorrt, onnxruntime or pytorch")
@@ -223,6 +226,19 @@ def _prefix_problems(section: str, requests: RequestFields, shape: ModelShape) -
     elif share and shape.architecture != "decoder":
         fault = f"found {share:g}, but {shape.name} reads each prompt as a whole: no part of it can be kept"
         yield Problem(path, fault, "remove the key")
+
+
+def _speculative_problems(section: str, requests: RequestFields, shape: ModelShape) -> Iterator[Problem]:
+    guesses, engine = requests.speculative, requests.engine or "vllm"
+    if guesses is None:
+        return
+    path = (section, "speculative")
+    if engine not in GENERATING_ENGINES or shape.architecture != "decoder":
+        what = engine if engine not in GENERATING_ENGINES else shape.name
+        yield Problem(path, f"{what} verifies no guesses", "remove the key, or serve a decoder with vllm")
+    elif guesses.draft not in (None, "none") and engine not in DRAFT_ENGINES:
+        fault = f"found {guesses.draft}, but {engine} runs no draft model"
+        yield Problem((*path, "draft"), fault, f"use {', '.join(DRAFT_ENGINES)}, or leave draft out")
 
 
 def _length_problems(path: KeyPath, lengths: LengthFields) -> Iterator[Problem]:

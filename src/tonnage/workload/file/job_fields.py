@@ -187,6 +187,25 @@ class TrainFields(Door):
     )
 
 
+class SpeculativeFields(Door):
+    """Speculative decoding: `tokens` are guessed, and the model verifies them all in one step. A step then gives
+    (1 - a^(k+1)) / (1 - a) tokens of k guesses accepted with a chance of a (Leviathan et al. 2023)."""
+
+    tokens: Annotated[int, Field(ge=0, le=64), Spelled("whole number, 0 to 64")] = key(
+        "Guesses that one step verifies.", unit="tokens", example="4"
+    )
+    acceptance: Annotated[float, Field(ge=0, le=1), Spelled("number from 0 to 1")] = key(
+        "Chance that a guess is right, given that those before it are, as measured on your texts.", example="0.7"
+    )
+    draft: str | None = key(
+        "The small model that guesses: a name, a folder or `hf://...`, as `model`. Its weights and cache take memory, "
+        "its steps time. Without it guesses cost nothing (n-grams).",
+        default=None,
+        shown="none",
+        example="llama-3.2-1b",
+    )
+
+
 class RequestFields(Door):
     """What one request asks for."""
 
@@ -219,6 +238,9 @@ class RequestFields(Door):
         "with): not read again, and held once a replica.",
         default=0.0,
         example="0.6",
+    )
+    speculative: SpeculativeFields | None = key(
+        "Speculative decoding.", default=None, shown="one token a step", example="{tokens: 4, acceptance: 0.7}"
     )
     tensor_parallel: Count | None = key(
         "GPUs that share one copy of the model.", default=None, shown="chosen", unit="GPUs", example="2"

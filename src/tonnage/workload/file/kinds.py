@@ -9,7 +9,14 @@ from pydantic import Discriminator, Tag
 
 from tonnage.workload.file.fields import Spelled, Word, key
 from tonnage.workload.file.inline_shape import InlineShape
-from tonnage.workload.file.job_fields import BatchFields, DataFields, ServeFields, TabularFields, TrainFields
+from tonnage.workload.file.job_fields import (
+    BatchFields,
+    DataFields,
+    RequestFields,
+    ServeFields,
+    TabularFields,
+    TrainFields,
+)
 from tonnage.workload.file.layout_fields import ServingLayoutFields, TrainLayoutFields
 from tonnage.workload.file.run_fields import GenerateRunFields, TableRunFields, TrainRunFields
 from tonnage.workload.file.terms_fields import SharedFields
@@ -81,3 +88,10 @@ KINDS: Final[Mapping[str, type[WorkloadFile]]] = {
     "batch": BatchFile,
     "tabular": TabularFile,
 }
+
+
+def requests_of(file: WorkloadFile) -> RequestFields | None:
+    """What a service or a batch asks for; None for other kinds."""
+    if isinstance(file, ServeFile):
+        return file.serve
+    return file.batch if isinstance(file, BatchFile) else None
