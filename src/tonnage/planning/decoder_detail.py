@@ -99,7 +99,12 @@ def _columns(spread: Spread) -> tuple[tuple[str, float], ...]:
 
 def _memory_parts(table: DecoderTable, kind: int, in_flight: float) -> tuple[tuple[str, float], ...]:
     rows, memory = table.curves.rows, table.memory
-    cache = in_flight * float(request_bytes(rows, rows.context)[kind]) + float(shared_bytes(rows)[kind])
+    shared = float(shared_bytes(rows)[kind])
+    if table.scheduler.admission == "fixed":  # held to its last token, every place as long as the longest request
+        each = float(table.longest_bytes[kind]) - shared
+    else:
+        each = float(request_bytes(rows, rows.context)[kind])
+    cache = in_flight * each + shared
     parts = {
         "weights": float(memory.weights_bytes[kind]),
         "activations": float(memory.step_bytes[kind]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from tonnage.planning.grounds import Grounds
 from tonnage.planning.plan import Interval
 from tonnage.planning.replica_table import tensor_degrees
 from tonnage.planning.sized import IntArray
-from tonnage.sizing.decoder_curves import DecoderCurves, lay_out_decoder
+from tonnage.sizing.decoder_curves import DecoderCurves, DecoderRows, lay_out_decoder
 from tonnage.sizing.decoder_replicas import cache_room, decoder_rows, request_bytes, rows_memory, shared_bytes
 from tonnage.sizing.devices import Devices, Machine
 from tonnage.sizing.engines import Engine
@@ -51,9 +51,21 @@ class DecoderTable:
         return low[self.machine], high[self.machine]
 
 
+def job_scheduler(job: ServeJob | BatchJob) -> Scheduler:
+    """The scheduler of the engine that a job names; a stated batch runs from its prompts to its last token."""
+    return SCHEDULERS["static"] if job.batch else scheduler_of(job.engine)
+
+
 def placeable(job: ServeJob | BatchJob, machines: Sequence[Machine]) -> bool:
     """Whether any of the machines takes a replica of a degree that divides the model."""
     return any(tensor_degrees(job.model, machine.count, job.tensor_parallel) for machine in machines)
+
+
+def _default_batch(rows: DecoderRows, memory: EngineMemory, full_bytes: Array, grounds: Grounds) -> Array:
+    """The largest batch, at most the engine's own limit, whose cache fits at full length beside the memory margin."""
+    kept_free = rows.devices.memory_bytes * max(grounds.assumed.memory_margin_fraction, 0.0)
+    held = (memory.pool_bytes - shared_bytes(rows) - kept_free) / full_bytes
+    return np.maximum(np.minimum(rows.slots, np.floor(held)), 1.0)
 
 
 def decoder_table(job: ServeJob | BatchJob, machines: Sequence[Machine], grounds: Grounds) -> DecoderTable:
@@ -70,7 +82,7 @@ def decoder_table(job: ServeJob | BatchJob, machines: Sequence[Machine], grounds
             alike[key] = len(firsts)
             firsts.append((index, degree))
         kind.append(alike[key])
-    scheduler = SCHEDULERS["static"] if job.batch else scheduler_of(job.engine)
+    scheduler = job_scheduler(job)
     engine = grounds.engine(job)
     owner = np.array([index for index, _ in places], dtype=np.intp)
     tensor = np.array([float(degree) for _, degree in places])
@@ -88,7 +100,12 @@ def decoder_table(job: ServeJob | BatchJob, machines: Sequence[Machine], grounds
     memory, room = rows_memory(rows, set_to), cache_room(rows, set_to)
     output = job.requests.output_tokens
     longest = float(job.requests.input_tokens.maximum + (0 if output is None else output.maximum))
-    longest_bytes = request_bytes(rows, np.full(len(firsts), longest)) + shared_bytes(rows)
+    full_bytes = request_bytes(rows, np.full(len(firsts), longest))
+    longest_bytes = full_bytes + shared_bytes(rows)
+    if scheduler.admission == "fixed":  # every place of a batch is as long as its longest request
+        room = (memory.pool_bytes - shared_bytes(rows)) / full_bytes
+        if limit is None:
+            rows = replace(rows, slots=_default_batch(rows, memory, full_bytes, grounds))
     curves = lay_out_decoder(rows, engine).under(engine)
     known = np.isfinite(curves.decode_grid_s).all(axis=1)
     fits = known & (memory.pool_bytes >= longest_bytes) & (room >= (limit or 1))

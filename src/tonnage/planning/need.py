@@ -7,10 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from tonnage.planning.decoder_table import job_scheduler
 from tonnage.planning.plan import Need
 from tonnage.sizing.estimates import Figure
 from tonnage.sizing.inference_memory import held_tokens, kv_bytes_per_token, weights_bytes
 from tonnage.sizing.inference_pass import FORMATS
+from tonnage.sizing.kv_pool import with_cache
 from tonnage.sizing.layouts import one_layout
 from tonnage.sizing.operators import Pass
 from tonnage.sizing.precision import TRAINING
@@ -89,7 +91,8 @@ def _inference(job: ServeJob | BatchJob) -> Need:
     ]
     if requests.output_tokens is not None and job.model.causal:
         tokens = float(requests.input_tokens.maximum + requests.output_tokens.maximum)
-        per_token = float(kv_bytes_per_token(job.model))
+        served = with_cache(FORMATS[job.weights], job.kv_cache, job_scheduler(job))
+        per_token = float(kv_bytes_per_token(job.model, element_bytes=served.kv_bytes))
         figures += [
             ("kv_cache_bytes_per_token", exact(per_token), "keys and values of all layers"),
             (
