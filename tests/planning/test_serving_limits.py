@@ -10,9 +10,12 @@ from tonnage.catalog import load_catalog
 from tonnage.planning.batch_sizing import size_batch
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.need import needs_of
+from tonnage.planning.sized_park import SizedPark, size_job
 from tonnage.sizing.devices import Machine
-from tonnage.workload.jobs import BatchJob, Constraints, Lengths, Requests
+from tonnage.workload.jobs import BatchJob, Buy, Constraints, Lengths, Requests, Team, Workload
 from tonnage.workload.known import find_model
+
+from .conftest import AS_OF
 
 CATALOG, GROUNDS = load_catalog(), Grounds.packaged()
 H100 = Machine(
@@ -61,3 +64,27 @@ def test_what_it_needs_counts_the_cache_in_its_own_format() -> None:
     assert per_token == 131_072
     for small in (replace(BATCH, kv_cache="fp8"), replace(BATCH, weights="fp8", engine="tensorrt-llm")):
         assert shown(small) == (per_token / 2, per_request / 2)
+
+
+def sized_on(job: BatchJob, device: str) -> SizedPark:
+    """The job on all instance types with that device."""
+    work = Workload(name="batch", kind="batch", job=job, constraints=Constraints(), buy=Buy(), team=Team(), as_of=AS_OF)
+    instances = [one for one in CATALOG.instance_types if one.accelerator == device and one.accelerator_count in (1, 8)]
+    assert instances
+    return size_job(work, CATALOG, instances, GROUNDS)
+
+
+@pytest.mark.parametrize("engine", ["tensorrt-llm", "tensorrt", "lmdeploy"])
+def test_engines_of_nvidia_devices_are_refused_on_others(engine: str) -> None:
+    """On MI300X the miss says whose devices the engine runs on and names one that runs there, which is then planned."""
+    job = replace(BATCH, engine=engine)
+    found = sized_on(job, "MI300X")
+    assert not len(found.sized.machine)
+    for miss in found.unsized.values():
+        assert miss.binding == "hardware"
+        assert "NVIDIA devices only" in miss.needs
+        assert "vllm" in miss.flips_when
+        assert "sglang" in miss.flips_when
+    for runs in ("vllm", "sglang"):
+        assert len(sized_on(replace(job, engine=runs), "MI300X").sized.machine)
+    assert len(sized_on(job, "H100-SXM").sized.machine)

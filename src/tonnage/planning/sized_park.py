@@ -10,6 +10,7 @@ import numpy as np
 from tonnage.catalog import Catalog
 from tonnage.catalog.market import InstanceType
 from tonnage.planning.batch_sizing import size_batch
+from tonnage.planning.engine_devices import refused_by_engine
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.machines import Key, MachinePark, accelerator_park
 from tonnage.planning.plan import RunDetail
@@ -42,7 +43,10 @@ def size_job(workload: Workload, catalog: Catalog, instances: Sequence[InstanceT
             concrete = replace(job, precision=precision)
             parts.append((park, size_training(concrete, park.machines, constraints, grounds)))
         return _merge(parts)
+    refused = refused_by_engine(job, catalog, instances)
+    instances = [one for one in instances if one.key not in refused]
     park = accelerator_park(catalog, instances, precision=SERVING_COMPUTE[job.weights], assumed=assumed)
+    park = replace(park, unsized=park.unsized | refused)
     if isinstance(job, ServeJob):
         return _merge([(park, size_service(job, park.machines, constraints, grounds))])
     assert isinstance(job, BatchJob)

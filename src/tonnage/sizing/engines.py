@@ -178,6 +178,21 @@ def engine_class(name: str, *, generates: bool = False) -> str:
     )
 
 
+# TensorRT and all that builds on it (TensorRT-LLM, NIM, ONNX Runtime's provider), FasterTransformer and LMDeploy's
+# TurboMind are written in CUDA alone; their documentation lists NVIDIA devices only.
+_NVIDIA_WORDS: Final = ("tensorrt", "trt", "nim", "fastertransformer", "lmdeploy", "turbomind")
+
+
+def nvidia_only(name: str) -> bool:
+    """Whether the engine called `name` runs on NVIDIA devices only.
+
+    >>> nvidia_only("triton+trtllm"), nvidia_only("vllm")
+    (True, False)
+    """
+    folded = name.casefold()
+    return any(word in folded for word in _NVIDIA_WORDS)
+
+
 def find_engine(name: str, *, generates: bool = False) -> Engine:
     """The figures of a class, or of the class of the engine called `name`; UnknownName when there is none."""
     folded = name.strip().casefold()
