@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from tonnage.catalog import load_catalog
 from tonnage.planning.batch_sizing import size_batch
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.need import needs_of
+from tonnage.planning.plan import RunDetail
 from tonnage.planning.sized_park import SizedPark, size_job
 from tonnage.sizing.devices import Machine
 from tonnage.workload.jobs import BatchJob, Buy, Constraints, Lengths, Requests, Team, Workload
@@ -18,6 +20,7 @@ from tonnage.workload.known import find_model
 from .conftest import AS_OF
 
 CATALOG, GROUNDS = load_catalog(), Grounds.packaged()
+FORMATS: tuple[Any, ...] = ("bf16", "fp8")
 H100 = Machine(
     accelerator=CATALOG.accelerator("H100-SXM"), count=1, intra=None, network_gb_per_s=None, network_latency_us=40.0
 )
@@ -26,7 +29,7 @@ BATCH = BatchJob(model=find_model("llama-3.1-8b"), requests=LONG, items=10_000, 
 
 
 @pytest.mark.parametrize("engine", ["pytorch", "onnxruntime", "tensorrt"])
-def test_a_fixed_batch_by_default_is_what_the_memory_holds_at_full_length(engine: str) -> None:
+def test_a_fixed_batch_by_default_is_what_the_memory_holds_at_full_length(engine: Any) -> None:
     """2,000 tokens of 131,072 bytes a request: the cache shown is that of the batch shown, the margin stays free, one
     request more would take of it, and stating the batch plans the same."""
     job = replace(BATCH, engine=engine)
@@ -75,7 +78,7 @@ def sized_on(job: BatchJob, device: str) -> SizedPark:
 
 
 @pytest.mark.parametrize("engine", ["tensorrt-llm", "tensorrt", "lmdeploy"])
-def test_engines_of_nvidia_devices_are_refused_on_others(engine: str) -> None:
+def test_engines_of_nvidia_devices_are_refused_on_others(engine: Any) -> None:
     """On MI300X the miss says whose devices the engine runs on and names one that runs there, which is then planned."""
     job = replace(BATCH, engine=engine)
     found = sized_on(job, "MI300X")
@@ -87,4 +90,34 @@ def test_engines_of_nvidia_devices_are_refused_on_others(engine: str) -> None:
         assert "sglang" in miss.flips_when
     for runs in ("vllm", "sglang"):
         assert len(sized_on(replace(job, engine=runs), "MI300X").sized.machine)
+    assert len(sized_on(job, "H100-SXM").sized.machine)
+
+
+@pytest.mark.parametrize("engine", [None, "vllm", "sglang"])
+def test_fp8_weights_on_devices_without_fp8_are_held_so_and_multiplied_in_16_bit(engine: Any) -> None:
+    """On A100 the weights take half of what they take in bf16 (tables stay), the cache 16 bits, and prompts are read no
+    faster than in bf16."""
+
+    def shown(job: BatchJob) -> RunDetail:
+        return sized_on(job, "A100-80GB-SXM").sized.detail(0)
+
+    plain, small = (shown(replace(BATCH, engine=engine, weights=weights)) for weights in FORMATS)
+    weights, before = (dict(run.memory_parts_gib)["weights"] for run in (small, plain))
+    assert 0.5 < weights / before < 0.6
+    assert dict(small.layout_fields)["weights"] == "fp8"
+    assert dict(small.layout_fields)["kv_cache"] == "fp16"
+    assert "16 bit" in small.layout
+    one = replace(BATCH, engine=engine, batch=1)
+    first = [dict(shown(replace(one, weights=weights)).time_parts) for weights in FORMATS]
+    assert first[1]["ttft p95"] >= first[0]["ttft p95"]
+
+
+def test_fp8_under_an_engine_that_multiplies_in_fp8_is_refused_where_the_device_has_none() -> None:
+    """TensorRT-LLM on A100: the miss says that the device has no fp8; on H100 it is planned."""
+    job = replace(BATCH, engine="tensorrt-llm", weights="fp8")
+    found = sized_on(job, "A100-80GB-SXM")
+    assert not len(found.sized.machine)
+    assert {(miss.binding, "the device has no fp8" in miss.has) for miss in found.unsized.values()} == {
+        ("hardware", True)
+    }
     assert len(sized_on(job, "H100-SXM").sized.machine)

@@ -47,6 +47,7 @@ def decoder_detail(
     held = "a batch" if table.scheduler.admission == "fixed" else f"request{'s' if slots > 1 else ''} in flight"
     text = f"{replicas} replica" + ("s" if replicas > 1 else "") + (f", tp {tensor}" if tensor > 1 else "")
     text += f", up to {slots} {held} each, {table.job.weights}"
+    text += " (products in 16 bit)" if table.job.weights == "fp8" and not table.curves.rows.served.low_bit else ""
     latency, first, token = seen.latency, seen.ttft, seen.tpot
     return RunDetail(
         layout=text,

@@ -21,6 +21,7 @@ from tonnage.sizing.inference_pass import FORMATS
 from tonnage.sizing.kv_pool import EngineMemory, with_cache
 from tonnage.sizing.precision import SERVING_COMPUTE
 from tonnage.sizing.schedulers import SCHEDULERS, Scheduler, scheduler_of
+from tonnage.sizing.served_weights import shared_weights
 from tonnage.workload.jobs import BatchJob, ServeJob
 
 
@@ -86,11 +87,12 @@ def decoder_table(job: ServeJob | BatchJob, machines: Sequence[Machine], grounds
     engine = grounds.engine(job)
     owner = np.array([index for index, _ in places], dtype=np.intp)
     tensor = np.array([float(degree) for _, degree in places])
-    every = serving_devices(machines, SERVING_COMPUTE[job.weights], grounds.assumed)
+    weights = shared_weights(job.weights, job.engine, [machine.accelerator for machine in machines])
+    every = serving_devices(machines, SERVING_COMPUTE[weights], grounds.assumed)
     first_owner = np.array([index for index, _ in firsts], dtype=np.intp)
     limit = job.batch or job.concurrency
     rows = decoder_rows(
-        job.model, with_cache(FORMATS[job.weights], job.kv_cache, scheduler), scheduler, every.take(first_owner),
+        job.model, with_cache(FORMATS[weights], job.kv_cache, scheduler), scheduler, every.take(first_owner),
         [machines[index].accelerator for index, _ in firsts], [job.requests] * len(firsts),
         tensor_parallel=np.array([float(degree) for _, degree in firsts]),
         concurrency=np.full(len(firsts), np.nan if limit is None else float(limit)),

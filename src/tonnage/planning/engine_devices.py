@@ -1,10 +1,11 @@
-"""Which devices a named engine runs on."""
+"""Which devices a named engine runs on, and in which format its weights run there."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from tonnage.catalog import Catalog
+from tonnage.catalog.hardware import Accelerator
 from tonnage.catalog.market import InstanceType
 from tonnage.planning.changes import job_with
 from tonnage.planning.grounds import generates
@@ -12,22 +13,52 @@ from tonnage.planning.machines import Key
 from tonnage.planning.sized import Miss
 from tonnage.sizing.devices import SIZED_VENDORS
 from tonnage.sizing.engines import nvidia_only
+from tonnage.sizing.served_weights import lacks_fp8, served_weights
 from tonnage.workload.jobs import BatchJob, ServeJob
 
 
+def by_weights(
+    job: ServeJob | BatchJob, catalog: Catalog, instances: Sequence[InstanceType]
+) -> list[tuple[str, list[InstanceType]]]:
+    """Instance types by the format that the job's weights run in there (keys of `FORMATS`)."""
+    groups: dict[str, list[InstanceType]] = {job.weights: []}
+    for one in instances:
+        weights: str = job.weights
+        if one.accelerator is not None and generates(job):
+            weights = served_weights(job.weights, job.engine, catalog.accelerator(one.accelerator))
+        groups.setdefault(weights, []).append(one)
+    return list(groups.items())
+
+
 def refused_by_engine(job: ServeJob | BatchJob, catalog: Catalog, instances: Sequence[InstanceType]) -> dict[Key, Miss]:
-    """A miss for each instance type whose devices the job's engine does not run on. Vendors that are not sized at all
-    are refused elsewhere."""
-    if job.engine is None or not nvidia_only(job.engine):
+    """A miss for each instance type whose devices the job's engine does not run on, or not with these weights. Vendors
+    that are not sized at all are refused elsewhere."""
+    if job.engine is None:
         return {}
-    others = {
-        one.name: one.vendor for one in catalog.accelerators if one.vendor in SIZED_VENDORS and one.vendor != "NVIDIA"
-    }
-    return {
-        one.key: _other_vendor(job, others[one.accelerator])
+    found = {
+        one.key: _refused(job, job.engine, catalog.accelerator(one.accelerator))
         for one in instances
-        if one.accelerator is not None and one.accelerator in others
+        if one.accelerator is not None
     }
+    return {key: miss for key, miss in found.items() if miss is not None}
+
+
+def _refused(job: ServeJob | BatchJob, engine: str, device: Accelerator) -> Miss | None:
+    if nvidia_only(engine) and device.vendor in SIZED_VENDORS and device.vendor != "NVIDIA":
+        return _other_vendor(job, device.vendor)
+    if job.weights == "fp8" and generates(job) and lacks_fp8(device):
+        return None if served_weights(job.weights, engine, device) != job.weights else _no_fp8(engine, device)
+    return None
+
+
+def _no_fp8(engine: str, device: Accelerator) -> Miss:
+    return Miss(
+        binding="hardware",
+        needs=f"fp8 products: the engine {engine} multiplies fp8 weights in fp8",
+        has=f"{device.name}: the device has no fp8",
+        flips_when="engine: vllm (or sglang), which multiply fp8 weights in 16 bit there",
+        change=job_with(engine="vllm"),
+    )
 
 
 def _other_vendor(job: ServeJob | BatchJob, vendor: str) -> Miss:

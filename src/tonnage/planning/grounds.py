@@ -20,6 +20,7 @@ from tonnage.sizing.engines import ENGINES, Engine, engine_class
 from tonnage.sizing.inference_time import default_engine
 from tonnage.sizing.precision import SERVING_COMPUTE
 from tonnage.sizing.program_practice import program_class
+from tonnage.sizing.served_weights import served_weights
 from tonnage.workload.jobs import BatchJob, ServeJob, TrainJob
 
 IMAGES = ("convolution", "vision-transformer")
@@ -127,7 +128,8 @@ class Grounds:
             near.append(f"engine {self.engine(job).name}")
         kind = "decoder" if generates(job) else "vision" if job.model.architecture in IMAGES else "encoder"
         first = device.architecture.split(" ")[0]
-        foreign = self.inference.not_seen(kind, first, SERVING_COMPUTE[job.weights])
+        weights = served_weights(job.weights, job.engine, device) if kind == "decoder" else job.weights
+        foreign = self.inference.not_seen(kind, first, SERVING_COMPUTE[weights])
         return Unknown(near=tuple(near), foreign=foreign)
 
     def _unknown_device(self, kind: str, device: Accelerator, generations: frozenset[str]) -> list[str]:

@@ -10,7 +10,7 @@ import numpy as np
 from tonnage.catalog import Catalog
 from tonnage.catalog.market import InstanceType
 from tonnage.planning.batch_sizing import size_batch
-from tonnage.planning.engine_devices import refused_by_engine
+from tonnage.planning.engine_devices import by_weights, refused_by_engine
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.machines import Key, MachinePark, accelerator_park
 from tonnage.planning.plan import RunDetail
@@ -19,7 +19,7 @@ from tonnage.planning.sized import Miss, Sized
 from tonnage.planning.tabular_sizing import size_tabular
 from tonnage.planning.train_sizing import size_training
 from tonnage.sizing.precision import SERVING_COMPUTE, TRAINING
-from tonnage.workload.jobs import BatchJob, ServeJob, TabularJob, TrainJob, TrainPrecision, Workload
+from tonnage.workload.jobs import BatchJob, Constraints, ServeJob, TabularJob, TrainJob, TrainPrecision, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,13 +44,17 @@ def size_job(workload: Workload, catalog: Catalog, instances: Sequence[InstanceT
             parts.append((park, size_training(concrete, park.machines, constraints, grounds)))
         return _merge(parts)
     refused = refused_by_engine(job, catalog, instances)
-    instances = [one for one in instances if one.key not in refused]
-    park = accelerator_park(catalog, instances, precision=SERVING_COMPUTE[job.weights], assumed=assumed)
-    park = replace(park, unsized=park.unsized | refused)
+    parts = []
+    for weights, subset in by_weights(job, catalog, [one for one in instances if one.key not in refused]):
+        park = accelerator_park(catalog, subset, precision=SERVING_COMPUTE[weights], assumed=assumed)
+        parts.append((replace(park, unsized=park.unsized | refused), _served(job, park, constraints, grounds)))
+    return _merge(parts)
+
+
+def _served(job: ServeJob | BatchJob, park: MachinePark, constraints: Constraints, grounds: Grounds) -> Sized:
     if isinstance(job, ServeJob):
-        return _merge([(park, size_service(job, park.machines, constraints, grounds))])
-    assert isinstance(job, BatchJob)
-    return _merge([(park, size_batch(job, park.machines, constraints, grounds))])
+        return size_service(job, park.machines, constraints, grounds)
+    return size_batch(job, park.machines, constraints, grounds)
 
 
 def _by_precision(

@@ -66,6 +66,7 @@ FORMATS = {
     "fp16": ServedFormat(compute="fp16", element_bytes=2, weight_bytes=2, kv_bytes=2),
     "bf16": ServedFormat(compute="bf16", element_bytes=2, weight_bytes=2, kv_bytes=2),
     "fp8": ServedFormat(compute="fp8", element_bytes=2, weight_bytes=1, kv_bytes=2),
+    "fp8-weight-only": ServedFormat(compute="fp16", element_bytes=2, weight_bytes=1, kv_bytes=2),
     "int8": ServedFormat(compute="int8", element_bytes=1, weight_bytes=1, kv_bytes=2),
     "int4": ServedFormat(compute="fp16", element_bytes=2, weight_bytes=0.5 + 2 / 128, kv_bytes=2),
     "mxfp4": ServedFormat(

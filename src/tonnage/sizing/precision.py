@@ -79,6 +79,7 @@ SERVING_COMPUTE: Final[dict[str, str]] = {
     "fp16": "fp16",
     "bf16": "bf16",
     "fp8": "fp8",
+    "fp8-weight-only": "fp16",  # see `served_weights`
     "int8": "int8",
     "int4": "fp16",
     "mxfp4": "bf16",

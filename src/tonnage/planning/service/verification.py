@@ -24,6 +24,7 @@ from tonnage.sizing.percentiles import Percentiles
 from tonnage.sizing.precision import SERVING_COMPUTE
 from tonnage.sizing.replica_model import ReplicaModel
 from tonnage.sizing.schedulers import scheduler_of, usual_policy
+from tonnage.sizing.served_weights import served_weights
 from tonnage.sizing.simulation import simulate
 from tonnage.workload.jobs import ServeJob
 
@@ -102,8 +103,11 @@ def verify_unit(
 def _replica(unit: FleetUnit, job: ServeJob, catalog: Catalog, grounds: Grounds) -> ReplicaModel:
     assumed = grounds.assumed
     instance = catalog.instance_type(unit.option.instance_type, unit.option.provider)
-    park = accelerator_park(catalog, [instance], precision=SERVING_COMPUTE[job.weights], assumed=assumed)
-    devices = serving_devices(park.machines, SERVING_COMPUTE[job.weights], assumed)
+    weights: str = job.weights
+    if generates(job) and instance.accelerator is not None:
+        weights = served_weights(weights, job.engine, catalog.accelerator(instance.accelerator))
+    park = accelerator_park(catalog, [instance], precision=SERVING_COMPUTE[weights], assumed=assumed)
+    devices = serving_devices(park.machines, SERVING_COMPUTE[weights], assumed)
     tensor = int(dict(unit.option.run.layout_fields)["tensor_parallel"])
     policy = None
     if generates(job):
@@ -112,7 +116,7 @@ def _replica(unit: FleetUnit, job: ServeJob, catalog: Catalog, grounds: Grounds)
         job.model,
         devices,
         job.requests,
-        weights=job.weights,
+        weights=weights,
         tensor_parallel=tensor,
         policy=policy,
         assumed=assumed,
@@ -123,7 +127,7 @@ def _replica(unit: FleetUnit, job: ServeJob, catalog: Catalog, grounds: Grounds)
 def _policy(job: ServeJob, device: Accelerator, devices: Devices, tensor: int, engine: Engine) -> ContinuousBatching:
     """The engine's scheduler over the cache that its own rule leaves."""
     scheduler = scheduler_of(job.engine)
-    served = with_cache(FORMATS[job.weights], job.kv_cache, scheduler)
+    served = with_cache(FORMATS[served_weights(job.weights, job.engine, device)], job.kv_cache, scheduler)
     ranks = np.array([float(tensor)])
     memory = engine_memory(
         scheduler, job.model, served, devices, tensor_parallel=ranks, requests=float(scheduler.most_requests(device)),
