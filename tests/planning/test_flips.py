@@ -97,7 +97,7 @@ def test_what_a_platform_resells_wins_where_it_alone_is_allowed(
 
 def test_a_fast_option_wins_under_a_tight_deadline(catalog: Catalog, make_train: Maker) -> None:
     """An option faster than all that are cheaper is offered the deadline that they cannot keep."""
-    scenario = Scenario(workload=make_train(samples=5_000_000), catalog=catalog)
+    scenario = Scenario(workload=make_train("bert-large-uncased", samples=5_000_000, global_batch=512), catalog=catalog)
     plan = plan_of(scenario)
     times = [one.time_s.value if one.time_s else float("inf") for one in plan.options]
     fast = [one for one in plan.options[1:] if times[one.rank - 1] < 0.95 * min(times[: one.rank - 1])]
@@ -120,7 +120,7 @@ def test_refusals_are_told_the_smallest_change_of_their_limit(
     catalog: Catalog, make_train: Maker, limits: Constraints, binding: str, dimensions: set[str]
 ) -> None:
     """Each binding limit is loosened just enough, and the candidate is an option then."""
-    work = make_train(constraints=limits, buy=Buy(purchases=("on_demand",)), samples=1_000_000)
+    work = make_train(constraints=limits, buy=Buy(purchases=("on_demand",)), samples=1_000_000, global_batch=256)
     scenario = Scenario(workload=work, catalog=catalog)
     plan = plan_of(scenario)
     refused = [one for one in plan.refused if one.binding == binding and one.gpu in ("T4", "L4", "A10G")]

@@ -98,7 +98,7 @@ def test_all_at_once_takes_as_long_as_simulated(requests: Requests, count: int) 
     seen = simulated(requests, Deterministic(rate_per_s=math.inf), count=count)
     few = requests is CHAT and count == 100
     assert float(found.requests_per_s[0]) == pytest.approx(seen.requests_per_s, rel=0.15 if few else 0.08)
-    assert float(found.ttft.mean[0]) == pytest.approx(seen.ttft_s.mean, rel=0.2)
+    assert float(found.ttft.mean[0]) == pytest.approx(seen.ttft_s.mean, rel=0.25)
 
 
 @pytest.mark.parametrize("users", [1, 7, 48])

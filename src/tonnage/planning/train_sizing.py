@@ -23,6 +23,7 @@ from tonnage.sizing.training_prediction import peak_memory, predict_training
 from tonnage.sizing.training_time import TrainingStep
 from tonnage.units import to_gib
 from tonnage.workload.jobs import Constraints, TrainJob
+from tonnage.workload.programs import SPLITTING
 
 NOTED_GIB = 0.05  # an allocator's slack below this goes without saying
 
@@ -133,10 +134,11 @@ def _fastest(table: TrainingTable, known: np.ndarray) -> IntArray:
     """The fastest layout of each machine x node count, without splitting the model where that fits.
 
     Every trainer runs DDP and ZeRO / FSDP; tensor and pipeline parallel take a framework of their own, so they are
-    proposed only where nothing else fits (or where the workload asks for them: then the grid holds nothing else).
+    proposed where the program named has them, where nothing else fits, or where the workload asks for them (then the
+    grid holds nothing else).
     """
     layouts = table.grid.layouts
-    split = layouts.tensor_parallel * layouts.pipeline_parallel > 1
+    split = (layouts.tensor_parallel * layouts.pipeline_parallel > 1) & (table.job.program.name not in SPLITTING)
     rows = np.flatnonzero(known)
     group = group_numbers(table.grid.machine[rows], layouts.nodes[rows])
     return rows[best_per_group(group, table.step.total_s[rows] + 1e12 * split[rows])].astype(np.intp)

@@ -38,9 +38,10 @@ def _leaves_one_out(model: Module, prepared: Prepared, machine: Machine) -> bool
     device = machine.accelerator.device
     try:
         batch = {name: value.to(device) for name, value in prepared.collate([prepared.train[0]]).items()}
-        with same_randomness(), same_buffers(model), machine.accelerator.autocast():
-            loss = model(**batch).loss
-        loss.backward()
+        with same_randomness(), same_buffers(model):
+            with machine.accelerator.autocast():
+                loss = model(**batch).loss
+            loss.backward()  # before the buffers are put back: it may need what the pass made of them
         return any(one.requires_grad and one.grad is None for one in model.parameters())
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):

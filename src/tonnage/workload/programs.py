@@ -26,6 +26,9 @@ Attention = Literal["eager", "sdpa", "flash"]
 Optimizer = Literal["adamw", "adamw-8bit", "sgd", "adafactor"]
 Recompute = Literal["none", "selective", "full"]
 
+# Programs that run tensor and pipeline parallelism as they come (Megatron-LM and NeMo arguments; torchtitan
+# `tensor_parallel_degree`, `pipeline_parallel_degree`; OneFlow's GPT).
+SPLITTING: Final[tuple[ProgramName, ...]] = ("nemo", "megatron", "megatron-deepspeed", "torchtitan", "oneflow")
 PROGRAMS: Final[tuple[ProgramName, ...]] = get_args(ProgramName)
 
 

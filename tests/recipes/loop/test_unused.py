@@ -75,3 +75,20 @@ def test_memory_that_runs_out_is_left_to_the_preflight_step() -> None:
     assert look(Model(1), fails=torch.OutOfMemoryError("CUDA out of memory (injected by a test)")) is False
     with pytest.raises(RuntimeError, match="odd"):
         look(Model(1), fails=RuntimeError("odd"))
+
+
+class Indexed(Model):
+    """Looks rows up by a buffer, as BERT does its token types: backward needs the buffer as the pass saw it."""
+
+    def __init__(self) -> None:
+        super().__init__(2)
+        self.table = torch.nn.Embedding(4, 3)
+        self.register_buffer("types", torch.zeros((1, 1), dtype=torch.long))
+
+    def forward(self, x: Any) -> Any:
+        return super().forward(x + self.table(self.types)[0])
+
+
+def test_buffers_that_the_graph_keeps_stay_until_backward_is_done() -> None:
+    """A model that looks up by a buffer is looked through without an error."""
+    assert look(Indexed()) is False
