@@ -114,7 +114,7 @@ class Speculation:
 
         Source: Leviathan et al. 2023, arXiv:2211.17192, equation 1.
 
-        >>> Speculation(tokens=4, acceptance=0.8).tokens_per_step
+        >>> round(Speculation(tokens=4, acceptance=0.8).tokens_per_step, 4)
         3.3616
         """
         return float(sum(self.acceptance**count for count in range(self.tokens + 1)))
