@@ -285,8 +285,10 @@ MEASURED = """## Measured for this page, in no fit
 
 Rows of `benchmarks/gpu_models.py` (transformers models as a Trainer runs them: full and LoRA, autocast and 16-bit
 weights, with and without checkpointing) and `benchmarks/gpu_grid.py` (plain modules down to one sequence a step), on
-an H100 and on an H200, of which no training row is in any fit. Small batches are bound by the host, whose speed is not
-known beforehand: the two machines differ by a factor of 1.5.
+an H100 and on an H200, of which no training row is in any fit. They were in view while the physics of host launches,
+adapters and kept activations was written, and memory on the H200 reads as on the H100, so they are a check, not an
+independent test. Small batches are bound by the host, whose speed is not known beforehand: the two machines differ by a
+factor of 1.5.
 """
 
 
