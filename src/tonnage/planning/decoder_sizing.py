@@ -205,16 +205,21 @@ def _misses(
                 shortfall=needed / job.replicas,
             )
         else:
-            gpus = ceil(float(np.min(nodes[held] * table.devices.per_node[held])))
-            out[index] = Miss(
-                binding="max_gpus",
-                needs=f"{gpus} GPUs for {job.rate_per_s:g} requests/s",
-                has=f"max_gpus: {constraints.max_gpus}",
-                flips_when=f"max_gpus: {gpus}",
-                change=constrained(max_gpus=gpus),
-                shortfall=gpus / max(constraints.max_gpus or 1, 1),
-            )
+            out[index] = gpu_limit_miss(job, nodes[held] * table.devices.per_node[held], constraints)
     return out
+
+
+def gpu_limit_miss(job: ServeJob, gpus: Array, constraints: Constraints) -> Miss:
+    """The GPU limit that leaves no room for the fewest `gpus` that keep the promise."""
+    fewest = ceil(float(np.min(gpus)))
+    return Miss(
+        binding="max_gpus",
+        needs=f"{fewest} GPUs for {job.rate_per_s:g} requests/s",
+        has=f"max_gpus: {constraints.max_gpus}",
+        flips_when=f"max_gpus: {fewest}",
+        change=constrained(max_gpus=fewest),
+        shortfall=fewest / max(constraints.max_gpus or 1, 1),
+    )
 
 
 def _promise_miss(job: ServeJob, table: DecoderTable, rows: np.ndarray) -> Miss:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil
 
 import numpy as np
 
-from tonnage.planning.changes import constrained, job_with
-from tonnage.planning.decoder_sizing import size_decoder_service
+from tonnage.planning.changes import job_with
+from tonnage.planning.decoder_sizing import gpu_limit_miss, size_decoder_service
 from tonnage.planning.grounds import Grounds, generates
 from tonnage.planning.plan import Promise, RunDetail
 from tonnage.planning.replica_table import ReplicaTable, replica_table
@@ -101,15 +100,7 @@ def _misses(
             out[index] = _latency_miss(job, table, rows)
             continue
         held = rows[holds[rows]]
-        gpus = ceil(float(np.min(nodes[held] * table.devices.per_node[held])))
-        out[index] = Miss(
-            binding="max_gpus",
-            needs=f"{gpus} GPUs for {job.rate_per_s:g} requests/s",
-            has=f"max_gpus: {constraints.max_gpus}",
-            flips_when=f"max_gpus: {gpus}",
-            change=constrained(max_gpus=gpus),
-            shortfall=gpus / max(constraints.max_gpus or 1, 1),
-        )
+        out[index] = gpu_limit_miss(job, nodes[held] * table.devices.per_node[held], constraints)
     return out
 
 
