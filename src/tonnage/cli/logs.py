@@ -50,6 +50,7 @@ def logs(
                     write_stdout(block.decode("utf-8", errors="replace"))
         return
     from tonnage.cli.following import exit_code, last_words
+    from tonnage.cli.running import Told
     from tonnage.cli.following import follow as follow_run
 
     try:
@@ -58,7 +59,7 @@ def logs(
         session.say(f"\n{run} goes on alone; `tonnage logs -f {run}` follows it")
         raise typer.Exit(0) from None
     session.say(last_words(folder, state))
-    raise typer.Exit(exit_code(state))
+    raise typer.Exit(Told(exit_code(state)))
 
 
 def _plain(line: str) -> None:

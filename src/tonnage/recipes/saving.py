@@ -60,6 +60,7 @@ class Saving:
         self._check_weights()
         values = self._position.to_values(self._measuring.order)
         values["times"] = self._measuring.times.to_values()
+        values["timed_on"] = self._measuring.configuration
         snapshot = take_snapshot(self._engine, values, trained_only=self._trained_only)
         if self._writer is not None and snapshot is not None:
             self._held_s = time.monotonic() - began  # the training stood still so long for the copy

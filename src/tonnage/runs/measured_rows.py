@@ -37,11 +37,16 @@ NINETIETH: Final = 1.2816  # of the normal law, in standard deviations
 HOST: Final = "host RSS of one process"
 
 
-def rows_of(records: Records, measured: Measured, as_of: datetime) -> list[dict[str, str]]:
-    """The rows of a run; `as_of` is their day where it has no end yet. What was not measured has no row."""
+def rows_of(
+    records: Records, measured: Measured, as_of: datetime, *, began: datetime | None = None
+) -> list[dict[str, str]]:
+    """The rows of a run; `as_of` is their day where it has no end yet. What was not measured has no row.
+
+    `records` are of one configuration; `began`: when the run itself did.
+    """
     if records.spec.task in _NOT_FACTS:
         return []
-    base, doubtful = _base(records, measured), doubts(records, measured)
+    base, doubtful = _base(records, measured, began), doubts(records, measured)
     rows = []
     for own in _figures(records, measured):
         why = doubtful if own["metric"] in _RATES else ()  # a busy machine takes no memory from a run
@@ -79,12 +84,12 @@ def _fits(records: Records, measured: Measured) -> Iterator[dict[str, Any]]:
         yield {"metric": "fits", "value": 1, "seq_len": measured.longest_tokens or short[-1].get("longest_tokens")}
 
 
-def _base(records: Records, measured: Measured) -> dict[str, Any]:
+def _base(records: Records, measured: Measured, began: datetime | None) -> dict[str, Any]:
     """The columns that all rows of a run share."""
     spec, result = records.spec, records.result
     training, shape = spec.training, result.get("shape") or {}
     asked = "" if training.precision == "auto" else training.precision
-    began = records.state.submitted_at or records.state.started_at
+    began = began or records.state.submitted_at or records.state.started_at
     sharded = "none" if measured.processes == 1 else _SHARDINGS.get(training.sharding, training.sharding)
     return {
         "config_id": f"{spec.name}@{began.astimezone(UTC):%Y%m%dT%H%M%SZ}" if began else spec.name,

@@ -26,6 +26,13 @@ ROLES: Final[dict[Task, dict[str, bool]]] = {  # role of a column -> whether the
     "mlp": {"label": True},
     "own": {},  # whatever the program reads
 }
+FIGURES: Final[dict[Task, tuple[str, ...]]] = {  # of an evaluation, the first of them says which is the best
+    "sequence-classification": ("accuracy", "macro_f1"),
+    "token-classification": ("accuracy", "precision", "recall", "f1"),  # all but the first for entity tags only
+    "question-answering": ("exact_match", "f1"),
+    "causal-lm": ("loss_per_token", "perplexity"),
+    "mlp": ("accuracy", "macro_f1", "auc", "rmse", "mae"),  # by the objective
+}  # an own task has its own
 ONE_PROCESS: Final[tuple[Task, ...]] = ("boosted-trees", "text-generation")  # no training loop to share out
 SUFFIXES: Final[dict[str, DataFormat]] = {
     ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet",

@@ -26,6 +26,7 @@ from tonnage.recipes.checkpoints.layout import (
 )
 from tonnage.recipes.checkpoints.reading import CheckpointInvalid, read_checkpoint
 from tonnage.recipes.checkpoints.snapshot import Snapshot
+from tonnage.runs.folder import make_private
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _SAID: Final = re.compile(r"os error (\d+)")  # how safetensors reports an errno
@@ -51,7 +52,7 @@ class CheckpointWriter:
         self._verified: dict[Path, tuple[tuple[str, int, int], ...]] = {}  # as they were when they verified
         self.kept_step: int | None = None  # stays beside the newest ones: that of the best evaluation
         self.newest: int | None = None  # the newest step known to be on the disk
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
         for path in folder.glob(_UNFINISHED + "*"):
             shutil.rmtree(path)
 
@@ -84,7 +85,7 @@ class CheckpointWriter:
         beside = self._folder / f"{_UNFINISHED}{snapshot.step}-{os.getpid()}"
         _check_space(self._folder, snapshot)
         try:
-            beside.mkdir()
+            beside.mkdir(mode=0o700)
             size = _write_files(beside, snapshot)
             _move_over(beside, path)
         except Exception as error:
@@ -140,6 +141,7 @@ def _write_files(beside: Path, snapshot: Snapshot) -> int:
         torch.save(dict(snapshot.training), file)
     _write_json(beside / POSITION, snapshot.position)
     _write_json(beside / MANIFEST, manifest_of(beside, snapshot.step))
+    make_private(beside)
     for name in (WEIGHTS, TRAINING, POSITION, MANIFEST):
         flush(beside / name)
     flush(beside)

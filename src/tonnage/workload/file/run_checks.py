@@ -19,7 +19,7 @@ from tonnage.workload.file.run_fields import (
     TrainRunFields,
 )
 from tonnage.workload.file.yaml_lines import KeyPath
-from tonnage.workload.run_terms import ONE_PROCESS, OWN_TASK, ROLES, Task, format_of
+from tonnage.workload.run_terms import FIGURES, ONE_PROCESS, OWN_TASK, ROLES, Task, format_of
 
 NEW_WEIGHTS: Final = "new"
 _PASSWORD: Final = re.compile(r"^[\w.+-]+://[^/@]*:(?P<password>[^@]*)@")
@@ -75,6 +75,10 @@ def _best_problems(run: LearningFields, task: Task) -> Iterator[Problem]:
             yield Problem(("run", name), f"{task} is judged once, at its end", "remove the key")
         elif run.evaluate_every is None:
             yield Problem(("run", name), "nothing is evaluated on the way", "add `evaluate_every: 500` (steps)")
+    known = FIGURES.get(task, ())
+    if run.best_by is not None and known and run.best_by not in known:
+        hint = did_you_mean(nearest(run.best_by, known, count=1), f"figures of {task}: {', '.join(known)}")
+        yield Problem(("run", "best_by"), f"no figure of {task} is named '{run.best_by}'", hint)
 
 
 def _limit_problems(run: SharedRunFields) -> Iterator[Problem]:

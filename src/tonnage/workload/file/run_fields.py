@@ -165,7 +165,7 @@ class LearningFields(SharedRunFields):
         "The figure of the evaluations that says which is the best.",
         default=None,
         shown="the task's first",
-        example="f1",
+        example="macro_f1",
     )
     early_stopping: Count | None = key(
         "Training ends after so many evaluations in a row without gain; needs `evaluate_every`.",
