@@ -96,7 +96,7 @@ def test_the_script_of_a_dry_run_does_the_work(
 def test_a_script_that_was_killed_leaves_a_run_that_can_go(
     inside: Run, spec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While it works the run is under way and stays; killed, it is lost, and may be removed: nobody else would end it."""
+    """While it works the run is under way and stays; killed, it is lost, and may be removed: nobody else ends it."""
     for name, value in pretend(steps=100_000).items():
         monkeypatch.setenv(name, value)
     document = json.loads(inside("run", spec, "--dry-run", "-o", "json").stdout)

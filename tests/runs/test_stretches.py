@@ -55,8 +55,8 @@ def test_a_stretch_without_steps_is_none() -> None:
 
 def resumed_with_two(tmp_path: Path) -> RunFolder:
     """100 steps alone at 0.1 s; then 20 over two processes at 0.01 s, which end the run."""
-    folder = write_run(tmp_path / "one", finished=False, prediction={
-        "device": "x", "figures": {"time_s": {"value": 9.0, "low": 8.0, "high": 10.0, "basis": "computed"}}})  # fmt: skip
+    figure = {"value": 9.0, "low": 8.0, "high": 10.0, "basis": "computed"}
+    folder = write_run(tmp_path / "one", finished=False, prediction={"device": "x", "figures": {"time_s": figure}})
     at = NOON + timedelta(seconds=11)
     spec = replace(run_spec("one"), launch=LaunchSpec(runner="torchrun", processes=2, device="cpu"))
     write_whole(folder.spec_file, dump_spec(spec))

@@ -50,8 +50,8 @@ def logs(
                     write_stdout(block.decode("utf-8", errors="replace"))
         return
     from tonnage.cli.following import exit_code, last_words
-    from tonnage.cli.running import Told
     from tonnage.cli.following import follow as follow_run
+    from tonnage.cli.running import Told
 
     try:
         state = follow_run(folder, print_line=_timed if times else _plain, quiet=quiet, log_offset=offset)

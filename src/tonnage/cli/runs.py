@@ -164,8 +164,8 @@ def remove(
     """
     session = open_session(quiet=quiet)
     from tonnage.cli.removing import choose, delete, size_of
-    from tonnage.reports.wording import plural
     from tonnage.cli.streams import write_stdout
+    from tonnage.reports.wording import plural
 
     chosen = choose(session.settings, runs or [], older_than=older_than, keep=keep, checkpoints=checkpoints)
     for path in chosen:

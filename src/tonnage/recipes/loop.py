@@ -201,7 +201,9 @@ class Loop:
             return
         if self.team.main and found is not None:
             metrics = dict(found.metrics)
-            self.folder.record(EventKind.EVALUATED, who="rank0", step=self.position.step, split="validation", metrics=metrics)
+            self.folder.record(
+                EventKind.EVALUATED, who="rank0", step=self.position.step, split="validation", metrics=metrics
+            )
         self._look_at_evaluations()
         if self._standing.step == self.position.step and self.spec.training.keep_best:
             self._saving.save()

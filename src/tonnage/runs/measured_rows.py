@@ -32,7 +32,7 @@ _MEMORY: Final = (  # figure, what the column `mem_kind` says of it
     ("peak_device_bytes", WHOLE_DEVICE),
 )
 RUN_SOURCE: Final = "tonnage run "  # before the run's name, in the column `source`
-_RATES: Final = frozenset({"sequences_per_s", "tokens_per_s_per_gpu"})
+_RATES: Final = frozenset({"sequences_per_s", "images_per_s", "tokens_per_s_per_gpu"})
 NINETIETH: Final = 1.2816  # of the normal law, in standard deviations
 HOST: Final = "host RSS of one process"
 
@@ -61,6 +61,8 @@ def _figures(records: Records, measured: Measured) -> Iterator[dict[str, Any]]:
     if records.spec.task == "causal-lm" and measured.tokens_per_s:
         rate = measured.tokens_per_s / measured.processes
         yield {"metric": "tokens_per_s_per_gpu", "value": rate, "seq_len": mean}
+    elif records.spec.task == "image-classification" and measured.samples_per_s:
+        yield {"metric": "images_per_s", "value": measured.samples_per_s}
     elif measured.samples_per_s:
         yield {"metric": "sequences_per_s", "value": measured.samples_per_s, "seq_len": mean}
     longest = measured.longest_tokens or mean
@@ -136,7 +138,8 @@ def _note(records: Records, measured: Measured, as_of: datetime, doubtful: tuple
     learned, the spread of steps, and over how many of them the rate is a mean.
     """
     day = records.state.ended_at or as_of  # the same row whenever it is made
-    objective = "language-model" if records.spec.task == "causal-lm" else "classification"
+    writes = records.spec.task in ("causal-lm", "sequence-to-sequence")
+    objective = "language-model" if writes else "classification"
     parts = [f"fine-tuning, measured {day.astimezone(UTC):%Y-%m-%d}", f"objective={objective}"]
     threads = records.result.get("threads") or records.spec.launch.threads
     parts += [f"threads={threads}"] if threads else []

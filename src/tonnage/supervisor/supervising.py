@@ -354,7 +354,9 @@ class Supervisor:
         if self._asked is not None:
             clear_requests(self._folder)
         self._reserve.release()  # the workers have ended: nobody else takes this room
-        self._record(ENDED_KINDS[finish.state], reason=reason, step=self._progress.step_in_start, message=finish.message or None)
+        self._record(
+            ENDED_KINDS[finish.state], reason=reason, step=self._progress.step_in_start, message=finish.message or None
+        )
         until = self._clock() + self._pace.journal_wait_s
         while not self._recorder.flush() and self._clock() < until:
             time.sleep(1.0)

@@ -71,10 +71,10 @@ def _sharded_state(engine: Engine) -> tuple[dict[str, Any], Any]:
 
 def put_state(engine: Engine, checkpoint: Checkpoint, *, trained_only: bool) -> None:
     """Set model, optimizer, schedule, scaler and randomness to what a checkpoint holds."""
-    weights, training = checkpoint.weights(), checkpoint.training()
     if engine.machine.sharded:
-        _put_sharded(engine, weights, training["optimizer"])
+        training = _put_sharded(engine, checkpoint)
     else:
+        weights, training = checkpoint.weights(), checkpoint.training()
         _put_own(engine, checkpoint, weights, trained_only)
         put_optimizer(engine.optimizer.optimizer, training["optimizer"])
     engine.schedule.load_state_dict(training["schedule"])
@@ -114,16 +114,26 @@ def put_optimizer(optimizer: Optimizer, state: Mapping[str, Any]) -> None:
                 own_state[name] = value.to(own_state[name].device)
 
 
-def _put_sharded(engine: Engine, weights: dict[str, Any], optimizer: Any) -> None:
+def _put_sharded(engine: Engine, checkpoint: Checkpoint) -> Mapping[str, Any]:
+    """Rank 0 alone reads, and deals out one parameter after the other: no other host holds the whole. What else is in
+    the checkpoint, for all."""
     from torch.distributed.checkpoint.state_dict import StateDictOptions, set_state_dict
 
+    weights: dict[str, Any] = {}
+    optimizer: Any = {}
+    rest: dict[str, Any] = {}
+    if engine.team.main:
+        weights, rest = checkpoint.weights(), checkpoint.training()
+        optimizer = rest.pop("optimizer")
     set_state_dict(
         engine.model,
         engine.optimizer.optimizer,
         model_state_dict=weights,
         optim_state_dict=optimizer,
-        options=StateDictOptions(full_state_dict=True),
+        options=StateDictOptions(full_state_dict=True, broadcast_from_rank0=True),
     )
+    found: Mapping[str, Any] = engine.team.gather(rest)[0]
+    return found
 
 
 def _on_host(value: Any) -> Any:

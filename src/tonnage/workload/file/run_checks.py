@@ -22,6 +22,11 @@ from tonnage.workload.file.yaml_lines import KeyPath
 from tonnage.workload.run_terms import FIGURES, ONE_PROCESS, OWN_TASK, ROLES, Task, format_of
 
 NEW_WEIGHTS: Final = "new"
+LEARNED: Final[dict[Task, str]] = {
+    "sequence-classification": "classification", "image-classification": "classification",
+    "causal-lm": "language-model", "sequence-to-sequence": "language-model",
+}  # fmt: skip
+UNREGISTERED: Final[tuple[Task, ...]] = ("sequence-to-sequence", "image-classification")
 _PASSWORD: Final = re.compile(r"^[\w.+-]+://[^/@]*:(?P<password>[^@]*)@")
 _VARIABLE: Final = re.compile(r"\$\{\w+\}")
 
@@ -131,7 +136,7 @@ def _hidden(location: str) -> str:
 
 
 def _train_problems(file: TrainFile, run: TrainRunFields) -> Iterator[Problem]:
-    learned = {"sequence-classification": "classification", "causal-lm": "language-model"}.get(run.task)
+    learned = LEARNED.get(run.task)
     if learned is not None and file.train.objective not in (None, learned):
         fault = f"found '{file.train.objective}', but {run.task} learns {learned}"
         yield Problem(("train", "objective"), fault, f"write `{learned}`, or leave the key out")
@@ -155,6 +160,9 @@ def _own_problems(run: TrainRunFields) -> Iterator[Problem]:
         yield Problem(("run", "program"), "is missing", "name an entry point of the group tonnage.tasks")
     if run.task != OWN_TASK and run.program is not None:
         yield Problem(("run", "program"), f"{run.task} has its own program", "remove the key, or write `task: own`")
+    if run.task in UNREGISTERED and run.tracking.register_as is not None:
+        fault = f"models of {run.task} are not registered yet"
+        yield Problem(("run", "tracking", "register_as"), fault, "remove the key: its files are logged all the same")
     if run.task == OWN_TASK and run.tracking.register_as is not None:
         fault = "the model of an own task has no known way to be asked"
         yield Problem(("run", "tracking", "register_as"), fault, "remove the key: its files are logged all the same")
