@@ -57,7 +57,7 @@ def curves(drawing: Curves) -> Plot:
 def courses(drawing: Courses) -> Plot:
     """Bands and lines from 0 on plain axes; a line has a colour and a dash of its own."""
     names = [one.name for one in drawing.courses]
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"name": one.name, "x": x, "value": value, "low": low, "high": high}
         for one in drawing.courses
         for x, value, low, high in one.points
