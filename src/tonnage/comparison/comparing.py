@@ -34,6 +34,7 @@ from tonnage.comparison.scoring import (
 from tonnage.comparison.sizes import USUAL, Size, load_sizes
 from tonnage.comparison.splitting import Split, best_split
 from tonnage.comparison.tasks import load_templates
+from tonnage.comparison.thing_checks import check_things
 from tonnage.comparison.verdict import Grounds, Preference, Verdict, reach_verdict
 from tonnage.comparison.worth import ImpliedLead, ImpliedPrice, implied_lead, implied_prices
 from tonnage.errors import WorkloadError
@@ -164,6 +165,7 @@ def compare(
     assumptions: Sequence[Assumption] = (),
 ) -> Comparison:
     """Everything that a compare file asks for. WorkloadError and UnknownName for what is wrong with the request."""
+    check_things(request, catalog)
     works, aspects = match_works(request, workloads), load_aspects()
     rules = load_rules(request.rules, request.folder)
     totals = {
@@ -242,11 +244,15 @@ def _grounds(
     preference: Preference,
 ) -> Grounds:
     """For the user's own size and the horizon decided over."""
-    lacking = {}
+    lacking: dict[str, tuple[str, str]] = {}
+    instead: dict[str, tuple[str, str]] = {}
     for name, total in totals.items():
         row = next((row for row in total.rows if row.option is None), None)
         if row is not None:
             lacking[name] = (row.work, row.why_not)
+        for row in total.rows:
+            if row.instead is not None:
+                instead.setdefault(name, (row.work, row.instead.say))
     size = load_sizes().of(request.organisation.employees)
     return Grounds(
         bills={
@@ -254,6 +260,7 @@ def _grounds(
             for name, total in totals.items()
         },
         lacking=lacking,
+        instead=instead,
         standing=standing,
         preference=preference,
         scores=scores,
