@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cache
@@ -75,6 +75,7 @@ class Row:
     footprint: Footprint | None = None  # of a month
     replan: Replan | None = field(default=None, compare=False, repr=False)  # of a service: its month at any volume
     front: tuple[Option, ...] = ()  # ways that nothing beats in both cost and time, the cheapest first
+    by_devices: Mapping[float, Option] = field(default_factory=dict)  # the fastest on so many accelerators
     instead: Equivalent | None = None  # done with another model than the one asked for, which nobody said would do
 
     @property
@@ -117,6 +118,8 @@ class Total:
     setup_usd: Figure | None
     setup_hours: Hours | None
     footprint: Footprint
+    time_at_budget_s: Figure | None = None  # of one run of each job, each for the same money on every thing
+    time_on_equal_devices_s: Figure | None = None  # the same, each on as many accelerators
 
     @property
     def energy_kwh_per_month(self) -> Figure | None:
@@ -257,6 +260,7 @@ def compute_row(
         purchases=_by_purchase(plan),
         footprint=footprint(plan.best, _hours_at_work(plan.best, work), catalog, power),
         front=front_of(plan.options),
+        by_devices=_by_devices(plan),
     )
     if isinstance(job, ServeJob):
         return _service_row(found, narrowed, planner, factors)
@@ -313,6 +317,19 @@ def _fastest(plan: Plan) -> Option | None:
     """None for a service, which has no end."""
     timed = [(one.time_s.value, one.cost_usd.value, place) for place, one in enumerate(plan.options) if one.time_s]
     return plan.options[min(timed)[2]] if timed else None
+
+
+def _by_devices(plan: Plan) -> dict[float, Option]:
+    """The fastest way on each number of accelerators; of equally fast ones the cheapest."""
+    found: dict[float, Option] = {}
+    for one in plan.options:
+        devices = one.gpu_count * one.count
+        before = found.get(devices)
+        if one.time_s is None or not one.gpu:
+            continue
+        if before is None or before.time_s is None or one.time_s.value < before.time_s.value:
+            found[devices] = one
+    return found
 
 
 def _by_purchase(plan: Plan) -> tuple[Option, ...]:
