@@ -144,7 +144,11 @@ class ServeJob:
     prefix_cache_fraction: float = 0.0  # of prompt tokens, found in the cache of the replica
     speculative: Speculation | None = None  # None: one token a step
     tensor_parallel: int | None = None
+    expert_parallel: int | None = None  # devices of a replica that hold whole experts; 1: all cut every expert
+    attention_data_parallel: int | None = None  # groups of a replica's devices with requests and a cache of their own
     replicas: int | None = None
+    prefill_replicas: int | None = None  # that read prompts only, beside `decode_replicas` that write answers
+    decode_replicas: int | None = None
     concurrency: int | None = None  # requests one replica answers at a time; None: the planner chooses
     batch: int | None = None  # requests in one pass; where tokens are generated, one batch run to its last token
     engine: EngineName | None = None  # None: vllm where tokens are generated, else fused kernels (TensorRT)
@@ -164,7 +168,11 @@ class BatchJob:
     prefix_cache_fraction: float = 0.0  # of prompt tokens, found in the cache of the replica
     speculative: Speculation | None = None  # None: one token a step
     tensor_parallel: int | None = None
+    expert_parallel: int | None = None  # these four as in ServeJob
+    attention_data_parallel: int | None = None
     replicas: int | None = None
+    prefill_replicas: int | None = None
+    decode_replicas: int | None = None
     concurrency: int | None = None  # requests one replica answers at a time; None: the planner chooses
     batch: int | None = None  # requests in one pass; where tokens are generated, one batch run to its last token
     engine: EngineName | None = None  # None: as in ServeJob
@@ -244,6 +252,15 @@ class Tokens:
     load: float = 1.0  # of a service: mean rate over the busy rate, which machines are sized for
     model_units: int | None = None  # of provisioned throughput
     model_storage_months: float = 1.0  # how long a customised model is kept
+    prompt_tokens: float = 60.0  # around each text that a generative model classifies in an encoder's place
+    answer_tokens: float = 3.0  # that it then writes
+
+    def of_request(self, requests: Requests) -> tuple[float, float]:
+        """Mean tokens that an API reads and writes for one request. A generative model in the place of an encoder
+        reads its instructions, too, and writes an answer."""
+        if requests.output_tokens is not None:
+            return requests.input_tokens.mean, requests.output_tokens.mean
+        return requests.input_tokens.mean + self.prompt_tokens, self.answer_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

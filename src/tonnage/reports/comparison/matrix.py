@@ -9,6 +9,7 @@ from tonnage.comparison.request import Thing
 from tonnage.reports.blocks import Bullets, Column, Pairs, Paragraph, Table
 from tonnage.reports.comparison.figures import UNKNOWN, amount, counted, duration, money, rate
 from tonnage.reports.comparison.sections import Part, Section, Subheading
+from tonnage.reports.reasons import risk_words
 from tonnage.reports.wording import render_date, short
 
 RULES = "Security and compliance"
@@ -143,7 +144,8 @@ def _cell(comparison: Comparison, name: str, aspect: str, sources: Sources) -> s
         text = {
             "usd_per_month": money(total.usd_per_month),
             "setup_usd": money(total.setup_usd),
-            "time_s": duration(total.time_s),
+            "time_at_budget_s": duration(total.time_at_budget_s),
+            "time_on_equal_devices_s": duration(total.time_on_equal_devices_s),
             "latency_p95_s": duration(total.latency_p95_s),
             "throughput_per_s": rate(total.rows[0].rate if len(total.rows) == 1 else None),
             "energy_kwh_per_month": amount(total.energy_kwh_per_month, "kWh"),
@@ -184,8 +186,10 @@ def unknown_because(comparison: Comparison, name: str, measure: str) -> str:
     kinds = {row.kind for row in total.rows}
     if measure == "latency_p95_s" and "serve" not in kinds:
         return "no service among the work"
-    if measure == "time_s" and kinds == {"serve"}:
+    if measure in ("time_at_budget_s", "time_on_equal_devices_s") and kinds == {"serve"}:
         return "no job among the work"
+    if measure == "time_on_equal_devices_s" and total.time_s is not None:
+        return "they share no number of accelerators"
     if measure == "throughput_per_s" and len(total.rows) > 1:
         return "several workloads: see Performance"
     if measure in ("energy_kwh_per_month", "carbon_kg_per_month") and total.footprint.missing:
@@ -214,7 +218,7 @@ def risk_section(comparison: Comparison) -> Section:
         found = [*thing.profile.risks]
         for row in comparison.totals[thing.name].rows:
             if row.option is not None:
-                found += [f"{row.work} on {row.option.instance_type}: {risk}" for risk in row.option.risks]
+                found += [f"{row.work} on {row.option.instance_type}: {risk_words(risk)}" for risk in row.option.risks]
             else:
                 found.append(f"{row.work}: {row.why_not}")
         parts += [Subheading(text=thing.title), Bullets(items=tuple(dict.fromkeys(found)) or ("none is on record",))]
