@@ -273,7 +273,7 @@ def _transformers() -> Any:
 
 
 def _peft(spec: RunSpec) -> Any:
-    """peft. As it is imported it looks for kernels of 4-bit weights; that there are none is no news to other methods."""
+    """peft. As it is imported it looks for kernels of 4-bit weights, whose lack is no news to other methods."""
     before = logging.root.manager.disable
     if spec.training.method != "qlora":
         logging.disable(logging.WARNING)
