@@ -1,4 +1,5 @@
-"""A program of two ranks: shares out a model, writes its state, reads it back, and says what memory that took."""
+"""A program of two ranks: shares out a model, writes its state, reads it back, and says what memory that took. With
+`alone` as its second argument, one process that reads what the two have written."""
 
 from __future__ import annotations
 
@@ -42,9 +43,23 @@ def main(folder: Path) -> None:
             local(parameter).zero_()
     read_shards(engine, folder)
     same = all(torch.equal(local(one), before) for one, before in zip(model.parameters(), kept, strict=True))
-    said = {"rise": rise, "own": shard_bytes(engine), "same": same}
+    total = sum(float(local(one).double().square().sum()) for one in model.parameters())
+    said = {"rise": rise, "own": shard_bytes(engine), "same": same, "squares": total}
     (folder / f"rank-{team.rank}.json").write_text(json.dumps(said))
     torch.distributed.destroy_process_group()
+
+
+def alone(folder: Path) -> None:
+    model = nn.Sequential(nn.ModuleList(nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(LAYERS)))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    engine: Any = SimpleNamespace(
+        model=model, optimizer=SimpleNamespace(optimizer=optimizer), team=gather_team(rank=0, world=1)
+    )
+    read_shards(engine, folder)
+    first = optimizer.state[next(model.parameters())]
+    total = sum(float(one.detach().double().square().sum()) for one in model.parameters())
+    said = {"squares": total, "steps": float(first["step"]), "first_moment": float(first["exp_avg"].mean())}
+    (folder / "alone.json").write_text(json.dumps(said))
 
 
 def local(tensor: Any) -> torch.Tensor:
@@ -57,4 +72,4 @@ def peak_bytes() -> int:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    (alone if sys.argv[2:] == ["alone"] else main)(Path(sys.argv[1]))

@@ -17,7 +17,8 @@ pytestmark = [pytest.mark.slow]
 
 def test_no_rank_holds_the_whole(tmp_path: Path) -> None:
     """24 layers of 4 MiB with AdamW's moments, 288 MiB in all, half of it each rank's own: a write lets no rank's peak
-    rise by more than an eighth of the whole, no file holds more than a rank's part, and all reads back the same."""
+    rise by more than an eighth of the whole, no file holds more than a rank's part, and all reads back the same, to one
+    process alone as well."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = str(found.getsockname()[1])
@@ -35,3 +36,10 @@ def test_no_rank_holds_the_whole(tmp_path: Path) -> None:
     sizes = [file.stat().st_size for file in (tmp_path / "shards").glob("*.distcp")]
     assert len(sizes) == 2
     assert max(sizes) < 0.55 * whole
+
+    program = [sys.executable, str(Path(__file__).with_name("sharding.py")), str(tmp_path), "alone"]
+    done = subprocess.run(program, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr[-4000:]
+    alone = json.loads((tmp_path / "alone.json").read_text())
+    assert alone["squares"] == pytest.approx(sum(one["squares"] for one in told))
+    assert (alone["steps"], alone["first_moment"]) == (1.0, pytest.approx(0.1))  # gradients of 1, beta of 0.9
