@@ -262,12 +262,12 @@ def _residuals(
 
 
 def residual_group(case: Case) -> str:
-    """Which interval a prediction takes: kind of work and of figure. The slowest requests of a load err more than the
-    mean and the middle one, so that percentiles beyond it have a group of their own."""
+    """Which interval a prediction takes: kind of work and of figure. What the slowest requests of a load see errs more
+    than the mean and the median, so that the percentiles beyond have a group of their own."""
     if case.row.metric == "peak_mem_gib":
         return "inference memory"
     if case.row.kind != "decoder":
         return "vision time" if case.row.kind == "vision" else "encoder time"
     if case.row.metric.startswith(("ttft", "tpot")):
-        return "decoder " + case.row.metric[:4] + (" tail" if case.row.metric.endswith(TAILS) else "")
+        return "decoder tail" if case.row.metric.endswith(TAILS) else "decoder " + case.row.metric[:4]
     return "decoder rate"

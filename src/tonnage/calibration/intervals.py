@@ -26,14 +26,13 @@ COVERED: Final = 0.80
 FEWEST_ROWS: Final = 20  # a group with fewer borrows the residuals of all groups
 FEWEST_FAMILIES: Final = 3  # so does one of fewer families: how families differ cannot be told from one or two
 FEWEST_WITHOUT_KIN: Final = 5  # a group of fewer families is judged together with its kin, where it has any
-# What a group of fewer families is judged together with: whole passes through the same engines; both times of the same
-# steps and loads; of the slowest requests, also what the middle one sees.
+# What a group of fewer families is judged together with: whole passes through the same engines; times of the same steps
+# under the same loads.
 KIN: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
     "encoder time": ("vision time",),
     "vision time": ("encoder time",),
     "decoder tpot": ("decoder ttft",),
-    "decoder tpot tail": ("decoder tpot", "decoder ttft tail"),
-    "decoder ttft tail": ("decoder ttft", "decoder tpot tail"),
+    "decoder tail": ("decoder ttft", "decoder tpot"),
 })  # fmt: skip
 FARTHEST: Final = 2  # beyond two unknowns the interval widens no more
 DEFAULT_WIDENING: Final = 1.5  # where no residual of far rows is known: judgement, range 1.2 to 2.5

@@ -52,8 +52,10 @@ class Scheduler:
 # TensorRT-LLM: BuildConfig max_batch_size 2,048 and max_num_tokens 8,192; GUARANTEED_NO_EVICT; keeps and looks at all
 # tokens unless max_attention_window is set (KvCacheConfig); examples/quantization writes fp8 checkpoints with
 # --kv_cache_dtype fp8. SGLang: chunked_prefill_size 8,192 on devices of 35 to 80 GiB, as many requests as the pool
-# holds. TGI: max_batch_prefill_tokens 4,096, prompts in a batch of their own. LMDeploy: max_batch_size 256 on H100,
-# 128 below, max_prefill_token_num 8,192. llama.cpp: a fixed number of slots, one cache cut between them.
+# holds: of what each may still write it counts 0.7, falling with every step, and takes requests back when the pool is
+# full (SGLANG_INIT_NEW_TOKEN_RATIO, `retract_decode`). TGI: max_batch_prefill_tokens 4,096, prompts in a batch of their
+# own. LMDeploy: max_batch_size 256 on H100, 128 below, max_prefill_token_num 8,192. llama.cpp: a fixed number of slots,
+# one cache cut between them.
 # vLLM's server renders, tokenizes and hands over requests as tasks of one event loop that take turns: of 1,000, 500 and
 # 100 that came at once the first tokens began after 13.1 to 14.0, 5.7 to 6.8 and 1.6 s (twice the mean time to the
 # first token less its 99th percentile), whatever their length, 13.6 ms each (vLLM 0.11 on an H100,
@@ -69,7 +71,7 @@ _ALL: Final = (
         large_requests=2048, large_step_tokens=8192,
     ),
     Scheduler(
-        name="sglang", admission="reserve", prompts_first=True, requests=2048, step_tokens=8192,
+        name="sglang", admission="recompute", prompts_first=True, requests=2048, step_tokens=8192,
         large_requests=2048, large_step_tokens=8192,
     ),
     Scheduler(name="tgi", admission="reserve", prompts_first=True, step_tokens=4096, large_step_tokens=4096),
