@@ -35,10 +35,12 @@ from tonnage.reports.selection import select_candidates
 from tonnage.reports.size import size_report
 from tonnage.settings import Settings, load_settings
 from tonnage.sizing.assumptions import Assumption
+from tonnage.workload.file.mapping_values import as_document
+from tonnage.workload.file.model_reference import FetchConfig
+from tonnage.workload.file.yaml_lines import read_yaml
 from tonnage.workload.forced_layout import force_layout
 from tonnage.workload.jobs import Workload
-from tonnage.workload.loading import load_workload as load_file
-from tonnage.workload.loading import parse_workload
+from tonnage.workload.loading import CheckedFile, WorkloadText, check_workload, load_checked
 
 if TYPE_CHECKING:
     from tonnage.comparison.comparing import Comparison
@@ -186,10 +188,10 @@ def load_workload(
     settings = settings or _settings(as_of)
     catalog = catalog or load_catalog(settings=settings)
     if settings.as_of is not None:
-        return _read(source, settings.as_of, catalog, settings)
+        return check_source(source, settings.as_of, catalog, settings).starting(settings.as_of)
     now = datetime.now(UTC).replace(second=0, microsecond=0)
-    today = now.replace(hour=0, minute=0)
-    at_now, at_today = (_read(source, clock, catalog, settings) for clock in (now, today))
+    checked = check_source(source, now, catalog, settings)
+    at_now, at_today = checked.starting(now), checked.starting(now.replace(hour=0, minute=0))
     return at_today if at_today.constraints == at_now.constraints else at_now
 
 
@@ -327,19 +329,33 @@ def _workload(source: WorkloadSource, as_of: Clock | None, catalog: Catalog, set
     return source
 
 
-def _read(source: Mapping[str, Any] | str | Path, clock: datetime, catalog: Catalog, settings: Settings) -> Workload:
-    from tonnage.sources.huggingface import HuggingFaceConfigs
+def config_reader(settings: Settings) -> FetchConfig:
+    """Reads the config.json of an `hf://` model, through the cache at home."""
 
-    fetch = HuggingFaceConfigs.from_environment(settings.home / "huggingface", os.environ).fetch
-    if isinstance(source, Mapping):
-        import yaml
+    def fetch(repository: str) -> Mapping[str, Any]:
+        from tonnage.sources.huggingface import HuggingFaceConfigs
 
-        text = yaml.safe_dump(dict(source), sort_keys=False)
+        configs = HuggingFaceConfigs.from_environment(settings.home / "huggingface", os.environ)
+        return configs.fetch(repository)
+
+    return fetch
+
+
+def check_source(
+    source: Mapping[str, Any] | WorkloadText | str | Path, clock: datetime, catalog: Catalog, settings: Settings
+) -> CheckedFile:
+    """The checked entries of a file, a text or a mapping."""
+    fetch = config_reader(settings)
+    folder = Path.cwd()
+    if isinstance(source, WorkloadText):
+        document, folder = read_yaml(source.text, file=source.file), source.folder
+    elif isinstance(source, Mapping):
+        document = as_document(source)
     elif isinstance(source, str) and "\n" in source:
-        text = source
+        document = read_yaml(source)
     else:
-        return load_file(source, as_of=clock, fetch_config=fetch, catalog=catalog)
-    return parse_workload(text, file=None, folder=Path.cwd(), as_of=clock, fetch_config=fetch, catalog=catalog)
+        return load_checked(Path(source), as_of=clock, fetch_config=fetch, catalog=catalog)
+    return check_workload(document, folder=folder, as_of=clock, fetch_config=fetch, catalog=catalog)
 
 
 __all__ = [

@@ -14,7 +14,7 @@ from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.inference_memory import kv_bytes_per_token
 from tonnage.sizing.inference_pass import FORMATS
 from tonnage.sizing.inference_time import decode_step_s, prefill_s
-from tonnage.sizing.operators import busy_experts, padded_rows
+from tonnage.sizing.mlp_operators import busy_experts, padded_rows
 from tonnage.workload.known import find_model, known_models
 from tonnage.workload.parameters import count_parameters
 from tonnage.workload.shapes import ModelShape

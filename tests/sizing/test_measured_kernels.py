@@ -14,7 +14,8 @@ from tonnage.sizing.devices import Machine
 from tonnage.sizing.engine_rates import engine_operator_s
 from tonnage.sizing.engines import ENGINES
 from tonnage.sizing.inference_devices import serving_devices
-from tonnage.sizing.operators import Pass, gemm, grouped
+from tonnage.sizing.mlp_operators import grouped
+from tonnage.sizing.operators import Pass, gemm
 
 ROWS = Path(__file__).parents[2] / "benchmarks" / "results" / "gpu_kernels_h100-80gb-sxm_2026-11-22.csv"
 

@@ -5,7 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tonnage.sizing.operators import Pass, convolution_operators, layer_operators
+from tonnage.sizing.convolution_operators import convolution_operators
+from tonnage.sizing.layer_operators import layer_operators
+from tonnage.sizing.operators import Pass
 from tonnage.sizing.rates import total_flop
 from tonnage.sizing.stages import forward_stages
 from tonnage.workload.known import find_model

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from tonnage.sizing.devices import Devices
+from tonnage.sizing.layer_operators import layer_operators
 from tonnage.sizing.layouts import Layouts, one_layout
-from tonnage.sizing.operators import Pass, layer_operators
+from tonnage.sizing.operators import Pass
 from tonnage.sizing.program_practice import practice_of
 from tonnage.sizing.training_practice import PLAIN, Practice
 from tonnage.sizing.training_time import TrainingStep, estimate_training_step

@@ -19,11 +19,12 @@ from tonnage.sizing.devices import GENERATIONS
 from tonnage.sizing.engines import ENGINES, Engine, engine_class
 from tonnage.sizing.inference_time import default_engine
 from tonnage.sizing.precision import SERVING_COMPUTE
-from tonnage.sizing.program_practice import program_class
+from tonnage.sizing.program_practice import memory_group, program_class
 from tonnage.sizing.served_weights import served_weights
 from tonnage.workload.jobs import BatchJob, ServeJob, TrainJob
 
 IMAGES = ("convolution", "vision-transformer")
+PROMISED = "decoder tail"  # plans promise 95th percentiles of what a service of tokens does
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,18 +74,18 @@ class Grounds:
         return self._interval("time", group, self._unknown_in_training(job, device))
 
     def training_memory(self, job: TrainJob, device: Accelerator) -> Interval:
-        """Of the bytes needed. They do not depend on which device they are in."""
-        del job, device
-        return self._interval("memory", "training memory", Unknown())
+        """Of the bytes needed, by what is known of the program. They do not depend on which device they are in."""
+        del device
+        return self._interval("memory", memory_group(job), Unknown())
 
     def pass_time(self, job: ServeJob | BatchJob, device: Accelerator) -> Interval:
         """Of the latency of one pass: encoders and vision; of the slowest answers and tokens where they are generated."""
-        group = self._tail_group("decoder tpot") if generates(job) else self._pass_group(job)
+        group = PROMISED if generates(job) else self._pass_group(job)
         return self._interval("latency", group, self._unknown_in_inference(job, device))
 
     def first_token_time(self, job: ServeJob | BatchJob, device: Accelerator) -> Interval:
         """Of the time to the first token that the slowest requests see."""
-        return self._interval("ttft", self._tail_group("decoder ttft"), self._unknown_in_inference(job, device))
+        return self._interval("ttft", PROMISED, self._unknown_in_inference(job, device))
 
     def throughput_time(self, job: ServeJob | BatchJob, device: Accelerator) -> Interval:
         """Of the seconds a given load takes: requests or tokens a second, turned round."""
@@ -102,10 +103,6 @@ class Grounds:
         if job.engine is None:
             return self.engines[default_engine(job.model, generates=generates(job)).name]
         return self.engines[engine_class(job.engine, generates=generates(job))]
-
-    def _tail_group(self, means: str) -> str:
-        """Plans promise 95th percentiles. A calibration made before those had a group has one with the `means`."""
-        return "decoder tail" if self.intervals.of_group("decoder tail") else means
 
     def _pass_group(self, job: ServeJob | BatchJob) -> str:
         return "vision time" if job.model.architecture in IMAGES else "encoder time"

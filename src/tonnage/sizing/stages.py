@@ -7,15 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tonnage.sizing.convolution_operators import convolution_operators
 from tonnage.sizing.estimates import Num
-from tonnage.sizing.operators import (
-    Operator,
-    Pass,
-    convolution_operators,
-    gemm,
-    head_operators,
-    layer_operators,
-)
+from tonnage.sizing.layer_operators import head_operators, layer_operators
+from tonnage.sizing.operators import Operator, Pass, gemm
 from tonnage.workload.shapes import ModelShape
 
 

@@ -11,6 +11,7 @@ from tonnage.comparison.migration import Migration
 from tonnage.comparison.owned import Owned
 from tonnage.comparison.profiles import Cell, Evidence
 from tonnage.reports.comparison.costs import total_figure
+from tonnage.reports.comparison.verdict_document import advice_document, answer_document
 from tonnage.reports.plain import (
     plain_cost,
     plain_day,
@@ -20,6 +21,7 @@ from tonnage.reports.plain import (
     plain_price,
     plain_usd,
 )
+from tonnage.reports.reasons import risk_document, risk_words
 from tonnage.sizing.estimates import Figure
 
 SCHEMA = "tonnage/compare@1"
@@ -32,10 +34,7 @@ def comparison_document(comparison: Comparison) -> Mapping[str, Any]:
         "schema": SCHEMA,
         "title": request.title,
         "as_of": plain_instant(comparison.as_of),
-        "chosen": {
-            "by_rules": comparison.chosen,
-            "by_score": comparison.ranking[0].thing if comparison.ranking else None,
-        },
+        "answer": answer_document(comparison),
         "works": [
             {
                 "name": one.name,
@@ -61,18 +60,7 @@ def comparison_document(comparison: Comparison) -> Mapping[str, Any]:
         ],
         "decision": decision_document(comparison),
         "scores": _scores(comparison),
-        "recommendation": [
-            {
-                "organisation": one.size.name,
-                "horizon": one.horizon,
-                "weeks": plain_number(one.weeks),
-                "choice": one.choice,
-                "because": one.because,
-                "out": dict(one.out),
-                "cost_usd": {name: _money(cost) for name, cost in one.costs.items()},
-            }
-            for one in comparison.advice
-        ],
+        "recommendation": [advice_document(one) for one in comparison.advice],
         "organisation": comparison.size.name if comparison.size else None,
         "split": {
             "places": dict(comparison.split.places),
@@ -190,7 +178,8 @@ def _row(row: Row) -> dict[str, Any]:
                 }
                 for line in option.ledger.lines
             ],
-            "risks": list(option.risks),
+            "risks": [risk_words(risk) for risk in option.risks],
+            "risk_values": [risk_document(risk) for risk in option.risks],
         },
     }
 

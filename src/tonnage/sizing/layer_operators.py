@@ -1,0 +1,83 @@
+"""Shape -> operators: a transformer layer, and what stands before and after the layers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from tonnage.sizing.attention_operators import attention_operators, latent_attention, projection_operators
+from tonnage.sizing.estimates import Num
+from tonnage.sizing.mlp_operators import mlp_operators
+from tonnage.sizing.operators import Operator, Pass, elementwise, gemm
+from tonnage.workload.shapes import ModelShape
+
+
+def layer_operators(
+    shape: ModelShape, span: Pass, *, causal: bool, cross_keys: Num | None = None, dense: bool = False
+) -> list[Operator]:
+    """One transformer layer, forward. `cross_keys`: length of the encoder output a decoder layer also attends to.
+
+    The residual stream and the inputs of norms are at `residual_bytes`; tensor parallelism is assumed with sequence
+    parallelism where `span` says so: then everything divides by its degree.
+    """
+    hidden, element, residual = shape.hidden, span.element_bytes, span.residual_bytes
+    tokens, t = span.tokens, span.tensor_parallel
+    width = shape.heads * shape.value_width / t
+    kv_width = shape.kv_heads * shape.head_dim / np.minimum(t, shape.kv_heads)
+    attention = (
+        latent_attention(shape, span, keys=span.keys)
+        if shape.kv_latent
+        else attention_operators(shape, span, causal=causal, keys=span.keys)
+    )
+    operators = [
+        *projection_operators(shape, span),
+        *attention,
+        gemm("attention output", span, rows=tokens, inner=width, columns=hidden),
+    ]
+    if cross_keys is not None:
+        operators += [
+            gemm("cross query", span, rows=tokens, inner=hidden, columns=width),
+            *attention_operators(shape, span, causal=False, keys=cross_keys, prefix="cross "),
+            gemm("cross output", span, rows=tokens, inner=width, columns=hidden),
+        ]
+        if span.training:  # at inference the encoder's keys and values are computed once, in prefill
+            rows = span.batch * cross_keys
+            operators.append(gemm("cross key value", span, rows=rows, inner=hidden, columns=2 * kv_width))
+    if shape.experts and not dense:
+        expert_span = replace(span, weight_bytes=span.expert_weight_bytes or span.weight_bytes)
+        routed = (shape.experts, shape.experts_per_token)
+        operators += mlp_operators(shape, expert_span, ffn=shape.ffn, experts=routed[0], per_token=routed[1])
+        if shape.shared_expert_ffn:
+            operators += mlp_operators(shape, span, ffn=shape.shared_expert_ffn, experts=0, per_token=0)
+    else:
+        ffn = shape.dense_ffn if dense and shape.dense_ffn else shape.ffn
+        operators += mlp_operators(shape, span, ffn=ffn, experts=0, per_token=0)
+    shared = t if span.sequence_parallel else 1.0
+    norms = shape.norms_per_layer + (1 if cross_keys is not None else 0)
+    dropped = 1.0 if span.training and not shape.gated_mlp else 0.0  # today's gated decoders train without dropout
+    operators.append(
+        elementwise(
+            "norms and residuals",
+            moved_bytes=norms * tokens * hidden * (4 * residual + 2 * element + dropped) / shared,
+            kernels=norms * (3 + 2 * dropped),
+        )
+    )
+    if shape.positions == "rotary":
+        turned = shape.rotary_dim * (shape.heads / t + 1) if shape.kv_latent else width + kv_width
+        operators.append(elementwise("rotary", moved_bytes=4 * element * tokens * turned, kernels=4))
+    return operators
+
+
+def head_operators(shape: ModelShape, span: Pass, *, logit_tokens: Num) -> list[Operator]:
+    """Embedding look-up and vocabulary projection over `logit_tokens` positions (0: the job has no vocabulary loss)."""
+    t, tokens = span.tensor_parallel, span.tokens
+    operators = [
+        elementwise("embedding", moved_bytes=2 * span.residual_bytes * tokens * shape.hidden, kernels=3),
+    ]
+    if shape.vocab and np.any(np.asarray(logit_tokens) > 0):
+        product = gemm("vocabulary", span, rows=logit_tokens, inner=shape.embedding_width, columns=shape.vocab / t)
+        operators.append(replace(product, peak_share=span.half_rate))
+        if span.training:
+            operators.append(elementwise("loss", moved_bytes=16.0 * logit_tokens * shape.vocab / t, kernels=5))
+    return operators
