@@ -79,7 +79,7 @@ class Grounds:
         return self._interval("memory", memory_group(job), Unknown())
 
     def pass_time(self, job: ServeJob | BatchJob, device: Accelerator) -> Interval:
-        """Of the latency of one pass: encoders and vision; of the slowest answers and tokens where they are generated."""
+        """Of the latency of one pass: encoders and vision; of the slowest answers and tokens of a service of tokens."""
         group = PROMISED if generates(job) else self._pass_group(job)
         return self._interval("latency", group, self._unknown_in_inference(job, device))
 

@@ -35,8 +35,7 @@ def capacity_per_s(curves: DecoderCurves, in_flight: Array) -> Array:
     together = read_together(curves, in_flight / output * rows.read[lift], in_flight)
     read = curves.read_token_s(in_flight, together) * rows.read[lift] + curves.attention_mean_s[lift]
     rate = in_flight / (output * step + in_flight * read)
-    front_s = curves.engine.request_us * 1e-6 + rows.scheduler.accept_s
-    return np.minimum(rate, 1.0 / max(front_s, 1e-12))
+    return np.minimum(rate, 1.0 / max(rows.scheduler.front_s(curves.engine), 1e-12))
 
 
 def fed(curves: DecoderCurves) -> Array:

@@ -66,13 +66,12 @@ class Run:
 
 def settle(curves: DecoderCurves, load: Load) -> Run:
     """The run of `load`."""
-    rows, front = curves.rows, curves.engine.request_us * 1e-6
-    sustained = front + rows.scheduler.accept_s
+    rows = curves.rows
     slots = np.minimum(rows.slots, load.users)
     capacity, closed = capacity_per_s(curves, slots), np.isfinite(load.users)
     at_once = np.isinf(load.rate_per_s) & np.isfinite(load.requests)
-    fastest = np.where(at_once, front, sustained)
-    offered = np.minimum(load.rate_per_s, np.divide(1.0, fastest, out=np.full_like(fastest, np.inf), where=fastest > 0))
+    front_s = rows.scheduler.front_s(curves.engine) - np.where(at_once, rows.scheduler.accept_s, 0.0)
+    offered = np.minimum(load.rate_per_s, 1.0 / np.maximum(front_s, 1e-12))
     paced = np.where(closed, capacity, offered)
     flying = in_flight_at(curves, np.minimum(paced, FASTEST_PER_S))
     most = np.minimum(np.where(closed, slots, np.minimum(flying.mean, slots)), load.requests)

@@ -134,7 +134,9 @@ def pass_work(
             operators=[
                 new
                 for op in stage.operators
-                for new in _attention(_spelt(_convolution(op, served), shape, span, engine), shape, span, kv, stored, engine)
+                for new in _attention(
+                    _spelt(_convolution(op, served), shape, span, engine), shape, span, kv, stored, engine
+                )
             ],
         )
         for stage in forward_stages(shape, span, logit_tokens=logit_tokens)
@@ -225,7 +227,14 @@ def _attention(
     )
     if not np.any(stored):
         return (replace(op, moved_bytes=op.moved_bytes * cached),)
-    return (fused, elementwise(op.name + " scores", moved_bytes=moved, kernels=(SCORE_KERNELS if engine.spelt_out else 2.0) + 3.0 * relative))
+    return (
+        fused,
+        elementwise(
+            op.name + " scores",
+            moved_bytes=moved,
+            kernels=(SCORE_KERNELS if engine.spelt_out else 2.0) + 3.0 * relative,
+        ),
+    )
 
 
 def pass_s(work: PassWork, engine: Engine) -> Array:

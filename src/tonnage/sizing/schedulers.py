@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from tonnage.catalog.hardware import Accelerator
 from tonnage.sizing.continuous_batching import ContinuousBatching
+from tonnage.sizing.engines import Engine
 
 LARGE_GIB: Final = 70.0
 Admission = Literal["recompute", "reserve", "fixed"]
@@ -37,6 +38,10 @@ class Scheduler:
     step_tokens: int = 2048
     large_requests: int = 256  # the same two on devices of 70 GiB and more that are newer than the A100 generation
     large_step_tokens: int = 2048
+
+    def front_s(self, engine: Engine) -> float:
+        """Seconds that the front end works on a request before the scheduler sees it."""
+        return engine.request_us * 1e-6 + self.accept_s
 
     def most_requests(self, device: Accelerator) -> int:
         """Requests in flight, if the cache holds them (vLLM's max_num_seqs)."""
@@ -112,6 +117,7 @@ def usual_policy(engine: str, device: Accelerator, *, kv_tokens: int) -> Continu
         chunked=scheduler.chunked,
         admission="recompute" if scheduler.admission == "recompute" else "reserve",
         prompts_first=scheduler.prompts_first,
+        shared_s=scheduler.accept_s,
     )
 
 
