@@ -78,26 +78,15 @@ class Grounds:
         del device
         return self._interval("memory", memory_group(job), Unknown())
 
-<<<<<<< HEAD
-    def pass_time(self, job: ServeJob | BatchJob, device: Accelerator) -> Interval:
-        """Of the latency of one pass: encoders and vision; of the slowest answers and tokens of a service of tokens."""
-        group = PROMISED if generates(job) else self._pass_group(job)
-        return self._interval("latency", group, self._unknown_in_inference(job, device))
-
-    def first_token_time(self, job: ServeJob | BatchJob, device: Accelerator) -> Interval:
-        """Of the time to the first token that the slowest requests see."""
-        return self._interval("ttft", PROMISED, self._unknown_in_inference(job, device))
-=======
     def pass_time(self, job: ServeJob | BatchJob, device: Accelerator, layout: str | None = None) -> Interval:
-        """Of the latency of one pass: encoders and vision; of a whole answer where tokens are generated. `layout`: a
-        way to spread the model that no row has."""
-        group = "decoder tpot" if generates(job) else self._pass_group(job)
+        """Of the latency of one pass: encoders and vision; of the slowest answers and tokens of a service of tokens.
+        `layout`: a way to spread the model that no row has."""
+        group = PROMISED if generates(job) else self._pass_group(job)
         return self._interval("latency", group, self._unknown_in_inference(job, device, layout))
 
     def first_token_time(self, job: ServeJob | BatchJob, device: Accelerator, layout: str | None = None) -> Interval:
-        """Of the time to the first token."""
-        return self._interval("ttft", "decoder ttft", self._unknown_in_inference(job, device, layout))
->>>>>>> main
+        """Of the time to the first token that the slowest requests see."""
+        return self._interval("ttft", PROMISED, self._unknown_in_inference(job, device, layout))
 
     def throughput_time(self, job: ServeJob | BatchJob, device: Accelerator, layout: str | None = None) -> Interval:
         """Of the seconds a given load takes: requests or tokens a second, turned round."""
