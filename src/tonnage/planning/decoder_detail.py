@@ -37,8 +37,9 @@ def decoder_detail(
     time: tuple[Interval, float] | None = None,
     notes: tuple[str, ...] = (),
     promise: Promise = "latency",
+    utilisation: float | None = None,
 ) -> RunDetail:
-    """`requests_per_s`: of the whole fleet, as a plan reports it; `seen`: at the load of one replica."""
+    """`requests_per_s`: of the whole fleet at its capacity, or of a batch as it goes; `seen`: at one replica's load."""
     kind, machine = int(table.kind[row]), int(table.machine[row])
     of_latency, of_ttft, of_rate = (table.intervals[name][machine] for name in ("latency", "ttft", "throughput"))
     rate = of_rate.inverse().around(requests_per_s)
@@ -82,6 +83,7 @@ def decoder_detail(
         percentiles=tuple((name, _columns(spread)) for name, spread in
                           (("ttft", first), ("tpot", token), ("latency", latency))),
         promise=promise,
+        utilisation=utilisation,
         notes=notes,
         intervals=(*(() if time is None else (time[0],)), of_latency, of_ttft, of_rate, table.held),
     )  # fmt: skip
