@@ -58,8 +58,11 @@ def _model_cards(row: TrainingRow) -> Facts:
 
 def _torchtune(row: TrainingRow) -> Facts:
     """Llama 2 was documented with 0.1. The table of optimization flags adds one technique a line, to AdamW on
-    `torch.nn.CrossEntropyLoss`: a chunked loss before checkpointing, the step in backward before offload."""
+    `torch.nn.CrossEntropyLoss`: a chunked loss before checkpointing, the step in backward before offload. 70B_full.yaml
+    offloads to the CPU and sets `custom_sharded_layers: ['tok_embeddings', 'output']`."""
     version = {"program_version": "0.1" if row.model.startswith("Llama-2-") else "0.3"}
+    if row.method == "full" and "offload" in row.sharding:
+        version["tables_apart"] = "y"
     if "optimization flags" not in row.source:
         return version
     stepped = row.method == "full" and "offload" in row.activation_checkpointing

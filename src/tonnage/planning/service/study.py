@@ -21,7 +21,7 @@ from tonnage.planning.service.economics import (
     planned_fleet,
 )
 from tonnage.planning.service.units import FleetUnit, capacity_plan, fleet_units, is_machine, unit_of, units_for
-from tonnage.planning.service.verification import Verified, promise_of, verify_unit
+from tonnage.planning.service.verification import Verified, promise_of, simulated, verify_unit
 from tonnage.pricing.tokens import TokenPrices
 from tonnage.sizing.estimates import Figure
 from tonnage.workload.jobs import Requests, ServeJob, Workload
@@ -98,6 +98,8 @@ class Study:
             identity = (*unit.key, unit.option.purchase)
             if identity in done:
                 return done[identity]
+            if not simulated(unit):
+                return None
             found = self._verified(unit)
             if self.usual:
                 return found

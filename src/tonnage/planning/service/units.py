@@ -71,9 +71,15 @@ class FleetUnit:
 def capacity_plan(workload: Workload, catalog: Catalog, grounds: Grounds | None = None) -> Plan:
     """The plan of a rate so high that every machine is filled: the capacity of each machine type."""
     assert isinstance(workload.job, ServeJob)
-    job = replace(workload.job, rate_per_s=FULL_RATE_PER_S, replicas=None)
+    job = replace(workload.job, rate_per_s=FULL_RATE_PER_S, replicas=None, **_plain(workload.job))
     limits = replace(workload.constraints, budget_usd=None, max_gpus=None)
     return make_plan(replace(workload, job=job, constraints=limits), catalog, grounds=grounds)
+
+
+def _plain(job: ServeJob) -> dict[str, int]:
+    """Layouts that are not tried at other volumes unless asked for: what they add is little, their search not."""
+    tried = {"expert_parallel": 1, "attention_data_parallel": 1, "prefill_replicas": 0, "decode_replicas": 0}
+    return {name: least for name, least in tried.items() if getattr(job, name) is None}
 
 
 def fleet_units(

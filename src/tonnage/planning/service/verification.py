@@ -71,6 +71,13 @@ def promise_of(job: ServeJob, quantile: Quantile) -> Promise:
     return Promise(quantile=quantile, latency_s=job.p95_latency_s, ttft_s=job.p95_ttft_s)
 
 
+def simulated(unit: FleetUnit) -> bool:
+    """Whether the simulation knows the unit's layout: one pool of replicas, tensor parallel at most."""
+    layout = dict(unit.option.run.layout_fields)
+    apart = ("expert_parallel", "attention_data_parallel", "prefill_replicas", "decode_replicas")
+    return all(int(layout.get(name, 0)) <= 1 for name in apart)
+
+
 def verify_unit(
     unit: FleetUnit,
     job: ServeJob,
