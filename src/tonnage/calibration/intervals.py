@@ -27,14 +27,14 @@ COVERED: Final = 0.80
 FEWEST_ROWS: Final = 20  # a group with fewer borrows the residuals of all groups
 FEWEST_FAMILIES: Final = 3  # so does one of fewer families: how families differ cannot be told from one or two
 FEWEST_WITHOUT_KIN: Final = 5  # a group of fewer families is judged together with its kin, where it has any
-# What a group of fewer families is judged together with: whole passes through the same engines; the same tensors, more
-# or less of them stated; times of the same steps under the same loads (what the mean request sees is not judged by
-# what the slowest do).
+# What a group of fewer families is judged together with: whole passes through the same engines; the same tensors of
+# programs that say what they hold; times of the same steps under the same loads (what the mean request sees is not
+# judged by what the slowest do).
 KIN: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
     "encoder time": ("vision time",),
     "vision time": ("encoder time",),
-    KNOWN_MEMORY: (ADAPTER_MEMORY, UNSTATED_MEMORY),
-    ADAPTER_MEMORY: (KNOWN_MEMORY, UNSTATED_MEMORY),
+    KNOWN_MEMORY: (ADAPTER_MEMORY,),
+    ADAPTER_MEMORY: (KNOWN_MEMORY,),
     UNSTATED_MEMORY: (KNOWN_MEMORY, ADAPTER_MEMORY),
     "decoder tpot": ("decoder ttft",),
     "decoder tail": ("decoder tpot", "decoder ttft"),
