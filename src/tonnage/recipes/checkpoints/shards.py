@@ -25,20 +25,18 @@ def shard_bytes(engine: Engine) -> int:
 
 def write_shards(engine: Engine, folder: Path) -> None:
     """All processes together; the files are there once it returns."""
-    from torch.distributed import checkpoint
+    from torch.distributed.checkpoint.state_dict_saver import save
 
-    checkpoint.save(_state(engine), checkpoint_id=str(folder / SHARDS), process_group=engine.team.group)
+    save(_state(engine), checkpoint_id=str(folder / SHARDS), process_group=engine.team.group)
 
 
 def read_shards(engine: Engine, folder: Path) -> None:
     """Weights and optimizer as they were written; all processes together, or one alone."""
-    from torch.distributed import checkpoint
     from torch.distributed.checkpoint.state_dict import set_state_dict
+    from torch.distributed.checkpoint.state_dict_loader import load
 
     state = _state(engine)
-    checkpoint.load(
-        state, checkpoint_id=str(folder / SHARDS), process_group=engine.team.group, no_dist=engine.team.world == 1
-    )
+    load(state, checkpoint_id=str(folder / SHARDS), process_group=engine.team.group, no_dist=engine.team.world == 1)
     set_state_dict(
         engine.model,
         engine.optimizer.optimizer,
