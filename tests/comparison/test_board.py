@@ -7,13 +7,15 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from pypdf import PdfReader
 
 from tonnage.comparison.comparing import Comparison
+from tonnage.comparison.verdict import OutKind
 from tonnage.reports.comparison.aspect_page import render_aspects
-from tonnage.reports.comparison.board import MOST_REASONS, board_sections
+from tonnage.reports.comparison.board import MOST_REASONS, SHORT_OUT, board_sections
 from tonnage.reports.comparison.choice import summary_section
 from tonnage.reports.comparison.drawings import Courses
 from tonnage.reports.comparison.horizon_chart import horizon_chart
@@ -85,3 +87,8 @@ def test_cells_are_coloured_by_score() -> None:
     """Judged and computed scores, with sources behind them or without; other cells have no class."""
     cells = ["Jobs only — 4/5 [3, 19?]", "$12.00 — computed, 4.6/5", "None — 5/5", "4 of 5 lines", "not known"]
     assert [score_class(cell) for cell in cells] == [" s4", " s5", " s5", "", ""]
+
+
+def test_every_must_have_has_words() -> None:
+    """Each way to fall out has its short words on the page."""
+    assert set(SHORT_OUT) == set(get_args(OutKind))
