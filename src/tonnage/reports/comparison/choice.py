@@ -51,7 +51,9 @@ def _monthly(comparison: Comparison, name: str) -> str:
     people = "included" if total.people_usd_per_month else "not counted"
     model = "" if total.as_asked else ", with another model"
     guess = ", a fee estimated from its parts" if any(row.fee_estimate for row in total.rows) else ""
-    return f"{money(total.usd_per_month)} a month, people {people}{model}{guess}"
+    spot = sorted({row.work for row in total.rows if row.option is not None and row.option.purchase == "spot"})
+    bought = f", {' and '.join(spot)} on spot" if spot else ""
+    return f"{money(total.usd_per_month)} a month, people {people}{bought}{model}{guess}"
 
 
 def decision_words(comparison: Comparison) -> str:
