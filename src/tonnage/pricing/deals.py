@@ -12,10 +12,12 @@ from tonnage.catalog import Catalog, Source
 from tonnage.catalog.managed import DbuPrice, DbuRate, ManagementFee, MlInstancePrice
 from tonnage.catalog.market import Offer, Platform
 from tonnage.pricing.fee_estimates import CENT, Estimate, ratio_estimate, serving_estimate, vertex_estimate
+from tonnage.pricing.price_dates import PricesApart, prices_apart
 from tonnage.workload.jobs import Buy, Workload
 
 DATABRICKS_CLOUDS: Final = ("aws", "azure", "gcp")
 TRAINING: Final = ("train", "tabular")
+NO_PRICE: Final = "none in the catalog"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +90,7 @@ class Gap:
     offer: Offer
     platform: Platform
     needs: str
-    has: str = "none in the catalog"
+    has: str = NO_PRICE
 
 
 def platform_deals(
@@ -115,7 +117,7 @@ def platform_deals(
                 deals = [deal for deal in tables.estimated(platform, group, workload.kind) if deal.fee is not None]
             found += deals
             if not deals:
-                gaps.append(Gap(offer=group[0], platform=platform, needs=needs))
+                gaps.append(Gap(offer=group[0], platform=platform, needs=needs, has=tables.has(platform, group)))
     return found, gaps
 
 
@@ -154,6 +156,15 @@ class _Tables:
         if platform == "vertex" and offer.provider == "gcp" and on_demand and (kind in TRAINING or asked):
             return f"Vertex AI's price for {offer.instance_type}"
         return None
+
+    def has(self, platform: Platform, offers: Sequence[Offer]) -> str:
+        """What is held instead of the price needed: nothing, or one that cannot be set against the machine's."""
+        apart = [self._ml_apart(offer) for offer in offers] if platform == "sagemaker" else []
+        return next((one.describe() for one in apart if one is not None), NO_PRICE)
+
+    def _ml_apart(self, offer: Offer) -> PricesApart | None:
+        price = self.ml.get((offer.instance_type, offer.region))
+        return None if price is None else _apart(price, offer)
 
     def deals(self, platform: Platform, offers: Sequence[Offer], kind: str) -> list[Deal]:
         """One machine's offers with what the platform adds; a fee of None where its price is not known."""
@@ -216,7 +227,7 @@ class _Tables:
 
     def _sagemaker(self, offer: Offer) -> Fee | None:
         price = self.ml.get((offer.instance_type, offer.region))
-        if price is None or price.usd_per_instance_hour < offer.usd_per_instance_hour:
+        if price is None or price.usd_per_instance_hour < offer.usd_per_instance_hour or _apart(price, offer):
             return None
         ratio = float(price.usd_per_instance_hour / offer.usd_per_instance_hour)
         usual = self.usual_premium
@@ -255,14 +266,20 @@ ODD_PREMIUM: Final = 1.2  # a price this much above the usual ratio of ml. to pl
 
 
 def _premiums(catalog: Catalog) -> list[tuple[float, Source]]:
-    """ml. price over plain on-demand price in the same region, smallest first, each with the ml. price's source."""
+    """ml. price over plain on-demand price in the same region, smallest first, each with the ml. price's source.
+
+    Pairs whose days a price cut parts say nothing of a premium and are left out."""
     ratios = [
         (float(price.usd_per_instance_hour / offer.usd_per_instance_hour), price.source)
         for price in catalog.managed.ml_instances
         for offer in catalog.offers_named("aws", price.instance_type)
-        if (offer.region, offer.purchase) == (price.region, "on_demand")
+        if (offer.region, offer.purchase) == (price.region, "on_demand") and not _apart(price, offer)
     ]
     return sorted(ratios, key=lambda one: one[0])
+
+
+def _apart(price: MlInstancePrice, offer: Offer) -> PricesApart | None:
+    return prices_apart("aws", price.instance_type, price.source.read_on, offer.read_on)
 
 
 def _older(first: date | None, second: date | None) -> date | None:
