@@ -9,6 +9,7 @@ from typing import Literal
 from tonnage.catalog.market import Platform, Purchase
 from tonnage.planning.changes import Change
 from tonnage.planning.reasons.risks import Promise, Risk
+from tonnage.planning.spot.detail import SpotDetail
 from tonnage.pricing.ledger import Ledger
 from tonnage.sizing.estimates import Basis, Figure, Spread
 
@@ -115,6 +116,7 @@ class Option:
     pareto: bool
     loses_by: str  # "" for the winner: what it would take to win
     platform: Platform = "vm"
+    spot: SpotDetail | None = None  # of work on spot that ends
 
     @property
     def identity(self) -> tuple[str, str, str, str, int]:

@@ -24,6 +24,7 @@ from tonnage.planning.ranking import Limits, choose, pareto_rows, score, within
 from tonnage.planning.relaxations import best_of_each_gpu, describe_relaxation, relaxations
 from tonnage.planning.shortfalls import limit_misses
 from tonnage.planning.sized_park import SizedPark, size_job
+from tonnage.planning.spot_columns import SpotColumns, spot_columns
 from tonnage.planning.summary import summarise
 from tonnage.planning.terms import terms_of
 from tonnage.planning.token_options import TokenOptions, token_options
@@ -42,6 +43,7 @@ class _Table:
     deals: Sequence[Deal]
     park: SizedPark
     joined: Joined
+    spots: SpotColumns
 
 
 def make_plan(
@@ -114,8 +116,11 @@ def _plan(
 def _join(workload: Workload, catalog: Catalog, deals: Sequence[Deal], park: SizedPark) -> _Table:
     machine = np.array([park.index[deal.offer.provider, deal.offer.instance_type] for deal in deals], dtype=np.intp)
     rates = rates_of(deals, catalog, workload)
-    joined = join(deals, machine, rates, park.sized, terms=terms_of(workload.buy), workload=workload)
-    return _Table(deals=deals, park=park, joined=joined)
+    startup_s = terms_of(workload.buy).startup_s
+    instances = {instance.key: instance for instance in catalog.instance_types}
+    spots = spot_columns(deals, instances, workload, startup_s)
+    joined = join(deals, machine, rates, park.sized, startup_s=startup_s, spots=spots, workload=workload)
+    return _Table(deals=deals, park=park, joined=joined, spots=spots)
 
 
 def _choose(
@@ -146,7 +151,8 @@ def _choose(
         instances=instances,
         sized=table.park.sized,
         joined=joined,
-        terms=terms_of(workload.buy),
+        startup_s=terms_of(workload.buy).startup_s,
+        spots=table.spots,
         service=service,
         max_age_days=max_age,
         expected=ExpectedPrices(catalog),
@@ -220,6 +226,6 @@ def _notes(workload: Workload, catalog: Catalog) -> tuple[str, ...]:
     sold = {offer.purchase for offer in catalog.offers}
     missing = [purchase for purchase in workload.buy.purchases if purchase not in sold]
     notes = [f"no {purchase} price is in the catalog: such options are left out, not free" for purchase in missing]
-    if workload.kind != "serve" and (note := terms_note(workload.buy)) is not None:
+    if workload.kind != "serve" and (note := terms_note(workload)) is not None:
         notes.append(note)
     return (*left_out_notes(catalog), *notes, *Extras(workload=workload).gaps(), *platform_notes(workload, catalog))

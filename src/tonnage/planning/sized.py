@@ -44,6 +44,7 @@ class Sized:
     nodes_low: Array  # machines if the prediction's better end holds; equals `nodes` where the count is chosen
     nodes_high: Array
     detail: Callable[[int], RunDetail]
+    in_flight_s: Array | None = None  # of a batch: seconds of one machine's work that an interruption may lose
     misses: Mapping[int, Miss] = field(default_factory=dict)
 
 

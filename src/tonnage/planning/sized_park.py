@@ -90,6 +90,8 @@ def _merge(parts: Sequence[tuple[MachinePark, Sized]]) -> SizedPark:
         part = int(np.searchsorted(first_rows, row, side="right")) - 1
         return parts[part][1].detail(row - first_rows[part])
 
+    flying = [np.full(len(one.machine), np.nan) if one.in_flight_s is None else one.in_flight_s for _, one in parts]
+
     def column(name: str) -> np.ndarray:
         return np.concatenate([getattr(sized, name) for _, sized in parts])
 
@@ -103,6 +105,7 @@ def _merge(parts: Sequence[tuple[MachinePark, Sized]]) -> SizedPark:
             nodes_low=column("nodes_low"),
             nodes_high=column("nodes_high"),
             detail=detail,
+            in_flight_s=np.concatenate(flying),
             misses=misses,
         ),
         index=index,

@@ -10,6 +10,7 @@ from tonnage.reports.blocks import Block, Bullets, Column, Heading, Page, Pairs,
 from tonnage.reports.ledger_blocks import ledger_blocks
 from tonnage.reports.option_table import option_table
 from tonnage.reports.reasons import risk_words
+from tonnage.reports.spot_words import spot_words
 from tonnage.reports.wording import (
     plural,
     promised_latency,
@@ -68,6 +69,8 @@ def _verdict(plan: Plan) -> Iterator[Block]:
     yield Paragraph(text=f"{best.run.layout}{held}.")
     if best.risks:
         yield Paragraph(text="Mind: " + "; ".join(risk_words(risk) for risk in best.risks) + ".", tone="warning")
+    if best.spot is not None:
+        yield Paragraph(text=spot_words(best.spot), tone="faint")
     dated = plan.best_dated
     if dated is not None and dated is not best:
         yield Paragraph(text=f"Best with a dated price, #{dated.rank}: {describe_option(dated, horizon=plan.horizon)}")

@@ -74,8 +74,9 @@ def promise_of(job: ServeJob, quantile: Quantile) -> Promise:
 def simulated(unit: FleetUnit) -> bool:
     """Whether the simulation knows the unit's layout: one pool of replicas, tensor parallel at most."""
     layout = dict(unit.option.run.layout_fields)
-    apart = ("expert_parallel", "attention_data_parallel", "prefill_replicas", "decode_replicas")
-    return all(int(layout.get(name, 0)) <= 1 for name in apart)
+    if "prefill_replicas" in layout:
+        return False
+    return all(int(layout.get(name, 1)) <= 1 for name in ("expert_parallel", "attention_data_parallel"))
 
 
 def verify_unit(

@@ -29,7 +29,7 @@ def risk_words(risk: Risk) -> str:
         case kinds.UnmeasuredRisk(names=names):
             return f"no measured row of {', '.join(names)}: predicted from published figures"
         case kinds.SpotRisk():
-            return "spot: may be interrupted or not to be had; the rate is an assumption"
+            return "spot: may be interrupted or not to be had"
         case kinds.CommitmentRisk(years=years, usd=usd):
             return f"commits to {years:g} year(s), ${usd:,.0f} in all before discounts"
         case _:
