@@ -12,6 +12,7 @@ from tonnage.planning.reasons.risks import (
     CommunityHostRisk,
     DeadlineRisk,
     DriverRisk,
+    EstimatedFeeRisk,
     FewVcpusRisk,
     HostMemoryRisk,
     LatencyRisk,
@@ -107,11 +108,21 @@ def _platform_risks(workload: Workload, deal: Deal, max_age_days: int, count: in
         return
     if fee.doubt is not None:
         yield OddPremiumRisk(platform=deal.platform, doubt=fee.doubt)
+    if fee.estimate is not None:
+        guess = fee.estimate
+        yield EstimatedFeeRisk(
+            platform=deal.platform,
+            parts=guess.parts,
+            line=fee.what,
+            usd_per_instance_hour=guess.usd_per_instance_hour,
+            low_usd_per_instance_hour=guess.low_usd_per_instance_hour,
+            high_usd_per_instance_hour=guess.high_usd_per_instance_hour,
+        )
     if fee.read_on is None:
         yield UndatedPriceRisk(platform=deal.platform)
     elif (age := (workload.as_of.date() - fee.read_on).days) > max_age_days:
         yield OldPriceRisk(age_days=age, platform=deal.platform)
-    if deal.platform == "databricks" and count > 1:
+    if deal.platform == "databricks" and count > 1 and workload.kind != "serve":
         yield DriverRisk()
 
 

@@ -1,8 +1,8 @@
 """Items in a queue, worked off by k machines, event by event: written apart from the plan's closed form, to check it.
 
-A machine takes what it has in flight at a time. A lost machine's items go back to the queue; spot stays away for a while,
-and the next machine starts anew. An item fails with probability p and is tried again. Machines are paid while they live,
-till the queue is empty.
+A machine takes what it has in flight at a time. A lost machine's items go back to the queue; spot stays away for a
+while, and the next machine starts anew. An item fails with probability p and is tried again. Machines are paid while
+they live, till the queue is empty.
 """
 
 from __future__ import annotations

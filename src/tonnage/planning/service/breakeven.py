@@ -78,8 +78,7 @@ def _stairs(study: Study) -> list[float]:
 
 def _api_stairs(study: Study, prices: Sequence[TokenPrices]) -> list[float]:
     """Busy rates that need one provisioned unit more."""
-    tokens = study.requests.input_tokens.mean
-    tokens += 0.0 if study.requests.output_tokens is None else study.requests.output_tokens.mean
+    tokens = sum(study.workload.buy.tokens.of_request(study.requests))
     units = [one.provisioned for one in prices if one.provisioned is not None]
     return [number * unit.tokens_per_minute / (60.0 * tokens) for unit in units for number in range(1, STAIRS + 1)]
 

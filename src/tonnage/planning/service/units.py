@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tonnage.catalog import Catalog
 from tonnage.planning.grounds import Grounds
@@ -76,7 +77,7 @@ def capacity_plan(workload: Workload, catalog: Catalog, grounds: Grounds | None 
     return make_plan(replace(workload, job=job, constraints=limits), catalog, grounds=grounds)
 
 
-def _plain(job: ServeJob) -> dict[str, int]:
+def _plain(job: ServeJob) -> dict[str, Any]:
     """Layouts that are not tried at other volumes unless asked for: what they add is little, their search not."""
     tried = {"expert_parallel": 1, "attention_data_parallel": 1, "prefill_replicas": 0, "decode_replicas": 0}
     return {name: least for name, least in tried.items() if getattr(job, name) is None}
