@@ -90,7 +90,7 @@ class Study:
         Bursts and p99 are not in the closed form: there units that carry less are slowed until one that wins holds.
         """
         job = self.job
-        if not self.question.verify or job.prefix_cache_fraction or job.speculative:  # the simulation knows neither
+        if not self.question.verify or job.speculative:  # the simulation knows no speculative decoding
             return None
         done: dict[tuple[str, ...], Verified] = {}
         while self.units:
