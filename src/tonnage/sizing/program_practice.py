@@ -60,6 +60,7 @@ def practice_of(job: TrainJob) -> Practice:
         keeps_quantised_inputs=bool(program.quantised_inputs),
         flat_gradients=bool(program.flat_gradients),
         tables_apart=bool(program.tables_apart),
+        separate_gathers=bool(program.separate_gathers),
     )
 
 
