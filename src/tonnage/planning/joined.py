@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tonnage.planning.sized import IntArray, Sized
-from tonnage.planning.spot_columns import SpotColumns, no_items
+from tonnage.planning.spot_columns import SpotColumns, SpotEnds, no_items
 from tonnage.pricing.deals import Deal
 from tonnage.pricing.rates import Rates, total_usd
 from tonnage.pricing.spot_runs import SpotRuns
@@ -33,7 +33,7 @@ class Joined:
     cost_low_usd: Array
     cost_high_usd: Array
     spot: np.ndarray
-    interrupted: SpotRuns | None  # of the spot rows alone; None of a service, which goes on by its spare replicas
+    interrupted: SpotEnds | None  # of the spot rows alone; None of a service, which goes on by its spare replicas
     interrupted_row: IntArray  # where a spot row stands there
     sessions: Sessions
     rates: Rates
@@ -84,9 +84,16 @@ def join(
         return replace(made, wall_s=wall)
 
     lows, highs = sized.low_factor[run], sized.high_factor[run]
-    expected = interrupted(np.ones_like(work), "value")
+    expected, least, most = (
+        interrupted(np.ones_like(work), "value"),
+        interrupted(lows, "low"),
+        interrupted(highs, "high"),
+    )
     middle = sessions(np.ones_like(work), expected)
-    low, high = sessions(lows, interrupted(lows, "low")), sessions(highs, interrupted(highs, "high"))
+    low, high = sessions(lows, least), sessions(highs, most)
+    ends = None
+    if expected is not None and least is not None and most is not None:
+        ends = SpotEnds(value=expected, low=least, high=most)
     row_rates = rates.take(deal)
     return Joined(
         offer=deal,
@@ -99,7 +106,7 @@ def join(
         cost_low_usd=total_usd(row_rates, sized.nodes_low[run], low, workload),
         cost_high_usd=total_usd(row_rates, sized.nodes_high[run], high, workload),
         spot=spot,
-        interrupted=expected,
+        interrupted=ends,
         interrupted_row=np.cumsum(spot) - 1,
         sessions=middle,
         rates=row_rates,

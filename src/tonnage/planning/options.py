@@ -119,13 +119,17 @@ class OptionBuilder:
 
     def _spot(self, row: int) -> SpotDetail | None:
         joined = self.joined
-        if self.service or not joined.spot[row]:
+        if joined.interrupted is None or not joined.spot[row]:
             return None
         run = int(joined.run[row])
         return self.spots.detail(
-            int(joined.offer[row]), work_s=float(self.sized.work_s[run]), nodes=int(joined.nodes[row]),
-            in_flight_s=float(no_items(self.sized)[run]),
-        )  # fmt: skip
+            int(joined.offer[row]),
+            joined.interrupted,
+            int(joined.interrupted_row[row]),
+            work_s=float(self.sized.work_s[run]),
+            nodes=int(joined.nodes[row]),
+            keeps=bool(np.isfinite(no_items(self.sized)[run])),
+        )
 
     def _reading_s(self, row: int) -> float:
         """What a start on spot takes beyond that of any machine: reading the state."""
@@ -141,8 +145,8 @@ class OptionBuilder:
             if joined.spot[row]:
                 place, taken_back = int(joined.interrupted_row[row]), joined.interrupted
                 assert taken_back is not None
-                spent.append(("saving checkpoints", float(taken_back.saving_h[place]) * SECONDS_PER_HOUR))
-                spent.append(("re-done work and restarts", float(taken_back.redone_h[place]) * SECONDS_PER_HOUR))
+                spent.append(("saving checkpoints", float(taken_back.value.saving_h[place]) * SECONDS_PER_HOUR))
+                spent.append(("re-done work and restarts", float(taken_back.value.redone_h[place]) * SECONDS_PER_HOUR))
             spent.append(("idle after the work", self.workload.buy.idle_s * float(joined.sessions.count[row])))
         used = Hours(
             spent=tuple((what, seconds / SECONDS_PER_HOUR) for what, seconds in spent if seconds > 0),

@@ -77,22 +77,28 @@ class SpotColumns:
             wait_h=waits[kind],
         )
 
-    def detail(self, deal: int, *, work_s: float, nodes: int, in_flight_s: float) -> SpotDetail:
-        """What is said of one option."""
-        rows = (np.array([deal]), np.array([work_s]), np.array([float(nodes)]), np.array([in_flight_s]))
-        value, low, high = (self.runs(*rows, end) for end in ("value", "low", "high"))
-        keeps = bool(np.isfinite(in_flight_s))
+    def detail(self, deal: int, runs: SpotEnds, place: int, *, work_s: float, nodes: int, keeps: bool) -> SpotDetail:
+        """What is said of one option, whose runs stand at `place` of the columns."""
         return SpotDetail(
             hazard=self.hazards[int(self.hazard[deal])],
             work_h=work_s / SECONDS_PER_HOUR,
             startup_h=float(self.startup_h[deal]),
             save_h=0.0 if keeps else float(self.save_h[deal]),
-            interval_h=float(value.interval_h[0]),
+            interval_h=float(runs.value.interval_h[place]),
             nodes=1 if keeps else nodes,
-            preemptions=_figure(value.preemptions, low.preemptions, high.preemptions),
-            waiting_h=_figure(value.waiting_h, low.waiting_h, high.waiting_h),
+            preemptions=_figure(*(one.preemptions[place] for one in (runs.value, runs.low, runs.high))),
+            waiting_h=_figure(*(one.waiting_h[place] for one in (runs.value, runs.low, runs.high))),
             keeps_items=keeps,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpotEnds:
+    """Runs as expected, and at the ends of the 80 % interval of work and hazard together."""
+
+    value: SpotRuns
+    low: SpotRuns
+    high: SpotRuns
 
 
 def _per_h(hazard: SpotHazard, deviations: float) -> Array:
@@ -105,9 +111,9 @@ def _down_per_h(hazard: SpotHazard) -> Array:
     return exp(down.log_mean) * np.array(down.per_h)
 
 
-def _figure(value: Array, low: Array, high: Array) -> Figure:
-    middle = float(value[0])
-    return Figure(value=middle, low=min(float(low[0]), middle), high=max(float(high[0]), middle), basis="assumed")
+def _figure(value: float, low: float, high: float) -> Figure:
+    middle = float(value)
+    return Figure(value=middle, low=min(float(low), middle), high=max(float(high), middle), basis="assumed")
 
 
 def spot_columns(
