@@ -84,11 +84,8 @@ def join(
         return replace(made, wall_s=wall)
 
     lows, highs = sized.low_factor[run], sized.high_factor[run]
-    expected, least, most = (
-        interrupted(np.ones_like(work), "value"),
-        interrupted(lows, "low"),
-        interrupted(highs, "high"),
-    )
+    expected = interrupted(np.ones_like(work), "value")
+    least, most = interrupted(lows, "low"), interrupted(highs, "high")
     middle = sessions(np.ones_like(work), expected)
     low, high = sessions(lows, least), sessions(highs, most)
     ends = None

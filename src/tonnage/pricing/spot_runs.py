@@ -152,8 +152,8 @@ def _at(sums: Array, segments: Array, most: int, ahead: Array, fade: Array) -> A
     `ahead`, by `fade` of the difference for each."""
     here = sums[np.minimum(segments, most).astype(np.intp) - 1, np.arange(sums.shape[1])]
     if most < 2:
-        return here
+        return np.asarray(here)
     more = np.maximum(segments - most, 0.0)
     last = sums[-1] - sums[-2]
     gone = (1.0 - np.power(fade, more)) * fade / (1.0 - fade)
-    return here + more * ahead + gone * (last - ahead)
+    return np.asarray(here + more * ahead + gone * (last - ahead))

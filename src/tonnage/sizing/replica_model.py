@@ -17,7 +17,7 @@ from tonnage.sizing.inference_pass import FORMATS
 from tonnage.sizing.inference_time import default_engine
 from tonnage.sizing.kv_pool import cache_bytes_per_token, engine_memory, with_cache
 from tonnage.sizing.request_log import RequestLog
-from tonnage.sizing.schedulers import SCHEDULERS, Scheduler
+from tonnage.sizing.schedulers import SCHEDULERS, Scheduler, scheduler_of
 from tonnage.sizing.step_times import DecoderTimes, EncoderTimes, decoder_times, encoder_times
 from tonnage.workload.jobs import Requests
 from tonnage.workload.shapes import ModelShape
@@ -153,6 +153,7 @@ def _default_policy(
     base = ContinuousBatching(
         kv_tokens=1, chunked=chunked, window_tokens=None if shape.full_layers else shape.sliding_window or None,
         front_s=engine.request_us * 1e-6, reply_s=engine.reply_us * 1e-6,
+        shared_s=scheduler_of(None).accept_s,
     )  # fmt: skip
     tokens = kv_tokens_of(
         shape, devices, weights=weights, tensor_parallel=tensor_parallel, step_tokens=base.step_tokens,
