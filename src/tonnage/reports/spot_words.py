@@ -24,6 +24,8 @@ def _kept(spot: SpotDetail) -> str:
         return (
             f"each answer is kept, so what is in flight ({render_duration(spot.interval_h * SECONDS_PER_HOUR)}) is lost"
         )
+    if spot.interval_h >= spot.work_h * (1 - 1e-9):
+        return "the work is too short for a checkpoint on the way to pay"
     save = render_duration(spot.save_h * SECONDS_PER_HOUR)
     return f"a checkpoint of {save} after every {render_duration(spot.interval_h * SECONDS_PER_HOUR)} of work"
 
