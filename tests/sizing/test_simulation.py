@@ -205,7 +205,7 @@ def published() -> list[tuple[str, int, int, float, dict[str, float]]]:
 
 
 def test_a_prefix_cache_shortens_prompts_and_holds_less(decoder: ReplicaModel) -> None:
-    """Of 1,000 prompt tokens 800 are cached: reading them takes two thirds of the time, and the peak of the cache is
+    """Of 1,000 prompt tokens 800 are cached: the first token comes a fifth sooner, and the peak of the cache is
     lower by what is not held for each request; nothing cached is the replica as it was."""
     assert isinstance(decoder.policy, ContinuousBatching)
     load = Traffic(
@@ -216,7 +216,7 @@ def test_a_prefix_cache_shortens_prompts_and_holds_less(decoder: ReplicaModel) -
     none = serve(decoder.with_policy(replace(decoder.policy, cached_fraction=0.0)), load.draw(3))
     assert none.finish_s.tolist() == plain.finish_s.tolist()
     first = [float(np.mean(one.first_token_s - one.arrival_s)) for one in (plain, cached)]
-    assert first[1] < 0.7 * first[0]
+    assert first[1] < 0.8 * first[0]
     assert cached.peak_kv_tokens < plain.peak_kv_tokens
 
 
