@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tonnage.workload.jobs import BatchJob, ServeJob, TrainJob, Workload
+from tonnage.workload.jobs import BatchJob, Risk, ServeJob, TrainJob, Workload
 
 Change = Callable[[Workload], Workload]
 
@@ -22,6 +22,16 @@ def including(name: str, value: str) -> Change:
     def change(workload: Workload) -> Workload:
         limits: dict[str, Any] = {name: (*getattr(workload.constraints, name), value)}
         return replace(workload, constraints=replace(workload.constraints, **limits))
+
+    return change
+
+
+def accepting(risk: Risk) -> Change:
+    """A limit that need hold on the expected figure only."""
+
+    def change(workload: Workload) -> Workload:
+        wanted = workload.constraints
+        return replace(workload, constraints=replace(wanted, accept_risk=(*wanted.accept_risk, risk)))
 
     return change
 

@@ -38,8 +38,8 @@ def size_decoder_service(
     """
     if not placeable(job, machines):
         return NOTHING
-    table = decoder_table(job, machines, grounds)
-    most, kept = _capacity(table, hold=constraints.hold)
+    table = decoder_table(job, machines, grounds, hold_memory=constraints.held("memory"))
+    most, kept = _capacity(table, hold=constraints.held("latency"))
     holds = table.fits & kept[table.kind]
     carries = np.where(holds, most[table.kind], np.nan)
     load = job.rate_per_s / carries
@@ -86,6 +86,7 @@ def size_decoder_service(
         work_s=np.full(len(best), job.hours_per_month * SECONDS_PER_HOUR),
         detail=detail,
         misses=_misses(job, table, machines, holds, nodes, load, set(table.machine[best].tolist()), constraints),
+        held_back=table.machines_held_back,
     )
 
 
@@ -93,7 +94,7 @@ def size_decoder_batch(job: BatchJob, machines: Sequence[Machine], constraints: 
     """Seconds to answer `items` requests on 1 ... `max_nodes` machines of each type, all queued at once."""
     if not placeable(job, machines):
         return NOTHING
-    table = decoder_table(job, machines, grounds)
+    table = decoder_table(job, machines, grounds, hold_memory=constraints.held("memory"))
     counts = np.array(node_counts(constraints.max_nodes), dtype=np.float64)
     rows = np.repeat(np.flatnonzero(table.fits), len(counts))
     nodes = np.tile(counts, int(table.fits.sum()))
@@ -106,7 +107,7 @@ def size_decoder_batch(job: BatchJob, machines: Sequence[Machine], constraints: 
         allowed = nodes * table.devices.per_node[rows] <= constraints.max_gpus
         rows, nodes, replicas = rows[allowed], nodes[allowed], replicas[allowed]
     if not len(rows):
-        return replace(NOTHING, misses=memory_misses(table, machines))
+        return replace(NOTHING, misses=memory_misses(table, machines), held_back=table.machines_held_back)
     work = serve_load(table.curves.take(table.kind[rows]), _queued(job.items / replicas)).makespan_s
     group = table.machine[rows].astype(np.int64) * (len(counts) + 1) + np.searchsorted(counts, nodes)
     best = best_per_group(group, work)
@@ -131,6 +132,7 @@ def size_decoder_batch(job: BatchJob, machines: Sequence[Machine], constraints: 
         work_s=work,
         detail=detail,
         misses=memory_misses(table, machines),
+        held_back=table.machines_held_back,
     )
 
 

@@ -44,6 +44,12 @@ class DecoderTable:
     room: Array  # requests of mean length that the cache holds
     longest_bytes: Array  # of cache that the longest request takes
     fits: np.ndarray  # of this table's rows
+    held_back: np.ndarray  # rows that fit on the expected figure, and not at the upper end of the memory interval
+
+    @property
+    def machines_held_back(self) -> frozenset[int]:
+        """Machines with rows that only the interval keeps out."""
+        return frozenset(self.machine[self.held_back].tolist())
 
     def factors(self, of: str) -> tuple[Array, Array]:
         """Low and high factor of an interval, a row each."""
@@ -69,8 +75,11 @@ def _default_batch(rows: DecoderRows, memory: EngineMemory, full_bytes: Array, g
     return np.maximum(np.minimum(rows.slots, np.floor(held)), 1.0)
 
 
-def decoder_table(job: ServeJob | BatchJob, machines: Sequence[Machine], grounds: Grounds) -> DecoderTable:
-    """Every machine type x degree, laid out once for all that are alike."""
+def decoder_table(
+    job: ServeJob | BatchJob, machines: Sequence[Machine], grounds: Grounds, *, hold_memory: bool = True
+) -> DecoderTable:
+    """Every machine type x degree, laid out once for all that are alike. `hold_memory`: the upper end of the memory
+    interval must fit too."""
     places = [(index, degree) for index, machine in enumerate(machines)
               for degree in tensor_degrees(job.model, machine.count, job.tensor_parallel)]  # fmt: skip
     alike: dict[tuple[object, ...], int] = {}
@@ -110,7 +119,11 @@ def decoder_table(job: ServeJob | BatchJob, machines: Sequence[Machine], grounds
             rows = replace(rows, slots=_default_batch(rows, memory, full_bytes, grounds))
     curves = lay_out_decoder(rows, engine).under(engine)
     known = np.isfinite(curves.decode_grid_s).all(axis=1)
-    fits = known & (memory.pool_bytes >= longest_bytes) & (room >= (limit or 1))
+    expected = known & (memory.pool_bytes >= longest_bytes) & (room >= (limit or 1))
+    held = grounds.served_memory()
+    claimed = full_bytes * rows.slots + shared_bytes(rows) if scheduler.admission == "fixed" else longest_bytes
+    worst = (memory.held_bytes + claimed) * held.spread.high_factor
+    fits = expected & (worst <= memory.held_bytes + memory.pool_bytes) if hold_memory else expected
     kinds = np.array(kind, dtype=np.intp)
     devices = every.take(owner)
     return DecoderTable(
@@ -120,7 +133,8 @@ def decoder_table(job: ServeJob | BatchJob, machines: Sequence[Machine], grounds
             "ttft": tuple(grounds.first_token_time(job, one.accelerator) for one in machines),
             "throughput": tuple(grounds.throughput_time(job, one.accelerator) for one in machines),
         },
-        held=grounds.served_memory(), machine=owner, tensor_parallel=tensor, per_node=devices.per_node // tensor,
+        held=held, machine=owner, tensor_parallel=tensor, per_node=devices.per_node // tensor,
         devices=devices, kind=kinds, curves=curves, memory=memory, room=room, longest_bytes=longest_bytes,
         fits=fits[kinds] if len(kinds) else np.zeros(0, dtype=bool),
+        held_back=(expected & ~fits)[kinds] if len(kinds) else np.zeros(0, dtype=bool),
     )  # fmt: skip

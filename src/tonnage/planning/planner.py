@@ -168,7 +168,8 @@ def limits_of(constraints: Constraints) -> Limits:
     return Limits(
         deadline_s=np.inf if constraints.deadline_s is None else constraints.deadline_s,
         budget_usd=np.inf if constraints.budget_usd is None else constraints.budget_usd,
-        hold=constraints.hold,
+        hold_deadline=constraints.held("deadline"),
+        hold_budget=constraints.held("budget"),
     )
 
 

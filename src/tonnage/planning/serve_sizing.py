@@ -22,9 +22,9 @@ def size_service(job: ServeJob, machines: Sequence[Machine], constraints: Constr
     """The smallest fleet per machine type that answers `rate_per_s` with p95 latency and TTFT inside the promise."""
     if generates(job):
         return size_decoder_service(job, machines, constraints, grounds)
-    table = replica_table(job, machines, grounds)
+    table = replica_table(job, machines, grounds, hold_memory=constraints.held("memory"))
     replicas = table.replicas
-    holds = table.fits & _promise_kept(job, table, hold=constraints.hold)
+    holds = table.fits & _promise_kept(job, table, hold=constraints.held("latency"))
     load = job.rate_per_s / np.where(holds, replicas.requests_per_s, np.nan)
 
     every = np.arange(len(table.machine))
@@ -60,6 +60,7 @@ def size_service(job: ServeJob, machines: Sequence[Machine], constraints: Constr
         work_s=np.full(len(best), job.hours_per_month * SECONDS_PER_HOUR),
         detail=detail,
         misses=misses,
+        held_back=table.machines_held_back,
     )
 
 

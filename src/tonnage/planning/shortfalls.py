@@ -68,8 +68,8 @@ def _refusal(
 
 
 def _miss(joined: Joined, row: int, limits: Limits, *, service: bool, startup_s: float) -> Miss:
-    wall = float((joined.wall_high_s if limits.hold else joined.wall_s)[row])
-    cost = float((joined.cost_high_usd if limits.hold else joined.cost_usd)[row])
+    wall = float((joined.wall_high_s if limits.hold_deadline else joined.wall_s)[row])
+    cost = float((joined.cost_high_usd if limits.hold_budget else joined.cost_usd)[row])
     if service and joined.spot[row]:
         return Miss(
             binding="interruptible",

@@ -26,6 +26,7 @@ class Miss:
     flips_when: str
     shortfall: float = float("inf")
     change: Change | None = None  # the same as `flips_when`, to be tried
+    risky: bool = False  # the expected figure fits, and the upper end of its interval does not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,8 @@ class Sized:
     nodes_high: Array
     detail: Callable[[int], RunDetail]
     misses: Mapping[int, Miss] = field(default_factory=dict)
+    held_back: frozenset[int] = frozenset()  # machines with layouts that fit on the expected figure alone
+    risky: Sized | None = None  # the best with those among them; None: nothing is held back
 
 
 def group_numbers(*columns: NDArray[Any]) -> NDArray[np.int64]:

@@ -128,7 +128,7 @@ def _row(workload: Workload, job: QueueJob, seed: int) -> QueueRow:
     expected = expected_queue(job)
     runs = [simulate_queue(job, seed=seed + number) for number in range(SIMULATED)]
     deadline = math.inf if workload.constraints.deadline_s is None else workload.constraints.deadline_s
-    last = expected.finish_s.high if workload.constraints.hold else expected.finish_s.value
+    last = expected.finish_s.high if workload.constraints.held("deadline") else expected.finish_s.value
     return QueueRow(
         job=job,
         expected=expected,
