@@ -84,8 +84,8 @@ def cheapest_fit(
         if not open_rows:
             break
         asked = [machines[index] for index in open_rows]
-        for index, holds in zip(open_rows, _holds(trial, job, asked, grounds, constraints), strict=True):
-            if holds:
+        for index, fitting in zip(open_rows, _holds(trial, job, asked, grounds, constraints), strict=True):
+            if fitting:
                 found[index] = trial
     return found
 
