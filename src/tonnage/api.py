@@ -35,10 +35,11 @@ from tonnage.reports.selection import select_candidates
 from tonnage.reports.size import size_report
 from tonnage.settings import Settings, load_settings
 from tonnage.sizing.assumptions import Assumption
+from tonnage.workload.file.mapping_values import as_document
+from tonnage.workload.file.yaml_lines import read_yaml
 from tonnage.workload.forced_layout import force_layout
 from tonnage.workload.jobs import Workload
-from tonnage.workload.loading import load_workload as load_file
-from tonnage.workload.loading import parse_workload
+from tonnage.workload.loading import CheckedFile, check_workload, load_checked
 
 if TYPE_CHECKING:
     from tonnage.comparison.comparing import Comparison
@@ -186,10 +187,10 @@ def load_workload(
     settings = settings or _settings(as_of)
     catalog = catalog or load_catalog(settings=settings)
     if settings.as_of is not None:
-        return _read(source, settings.as_of, catalog, settings)
+        return _checked(source, settings.as_of, catalog, settings).starting(settings.as_of)
     now = datetime.now(UTC).replace(second=0, microsecond=0)
-    today = now.replace(hour=0, minute=0)
-    at_now, at_today = (_read(source, clock, catalog, settings) for clock in (now, today))
+    checked = _checked(source, now, catalog, settings)
+    at_now, at_today = checked.starting(now), checked.starting(now.replace(hour=0, minute=0))
     return at_today if at_today.constraints == at_now.constraints else at_now
 
 
@@ -327,19 +328,22 @@ def _workload(source: WorkloadSource, as_of: Clock | None, catalog: Catalog, set
     return source
 
 
-def _read(source: Mapping[str, Any] | str | Path, clock: datetime, catalog: Catalog, settings: Settings) -> Workload:
-    from tonnage.sources.huggingface import HuggingFaceConfigs
+def _checked(
+    source: Mapping[str, Any] | str | Path, clock: datetime, catalog: Catalog, settings: Settings
+) -> CheckedFile:
+    def fetch(repository: str) -> Mapping[str, Any]:
+        from tonnage.sources.huggingface import HuggingFaceConfigs
 
-    fetch = HuggingFaceConfigs.from_environment(settings.home / "huggingface", os.environ).fetch
+        configs = HuggingFaceConfigs.from_environment(settings.home / "huggingface", os.environ)
+        return configs.fetch(repository)
+
     if isinstance(source, Mapping):
-        import yaml
-
-        text = yaml.safe_dump(dict(source), sort_keys=False)
+        document = as_document(source)
     elif isinstance(source, str) and "\n" in source:
-        text = source
+        document = read_yaml(source)
     else:
-        return load_file(source, as_of=clock, fetch_config=fetch, catalog=catalog)
-    return parse_workload(text, file=None, folder=Path.cwd(), as_of=clock, fetch_config=fetch, catalog=catalog)
+        return load_checked(Path(source), as_of=clock, fetch_config=fetch, catalog=catalog)
+    return check_workload(document, folder=Path.cwd(), as_of=clock, fetch_config=fetch, catalog=catalog)
 
 
 __all__ = [

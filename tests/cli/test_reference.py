@@ -7,7 +7,7 @@ from pathlib import Path
 
 from typer.main import get_command
 
-from tonnage.cli.app import app
+from tonnage.cli.app import build_app
 from tonnage.cli.examination import EXTRAS
 from tonnage.cli.reference import render_reference
 
@@ -27,7 +27,7 @@ def commands(command: object, path: str = "tonnage") -> list[tuple[str, object]]
 def test_everything_has_help() -> None:
     """Every command, argument and option explains itself, and every command has its section."""
     text = render_reference()
-    for path, command in commands(get_command(app)):
+    for path, command in commands(get_command(build_app())):
         assert command.help, path  # type: ignore[attr-defined]
         assert f"\n## {path}\n" in text
         for parameter in command.params:  # type: ignore[attr-defined]

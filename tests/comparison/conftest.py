@@ -15,6 +15,7 @@ from tonnage.catalog import Catalog, load_catalog
 from tonnage.comparison.comparing import Comparison, compare
 from tonnage.comparison.request import Request, parse_request
 from tonnage.planning import CatalogStamp, Need, Option, Plan, RunDetail
+from tonnage.planning.reasons.risks import OldPriceRisk
 from tonnage.pricing.ledger import Ledger, LedgerLine
 from tonnage.sizing.assumptions import Assumption
 from tonnage.sizing.estimates import Figure
@@ -94,7 +95,7 @@ def fake_plan(workload: Workload, _: Catalog) -> Plan:
         cost_usd=around(usd),
         ledger=Ledger(lines=(line,)),
         run=run,
-        risks=("the price is 123 days old",),
+        risks=(OldPriceRisk(age_days=123),),
         pareto=True,
         loses_by="",
         platform=platform,

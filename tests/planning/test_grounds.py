@@ -16,6 +16,7 @@ from tonnage.catalog import Catalog
 from tonnage.planning import make_plan
 from tonnage.planning.assumed import ENGINE_WORDS, assumptions_used
 from tonnage.planning.grounds import Grounds
+from tonnage.planning.reasons.risks import UnmeasuredRisk
 from tonnage.sizing.engines import ENGINES, engine_class
 from tonnage.workload.jobs import GENERATING_ENGINES, EngineName, Workload
 
@@ -70,7 +71,7 @@ def test_another_vendor_is_much_less_sure_than_an_unseen_board(catalog: Catalog,
 def test_what_no_row_stands_behind_is_a_risk_of_the_option(catalog: Catalog, make_serve: Maker) -> None:
     """An option on a device without rows says so; one on a device with rows does not."""
     plan = make_plan(make_serve(), catalog)
-    told = {option.gpu: any("no measured row of" in risk for risk in option.risks) for option in plan.options}
+    told = {option.gpu: any(isinstance(risk, UnmeasuredRisk) for risk in option.risks) for option in plan.options}
     assert told.get("H100-SXM", False) is False
     unseen = {option.gpu for option in plan.options if any(one.unknown for one in option.run.intervals)}
     assert unseen

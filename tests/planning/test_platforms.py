@@ -21,6 +21,7 @@ from tonnage.planning.joined import join
 from tonnage.planning.limits import check_limits
 from tonnage.planning.market import admit_offers
 from tonnage.planning.options import OptionBuilder
+from tonnage.planning.reasons.risks import CommitmentRisk, OddPremiumRisk, OtherModelRisk
 from tonnage.planning.sized_park import size_job
 from tonnage.planning.terms import terms_of
 from tonnage.pricing.rates import rates_of
@@ -98,7 +99,7 @@ def test_sagemaker_is_a_premium_over_the_plain_machine(catalog: Catalog, make_tr
 def test_a_premium_out_of_line_is_said(catalog: Catalog, make_train: Maker) -> None:
     """ml.p4d.24xlarge was read before the machine's price fell: the premium is doubted, others are not."""
     plan = make_plan(make_train(constraints=Constraints(platforms=("sagemaker",))), catalog)
-    doubted = {o.instance_type for o in plan.options if any("doubtful price of sagemaker" in risk for risk in o.risks)}
+    doubted = {o.instance_type for o in plan.options if any(isinstance(risk, OddPremiumRisk) for risk in o.risks)}
     assert doubted == {"p4d.24xlarge", "p5.48xlarge"}
 
 
@@ -141,7 +142,8 @@ def test_a_commitment_for_one_job_costs_its_term(catalog: Catalog, make_train: M
     alone = pick(make_plan(make_train(constraints=T4, buy=RESERVED), catalog), "g4dn.xlarge", "reserved_1y")
     assert alone.cost_usd.value == pytest.approx(0.331 * 8760, abs=0.01)
     assert "committed and not used" in lines(alone)
-    assert any(risk.startswith("commits to 1 year(s), $2,900") for risk in alone.risks)
+    [commitment] = [risk for risk in alone.risks if isinstance(risk, CommitmentRisk)]
+    assert (commitment.years, commitment.usd) == (1, pytest.approx(0.331 * 8760))
     for buy, factor in ((replace(RESERVED, reserved_owned=True), 1), (replace(RESERVED, reserved_utilization=0.5), 2)):
         plan = make_plan(make_train(constraints=T4, buy=buy), catalog)
         shared, plain = pick(plan, "g4dn.xlarge", "reserved_1y"), pick(plan, "g4dn.xlarge")
@@ -381,7 +383,7 @@ def test_token_models_are_the_workload_s_to_name(catalog: Catalog, make_train: M
     buy = Buy(tokens=Tokens(models=("amazon.nova-lite-v1:0",), cached_input_fraction=0.5))
     option = pick(make_plan(batch(buy=buy), catalog), "amazon.nova-lite-v1:0", platform="bedrock")
     assert option.cost_usd.value == pytest.approx(100 * 0.06 + 100 * 0.015 + 50 * 0.24)
-    assert any("another model" in risk for risk in option.risks)
+    assert OtherModelRisk(model="amazon.nova-lite-v1:0") in option.risks
     learn = Buy(tokens=Tokens(models=("nova-micro", "amazon.nova-lite-v1:0"), model_storage_months=6))
     plan = make_plan(make_train(buy=learn), catalog)
     tuned = pick(plan, "nova-micro", platform="bedrock")

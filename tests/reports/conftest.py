@@ -8,6 +8,7 @@ from decimal import Decimal
 import pytest
 
 from tonnage.planning.plan import CatalogStamp, Need, Option, Plan, Refusal, RunDetail
+from tonnage.planning.reasons.risks import CommunityHostRisk, OldPriceRisk, SpotRisk
 from tonnage.planning.sizes import SizeMiss, SizeReport, SizeRow
 from tonnage.pricing.ledger import Ledger, LedgerLine
 from tonnage.sizing.estimates import Figure
@@ -64,7 +65,7 @@ def option(rank: int, **changes: object) -> Option:
         "cost_usd": Figure(value=total, low=total * 0.9, high=total * 1.3),
         "ledger": ledger,
         "run": run_detail(),
-        "risks": ("spot: may be interrupted", "the price is 123 days old"),
+        "risks": (SpotRisk(), OldPriceRisk(age_days=123)),
         "pareto": True,
         "loses_by": "" if rank == 1 else "costs 2.00x the winner; wins below $0.1 an instance-hour",
     }
@@ -131,7 +132,7 @@ def plan() -> Plan:
         (
             option(1),
             option(2, provider="runpod", instance_type="1x_A30_COMMUNITY", region="", count=3, gpu="A30",
-                   price_read_on=None, risks=("the price is 99 days old", "community host"), pareto=False),
+                   price_read_on=None, risks=(OldPriceRisk(age_days=99), CommunityHostRisk()), pareto=False),
             option(3, purchase="on_demand", risks=(), pareto=False),
         ),
         REFUSED,

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tonnage.planning.plan import Plan
 from tonnage.reports import render_plan
 from tonnage.reports.plain import dump_csv, dump_json, plain_number, plain_usd
+from tonnage.reports.reasons import risk_words
 from tonnage.sizing.estimates import Figure
 
 
@@ -83,7 +84,7 @@ def test_csv_has_one_row_an_option(plan: Plan) -> None:
     """CSV reads back with one row an option and the figures of the plan."""
     rows = list(csv.DictReader(io.StringIO(render_plan(plan, "csv"))))
     assert [row["rank"] for row in rows] == ["1", "2", "3"]
-    assert rows[0]["risks"] == "spot: may be interrupted; the price is 123 days old"
+    assert rows[0]["risks"] == "; ".join(risk_words(risk) for risk in plan.options[0].risks)
     assert rows[0]["pareto"] == "true"
     assert rows[1]["price_read_on"] == ""
 

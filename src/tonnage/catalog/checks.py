@@ -154,13 +154,12 @@ def _prices(catalog: Catalog) -> Iterator[Finding]:
     for offer in catalog.offers:
         doubt = prices.doubt(offer)
         if doubt is not None:
-            message, expectation = doubt
             yield Finding(
                 severity="warning",
                 subject=offer_subject(offer),
-                message=message,
+                message=doubt.describe(),
                 figure=f"{offer.usd_per_instance_hour} USD/h",
-                expected=f"about {expectation.usd_per_instance_hour:.4g} USD/h",
+                expected=f"about {doubt.expectation.usd_per_instance_hour:.4g} USD/h",
                 source=offer.source.text,
             )
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
+from typing import Literal
 
 from tonnage.catalog.catalog import Catalog
 from tonnage.catalog.market import InstanceType, Offer
@@ -20,7 +21,32 @@ class Expectation:
 
     usd_per_instance_hour: float
     factor: float  # a price this many times higher or lower is questionable
-    basis: str
+    like: Literal["regions", "provider", "market"]  # which rows: the machine's other regions, the provider's, rivals'
+    rows: int  # offers; of the market, providers
+    provider: str
+    device: str
+
+    @property
+    def basis(self) -> str:
+        """The rows it comes from, by name."""
+        if self.like == "regions":
+            return f"{self.rows} other region(s)"
+        if self.like == "provider":
+            return f"{self.provider}'s {self.rows} other {self.device} offer(s)"
+        return f"{self.rows} other providers' {self.device} offers"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceDoubt:
+    """A price far from an expectation. `ratio`: the price over what is expected."""
+
+    ratio: float
+    expectation: Expectation
+
+    def describe(self) -> str:
+        """By how much, and what it is set against."""
+        times = f"{self.ratio:.1f}" if self.ratio > 1 else f"{self.ratio:.2f}"
+        return f"{times} times what {self.expectation.basis} suggest"
 
 
 MARKET_FACTORS = {
@@ -56,37 +82,45 @@ class ExpectedPrices:
 
     def expectations(self, offer: Offer) -> Iterator[Expectation]:
         """The expectations that other rows support, the most specific first; none for a one-off machine."""
+        machine = self._machine(offer)
+        kind, device = _kind_key(offer, machine), machine.accelerator or "CPU"
         others = _without(self._same_machine[_machine_key(offer)], offer)
         if others:
             yield Expectation(
                 usd_per_instance_hour=median(others),
                 factor=LIKE_FACTOR,
-                basis=f"{len(others)} other region(s)",
+                like="regions",
+                rows=len(others),
+                provider=offer.provider,
+                device=device,
             )
-        machine = self._machine(offer)
-        kind, device = _kind_key(offer, machine), machine.accelerator or "CPU"
         units = _without(self._same_provider[offer.provider, *kind], offer)
         if units:
             yield Expectation(
                 usd_per_instance_hour=self._from_unit_price(median(units), offer, machine),
                 factor=LIKE_FACTOR,
-                basis=f"{offer.provider}'s {len(units)} other {device} offer(s)",
+                like="provider",
+                rows=len(units),
+                provider=offer.provider,
+                device=device,
             )
         rivals = [median(prices) for seller, prices in self._market[kind].items() if seller != offer.provider]
         if len(rivals) >= 2:
             yield Expectation(
                 usd_per_instance_hour=self._from_unit_price(median(rivals), offer, machine),
                 factor=MARKET_FACTORS[offer.purchase],
-                basis=f"{len(rivals)} other providers' {device} offers",
+                like="market",
+                rows=len(rivals),
+                provider=offer.provider,
+                device=device,
             )
 
-    def doubt(self, offer: Offer) -> tuple[str, Expectation] | None:
-        """The first expectation that the offer's price breaks, and by how much in words; None when it breaks none."""
+    def doubt(self, offer: Offer) -> PriceDoubt | None:
+        """The first expectation that the offer's price breaks, and by how much; None when it breaks none."""
         for expectation in self.expectations(offer):
             factor = float(offer.usd_per_instance_hour) / expectation.usd_per_instance_hour
             if not 1 / expectation.factor <= factor <= expectation.factor:
-                how = f"{factor:.1f} times" if factor > 1 else f"{factor:.2f} times"
-                return f"{how} what {expectation.basis} suggest", expectation
+                return PriceDoubt(ratio=factor, expectation=expectation)
         return None
 
     def _machine(self, offer: Offer) -> InstanceType:

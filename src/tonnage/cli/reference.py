@@ -34,9 +34,9 @@ def render_reference() -> str:
     """The page as Markdown."""
     from typer.main import get_command
 
-    from tonnage.cli.app import app
+    from tonnage.cli.app import build_app
 
-    return "\n".join([_HEAD, *_sections(get_command(app), "tonnage")]).rstrip("\n") + "\n"
+    return "\n".join([_HEAD, *_sections(get_command(build_app()), "tonnage")]).rstrip("\n") + "\n"
 
 
 def _sections(command: Any, path: str) -> Iterator[str]:

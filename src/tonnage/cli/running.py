@@ -50,8 +50,9 @@ def _invoke(arguments: Sequence[str]) -> int:
     import typer
     from typer.main import get_command
 
-    from tonnage.cli.app import app
+    from tonnage.cli.app import asked_verb, build_app
 
+    app = build_app(asked_verb(arguments))
     try:
         outcome = get_command(app).main(list(arguments), prog_name="tonnage", standalone_mode=False)
     except typer.Abort:

@@ -9,7 +9,8 @@ import numpy as np
 
 from tonnage.planning.changes import accepting, job_with
 from tonnage.planning.decoder_table import DecoderTable
-from tonnage.planning.plan import Interval, Promise, RunDetail
+from tonnage.planning.plan import Interval, RunDetail
+from tonnage.planning.reasons.risks import Promise
 from tonnage.planning.sized import Miss
 from tonnage.sizing.decoder_loads import serve_load
 from tonnage.sizing.decoder_replicas import request_bytes, shared_bytes

@@ -13,7 +13,8 @@ from tonnage.planning.decoder_detail import decoder_detail, memory_misses, seen_
 from tonnage.planning.decoder_table import DecoderTable, decoder_table, placeable
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.layout_grid import node_counts
-from tonnage.planning.plan import Promise, RunDetail
+from tonnage.planning.plan import RunDetail
+from tonnage.planning.reasons.risks import Promise
 from tonnage.planning.sized import Miss, Sized, best_per_group
 from tonnage.sizing.decoder_loads import serve_load
 from tonnage.sizing.decoder_seen import Load

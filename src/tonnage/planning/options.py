@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tonnage.catalog.expected_prices import Expectation, ExpectedPrices
+from tonnage.catalog.expected_prices import ExpectedPrices, PriceDoubt
 from tonnage.catalog.market import InstanceType
 from tonnage.planning.joined import Joined
 from tonnage.planning.plan import Option, RunDetail
@@ -67,7 +67,7 @@ class OptionBuilder:
         row: int,
         ledger: Ledger,
         run: RunDetail,
-        doubt: tuple[str, Expectation] | None,
+        doubt: PriceDoubt | None,
         *,
         hourly: float,
         on_front: bool,

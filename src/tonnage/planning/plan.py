@@ -8,12 +8,12 @@ from typing import Literal
 
 from tonnage.catalog.market import Platform, Purchase
 from tonnage.planning.changes import Change
+from tonnage.planning.reasons.risks import Promise, Risk
 from tonnage.pricing.ledger import Ledger
 from tonnage.sizing.estimates import Basis, Figure, Spread
 
 Objective = Literal["cost", "time", "pareto"]
 Bought = Purchase | Literal["batch", "provisioned"]  # the last two: tokens
-Promise = Literal["latency", "ttft", "tpot"]  # which latency a service promised
 Binding = Literal[
     "memory",
     "deadline",
@@ -110,7 +110,7 @@ class Option:
     cost_usd: Figure  # of the job; of a month for a service
     ledger: Ledger
     run: RunDetail
-    risks: tuple[str, ...]
+    risks: tuple[Risk, ...]
     pareto: bool
     loses_by: str  # "" for the winner: what it would take to win
     platform: Platform = "vm"

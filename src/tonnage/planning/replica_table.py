@@ -9,7 +9,8 @@ import numpy as np
 
 from tonnage.planning.changes import accepting, job_with
 from tonnage.planning.grounds import Grounds
-from tonnage.planning.plan import Interval, Promise, RunDetail
+from tonnage.planning.plan import Interval, RunDetail
+from tonnage.planning.reasons.risks import Promise
 from tonnage.planning.sized import IntArray, Miss
 from tonnage.sizing.devices import Devices, Machine
 from tonnage.sizing.encoder_replicas import BATCHES, encoder_replicas

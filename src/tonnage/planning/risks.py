@@ -1,14 +1,33 @@
-"""What may break an option's promise, said beside it."""
+"""What may break an option's promise: which risks one option has."""
 
 from __future__ import annotations
 
-from tonnage.catalog.expected_prices import Expectation
+from collections.abc import Iterator
+
+from tonnage.catalog.expected_prices import PriceDoubt
 from tonnage.catalog.market import InstanceType
 from tonnage.planning.plan import RunDetail
+from tonnage.planning.reasons.risks import (
+    CommitmentRisk,
+    CommunityHostRisk,
+    DeadlineRisk,
+    DriverRisk,
+    FewVcpusRisk,
+    HostMemoryRisk,
+    LatencyRisk,
+    MemoryRisk,
+    OddPremiumRisk,
+    OddPriceRisk,
+    OldPriceRisk,
+    Promise,
+    Risk,
+    SpotRisk,
+    UndatedPriceRisk,
+    UnmeasuredRisk,
+)
 from tonnage.pricing.deals import Deal
 from tonnage.pricing.usage import TERM_HOURS
 from tonnage.sizing.estimates import Figure
-from tonnage.units import SECONDS_PER_HOUR
 from tonnage.workload.jobs import ServeJob, Workload
 
 VCPUS_PER_GPU_COMFORTABLE = 4.0  # input workers per device that keep a fine-tune fed: judgement
@@ -21,16 +40,16 @@ def risks_of(
     run: RunDetail,
     time: Figure | None,
     max_age_days: int,
-    doubt: tuple[str, Expectation] | None,
+    doubt: PriceDoubt | None,
     *,
     count: int = 1,
-) -> tuple[str, ...]:
+) -> tuple[Risk, ...]:
     """Risks of one option, the gravest first. `doubt`: what the catalog holds of its price, if it is odd."""
     found = [
         *_promise_risks(workload, run, time),
         *_memory_risks(run),
         *_unmeasured_risks(run),
-        *([f"doubtful price: {doubt[0]}"] if doubt else []),
+        *([OddPriceRisk(doubt=doubt)] if doubt else []),
         *_market_risks(workload, deal, max_age_days),
         *_platform_risks(workload, deal, max_age_days, count),
         *_host_risks(instance, run),
@@ -38,89 +57,68 @@ def risks_of(
     return tuple(found)
 
 
-def _promise_risks(workload: Workload, run: RunDetail, time: Figure | None) -> list[str]:
-    out = []
-    deadline = workload.constraints.deadline_s
-    if deadline is not None and time is not None and time.high > deadline:
-        out.append(
-            f"may miss the deadline: the 80 % interval reaches {time.high / SECONDS_PER_HOUR:.3g} h of "
-            f"{deadline / SECONDS_PER_HOUR:.3g} h"
-        )
+def _promise_risks(workload: Workload, run: RunDetail, time: Figure | None) -> Iterator[Risk]:
+    deadline_s = workload.constraints.deadline_s
+    if deadline_s is not None and time is not None and time.high > deadline_s:
+        yield DeadlineRisk(reaches_s=time.high, deadline_s=deadline_s)
     job = workload.job
     if not isinstance(job, ServeJob):
-        return out
-    for name, promised, p95 in (
-        ("p95", job.p95_latency_s, run.latency_p95_s),
-        ("p95 TTFT", job.p95_ttft_s, run.ttft_p95_s),
-        ("p95 per-token", job.p95_tpot_s, run.tpot_p95_s),
-    ):
-        if promised is not None and p95 is not None and p95.high > promised:
-            out.append(
-                f"may break the {name} promise: the 80 % interval reaches {p95.high * 1e3:.0f} ms of "
-                f"{promised * 1e3:.0f} ms"
-            )
-    return out
+        return
+    promises: tuple[tuple[Promise, float | None, Figure | None], ...] = (
+        ("latency", job.p95_latency_s, run.latency_p95_s),
+        ("ttft", job.p95_ttft_s, run.ttft_p95_s),
+        ("tpot", job.p95_tpot_s, run.tpot_p95_s),
+    )
+    for promise, promised_s, p95_s in promises:
+        if promised_s is not None and p95_s is not None and p95_s.high > promised_s:
+            yield LatencyRisk(promise=promise, reaches_s=p95_s.high, promised_s=promised_s)
 
 
-def _memory_risks(run: RunDetail) -> list[str]:
-    if run.memory_gib.high <= run.memory_available_gib:
-        return []
-    return [
-        f"may run out of memory: the 80 % interval reaches {run.memory_gib.high:.1f} GiB of "
-        f"{run.memory_available_gib:.1f} GiB"
-    ]
+def _memory_risks(run: RunDetail) -> Iterator[Risk]:
+    if run.memory_gib.high > run.memory_available_gib:
+        yield MemoryRisk(reaches_gib=run.memory_gib.high, available_gib=run.memory_available_gib)
 
 
-def _unmeasured_risks(run: RunDetail) -> list[str]:
+def _unmeasured_risks(run: RunDetail) -> Iterator[Risk]:
     """What of device, precision and program no measured row stands behind."""
-    unknown = list(dict.fromkeys(name for one in run.intervals if one.of != "memory" for name in one.unknown))
-    return [f"no measured row of {', '.join(unknown)}: predicted from published figures"] if unknown else []
+    unknown = tuple(dict.fromkeys(name for one in run.intervals if one.of != "memory" for name in one.unknown))
+    if unknown:
+        yield UnmeasuredRisk(names=unknown)
 
 
-def _market_risks(workload: Workload, deal: Deal, max_age_days: int) -> list[str]:
-    offer, out = deal.offer, []
+def _market_risks(workload: Workload, deal: Deal, max_age_days: int) -> Iterator[Risk]:
+    offer = deal.offer
     if offer.purchase == "spot":
-        out.append("spot: may be interrupted or not to be had; the rate is an assumption")
+        yield SpotRisk()
     if offer.read_on is None:
-        out.append("the price carries no date")
-    else:
-        age = (workload.as_of.date() - offer.read_on).days
-        if age > max_age_days:
-            out.append(f"the price is {age} days old")
+        yield UndatedPriceRisk()
+    elif (age := (workload.as_of.date() - offer.read_on).days) > max_age_days:
+        yield OldPriceRisk(age_days=age)
     if "_COMMUNITY" in offer.instance_type:
-        out.append("community host: no data-centre guarantees")
-    return out
+        yield CommunityHostRisk()
 
 
-def _platform_risks(workload: Workload, deal: Deal, max_age_days: int, count: int) -> list[str]:
+def _platform_risks(workload: Workload, deal: Deal, max_age_days: int, count: int) -> Iterator[Risk]:
     """What a commitment binds one to, and what is to be known of a platform's fee."""
-    out, fee = [], deal.fee
-    term = TERM_HOURS.get(deal.offer.purchase)
+    fee, term = deal.fee, TERM_HOURS.get(deal.offer.purchase)
     if term is not None and not workload.buy.reserved_owned:
-        total = term * count * float(deal.offer.usd_per_instance_hour)
-        out.append(f"commits to {term / 8760:g} year(s), ${total:,.0f} in all before discounts")
+        yield CommitmentRisk(years=term / 8760, usd=term * count * float(deal.offer.usd_per_instance_hour))
     if fee is None:
-        return out
-    if fee.doubt:
-        out.append(f"doubtful price of {deal.platform}: {fee.doubt}")
-    age = None if fee.read_on is None else (workload.as_of.date() - fee.read_on).days
-    if age is None:
-        out.append(f"the fee of {deal.platform} carries no date")
-    elif age > max_age_days:
-        out.append(f"the fee of {deal.platform} is {age} days old")
+        return
+    if fee.doubt is not None:
+        yield OddPremiumRisk(platform=deal.platform, doubt=fee.doubt)
+    if fee.read_on is None:
+        yield UndatedPriceRisk(platform=deal.platform)
+    elif (age := (workload.as_of.date() - fee.read_on).days) > max_age_days:
+        yield OldPriceRisk(age_days=age, platform=deal.platform)
     if deal.platform == "databricks" and count > 1:
-        out.append("a cluster of several machines needs a driver besides: it is not in the ledger")
-    return out
+        yield DriverRisk()
 
 
-def _host_risks(instance: InstanceType, run: RunDetail) -> list[str]:
-    out = []
+def _host_risks(instance: InstanceType, run: RunDetail) -> Iterator[Risk]:
     gpus = instance.accelerator_count
     if gpus and instance.vcpus is not None and instance.vcpus / gpus < VCPUS_PER_GPU_COMFORTABLE:
-        out.append(f"{instance.vcpus / gpus:g} vCPUs a GPU may starve the input pipeline")
+        yield FewVcpusRisk(vcpus_per_gpu=instance.vcpus / gpus)
     weights = dict(run.memory_parts_gib).get("weights", 0.0)
     if instance.memory_gib is not None and weights > instance.memory_gib:
-        out.append(
-            f"host memory {instance.memory_gib:g} GiB is less than the weights ({weights:.1f} GiB): load in shards"
-        )
-    return out
+        yield HostMemoryRisk(weights_gib=weights, memory_gib=instance.memory_gib)

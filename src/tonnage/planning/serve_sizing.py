@@ -9,7 +9,8 @@ import numpy as np
 from tonnage.planning.changes import job_with
 from tonnage.planning.decoder_sizing import gpu_limit_miss, size_decoder_service
 from tonnage.planning.grounds import Grounds, generates
-from tonnage.planning.plan import Promise, RunDetail
+from tonnage.planning.plan import RunDetail
+from tonnage.planning.reasons.risks import Promise
 from tonnage.planning.replica_table import ReplicaTable, replica_table
 from tonnage.planning.sized import Miss, Sized, best_per_group
 from tonnage.sizing.devices import Machine

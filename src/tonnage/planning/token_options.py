@@ -11,6 +11,16 @@ from tonnage.catalog import Catalog
 from tonnage.catalog.market import Platform
 from tonnage.planning.changes import bought_as, constrained, including
 from tonnage.planning.plan import Bought, Objective, Option, Refusal, RunDetail
+from tonnage.planning.reasons.risks import (
+    BusyRateRisk,
+    OldPriceRisk,
+    OtherModelRisk,
+    Risk,
+    StandInRisk,
+    UndatedPriceRisk,
+    UnknownFinishRisk,
+    UnknownQuotaRisk,
+)
 from tonnage.planning.sized import Miss
 from tonnage.planning.token_ways import Way, api_time_s, token_ways
 from tonnage.planning.token_work import TokenWork, token_work, tokens_per_minute
@@ -231,23 +241,24 @@ class _Judge:
             machines=False,
         )
 
-    def _risks(self, way: Way, days: Iterable[date | None], *, known: bool) -> Iterable[str]:
+    def _risks(self, way: Way, days: Iterable[date | None], *, known: bool) -> Iterable[Risk]:
         if not known:
-            yield "the finish time is not known: no throughput of this API is published"
-        if self.service and self.workload.buy.tokens.per_minute is None:
-            yield "whether the account may use so many tokens a minute is not known"
+            yield UnknownFinishRisk()
+        job = self.workload.job
+        if isinstance(job, ServeJob) and self.workload.buy.tokens.per_minute is None:
+            yield UnknownQuotaRisk(needed_tokens_per_minute=tokens_per_minute(job))
         if self.service and self.workload.buy.tokens.load == 1:
-            yield "tokens are counted at the busy rate all month: buy.token_load says how much less it is on average"
+            yield BusyRateRisk()
         if self.workload.buy.tokens.models:
-            yield f"{way.model} may be another model than the workload's: that it would do is the workload's word"
+            yield OtherModelRisk(model=way.model)
         else:
-            yield f"the API's {way.model} stands for the workload's model: its tuning may differ"
+            yield StandInRisk(model=way.model)
         yield from way.mind
         oldest, dated = _oldest(days), [day for day in days if day is not None]
         if oldest is None:
-            yield "the price carries no date"
+            yield UndatedPriceRisk()
         if dated and (age := (self.workload.as_of.date() - min(dated)).days) > self.max_age_days:
-            yield f"the price is {age} days old"
+            yield OldPriceRisk(age_days=age)
 
     def refusal(self, way: Way, miss: Miss) -> Refusal:
         platform: Platform = way.platform

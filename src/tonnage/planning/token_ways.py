@@ -10,6 +10,7 @@ from typing import Final, Literal
 from tonnage.catalog import Catalog
 from tonnage.catalog.hardware import Source
 from tonnage.catalog.managed import TokenPrice
+from tonnage.planning.reasons.risks import ConditionsRisk, ModelUnitsRisk, Risk, UnpricedStorageRisk
 from tonnage.planning.token_work import MILLION, TokenWork
 from tonnage.pricing.deals import DATABRICKS_CLOUDS
 from tonnage.pricing.extras import Extras, exact, stated_line
@@ -38,7 +39,7 @@ class Way:
     region: str  # as the price table has it
     lines: tuple[LedgerLine, ...]
     units: int = 1
-    mind: tuple[str, ...] = ()
+    mind: tuple[Risk, ...] = ()
     missing: tuple[str, str] | None = None
 
     def ledger(self, workload: Workload) -> Ledger:
@@ -104,8 +105,8 @@ class _WayMaker:
                 continue
             for batch in self.catalog.managed.batch_discounts:
                 if batch.platform == platform:
-                    mind = (f"batch price: {batch.conditions} ({batch.source.text})",)
-                    yield self._tokens(model, platform, listed, "batch", batch.fraction, mind)
+                    mind = ConditionsRisk(of="batch price", conditions=batch.conditions, source=batch.source.text)
+                    yield self._tokens(model, platform, listed, "batch", batch.fraction, (mind,))
 
     def _tokens(
         self,
@@ -114,7 +115,7 @@ class _WayMaker:
         listed: dict[str, TokenPrice],
         purchase: TokenPurchase,
         off: Decimal,
-        mind: tuple[str, ...],
+        mind: tuple[Risk, ...],
     ) -> Way:
         cached = self.workload.buy.tokens.cached_input_fraction if "cache read" in listed and purchase != "batch" else 0
         amounts = (
@@ -138,13 +139,14 @@ class _WayMaker:
         ]
         some = next(iter(listed.values()))
         said = some.conditions.removeprefix("on-demand; ")
+        told = ConditionsRisk(of="price", conditions=said, source=some.source.text)
         return Way(
             platform=platform,
             model=model,
             purchase=purchase,
             region=some.region,
             lines=tuple(lines),
-            mind=(*mind, *((f"of this price the source says: {said}",) if said not in PLAIN else ())),
+            mind=(*mind, *(() if said in PLAIN else (told,))),
             missing=(f"the price of {absent[0]} tokens", "a source states it") if absent else None,
         )
 
@@ -186,7 +188,7 @@ class _WayMaker:
                 region=price.region,
                 lines=lines,
                 units=max(count, 1),
-                mind=(f"provisioned throughput: {name}",),
+                mind=(ModelUnitsRisk(commitment_months=months),),
                 missing=missing,
             )
 
@@ -233,7 +235,7 @@ class _WayMaker:
                 purchase="on_demand",
                 region=price.region,
                 lines=tuple(lines),
-                mind=() if managed.storage else ("keeping the customised model is not priced",),
+                mind=() if managed.storage else (UnpricedStorageRisk(),),
             )
 
     def _line(

@@ -18,6 +18,14 @@ TRAINING: Final = ("train", "tabular")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OddPremium:
+    """A platform's price over the plain machine's, far from the usual ratio: one of the two may be older than a cut."""
+
+    ratio: float
+    usual_ratio: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fee:
     """What a platform adds: `quantity_per_hour` of `unit` for each hour of a machine."""
 
@@ -29,7 +37,7 @@ class Fee:
     billed_by: str
     source: str
     read_on: date | None
-    doubt: str = ""
+    doubt: OddPremium | None = None
 
     @property
     def usd_per_instance_hour(self) -> Decimal:
@@ -158,7 +166,9 @@ class _Tables:
             return None
         ratio = float(price.usd_per_instance_hour / offer.usd_per_instance_hour)
         usual = self.usual_premium
-        odd = usual is not None and ratio / usual > ODD_PREMIUM
+        doubt = None
+        if usual is not None and ratio / usual > ODD_PREMIUM:
+            doubt = OddPremium(ratio=ratio, usual_ratio=usual)
         return Fee(
             what="SageMaker premium over the plain machine",
             sku=f"ml.{offer.instance_type}",
@@ -168,9 +178,7 @@ class _Tables:
             billed_by="aws",
             source=price.source.text,
             read_on=price.source.read_on,
-            doubt=f"{ratio:.2f} times the plain machine, where {usual:.2f} is usual: it may be older than a price cut"
-            if odd
-            else "",
+            doubt=doubt,
         )
 
     def _vertex(self, offer: Offer) -> Fee | None:

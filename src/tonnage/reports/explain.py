@@ -25,6 +25,7 @@ from tonnage.reports.plan_page import (
     price_blocks,
     workload_blocks,
 )
+from tonnage.reports.reasons import risk_words
 from tonnage.reports.rendering import Format, Look, Report, render_report
 from tonnage.reports.run_blocks import run_blocks
 from tonnage.reports.selection import Selection
@@ -129,7 +130,7 @@ def option_blocks(plan: Plan, option: Option) -> Iterator[Block]:
         yield from run_blocks(option.run, device="GPU" if option.gpu else "machine")
     if option.risks:
         yield Heading(text="Risks")
-        yield Pairs(rows=tuple((str(number), risk) for number, risk in enumerate(option.risks, start=1)))
+        yield Pairs(rows=tuple((str(number), risk_words(risk)) for number, risk in enumerate(option.risks, start=1)))
 
 
 def _ranked_losers(plan: Plan, losers: Sequence[Option], top: int) -> Iterator[Block]:

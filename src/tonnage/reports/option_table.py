@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from string import ascii_lowercase
 
 from tonnage.planning.plan import Option, Plan
+from tonnage.planning.reasons import Risk, has_figures, without_figures
 from tonnage.reports.blocks import Column, Pairs, Table
+from tonnage.reports.reasons import risk_words
 from tonnage.reports.wording import (
     UNKNOWN,
     plural,
@@ -73,32 +74,28 @@ class RiskNotes:
     """Risks that differ only in their figures share a letter; the legend quotes the best-ranked option's."""
 
     def __init__(self, options: Sequence[Option]) -> None:
-        self._first: dict[str, tuple[str, int]] = {}
-        self._count: dict[str, int] = {}
+        self._first: dict[Hashable, tuple[Risk, int]] = {}
+        self._count: dict[Hashable, int] = {}
         for option in options:
-            for kind in dict.fromkeys(_kind(risk) for risk in option.risks):
+            for kind in dict.fromkeys(without_figures(risk) for risk in option.risks):
                 self._count[kind] = self._count.get(kind, 0) + 1
             for risk in option.risks:
-                self._first.setdefault(_kind(risk), (risk, option.rank))
+                self._first.setdefault(without_figures(risk), (risk, option.rank))
         self._letters = {kind: _letter(number) for number, kind in enumerate(self._first)}
 
     def letters(self, option: Option) -> str:
-        return " ".join(dict.fromkeys(self._letters[_kind(risk)] for risk in option.risks))
+        return " ".join(dict.fromkeys(self._letters[without_figures(risk)] for risk in option.risks))
 
     def legend(self) -> Pairs:
         """Letter -> the risk; where others have it with their own figures, how many."""
         rows = []
         for kind, (risk, rank) in self._first.items():
             others = self._count[kind] - 1
-            varies = any(character.isdigit() for character in risk.replace("80 %", "").replace("p95", ""))
+            varies = has_figures(risk)
             whose = f" (#{rank}; {plural(others, 'other')} alike)" if others and varies else ""
             whose = f" (#{rank})" if varies and not others else whose
-            rows.append((self._letters[kind], risk + whose))
+            rows.append((self._letters[kind], risk_words(risk) + whose))
         return Pairs(rows=tuple(rows))
-
-
-def _kind(risk: str) -> str:
-    return re.sub(r"\d[\d.,]*", "0", risk)
 
 
 def _letter(number: int) -> str:

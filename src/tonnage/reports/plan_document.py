@@ -15,6 +15,7 @@ from tonnage.reports.plain import (
     plain_price,
     plain_usd,
 )
+from tonnage.reports.reasons import risk_document, risk_words
 
 PLAN_SCHEMA: Final = "tonnage/plan@1"
 OPTION_COLUMNS: Final = (
@@ -81,7 +82,8 @@ def option_document(option: Option) -> dict[str, Any]:
         "cost_usd": plain_cost(option.cost_usd),
         "ledger": ledger_document(option.ledger),
         "run": run_document(option.run),
-        "risks": list(option.risks),
+        "risks": [risk_words(risk) for risk in option.risks],
+        "risk_values": [risk_document(risk) for risk in option.risks],
         "pareto": option.pareto,
         "loses_by": option.loses_by,
     }
@@ -184,7 +186,7 @@ def _option_row(option: Option) -> list[Any]:
         plain_number(option.run.memory_available_gib) if option.run.machines else None,
         plain_number(latency.value) if latency else None,
         option.pareto,
-        "; ".join(option.risks),
+        "; ".join(risk_words(risk) for risk in option.risks),
         option.loses_by,
         option.platform,
     ]

@@ -9,6 +9,7 @@ from tonnage.planning.plan import CatalogStamp, Need, Option, Plan, Refusal
 from tonnage.reports.blocks import Block, Bullets, Column, Heading, Page, Pairs, Paragraph, Table
 from tonnage.reports.ledger_blocks import ledger_blocks
 from tonnage.reports.option_table import option_table
+from tonnage.reports.reasons import risk_words
 from tonnage.reports.wording import (
     plural,
     promised_latency,
@@ -66,7 +67,7 @@ def _verdict(plan: Plan) -> Iterator[Block]:
     held = f"; {render_interval(memory, 'GiB')} of {room:.1f} GiB on {where}" if best.run.machines else ""
     yield Paragraph(text=f"{best.run.layout}{held}.")
     if best.risks:
-        yield Paragraph(text="Mind: " + "; ".join(best.risks) + ".", tone="warning")
+        yield Paragraph(text="Mind: " + "; ".join(risk_words(risk) for risk in best.risks) + ".", tone="warning")
     dated = plan.best_dated
     if dated is not None and dated is not best:
         yield Paragraph(text=f"Best with a dated price, #{dated.rank}: {describe_option(dated, horizon=plan.horizon)}")

@@ -13,8 +13,8 @@ from tonnage.errors import InputError, did_you_mean, nearest
 from tonnage.workload.file.fields import Door
 from tonnage.workload.file.layout_checks import Fault, find_serving_faults, find_train_faults
 from tonnage.workload.file.layout_fields import ServingLayoutFields, TrainLayoutFields
+from tonnage.workload.file.mapping_values import as_document
 from tonnage.workload.file.problems import explain_validation
-from tonnage.workload.file.yaml_lines import Document
 from tonnage.workload.jobs import BatchJob, Job, ServeJob, TabularJob, TrainJob, Workload
 
 SHORT: Final[Mapping[str, str]] = MappingProxyType(
@@ -73,9 +73,7 @@ def _validated(stated: Mapping[str, int | str], fields: type[Fields]) -> Fields:
     try:
         return fields.model_validate(dict(stated))
     except ValidationError as error:
-        lines = {(name,): 1 for name in stated}
-        document = Document(value=dict(stated), lines=lines, file=None)  # type: ignore[arg-type]
-        problem = next(iter(explain_validation(error, fields, document)))
+        problem = next(iter(explain_validation(error, fields, as_document(stated))))
         raise InputError(f"--layout: {problem.path[-1]}: {problem.message}", hint=problem.hint) from None
 
 

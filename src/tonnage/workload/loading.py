@@ -47,16 +47,7 @@ def load_workload(
     config.json of an `hf://` model; names of providers, regions and GPUs are those of `catalog` (None: the
     built-in one).
     """
-    path = Path(path)
-    text = _read_text(path)
-    return parse_workload(
-        text,
-        file=str(path),
-        folder=path.parent,
-        as_of=as_of,
-        fetch_config=fetch_config,
-        catalog=catalog,
-    )
+    return load_checked(Path(path), as_of=as_of, fetch_config=fetch_config, catalog=catalog).starting(as_of)
 
 
 def parse_workload(
@@ -71,12 +62,10 @@ def parse_workload(
     """The workload in a text. `file` names it in errors; relative model paths start from `folder`."""
     if as_of.tzinfo is None:
         raise ValueError("as_of must carry a time zone")
-    checked = check_workload(
-        text, file=file, folder=folder, as_of=as_of, fetch_config=fetch_config, catalog=catalog or _built_in_catalog()
-    )
-    return freeze_workload(
-        checked.entries, checked.shape, name=checked.name, as_of=as_of, source=file, draft=checked.draft
-    )
+    document = read_yaml(text, file=file)
+    return check_workload(
+        document, folder=folder, as_of=as_of, fetch_config=fetch_config, catalog=catalog or _built_in_catalog()
+    ).starting(as_of)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,18 +78,22 @@ class CheckedFile:
     name: str
     draft: ModelShape | None = None  # of speculative decoding
 
+    def starting(self, as_of: datetime) -> Workload:
+        """The workload whose clock starts at `as_of` (with its time zone)."""
+        return freeze_workload(
+            self.entries, self.shape, name=self.name, as_of=as_of, source=self.document.file, draft=self.draft
+        )
+
 
 def check_workload(
-    text: str,
+    document: Document,
     *,
-    file: str | None,
     folder: Path | None,
     as_of: datetime,
     fetch_config: FetchConfig | None,
     catalog: Catalog,
 ) -> CheckedFile:
-    """The entries of a text, all of them checked against one another; WorkloadError tells every problem."""
-    document = read_yaml(text, file=file)
+    """The entries of a document, all of them checked against one another; WorkloadError tells every problem."""
     finder = ModelFinder(folder, fetch_config)
     entries = _validate(document, finder)
     shape, problems = _find_shape(entries, finder)
@@ -110,19 +103,21 @@ def check_workload(
     problems += find_run_problems(entries)
     problems += find_term_problems(entries, as_of=as_of, catalog=catalog)
     raise_problems(problems, document)
-    return CheckedFile(entries=entries, shape=shape, document=document, name=entries.name or _name_from(file),
+    return CheckedFile(entries=entries, shape=shape, document=document, name=entries.name or _name_from(document.file),
                        draft=draft)  # fmt: skip
 
 
-def load_checked(path: Path, *, as_of: datetime, fetch_config: FetchConfig | None = None) -> CheckedFile:
-    """The checked entries of a file, for readers of more than its workload."""
+def load_checked(
+    path: Path, *, as_of: datetime, fetch_config: FetchConfig | None = None, catalog: Catalog | None = None
+) -> CheckedFile:
+    """The checked entries of a file, for readers of more than its workload. Raises as `load_workload` does."""
+    document = read_yaml(_read_text(path), file=str(path))
     return check_workload(
-        _read_text(path),
-        file=str(path),
+        document,
         folder=path.parent,
         as_of=as_of,
         fetch_config=fetch_config,
-        catalog=_built_in_catalog(),
+        catalog=catalog or _built_in_catalog(),
     )
 
 

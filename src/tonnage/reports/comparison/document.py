@@ -20,6 +20,7 @@ from tonnage.reports.plain import (
     plain_price,
     plain_usd,
 )
+from tonnage.reports.reasons import risk_document, risk_words
 from tonnage.sizing.estimates import Figure
 
 SCHEMA = "tonnage/compare@1"
@@ -190,7 +191,8 @@ def _row(row: Row) -> dict[str, Any]:
                 }
                 for line in option.ledger.lines
             ],
-            "risks": list(option.risks),
+            "risks": [risk_words(risk) for risk in option.risks],
+            "risk_values": [risk_document(risk) for risk in option.risks],
         },
     }
 

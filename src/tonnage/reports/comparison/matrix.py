@@ -9,6 +9,7 @@ from tonnage.comparison.request import Thing
 from tonnage.reports.blocks import Bullets, Column, Pairs, Paragraph, Table
 from tonnage.reports.comparison.figures import UNKNOWN, amount, counted, duration, money, rate
 from tonnage.reports.comparison.sections import Part, Section, Subheading
+from tonnage.reports.reasons import risk_words
 from tonnage.reports.wording import render_date, short
 
 RULES = "Security and compliance"
@@ -214,7 +215,7 @@ def risk_section(comparison: Comparison) -> Section:
         found = [*thing.profile.risks]
         for row in comparison.totals[thing.name].rows:
             if row.option is not None:
-                found += [f"{row.work} on {row.option.instance_type}: {risk}" for risk in row.option.risks]
+                found += [f"{row.work} on {row.option.instance_type}: {risk_words(risk)}" for risk in row.option.risks]
             else:
                 found.append(f"{row.work}: {row.why_not}")
         parts += [Subheading(text=thing.title), Bullets(items=tuple(dict.fromkeys(found)) or ("none is on record",))]

@@ -22,7 +22,7 @@ class Spelled:
 class Door(BaseModel):
     """A mapping in a user's file: no unknown key, no silent conversion, no NaN; an empty key is absent."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, defer_build=True)
 
     @model_validator(mode="before")
     @classmethod

@@ -41,10 +41,10 @@ _SPECIAL: Final = {".inf": float("inf"), "+.inf": float("inf"), "-.inf": float("
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What a YAML text says, and on which line (from 1) each key or list entry stands."""
+    """What a text or a mapping says; of a text, on which line (from 1) each key or list entry stands."""
 
     value: Value
-    lines: Mapping[KeyPath, int]
+    lines: Mapping[KeyPath, int | None]
     file: str | None
 
 

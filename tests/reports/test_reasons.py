@@ -1,0 +1,106 @@
+"""Every reason that planning gives has words, a kind of its own and a JSON that holds all of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tonnage.planning.reasons import Reason, without_figures
+from tonnage.planning.reasons.risks import Risk
+from tonnage.reports.reasons import risk_document, risk_words
+from tonnage.reports.reasons.reference import render_reference
+
+RISKS = get_args(Risk)
+SORTS = [(kind, risk_words, risk_document) for kind in RISKS]
+NAMES = st.text(alphabet="abcXYZ-_.:19", min_size=1, max_size=12)
+
+
+def values_of(kind: Any) -> st.SearchStrategy[Any]:
+    """Any value of a field's type; figures that six significant digits hold."""
+    origin = get_origin(kind)
+    if origin is Literal:
+        return st.sampled_from(get_args(kind))
+    if origin in (Union, UnionType):
+        return st.one_of([values_of(one) for one in get_args(kind)])
+    if origin is tuple:
+        return st.lists(values_of(get_args(kind)[0]), min_size=1, max_size=3).map(tuple)
+    plain = {
+        str: NAMES,
+        bool: st.booleans(),
+        int: st.integers(0, 99_999),
+        float: st.integers(1, 9_999_999).map(lambda number: number / 100 if number < 100_000 else float(number)),
+        NoneType: st.none(),
+    }
+    return plain[kind] if kind in plain else built(kind)
+
+
+def built(kind: type[Any]) -> st.SearchStrategy[Any]:
+    hints = get_type_hints(kind)
+    return st.builds(kind, **{field.name: values_of(hints[field.name]) for field in fields(kind)})
+
+
+def read(kind: Any, plain: Any) -> Any:
+    """The value that a JSON document holds."""
+    origin = get_origin(kind)
+    if origin in (Union, UnionType):
+        kind = next(one for one in get_args(kind) if (one is NoneType) == (plain is None))
+        return read(kind, plain)
+    if origin is tuple:
+        return tuple(read(get_args(kind)[0], one) for one in plain)
+    if origin is Literal or kind in (str, bool, int, NoneType):
+        return plain
+    if kind is float:
+        return float(plain)
+    hints = get_type_hints(kind)
+    return kind(**{field.name: read(hints[field.name], plain[field.name]) for field in fields(kind)})
+
+
+@pytest.mark.parametrize(("kind", "words", "document"), SORTS, ids=lambda one: getattr(one, "__name__", None))
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_a_reason_has_words_and_survives_json(kind: type[Reason], words: Any, document: Any, data: Any) -> None:
+    """Whatever its figures, a reason reads as a clause, and its JSON holds the very value."""
+    reason = data.draw(built(kind))
+    text = words(reason)
+    assert text.strip() == text
+    assert text
+    assert not any(trace in text for trace in (kind.__name__, "None", "nan", "()"))
+    plain = json.loads(json.dumps(document(reason), allow_nan=False))
+    assert (plain["kind"], plain["text"]) == (kind.kind, text)
+    assert read(kind, plain) == reason
+
+
+def test_kinds_are_told_apart() -> None:
+    """No two kinds of one sort share their name, and every class of the module is in the closed set."""
+    import tonnage.planning.reasons.risks as module
+
+    assert len({kind.kind for kind in RISKS}) == len(RISKS)
+    made = {one for one in vars(module).values() if isinstance(one, type) and issubclass(one, Reason)} - {Reason}
+    assert made == set(RISKS)
+
+
+@given(data=st.data())
+def test_reasons_that_differ_in_figures_alone_are_of_a_kind(data: Any) -> None:
+    """A table may give them one letter: names count, figures do not, at any depth."""
+    from tonnage.planning.reasons.risks import LatencyRisk, OddPriceRisk
+
+    first, second = data.draw(built(LatencyRisk)), data.draw(built(LatencyRisk))
+    assert (without_figures(first) == without_figures(second)) == (first.promise == second.promise)
+    odd = data.draw(built(OddPriceRisk))
+    other = data.draw(built(OddPriceRisk))
+    like, theirs = odd.doubt.expectation, other.doubt.expectation
+    same = (like.like, like.provider, like.device) == (theirs.like, theirs.provider, theirs.device)
+    assert (without_figures(odd) == without_figures(other)) == same
+
+
+def test_the_page_of_reasons_is_fresh() -> None:
+    """docs/reasons.md is what the kinds make it: `python -m tonnage.reports.reasons.reference > docs/reasons.md`."""
+    page = Path(__file__).parents[2] / "docs" / "reasons.md"
+    assert page.read_text() == render_reference()
