@@ -18,7 +18,7 @@ from tonnage.planning.reasons.risks import Promise
 from tonnage.planning.sized import Miss, Sized, best_per_group
 from tonnage.sizing.decoder_loads import serve_load
 from tonnage.sizing.decoder_seen import Load
-from tonnage.sizing.devices import Machine
+from tonnage.sizing.devices import Devices, Machine
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.promises import LEAST_SHARE, Limits, endless, largest_rate
 from tonnage.units import SECONDS_PER_HOUR
@@ -54,7 +54,7 @@ def size_decoder_service(
         return np.asarray(np.ceil((np.ceil(load * factor / used) + job.spare_replicas) / table.per_node))
 
     nodes = fleet(1.0)
-    allowed = holds & (nodes <= _node_limit(table, constraints))
+    allowed = holds & (nodes <= machines_allowed(table.devices, constraints))
     if job.replicas is not None:
         allowed &= load <= job.replicas
     rows = np.flatnonzero(allowed)
@@ -173,11 +173,12 @@ def _promised(job: ServeJob) -> Promise | None:
     return "tpot" if job.p95_tpot_s is not None else None
 
 
-def _node_limit(table: DecoderTable, constraints: Constraints) -> Array:
-    """Machines allowed: replicas need no network between them, so not `max_nodes` but `max_gpus` binds a fleet."""
+def machines_allowed(devices: Devices, constraints: Constraints) -> Array:
+    """The most machines of a fleet under `max_nodes` and `max_gpus`."""
+    most = np.full(len(devices.per_node), float(constraints.max_nodes))
     if constraints.max_gpus is None:
-        return np.full(len(table.machine), np.inf)
-    return np.asarray(np.floor(constraints.max_gpus / table.devices.per_node))
+        return most
+    return np.minimum(most, np.floor(constraints.max_gpus / devices.per_node))
 
 
 def _misses(
@@ -208,12 +209,22 @@ def _misses(
                 shortfall=needed / job.replicas,
             )
         else:
-            out[index] = gpu_limit_miss(job, nodes[held] * table.devices.per_node[held], constraints)
+            out[index] = fleet_miss(job, nodes[held], table.devices.per_node[held], constraints)
     return out
 
 
-def gpu_limit_miss(job: ServeJob, gpus: Array, constraints: Constraints) -> Miss:
-    """The GPU limit that leaves no room for the fewest `gpus` that keep the promise."""
+def fleet_miss(job: ServeJob, nodes: Array, per_node: Array, constraints: Constraints) -> Miss:
+    """The limit of GPUs, or of machines, that leaves no room for the smallest fleet that keeps the promise."""
+    fewest, gpus = ceil(float(np.min(nodes))), nodes * per_node
+    if constraints.max_gpus is None or float(np.min(gpus)) <= constraints.max_gpus:
+        return Miss(
+            binding="max_nodes",
+            needs=f"{fewest} machines for {job.rate_per_s:g} requests/s",
+            has=f"max_nodes: {constraints.max_nodes}",
+            flips_when=f"max_nodes: {fewest}",
+            change=constrained(max_nodes=fewest),
+            shortfall=fewest / constraints.max_nodes,
+        )
     fewest = ceil(float(np.min(gpus)))
     return Miss(
         binding="max_gpus",

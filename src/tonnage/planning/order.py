@@ -6,15 +6,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tonnage.planning.plan import Objective, Option
+from tonnage.workload.jobs import Trust
 
 
-def ranked(options: Sequence[Option], objective: Objective) -> tuple[Option, ...]:
-    """`options` (better ones of one kind first) in the order of `objective`, ranks and distances filled in.
+def ranked(options: Sequence[Option], objective: Objective, *, trust: Trust = "dated") -> tuple[Option, ...]:
+    """`options` (better ones of one kind first) in the order of `objective`, ranks and distances filled in; those
+    whose price one can rely on before the others, unless any price is trusted.
 
     Ledgers round each line, so options are put in the order of their printed totals.
     """
-    joint = _joint_front(options)
-    ordered = sorted(joint, key=lambda option: _key(option, objective))
+    joint = _joint_front(options, trust)
+    ordered = sorted(
+        joint, key=lambda option: (trust == "dated" and not option.relied_on, *order_key(option, objective))
+    )
     if not ordered:
         return ()
     winner = ordered[0]
@@ -24,7 +28,8 @@ def ranked(options: Sequence[Option], objective: Objective) -> tuple[Option, ...
     )
 
 
-def _key(option: Option, objective: Objective) -> tuple[float, ...]:
+def order_key(option: Option, objective: Objective) -> tuple[float, ...]:
+    """What options are put in order by, the smallest first."""
     cost = option.cost_usd.value
     if objective == "time" and option.time_s is not None:
         return (option.time_s.value, cost)
@@ -33,9 +38,11 @@ def _key(option: Option, objective: Objective) -> tuple[float, ...]:
     return (cost,)
 
 
-def _joint_front(options: Sequence[Option]) -> list[Option]:
-    """Machines and token APIs judged together: the front of each kind, less what the other kind beats in both."""
-    tokens = [option for option in options if not option.run.machines and option.time_s is not None]
+def _joint_front(options: Sequence[Option], trust: Trust) -> list[Option]:
+    """Machines and token APIs judged together: the front of each kind, less what the other kind beats in both. A price
+    that is not relied on beats none that is."""
+    sure = [option for option in options if trust == "any" or option.relied_on]
+    tokens = [option for option in sure or options if not option.run.machines and option.time_s is not None]
     front = [option for option in options if option.run.machines and option.pareto]
     out = []
     for option in options:
@@ -60,6 +67,8 @@ def loses_by(option: Option, winner: Option, objective: Objective) -> str:
         ratio = option.time_s.value / winner.time_s.value
         return f"takes {ratio:.2f}x the winner's time; wins if it ran {ratio:.2f}x as fast"
     cost, best = option.cost_usd.value, winner.cost_usd.value
+    if winner.relied_on and not option.relied_on and cost < best:
+        return f"costs {cost / best:.2f}x the winner, at a price not relied on; wins with trust: any"
     if cost <= best:
         return "costs the same; the winner is faster or named first"
     faster = " (faster: on the Pareto front)" if option.pareto else ""

@@ -174,6 +174,7 @@ def _misses(
                 needs=f"{to_gib(need):.1f} GiB of host memory",
                 has="not in the catalog",
                 flips_when="the catalog gains it",
+                unknown="host memory",
             )
         elif need > has:
             out[row] = _memory_miss("host memory", "of host memory", need, has)
@@ -244,9 +245,12 @@ def _sized(
 ) -> Sized:
     safe = _rows(job, estimate, misses, labels, available_bytes, kind)
     hard = {row: miss for row, miss in misses.items() if not miss.risky}
-    if len(hard) == len(misses):
-        return safe
-    return replace(safe, risky=_rows(job, estimate, hard, labels, available_bytes, kind))
+    known = {row: miss for row, miss in misses.items() if miss.unknown != "host memory"}
+    risky, unverified = (
+        _rows(job, estimate, left, labels, available_bytes, kind) if len(left) < len(misses) else None
+        for left in (hard, known)
+    )
+    return replace(safe, risky=risky, unverified=unverified)
 
 
 def _rows(

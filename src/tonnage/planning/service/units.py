@@ -10,7 +10,7 @@ from tonnage.planning.grounds import Grounds
 from tonnage.planning.plan import Option, Plan
 from tonnage.planning.planner import make_plan
 from tonnage.sizing.estimates import Figure
-from tonnage.workload.jobs import Requests, ServeJob, Workload
+from tonnage.workload.jobs import NO_LIMIT, Requests, ServeJob, Workload
 
 FULL_RATE_PER_S = 1e7  # so many machines that the rounding to whole ones does not show
 Key = tuple[str, str]
@@ -43,7 +43,7 @@ def capacity_plan(workload: Workload, catalog: Catalog, grounds: Grounds | None 
     """The plan of a rate so high that every machine is filled: what one machine carries at most within the promise."""
     assert isinstance(workload.job, ServeJob)
     job = replace(workload.job, rate_per_s=FULL_RATE_PER_S)
-    limits = replace(workload.constraints, budget_usd=None, max_gpus=None)
+    limits = replace(workload.constraints, budget_usd=None, max_gpus=None, max_nodes=NO_LIMIT, quotas=())
     return make_plan(replace(workload, job=job, constraints=limits), catalog, grounds=grounds)
 
 
