@@ -59,3 +59,4 @@ class Offer:
     read_on: date | None
     notes: str
     source: Source
+    supposed: bool = False  # the price of a «what if»: nobody judges it

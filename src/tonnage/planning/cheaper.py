@@ -13,11 +13,12 @@ def cheaper_than(
     *,
     bolder: Option | None,
     unverified: Option | None,
+    doubted: Option | None,
     refused: Iterable[Refusal],
     objective: Objective,
 ) -> tuple[Cheaper, ...]:
     """What comes before the best of `options` (ranked). `bolder`: the best where memory fits on its expected figure;
-    `unverified`: where a host's unknown memory is enough."""
+    `unverified`: where a host's unknown memory is enough; `doubted`: at a price of machines that is not relied on."""
     if not options:
         return ()
     best = options[0]
@@ -28,9 +29,11 @@ def cheaper_than(
     found: list[Cheaper] = []
     if bolder is not None and ahead(bolder):
         found.append(RiskAccepted(risk="memory", option=bolder, saves_usd=_saves(bolder, best)))
-    doubted = next((option for option in options if not option.relied_on), None)
-    if best.relied_on and doubted is not None and ahead(doubted):
-        found.append(PriceTrusted(option=doubted, saves_usd=_saves(doubted, best)))
+    tokens = [option for option in options if not option.relied_on and not option.run.machines]
+    doubts = [*([doubted] if doubted is not None else []), *tokens]
+    first = min(doubts, key=lambda option: order_key(option, objective), default=None)
+    if best.relied_on and first is not None and ahead(first):
+        found.append(PriceTrusted(option=first, saves_usd=_saves(first, best)))
     if unverified is not None and ahead(unverified):
         found.append(
             UnknownAnswered(candidate=unverified, unknown="host memory", cost_usd=unverified.cost_usd.value,

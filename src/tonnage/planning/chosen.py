@@ -57,12 +57,12 @@ class Choice:
         )  # fmt: skip
         return built, rejected
 
-    def best_of(self, sized: Sized | None) -> Option | None:
-        """The best option of another table of the same machines, at a price one can rely on."""
+    def best_of(self, sized: Sized | None, *, relied: bool = True) -> Option | None:
+        """The best option of a table of the park's machines, at a price one can rely on, or at one that one cannot."""
         if sized is None:
             return None
         joined = self._joined(sized)
-        rows = np.flatnonzero(self._allowed(joined) & self.relied[joined.offer]).astype(np.intp)
+        rows = np.flatnonzero(self._allowed(joined) & (self.relied[joined.offer] == relied)).astype(np.intp)
         if not len(rows):
             return None
         value = score(joined, self.objective, service=self.service)
@@ -93,25 +93,18 @@ class Choice:
         return most_machines(self.workload.constraints.quotas, self.deals, self.instances, self.catalog)
 
     def _built(self, sized: Sized, joined: Joined, rows: IntArray) -> list[Option]:
-        """The best row of each group, one that can be relied on before a cheaper one that cannot, which stands beside
-        it; and the front of those that can be relied on, or of all where none can."""
+        """The best row of each group: of those that can be relied on, where it has such; and the front of all that can,
+        or of all where none can."""
         relied = self.relied[joined.offer]
         value = score(joined, self.objective, service=self.service)
+        groups = self._groups()
+        sure = np.isin(groups[joined.offer[rows]], groups[joined.offer[rows[relied[rows]]]])
+        kept = rows[relied[rows] | ~sure]
+        judged = kept[relied[kept]] if relied[kept].any() else kept
         front = np.zeros(len(joined.run), dtype=bool)
-        judged = rows[relied[rows]] if relied[rows].any() else rows
         front[judged] = pareto_rows(joined.cost_usd[judged], joined.wall_s[judged])
         shown_front = front if self.objective == "pareto" else np.zeros_like(front)
-        groups = self._groups()
-        halves = 2 * groups + ~self.relied
-        chosen = choose(joined, rows, halves, value, shown_front)
-        chosen_relied = relied[chosen]
-        best_relied = {int(groups[joined.offer[row]]): value[row] for row in chosen[chosen_relied][::-1]}
-        kept = [
-            row
-            for row, sure in zip(chosen.tolist(), chosen_relied.tolist(), strict=True)
-            if sure or value[row] < best_relied.get(int(groups[joined.offer[row]]), np.inf)
-        ]
-        return self._builder(sized, joined).built(np.array(kept, dtype=np.intp), front)
+        return self._builder(sized, joined).built(choose(joined, kept, groups, value, shown_front), front)
 
     def _groups(self) -> np.ndarray:
         """One number per (provider, instance type, purchase, platform), in order of first appearance."""

@@ -22,10 +22,25 @@ def ranked(options: Sequence[Option], objective: Objective, *, trust: Trust = "d
     if not ordered:
         return ()
     winner = ordered[0]
+    doubted = next((option for option in ordered if winner.relied_on and not option.relied_on), None)
     return tuple(
-        replace(option, rank=rank, loses_by="" if rank == 1 else loses_by(option, winner, objective))
+        replace(option, rank=rank, loses_by=_distance(option, winner, doubted, objective, trust))
         for rank, option in enumerate(ordered, start=1)
     )
+
+
+def _distance(option: Option, winner: Option, doubted: Option | None, objective: Objective, trust: Trust) -> str:
+    """What an option lacks; `doubted`: the first whose price is not relied on."""
+    if option is winner:
+        return ""
+    ahead = order_key(option, objective) < order_key(winner, objective)
+    if trust == "any" or option.relied_on or not winner.relied_on or not ahead:
+        return loses_by(option, winner, objective)
+    less = (
+        f"costs {option.cost_usd.value / winner.cost_usd.value:.2f}x the winner" if winner.cost_usd.value else "costs"
+    )
+    wins = "; wins with trust: any" if option is doubted else ""
+    return f"{less}, at a price not relied on{wins}"
 
 
 def order_key(option: Option, objective: Objective) -> tuple[float, ...]:
@@ -67,8 +82,6 @@ def loses_by(option: Option, winner: Option, objective: Objective) -> str:
         ratio = option.time_s.value / winner.time_s.value
         return f"takes {ratio:.2f}x the winner's time; wins if it ran {ratio:.2f}x as fast"
     cost, best = option.cost_usd.value, winner.cost_usd.value
-    if winner.relied_on and not option.relied_on and cost < best:
-        return f"costs {cost / best:.2f}x the winner, at a price not relied on; wins with trust: any"
     if cost <= best:
         return "costs the same; the winner is faster or named first"
     faster = " (faster: on the Pareto front)" if option.pareto else ""

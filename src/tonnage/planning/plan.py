@@ -224,6 +224,14 @@ class Plan:
     relaxations: tuple[str, ...] = ()  # where nothing fits: single constraints whose removal gives an option
     nearest_misses: tuple[Refusal, ...] = ()  # where nothing fits: up to three, their changes tried and found to fit
 
+    any_price: bool = False  # the workload trusts any price
+
+    @property
+    def choices(self) -> tuple[Option, ...]:
+        """The options that may win: those whose price is relied on, where there are such or none other may."""
+        sure = tuple(option for option in self.options if option.relied_on)
+        return self.options if self.any_price or not sure else sure
+
     @property
     def best(self) -> Option | None:
         return self.options[0] if self.options else None

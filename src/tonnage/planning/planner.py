@@ -97,10 +97,12 @@ def _plan(
         refused=tuple(sorted(refused, key=lambda r: (r.provider, r.instance_type, r.purchase or "", r.platform))),
         catalog=_stamp(catalog, deals, tokens),
         notes=(*_notes(workload, catalog), *prediction_notes(workload, options, grounds)),
+        any_price=workload.constraints.trust == "any",
         cheaper=cheaper_than(
             options,
             bolder=choice.best_of(park.sized.risky),
             unverified=choice.best_of(park.sized.unverified),
+            doubted=choice.best_of(park.sized, relied=False),
             refused=refused,
             objective=objective,
         ),

@@ -95,6 +95,8 @@ def _unmeasured_risks(run: RunDetail) -> Iterator[Risk]:
 def price_risks(workload: Workload, deal: Deal, max_age_days: int) -> Iterator[PriceRisk]:
     """Why one would not rely on a deal's price, but for how far it is from its like."""
     offer, fee = deal.offer, deal.fee
+    if offer.supposed:
+        return
     if offer.read_on is None:
         yield UndatedPriceRisk()
     elif (age := (workload.as_of.date() - offer.read_on).days) > max_age_days:
