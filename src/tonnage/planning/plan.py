@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import Literal
@@ -229,9 +230,15 @@ class Plan:
     @property
     def choices(self) -> tuple[Option, ...]:
         """The options that may win: those whose price is relied on, where there are such or none other may."""
-        sure = tuple(option for option in self.options if option.relied_on)
-        return self.options if self.any_price or not sure else sure
+        return may_win(self.options, any_price=self.any_price)
 
     @property
     def best(self) -> Option | None:
         return self.options[0] if self.options else None
+
+
+def may_win(options: Iterable[Option], *, any_price: bool) -> tuple[Option, ...]:
+    """Those of `options` whose price is relied on; all of them where none is, or where any price is trusted."""
+    listed = tuple(options)
+    sure = tuple(option for option in listed if option.relied_on)
+    return listed if any_price or not sure else sure

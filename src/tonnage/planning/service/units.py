@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tonnage.catalog import Catalog
 from tonnage.planning.grounds import Grounds
-from tonnage.planning.plan import Option, Plan
+from tonnage.planning.plan import Option, Plan, may_win
 from tonnage.planning.planner import make_plan
 from tonnage.sizing.estimates import Figure
 from tonnage.workload.jobs import NO_LIMIT, Requests, ServeJob, Workload
@@ -53,7 +53,8 @@ def fleet_units(plan: Plan, catalog: Catalog, *, reserved_discount: float | None
     `reserved_discount`: part off the on-demand price that a year's commitment gives, where the catalog has no price.
     """
     hourly = [option for option in plan.options if is_machine(option) and not option.purchase.startswith("reserved")]
-    return worthwhile([_unit(option, catalog, reserved_discount) for option in hourly])
+    chosen = may_win(hourly, any_price=plan.any_price)
+    return worthwhile([_unit(option, catalog, reserved_discount) for option in chosen])
 
 
 def is_machine(option: Option) -> bool:
