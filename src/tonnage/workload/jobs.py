@@ -149,7 +149,11 @@ class ServeJob:
     prefix_cache_fraction: float = 0.0  # of prompt tokens, found in the cache of the replica
     speculative: Speculation | None = None  # None: one token a step
     tensor_parallel: int | None = None
+    expert_parallel: int | None = None  # devices of a replica that hold whole experts; 1: all cut every expert
+    attention_data_parallel: int | None = None  # groups of a replica's devices with requests and a cache of their own
     replicas: int | None = None
+    prefill_replicas: int | None = None  # that read prompts only, beside `decode_replicas` that write answers
+    decode_replicas: int | None = None
     concurrency: int | None = None  # requests one replica answers at a time; None: the planner chooses
     batch: int | None = None  # requests in one pass; where tokens are generated, one batch run to its last token
     engine: EngineName | None = None  # None: vllm where tokens are generated, else fused kernels (TensorRT)
@@ -169,7 +173,11 @@ class BatchJob:
     prefix_cache_fraction: float = 0.0  # of prompt tokens, found in the cache of the replica
     speculative: Speculation | None = None  # None: one token a step
     tensor_parallel: int | None = None
+    expert_parallel: int | None = None  # these four as in ServeJob
+    attention_data_parallel: int | None = None
     replicas: int | None = None
+    prefill_replicas: int | None = None
+    decode_replicas: int | None = None
     concurrency: int | None = None  # requests one replica answers at a time; None: the planner chooses
     batch: int | None = None  # requests in one pass; where tokens are generated, one batch run to its last token
     engine: EngineName | None = None  # None: as in ServeJob
