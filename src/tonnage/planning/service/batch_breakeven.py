@@ -78,7 +78,7 @@ def batch_break_even(
     if not isinstance(workload.job, BatchJob):
         raise InputError(f"{workload.name} is of kind {workload.kind}, not a batch", hint="kind: batch")
     plan = make_plan(workload, catalog, grounds=grounds)
-    option = next((one for one in plan.options if is_machine(one)), None)
+    option = next((one for one in plan.choices if is_machine(one)), None)
     if option is None or option.run.time_s is None:
         return BatchBreakEven(
             workload=workload,
@@ -128,7 +128,7 @@ def _row(workload: Workload, job: QueueJob, seed: int) -> QueueRow:
     expected = expected_queue(job)
     runs = [simulate_queue(job, seed=seed + number) for number in range(SIMULATED)]
     deadline = math.inf if workload.constraints.deadline_s is None else workload.constraints.deadline_s
-    last = expected.finish_s.high if workload.constraints.hold else expected.finish_s.value
+    last = expected.finish_s.high if workload.constraints.held("deadline") else expected.finish_s.value
     return QueueRow(
         job=job,
         expected=expected,
