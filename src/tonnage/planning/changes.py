@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tonnage.workload.jobs import BatchJob, ServeJob, TrainJob, Workload
+from tonnage.workload.exclusions import Exclusion
+from tonnage.workload.jobs import BatchJob, Risk, ServeJob, TrainJob, Workload
+from tonnage.workload.quotas import Quota
 
 Change = Callable[[Workload], Workload]
 
@@ -22,6 +24,36 @@ def including(name: str, value: str) -> Change:
     def change(workload: Workload) -> Workload:
         limits: dict[str, Any] = {name: (*getattr(workload.constraints, name), value)}
         return replace(workload, constraints=replace(workload.constraints, **limits))
+
+    return change
+
+
+def accepting(risk: Risk) -> Change:
+    """A limit that need hold on the expected figure only."""
+
+    def change(workload: Workload) -> Workload:
+        wanted = workload.constraints
+        return replace(workload, constraints=replace(wanted, accept_risk=(*wanted.accept_risk, risk)))
+
+    return change
+
+
+def raising_quota(quota: Quota, limit: float) -> Change:
+    """One quota raised."""
+
+    def change(workload: Workload) -> Workload:
+        raised = tuple(replace(one, limit=limit) if one == quota else one for one in workload.constraints.quotas)
+        return replace(workload, constraints=replace(workload.constraints, quotas=raised))
+
+    return change
+
+
+def allowing(exclusion: Exclusion) -> Change:
+    """One exclusion less."""
+
+    def change(workload: Workload) -> Workload:
+        kept = tuple(one for one in workload.constraints.exclude if one != exclusion)
+        return replace(workload, constraints=replace(workload.constraints, exclude=kept))
 
     return change
 

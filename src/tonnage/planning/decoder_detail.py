@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from tonnage.planning.changes import job_with
+from tonnage.planning.changes import accepting, job_with
 from tonnage.planning.decoder_table import DecoderTable
 from tonnage.planning.plan import Interval, RunDetail
 from tonnage.planning.reasons.risks import Promise
@@ -16,6 +17,7 @@ from tonnage.sizing.decoder_loads import serve_load
 from tonnage.sizing.decoder_replicas import request_bytes, shared_bytes
 from tonnage.sizing.decoder_seen import Load, Seen, Spread
 from tonnage.sizing.devices import Machine
+from tonnage.sizing.estimates import Figure
 from tonnage.sizing.inference_memory import weights_bytes
 from tonnage.sizing.inference_pass import FORMATS
 from tonnage.units import to_gib
@@ -76,7 +78,7 @@ def decoder_detail(
             ("mean latency", float(latency.mean[0])),
         ),
         time_parts_of="request",
-        memory_gib=table.held.around(sum(gib for _, gib in parts)),
+        memory_gib=_memory(table, kind, sum(gib for _, gib in parts)),
         memory_parts_gib=parts,
         memory_available_gib=to_gib(float(table.devices.memory_bytes[row])),
         rates=(
@@ -115,6 +117,15 @@ def _stated(table: DecoderTable) -> tuple[tuple[str, str], ...]:
 
 def _columns(spread: Spread) -> tuple[tuple[str, float], ...]:
     return (("mean", float(spread.mean[0])), *((name, float(values[0])) for name, values in spread.at.items()))
+
+
+def _memory(table: DecoderTable, kind: int, gib: float) -> Figure:
+    """What is in use, with its interval. An engine that sets its pool by what is left never takes more than that."""
+    figure = table.held.around(gib)
+    if table.scheduler.admission == "fixed":
+        return figure
+    most = to_gib(float(table.memory.held_bytes[kind] + table.memory.pool_bytes[kind]))
+    return replace(figure, high=max(min(figure.high, most), gib))
 
 
 def _memory_parts(table: DecoderTable, kind: int, in_flight: float) -> tuple[tuple[str, float], ...]:
@@ -164,6 +175,18 @@ def _memory_miss(table: DecoderTable, row: int) -> Miss:
         )
     total = float(table.devices.memory_bytes[row])
     needs = to_gib(total - pool + longest)
+    if table.held_back[row]:
+        worst = needs * table.held.spread.high_factor
+        return Miss(
+            binding="memory",
+            needs=f"{worst:.1f} GiB per GPU at the upper end of the 80 % interval ({needs:.1f} expected) at tensor "
+            f"parallel {degree}",
+            has=f"{to_gib(total):.1f} GiB, of which the engine keeps some free",
+            flips_when="constraints.accept_risk: memory",
+            change=accepting("memory"),
+            risky=True,
+            shortfall=worst / to_gib(total),
+        )
     smaller = _smaller_weights(table, kind, longest - pool)
     return Miss(
         binding="memory",

@@ -20,7 +20,7 @@ from tonnage.planning.reasons.risks import Promise
 from tonnage.planning.sized import IntArray, Miss, Sized, best_per_group
 from tonnage.sizing.decoder_loads import serve_load
 from tonnage.sizing.decoder_seen import Load, Seen
-from tonnage.sizing.devices import Machine
+from tonnage.sizing.devices import Devices, Machine
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.promises import LEAST_SHARE, Limits, endless, largest_rate
 from tonnage.units import SECONDS_PER_HOUR
@@ -41,8 +41,8 @@ def size_decoder_service(
     """
     if not placeable(job, machines):
         return NOTHING
-    table = decoder_table(job, machines, grounds)
-    limits = _limits(table, hold=constraints.hold)
+    table = decoder_table(job, machines, grounds, hold_memory=constraints.held("memory"))
+    limits = _limits(table, hold=constraints.held("latency"))
     most, kept = _capacity(table, limits)
     holds = table.fits & kept[table.kind]
     carries = np.where(holds, most[table.kind], np.nan)
@@ -57,7 +57,7 @@ def size_decoder_service(
         return machines_for(held, table.per_node)
 
     nodes = fleet(1.0)
-    allowed = holds & (nodes <= _node_limit(table, constraints))
+    allowed = holds & (nodes <= machines_allowed(table.devices, constraints))
     if job.replicas is not None:
         allowed &= load <= job.replicas
     pools = (
@@ -100,6 +100,7 @@ def size_decoder_service(
         detail=detail,
         misses=_misses(job, table, machines, holds, nodes, load, set(table.machine[best].tolist()), constraints,
                        pools if job.prefill_replicas else None),
+        held_back=table.machines_held_back,
     )  # fmt: skip
 
 
@@ -129,7 +130,7 @@ def _candidates(
     if pools is None:
         return mixed
     nodes = pools.nodes()
-    fit = np.flatnonzero(nodes <= _node_limit(table, constraints)[pools.row])
+    fit = np.flatnonzero(nodes <= machines_allowed(table.devices, constraints)[pools.row])
     of_pools = (pools.row, np.arange(len(pools.row)), nodes, pools.nodes(low[pools.row]), pools.nodes(high[pools.row]))
     joined = [
         np.concatenate([one, other[fit]])
@@ -144,7 +145,7 @@ def size_decoder_batch(job: BatchJob, machines: Sequence[Machine], constraints: 
     """Seconds to answer `items` requests on 1 ... `max_nodes` machines of each type, all queued at once."""
     if not placeable(job, machines):
         return NOTHING
-    table = decoder_table(job, machines, grounds)
+    table = decoder_table(job, machines, grounds, hold_memory=constraints.held("memory"))
     counts = np.array(node_counts(constraints.max_nodes), dtype=np.float64)
     rows = np.repeat(np.flatnonzero(table.fits), len(counts))
     nodes = np.tile(counts, int(table.fits.sum()))
@@ -157,7 +158,7 @@ def size_decoder_batch(job: BatchJob, machines: Sequence[Machine], constraints: 
         allowed = nodes * table.devices.per_node[rows] <= constraints.max_gpus
         rows, nodes, replicas = rows[allowed], nodes[allowed], replicas[allowed]
     if not len(rows):
-        return replace(NOTHING, misses=memory_misses(table, machines))
+        return replace(NOTHING, misses=memory_misses(table, machines), held_back=table.machines_held_back)
     work = serve_load(table.curves.take(table.kind[rows]), _queued(job.items / replicas)).makespan_s
     group = table.machine[rows].astype(np.int64) * (len(counts) + 1) + np.searchsorted(counts, nodes)
     best = best_per_group(group, work)
@@ -183,6 +184,7 @@ def size_decoder_batch(job: BatchJob, machines: Sequence[Machine], constraints: 
         detail=detail,
         in_flight_s=_in_flight_s(table, rows, job.items / replicas, work),
         misses=memory_misses(table, machines),
+        held_back=table.machines_held_back,
     )
 
 
@@ -232,11 +234,12 @@ def _promised(job: ServeJob) -> Promise | None:
     return "tpot" if job.p95_tpot_s is not None else None
 
 
-def _node_limit(table: DecoderTable, constraints: Constraints) -> Array:
-    """Machines allowed: replicas need no network between them, so not `max_nodes` but `max_gpus` binds a fleet."""
+def machines_allowed(devices: Devices, constraints: Constraints) -> Array:
+    """The most machines of a fleet under `max_nodes` and `max_gpus`."""
+    most = np.full(len(devices.per_node), float(constraints.max_nodes))
     if constraints.max_gpus is None:
-        return np.full(len(table.machine), np.inf)
-    return np.asarray(np.floor(constraints.max_gpus / table.devices.per_node))
+        return most
+    return np.asarray(np.minimum(most, np.floor(constraints.max_gpus / devices.per_node)))
 
 
 def _misses(
@@ -274,12 +277,22 @@ def _misses(
                 shortfall=needed / job.replicas,
             )
         else:
-            out[index] = gpu_limit_miss(job, nodes[held] * table.devices.per_node[held], constraints)
+            out[index] = fleet_miss(job, nodes[held], table.devices.per_node[held], constraints)
     return out
 
 
-def gpu_limit_miss(job: ServeJob, gpus: Array, constraints: Constraints) -> Miss:
-    """The GPU limit that leaves no room for the fewest `gpus` that keep the promise."""
+def fleet_miss(job: ServeJob, nodes: Array, per_node: Array, constraints: Constraints) -> Miss:
+    """The limit of GPUs, or of machines, that leaves no room for the smallest fleet that keeps the promise."""
+    fewest, gpus = ceil(float(np.min(nodes))), nodes * per_node
+    if constraints.max_gpus is None or float(np.min(gpus)) <= constraints.max_gpus:
+        return Miss(
+            binding="max_nodes",
+            needs=f"{fewest} machines for {job.rate_per_s:g} requests/s",
+            has=f"max_nodes: {constraints.max_nodes}",
+            flips_when=f"max_nodes: {fewest}",
+            change=constrained(max_nodes=fewest),
+            shortfall=fewest / constraints.max_nodes,
+        )
     fewest = ceil(float(np.min(gpus)))
     return Miss(
         binding="max_gpus",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tonnage.catalog import Catalog
 from tonnage.catalog.market import InstanceType, Offer, Platform
-from tonnage.planning.changes import bought_as, constrained, including
+from tonnage.catalog.twins import superseded_offers
+from tonnage.planning.changes import allowing, bought_as, constrained, including
 from tonnage.planning.plan import Bought, Refusal
 from tonnage.planning.sized import Miss
+from tonnage.workload.exclusions import Exclusion
 from tonnage.workload.jobs import Workload
 
 Group = tuple[str, str, Bought]  # provider, instance type, purchase
@@ -29,11 +32,12 @@ def admit_offers(workload: Workload, catalog: Catalog) -> Market:
     passing: set[Group] = set()
     fixed: dict[Group, Miss | None] = {}
     instances = {instance.key: instance for instance in catalog.instance_types}
+    superseded = superseded_offers(catalog.offers, instances)
     for offer in catalog.offers:
         group = (offer.provider, offer.instance_type, offer.purchase)
         if group not in fixed:
             fixed[group] = _instance_miss(workload, catalog, offer, instances[offer.provider, offer.instance_type])
-        miss = fixed[group] or _region_miss(workload, catalog, offer)
+        miss = fixed[group] or _price_miss(workload, offer, superseded) or _region_miss(workload, catalog, offer)
         if miss is None:
             admitted.append(offer)
             passing.add(group)
@@ -73,6 +77,8 @@ def refuse(
         shortfall=miss.shortfall,
         change=miss.change,
         platform=platform,
+        unknown=miss.unknown,
+        would_cost_usd=miss.would_cost_usd,
     )
 
 
@@ -103,7 +109,40 @@ def _instance_miss(workload: Workload, catalog: Catalog, offer: Offer, instance:
             flips_when=f"constraints.providers includes {offer.provider}",
             change=including("providers", offer.provider),
         )
-    return _gpu_miss(workload, catalog, instance)
+    return _excluded(workload, catalog, instance) or _gpu_miss(workload, catalog, instance)
+
+
+def _excluded(workload: Workload, catalog: Catalog, instance: InstanceType) -> Miss | None:
+    out = next((one for one in workload.constraints.exclude if one.covers_machine(instance, catalog)), None)
+    return None if out is None else exclusion_miss(out)
+
+
+def _price_miss(workload: Workload, offer: Offer, superseded: Mapping[Offer, Offer]) -> Miss | None:
+    """What is wrong with one price, whatever its region."""
+    out = next((one for one in workload.constraints.exclude if one.covers_offer(offer)), None)
+    if out is not None:
+        return exclusion_miss(out)
+    newer = superseded.get(offer)
+    if newer is None:
+        return None
+    return Miss(
+        binding="price",
+        needs="the newest price of the machine",
+        has=f"${offer.usd_per_instance_hour}, older than the ${newer.usd_per_instance_hour} of {newer.read_on} under "
+        f"the name {newer.instance_type}",
+        flips_when="the older listing is read again",
+    )
+
+
+def exclusion_miss(exclusion: Exclusion) -> Miss:
+    """A candidate that the buyer rules out."""
+    return Miss(
+        binding="excluded",
+        needs=f"what constraints.exclude leaves: not {exclusion.text}",
+        has=exclusion.text,
+        flips_when=f"constraints.exclude is without {exclusion.text}",
+        change=allowing(exclusion),
+    )
 
 
 def _gpu_miss(workload: Workload, catalog: Catalog, instance: InstanceType) -> Miss | None:

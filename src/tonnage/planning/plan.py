@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import Literal
 
 from tonnage.catalog.market import Platform, Purchase
 from tonnage.planning.changes import Change
-from tonnage.planning.reasons.risks import Promise, Risk
+from tonnage.planning.reasons.risks import PriceRisk, Promise, Risk
 from tonnage.planning.spot.detail import SpotDetail
 from tonnage.pricing.ledger import Ledger
 from tonnage.sizing.estimates import Basis, Figure, Spread
 
 Objective = Literal["cost", "time", "pareto"]
 Bought = Purchase | Literal["batch", "provisioned"]  # the last two: tokens
+Unknown = Literal["p95 latency", "p95 TTFT", "throughput", "host memory"]  # what keeps a candidate out
 Binding = Literal[
     "memory",
     "deadline",
@@ -37,6 +39,9 @@ Binding = Literal[
     "time",
     "host memory",
     "layout",
+    "excluded",
+    "quota",
+    "max_nodes",
 ]
 
 
@@ -119,6 +124,16 @@ class Option:
     spot: SpotDetail | None = None  # of work on spot that ends
 
     @property
+    def price_doubts(self) -> tuple[PriceRisk, ...]:
+        """Why one would not rely on the price."""
+        return tuple(risk for risk in self.risks if isinstance(risk, PriceRisk))
+
+    @property
+    def relied_on(self) -> bool:
+        """Whether the price is dated, young, like its kind's, and of a data centre."""
+        return not self.price_doubts
+
+    @property
     def identity(self) -> tuple[str, str, str, str, int]:
         return (self.provider, self.instance_type, self.region, self.purchase, self.count)
 
@@ -142,6 +157,38 @@ class Refusal:
     shortfall: float  # needs / has where both are numbers (how near the miss is), else infinity
     change: Change | None = field(default=None, compare=False, repr=False)  # what `flips_when` says, to be tried
     platform: Platform = "vm"
+    unknown: Unknown | None = None  # it is out for what nobody knows, not for what it is
+    would_cost_usd: float | None = None  # what it would cost then
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RiskAccepted:
+    """The option that would be best if the memory need only fit on its expected figure."""
+
+    risk: Literal["memory"]
+    option: Option
+    saves_usd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceTrusted:
+    """The option that would be best if any price were relied on: undated, old, odd, or of a community host."""
+
+    option: Option
+    saves_usd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownAnswered:
+    """A candidate that is out for something nobody knows, and would win if the answer were good."""
+
+    candidate: Option | Refusal
+    unknown: Unknown
+    cost_usd: float
+    saves_usd: float
+
+
+Cheaper = RiskAccepted | PriceTrusted | UnknownAnswered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,14 +224,24 @@ class Plan:
     refused: tuple[Refusal, ...]
     catalog: CatalogStamp
     notes: tuple[str, ...]
+    cheaper: tuple[Cheaper, ...] = ()  # what would win but for a risk, a doubted price, an unknown
     relaxations: tuple[str, ...] = ()  # where nothing fits: single constraints whose removal gives an option
     nearest_misses: tuple[Refusal, ...] = ()  # where nothing fits: up to three, their changes tried and found to fit
 
+    any_price: bool = False  # the workload trusts any price
+
     @property
-    def best_dated(self) -> Option | None:
-        """The best option whose price says when it was read."""
-        return next((option for option in self.options if option.price_read_on is not None), None)
+    def choices(self) -> tuple[Option, ...]:
+        """The options that may win: those whose price is relied on, where there are such or none other may."""
+        return may_win(self.options, any_price=self.any_price)
 
     @property
     def best(self) -> Option | None:
         return self.options[0] if self.options else None
+
+
+def may_win(options: Iterable[Option], *, any_price: bool) -> tuple[Option, ...]:
+    """Those of `options` whose price is relied on; all of them where none is, or where any price is trusted."""
+    listed = tuple(options)
+    sure = tuple(option for option in listed if option.relied_on)
+    return listed if any_price or not sure else sure

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from tonnage.planning.changes import accepting
 from tonnage.planning.plan import Option, Plan
 from tonnage.workload.jobs import Constraints, Workload
 
@@ -20,6 +21,15 @@ def relaxed_workloads(workload: Workload) -> list[tuple[str, Workload]]:
             key = name.removesuffix("_s")
             without = replace(stated, **{name: getattr(FREE, name)})
             out.append((f"without constraints.{key}", replace(workload, constraints=without)))
+    for one in stated.exclude:
+        kept = replace(stated, exclude=tuple(other for other in stated.exclude if other != one))
+        out.append((f"without «{one.text}» in constraints.exclude", replace(workload, constraints=kept)))
+    if len(stated.exclude) > 1:
+        out.append(("without constraints.exclude", replace(workload, constraints=replace(stated, exclude=()))))
+    if stated.quotas:
+        out.append(("with higher quotas", replace(workload, constraints=replace(stated, quotas=()))))
+    if stated.held("memory"):
+        out.append(("with --accept-risk memory", accepting("memory")(workload)))
     if not stated.interruptible or "spot" not in workload.buy.purchases:
         buy = replace(workload.buy, purchases=tuple(dict.fromkeys((*workload.buy.purchases, "spot"))))
         interruptible = replace(stated, interruptible=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tonnage.planning.changes import job_with
+from tonnage.planning.changes import accepting, job_with
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.plan import Interval, RunDetail
 from tonnage.planning.reasons.risks import Promise
@@ -17,6 +17,7 @@ from tonnage.sizing.devices import Devices, Machine
 from tonnage.sizing.encoder_replicas import BATCHES, encoder_replicas
 from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array
+from tonnage.sizing.fitting import holds
 from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.inference_memory import estimate_serving_memory
 from tonnage.sizing.precision import SERVING_COMPUTE
@@ -43,6 +44,12 @@ class ReplicaTable:
     replicas: Replicas
     usable_bytes: Array
     fits: np.ndarray
+    held_back: np.ndarray  # rows that fit on the expected figure, and not at the upper end of the memory interval
+
+    @property
+    def machines_held_back(self) -> frozenset[int]:
+        """Machines with rows that only the interval keeps out."""
+        return frozenset(self.machine[self.held_back].tolist())
 
     def factors(self, of: str, rows: IntArray) -> tuple[Array, Array]:
         """Low and high factor of an interval, in columns over `rows`."""
@@ -60,6 +67,9 @@ class ReplicaTable:
                 continue
             row = rows[np.argmin(self.replicas.needed_bytes[rows])]
             needs, has = to_gib(float(self.replicas.needed_bytes[row])), to_gib(float(self.usable_bytes[row]))
+            if self.held_back[row]:
+                out[index] = self._risky_miss(int(row), needs)
+                continue
             smaller = self._smaller_weights(int(row))
             out[index] = Miss(
                 binding="memory",
@@ -70,6 +80,19 @@ class ReplicaTable:
                 shortfall=needs / has,
             )
         return out
+
+    def _risky_miss(self, row: int, needs: float) -> Miss:
+        """The leanest row is expected to fit, and the upper end of its interval does not."""
+        worst, has = needs * self.held.spread.high_factor, to_gib(float(self.devices.memory_bytes[row]))
+        return Miss(
+            binding="memory",
+            needs=f"{worst:.1f} GiB per GPU at the upper end of the 80 % interval ({needs:.1f} expected)",
+            has=f"{has:.1f} GiB",
+            flips_when="constraints.accept_risk: memory",
+            change=accepting("memory"),
+            risky=True,
+            shortfall=worst / has,
+        )
 
     def _smaller_weights(self, row: int) -> str | None:
         """The first weight format whose smaller weights let this row fit, verified on its own components."""
@@ -142,8 +165,11 @@ class ReplicaTable:
         )
 
 
-def replica_table(job: ServeJob | BatchJob, machines: Sequence[Machine], grounds: Grounds) -> ReplicaTable:
-    """Every machine type x tensor-parallel degree x concurrency, sized in one go."""
+def replica_table(
+    job: ServeJob | BatchJob, machines: Sequence[Machine], grounds: Grounds, *, hold_memory: bool = True
+) -> ReplicaTable:
+    """Every machine type x tensor-parallel degree x concurrency, sized in one go. `hold_memory`: the upper end of the
+    memory interval must fit too."""
     shape, weights, assumed, engine = job.model, job.weights, grounds.assumed, grounds.engine(job)
     machine_column, tensor_column, concurrency = [], [], []
     batches = [float(job.batch)] if job.batch else list(BATCHES)
@@ -159,6 +185,9 @@ def replica_table(job: ServeJob | BatchJob, machines: Sequence[Machine], grounds
         shape, job.requests, devices, weights, tensor_array, np.array(concurrency, dtype=np.float64), assumed, engine
     )
     usable = devices.memory_bytes * assumed.kv_cache_memory_fraction
+    fits = (replicas.needed_bytes <= usable) & np.isfinite(replicas.latency_mean_s)
+    spread = grounds.served_memory()
+    held = holds(replicas.needed_bytes, spread.spread.high_factor, devices.memory_bytes)
     return ReplicaTable(
         shape=shape,
         requests=job.requests,
@@ -169,12 +198,13 @@ def replica_table(job: ServeJob | BatchJob, machines: Sequence[Machine], grounds
             "ttft": tuple(grounds.first_token_time(job, one.accelerator) for one in machines),
             "throughput": tuple(grounds.throughput_time(job, one.accelerator) for one in machines),
         },
-        held=grounds.served_memory(),
+        held=spread,
         machine=owner,
         tensor_parallel=tensor_array,
         per_node=devices.per_node // tensor_array,
         devices=devices,
         replicas=replicas,
         usable_bytes=usable,
-        fits=(replicas.needed_bytes <= usable) & np.isfinite(replicas.latency_mean_s),
+        fits=fits & held if hold_memory else fits,
+        held_back=fits & ~held if hold_memory else np.zeros_like(fits),
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tonnage.planning.changes import job_with
-from tonnage.planning.decoder_sizing import gpu_limit_miss, size_decoder_service
+from tonnage.planning.decoder_sizing import fleet_miss, machines_allowed, size_decoder_service
 from tonnage.planning.fleets import describe_load, machines_for, replicas_for
 from tonnage.planning.grounds import Grounds, generates
 from tonnage.planning.plan import RunDetail
@@ -24,9 +24,9 @@ def size_service(job: ServeJob, machines: Sequence[Machine], constraints: Constr
     """The smallest fleet per machine type that answers `rate_per_s` with p95 latency and TTFT inside the promise."""
     if generates(job):
         return size_decoder_service(job, machines, constraints, grounds)
-    table = replica_table(job, machines, grounds)
+    table = replica_table(job, machines, grounds, hold_memory=constraints.held("memory"))
     replicas = table.replicas
-    holds = table.fits & _promise_kept(job, table, hold=constraints.hold)
+    holds = table.fits & _promise_kept(job, table, hold=constraints.held("latency"))
     carries = np.where(holds, replicas.requests_per_s, np.nan)
     used = grounds.assumed.target_utilisation
 
@@ -39,7 +39,7 @@ def size_service(job: ServeJob, machines: Sequence[Machine], constraints: Constr
         return machines_for(held, table.per_node)
 
     nodes = fleet(1.0)
-    allowed = holds & (nodes <= _node_limit(table, constraints))
+    allowed = holds & (nodes <= machines_allowed(table.devices, constraints))
     rows = np.flatnonzero(allowed)
     # Fewest machines; among those the least tensor parallel (whole replicas answer more); then the lowest latency.
     score = nodes[rows] + table.tensor_parallel[rows] * 1e-3 + replicas.latency_p95_s[rows] * 1e-6
@@ -65,6 +65,7 @@ def size_service(job: ServeJob, machines: Sequence[Machine], constraints: Constr
         work_s=np.full(len(best), job.hours_per_month * SECONDS_PER_HOUR),
         detail=detail,
         misses=misses,
+        held_back=table.machines_held_back,
     )
 
 
@@ -78,13 +79,6 @@ def _promise_kept(job: ServeJob, table: ReplicaTable, *, hold: bool) -> np.ndarr
         margin = table.factors("ttft", every)[1] if hold else 1.0
         kept &= table.replicas.ttft_p95_s * margin <= job.p95_ttft_s
     return kept
-
-
-def _node_limit(table: ReplicaTable, constraints: Constraints) -> np.ndarray:
-    """Machines allowed: replicas need no network between them, so not `max_nodes` but `max_gpus` binds a fleet."""
-    if constraints.max_gpus is None:
-        return np.full(len(table.machine), np.inf)
-    return np.floor(constraints.max_gpus / table.devices.per_node)
 
 
 def _misses(
@@ -105,7 +99,7 @@ def _misses(
             out[index] = _latency_miss(job, table, rows)
             continue
         held = rows[holds[rows]]
-        out[index] = gpu_limit_miss(job, nodes[held] * table.devices.per_node[held], constraints)
+        out[index] = fleet_miss(job, nodes[held], table.devices.per_node[held], constraints)
     return out
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from tonnage.catalog.market import InstanceType
-from tonnage.planning.changes import constrained, job_with
+from tonnage.planning.changes import constrained, job_with, raising_quota
 from tonnage.planning.joined import Joined
 from tonnage.planning.market import refuse
 from tonnage.planning.plan import Refusal
@@ -15,6 +16,15 @@ from tonnage.planning.ranking import Limits
 from tonnage.planning.sized import Miss
 from tonnage.pricing.deals import Deal
 from tonnage.units import SECONDS_PER_HOUR
+from tonnage.workload.quotas import Quota
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quotas:
+    """The most machines of each deal, and the quota that says so."""
+
+    most: np.ndarray
+    of: Callable[[Deal], Quota | None]
 
 
 def limit_misses(
@@ -24,6 +34,7 @@ def limit_misses(
     group_of_deal: np.ndarray,
     allowed: np.ndarray,
     limits: Limits,
+    quotas: Quotas,
     *,
     service: bool,
     startup_s: float,
@@ -35,11 +46,12 @@ def limit_misses(
         return []
     with np.errstate(invalid="ignore"):  # an endless spot run against no deadline is inf / inf
         excess = np.fmax(joined.wall_s / limits.deadline_s, joined.cost_usd / limits.budget_usd)
+        excess = np.fmax(excess, joined.nodes / np.maximum(quotas.most[joined.offer], 1e-9))
     order = np.lexsort((joined.cost_usd, excess, groups))
     _, first = np.unique(groups[order], return_index=True)
     nearest = {int(groups[row]): int(row) for row in order[first]}
     return [
-        _refusal(deals, instances, joined, nearest[int(group)], limits, service=service, startup_s=startup_s)
+        _refusal(deals, instances, joined, nearest[int(group)], limits, quotas, service=service, startup_s=startup_s)
         for group in lost
     ]
 
@@ -50,13 +62,15 @@ def _refusal(
     joined: Joined,
     row: int,
     limits: Limits,
+    quotas: Quotas,
     *,
     service: bool,
     startup_s: float,
 ) -> Refusal:
     deal = deals[int(joined.offer[row])]
     offer = deal.offer
-    miss = _miss(joined, row, limits, service=service, startup_s=startup_s)
+    miss = _quota_miss(joined, row, deal, instances[offer.provider, offer.instance_type], quotas)
+    miss = miss or _miss(joined, row, limits, service=service, startup_s=startup_s)
     return refuse(
         instances[offer.provider, offer.instance_type],
         miss,
@@ -67,9 +81,25 @@ def _refusal(
     )
 
 
+def _quota_miss(joined: Joined, row: int, deal: Deal, instance: InstanceType, quotas: Quotas) -> Miss | None:
+    nodes = float(joined.nodes[row])
+    if nodes <= quotas.most[int(joined.offer[row])] or (quota := quotas.of(deal)) is None:
+        return None
+    needs = nodes * (quota.size_of(instance) or 0.0)
+    unit = "GPUs" if quota.unit == "gpus" else "vCPUs" if quota.unit == "vcpus" else "machines"
+    return Miss(
+        binding="quota",
+        needs=f"{needs:g} {unit}",
+        has=f"{quota.limit:g} under the quota {quota.name}",
+        flips_when=f"the quota {quota.name} is {needs:g}",
+        change=raising_quota(quota, needs),
+        shortfall=needs / quota.limit if quota.limit else np.inf,
+    )
+
+
 def _miss(joined: Joined, row: int, limits: Limits, *, service: bool, startup_s: float) -> Miss:
-    wall = float((joined.wall_high_s if limits.hold else joined.wall_s)[row])
-    cost = float((joined.cost_high_usd if limits.hold else joined.cost_usd)[row])
+    wall = float((joined.wall_high_s if limits.hold_deadline else joined.wall_s)[row])
+    cost = float((joined.cost_high_usd if limits.hold_budget else joined.cost_usd)[row])
     if service and joined.spot[row]:
         return Miss(
             binding="interruptible",

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tonnage.planning.changes import Change
-from tonnage.planning.plan import Binding, RunDetail
+from tonnage.planning.plan import Binding, RunDetail, Unknown
 from tonnage.sizing.estimates import Array
 
 IntArray = NDArray[np.intp]
@@ -26,6 +26,9 @@ class Miss:
     flips_when: str
     shortfall: float = float("inf")
     change: Change | None = None  # the same as `flips_when`, to be tried
+    unknown: Unknown | None = None  # it is out for what nobody knows
+    would_cost_usd: float | None = None
+    risky: bool = False  # the expected figure fits, and the upper end of its interval does not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +49,9 @@ class Sized:
     detail: Callable[[int], RunDetail]
     in_flight_s: Array | None = None  # of a batch: seconds of one machine's work that an interruption may lose
     misses: Mapping[int, Miss] = field(default_factory=dict)
+    held_back: frozenset[int] = frozenset()  # machines with layouts that fit on the expected figure alone
+    unverified: Sized | None = None  # the best with hosts whose memory nobody states; None: there are none
+    risky: Sized | None = None  # the best with those among them; None: nothing is held back
 
 
 def group_numbers(*columns: NDArray[Any]) -> NDArray[np.int64]:

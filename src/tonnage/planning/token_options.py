@@ -10,7 +10,8 @@ from typing import Final
 from tonnage.catalog import Catalog
 from tonnage.catalog.market import Platform
 from tonnage.planning.changes import bought_as, constrained, including
-from tonnage.planning.plan import Bought, Objective, Option, Refusal, RunDetail
+from tonnage.planning.market import exclusion_miss
+from tonnage.planning.plan import Bought, Objective, Option, Refusal, RunDetail, Unknown
 from tonnage.planning.reasons.risks import (
     BusyRateRisk,
     OldPriceRisk,
@@ -29,6 +30,7 @@ from tonnage.pricing.extras import OWN
 from tonnage.pricing.ledger import Ledger
 from tonnage.sizing.estimates import Figure
 from tonnage.units import SECONDS_PER_HOUR
+from tonnage.workload.exclusions import Exclusion
 from tonnage.workload.jobs import ServeJob, Workload
 
 AREAS: Final = {"us regions": "us", "us": "us"}  # how a price table names where it holds
@@ -92,6 +94,9 @@ class _Judge:
         provider, platform = self.provider(way), way.platform
         if wanted.platforms and platform not in wanted.platforms:
             return _listed("platform", wanted.platforms, platform, "platforms")
+        out = next((one for one in wanted.exclude if _rules_out(one, provider, way)), None)
+        if out is not None:
+            return exclusion_miss(out)
         if wanted.providers and provider not in wanted.providers:
             return _listed("provider", wanted.providers, provider, "providers")
         if "on_demand" not in buys:
@@ -137,7 +142,7 @@ class _Judge:
         job, tokens = self.workload.job, self.workload.buy.tokens
         would = f" (it would cost ${usd:,.2f})"
         if isinstance(job, ServeJob):
-            promises = (
+            promises: tuple[tuple[Unknown, float | None, float | None, str], ...] = (
                 ("p95 latency", job.p95_latency_s, tokens.p95_latency_s, "buy.token_p95_latency"),
                 ("p95 TTFT", job.p95_ttft_s, tokens.p95_ttft_s, "buy.token_p95_ttft"),
             )
@@ -146,8 +151,9 @@ class _Judge:
                     has = f"unknown{would}" if measured is None else f"{measured * 1e3:g} ms{would}"
                     flip = f"{key} states what you measured" if measured is None else f"{name} is promised later"
                     return Miss(
-                        binding="latency", needs=f"{name} within {promised * 1e3:g} ms", has=has, flips_when=flip
-                    )
+                        binding="latency", needs=f"{name} within {promised * 1e3:g} ms", has=has, flips_when=flip,
+                        unknown=name if measured is None else None, would_cost_usd=usd,
+                    )  # fmt: skip
             return self._quota(job, tokens.per_minute)
         time, deadline = api_time_s(self.workload, self.work), self.workload.constraints.deadline_s
         if time is None and deadline is not None:
@@ -158,10 +164,15 @@ class _Judge:
                 has=NO_RATE + would,
                 flips_when="constraints.deadline is left out" if training else STATE_RATE,
                 change=constrained(deadline_s=None) if training else None,
+                unknown="throughput",
+                would_cost_usd=usd,
             )
         if time is None and self.objective == "time":
             flip = "plans are ranked by cost" if self.work.training else STATE_RATE
-            return Miss(binding="time", needs="a finish time to rank by", has=NO_RATE + would, flips_when=flip)
+            return Miss(
+                binding="time", needs="a finish time to rank by", has=NO_RATE + would, flips_when=flip,
+                unknown="throughput", would_cost_usd=usd,
+            )  # fmt: skip
         if time is not None and deadline is not None and time > deadline:
             hours, left = time / SECONDS_PER_HOUR, deadline / SECONDS_PER_HOUR
             return Miss(
@@ -278,7 +289,15 @@ class _Judge:
             shortfall=miss.shortfall,
             change=miss.change,
             platform=platform,
+            unknown=miss.unknown,
+            would_cost_usd=miss.would_cost_usd,
         )
+
+
+def _rules_out(exclusion: Exclusion, provider: str, way: Way) -> bool:
+    if exclusion.kind == "provider":
+        return exclusion.provider == provider
+    return exclusion.kind == "undated" and way.undated
 
 
 def _listed(binding: str, wanted: Iterable[str], has: str, key: str) -> Miss:

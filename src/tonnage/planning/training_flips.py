@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from tonnage.planning.changes import Change, both, constrained, job_with
+from tonnage.planning.grounds import Grounds
 from tonnage.planning.layout_grid import grid_for
-from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Machine, usable_bytes
-from tonnage.sizing.fitting import fits
+from tonnage.sizing.fitting import fits, holds
 from tonnage.sizing.training_prediction import peak_memory
-from tonnage.workload.jobs import Lengths, TrainJob
+from tonnage.workload.jobs import Constraints, Lengths, TrainJob
 
 NODES_TRIED = (2, 4, 8, 16, 32, 64)
 SHORT_TOKENS = 256  # below this, cutting sequences saves next to nothing
@@ -74,28 +74,35 @@ def _leaner(job: TrainJob) -> list[tuple[str, dict[str, Any]]]:
 
 
 def cheapest_fit(
-    job: TrainJob, machines: Sequence[Machine], assumed: Assumptions, *, max_nodes: int
+    job: TrainJob, machines: Sequence[Machine], grounds: Grounds, constraints: Constraints
 ) -> list[Trial | None]:
-    """For each machine type the first trial after which some layout fits in memory; None where none of them does."""
+    """For each machine type the first trial after which some layout fits in memory, at the upper end of its interval
+    where that is held; None where none of them does."""
     found: list[Trial | None] = [None] * len(machines)
-    for trial in trials(job, max_nodes):
+    for trial in trials(job, constraints.max_nodes):
         open_rows = [index for index, done in enumerate(found) if done is None]
         if not open_rows:
             break
         asked = [machines[index] for index in open_rows]
-        for index, holds in zip(open_rows, _holds(trial, job, asked, assumed), strict=True):
-            if holds:
+        for index, fitting in zip(open_rows, _holds(trial, job, asked, grounds, constraints), strict=True):
+            if fitting:
                 found[index] = trial
     return found
 
 
-def _holds(trial: Trial, job: TrainJob, machines: Sequence[Machine], assumed: Assumptions) -> list[bool]:
+def _holds(
+    trial: Trial, job: TrainJob, machines: Sequence[Machine], grounds: Grounds, constraints: Constraints
+) -> list[bool]:
     changed = replace(job, **trial.fields)
     grid = grid_for(changed, machines, max_nodes=trial.max_nodes, max_gpus=None)
     if not len(grid.machine):
         return [False] * len(machines)
+    assumed = grounds.assumed
     memory = peak_memory((changed,), grid.layouts, assumed)
-    usable = np.array([usable_bytes(machine.accelerator) for machine in machines])
-    enough = fits(memory.needed_bytes, usable[grid.machine], assumed.memory_margin_fraction)
+    usable = np.array([usable_bytes(machine.accelerator) for machine in machines])[grid.machine]
+    enough = fits(memory.needed_bytes, usable, assumed.memory_margin_fraction)
+    if constraints.held("memory"):
+        worst = [grounds.training_memory(changed, machine.accelerator).spread.high_factor for machine in machines]
+        enough &= holds(memory.needed_bytes, np.array(worst)[grid.machine], usable)
     fitting = set(grid.machine[enough].tolist())
     return [index in fitting for index in range(len(machines))]

@@ -84,7 +84,7 @@ def question(job: ServeJob, curve: RateCurve | None = None) -> Question:
 
 
 def first_machine(workload: Workload, catalog: Catalog) -> Option | None:
-    return next((one for one in make_plan(workload, catalog, grounds=GROUNDS).options if is_machine(one)), None)
+    return next((one for one in make_plan(workload, catalog, grounds=GROUNDS).choices if is_machine(one)), None)
 
 
 def agrees(workload: Workload, catalog: Catalog) -> bool:

@@ -83,7 +83,7 @@ def batch_break_even(
     grounds = grounds or Grounds.packaged()
     tried = _with_items(workload, workload.job.items / (1.0 - item_failure))
     plan = make_plan(tried, catalog, grounds=grounds)
-    option = next((one for one in plan.options if is_machine(one)), None)
+    option = next((one for one in plan.choices if is_machine(one)), None)
     if option is None or option.run.time_s is None:
         return BatchBreakEven(
             workload=workload, option=None, rows=(), chosen=None, apis=(), catalog=plan.catalog,
@@ -121,7 +121,7 @@ def _of_count(workload: Workload, catalog: Catalog, count: int, grounds: Grounds
     """The plan's option of so many machines, whatever the deadline and the budget."""
     limits = replace(workload.constraints, max_nodes=count, deadline_s=None, budget_usd=None)
     plan = make_plan(replace(workload, constraints=limits), catalog, objective="time", grounds=grounds)
-    return next((one for one in plan.options if is_machine(one) and one.count == count), None)
+    return next((one for one in plan.choices if is_machine(one) and one.count == count), None)
 
 
 def _row(workload: Workload, option: Option, item_failure: float, seed: int) -> QueueRow:
@@ -141,7 +141,7 @@ def _row(workload: Workload, option: Option, item_failure: float, seed: int) -> 
     )  # fmt: skip
     runs = [simulate_queue(job, seed=seed + number) for number in range(SIMULATED)]
     limits = workload.constraints
-    last = option.time_s.high if limits.hold else option.time_s.value
+    last = option.time_s.high if limits.held("deadline") else option.time_s.value
     return QueueRow(
         option=option,
         simulated_finish_s=float(np.mean([run.finish_s for run in runs])),

@@ -39,7 +39,7 @@ class Study:
         self.job = self.asked(workload.job.requests)
         sized = replace(workload, job=self.job)
         self.plan = make_plan(sized, catalog, grounds=self.grounds)
-        found = next((option for option in self.plan.options if is_machine(option)), None)
+        found = next((option for option in self.plan.choices if is_machine(option)), None)
         self.planned = None if found is None else self._unit(found)
         self.units: tuple[FleetUnit, ...] = ()
         if self.planned is not None:

@@ -8,13 +8,13 @@ from typing import Any
 
 from tonnage.catalog import Catalog
 from tonnage.planning.grounds import Grounds
-from tonnage.planning.plan import Option, Plan
+from tonnage.planning.plan import Option, Plan, may_win
 from tonnage.planning.planner import make_plan
 from tonnage.pricing.month import MonthBill, month_bill
 from tonnage.sizing.estimates import Figure
 from tonnage.units import HOURS_PER_MONTH
 from tonnage.workload.discounts import percent_off
-from tonnage.workload.jobs import ServeJob, Workload
+from tonnage.workload.jobs import NO_LIMIT, ServeJob, Workload
 
 FULL_RATE_PER_S = 1e7  # so many machines that the rounding to whole ones does not show
 Key = tuple[str, str, str]
@@ -73,7 +73,7 @@ def capacity_plan(workload: Workload, catalog: Catalog, grounds: Grounds | None 
     """The plan of a rate so high that every machine is filled: the capacity of each machine type."""
     assert isinstance(workload.job, ServeJob)
     job = replace(workload.job, rate_per_s=FULL_RATE_PER_S, replicas=None, **_plain(workload.job))
-    limits = replace(workload.constraints, budget_usd=None, max_gpus=None)
+    limits = replace(workload.constraints, budget_usd=None, max_gpus=None, max_nodes=NO_LIMIT, quotas=())
     return make_plan(replace(workload, job=job, constraints=limits), catalog, grounds=grounds)
 
 
@@ -95,7 +95,8 @@ def fleet_units(
 
     `reserved_discount`: part off the on-demand price that a year's commitment gives, where the catalog has no price.
     """
-    machines = [option for option in plan.options if is_machine(option)]
+    every = (option for option in plan.options if is_machine(option))
+    machines = may_win(every, any_price=plan.any_price)
     used = (grounds or Grounds.packaged()).assumed.target_utilisation
     return worthwhile([unit_of(option, workload, catalog, reserved_discount, used=used) for option in machines])
 
