@@ -49,7 +49,7 @@ class SpotColumns:
 
     def _shared_wait_h(self, deal: IntArray, found: SpotRuns) -> Array:
         """Waiting of machines that share a queue: the others go on, so an absence counts at most to the end, which is
-        half of the time away on average. Against simulated queues the time errs by less than a fifth (tested)."""
+        half of the time away on average. Against simulated queues the time errs by less than a quarter (tested)."""
         down = np.array([_down_per_h(one) for one in self.hazards]).reshape(len(self.hazards), len(AGES_H))
         away = SpotTerms(
             ages_h=AGES_H, hazard_per_h=down[self.hazard[deal]], startup_h=found.billed_h, save_h=found.billed_h,

@@ -44,12 +44,12 @@ def test_the_plans_machines_and_cost_are_chosen(workload: Workload, found: Batch
 
 
 def test_rows_agree_with_the_simulation(found: BatchBreakEven) -> None:
-    """Costs lie within 8 % of the mean of 20 simulated runs; finishes within 20 %, of one machine, whose waits are few
+    """Costs lie within 8 % of the mean of 20 simulated runs; finishes within 25 %, of one machine, whose waits are few
     and long, within half."""
     for row in found.rows:
         assert row.option.time_s is not None
         assert row.option.cost_usd.value == pytest.approx(row.simulated_usd, rel=0.08)
-        within = 0.5 if row.option.count == 1 else 0.2
+        within = 0.5 if row.option.count == 1 else 0.25
         assert row.option.time_s.value == pytest.approx(row.simulated_finish_s, rel=within)
 
 
