@@ -8,16 +8,17 @@ from math import ceil
 
 import numpy as np
 
-from tonnage.planning.changes import constrained, job_with
 from tonnage.planning.decoder_detail import decoder_detail, memory_misses, seen_at
 from tonnage.planning.decoder_table import DecoderTable, decoder_table, placeable
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.layout_grid import node_counts
 from tonnage.planning.plan import RunDetail
+from tonnage.planning.reasons.changes import AnyChange, FewerOutputTokens, MoveMaxGpus, MovePromise, SetField
+from tonnage.planning.reasons.misses import GpuLimitMiss, LatencyMiss, Miss, ReplicasMiss
 from tonnage.planning.reasons.risks import Promise
-from tonnage.planning.sized import Miss, Sized, best_per_group
+from tonnage.planning.sized import Sized, best_per_group
 from tonnage.sizing.decoder_loads import serve_load
-from tonnage.sizing.decoder_seen import Load
+from tonnage.sizing.decoder_seen import Load, Spread
 from tonnage.sizing.devices import Machine
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.promises import LEAST_SHARE, Limits, endless, largest_rate
@@ -199,13 +200,11 @@ def _misses(
             out[index] = _promise_miss(job, table, rows)
         elif job.replicas is not None and not (load[held] <= job.replicas).any():
             needed = ceil(float(np.min(load[held])))
-            out[index] = Miss(
-                binding="layout",
-                needs=f"{needed} replicas for {job.rate_per_s:g} requests/s",
-                has=f"layout.replicas: {job.replicas}",
-                flips_when=f"layout.replicas: {needed}",
-                change=job_with(replicas=needed),
-                shortfall=needed / job.replicas,
+            out[index] = ReplicasMiss(
+                needed_replicas=needed,
+                given_replicas=job.replicas,
+                rate_per_s=job.rate_per_s,
+                lifted_by=(SetField(key="replicas", value=needed),),
             )
         else:
             out[index] = gpu_limit_miss(job, nodes[held] * table.devices.per_node[held], constraints)
@@ -215,13 +214,11 @@ def _misses(
 def gpu_limit_miss(job: ServeJob, gpus: Array, constraints: Constraints) -> Miss:
     """The GPU limit that leaves no room for the fewest `gpus` that keep the promise."""
     fewest = ceil(float(np.min(gpus)))
-    return Miss(
-        binding="max_gpus",
-        needs=f"{fewest} GPUs for {job.rate_per_s:g} requests/s",
-        has=f"max_gpus: {constraints.max_gpus}",
-        flips_when=f"max_gpus: {fewest}",
-        change=constrained(max_gpus=fewest),
-        shortfall=fewest / max(constraints.max_gpus or 1, 1),
+    return GpuLimitMiss(
+        needed_gpus=fewest,
+        allowed_gpus=constraints.max_gpus or 0,
+        rate_per_s=job.rate_per_s,
+        lifted_by=(MoveMaxGpus(max_gpus=fewest),),
     )
 
 
@@ -229,24 +226,19 @@ def _promise_miss(job: ServeJob, table: DecoderTable, rows: np.ndarray) -> Miss:
     """The promise that is missed by most with one request at a time, on the row that shows the best of it."""
     curves = table.curves.take(table.kind[rows])
     seen = serve_load(curves, endless(np.full(len(rows), LEAST_SHARE * 1e-3)))
-    found = [
-        ("p95 latency", "p95_latency_s", float(np.min(seen.latency.at["p95"])), job.p95_latency_s),
-        ("p95 TTFT", "p95_ttft_s", float(np.min(seen.ttft.at["p95"])), job.p95_ttft_s),
-        ("p95 time per output token", "p95_tpot_s", float(np.min(seen.tpot.at["p95"])), job.p95_tpot_s),
-    ]
-    name, key, best, limit = max(
-        ((name, key, best, limit) for name, key, best, limit in found if limit is not None),
-        key=lambda one: one[2] / one[3],
+    found: tuple[tuple[Promise, Spread, float | None], ...] = (
+        ("latency", seen.latency, job.p95_latency_s),
+        ("ttft", seen.ttft, job.p95_ttft_s),
+        ("tpot", seen.tpot, job.p95_tpot_s),
     )
-    fewer = ""
-    if name == "p95 latency" and job.requests.output_tokens is not None:
-        tokens = int(job.requests.output_tokens.mean * limit / best)
-        fewer = f", or about {tokens} output tokens" if tokens >= 1 else ""
-    return Miss(
-        binding="latency",
-        needs=f"{name} {best * 1e3:.0f} ms with one request at a time",
-        has=f"{limit * 1e3:.0f} ms promised",
-        flips_when=f"the promise is {best * 1.05 * 1e3:.0f} ms{fewer}",
-        shortfall=best / limit,
-        change=job_with(**{key: best * 1.05}),
-    )
+    best = [(promise, float(np.min(spread.at["p95"])), limit) for promise, spread, limit in found if limit is not None]
+    return latency_miss(job, *max(best, key=lambda one: one[1] / one[2]))
+
+
+def latency_miss(job: ServeJob, promise: Promise, best_s: float, limit_s: float) -> Miss:
+    """The promise a little above the best that the machine shows, or shorter answers."""
+    lifted_by: list[AnyChange] = [MovePromise(promise=promise, promised_s=best_s * 1.05)]
+    if job.requests.output_tokens is not None and promise == "latency":
+        tokens = int(job.requests.output_tokens.mean * limit_s / best_s)
+        lifted_by += [FewerOutputTokens(mean_tokens=tokens)] if tokens >= 1 else []
+    return LatencyMiss(promise=promise, best_s=best_s, promised_s=limit_s, lifted_by=tuple(lifted_by))

@@ -2,43 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Literal
 
 from tonnage.catalog.market import Platform, Purchase
-from tonnage.planning.changes import Change
+from tonnage.planning.reasons.changes import AllowSpot, LeaveOut
+from tonnage.planning.reasons.flips import Flip
+from tonnage.planning.reasons.miss import Binding
+from tonnage.planning.reasons.misses import Miss
 from tonnage.planning.reasons.risks import Promise, Risk
 from tonnage.pricing.ledger import Ledger
 from tonnage.sizing.estimates import Basis, Figure, Spread
 
 Objective = Literal["cost", "time", "pareto"]
 Bought = Purchase | Literal["batch", "provisioned"]  # the last two: tokens
-Binding = Literal[
-    "memory",
-    "deadline",
-    "budget",
-    "provider",
-    "region",
-    "residency",
-    "gpu",
-    "max_gpus",
-    "purchase",
-    "interruptible",
-    "latency",
-    "rate",
-    "hardware",
-    "network",
-    "shared gpu",
-    "no price",
-    "price",
-    "platform",
-    "time",
-    "host memory",
-    "layout",
-]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
     """Which 80 % interval a figure has, and the left-out rows behind it (0: a judgement)."""
@@ -122,8 +100,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """A candidate that is out: the limit that binds, what it needs, what it has, and what lifts it (another may bind
-    then)."""
+    """A candidate that is out, and why."""
 
     provider: str
     instance_type: str
@@ -132,13 +109,34 @@ class Refusal:
     count: int
     gpu: str | None
     gpu_count: float
-    binding: Binding
-    needs: str
-    has: str
-    flips_when: str
-    shortfall: float  # needs / has where both are numbers (how near the miss is), else infinity
-    change: Change | None = field(default=None, compare=False, repr=False)  # what `flips_when` says, to be tried
+    miss: Miss
     platform: Platform = "vm"
+
+    @property
+    def binding(self) -> Binding:
+        """The limit that binds."""
+        return self.miss.binding
+
+    @property
+    def shortfall(self) -> float:
+        """How near the miss is: what is needed over what there is, else infinity."""
+        return self.miss.shortfall
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NearMiss:
+    """A refusal, and changes that were tried and let the candidate in."""
+
+    refusal: Refusal
+    flip: Flip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relaxation:
+    """A single constraint whose removal gives an option, and the best one then."""
+
+    change: LeaveOut | AllowSpot
+    best: Option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,8 +172,8 @@ class Plan:
     refused: tuple[Refusal, ...]
     catalog: CatalogStamp
     notes: tuple[str, ...]
-    relaxations: tuple[str, ...] = ()  # where nothing fits: single constraints whose removal gives an option
-    nearest_misses: tuple[Refusal, ...] = ()  # where nothing fits: up to three, their changes tried and found to fit
+    relaxations: tuple[Relaxation, ...] = ()  # where nothing fits: single constraints whose removal gives an option
+    nearest_misses: tuple[NearMiss, ...] = ()  # where nothing fits: up to three, their changes tried and found to fit
 
     @property
     def best_dated(self) -> Option | None:

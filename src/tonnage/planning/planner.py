@@ -19,9 +19,9 @@ from tonnage.planning.nearest import SHOWN, nearest_misses
 from tonnage.planning.need import needs_of
 from tonnage.planning.options import OptionBuilder
 from tonnage.planning.order import ranked
-from tonnage.planning.plan import CatalogStamp, Objective, Option, Plan, Refusal
+from tonnage.planning.plan import CatalogStamp, Objective, Option, Plan, Refusal, Relaxation
 from tonnage.planning.ranking import Limits, choose, pareto_rows, score, within
-from tonnage.planning.relaxations import best_of_each_gpu, describe_relaxation, relaxations
+from tonnage.planning.relaxations import best_of_each_gpu, relaxations
 from tonnage.planning.shortfalls import limit_misses
 from tonnage.planning.sized_park import SizedPark, size_job
 from tonnage.planning.summary import summarise
@@ -69,7 +69,7 @@ def make_plan(
     chosen = [option for _, freed in free for option in best_of_each_gpu(freed.options, SHOWN)]
     return replace(
         plan,
-        relaxations=tuple(describe_relaxation(text, freed.options[0]) for text, freed in free),
+        relaxations=tuple(Relaxation(change=change, best=freed.options[0]) for change, freed in free),
         nearest_misses=nearest_misses(workload, catalog, plan.refused, chosen, again),
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
-from typing import Final
+from typing import Final, Literal
 
 from tonnage.catalog import Catalog
 from tonnage.catalog.managed import DbuPrice, DbuRate, ManagementFee, MlInstancePrice
@@ -15,6 +15,7 @@ from tonnage.workload.jobs import Buy, Workload
 
 DATABRICKS_CLOUDS: Final = ("aws", "azure", "gcp")
 TRAINING: Final = ("train", "tabular")
+PlatformPrice = Literal["dbu", "ml instance", "vertex"]  # what a platform has to price before a machine is sold there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +86,9 @@ class Gap:
 
     offer: Offer
     platform: Platform
-    needs: str
-    has: str = "none in the catalog"
+    of: PlatformPrice
+    name: str  # of the machine
+    sku: str = ""  # of a Databricks unit
 
 
 def platform_deals(
@@ -101,13 +103,13 @@ def platform_deals(
     gaps: list[Gap] = []
     for group in groups.values():
         for platform in platforms:
-            needs = tables.needs(platform, group[0], workload.kind)
-            if needs is None:
+            needed = tables.needed(platform, group[0], workload.kind)
+            if needed is None:
                 continue
             deals = [deal for deal in tables.deals(platform, group) if deal.fee is not None]
             found += deals
             if not deals:
-                gaps.append(Gap(offer=group[0], platform=platform, needs=needs))
+                gaps.append(tables.gap(group[0], platform, needed))
     return found, gaps
 
 
@@ -127,15 +129,20 @@ class _Tables:
         self.sku = buy.dbu_sku
         self.usual_premium = _usual_premium(catalog)
 
-    def needs(self, platform: Platform, offer: Offer, kind: str) -> str | None:
+    def needed(self, platform: Platform, offer: Offer, kind: str) -> PlatformPrice | None:
         """The price that a machine takes on a platform; None where the platform does not sell this kind of work."""
         if platform == "databricks" and offer.provider in DATABRICKS_CLOUDS and kind != "serve":
-            return f"DBU an hour of {offer.instance_type}, and the price of a DBU under {self.sku}"
+            return "dbu"
         if platform == "sagemaker" and offer.provider == "aws" and offer.purchase == "on_demand":
-            return f"the price of ml.{offer.instance_type}"
+            return "ml instance"
         if platform == "vertex" and offer.provider == "gcp" and offer.purchase == "on_demand" and kind in TRAINING:
-            return f"Vertex AI's price for {offer.instance_type}"
+            return "vertex"
         return None
+
+    def gap(self, offer: Offer, platform: Platform, needed: PlatformPrice) -> Gap:
+        """The price `needed` is not known of this offer's machine."""
+        sku = self.sku if needed == "dbu" else ""
+        return Gap(offer=offer, platform=platform, of=needed, name=offer.instance_type, sku=sku)
 
     def deals(self, platform: Platform, offers: Sequence[Offer]) -> list[Deal]:
         """One machine's offers with what the platform adds; a fee of None where its price is not known."""

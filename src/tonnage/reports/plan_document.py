@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tonnage.planning.plan import CatalogStamp, Interval, Need, Option, Plan, Refusal, RunDetail
+from tonnage.planning.plan import CatalogStamp, Interval, NearMiss, Need, Option, Plan, Refusal, RunDetail
 from tonnage.pricing.ledger import Ledger
 from tonnage.reports.plain import (
     plain_cost,
@@ -15,7 +15,8 @@ from tonnage.reports.plain import (
     plain_price,
     plain_usd,
 )
-from tonnage.reports.reasons import risk_document, risk_words
+from tonnage.reports.reasons import miss_document, miss_words, risk_document, risk_words
+from tonnage.reports.reasons.flips import changes_document, near_miss_lifts, relaxation_document, relaxation_words
 
 PLAN_SCHEMA: Final = "tonnage/plan@1"
 OPTION_COLUMNS: Final = (
@@ -37,8 +38,9 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         "needs": needs_document(plan.need),
         "options": [option_document(option) for option in plan.options],
         "refused": [refusal_document(refusal) for refusal in plan.refused],
-        "nearest_misses": [] if plan.options else [refusal_document(miss) for miss in plan.nearest_misses],
-        "relaxations": list(plan.relaxations),
+        "nearest_misses": [] if plan.options else [near_miss_document(miss) for miss in plan.nearest_misses],
+        "relaxations": [relaxation_words(one) for one in plan.relaxations],
+        "relaxation_values": [relaxation_document(one) for one in plan.relaxations],
         "catalog": catalog_document(plan.catalog),
         "notes": list(plan.notes),
     }
@@ -143,6 +145,7 @@ def interval_document(one: Interval) -> dict[str, Any]:
 
 def refusal_document(refusal: Refusal) -> dict[str, Any]:
     """One candidate that is out. `shortfall`: needs / has, null where they are not numbers."""
+    words = miss_words(refusal.miss)
     return {
         "provider": refusal.provider,
         "instance_type": refusal.instance_type,
@@ -153,10 +156,21 @@ def refusal_document(refusal: Refusal) -> dict[str, Any]:
         "gpu": refusal.gpu,
         "gpu_count": plain_number(refusal.gpu_count),
         "binding": refusal.binding,
-        "needs": refusal.needs,
-        "has": refusal.has,
-        "flips_when": refusal.flips_when,
+        "needs": words.needs,
+        "has": words.has,
+        "flips_when": words.lifts,
         "shortfall": plain_number(refusal.shortfall),
+        "reason": miss_document(refusal.miss),
+    }
+
+
+def near_miss_document(near: NearMiss) -> dict[str, Any]:
+    """A refusal, the changes that were tried and let it in, and what it costs then."""
+    return {
+        **refusal_document(near.refusal),
+        "flips_when": near_miss_lifts(near),
+        "changes": changes_document(near),
+        "cost_usd": plain_usd(near.flip.cost_usd),
     }
 
 
