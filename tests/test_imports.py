@@ -21,6 +21,7 @@ TOP = (
     "settings",
     "overrides",
     "api",
+    "diffing",
     "supervisor",
     "cli",
     "web",

@@ -1,6 +1,6 @@
 """Tonnage: which hardware, on which platform, bought how, and will it hold?
 
-`plan`, `size`, `compare`, `load_workload`, `load_catalog` and the module `errors`; each loads on first use.
+`plan`, `size`, `compare`, `diff`, `load_workload`, `load_catalog` and the module `errors`; each loads on first use.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from tonnage import errors
     from tonnage.api import Explanation, PlanResult, SizeResult, compare, load_catalog, load_workload, plan, size
+    from tonnage.diffing import diff
 
 __version__: Final = "0.1.0"
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "SizeResult",
     "__version__",
     "compare",
+    "diff",
     "errors",
     "load_catalog",
     "load_workload",
@@ -30,6 +32,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "errors":
         return import_module("tonnage.errors")
+    if name == "diff":
+        return import_module("tonnage.diffing").diff
     if name in __all__:
         return getattr(import_module("tonnage.api"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

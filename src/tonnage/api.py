@@ -37,10 +37,11 @@ from tonnage.reports.size import size_report
 from tonnage.settings import Settings, load_settings
 from tonnage.sizing.assumptions import Assumption
 from tonnage.workload.file.mapping_values import as_document
+from tonnage.workload.file.model_reference import FetchConfig
 from tonnage.workload.file.yaml_lines import read_yaml
 from tonnage.workload.forced_layout import force_layout
 from tonnage.workload.jobs import Workload
-from tonnage.workload.loading import CheckedFile, check_workload, load_checked
+from tonnage.workload.loading import CheckedFile, WorkloadText, check_workload, load_checked
 
 if TYPE_CHECKING:
     from tonnage.comparison.comparing import Comparison
@@ -188,9 +189,9 @@ def load_workload(
     settings = settings or _settings(as_of)
     catalog = catalog or load_catalog(settings=settings)
     if settings.as_of is not None:
-        return _checked(source, settings.as_of, catalog, settings).starting(settings.as_of)
+        return check_source(source, settings.as_of, catalog, settings).starting(settings.as_of)
     now = datetime.now(UTC).replace(second=0, microsecond=0)
-    checked = _checked(source, now, catalog, settings)
+    checked = check_source(source, now, catalog, settings)
     at_now, at_today = checked.starting(now), checked.starting(now.replace(hour=0, minute=0))
     return at_today if at_today.constraints == at_now.constraints else at_now
 
@@ -329,22 +330,33 @@ def _workload(source: WorkloadSource, as_of: Clock | None, catalog: Catalog, set
     return source
 
 
-def _checked(
-    source: Mapping[str, Any] | str | Path, clock: datetime, catalog: Catalog, settings: Settings
-) -> CheckedFile:
+def config_reader(settings: Settings) -> FetchConfig:
+    """Reads the config.json of an `hf://` model, through the cache at home."""
+
     def fetch(repository: str) -> Mapping[str, Any]:
         from tonnage.sources.huggingface import HuggingFaceConfigs
 
         configs = HuggingFaceConfigs.from_environment(settings.home / "huggingface", os.environ)
         return configs.fetch(repository)
 
-    if isinstance(source, Mapping):
+    return fetch
+
+
+def check_source(
+    source: Mapping[str, Any] | WorkloadText | str | Path, clock: datetime, catalog: Catalog, settings: Settings
+) -> CheckedFile:
+    """The checked entries of a file, a text or a mapping."""
+    fetch = config_reader(settings)
+    folder = Path.cwd()
+    if isinstance(source, WorkloadText):
+        document, folder = read_yaml(source.text, file=source.file), source.folder
+    elif isinstance(source, Mapping):
         document = as_document(source)
     elif isinstance(source, str) and "\n" in source:
         document = read_yaml(source)
     else:
         return load_checked(Path(source), as_of=clock, fetch_config=fetch, catalog=catalog)
-    return check_workload(document, folder=Path.cwd(), as_of=clock, fetch_config=fetch, catalog=catalog)
+    return check_workload(document, folder=folder, as_of=clock, fetch_config=fetch, catalog=catalog)
 
 
 __all__ = [

@@ -17,6 +17,7 @@ from tonnage.calibration.intervals import (
 )
 from tonnage.calibration.judgement import Judged
 from tonnage.sizing.assumptions import INFERENCE_TIME_SPREAD, TRAINING_MEMORY_SPREAD
+from tonnage.sizing.program_practice import ADAPTER_MEMORY, KNOWN_MEMORY, UNSTATED_MEMORY
 
 from .conftest import MakeJudged
 
@@ -65,6 +66,36 @@ def test_a_group_of_two_families_borrows_the_residuals_of_all(judged: MakeJudged
     intervals = fit_intervals([*wide, *noisy(judged, 2, rows=200, families=20)])
     image, all_times = (intervals.spread(group) for group in ("image training time", "training time"))
     assert image.high_factor > 0.5 * all_times.high_factor + 0.5
+
+
+def test_what_is_unstated_is_less_sure(judged: MakeJudged) -> None:
+    """Six families whose program is known, and the same off by more where it is not: each group keeps its own width; a
+    third, of two families, takes those of both; a calibration that has only the first lends it to the others."""
+    rows = [
+        replace(row, metric="peak_mem_gib", group=KNOWN_MEMORY)
+        for row in noisy(judged, 1, rows=120, families=6, sigma=0.02)
+    ]
+    loose = [
+        replace(row, metric="peak_mem_gib", group=UNSTATED_MEMORY)
+        for row in noisy(judged, 2, rows=120, families=6, sigma=0.2)
+    ]
+    few = [replace(row, group=ADAPTER_MEMORY) for row in rows if row.family in ("f0", "f1")]
+    found = fit_intervals([*rows, *loose, *few])
+    known, unstated, adapters = (found.spread(group) for group in (KNOWN_MEMORY, UNSTATED_MEMORY, ADAPTER_MEMORY))
+    assert known.high_factor < adapters.high_factor <= unstated.high_factor
+    assert known.high_factor < 1.15
+    alone = fit_intervals(rows)
+    assert alone.spread(UNSTATED_MEMORY) == alone.spread(KNOWN_MEMORY)
+
+
+def test_a_peak_counts_once_on_whatever_device(judged: MakeJudged) -> None:
+    """Peaks of four families on eight devices are four tables, so that the farthest row bounds the interval; as times
+    they are thirty-two, and it does not."""
+    rows = [replace(row, gpu=f"GPU {number % 8}") for number, row in enumerate(noisy(judged, 5, rows=160, families=4))]
+    peaks = [replace(row, metric="peak_mem_gib", group=KNOWN_MEMORY) for row in rows]
+    times, bytes_ = fit_intervals(rows).groups[0], fit_intervals(peaks).groups[0]
+    assert bytes_.high_log == max(map(residual, peaks))
+    assert times.high_log < bytes_.high_log
 
 
 def test_few_rows_give_a_wider_interval_than_their_own_quantiles(judged: MakeJudged) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import MappingProxyType
 
 import pytest
@@ -93,3 +94,27 @@ def test_cross_validation_sees_every_row_twice(write: Write, kind: Kind) -> None
     assert [one.row_id for one in part.left_out if isinstance(one, Skipped)] == ["t4"]
     assert {row.row_id for row in part.far} == {"t1", "t2", "t3"}  # t2 also without its family: L4 unseen then
     assert part.data.rows == 3
+
+
+def test_peaks_of_unseen_families_speak_for_intervals_alone(write: Write, kind: Kind) -> None:
+    """A further table is in no fit and in no figure of what was left out; its peaks, and every peak with its program
+    not stated, stand beside. A family that the table has too is none that no fit saw."""
+    path = write([{"family": "A", "value": "100"}, {"family": "B", "metric": "peak_mem_gib", "value": "300"}])
+    more = write(
+        [
+            {"id": "u1", "family": "C", "metric": "peak_mem_gib", "value": "10"},
+            {"id": "u2", "family": "A", "metric": "peak_mem_gib", "value": "10"},
+            {"id": "u3", "family": "C", "value": "10"},
+        ],
+        name="more.csv",
+    )
+    asked = replace(
+        kind,
+        prints_peak=lambda row: row.metric == "peak_mem_gib",
+        unstated=lambda row: replace(row, id=f"{row.id} unstated"),
+    )
+    part = cross_validate(asked, path, load_catalog(), peaks=[more])
+    assert [row.row_id for row in part.beside] == ["u1", "u1 unstated", "t2 unstated"]
+    assert part.beside[-1].predicted == 100.0  # by the fit that has not seen its family
+    assert part.fitted.usual == 200.0
+    assert {row.row_id for row in part.left_out} == {"t1", "t2"}

@@ -12,7 +12,9 @@ from tonnage.calibration.judgement import Judged, Skipped
 from tonnage.calibration.rows import TrainingRow
 from tonnage.calibration.training_case import build_case
 from tonnage.calibration.training_judge import judge_training
+from tonnage.calibration.training_memory_rows import with_program_unstated
 from tonnage.catalog import Catalog
+from tonnage.sizing.program_practice import ADAPTER_MEMORY, KNOWN_MEMORY, UNSTATED_MEMORY
 from tonnage.workload.convolutions import convolution_macs
 from tonnage.workload.parameters import count_parameters
 
@@ -132,3 +134,31 @@ def test_fits_and_longest_sequence(row: Row, catalog: Catalog) -> None:
     lengths = [predicted(row(**tuned, gpu=f"VRAM-{size}GB"), catalog) for size in (8, 16, 80)]
     assert lengths == sorted(lengths)
     assert lengths[0] < lengths[2]
+
+
+@pytest.mark.parametrize(
+    ("changes", "group"),
+    [
+        ({"program": "torchtune"}, KNOWN_MEMORY),
+        ({"program": "torchtune", "method": "lora r=8"}, ADAPTER_MEMORY),
+        ({"program": "pytorch"}, UNSTATED_MEMORY),  # the loss and the optimizer are those of whoever wrote the loop
+        ({"program": "", "method": "lora r=8"}, UNSTATED_MEMORY),
+        ({"program": "torchtune", "metric": "max_seq_len", "value": 4096.0}, "training length"),
+    ],
+)
+def test_what_a_row_says_of_its_program_decides_which_residuals_speak_for_its_memory(
+    row: Row, catalog: Catalog, changes: dict[str, Any], group: str
+) -> None:
+    """Known program, adapters, nothing stated; a length is not in bytes."""
+    (found,) = judge_training([row(**({"metric": "peak_mem_gib", "value": 40.0} | changes))], catalog)
+    assert isinstance(found, Judged), found
+    assert found.group == group
+
+
+def test_a_row_with_its_program_unstated_says_nothing_of_it(row: Row) -> None:
+    """What is left is what a file states that names no program: shape, batch, precision, layout."""
+    full = row(metric="peak_mem_gib", value=40.0, program="torchtune", loss="chunked", optimizer_fused="y")
+    blank = with_program_unstated(full)
+    assert (blank.program, blank.loss, blank.optimizer_fused) == ("", "", "")
+    assert (blank.micro_batch_per_gpu, blank.precision, blank.sharding) == (14, "bf16", "zero3/fsdp")
+    assert with_program_unstated(blank) == blank

@@ -8,7 +8,7 @@ import pytest
 
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.crossings import cost_at
-from tonnage.comparison.recommendation import payback
+from tonnage.comparison.horizons import payback
 from tonnage.sizing.estimates import Figure
 
 BOTH = ("workloads: [{file: tune.yaml, jobs_per_month: 30}]",
@@ -86,19 +86,21 @@ def test_what_cannot_be_done_is_not_ranked(compared: Callable[..., Comparison], 
     assert {one.thing for one in found.ranking} == {"self-managed-aws", "sagemaker"}
     assert found.totals["databricks"].usd_per_month is None
     assert "cost" not in found.scores["databricks"]
-    assert all("databricks" in advice.out for advice in found.advice)
+    outs = [advice.verdict.out_of("databricks") for advice in found.advice]
+    assert all(out is not None and (out.kind, out.work) == ("cannot do the work", "answer") for out in outs)
 
 
 def test_what_takes_longer_than_the_horizon_is_out(compared: Callable[..., Comparison]) -> None:
     """Within two weeks one stays where one is; over a year the move counts once, and today's bill until it is done."""
     found = compared()
-    short = next(one for one in found.advice if one.horizon == "short" and one.size.name == "mid-size")
+    short, _, long = (one.verdict for one in found.own_advice)
     assert short.choice == "self-managed-aws"
-    assert set(short.out) == {"databricks", "sagemaker"}
-    assert all("weeks to get there" in why for why in short.out.values())
-    long = next(one for one in found.advice if one.horizon == "long" and one.size.name == "mid-size")
-    assert long.out == {}
-    moved, stayed = long.costs["databricks"], long.costs["self-managed-aws"]
+    assert {one.thing: one.kind for one in short.out} == {
+        "databricks": "not reached in time",
+        "sagemaker": "not reached in time",
+    }
+    known = {one.thing: one.usd for one in (*long.contenders, *long.out)}
+    moved, stayed = known["databricks"], known["self-managed-aws"]
     assert moved is not None
     assert stayed is not None
     months = 52 * 7 / (365.25 / 12)
@@ -149,20 +151,19 @@ def test_trade_offs_name_leads_of_a_point(compared: Callable[..., Comparison]) -
         assert all(lead <= -1 for _, lead in one.worse)
 
 
-def test_decision_means_a_thing(compared: Callable[..., Comparison], standard: str) -> None:
-    """A leaf that names a profile means the thing compared; `cheapest` means the cheapest that can do it all."""
+def test_the_leaf_means_things(compared: Callable[..., Comparison], standard: str) -> None:
+    """A leaf that names a profile prefers it; data that must not leave excludes model APIs, whatever they cost."""
     found = compared(standard.replace("custom_fine_tuning: false", "custom_fine_tuning: true"))
-    assert found.chosen == "databricks"
+    assert found.answer.grounds.preference.things == ("databricks",)
     text = standard.replace("rules: seed-databricks-bedrock", "rules: computed-cost").split("needs:")[0]
-    private = compared(
-        text.replace("- sagemaker", "- sagemaker\n  - bedrock") + "needs: {must_not_leave_account: true}"
-    )
+    text = text.replace(*SERVICE).replace("- sagemaker", "- sagemaker\n  - bedrock")
+    assert compared(text).answer.choice == "bedrock"
+    private = compared(text + "needs: {must_not_leave_account: true}")
     assert private.decision.leaf is not None
-    assert (private.decision.leaf.name, private.chosen) == ("not-an-api", "sagemaker")
-    cheap = compared(text)
-    assert cheap.decision.leaf is not None
-    assert cheap.chosen == "sagemaker"
-    assert any(step.question.test.fact == "usd_per_month.second" for step in cheap.decision.steps)
+    assert (private.decision.leaf.name, private.answer.choice) == ("not-an-api", "sagemaker")
+    out = private.answer.verdict.out_of("bedrock")
+    assert out is not None
+    assert out.kind == "excluded by the rules"
 
 
 def test_payback_ends() -> None:

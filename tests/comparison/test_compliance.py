@@ -93,9 +93,9 @@ def test_what_is_not_known_is_left_out_of_every_choice(compared: Callable[..., C
     found = compared(text)
     assert found.standing.needs == ("hipaa",)
     assert {one.thing for one in found.ranking} == {"self-managed-aws", "databricks"}
-    assert all("sagemaker" in advice.out for advice in found.advice)
-    long = [advice for advice in found.advice if advice.horizon == "long"]
-    assert all("HIPAA not known: ask the vendor" in advice.out["sagemaker"] for advice in long)
+    outs = [advice.verdict.out_of("sagemaker") for advice in found.advice]
+    assert all(out is not None and out.kind == "rule not known" for out in outs)
+    assert all(out is not None and [match.standard for match in out.rules] == ["hipaa"] for out in outs)
     assert "sagemaker" not in {place for _, place in found.split.places}
     for form in ("md", "html", "table"):
         assert "not known: ask the vendor" in render_comparison(found, form)  # type: ignore[arg-type]
@@ -118,8 +118,7 @@ def test_no_vendor_on_record_ends_at_asking(compared: Callable[..., Comparison],
     found = compared(text)
     assert found.decision.leaf is not None
     assert found.decision.leaf.name == "ask-vendors"
-    assert found.chosen is None
-    assert all(advice.choice is None for advice in found.advice)
+    assert all(advice.verdict.choice is None for advice in found.advice)
     assert found.split.usd_per_month is None
 
 
@@ -128,7 +127,8 @@ def test_a_tree_that_does_not_ask_is_still_warned(compared: Callable[..., Compar
     text = standard.replace("usd_per_hour: 100", "usd_per_hour: 100, compliance: [c5]")
     text = text.replace("custom_fine_tuning: false", "custom_fine_tuning: true")
     said = render_comparison(compared(text), "md")
-    assert "but a rule is not known to be met: BSI C5 not known: ask the vendor" in said
+    assert "None of the things compared can be recommended" in said
+    assert "Databricks &lt;b&gt;: BSI C5 not known: ask the vendor" in said
 
 
 def test_evidence_of_ones_own(compared: Callable[..., Comparison], standard: str) -> None:

@@ -101,14 +101,20 @@ def test_every_leaf_of_the_computed_tree() -> None:
     assert reached == set(rules.leaves)
 
 
-@pytest.mark.parametrize(("second", "leaf"), [(129.9, "managed-close"), (130.0, "cheapest")])
-def test_cost_decides_at_its_limit(second: float, leaf: str) -> None:
-    """The comparison of two computed costs turns at 1.3 times."""
+@pytest.mark.parametrize(
+    ("team", "skills", "leaf"),
+    [(5.0, "strong", "managed-where-close"), (6.0, "none", "managed-where-close"), (6.0, "some", "by-cost"),
+     (None, None, "by-cost")],
+)  # fmt: skip
+def test_who_runs_it_is_a_preference(team: float | None, skills: str | None, leaf: str) -> None:
+    """A small or unskilled team prefers a managed one among equals; that never excludes another."""
     given = {name: Fact(value=values[0], origin="x") for name, values in COMPUTED.items()}
-    given |= {"can_do.count": Fact(value=2.0, origin="x"), "usd_per_month.second": Fact(value=second, origin="x")}
+    own = {"can_do.count": 2.0, "team_size": team, "ops_expertise": skills, "must_not_leave_account": None}
+    given |= {name: Fact(value=value, origin="x") for name, value in own.items()}
     found = decide(packaged_rules()["computed-cost"], given).leaf
     assert found is not None
     assert found.name == leaf
+    assert not found.must
 
 
 def test_a_number_is_asked_for() -> None:

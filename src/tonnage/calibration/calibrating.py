@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from tonnage.calibration.kinds import (
     with_distance,
     with_quality,
 )
-from tonnage.calibration.leave_out import Cut, OnStep, left_out_by
+from tonnage.calibration.leave_out import Cut, LeftOut, OnStep, left_out_by
 from tonnage.calibration.store import (
     Calibration,
     DataDigest,
@@ -41,18 +41,25 @@ class CrossValidation:
     judged: tuple[Judged | Skipped, ...]
     left_out: tuple[Judged | Skipped, ...]
     far: tuple[Judged, ...]  # of rounds that left a whole GPU or engine out, the rows that then lie far
+    beside: tuple[Judged, ...] = ()  # what intervals rest on besides: peaks of `_beside`
     ranges: tuple[ValueRange, ...]
     data: DataDigest
     seen: tuple[SeenNames, ...] = ()
 
+    @property
+    def near(self) -> tuple[Judged, ...]:
+        """Every row judged by a fit that has not seen its family."""
+        return (*(row for row in self.left_out if isinstance(row, Judged)), *self.beside)
+
 
 def cross_validate(
     kind: Kind, path: Path, catalog: Catalog, *, leave_out: str = "family", far: bool = True,
-    jobs: int = 1, on_step: OnStep | None = None,
+    peaks: Sequence[Path] = (), jobs: int = 1, on_step: OnStep | None = None,
 ) -> CrossValidation:  # fmt: skip
     """Fit a table and judge every row twice: by the fit on all rows, and by one that never saw its family.
 
     Every round starts from the judgements before any fit, so that nothing of the family left out leaks into it.
+    `peaks`: further tables, whose peaks of memory no fit sees; intervals rest on them too.
     Raises InputError when the file cannot be read or has nothing to fit.
     """
     rows, skipped = rows_to_fit(kind, path)
@@ -68,6 +75,7 @@ def cross_validate(
         jobs=jobs,
         on_step=on_step,
     )
+    unseen = [row for one in peaks for row in rows_to_fit(kind, one)[0]]
     rounds, distant = found[leave_out], [one for name in further for one in found[name]]
     return CrossValidation(
         kind=kind.name,
@@ -80,6 +88,7 @@ def cross_validate(
             for result in one.results
             if isinstance(result, Judged) and result.far > 0
         ),
+        beside=tuple(_beside(kind, rows, cuts[leave_out], rounds, unseen, fitted, catalog)),
         ranges=value_ranges(kind.name, fitted, [one.fitted for one in rounds]),
         data=DataDigest(kind=kind.name, sha256=digest_file(path), rows=len(rows)),
         seen=tuple(
@@ -87,6 +96,28 @@ def cross_validate(
             for key, names in seen_names(kind, rows, catalog).items()
         ),
     )
+
+
+def _beside(
+    kind: Kind,
+    rows: Sequence[Any],
+    value_of: Callable[[Any], str],
+    rounds: Sequence[LeftOut[Any]],
+    unseen: Sequence[Any],
+    fitted: Any,
+    catalog: Catalog,
+) -> Iterator[Judged]:
+    """Peaks of families that are in no fit; and every peak once more with its program not stated, which says how far
+    off a prediction is for a user who does not name one."""
+    known = {kind.key("family")(row) for row in rows}
+    peaks = [row for row in unseen if kind.prints_peak(row) and kind.key("family")(row) not in known]
+    parts = [(peaks, fitted), ([kind.unstated(row) for row in peaks], fitted)]
+    for one in rounds:
+        held = [kind.unstated(row) for row in rows if value_of(row) == one.value and kind.prints_peak(row)]
+        parts.append((held, one.fitted))
+    for part, fit in parts:
+        results = with_quality(part, kind.judge(part, catalog, fit)) if part else ()
+        yield from (result for result in results if isinstance(result, Judged))
 
 
 def _further_cuts(kind: Kind, rows: Sequence[Any], catalog: Catalog, leave_out: str) -> dict[str, Callable[[Any], str]]:
@@ -114,7 +145,7 @@ def judge_held(
 def make_calibration(parts: Sequence[CrossValidation], *, made_on: str, left_out: str) -> Calibration:
     """One calibration of the tables cross-validated."""
     intervals = fit_intervals(
-        (row for part in parts for row in part.left_out if isinstance(row, Judged)),
+        (row for part in parts for row in part.near),
         (row for part in parts for row in part.far),
     )
     fits = {part.kind: part.fitted for part in parts}
@@ -143,9 +174,8 @@ def value_ranges(kind: str, fitted: Any, without: Sequence[Any]) -> tuple[ValueR
 
 def residual_lines(part: CrossValidation) -> tuple[ResidualLine, ...]:
     """Fitted and left-out error of each group, side by side; coverage by intervals that never saw the row's family."""
-    near = [row for row in part.left_out if isinstance(row, Judged)]
     fitted = {line.metric: line for line in validate(part.judged).groups}
-    lines = validate(part.left_out, intervals_without_family(near, part.far)).groups
+    lines = validate(part.left_out, intervals_without_family(part.near, part.far)).groups
     return tuple(_residual_line(part.kind, line, fitted.get(line.metric)) for line in lines)
 
 

@@ -20,12 +20,16 @@ from tonnage.sizing.assumptions import (
     TRAINING_TIME_SPREAD,
 )
 from tonnage.sizing.estimates import Spread
+from tonnage.sizing.program_practice import ADAPTER_MEMORY, KNOWN_MEMORY, UNSTATED_MEMORY
 
 COVERED: Final = 0.80
 FEWEST_ROWS: Final = 20  # a group with fewer borrows the residuals of all groups
 FEWEST_FAMILIES: Final = 3  # so does one of fewer families: how families differ cannot be told from one or two
 FEWEST_WITHOUT_KIN: Final = 5  # a group of fewer families is judged together with its kin, where it has any
-KIN: Final = (frozenset({"encoder time", "vision time"}),)  # whole passes through the same engines
+KIN: Final = (
+    frozenset({"encoder time", "vision time"}),  # whole passes through the same engines
+    frozenset({KNOWN_MEMORY, ADAPTER_MEMORY, UNSTATED_MEMORY}),  # the same tensors, more or less of them stated
+)
 FARTHEST: Final = 2  # beyond two unknowns the interval widens no more
 DEFAULT_WIDENING: Final = 1.5  # where no residual of far rows is known: judgement, range 1.2 to 2.5
 FOREIGN_WIDENING: Final = 1.5  # another generation, vendor or number format: judgement, range 1.2 to 2.5
@@ -49,7 +53,8 @@ class GroupInterval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intervals:
-    """Every group's interval. A group that no row was seen of has the judgement of `sizing.assumptions`."""
+    """Every group's interval. A group that no row was seen of has that of its kin, without any the judgement of
+    `sizing.assumptions`."""
 
     groups: tuple[GroupInterval, ...] = ()
 
@@ -69,8 +74,10 @@ class Intervals:
         return Spread(low_factor=exp(min(low, 0.0)), high_factor=exp(max(high, 0.0)))
 
     def of_group(self, group: str) -> GroupInterval | None:
-        """The interval of a group; None where no row was seen of it."""
-        return next((one for one in self.groups if one.group == group), None)
+        """The interval of a group, or of the first of its kin; None where no row was seen of them."""
+        alike = {group}.union(*(one for one in KIN if group in one))
+        found = {one.group: one for one in self.groups if one.group in alike}
+        return found.get(group) or next(iter(found.values()), None)
 
     def covers(self, row: Judged) -> bool:
         """Whether what was measured lies in the interval around what was predicted."""
@@ -185,10 +192,11 @@ def _enough(rows: Sequence[Judged]) -> bool:
 def _quantiles(rows: Sequence[Judged]) -> tuple[float, float, float]:
     """Low, middle and high. Rows of a family on one device err together, so what counts as a sample is such a table: a
     new one is one of k + 1, and the interval holds COVERED of that many (Dunn, Wasserman and Ramdas 2022,
-    arXiv:1809.07441). Whole families are fewer than that law can use: of four, it takes the farthest row of all."""
+    arXiv:1809.07441). Whole families are fewer than that law can use: of four, it takes the farthest row of all. Peaks
+    are the same on every device: there a family is one table."""
     values = [residual(row) for row in rows]
     weights = _weights(rows)
-    tables = len({(row.family, row.gpu) for row in rows})
+    tables = len({(row.family, "" if "memory" in row.group else row.gpu) for row in rows})
     level = min(1.0, (1.0 + COVERED * (1.0 + 1.0 / tables)) / 2.0)
     low = -_quantile_of([-value for value in values], weights, level)
     high = _quantile_of(values, weights, level)

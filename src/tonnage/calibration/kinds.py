@@ -32,6 +32,8 @@ class Kind:
     judge: Callable[[list[Any], Catalog, Any], Results]
     fit: Callable[[list[Any], Catalog, Any], Any]  # rows, catalog, where to start (or None)
     keys: Mapping[str, Callable[[Any], str]]
+    prints_peak: Callable[[Any], bool] = lambda _: False
+    unstated: Callable[[Any], Any] = lambda row: row  # the row with nothing said of its program
 
     def key(self, name: str) -> Callable[[Any], str]:
         """How a row says its family, GPU or engine; InputError where the table does not."""
@@ -56,6 +58,7 @@ def _training() -> Kind:
     from tonnage.calibration.row_facts import with_facts
     from tonnage.calibration.training_fit import fit_training
     from tonnage.calibration.training_judge import judge_training
+    from tonnage.calibration.training_memory_rows import prints_peak, with_program_unstated
 
     return Kind(
         name="training",
@@ -63,6 +66,8 @@ def _training() -> Kind:
         judge=judge_training,
         fit=lambda rows, catalog, start: fit_training(rows, catalog, start=start),
         keys={"family": family_of, "gpu": lambda row: row.gpu},
+        prints_peak=prints_peak,
+        unstated=with_program_unstated,
     )
 
 

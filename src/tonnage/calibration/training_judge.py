@@ -24,7 +24,7 @@ from tonnage.sizing.training_work import FULL, counted_flop_per_token
 if TYPE_CHECKING:
     from tonnage.calibration.training_fit import TrainingFit
 
-TIME_GROUP, MEMORY_GROUP = "training time", "training memory"
+TIME_GROUP = "training time"
 IMAGES = ("convolution", "vision-transformer")
 
 

@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import Any
 
 import numpy as np
 
@@ -20,17 +21,32 @@ from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import usable_bytes
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.fitting import fits
+from tonnage.sizing.program_practice import memory_group
 from tonnage.sizing.training_memory import TrainingMemory, estimate_training_memory
 from tonnage.units import from_gib, to_gib
 from tonnage.workload.jobs import Lengths
 from tonnage.workload.programs import DOCUMENTED
 
 MEMORY_METRICS = ("peak_mem_gib", "peak_mem_gb_unspecified", "fits", "max_seq_len")
-MEMORY_GROUP = "training memory"
+LENGTH_GROUP = "training length"  # of a row that prints a length, not bytes
 BUDGET = re.compile(r"VRAM-(\d+)GB")
+PROGRAM_FACTS = (
+    "program", "program_version", "kernels", "state", "loss", "checkpoint_kind", "sequence_parallel",
+    "optimizer_fused", "optimizer_in_backward", "offload", "adapter_targets",
+)  # fmt: skip
 STAND_IN = "A100-80GB-SXM"  # peak memory does not depend on the device; a row without one needs some name to be built
-Prediction = tuple[float, float | None, float | None]  # the row's figure, GiB needed, GiB there (None: as the device)
 LENGTHS: list[float] = np.unique(np.round(2.0 ** np.arange(6.0, 21.0, 0.05))).tolist()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """The row's figure, which residuals speak for it, what is needed, and what the row says there is (None: as its
+    device has)."""
+
+    value: float
+    group: str
+    needed_gib: float | None = None
+    capacity_gib: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +70,7 @@ def judge_memory_row(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -
     """One memory row beside its prediction."""
     judge = {"fits": _fits, "max_seq_len": _longest}.get(row.metric, _peak)
     try:
-        predicted, needed_gib, capacity_gib = judge(row, catalog, assumed)
+        found = judge(row, catalog, assumed)
     except NoCase as error:
         return Skipped(row_id=row.id, metric=row.metric, reason=str(error))
     except TonnageError as error:
@@ -65,11 +81,11 @@ def judge_memory_row(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -
         family=row.family,
         gpu=row.gpu,
         measured=row.value,
-        predicted=predicted,
+        predicted=found.value,
         suspect=row.quality == "suspect",
-        group=MEMORY_GROUP,
-        needed_gib=needed_gib,
-        capacity_gib=capacity_gib,
+        group=found.group,
+        needed_gib=found.needed_gib,
+        capacity_gib=found.capacity_gib,
     )
 
 
@@ -103,7 +119,8 @@ def _peak(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> Predictio
         raise NoCase("memory without the micro-batch")
     case = _measured_case(row, catalog, assumed)
     found = peak(case, assumed)
-    return _reported(case, found), to_gib(float(found.bytes("needed")[0])), None
+    needed_gib = to_gib(float(found.bytes("needed")[0]))
+    return Prediction(value=_reported(case, found), group=memory_group(case.jobs[0]), needed_gib=needed_gib)
 
 
 def _measured_case(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> Case:
@@ -126,7 +143,8 @@ def _fits(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> Predictio
     case = memory_case(row, catalog, assumed)
     needs, has = float(peak(case, assumed).bytes("needed")[0]), _capacity(row, case)
     said = float(fits(needs, has, assumed.memory_margin_fraction))
-    return said, to_gib(needs), to_gib(has)
+    group = memory_group(case.jobs[0])
+    return Prediction(value=said, group=group, needed_gib=to_gib(needs), capacity_gib=to_gib(has))
 
 
 def _capacity(row: TrainingRow, case: Case) -> float:
@@ -145,7 +163,18 @@ def _longest(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> Predic
         return not fits(float(peak(grown, assumed).bytes("needed")[0]), capacity, 0.0)
 
     fitting = bisect_left(LENGTHS, True, key=too_long)  # memory grows with length
-    return float(LENGTHS[fitting - 1]) if fitting else 0.0, None, None
+    return Prediction(value=float(LENGTHS[fitting - 1]) if fitting else 0.0, group=LENGTH_GROUP)
+
+
+def prints_peak(row: TrainingRow) -> bool:
+    """Whether a row prints a peak, in bytes."""
+    return row.metric.startswith("peak_mem")
+
+
+def with_program_unstated(row: TrainingRow) -> TrainingRow:
+    """The row with nothing said of its program: what a user leaves out who does not name one."""
+    blank: dict[str, Any] = dict.fromkeys(PROGRAM_FACTS, "")
+    return replace(row, **blank)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +192,7 @@ def memory_table(rows: Sequence[TrainingRow], catalog: Catalog, assumed: Assumpt
     """Rows of good quality that print a peak and say enough to be sized; `assumed` settles what they leave open."""
     cases = []
     for row in rows:
-        if not row.metric.startswith("peak") or row.quality == "suspect" or row.micro_batch_per_gpu is None:
+        if not prints_peak(row) or row.quality == "suspect" or row.micro_batch_per_gpu is None:
             continue
         try:
             cases.append(_measured_case(row, catalog, assumed))

@@ -27,6 +27,7 @@ VERBS: Final = (
     Verb("explain", "explain", "explain", "Why the winner won and each loser lost"),
     Verb("breakeven", "breakeven", "breakeven", "A service's own fleet beside prices per token"),
     Verb("compare", "compare", "compare", "Platforms compared for one's own work; documents checked"),
+    Verb("diff", "diff", "diff", "What a change costs a month: of files, of prices"),
     Verb("init", "init", "init", "Write a starter for a task: file, rows, a small model"),
     Verb("run", "carry_out", "run", "Carry a workload out on this machine"),
     Verb("ps", "ps", "ps", "Runs and where they stand"),

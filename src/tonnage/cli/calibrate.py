@@ -30,6 +30,13 @@ def calibrate(
     inference: Annotated[
         str | None, typer.Option("--inference", metavar="FILE", help="Measured inference, CSV.", show_default=False)
     ] = None,
+    peaks: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--peaks", metavar="FILE", show_default=False,
+            help="Training runs, CSV, whose memory peaks no fit sees: intervals rest on them too. Repeatable.",
+        ),
+    ] = None,
     out: Annotated[
         str | None,
         typer.Option(
@@ -97,7 +104,8 @@ def calibrate(
     """
     session = open_session(output=output, as_of=as_of, catalog=catalog, quiet=quiet)
     if local:
-        _refuse({"--training": training, "--inference": inference}, "is for published runs; leave out --local")
+        published = {"--training": training, "--inference": inference, "--peaks": peaks}
+        _refuse(published, "is for published runs; leave out --local")
         calibrate_local(
             session, kind=_kind(device), out=out, threads=_threads(threads), quick=quick, usd_per_hour=usd_per_hour,
             rows=rows, export=export,
@@ -116,11 +124,11 @@ def calibrate(
     training, inference, out = (
         _needed(value, name) for name, value in (("--training", training), ("--inference", inference), ("--out", out))
     )
-    _calibrate_published(session, training, inference, out, leave_out, jobs)
+    _calibrate_published(session, training, inference, [Path(one) for one in peaks or ()], out, leave_out, jobs)
 
 
 def _calibrate_published(
-    session: Session, training: str, inference: str, out: str, leave_out: str, jobs: int | None
+    session: Session, training: str, inference: str, peaks: list[Path], out: str, leave_out: str, jobs: int | None
 ) -> None:
     from datetime import UTC, datetime
 
@@ -142,9 +150,12 @@ def _calibrate_published(
         kind.key(leave_out)
     with Meter(quiet=session.quiet) as meter:
         parts = [
-            cross_validate(kinds[name], path, known, leave_out=leave_out, jobs=jobs or usual_jobs(), on_step=meter.step)
+            cross_validate(
+                kinds[name], path, known, leave_out=leave_out, peaks=peaks if name == "training" else (),
+                jobs=jobs or usual_jobs(), on_step=meter.step,
+            )
             for name, path in files.items()
-        ]
+        ]  # fmt: skip
     made = make_calibration(parts, made_on=day, left_out=leave_out)
     save_calibration(made, Path(out))
     session.show(calibration_report(made, out))

@@ -28,6 +28,7 @@ Measure = Literal[
     "carbon_kg_per_month",
 ]
 MORE_IS_BETTER: Final = frozenset({"throughput_per_s"})
+MONEY_ASPECTS: Final = frozenset({"cost", "setup_cost"})  # counted as dollars wherever a choice is made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import date
@@ -16,6 +17,11 @@ from tonnage.workload.file.problems import Problem, explain_validation, raise_pr
 from tonnage.workload.file.yaml_lines import Document, KeyPath, read_yaml
 
 LARGEST_FILE_BYTES: Final = 1024 * 1024
+MONTHS: Final = {"month": 1.0, "year": 12.0}
+_USD_A_MONTH: Final = re.compile(
+    r"(?P<before>USD|\$)?\s*(?P<number>\d[\d,_]*(\.\d+)?)\s*(?P<after>USD|\$)?\s*(/|per|an?)\s*(?P<span>month|year)",
+    re.IGNORECASE,
+)
 Entries = TypeVar("Entries", bound=BaseModel)
 
 
@@ -34,10 +40,23 @@ def _link(value: str) -> str:
     return value
 
 
+def _usd_per_month(value: Any) -> float:
+    """Dollars a month from a text with its unit.
+
+    >>> _usd_per_month("500 USD/month"), _usd_per_month("$6,000 a year")
+    (500.0, 500.0)
+    """
+    match = _USD_A_MONTH.fullmatch("" if isinstance(value, bool) else str(value).strip())
+    if match is None or not (match["before"] or match["after"]):
+        raise refusal("dollars with their unit, such as 500 USD/month", "say per month or per year: 500 USD/month")
+    return float(re.sub(r"[,_]", "", match["number"])) / MONTHS[match["span"].lower()]
+
+
 Day = Annotated[date, BeforeValidator(_day), Spelled("date")]
 Link = Annotated[str, Field(max_length=500), AfterValidator(_link), Spelled("web address")]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,60}$"), Spelled("name in lower case")]
 Names = Annotated[tuple[Name, ...], BeforeValidator(as_names), Spelled("name or list of names")]
+UsdPerMonth = Annotated[float, BeforeValidator(_usd_per_month), Spelled("dollars a month, such as 500 USD/month")]
 Text = Annotated[str, Field(min_length=1, max_length=2000), Spelled("text")]
 
 

@@ -11,9 +11,9 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field
 
-from tonnage.comparison.aspects import Aspect, load_aspects
+from tonnage.comparison.aspects import MONEY_ASPECTS, Aspect, load_aspects
 from tonnage.comparison.compliance import provider_attestations, rule_problems, standards_of
-from tonnage.comparison.door import Day, Name, Text, load_text, parse_entries, unknown
+from tonnage.comparison.door import Day, Name, Text, UsdPerMonth, load_text, parse_entries, unknown
 from tonnage.comparison.energy import CarbonEntry, Stated
 from tonnage.comparison.owned import Owned, OwnedEntry, freeze_owned
 from tonnage.comparison.profile_file import HoursEntry
@@ -24,6 +24,7 @@ from tonnage.workload.file.problems import Problem, raise_problems
 PAGE: Final = "docs/compare.md"
 HORIZONS: Final = ("short", "medium", "long")
 Expertise = Literal["none", "some", "strong"]
+Horizon = Literal["short", "medium", "long"]
 Need = bool | float | int | str
 
 
@@ -87,7 +88,9 @@ class Request:
     organisation: Organisation
     weights: Mapping[str, float]
     weights_given: frozenset[str]
+    worth: Mapping[str, float]  # aspect -> dollars a month that one point of it is worth to the reader
     horizon_weeks: Mapping[str, float]
+    decide_over: Horizon
     volume_factors: tuple[float, ...]
     rules: str
     needs: Mapping[str, Need]
@@ -155,7 +158,9 @@ class RequestFile(Door):
     organisation: OrganisationEntry = Field(default_factory=OrganisationEntry)
     weights: dict[str, Annotated[float, Spelled("number, 0 or more")]] = Field(default_factory=dict)
     only_these_weights: Flag = False
+    worth: dict[str, UsdPerMonth] = Field(default_factory=dict)
     horizons_weeks: HorizonEntry = Field(default_factory=HorizonEntry)
+    decide_over: Horizon = "long"
     volume_factors: Annotated[list[Positive], Field(min_length=1, max_length=9)] = Field(
         default_factory=lambda: [0.1, 1.0, 10.0]
     )
@@ -206,6 +211,14 @@ def _problems(entries: RequestFile, profiles: Mapping[str, Profile], aspects: Se
             found.append(Problem(path, f"found {weight:g}, expected a number of at least 0", "0 leaves an aspect out"))
         elif not known[key].scored and weight > 0:
             found.append(Problem(path, "has a weight, but this aspect is not scored", "leave it out"))
+    for key in entries.worth:
+        path = ("worth", key)
+        if key not in known:
+            found.append(unknown(path, "aspect", key, known))
+        elif not known[key].scored:
+            found.append(Problem(path, "has a worth, but this aspect is not scored", "leave it out"))
+        elif key in MONEY_ASPECTS:
+            found.append(Problem(path, "is money already", "it counts as it is; leave it out"))
     if entries.only_these_weights and not any(weight > 0 for weight in entries.weights.values()):
         found.append(Problem(("weights",), "no weight is above 0", "give at least one aspect a weight"))
     if entries.migration:
@@ -245,7 +258,9 @@ def _freeze(
         ),
         weights={**base, **{key: weight for key, weight in entries.weights.items() if key in base}},
         weights_given=frozenset(entries.weights),
+        worth=entries.worth,
         horizon_weeks={name: getattr(entries.horizons_weeks, name) for name in HORIZONS},
+        decide_over=entries.decide_over,
         volume_factors=tuple(sorted({*entries.volume_factors, 1.0})),
         rules=entries.rules,
         needs=entries.needs,

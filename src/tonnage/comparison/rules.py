@@ -69,12 +69,14 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaf:
-    """One outcome. `choose`: a thing or tag; None: no single one."""
+    """One outcome. `choose`: a thing or tag; None: no single one. `must`: nothing else may be the answer; without it
+    the choice counts among things that cost alike."""
 
     name: str
     say: str
     choose: str | None
     because: str
+    must: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +134,7 @@ class LeafEntry(Door):
     say: Text
     choose: Name | None = None
     because: Text
+    must: Flag = False
 
 
 class RulesFile(Door):
@@ -182,7 +185,7 @@ def parse_rules(text: str, *, file: str | None = None) -> Rules:
         start=entries.start,
         questions={name: _question(name, one) for name, one in entries.questions.items()},
         leaves={
-            name: Leaf(name=name, say=one.say, choose=one.choose, because=one.because)
+            name: Leaf(name=name, say=one.say, choose=one.choose, because=one.because, must=one.must)
             for name, one in entries.leaves.items()
         },
         needs=entries.needs,

@@ -19,7 +19,7 @@ from tonnage.sizing.devices import GENERATIONS
 from tonnage.sizing.engines import ENGINES, Engine, engine_class
 from tonnage.sizing.inference_time import default_engine
 from tonnage.sizing.precision import SERVING_COMPUTE
-from tonnage.sizing.program_practice import program_class
+from tonnage.sizing.program_practice import memory_group, program_class
 from tonnage.sizing.served_weights import served_weights
 from tonnage.workload.jobs import BatchJob, ServeJob, TrainJob
 
@@ -73,9 +73,9 @@ class Grounds:
         return self._interval("time", group, self._unknown_in_training(job, device))
 
     def training_memory(self, job: TrainJob, device: Accelerator) -> Interval:
-        """Of the bytes needed. They do not depend on which device they are in."""
-        del job, device
-        return self._interval("memory", "training memory", Unknown())
+        """Of the bytes needed, by what is known of the program. They do not depend on which device they are in."""
+        del device
+        return self._interval("memory", memory_group(job), Unknown())
 
     def pass_time(self, job: ServeJob | BatchJob, device: Accelerator) -> Interval:
         """Of the latency of one pass: encoders and vision; of a whole answer where tokens are generated."""

@@ -6,7 +6,7 @@ from typing import Final
 
 from tonnage.sizing.training_practice import Practice
 from tonnage.workload.jobs import TrainJob
-from tonnage.workload.programs import Loss, Program
+from tonnage.workload.programs import Loss, Program, documents_memory
 
 # Bytes a logit takes at the start of backward, where the loss is not the plain one: 16-bit logits and an eighth of
 # the rest while parts are made one by one (torchtune's CEWithChunkedOutputLoss: eight); next to nothing in a kernel
@@ -15,6 +15,10 @@ from tonnage.workload.programs import Loss, Program
 LOSS_BYTES: Final[dict[Loss, float]] = {"plain": 0.0, "chunked": 2.5, "fused": 0.5, "in-place": 6.0}
 MIXED: Final = ("bf16", "fp16", "fp8")
 MASKED_SHARE: Final = 0.16  # masked positions of a masked-language-model: 20 of 128, 80 of 512 (Devlin et al. 2018)
+# What predictions of memory err by differs with what is known: the interval of each is its own.
+KNOWN_MEMORY: Final = "training memory"  # all weights trained by a program that documents what it holds
+ADAPTER_MEMORY: Final = "training memory, adapters"
+UNSTATED_MEMORY: Final = "training memory, program not stated"
 PRIMITIVE_KEPT: Final = 1.4  # activations kept where a graph breaks them into primitives, over those of PyTorch
 
 
@@ -81,3 +85,10 @@ def program_class(job: TrainJob) -> str:
     if job.program.state == "megatron":
         return "megatron"
     return "compiled" if job.compile else "" if name is None else "pytorch"
+
+
+def memory_group(job: TrainJob) -> str:
+    """Which residuals speak for the memory of a job."""
+    if not documents_memory(job.program.name):
+        return UNSTATED_MEMORY
+    return KNOWN_MEMORY if job.method == "full" else ADAPTER_MEMORY

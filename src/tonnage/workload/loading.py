@@ -69,6 +69,15 @@ def parse_workload(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadText:
+    """The text of a workload file that does not stand on the disk as it is: of another revision, say."""
+
+    text: str
+    file: str  # names it in errors
+    folder: Path  # relative model paths start here
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedFile:
     """A file in which no problem was found; `shape` is None for tables only. `document` knows each key's line."""
 

@@ -327,5 +327,18 @@ def documented(
     return replace(found, name=name, version=version)
 
 
+def documents_memory(name: ProgramName | None) -> bool:
+    """Whether a program documents what its memory rests on: how it holds its loss, and its optimizer. A framework that
+    leaves both to whoever writes the loop does not.
+
+    >>> documents_memory("torchtune"), documents_memory("pytorch"), documents_memory(None)
+    (True, False, False)
+    """
+    if name is None:
+        return False
+    usual = DOCUMENTED[name].usual
+    return usual.loss is not None and (usual.optimizer is not None or bool(usual.optimizer_fused))
+
+
 def _number(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".") if part.isdigit())

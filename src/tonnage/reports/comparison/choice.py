@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tonnage.comparison.comparing import Comparison
-from tonnage.comparison.recommendation import load_sizes
 from tonnage.comparison.scoring import WeightFlip
+from tonnage.comparison.sizes import load_sizes
+from tonnage.comparison.verdict import Verdict
 from tonnage.reports.blocks import Bullets, Column, Pairs, Paragraph, Table
 from tonnage.reports.comparison.caveats import caveats, level
 from tonnage.reports.comparison.charts import score_chart, sensitivity_chart
@@ -12,82 +13,66 @@ from tonnage.reports.comparison.decision_views import decision_tree
 from tonnage.reports.comparison.figures import counted, money
 from tonnage.reports.comparison.guidance import horizon_steps
 from tonnage.reports.comparison.sections import Part, Section, Subheading
-from tonnage.reports.wording import short
+from tonnage.reports.comparison.verdict_words import change_words, exclusion_words, headline, reason_words
+from tonnage.reports.wording import render_money, short
 
 
 def summary_section(comparison: Comparison) -> Section:
-    """The answer first."""
-    parts: list[Part] = [Paragraph(text=headline(comparison), tone="good")]
-    rows: list[tuple[str, str]] = [("decision tree", decision_words(comparison))]
-    if comparison.ranking:
-        best = comparison.ranking[0]
-        share = comparison.first_share[best.thing]
-        rows.append(
-            (
-                "weighted score",
-                f"{comparison.title_of[best.thing]}, {best.total:.2f} of 5; first in {100 * share:.0f} % of "
-                f"{comparison.request.draws:,} draws of weights and scores",
-            )
-        )
-    for name in comparison.able:
-        rows.append(
-            (
-                comparison.title_of[name],
-                f"{money(comparison.totals[name].usd_per_month)} a month, people included"
-                if comparison.totals[name].people_usd_per_month
-                else f"{money(comparison.totals[name].usd_per_month)} a month, people not counted",
-            )
-        )
+    """The one answer, why, and what would change it."""
+    answer = comparison.answer
+    parts: list[Part] = [Paragraph(text=headline(comparison), tone="good" if answer.choice else "warning")]
+    if answer.reasons:
+        parts.append(Bullets(items=tuple(reason_words(comparison, one) for one in answer.reasons)))
+    if answer.verdict.out:
+        parts += [
+            Subheading(text="Not recommended"),
+            Bullets(items=tuple(exclusion_words(comparison, one) for one in answer.verdict.out)),
+        ]
+    changes = tuple(change_words(comparison, one) for one in answer.changes)
+    parts += [
+        Subheading(text="What would change it"),
+        Bullets(items=changes or ("nothing that was looked at: price, people-hours, volume, horizon, rules",)),
+    ]
+    rows = [(comparison.title_of[name], _monthly(comparison, name)) for name in comparison.able]
     if comparison.split.worth_it:
-        rows.append(("split", comparison.split.because))
+        rows.append(("split over several", comparison.split.because))
     if comparison.migration:
         weeks = [comparison.migration.weeks(end) for end in ("low", "likely", "high")]
-        rows.append(
-            (
-                "migration",
-                f"{weeks[1]:.0f} weeks ({weeks[0]:.0f} to {weeks[2]:.0f}), "
-                f"{short(comparison.migration.hours.likely)} people-hours",
-            )
-        )
+        move = f"{weeks[1]:.0f} weeks ({weeks[0]:.0f} to {weeks[2]:.0f}), "
+        hours = f"{short(comparison.migration.hours.likely)} people-hours"
+        rows.append((f"migration to {comparison.migration.target}, as the file asks", move + hours))
     parts.append(Pairs(rows=tuple(rows)))
     parts += [Paragraph(text=text, tone="warning") for text in caveats(comparison)]
     return Section(key="summary", title="Summary", parts=tuple(parts))
 
 
-def headline(comparison: Comparison) -> str:
-    """The recommendation of the user's own size of organisation, by horizon."""
-    size = comparison.size
-    if not comparison.able:
-        return f"None of the things compared can do all the work. {comparison.split.because.capitalize()}."
-    name = size.name if size else "mid-size"
-    own = [one for one in comparison.advice if one.size.name == name]
-    choices = {comparison.title_of[one.choice] if one.choice else "none" for one in own}
-    if len(choices) == 1:
-        said = f"Recommended for {own[0].weeks:g} to {own[-1].weeks:g} weeks alike: {choices.pop()}."
-    else:
-        said = "; ".join(
-            f"{one.horizon} term ({counted(one.weeks, 'week')}): "
-            f"{comparison.title_of[one.choice] if one.choice else 'none'}"
-            for one in own
-        )
-        said = f"Recommended: {said}."
-    return said if size else f"{said} (The size of the organisation is not said: weights as for a mid-size one.)"
+def _monthly(comparison: Comparison, name: str) -> str:
+    total = comparison.totals[name]
+    people = "included" if total.people_usd_per_month else "not counted"
+    return f"{money(total.usd_per_month)} a month, people {people}"
 
 
 def decision_words(comparison: Comparison) -> str:
-    """The leaf, and the thing it means here."""
-    decision = comparison.decision
+    """What the rules say, and what that did to the answer."""
+    decision, answer = comparison.decision, comparison.answer
     if decision.leaf is None:
-        return f"undecided: {decision.missing} is not known"
-    meant = f" ({comparison.title_of[comparison.chosen]})" if comparison.chosen else ""
-    but = ""
-    if decision.leaf.choose is not None and comparison.chosen is None:
-        but = " — nothing compared here is meant by that"
-    elif comparison.chosen is not None and not comparison.totals[comparison.chosen].can_do:
-        but = " — but not all of the work could be computed there (see the costs)"
-    if comparison.chosen is not None and comparison.standing.why_not(comparison.chosen):
-        but += f" — but a rule is not known to be met: {comparison.standing.why_not(comparison.chosen)}"
-    return f"{decision.leaf.say}{meant}: {decision.leaf.because}{but}"
+        return f"The rules are undecided: {decision.missing} is not known"
+    said = f"{decision.leaf.say}: {decision.leaf.because}"
+    named = answer.grounds.preference.things
+    if named is None or answer.choice in named:
+        return said
+    effect = "a must-have" if decision.leaf.must else "it counts among things that cost alike"
+    found = "; ".join(_against(comparison, name) for name in named) or "nothing compared here is meant by that"
+    return f"{said} ({effect}). {found}."
+
+
+def _against(comparison: Comparison, name: str) -> str:
+    """What keeps a thing that the rules name from being the answer."""
+    verdict = comparison.answer.verdict
+    if (out := verdict.out_of(name)) is not None:
+        return exclusion_words(comparison, out)
+    one = next(one for one in verdict.contenders if one.thing == name)
+    return f"{comparison.title_of[name]} costs {money(one.usd)} over {counted(verdict.weeks, 'week')}"
 
 
 def decision_section(comparison: Comparison) -> Section:
@@ -167,7 +152,10 @@ def score_section(comparison: Comparison) -> Section:
         Column(title="Unknown", wraps=True),
     )
     out = [comparison.title_of[name] for name in names if name not in comparison.able]
-    parts: list[Part] = [Table(columns=ranking_columns, rows=ranking, first_is_best=True)]
+    parts: list[Part] = [
+        Paragraph(text="The scores break ties among things that cost alike; they are not the answer.", tone="faint"),
+        Table(columns=ranking_columns, rows=ranking),
+    ]
     if (chart := score_chart(comparison)) is not None:
         parts.append(chart)
     if out and comparison.able:
@@ -184,12 +172,37 @@ def score_section(comparison: Comparison) -> Section:
             "what would bend all judged scores one way is not in the shares.",
             tone="faint",
         ),
+        Subheading(text="What the weights would pay"),
+        Bullets(items=implied_lines(comparison) or ("nothing: cost has no weight, or no cost is known",)),
         Subheading(text="Who leads by which grounds"),
         Pairs(rows=tuple((part, level(comparison, things)) for part, things in comparison.leaders)),
         Subheading(text="Weights and scores"),
         Table(columns=columns, rows=tuple(rows)),
     ]
     return Section(key="scores", title="Scores and sensitivity", parts=tuple(parts))
+
+
+def implied_lines(comparison: Comparison) -> tuple[str, ...]:
+    """The price that each weight of the reader implies for one point, and that of the weighted winner's whole lead."""
+    aspects = {aspect.key: aspect.title for aspect in comparison.aspects}
+    given, lead = comparison.request.weights_given, comparison.answer.implied_lead
+    out = []
+    if lead is not None:
+        price = "any price" if lead.usd_per_month is None else f"{render_money(lead.usd_per_month)} a month more"
+        asked = render_money(abs(lead.asked_usd_per_month))
+        side = "costs" if lead.asked_usd_per_month >= 0 else "saves"
+        out.append(
+            f"Together the weights say that you would pay {price} for {comparison.title_of[lead.thing]} rather than "
+            f"{comparison.title_of[lead.other]}; it {side} {asked} a month, moving not counted. Weights do not "
+            "outvote the cost: say `worth:` if you mean it."
+        )
+    out += [
+        f"{aspects[one.aspect]}, weight {one.weight:g}: you would pay {render_money(one.usd_per_month)} a month for "
+        "one point more"
+        for one in comparison.answer.implied
+        if one.aspect in given
+    ]
+    return tuple(out)
 
 
 def flip_lines(flips: tuple[WeightFlip, ...], comparison: Comparison) -> tuple[str, ...]:
@@ -203,58 +216,53 @@ def flip_lines(flips: tuple[WeightFlip, ...], comparison: Comparison) -> tuple[s
 
 
 def advice_section(comparison: Comparison) -> Section:
-    """One table: sizes down, horizons across; then the reasons."""
-    advice, horizons = comparison.advice, comparison.request.horizon_weeks
+    """The answer by horizon, for sizes of organisation where they differ; the cost of each horizon."""
+    horizons = comparison.request.horizon_weeks
+    own = comparison.own_advice
     columns = (
         Column(title="Organisation"),
         *(Column(title=f"{name} ({counted(weeks, 'week')})", wraps=True) for name, weeks in horizons.items()),
     )
-    rows = []
-    for size in dict.fromkeys(one.size.name for one in advice):
-        own = [one for one in advice if one.size.name == size]
-        mark = " — this one" if comparison.size and comparison.size.name == size else ""
-        rows.append(
-            (own[0].size.title + mark, *(comparison.title_of[one.choice] if one.choice else "none" for one in own))
-        )
-    name = comparison.size.name if comparison.size else "mid-size"
-    reasons = tuple((f"{one.horizon} term", one.because) for one in advice if one.size.name == name)
-    out: dict[tuple[str, str], list[str]] = {}
-    for one in (one for one in advice if one.size.name == name):
-        for thing, why in one.out.items():
-            out.setdefault((thing, why), []).append(one.horizon)
+    costs = tuple(
+        (comparison.title_of[thing.name], *(_horizon_cost(one.verdict, thing.name) for one in own))
+        for thing in comparison.request.things
+    )
     cost_columns = (
         Column(title="Cost of the whole horizon"),
         *(Column(title=name, align="right") for name in horizons),
     )
-    costs = tuple(
-        (comparison.title_of[thing.name], *(money(one.costs[thing.name]) for one in advice if one.size.name == name))
-        for thing in comparison.request.things
-    )
     parts: list[Part] = [
         Paragraph(
-            text="The weighted score anew for each: the cost of the whole horizon (moving or set-up once, then running "
-            "and people; today's bill until the move is done; running both at once is not counted), the user's "
-            "weights times what organisations of that size weigh. What is not reached within the horizon is out. "
-            f"Factors: {load_sizes().source}.",
+            text="Moving or set-up once, then running and people; today's bill until the move is done; running both at "
+            "once is not counted. What is not reached within the horizon, or has not paid for itself by its end, is "
+            "out. Judged scores count only among those that cost alike, with the user's weights times what "
+            f"organisations of that size weigh. Factors: {load_sizes().source}.",
             tone="faint",
         ),
-        Table(columns=columns, rows=tuple(rows)),
-        Subheading(text="Because"),
-        Pairs(rows=reasons),
+        Table(columns=columns, rows=_size_rows(comparison)),
         Table(columns=cost_columns, rows=costs),
     ]
-    if out:
-        parts += [
-            Subheading(text="Out of the running"),
-            Bullets(
-                items=tuple(
-                    f"{', '.join(terms)} term: {comparison.title_of[thing]} {why}"
-                    for (thing, why), terms in out.items()
-                )
-            ),
-        ]
     parts += horizon_steps(comparison)
     return Section(key="recommendation", title="Recommendation by horizon", parts=tuple(parts))
+
+
+def _size_rows(comparison: Comparison) -> tuple[tuple[str, ...], ...]:
+    """One row where all sizes are told the same, else a row for each."""
+    rows: dict[str, tuple[str, ...]] = {}
+    for one in comparison.advice:
+        choice = comparison.title_of[one.verdict.choice] if one.verdict.choice else "none"
+        rows[one.size.name] = (*rows.get(one.size.name, ()), choice)
+    if len(set(rows.values())) == 1:
+        return (("of any size", *next(iter(rows.values()))),)
+    titles = {one.size.name: one.size.title for one in comparison.advice}
+    mine = comparison.size.name if comparison.size else ""
+    return tuple((titles[name] + (" — this one" if name == mine else ""), *row) for name, row in rows.items())
+
+
+def _horizon_cost(verdict: Verdict, thing: str) -> str:
+    out = verdict.out_of(thing)
+    found = next((one.usd for one in verdict.contenders if one.thing == thing), None)
+    return money(found) if out is None else f"{money(out.usd)}: {out.kind}"
 
 
 def split_section(comparison: Comparison) -> Section:

@@ -23,7 +23,7 @@ def render_decision(comparison: Comparison, form: Format, look: Look | None = No
     if form == "json":
         tree = decision_tree(comparison.decision)
         views = {"text": tree.text, "mermaid": tree.mermaid}
-        return dump_json({"schema": SCHEMA, "chosen": comparison.chosen} | decision_document(comparison) | views)
+        return dump_json({"schema": SCHEMA, "chosen": comparison.answer.choice} | decision_document(comparison) | views)
     if form == "csv":
         steps = comparison.decision.steps
         rows = [(one.question.name, one.question.ask, one.answer, one.found, one.origin) for one in steps]

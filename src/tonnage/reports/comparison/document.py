@@ -11,6 +11,7 @@ from tonnage.comparison.migration import Migration
 from tonnage.comparison.owned import Owned
 from tonnage.comparison.profiles import Cell, Evidence
 from tonnage.reports.comparison.costs import total_figure
+from tonnage.reports.comparison.verdict_document import advice_document, answer_document
 from tonnage.reports.plain import (
     plain_cost,
     plain_day,
@@ -33,10 +34,7 @@ def comparison_document(comparison: Comparison) -> Mapping[str, Any]:
         "schema": SCHEMA,
         "title": request.title,
         "as_of": plain_instant(comparison.as_of),
-        "chosen": {
-            "by_rules": comparison.chosen,
-            "by_score": comparison.ranking[0].thing if comparison.ranking else None,
-        },
+        "answer": answer_document(comparison),
         "works": [
             {
                 "name": one.name,
@@ -62,18 +60,7 @@ def comparison_document(comparison: Comparison) -> Mapping[str, Any]:
         ],
         "decision": decision_document(comparison),
         "scores": _scores(comparison),
-        "recommendation": [
-            {
-                "organisation": one.size.name,
-                "horizon": one.horizon,
-                "weeks": plain_number(one.weeks),
-                "choice": one.choice,
-                "because": one.because,
-                "out": dict(one.out),
-                "cost_usd": {name: _money(cost) for name, cost in one.costs.items()},
-            }
-            for one in comparison.advice
-        ],
+        "recommendation": [advice_document(one) for one in comparison.advice],
         "organisation": comparison.size.name if comparison.size else None,
         "split": {
             "places": dict(comparison.split.places),

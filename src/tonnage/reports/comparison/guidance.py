@@ -45,7 +45,7 @@ def _ways(comparison: Comparison, name: str) -> list[str]:
     out = []
     for leaf in rules.leaves.values():
         now = comparison.decision.leaf is not None and comparison.decision.leaf.name == leaf.name
-        if leaf.choose in (name, profile) or (now and comparison.chosen == name):
+        if leaf.choose in (name, profile) or (now and comparison.answer.choice == name):
             way = (
                 [(step.question, step.answer) for step in comparison.decision.steps]
                 if now

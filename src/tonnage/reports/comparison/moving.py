@@ -6,8 +6,8 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from tonnage.comparison.comparing import Comparison
+from tonnage.comparison.horizons import payback
 from tonnage.comparison.migration import Migration, Task
-from tonnage.comparison.recommendation import payback
 from tonnage.reports.blocks import Bullets, Column, Pairs, Paragraph, Table
 from tonnage.reports.comparison.charts import migration_chart
 from tonnage.reports.comparison.figures import UNKNOWN, counted, money

@@ -1,0 +1,216 @@
+"""What would change the answer: each change found by deciding again on changed grounds, so that it holds when tried."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+import numpy as np
+
+from tonnage.comparison.computed import Total, add
+from tonnage.comparison.crossings import End, cost_at
+from tonnage.comparison.horizons import WEEKS_PER_MONTH, Bill
+from tonnage.comparison.verdict import Grounds, Verdict, reach_verdict
+from tonnage.sizing.estimates import Figure
+
+Kind = Literal["price of the choice", "price of another", "people-hours", "volume", "horizon", "worth", "rule"]
+LEAST, MOST = 0.1, 10.0  # factors on a bill or on people-hours that are looked at
+LEAST_WORTH, MOST_WORTH = 0.01, 1e7  # dollars a month
+STEPS: Final = 24
+LONGEST_WEEKS: Final = 260.0
+FINE: Final = 1e-4  # a threshold is found to within this share of itself
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One change and the answer it leads to. `now` and `at` in `unit`: beyond `at` the answer is `then`."""
+
+    kind: Kind
+    subject: str  # the thing whose figure changes, or the rule; "" for volume and horizon
+    now: float
+    at: float
+    unit: str
+    then: str | None
+
+
+def changes_of(grounds: Grounds, verdict: Verdict, totals: Mapping[str, Total]) -> tuple[Change, ...]:
+    """The nearest change of each kind that leads to another answer."""
+    if verdict.choice is None:
+        return tuple(_rules(grounds, verdict))
+    others = [name for name in grounds.bills if name != verdict.choice]
+    prices = [one for name in others if (one := _other_price(grounds, name)) is not None]
+    worths = [one for name in others if (one := _worth(grounds, name)) is not None]
+    found = [
+        _own_price(grounds, verdict.choice),
+        min(prices, key=lambda one: (one.now / one.at, one.subject), default=None),
+        _people(grounds, verdict.choice),
+        *_volumes(grounds, verdict.choice, totals),
+        *_horizons(grounds, verdict.choice),
+        min(worths, key=lambda one: (one.at, one.subject), default=None),
+    ]
+    return (*(one for one in found if one is not None), *_rules(grounds, verdict))
+
+
+def _answer(grounds: Grounds) -> str | None:
+    return reach_verdict(grounds).choice
+
+
+def _first(
+    now: float, far: float, answer: Callable[[float], str | None], accept: Callable[[str | None], bool]
+) -> tuple[float, str | None] | None:
+    """The value nearest `now`, on the way to `far`, from which the answer is accepted; found on a grid of factors,
+    then halved."""
+    before = now
+    for value in np.geomspace(now, far, STEPS + 1)[1:]:
+        if accept(answer(float(value))):
+            held, changed = before, float(value)
+            while abs(changed - held) > FINE * abs(changed):
+                middle = math.sqrt(held * changed)
+                held, changed = (held, middle) if accept(answer(middle)) else (middle, changed)
+            return changed, answer(changed)
+        before = float(value)
+    return None
+
+
+def _with_bill(grounds: Grounds, name: str, bill: Bill) -> Grounds:
+    return replace(grounds, bills={**grounds.bills, name: bill})
+
+
+def _own_price(grounds: Grounds, choice: str) -> Change | None:
+    """What the choice may cost a month to run before another is the answer."""
+    bill = grounds.bills[choice]
+    run = bill.run
+    if run is None or run.value <= 0:
+        return None
+
+    def answer(factor: float) -> str | None:
+        return _answer(_with_bill(grounds, choice, replace(bill, run=run.scaled(factor))))
+
+    found = _first(1.0, MOST, answer, lambda one: one != choice)
+    return found and Change(kind="price of the choice", subject=choice, now=run.value, at=run.value * found[0],
+                            unit="USD a month", then=found[1])  # fmt: skip
+
+
+def _other_price(grounds: Grounds, name: str) -> Change | None:
+    """What another would have to cost a month to run to be the answer."""
+    bill = grounds.bills[name]
+    run = bill.run
+    if run is None or run.value <= 0:
+        return None
+
+    def answer(factor: float) -> str | None:
+        return _answer(_with_bill(grounds, name, replace(bill, run=run.scaled(factor))))
+
+    found = _first(1.0, LEAST, answer, lambda one: one == name)
+    return found and Change(kind="price of another", subject=name, now=run.value, at=run.value * found[0],
+                            unit="USD a month", then=name)  # fmt: skip
+
+
+def _people(grounds: Grounds, choice: str) -> Change | None:
+    """What the people of the choice may cost a month before another is the answer."""
+    bill = grounds.bills[choice]
+    people = bill.people
+    if people is None or people.value <= 0:
+        return None
+
+    def answer(factor: float) -> str | None:
+        return _answer(_with_bill(grounds, choice, replace(bill, people=people.scaled(factor))))
+
+    found = _first(1.0, MOST, answer, lambda one: one != choice)
+    return found and Change(kind="people-hours", subject=choice, now=people.value, at=people.value * found[0],
+                            unit="USD a month", then=found[1])  # fmt: skip
+
+
+def at_volume(grounds: Grounds, totals: Mapping[str, Total], factor: float) -> Grounds:
+    """The grounds with so many times the volume; what cannot carry it has no bill."""
+    return replace(
+        grounds, bills={name: replace(bill, run=_run_at(bill, totals[name], factor))
+                        for name, bill in grounds.bills.items()}
+    )  # fmt: skip
+
+
+def _run_at(bill: Bill, total: Total, factor: float) -> Figure | None:
+    if bill.run is None or factor == 1.0:
+        return bill.run
+    if all(row.kind != "serve" for row in total.rows):
+        return bill.run.scaled(factor)
+    ends: tuple[End, ...] = ("value", "low", "high")
+    people = total.people_usd_per_month
+    costs = [cost_at(total, factor, end) - (0.0 if people is None else getattr(people, end)) for end in ends]
+    if not all(math.isfinite(one) for one in costs):
+        return None
+    return Figure(value=costs[0], low=costs[1], high=costs[2], basis=bill.run.basis)
+
+
+def _volumes(grounds: Grounds, choice: str, totals: Mapping[str, Total]) -> Iterator[Change]:
+    """The nearest volumes, above and below, at which the answer is another."""
+    rows = [row for total in totals.values() for row in total.rows if row.kind == "serve" and row.option is not None]
+    planned = sorted({point.factor for row in rows for point in row.at_volumes})
+    factors = planned if rows else [float(one) for one in np.geomspace(0.01, 100.0, 33)]
+    for way in ([one for one in factors if one > 1], [one for one in reversed(factors) if one < 1]):
+        held = 1.0
+        for factor in way:
+            if (then := _answer(at_volume(grounds, totals, factor))) != choice:
+                for _ in range(8):
+                    middle = math.sqrt(held * factor)
+                    other = _answer(at_volume(grounds, totals, middle))
+                    held, factor, then = (held, middle, other) if other != choice else (middle, factor, then)
+                yield Change(kind="volume", subject="", now=1.0, at=factor, unit="times the stated volume", then=then)
+                break
+            held = factor
+
+
+def _horizons(grounds: Grounds, choice: str) -> Iterator[Change]:
+    """The nearest horizons, longer and shorter, with another answer."""
+    for far in (LONGEST_WEEKS, 1.0):
+        if far == grounds.weeks:
+            continue
+        found = _first(
+            grounds.weeks, far, lambda weeks: _answer(replace(grounds, weeks=weeks)), lambda one: one != choice
+        )
+        if found and found[1] is not None:
+            yield Change(kind="horizon", subject="", now=grounds.weeks, at=found[0], unit="weeks", then=found[1])
+
+
+def _worth(grounds: Grounds, name: str) -> Change | None:
+    """What being on another would have to be worth a month for it to be the answer."""
+
+    def answer(premium: float) -> str | None:
+        return _answer(replace(grounds, premium={**grounds.premium, name: premium}))
+
+    found = _first(LEAST_WORTH, MOST_WORTH, answer, lambda one: one == name)
+    return found and Change(kind="worth", subject=name, now=0.0, at=found[0], unit="USD a month", then=name)
+
+
+def _rules(grounds: Grounds, verdict: Verdict) -> Iterator[Change]:
+    """Things that a rule alone keeps from being the answer."""
+    for one in verdict.out:
+        if one.kind in ("breaks a rule", "rule not known"):
+            matches = {**grounds.standing.matches, one.thing: ()}
+            lifted = replace(grounds, standing=replace(grounds.standing, matches=matches))
+            if _answer(lifted) == one.thing:
+                rules = ", ".join(match.standard for match in one.rules)
+                yield Change(kind="rule", subject=rules, now=0.0, at=1.0, unit="met", then=one.thing)
+
+
+def without_people(grounds: Grounds) -> str | None:
+    """The answer if nobody's hours were counted, neither of running nor of moving."""
+    bills = {
+        name: replace(bill, people=None, entry=replace(bill.entry, usd=None)) for name, bill in grounds.bills.items()
+    }
+    return _answer(replace(grounds, bills=bills))
+
+
+def people_share(grounds: Grounds, name: str) -> float | None:
+    """The share of people-hours, of running and of moving, in what a thing costs over the horizon by itself."""
+    bill = grounds.bills[name]
+    if bill.run is None or (bill.people is None and bill.entry.usd is None):
+        return None
+    months = grounds.months - (bill.entry.weeks or 0.0) / WEEKS_PER_MONTH
+    hours = [figure for figure in (bill.people and bill.people.scaled(max(0.0, months)), bill.entry.usd) if figure]
+    people = add(hours)
+    assert people is not None
+    whole = people.value + bill.run.value * max(0.0, months)
+    return people.value / whole if whole > 0 else None

@@ -1,0 +1,61 @@
+"""Sizes of organisations and what each usually weighs more or less. Data, not code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from tonnage.comparison.door import Name, Text, parse_entries
+from tonnage.workload.file.fields import Count, Door
+
+USUAL: Final = "mid-size"  # whose factors are all 1: taken where the size is not said
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """A size of organisation and what it usually weighs more or less."""
+
+    name: str
+    title: str
+    from_employees: int
+    factors: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    source: str
+    sizes: tuple[Size, ...]
+
+    def of(self, employees: int | None) -> Size | None:
+        """The size that many people make; None where it is not said."""
+        if employees is None:
+            return None
+        return max((one for one in self.sizes if one.from_employees <= employees), key=lambda one: one.from_employees)
+
+
+class SizeEntry(Door):
+    title: Text
+    from_employees: Count
+    factors: dict[Name, Annotated[float, Field(ge=0, le=10)]]
+
+
+class SizesFile(Door):
+    source: Text
+    organisations: dict[Name, SizeEntry]
+
+
+@lru_cache(maxsize=1)
+def load_sizes() -> Sizes:
+    """The packaged sizes, smallest first."""
+    text = files("tonnage.comparison").joinpath("data/organisations.yaml").read_text("utf-8")
+    entries, _ = parse_entries(text, SizesFile, file="organisations.yaml", page="docs/compare.md")
+    found = [
+        Size(name=name, title=one.title, from_employees=one.from_employees, factors=one.factors)
+        for name, one in entries.organisations.items()
+    ]
+    return Sizes(source=entries.source, sizes=tuple(sorted(found, key=lambda one: one.from_employees)))

@@ -1,0 +1,82 @@
+"""How the work would be spread over several things, and whether that costs less than the best single one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from tonnage.comparison.compliance import Standing
+from tonnage.comparison.computed import Total, add
+from tonnage.sizing.estimates import Figure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """Each workload where it costs least, beside the best single thing. Run cost a month; people of each thing used."""
+
+    places: tuple[tuple[str, str | None], ...]  # workload, thing
+    usd_per_month: Figure | None
+    single: str | None
+    single_usd_per_month: Figure | None
+    worth_it: bool
+    because: str
+
+
+def best_split(totals: Mapping[str, Total], standing: Standing) -> Split:
+    """The cheapest way to spread the work over any set of things, the operation of each one used included.
+
+    Only things that are known to meet every rule count.
+
+    Exact: every set of things is tried (at most 4,095), each workload going where it costs least within the set.
+    """
+    works = [row.work for row in next(iter(totals.values())).rows]
+    totals = {name: totals[name] for name in standing.allowed(totals)}
+    singles = [(cost, name) for name, total in totals.items() if (cost := total.usd_per_month) is not None]
+    cost, single = min(singles, key=lambda one: (one[0].value, one[1]), default=(None, None))
+    found = [way for way in map(_spread, _sets(totals)) if way is not None]
+    if not found:
+        nowhere = tuple((work, None) for work in works)
+        return Split(
+            places=nowhere, usd_per_month=None, single=single, single_usd_per_month=cost, worth_it=False,
+            because=f"some work can be done by none of them that is known to meet {standing.titles}"
+            if standing.needs else "some work can be done by none of them",
+        )  # fmt: skip
+    whole, places = min(found, key=lambda way: (way[0].value, len({name for _, name in way[1]}), way[1]))
+    used = sorted({name for _, name in places})
+    worth = len(used) > 1 and (cost is None or whole.value < cost.value)
+    return Split(
+        places=places, usd_per_month=whole, single=single, single_usd_per_month=cost, worth_it=worth,
+        because=_split_words(whole, cost, used),
+    )  # fmt: skip
+
+
+def _sets(totals: Mapping[str, Total]) -> Iterator[tuple[Total, ...]]:
+    for count in range(1, len(totals) + 1):
+        yield from combinations(totals.values(), count)
+
+
+def _spread(chosen: tuple[Total, ...]) -> tuple[Figure, tuple[tuple[str, str], ...]] | None:
+    """Each workload where it costs least among `chosen`; None where one of them is idle or some work has no place."""
+    places, costs = [], []
+    for rows in zip(*(total.rows for total in chosen), strict=True):
+        able = [(row.usd_per_month, row.thing) for row in rows if row.usd_per_month is not None]
+        if not able:
+            return None
+        cost, name = min(able, key=lambda one: (one[0].value, one[1]))
+        places.append((rows[0].work, name))
+        costs.append(cost)
+    used = {name for _, name in places}
+    if len(used) < len(chosen):
+        return None
+    whole = add([*costs, *(one.people_usd_per_month for one in chosen if one.people_usd_per_month is not None)])
+    assert whole is not None
+    return whole, tuple(places)
+
+
+def _split_words(whole: Figure, single: Figure | None, used: Sequence[str]) -> str:
+    if len(used) == 1:
+        return "all the work costs least in one place: no split"
+    if single is None:
+        return "no single one can do all the work: it must be split"
+    return f"saves ${single.value - whole.value:,.0f} a month, the operation of every platform used included"

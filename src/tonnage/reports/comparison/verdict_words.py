@@ -1,0 +1,126 @@
+"""The verdict in words: the one answer, why, what is out, what would change it."""
+
+from __future__ import annotations
+
+from tonnage.comparison.changes import Change
+from tonnage.comparison.comparing import Comparison
+from tonnage.comparison.horizons import WEEKS_PER_MONTH
+from tonnage.comparison.reasons import Reason
+from tonnage.comparison.verdict import Exclusion
+from tonnage.reports.comparison.figures import UNKNOWN, counted, money, volume
+from tonnage.reports.wording import render_money, short
+
+
+def headline(comparison: Comparison) -> str:
+    """The one answer with its cost."""
+    verdict = comparison.answer.verdict
+    weeks = counted(verdict.weeks, "week")
+    chosen = verdict.chosen
+    if chosen is None:
+        return f"None of the things compared can be recommended over {weeks}: each fails a must-have."
+    return f"Choose {comparison.title_of[chosen.thing]}: {money(chosen.usd)} over {weeks}{_included(comparison)}."
+
+
+def _included(comparison: Comparison) -> str:
+    if comparison.request.organisation.usd_per_hour is None:
+        return ", people and moving not counted (organisation.usd_per_hour is not stated)"
+    return ", moving and people included"
+
+
+def reason_words(comparison: Comparison, reason: Reason) -> str:
+    """One reason as a sentence."""
+    titles, answer = comparison.title_of, comparison.answer
+    chosen = titles[answer.choice or ""]
+    rival = titles.get(reason.rival or "", "")
+    weeks = counted(answer.verdict.weeks, "week")
+    aspects = {one.key: one.title for one in comparison.aspects}
+    leads = ", ".join(f"{aspects[key]} (+{lead:.1f})" for key, lead in reason.leads)
+    apart = _apart(reason)
+    if reason.kind == "costs less":
+        return f"It costs least: {rival} costs {money(reason.rival_usd)} over {weeks}, {apart}."
+    if reason.kind == "judged better":
+        return (f"Cost does not tell it from {rival} ({money(reason.rival_usd)}, {apart}); it is judged better"
+                f"{' in ' + leads if leads else ' by the weights'}.")  # fmt: skip
+    if reason.kind == "preferred":
+        return f"Cost does not tell it from {rival} ({money(reason.rival_usd)}, {apart}); the rules prefer it."
+    if reason.kind == "worth more":
+        return f"What you say its lead is worth ({leads}) outweighs its cost beside {rival}, {apart}."
+    if reason.kind == "only one left":
+        return "It is the only one that meets every must-have."
+    if reason.kind == "moves":
+        when = "never" if reason.weeks is None else f"after {_span(reason.weeks)}"
+        return f"Moving there from {rival} costs {money(reason.usd)} once and has paid for itself {when}."
+    if reason.kind == "stays":
+        if not reason.rival:
+            return f"Work runs on {chosen} already: nothing has to move."
+        when = "never" if reason.weeks is None else f"only after {_span(reason.weeks)}"
+        return (f"Work runs there already. Moving to {rival} would cost {money(reason.rival_usd)} over {weeks}: it "
+                f"pays for itself {when}.")  # fmt: skip
+    if reason.kind == "people-hours":
+        share = "" if reason.share is None else f"{100 * reason.share:.0f} % of its cost are people-hours, a judgement"
+        if answer.people_decide:
+            other = (
+                f"without them {titles[reason.rival]} would be chosen" if reason.rival else "without them none would"
+            )
+            share = f"{share or 'People-hours, a judgement, count'}: they decide, {other}"
+        return f"{share}. Give hours of your own before you act."
+    return f"It is known to meet the rules: {comparison.standing.titles}."
+
+
+def _apart(reason: Reason) -> str:
+    """How far two costs are apart: the rival's beside the choice's."""
+    if reason.usd is None or reason.rival_usd is None:
+        return UNKNOWN
+    more = reason.rival_usd.value - reason.usd.value
+    share = "" if reason.usd.value <= 0 else f" ({abs(more) / reason.usd.value:.0%})".replace("%", " %")
+    return f"{render_money(abs(more))}{share} {'more' if more >= 0 else 'less'}"
+
+
+def _span(weeks: float) -> str:
+    """Weeks, and months where that reads better."""
+    return counted(round(weeks), "week") if weeks < 26 else f"{short(weeks / WEEKS_PER_MONTH)} months"
+
+
+def change_words(comparison: Comparison, change: Change) -> str:
+    """One change and where it leads."""
+    titles = comparison.title_of
+    then = titles[change.then] if change.then is not None else "none of them"
+    subject = titles.get(change.subject, change.subject)
+    if change.kind == "price of the choice":
+        said = f"running {subject} costs over {render_money(change.at)} a month (now {render_money(change.now)})"
+    elif change.kind == "price of another":
+        said = f"running {subject} costs under {render_money(change.at)} a month (now {render_money(change.now)})"
+    elif change.kind == "people-hours":
+        hours = comparison.request.organisation.usd_per_hour or 1.0
+        said = (f"running {subject} takes over {short(change.at / hours)} people-hours a month "
+                f"(taken: {short(change.now / hours)})")  # fmt: skip
+    elif change.kind == "volume":
+        side = "above" if change.at > 1 else "below"
+        said = f"the volume is {side} {volume(float(f'{change.at:.3g}'))} the stated one"
+    elif change.kind == "horizon":
+        side = "longer" if change.at > change.now else "shorter"
+        said = f"you decide over {side} than {counted(round(change.at), 'week')} (now {change.now:g})"
+    elif change.kind == "worth":
+        said = f"being on {subject} is worth {render_money(change.at)} a month to you beyond its cost (`worth:`)"
+    else:
+        said = f"{then} is shown to meet {subject}"
+    return f"{then}, if {said}"
+
+
+def exclusion_words(comparison: Comparison, one: Exclusion) -> str:
+    """Why a thing is out."""
+    title, weeks = comparison.title_of[one.thing], counted(comparison.answer.verdict.weeks, "week")
+    if one.kind == "cannot do the work":
+        return f"{title}: {one.work}: {one.why}"
+    if one.kind == "cost not known":
+        return f"{title}: its cost is not known"
+    if one.kind in ("breaks a rule", "rule not known"):
+        return f"{title}: {'; '.join(match.describe() for match in one.rules)}"
+    if one.kind == "excluded by the rules":
+        return (
+            f"{title}: the rules leave it out ({comparison.decision.leaf.because if comparison.decision.leaf else ''})"
+        )
+    if one.kind == "not reached in time":
+        return f"{title}: takes {short(one.weeks or 0.0)} weeks to get there, the horizon has {weeks}"
+    when = "never" if one.weeks is None else f"after {_span(one.weeks)}"
+    return f"{title}: the move pays for itself {when}; {money(one.usd)} over {weeks}"
