@@ -245,7 +245,7 @@ def _grounds(
     lacking = {}
     for name, total in totals.items():
         row = next((row for row in total.rows if row.option is None), None)
-        if row is not None:
+        if row is not None and row.why_not is not None:
             lacking[name] = (row.work, row.why_not)
     size = load_sizes().of(request.organisation.employees)
     return Grounds(

@@ -13,9 +13,10 @@ from tonnage.comparison.energy import Footprint, Stated, footprint
 from tonnage.comparison.energy import total as sum_footprints
 from tonnage.comparison.fronts import front_of
 from tonnage.comparison.profiles import Hours
-from tonnage.comparison.reaching import enough_machines, narrow_to, only_of, why_none
+from tonnage.comparison.reaching import WhyNot, enough_machines, narrow_to, only_of, why_none
 from tonnage.comparison.request import Thing
 from tonnage.planning import CatalogStamp, Option, Plan
+from tonnage.planning.reasons import Reason
 from tonnage.sizing.estimates import Figure
 from tonnage.units import SECONDS_PER_HOUR
 from tonnage.workload.jobs import ServeJob, Workload
@@ -59,7 +60,7 @@ class Row:
     work: str
     kind: str
     option: Option | None
-    why_not: str
+    why_not: WhyNot | None
     usd_per_job: Figure | None
     usd_per_month: Figure | None
     at_volumes: tuple[AtVolume, ...]
@@ -207,11 +208,11 @@ def compute_row(
     else:
         volume = f"{work.jobs_per_month:g} job{'' if work.jobs_per_month == 1 else 's'} a month"
     blank = Row(
-        thing=thing.name, work=work.name, kind=work.workload.kind, option=None, why_not="", usd_per_job=None,
+        thing=thing.name, work=work.name, kind=work.workload.kind, option=None, why_not=None, usd_per_job=None,
         usd_per_month=None, at_volumes=(), options=0, volume=volume,
     )  # fmt: skip
     narrowed = narrow_to(thing, work.workload, catalog, file)
-    if isinstance(narrowed, str):
+    if isinstance(narrowed, Reason):
         return replace(blank, why_not=narrowed)
     plan = enough_machines(planner(*narrowed), thing)
     blank = replace(blank, stamp=plan.catalog)

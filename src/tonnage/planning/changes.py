@@ -111,7 +111,11 @@ def in_fp16(workload: Workload) -> Workload:
 
 def _shortened(workload: Workload, most: int) -> Workload:
     job = workload.job
-    return replace(workload, job=replace(job, lengths=cut_at(job.lengths, most))) if isinstance(job, TrainJob) else workload
+    return (
+        replace(workload, job=replace(job, lengths=cut_at(job.lengths, most)))
+        if isinstance(job, TrainJob)
+        else workload
+    )
 
 
 def _bought(workload: Workload, purchase: Any) -> Workload:

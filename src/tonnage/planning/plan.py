@@ -17,6 +17,8 @@ from tonnage.sizing.estimates import Basis, Figure, Spread
 
 Objective = Literal["cost", "time", "pareto"]
 Bought = Purchase | Literal["batch", "provisioned"]  # the last two: tokens
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
     """Which 80 % interval a figure has, and the left-out rows behind it (0: a judgement)."""

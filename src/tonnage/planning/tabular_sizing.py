@@ -194,6 +194,7 @@ def _risky_miss(binding: Holder, need: float, has: float) -> Miss:
     """It is expected to fit, and the upper end of its interval does not."""
     return MemoryMiss(
         binding=binding,
+        of="host" if binding == "host memory" else "GPU",
         needed_gib=to_gib(need * TABULAR_MEMORY_SPREAD.high_factor),
         available_gib=to_gib(has),
         expected_gib=to_gib(need),
@@ -204,6 +205,7 @@ def _risky_miss(binding: Holder, need: float, has: float) -> Miss:
 def _memory_miss(binding: Holder, need: float, has: float) -> Miss:
     return MemoryMiss(
         binding=binding,
+        of="host" if binding == "host memory" else "GPU",
         needed_gib=to_gib(need),
         available_gib=to_gib(has),
         lifted_by=(SmallerTable(fall_fraction=1 - has / need),),

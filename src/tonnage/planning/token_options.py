@@ -179,7 +179,9 @@ class _Judge:
         if per_minute is None or needed <= per_minute:
             return None
         return QuotaMiss(
-            needed_tokens_per_minute=needed, allowed_tokens_per_minute=per_minute, lifted_by=(MoveQuota(tokens_per_minute=needed),)
+            needed_tokens_per_minute=needed,
+            allowed_tokens_per_minute=per_minute,
+            lifted_by=(MoveQuota(tokens_per_minute=needed),),
         )
 
     def _budget(self, usd: float) -> Miss | None:

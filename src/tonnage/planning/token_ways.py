@@ -175,7 +175,9 @@ class _WayMaker:
             what = f"model units, {model}, {name}"
             missing = None
             if not units:
-                missing = UnpricedMiss(of="model units", name=model, lifted_by=(State(key="buy.model_units", of="units"),))
+                missing = UnpricedMiss(
+                    of="model units", name=model, lifted_by=(State(key="buy.model_units", of="units"),)
+                )
             elif time is None:
                 carried = State(key="buy.tokens_per_minute", of="carried")
                 missing = UnpricedMiss(of="hours", name=model, lifted_by=(carried,))

@@ -9,7 +9,7 @@ from tonnage.planning.plan import Option, Refusal
 from tonnage.planning.reasons.flips import Flip
 from tonnage.reports.blocks import Block, Column, Heading, Paragraph, Table
 from tonnage.reports.plain import plain_number
-from tonnage.reports.reasons import change_words, changes_words, reason_document
+from tonnage.reports.reasons import change_document, changes_words
 from tonnage.reports.wording import plural, render_bought, render_machines, render_money
 
 Flipped = tuple[Option | Refusal, tuple[Flip, ...]]
@@ -53,7 +53,7 @@ def flips_document(flipped: Sequence[Flipped]) -> list[dict[str, Any]]:
             "platform": loser.platform,
             "limit": flip.dimension,
             "change": changes_words(flip.changes),
-            "changes": [reason_document(one, change_words(one)) for one in flip.changes],
+            "changes": [change_document(one) for one in flip.changes],
             "becomes": flip.becomes,
             "cost_usd": plain_number(flip.cost_usd),
             "time_s": None if flip.time_s is None else plain_number(flip.time_s),

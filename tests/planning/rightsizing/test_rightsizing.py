@@ -10,7 +10,7 @@ import pytest
 from tonnage.catalog import Catalog
 from tonnage.errors import WorkloadError
 from tonnage.planning.rightsizing import Finding, Usage, parse_usage, rightsize, usage_columns
-from tonnage.planning.rightsizing.holding import broken_limits, usable_gib
+from tonnage.planning.rightsizing.holding import Unfit, broken_limits, usable_gib
 from tonnage.planning.rightsizing.rightsize import Where
 from tonnage.workload.jobs import Lengths
 from tonnage.workload.tables.reading import load_table

@@ -47,13 +47,14 @@ class UnpublishedMiss(AnyMiss):
 class MemoryMiss(AnyMiss):
     """The work needs more memory than there is, in the leanest layout.
 
-    `needed_gib` is for each device (of host memory: for the machine). `expected_gib`: the expected figure, where that
-    fits and `needed_gib` is the upper end of its 80 % interval. `kept_free_fraction`: of the device, already off
+    `of`: what holds it, each GPU, the machine's host, or one process here. `expected_gib`: the expected figure, where
+    that fits and `needed_gib` is the upper end of its 80 % interval. `kept_free_fraction`: of the device, already off
     `available_gib`. `engine_keeps`: the serving engine keeps some of it free.
     """
 
     kind: ClassVar[str] = "memory"
     binding: Literal["memory", "host memory"] = "memory"
+    of: Literal["GPU", "host", "process"] = "GPU"
     needed_gib: float
     available_gib: float
     expected_gib: float | None = None

@@ -44,7 +44,8 @@ class OtherGpuMiss(AnyMiss):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResidencyMiss(AnyMiss):
-    """Data would leave the areas it has to stay in. `area` None: not stated. `priced_for`: where an API's price holds."""
+    """Data would leave the areas it has to stay in. `area` None: not stated. `priced_for`: where a price of tokens
+    holds."""
 
     kind: ClassVar[str] = "residency"
     binding: Literal["residency"] = "residency"

@@ -8,6 +8,7 @@ from tonnage.comparison.migration import Migration
 from tonnage.reports.blocks import Bullets, Column, Pairs, Paragraph, Table
 from tonnage.reports.comparison.figures import UNKNOWN, amount, counted, duration, money
 from tonnage.reports.comparison.sections import Code, Part, Section, Subheading
+from tonnage.reports.reasons.why_not import why_not_words
 from tonnage.reports.wording import render_machines, render_purchase, short
 
 MOST = 5  # aspects named in one line
@@ -30,7 +31,7 @@ def choosing_section(comparison: Comparison) -> Section:
         if comparison.standing.why_not(thing.name):
             rows.append(("stands against it", comparison.standing.why_not(thing.name)))
         rows += [
-            ("stands against it", f"{row.work}: {row.why_not}")
+            ("stands against it", f"{row.work}: {why_not_words(row.why_not)}")
             for row in comparison.totals[thing.name].rows
             if row.option is None
         ]

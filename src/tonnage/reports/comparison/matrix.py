@@ -10,6 +10,7 @@ from tonnage.reports.blocks import Bullets, Column, Pairs, Paragraph, Table
 from tonnage.reports.comparison.figures import UNKNOWN, amount, counted, duration, money, rate
 from tonnage.reports.comparison.sections import Part, Section, Subheading
 from tonnage.reports.reasons import risk_words
+from tonnage.reports.reasons.why_not import why_not_words
 from tonnage.reports.wording import render_date, short
 
 RULES = "Security and compliance"
@@ -217,7 +218,7 @@ def risk_section(comparison: Comparison) -> Section:
             if row.option is not None:
                 found += [f"{row.work} on {row.option.instance_type}: {risk_words(risk)}" for risk in row.option.risks]
             else:
-                found.append(f"{row.work}: {row.why_not}")
+                found.append(f"{row.work}: {why_not_words(row.why_not)}")
         parts += [Subheading(text=thing.title), Bullets(items=tuple(dict.fromkeys(found)) or ("none is on record",))]
     return Section(key="risks", title="Risks", parts=tuple(parts))
 

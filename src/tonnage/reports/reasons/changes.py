@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 from tonnage.planning.reasons import changes as kinds
 from tonnage.planning.reasons.changes import AnyChange
 from tonnage.planning.reasons.risks import Promise
+from tonnage.reports.reasons.document import reason_document
 from tonnage.units import SECONDS_PER_HOUR
 
 PROMISED: Final[dict[Promise, str]] = {"latency": "p95 latency", "ttft": "p95 TTFT", "tpot": "p95 per token"}
@@ -32,6 +33,11 @@ STATED: Final = {
 def changes_words(changes: Iterable[AnyChange]) -> str:
     """Changes that are made together."""
     return " and ".join(change_words(one) for one in changes)
+
+
+def change_document(change: AnyChange) -> dict[str, Any]:
+    """The change as JSON."""
+    return reason_document(change, change_words(change))
 
 
 def change_words(change: AnyChange) -> str:

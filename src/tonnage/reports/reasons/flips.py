@@ -8,7 +8,7 @@ from tonnage.planning.plan import NearMiss, Plan, Relaxation
 from tonnage.planning.portfolio.answer import Unplaced
 from tonnage.planning.reasons.changes import LeaveOut
 from tonnage.reports.plain import plain_usd
-from tonnage.reports.reasons.changes import change_words, changes_words
+from tonnage.reports.reasons.changes import change_document, changes_words
 from tonnage.reports.reasons.document import reason_document
 
 
@@ -52,7 +52,7 @@ def nothing_fits_hint(plan: Plan) -> str | None:
 
 def changes_document(one: NearMiss) -> list[dict[str, Any]]:
     """The chain, one entry a change."""
-    return [reason_document(change, change_words(change)) for change in one.flip.changes]
+    return [change_document(change) for change in one.flip.changes]
 
 
 def unplaced_hint(one: Unplaced) -> str | None:

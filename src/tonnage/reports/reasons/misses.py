@@ -7,11 +7,12 @@ from typing import Any, Final, assert_never
 
 from tonnage.planning.reasons import misses as kinds
 from tonnage.planning.reasons.misses import MachineMiss, Miss, TermMiss
-from tonnage.reports.reasons.changes import PROMISED, change_words, latency_words, money_words
+from tonnage.reports.reasons.changes import PROMISED, change_document, change_words, latency_words, money_words
 from tonnage.reports.reasons.document import reason_document
 from tonnage.units import SECONDS_PER_HOUR
 
 NONE: Final = "none in the catalog"
+HOLDERS: Final = {"GPU": " per GPU", "host": " of host memory", "process": ""}
 NO_RATE: Final = "unknown: no throughput of this API is published"
 UNPUBLISHED: Final = {"vcpus": "a number of vCPUs", "link bandwidth": "a published bandwidth between the GPUs"}
 PRICES: Final = {
@@ -42,7 +43,7 @@ class MissWords:
 
 def miss_document(miss: Miss) -> dict[str, Any]:
     """The miss as JSON; each of `lifted_by` with its words."""
-    changes = [reason_document(change, change_words(change)) for change in miss.lifted_by]
+    changes = [change_document(change) for change in miss.lifted_by]
     return {**reason_document(miss, miss_words(miss).clause), "lifted_by": changes}
 
 
@@ -58,7 +59,9 @@ def _lifts(miss: Miss) -> str:
         return f"{said}, which multiply fp8 weights in 16 bit there"
     if isinstance(miss, kinds.NvidiaOnlyMiss):
         return f"{said}, which run there"
-    return said or "nothing tried: not even adapters, 4-bit weights and 64 nodes together"
+    if not said and isinstance(miss, kinds.MemoryMiss) and miss.layout:
+        return "nothing tried: not even adapters, 4-bit weights and 64 nodes together"
+    return said or "nothing that was tried"
 
 
 def _of_terms(miss: TermMiss) -> tuple[str, str]:
@@ -108,11 +111,7 @@ def _of_money(
 
 
 def _of_time(
-    miss: kinds.UnknownLatencyMiss
-    | kinds.SlowApiMiss
-    | kinds.UnknownFinishMiss
-    | kinds.QuotaMiss
-    | kinds.DeadlineMiss,
+    miss: kinds.UnknownLatencyMiss | kinds.SlowApiMiss | kinds.UnknownFinishMiss | kinds.QuotaMiss | kinds.DeadlineMiss,
 ) -> tuple[str, str]:
     match miss:
         case kinds.UnknownLatencyMiss(promise=promise, promised_s=promised_s, usd=usd):
@@ -171,7 +170,10 @@ def _of_machines(miss: MachineMiss) -> tuple[str, str]:
 def _unpublished(miss: kinds.UnpublishedMiss) -> tuple[str, str]:
     match miss.what:
         case "vendor":
-            return f"{miss.device}: {miss.vendor} devices run another compiler whose rates are not calibrated", "unknown"
+            return (
+                f"{miss.device}: {miss.vendor} devices run another compiler whose rates are not calibrated",
+                "unknown",
+            )
         case "rate":
             return f"{miss.device}: no {miss.precision} rate is published (or the device has none)", "unknown"
         case "memory size" | "memory bandwidth":
@@ -186,8 +188,7 @@ def _unpublished(miss: kinds.UnpublishedMiss) -> tuple[str, str]:
 
 
 def _memory(miss: kinds.MemoryMiss) -> tuple[str, str]:
-    where = "of host memory" if miss.binding == "host memory" else "per GPU"
-    needs = f"{miss.needed_gib:.1f} GiB {where}"
+    needs = f"{miss.needed_gib:.1f} GiB{HOLDERS[miss.of]}"
     if miss.expected_gib is not None:
         needs += f" at the upper end of the 80 % interval ({miss.expected_gib:.1f} expected)"
     if miss.tensor_parallel is not None:
