@@ -17,7 +17,7 @@ from tonnage.planning.risks import _promise_risks
 from tonnage.planning.serve_sizing import size_service
 from tonnage.planning.sized import Sized
 from tonnage.sizing.devices import Machine
-from tonnage.workload.jobs import BatchJob, Constraints, Lengths, Requests, ServeJob
+from tonnage.workload.jobs import NO_LIMIT, BatchJob, Constraints, Lengths, Requests, ServeJob
 from tonnage.workload.known import find_model
 
 from .conftest import serve
@@ -32,7 +32,7 @@ BATCH = BatchJob(model=find_model("llama-3.1-8b"), requests=CHAT, items=10_000, 
 
 
 def served(job: ServeJob) -> Sized:
-    return size_service(job, [H100], Constraints(), GROUNDS)
+    return size_service(job, [H100], Constraints(max_nodes=NO_LIMIT), GROUNDS)
 
 
 def shown(job: ServeJob) -> RunDetail:

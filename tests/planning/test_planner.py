@@ -18,11 +18,12 @@ Maker = Callable[..., Workload]
 
 
 def test_options_are_ranked_by_cost_and_ledgers_sum(catalog: Catalog, make_train: Maker) -> None:
-    """Ranks count up, cost never falls, and each cost is its ledger's total inside its own interval."""
+    """Ranks count up, cost never falls among those relied on, which come first, nor among the others, and each cost is
+    its ledger's total inside its own interval."""
     options = make_plan(make_train(), catalog).options
     assert [option.rank for option in options] == list(range(1, len(options) + 1))
-    costs = [option.cost_usd.value for option in options]
-    assert costs == sorted(costs)
+    order = [(not option.relied_on, option.cost_usd.value) for option in options]
+    assert order == sorted(order)
     for option in options:
         assert Decimal(str(option.cost_usd.value)) == option.ledger.total_usd
         assert option.cost_usd.low <= option.cost_usd.value <= option.cost_usd.high

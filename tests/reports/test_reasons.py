@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields
+from datetime import date
 from functools import cache
 from pathlib import Path
 from types import ModuleType, NoneType, UnionType
@@ -64,6 +65,7 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
         int: st.integers(0, 99_999),
         float: st.integers(1, 9_999_999).map(lambda number: number / 100 if number < 100_000 else float(number)),
         NoneType: st.none(),
+        date: st.dates(),
     }
     return plain[kind] if kind in plain else built(kind)
 
@@ -86,6 +88,8 @@ def read(kind: Any, plain: Any) -> Any:
         return tuple(read(get_args(kind)[0], one) for one in plain)
     if origin is Literal or kind in (str, bool, int, NoneType):
         return plain
+    if kind is date:
+        return date.fromisoformat(plain)
     if kind is float:
         return float(plain)
     hints = get_type_hints(kind)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tonnage.errors import InputError, WorkloadError
-from tonnage.workload.file.layout_fields import TrainLayoutFields
+from tonnage.workload.file.layout_fields import ServingLayoutFields, TrainLayoutFields
 from tonnage.workload.forced_layout import SHORT, force_layout, parse_layout
-from tonnage.workload.jobs import BatchJob, TrainJob, Workload
+from tonnage.workload.jobs import BatchJob, ServeJob, TrainJob, Workload
 from tonnage.workload.loading import parse_workload
 
 AS_OF = datetime(2026, 11, 20, tzinfo=UTC)
@@ -51,8 +51,8 @@ def test_serving_keys_are_read() -> None:
 
 
 def test_short_forms_name_real_keys() -> None:
-    """Every short form stands for a key of a training layout."""
-    assert set(SHORT.values()) <= set(TrainLayoutFields.model_fields)
+    """Every short form stands for a key of a layout, of training or of serving."""
+    assert set(SHORT.values()) <= {*TrainLayoutFields.model_fields, *ServingLayoutFields.model_fields}
 
 
 IMPOSSIBLE = [  # text, the key, what the error says
@@ -114,3 +114,54 @@ def test_layout_against_the_other_keys(keys: str, expected: dict[str, Any]) -> N
     with pytest.raises(WorkloadError) as caught:
         read(kept + keys)
     assert caught.value.key == expected["key"]
+
+
+SERVE = """\
+kind: serve
+model: {model}
+serve: {{rate_per_s: 5, input_tokens: 200, output_tokens: 100, {more}}}
+"""
+MIXTURE, DENSE = "qwen3-30b-a3b", "llama-3.1-8b"
+IMPOSSIBLE_SERVING = [  # model, more of the job, text, key, what the error says
+    (DENSE, "engine: vllm", "tp=2,ep=2", "expert_parallel", "has no experts"),
+    (DENSE, "engine: vllm", "tp=2,dp_attention=2", "attention_data_parallel", "has no experts"),
+    (MIXTURE, "engine: vllm", "tp=4,ep=2", "expert_parallel", "vllm takes 1 or 4"),
+    (MIXTURE, "engine: sglang", "tp=4,ep=3", "expert_parallel", "sglang takes 1 or a divisor"),
+    (MIXTURE, "engine: tensorrt-llm", "tp=4,dp_attention=2", "attention_data_parallel", "takes 1 or 4"),
+    (MIXTURE, "engine: tgi", "tp=4,ep=4", "expert_parallel", "which tgi does not run"),
+    (MIXTURE, "engine: vllm", "batch=8,tp=4,ep=4", "expert_parallel", "a fixed batch does not run"),
+    (DENSE, "engine: vllm", "prefill=2", "prefill_replicas", "needs decode_replicas"),
+    (DENSE, "engine: tgi", "prefill=1,decode=1", "prefill_replicas", "tgi does not hand"),
+    (DENSE, "engine: vllm", "prefill=1,decode=1,replicas=2", "replicas", "copies that both read and write"),
+    (DENSE, "p95_latency: 20s", "prefill=1,decode=1", "prefill_replicas", "p95_latency spans both"),
+    (DENSE, "engine: vllm", "batch=8,concurrency=4", "concurrency", "beside batch 8"),
+]
+
+
+@pytest.mark.parametrize(("model", "more", "text", "key", "said"), IMPOSSIBLE_SERVING)
+def test_a_serving_layout_that_cannot_be_is_refused_with_its_limit(
+    model: str, more: str, text: str, key: str, said: str
+) -> None:
+    """What an engine or a model does not do is refused in `--layout`, by key and limit."""
+    with pytest.raises(InputError) as caught:
+        force_layout(read(SERVE.format(model=model, more=more)), text)
+    assert key in str(caught.value)
+    assert said in str(caught.value)
+
+
+def test_degrees_of_experts_and_pools_are_read() -> None:
+    """`ep`, `dp_attention`, `prefill` and `decode` land in the job."""
+    work = force_layout(read(SERVE.format(model=MIXTURE, more="engine: sglang")), "tp=8,ep=8,dp_attention=8")
+    assert isinstance(work.job, ServeJob)
+    assert (work.job.tensor_parallel, work.job.expert_parallel, work.job.attention_data_parallel) == (8, 8, 8)
+    pools = force_layout(read(SERVE.format(model=DENSE, more="engine: vllm")), "prefill=2,decode=6").job
+    assert isinstance(pools, ServeJob)
+    assert (pools.prefill_replicas, pools.decode_replicas) == (2, 6)
+
+
+def test_requests_in_flight_mean_nothing_to_a_model_that_answers_in_one_pass() -> None:
+    """`concurrency` of an encoder was ignored; it is refused, and `batch` named."""
+    encoder = "kind: serve\nmodel: bert-base-uncased\nserve: {rate_per_s: 5, input_tokens: 64, p95_latency: 1s}\n"
+    with pytest.raises(InputError, match="answers in one pass") as caught:
+        force_layout(read(encoder), "concurrency=8")
+    assert caught.value.hint == "batch: 8"

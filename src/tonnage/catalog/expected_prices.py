@@ -117,7 +117,7 @@ class ExpectedPrices:
 
     def doubt(self, offer: Offer) -> PriceDoubt | None:
         """The first expectation that the offer's price breaks, and by how much; None when it breaks none."""
-        for expectation in self.expectations(offer):
+        for expectation in () if offer.supposed else self.expectations(offer):
             factor = float(offer.usd_per_instance_hour) / expectation.usd_per_instance_hour
             if not 1 / expectation.factor <= factor <= expectation.factor:
                 return PriceDoubt(ratio=factor, expectation=expectation)

@@ -14,6 +14,7 @@ from tonnage.planning.reasons.changes import (
     Both,
     Buy,
     CutSequences,
+    DropExclusion,
     Include,
     LeaveOut,
     MoreNodes,
@@ -23,11 +24,16 @@ from tonnage.planning.reasons.changes import (
     MovePromise,
     MoveRate,
     OnlyPlatform,
+    RaiseQuota,
     SetField,
+    SetPools,
+    TrustAny,
     UseFp16,
 )
 from tonnage.planning.reasons.risks import Promise
+from tonnage.workload.exclusions import Exclusion
 from tonnage.workload.jobs import BatchJob, Constraints, Lengths, ServeJob, TrainJob, Workload
+from tonnage.workload.quotas import Quota
 
 WorkloadEdit = Callable[[Workload], Workload]
 FREE: Final = Constraints()
@@ -52,6 +58,10 @@ def _of_constraints(change: AnyChange) -> WorkloadEdit | None:
             return constrained(deadline_s=None)
         case LeaveOut(key=key):
             return constrained(**{key: getattr(FREE, key)})
+        case DropExclusion(exclusion=text):
+            return lambda workload: constrained(exclude=_without(workload, text))(workload)
+        case RaiseQuota():
+            return lambda workload: constrained(quotas=_raised(workload, change))(workload)
         case AllowInterruptions():
             return constrained(interruptible=True)
         case AllowSpot():
@@ -60,6 +70,8 @@ def _of_constraints(change: AnyChange) -> WorkloadEdit | None:
             return lambda workload: _bought(workload, purchase)
         case AcceptRisk(limit=limit):
             return lambda workload: constrained(accept_risk=(*workload.constraints.accept_risk, limit))(workload)
+        case TrustAny():
+            return constrained(trust="any")
         case OnlyPlatform(platform=platform):
             return constrained(platforms=(platform,))
         case MoveDeadline(deadline_s=deadline_s):
@@ -84,6 +96,8 @@ def _of_job(change: AnyChange) -> WorkloadEdit | None:
             return job_with(rate_per_s=rate_per_s)
         case CutSequences(maximum_tokens=most):
             return lambda workload: _shortened(workload, most)
+        case SetPools(prefill_replicas=prefill, decode_replicas=decode):
+            return job_with(prefill_replicas=prefill, decode_replicas=decode)
         case UseFp16():
             return in_fp16
         case _:
@@ -107,6 +121,18 @@ def in_fp16(workload: Workload) -> Workload:
     if isinstance(workload.job, ServeJob | BatchJob):
         return replace(workload, job=replace(workload.job, weights="fp16"))
     return workload
+
+
+def _without(workload: Workload, text: str) -> tuple[Exclusion, ...]:
+    return tuple(one for one in workload.constraints.exclude if one.text != text)
+
+
+def _raised(workload: Workload, change: RaiseQuota) -> tuple[Quota, ...]:
+    meant = (change.provider, change.name, change.unit, change.before)
+    return tuple(
+        replace(one, limit=change.limit) if (one.provider, one.name, one.unit, one.limit) == meant else one
+        for one in workload.constraints.quotas
+    )
 
 
 def _shortened(workload: Workload, most: int) -> Workload:

@@ -12,6 +12,7 @@ from tonnage.planning.plan import Interval, RunDetail
 from tonnage.planning.reasons.changes import AcceptRisk, LargerGpus, SetField
 from tonnage.planning.reasons.misses import ConcurrencyMiss, MemoryMiss, Miss
 from tonnage.planning.reasons.risks import Promise
+from tonnage.planning.replica_layouts import ReplicaLayout
 from tonnage.sizing.decoder_loads import serve_load
 from tonnage.sizing.decoder_replicas import request_bytes, shared_bytes
 from tonnage.sizing.decoder_seen import Load, Seen, Spread
@@ -40,25 +41,29 @@ def decoder_detail(
     time: tuple[Interval, float] | None = None,
     notes: tuple[str, ...] = (),
     promise: Promise = "latency",
+    pools: tuple[int, int] | None = None,
 ) -> RunDetail:
-    """`requests_per_s`: of the whole fleet, as a plan reports it; `seen`: at the load of one replica."""
-    kind, machine = int(table.kind[row]), int(table.machine[row])
-    of_latency, of_ttft, of_rate = (table.intervals[name][machine] for name in ("latency", "ttft", "throughput"))
+    """`requests_per_s`: of the whole fleet, as a plan reports it; `seen`: at the load of one replica.
+    `pools`: of the replicas, those that only read prompts and those that only write answers."""
+    kind = int(table.kind[row])
+    of_latency, of_ttft, of_rate = (table.intervals[name][row] for name in ("latency", "ttft", "throughput"))
     rate = of_rate.inverse().around(requests_per_s)
     parts = _memory_parts(table, kind, float(seen.in_flight[0]))
-    slots, tensor = int(table.curves.rows.slots[kind]), int(table.tensor_parallel[row])
+    slots, layout = int(table.curves.rows.slots[kind]), table.layouts[row]
     held = "a batch" if table.scheduler.admission == "fixed" else f"request{'s' if slots > 1 else ''} in flight"
-    text = f"{replicas} replica" + ("s" if replicas > 1 else "") + (f", tp {tensor}" if tensor > 1 else "")
+    text = f"{replicas} replica" + ("s" if replicas > 1 else "")
+    text = text if pools is None else f"{pools[0]} prefill and {pools[1]} decode replicas"
+    text += f", {layout.describe()}" if layout.devices > 1 else ""
     text += f", up to {slots} {held} each, {table.job.weights}"
     text += " (products in 16 bit)" if table.job.weights == "fp8" and not table.curves.rows.served.low_bit else ""
     latency, first, token = seen.latency, seen.ttft, seen.tpot
     return RunDetail(
         layout=text,
         layout_fields=(
-            ("replicas", replicas),
-            ("replicas_per_node", int(table.per_node[row])),
+            *_counted(replicas, int(table.per_node[row]), pools),
             ("nodes", nodes),
-            ("tensor_parallel", tensor),
+            ("tensor_parallel", layout.devices),
+            *_expert_degrees(layout),
             ("concurrency", slots),
             ("weights", table.job.weights),
             ("kv_cache", "fp8" if table.curves.rows.served.kv_bytes == 1.0 else "fp16"),
@@ -90,6 +95,17 @@ def decoder_detail(
     )  # fmt: skip
 
 
+def _counted(replicas: int, per_node: int, pools: tuple[int, int] | None) -> tuple[tuple[str, int], ...]:
+    if pools is None:
+        return (("replicas", replicas), ("replicas_per_node", per_node))
+    return (("prefill_replicas", pools[0]), ("decode_replicas", pools[1]))
+
+
+def _expert_degrees(layout: ReplicaLayout) -> tuple[tuple[str, int], ...]:
+    named = (("expert_parallel", layout.experts), ("attention_data_parallel", layout.groups))
+    return tuple((name, degree) for name, degree in named if degree > 1)
+
+
 def _stated(table: DecoderTable) -> tuple[tuple[str, str], ...]:
     """What a job says of its decoding that other jobs do not."""
     cached, guesses = table.job.prefix_cache_fraction, table.job.speculative
@@ -117,7 +133,7 @@ def _memory_parts(table: DecoderTable, kind: int, in_flight: float) -> tuple[tup
         each = float(table.longest_bytes[kind]) - shared
     else:
         each = float(request_bytes(rows, rows.context)[kind])
-    cache = in_flight * each + shared
+    cache = in_flight / table.layouts[int(np.flatnonzero(table.kind == kind)[0])].groups * each + shared
     parts = {
         "weights": float(memory.weights_bytes[kind]),
         "activations": float(memory.step_bytes[kind]),

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from math import ceil
 
 import numpy as np
 
 from tonnage.planning.decoder_detail import decoder_detail, memory_misses, seen_at
+from tonnage.planning.decoder_pools import Pools, pool_miss, pooled, wants_pools
 from tonnage.planning.decoder_table import DecoderTable, decoder_table, placeable
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.layout_grid import node_counts
 from tonnage.planning.plan import RunDetail
-from tonnage.planning.reasons.changes import AnyChange, FewerOutputTokens, MoveMaxGpus, MovePromise, SetField
-from tonnage.planning.reasons.misses import GpuLimitMiss, LatencyMiss, Miss, ReplicasMiss
+from tonnage.planning.reasons.changes import AnyChange, FewerOutputTokens, MoreNodes, MoveMaxGpus, MovePromise, SetField
+from tonnage.planning.reasons.misses import GpuLimitMiss, LatencyMiss, Miss, NodesMiss, ReplicasMiss
 from tonnage.planning.reasons.risks import Promise
-from tonnage.planning.sized import Sized, best_per_group
+from tonnage.planning.sized import IntArray, Sized, best_per_group
 from tonnage.sizing.decoder_loads import serve_load
-from tonnage.sizing.decoder_seen import Load, Spread
-from tonnage.sizing.devices import Machine
+from tonnage.sizing.decoder_seen import Load, Seen, Spread
+from tonnage.sizing.devices import Devices, Machine
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.promises import LEAST_SHARE, Limits, endless, largest_rate
 from tonnage.units import SECONDS_PER_HOUR
@@ -41,11 +42,11 @@ def size_decoder_service(
     if not placeable(job, machines):
         return NOTHING
     table = decoder_table(job, machines, grounds, hold_memory=constraints.held("memory"))
-    most, kept = _capacity(table, hold=constraints.held("latency"))
+    limits = _limits(table, hold=constraints.held("latency"))
+    most, kept = _capacity(table, limits)
     holds = table.fits & kept[table.kind]
     carries = np.where(holds, most[table.kind], np.nan)
     load = job.rate_per_s / carries
-    low, high = table.factors("throughput")
     used = grounds.assumed.target_utilisation
 
     def fleet(factor: Array | float) -> Array:
@@ -55,15 +56,26 @@ def size_decoder_service(
         return np.asarray(np.ceil((np.ceil(load * factor / used) + job.spare_replicas) / table.per_node))
 
     nodes = fleet(1.0)
-    allowed = holds & (nodes <= _node_limit(table, constraints))
+    allowed = holds & (nodes <= machines_allowed(table.devices, constraints))
     if job.replicas is not None:
         allowed &= load <= job.replicas
-    rows = np.flatnonzero(allowed)
-    # Fewest machines; among those the least tensor parallel (whole replicas answer more).
-    score = nodes[rows] + table.tensor_parallel[rows] * 1e-3
-    best = rows[best_per_group(table.machine[rows].astype(np.int64), score)]
+    pools = (
+        pooled(table, limits, np.where(allowed, nodes, np.nan), used=used, spare=job.spare_replicas)
+        if wants_pools(job)
+        else None
+    )
+    if pools is not None and job.prefill_replicas is not None:
+        allowed &= False
+    candidates = _candidates(table, np.flatnonzero(allowed), fleet, pools, constraints)
+    # Fewest machines; among those the least tensor parallel (whole replicas answer more), then one pool.
+    score = candidates.nodes + table.tensor_parallel[candidates.row] * 1e-3 + (candidates.pool >= 0) * 5e-4
+    chosen_ones = best_per_group(table.machine[candidates.row].astype(np.int64), score)
+    best, nodes_of = candidates.row[chosen_ones], candidates.nodes[chosen_ones]
 
     def detail(row: int) -> RunDetail:
+        pool = int(candidates.pool[chosen_ones[row]])
+        if pools is not None and pool >= 0:
+            return pools.detail(pool)
         chosen = int(best[row])
         count = job.replicas or int(table.per_node[chosen] * nodes[chosen])
         each = job.rate_per_s / count
@@ -80,16 +92,54 @@ def size_decoder_service(
 
     return Sized(
         machine=table.machine[best],
-        nodes=nodes[best],
+        nodes=nodes_of,
         low_factor=np.ones(len(best)),  # a month is a month: the size of the fleet is what varies
         high_factor=np.ones(len(best)),
-        nodes_low=fleet(low)[best],
-        nodes_high=fleet(high)[best],
+        nodes_low=candidates.nodes_low[chosen_ones],
+        nodes_high=candidates.nodes_high[chosen_ones],
         work_s=np.full(len(best), job.hours_per_month * SECONDS_PER_HOUR),
         detail=detail,
-        misses=_misses(job, table, machines, holds, nodes, load, set(table.machine[best].tolist()), constraints),
+        misses=_misses(job, table, machines, holds, nodes, load, set(table.machine[best].tolist()), constraints,
+                       pools if job.prefill_replicas else None),
         held_back=table.machines_held_back,
-    )
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Candidates:
+    """Fleets, one a row: of the table's row, or (`pool` at 0 and more) of two pools of its replicas."""
+
+    row: IntArray
+    pool: IntArray
+    nodes: Array
+    nodes_low: Array
+    nodes_high: Array
+
+
+def _candidates(
+    table: DecoderTable,
+    rows: IntArray,
+    fleet: Callable[[Array | float], Array],
+    pools: Pools | None,
+    constraints: Constraints,
+) -> _Candidates:
+    low, high = table.factors("throughput")
+    mixed = _Candidates(
+        row=rows, pool=np.full(len(rows), -1), nodes=fleet(1.0)[rows], nodes_low=fleet(low)[rows],
+        nodes_high=fleet(high)[rows],
+    )  # fmt: skip
+    if pools is None:
+        return mixed
+    nodes = pools.nodes()
+    fit = np.flatnonzero(nodes <= machines_allowed(table.devices, constraints)[pools.row])
+    of_pools = (pools.row, np.arange(len(pools.row)), nodes, pools.nodes(low[pools.row]), pools.nodes(high[pools.row]))
+    joined = [
+        np.concatenate([one, other[fit]])
+        for one, other in zip((mixed.row, mixed.pool, mixed.nodes, mixed.nodes_low, mixed.nodes_high), of_pools,
+                              strict=True)
+    ]  # fmt: skip
+    return _Candidates(row=joined[0].astype(np.intp), pool=joined[1].astype(np.intp), nodes=joined[2],
+                       nodes_low=joined[3], nodes_high=joined[4])  # fmt: skip
 
 
 def size_decoder_batch(job: BatchJob, machines: Sequence[Machine], constraints: Constraints, grounds: Grounds) -> Sized:
@@ -117,7 +167,7 @@ def size_decoder_batch(job: BatchJob, machines: Sequence[Machine], constraints: 
     low, high = table.factors("throughput")
 
     def detail(row: int) -> RunDetail:
-        interval = replace(table.intervals["throughput"][int(table.machine[rows[row]])], of="time")
+        interval = replace(table.intervals["throughput"][int(rows[row])], of="time")
         seen = seen_at(table, int(rows[row]), _queued(np.array([job.items / float(replicas[row])])))
         return decoder_detail(
             table, int(rows[row]), seen, nodes=int(nodes[row]), replicas=int(replicas[row]),
@@ -144,11 +194,16 @@ def _queued(requests: Array) -> Load:
     return Load(requests=requests, rate_per_s=everywhere, users=everywhere)
 
 
-def _capacity(table: DecoderTable, *, hold: bool) -> tuple[Array, np.ndarray]:
-    """(requests a second within the promises, whether they can be kept) of each kind of replica.
+def _capacity(table: DecoderTable, limits: Limits) -> tuple[Array, np.ndarray]:
+    """(requests a second within the promises, whether they can be kept) of each kind of replica that fits."""
+    fitting = np.unique(table.kind[table.fits])
+    most, kept = np.full(len(table.curves.batches), np.nan), np.zeros(len(table.curves.batches), dtype=bool)
+    most[fitting], kept[fitting] = largest_rate(table.curves.take(fitting), limits.take(fitting))
+    return most, kept
 
-    `hold`: promises hold at the far end of the 80 % interval.
-    """
+
+def _limits(table: DecoderTable, *, hold: bool) -> Limits:
+    """What is promised, for each kind of replica. `hold`: promises hold at the far end of the 80 % interval."""
     job, kinds = table.job, len(table.curves.batches)
     assert isinstance(job, ServeJob)
     first = np.array([int(np.flatnonzero(table.kind == kind)[0]) for kind in range(kinds)], dtype=np.intp)
@@ -158,11 +213,10 @@ def _capacity(table: DecoderTable, *, hold: bool) -> tuple[Array, np.ndarray]:
             return np.full(kinds, np.inf)
         return np.asarray(promised / (table.factors(of)[1][first] if hold else 1.0) * np.ones(kinds))
 
-    limits = Limits(
+    return Limits(
         latency_s=limit(job.p95_latency_s, "latency"), ttft_s=limit(job.p95_ttft_s, "ttft"),
         tpot_s=limit(job.p95_tpot_s, "latency"),
     )  # fmt: skip
-    return largest_rate(table.curves, limits)
 
 
 def _promised(job: ServeJob) -> Promise | None:
@@ -174,11 +228,12 @@ def _promised(job: ServeJob) -> Promise | None:
     return "tpot" if job.p95_tpot_s is not None else None
 
 
-def _node_limit(table: DecoderTable, constraints: Constraints) -> Array:
-    """Machines allowed: replicas need no network between them, so not `max_nodes` but `max_gpus` binds a fleet."""
+def machines_allowed(devices: Devices, constraints: Constraints) -> Array:
+    """The most machines of a fleet under `max_nodes` and `max_gpus`."""
+    most = np.full(len(devices.per_node), float(constraints.max_nodes))
     if constraints.max_gpus is None:
-        return np.full(len(table.machine), np.inf)
-    return np.asarray(np.floor(constraints.max_gpus / table.devices.per_node))
+        return most
+    return np.minimum(most, np.floor(constraints.max_gpus / devices.per_node))
 
 
 def _misses(
@@ -190,14 +245,21 @@ def _misses(
     load: Array,
     sized: set[int],
     constraints: Constraints,
+    pools: Pools | None = None,
 ) -> dict[int, Miss]:
-    """Memory misses first; then the promise (the best latency it shows); then replicas that are fixed; then GPUs."""
+    """Memory misses first; then pools of stated sizes; then the promise (the best latency it shows); then replicas
+    that are fixed; then GPUs."""
     out = memory_misses(table, machines)
-    for index in set(table.machine[table.fits].tolist()) - sized:
+    unsized = set(table.machine[table.fits].tolist()) - sized
+    alone = _alone(table) if unsized else None
+    for index in unsized:
         rows = np.flatnonzero((table.machine == index) & table.fits)
         held = rows[holds[rows]]
-        if not len(held):
-            out[index] = _promise_miss(job, table, rows)
+        if pools is not None:
+            out[index] = pool_miss(table, pools, rows.tolist())
+        elif not len(held):
+            assert alone is not None
+            out[index] = _promise_miss(job, table.kind[rows], alone)
         elif job.replicas is not None and not (load[held] <= job.replicas).any():
             needed = ceil(float(np.min(load[held])))
             out[index] = ReplicasMiss(
@@ -207,12 +269,20 @@ def _misses(
                 lifted_by=(SetField(key="replicas", value=needed),),
             )
         else:
-            out[index] = gpu_limit_miss(job, nodes[held] * table.devices.per_node[held], constraints)
+            out[index] = fleet_miss(job, nodes[held], table.devices.per_node[held], constraints)
     return out
 
 
-def gpu_limit_miss(job: ServeJob, gpus: Array, constraints: Constraints) -> Miss:
-    """The GPU limit that leaves no room for the fewest `gpus` that keep the promise."""
+def fleet_miss(job: ServeJob, nodes: Array, per_node: Array, constraints: Constraints) -> Miss:
+    """The limit of GPUs, or of machines, that leaves no room for the smallest fleet that keeps the promise."""
+    fewest, gpus = ceil(float(np.min(nodes))), nodes * per_node
+    if constraints.max_gpus is None or float(np.min(gpus)) <= constraints.max_gpus:
+        return NodesMiss(
+            needed_nodes=fewest,
+            allowed_nodes=constraints.max_nodes,
+            rate_per_s=job.rate_per_s,
+            lifted_by=(MoreNodes(max_nodes=fewest),),
+        )
     fewest = ceil(float(np.min(gpus)))
     return GpuLimitMiss(
         needed_gpus=fewest,
@@ -222,16 +292,24 @@ def gpu_limit_miss(job: ServeJob, gpus: Array, constraints: Constraints) -> Miss
     )
 
 
-def _promise_miss(job: ServeJob, table: DecoderTable, rows: np.ndarray) -> Miss:
-    """The promise that is missed by most with one request at a time, on the row that shows the best of it."""
-    curves = table.curves.take(table.kind[rows])
-    seen = serve_load(curves, endless(np.full(len(rows), LEAST_SHARE * 1e-3)))
+def _alone(table: DecoderTable) -> Seen:
+    """What requests see one at a time on each kind of replica (NaN: it does not fit)."""
+    with np.errstate(invalid="ignore"):
+        return serve_load(table.curves, endless(np.full(len(table.curves.batches), LEAST_SHARE * 1e-3)))
+
+
+def _promise_miss(job: ServeJob, kinds: IntArray, alone: Seen) -> Miss:
+    """The promise that is missed by most with one request at a time, on the kind that shows the best of it."""
     found: tuple[tuple[Promise, Spread, float | None], ...] = (
-        ("latency", seen.latency, job.p95_latency_s),
-        ("ttft", seen.ttft, job.p95_ttft_s),
-        ("tpot", seen.tpot, job.p95_tpot_s),
+        ("latency", alone.latency, job.p95_latency_s),
+        ("ttft", alone.ttft, job.p95_ttft_s),
+        ("tpot", alone.tpot, job.p95_tpot_s),
     )
-    best = [(promise, float(np.min(spread.at["p95"])), limit) for promise, spread, limit in found if limit is not None]
+    best = [
+        (promise, float(np.min(spread.at["p95"][kinds])), limit)
+        for promise, spread, limit in found
+        if limit is not None
+    ]
     return latency_miss(job, *max(best, key=lambda one: one[1] / one[2]))
 
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tonnage.catalog.hardware import Accelerator
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.plan import Interval
-from tonnage.planning.replica_table import tensor_degrees
+from tonnage.planning.replica_layouts import ReplicaLayout, replica_layouts
 from tonnage.planning.sized import IntArray
 from tonnage.sizing.decoder_curves import DecoderCurves, DecoderRows, lay_out_decoder
 from tonnage.sizing.decoder_replicas import cache_room, decoder_rows, request_bytes, rows_memory, shared_bytes
@@ -32,10 +33,11 @@ class DecoderTable:
     job: ServeJob | BatchJob
     engine: Engine
     scheduler: Scheduler
-    intervals: Mapping[str, tuple[Interval, ...]]  # of latency, ttft and throughput (as seconds), one a machine
+    intervals: Mapping[str, tuple[Interval, ...]]  # of latency, ttft and throughput (as seconds), a row each
     held: Interval  # of memory
     machine: IntArray
-    tensor_parallel: Array
+    layouts: tuple[ReplicaLayout, ...]
+    tensor_parallel: Array  # devices of a replica
     per_node: Array  # replicas on one machine
     devices: Devices
     kind: IntArray  # the row of `curves` and of the columns below
@@ -55,7 +57,7 @@ class DecoderTable:
         """Low and high factor of an interval, a row each."""
         spreads = [one.spread for one in self.intervals[of]]
         low, high = (np.array([getattr(one, end) for one in spreads]) for end in ("low_factor", "high_factor"))
-        return low[self.machine], high[self.machine]
+        return low, high
 
 
 def job_scheduler(job: ServeJob | BatchJob) -> Scheduler:
@@ -65,7 +67,7 @@ def job_scheduler(job: ServeJob | BatchJob) -> Scheduler:
 
 def placeable(job: ServeJob | BatchJob, machines: Sequence[Machine]) -> bool:
     """Whether any of the machines takes a replica of a degree that divides the model."""
-    return any(tensor_degrees(job.model, machine.count, job.tensor_parallel) for machine in machines)
+    return any(replica_layouts(job, machine.count) for machine in machines)
 
 
 def _default_batch(rows: DecoderRows, memory: EngineMemory, full_bytes: Array, grounds: Grounds) -> Array:
@@ -75,27 +77,47 @@ def _default_batch(rows: DecoderRows, memory: EngineMemory, full_bytes: Array, g
     return np.maximum(np.minimum(rows.slots, np.floor(held)), 1.0)
 
 
+UNSEEN_LAYOUT = "layout: experts dealt out"  # no measured row has one
+
+
+def _intervals(
+    job: ServeJob | BatchJob, grounds: Grounds, places: Sequence[tuple[Accelerator, ReplicaLayout]]
+) -> dict[str, tuple[Interval, ...]]:
+    """Of latency, time to the first token and throughput, for each device and layout."""
+    found: dict[tuple[str, str | None], tuple[Interval, Interval, Interval]] = {}
+    keys = []
+    for device, spread in places:
+        unseen = UNSEEN_LAYOUT if spread.experts > 1 or spread.groups > 1 else None
+        keys.append((device.name, unseen))
+        if keys[-1] not in found:
+            ways = (grounds.pass_time, grounds.first_token_time, grounds.throughput_time)
+            found[keys[-1]] = (ways[0](job, device, unseen), ways[1](job, device, unseen), ways[2](job, device, unseen))
+    columns = zip(*(found[key] for key in keys), strict=True)
+    return dict(zip(("latency", "ttft", "throughput"), columns, strict=True))
+
+
 def decoder_table(
     job: ServeJob | BatchJob, machines: Sequence[Machine], grounds: Grounds, *, hold_memory: bool = True
 ) -> DecoderTable:
     """Every machine type x degree, laid out once for all that are alike. `hold_memory`: the upper end of the memory
     interval must fit too."""
-    places = [(index, degree) for index, machine in enumerate(machines)
-              for degree in tensor_degrees(job.model, machine.count, job.tensor_parallel)]  # fmt: skip
+    by_count = {count: replica_layouts(job, count) for count in {machine.count for machine in machines}}
+    places = [(index, layout) for index, machine in enumerate(machines) for layout in by_count[machine.count]]
     alike: dict[tuple[object, ...], int] = {}
-    firsts: list[tuple[int, int]] = []
+    firsts: list[tuple[int, ReplicaLayout]] = []
     kind = []
-    for index, degree in places:
+    for index, layout in places:
         machine = machines[index]
-        key = (machine.accelerator.name, degree, machine.intra if degree > 1 else None)
+        key = (machine.accelerator.name, layout, machine.intra if layout.devices > 1 else None)
         if key not in alike:
             alike[key] = len(firsts)
-            firsts.append((index, degree))
+            firsts.append((index, layout))
         kind.append(alike[key])
     scheduler = job_scheduler(job)
     engine = grounds.engine(job)
     owner = np.array([index for index, _ in places], dtype=np.intp)
-    tensor = np.array([float(degree) for _, degree in places])
+    tensor = np.array([float(layout.devices) for _, layout in places])
+    groups = np.array([float(layout.groups) for _, layout in firsts])
     weights = shared_weights(job.weights, job.engine, [machine.accelerator for machine in machines])
     every = serving_devices(machines, SERVING_COMPUTE[weights], grounds.assumed)
     first_owner = np.array([index for index, _ in firsts], dtype=np.intp)
@@ -103,11 +125,12 @@ def decoder_table(
     rows = decoder_rows(
         job.model, with_cache(FORMATS[weights], job.kv_cache, scheduler), scheduler, every.take(first_owner),
         [machines[index].accelerator for index, _ in firsts], [job.requests] * len(firsts),
-        tensor_parallel=np.array([float(degree) for _, degree in firsts]),
+        tensor_parallel=np.array([float(layout.devices) for _, layout in firsts]) / groups,
+        data_ranks=groups, expert_parallel=np.array([float(layout.experts) for _, layout in firsts]),
         concurrency=np.full(len(firsts), np.nan if limit is None else float(limit)),
         cached=job.prefix_cache_fraction, speculation=job.speculative,
     )  # fmt: skip
-    set_to = np.array([float(scheduler.most_requests(machines[index].accelerator)) for index, _ in firsts])
+    set_to = np.array([float(scheduler.most_requests(machines[index].accelerator)) for index, _ in firsts]) * groups
     memory, room = rows_memory(rows, set_to), cache_room(rows, set_to)
     output = job.requests.output_tokens
     longest = float(job.requests.input_tokens.maximum + (0 if output is None else output.maximum))
@@ -117,9 +140,10 @@ def decoder_table(
         room = (memory.pool_bytes - shared_bytes(rows)) / full_bytes
         if limit is None:
             rows = replace(rows, slots=_default_batch(rows, memory, full_bytes, grounds))
-    curves = lay_out_decoder(rows, engine).under(engine)
-    known = np.isfinite(curves.decode_grid_s).all(axis=1)
-    expected = known & (memory.pool_bytes >= longest_bytes) & (room >= (limit or 1))
+    roomy = (memory.pool_bytes >= longest_bytes) & (room >= (limit or 1))
+    some = np.flatnonzero(roomy) if roomy.any() else np.zeros(min(len(firsts), 1), dtype=np.intp)
+    curves = lay_out_decoder(rows.take(some), engine).under(engine).among(rows, some)
+    expected = roomy & np.isfinite(curves.decode_grid_s).all(axis=1)
     held = grounds.served_memory()
     claimed = full_bytes * rows.slots + shared_bytes(rows) if scheduler.admission == "fixed" else longest_bytes
     worst = (memory.held_bytes + claimed) * held.spread.high_factor
@@ -128,12 +152,9 @@ def decoder_table(
     devices = every.take(owner)
     return DecoderTable(
         job=job, engine=engine, scheduler=scheduler,
-        intervals={
-            "latency": tuple(grounds.pass_time(job, one.accelerator) for one in machines),
-            "ttft": tuple(grounds.first_token_time(job, one.accelerator) for one in machines),
-            "throughput": tuple(grounds.throughput_time(job, one.accelerator) for one in machines),
-        },
-        held=held, machine=owner, tensor_parallel=tensor, per_node=devices.per_node // tensor,
+        intervals=_intervals(job, grounds, [(machines[index].accelerator, layout) for index, layout in places]),
+        held=held, machine=owner,
+        layouts=tuple(layout for _, layout in places), tensor_parallel=tensor, per_node=devices.per_node // tensor,
         devices=devices, kind=kinds, curves=curves, memory=memory, room=room, longest_bytes=longest_bytes,
         fits=fits[kinds] if len(kinds) else np.zeros(0, dtype=bool),
         held_back=(expected & ~fits)[kinds] if len(kinds) else np.zeros(0, dtype=bool),

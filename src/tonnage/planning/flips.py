@@ -9,7 +9,7 @@ from tonnage.catalog import Catalog
 from tonnage.planning.changes import constrained, edit_of
 from tonnage.planning.levers import Lever, levers_for, machine_price, smallest_pull
 from tonnage.planning.plan import Option, Plan, Refusal
-from tonnage.planning.reasons.changes import AnyChange, OnlyPlatform
+from tonnage.planning.reasons.changes import AnyChange, OnlyPlatform, TrustAny
 from tonnage.planning.reasons.flips import Dimension, Flip
 from tonnage.planning.scenario import Edit, GroupKey, Scenario, narrowed, with_workload
 from tonnage.workload.jobs import Workload
@@ -30,11 +30,26 @@ def flips_of(loser: Option | Refusal, plan: Plan, scenario: Scenario, planner: P
     if isinstance(loser, Refusal):
         chain = chain_that_fits(loser, scenario, planner)
         found += [chain] if chain is not None else []
+    elif not (loser.relied_on or plan.any_price):
+        return tuple(_trusting(scenario, group, planner))
     elif loser.platform in MARKED_UP:
         found += _on_its_platform(loser, scenario, group, planner)
     trial = _Trial(loser=loser, plan=plan, scenario=scenario, group=group, planner=planner)
     pulled = (trial.pull(lever) for lever in levers_for(loser, plan, scenario))
     return (*found, *(flip for flip in pulled if flip is not None))
+
+
+def _trusting(scenario: Scenario, group: GroupKey, planner: Planner) -> Iterator[Flip]:
+    """Any price trusted, and what it takes besides."""
+    edit, trust = with_workload(constrained(trust="any")), TrustAny()
+    trusting = edit(scenario)
+    plan = planner(trusting.workload, trusting.catalog)
+    own = _option_of(plan, group)
+    if own is not None and own.rank == 1:
+        yield _flip("constraint", (trust,), own, own, edit)
+    elif own is not None:
+        for flip in flips_of(own, plan, trusting, planner):
+            yield replace(flip, changes=(trust, *flip.changes), edit=_all_of((edit, flip.edit)))
 
 
 def _on_its_platform(loser: Option, scenario: Scenario, group: GroupKey, planner: Planner) -> Iterator[Flip]:

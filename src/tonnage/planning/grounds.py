@@ -77,18 +77,19 @@ class Grounds:
         del device
         return self._interval("memory", memory_group(job), Unknown())
 
-    def pass_time(self, job: ServeJob | BatchJob, device: Accelerator) -> Interval:
-        """Of the latency of one pass: encoders and vision; of a whole answer where tokens are generated."""
+    def pass_time(self, job: ServeJob | BatchJob, device: Accelerator, layout: str | None = None) -> Interval:
+        """Of the latency of one pass: encoders and vision; of a whole answer where tokens are generated. `layout`: a
+        way to spread the model that no row has."""
         group = "decoder tpot" if generates(job) else self._pass_group(job)
-        return self._interval("latency", group, self._unknown_in_inference(job, device))
+        return self._interval("latency", group, self._unknown_in_inference(job, device, layout))
 
-    def first_token_time(self, job: ServeJob | BatchJob, device: Accelerator) -> Interval:
+    def first_token_time(self, job: ServeJob | BatchJob, device: Accelerator, layout: str | None = None) -> Interval:
         """Of the time to the first token."""
-        return self._interval("ttft", "decoder ttft", self._unknown_in_inference(job, device))
+        return self._interval("ttft", "decoder ttft", self._unknown_in_inference(job, device, layout))
 
-    def throughput_time(self, job: ServeJob | BatchJob, device: Accelerator) -> Interval:
+    def throughput_time(self, job: ServeJob | BatchJob, device: Accelerator, layout: str | None = None) -> Interval:
         """Of the seconds a given load takes: requests or tokens a second, turned round."""
-        unknown = self._unknown_in_inference(job, device)
+        unknown = self._unknown_in_inference(job, device, layout)
         if not generates(job):
             return self._interval("rate", self._pass_group(job), unknown)
         return self._interval("rate", "decoder rate", unknown).inverse()
@@ -120,9 +121,12 @@ class Grounds:
             near.append(f"engine {engine}")
         return Unknown(near=tuple(near), foreign=tuple(foreign))
 
-    def _unknown_in_inference(self, job: ServeJob | BatchJob, device: Accelerator) -> Unknown:
+    def _unknown_in_inference(
+        self, job: ServeJob | BatchJob, device: Accelerator, layout: str | None = None
+    ) -> Unknown:
+        apart = () if layout is None else (layout,)
         if self.inference is None:
-            return Unknown()
+            return Unknown(foreign=apart)
         near = self._unknown_device("inference", device, frozenset())
         if not self.inference.rows.get(self.engine(job).name):
             near.append(f"engine {self.engine(job).name}")
@@ -130,7 +134,7 @@ class Grounds:
         first = device.architecture.split(" ")[0]
         weights = served_weights(job.weights, job.engine, device) if kind == "decoder" else job.weights
         foreign = self.inference.not_seen(kind, first, SERVING_COMPUTE[weights])
-        return Unknown(near=tuple(near), foreign=foreign)
+        return Unknown(near=tuple(near), foreign=(*foreign, *apart))
 
     def _unknown_device(self, kind: str, device: Accelerator, generations: frozenset[str]) -> list[str]:
         first = device.architecture.split(" ")[0]

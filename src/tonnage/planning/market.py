@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from tonnage.catalog import Catalog
 from tonnage.catalog.market import InstanceType, Offer, Platform
+from tonnage.catalog.twins import superseded_offers
 from tonnage.planning.plan import Bought, Refusal
-from tonnage.planning.reasons.changes import AllowInterruptions, Buy, Include, LeaveOut, ListKey, Publish
+from tonnage.planning.reasons.changes import AllowInterruptions, Buy, DropExclusion, Include, LeaveOut, ListKey, Publish
 from tonnage.planning.reasons.misses import (
+    ExcludedMiss,
     InterruptibleMiss,
     Miss,
     NoPriceMiss,
@@ -17,7 +20,9 @@ from tonnage.planning.reasons.misses import (
     OtherGpuMiss,
     ResidencyMiss,
     SetAsidePriceMiss,
+    SupersededPriceMiss,
 )
+from tonnage.workload.exclusions import Exclusion
 from tonnage.workload.jobs import Workload
 
 Group = tuple[str, str, Bought]  # provider, instance type, purchase
@@ -39,11 +44,12 @@ def admit_offers(workload: Workload, catalog: Catalog) -> Market:
     passing: set[Group] = set()
     fixed: dict[Group, Miss | None] = {}
     instances = {instance.key: instance for instance in catalog.instance_types}
+    superseded = superseded_offers(catalog.offers, instances)
     for offer in catalog.offers:
         group = (offer.provider, offer.instance_type, offer.purchase)
         if group not in fixed:
             fixed[group] = _instance_miss(workload, catalog, offer, instances[offer.provider, offer.instance_type])
-        miss = fixed[group] or _region_miss(workload, catalog, offer)
+        miss = fixed[group] or _price_miss(workload, offer, superseded) or _region_miss(workload, catalog, offer)
         if miss is None:
             admitted.append(offer)
             passing.add(group)
@@ -91,7 +97,34 @@ def _instance_miss(workload: Workload, catalog: Catalog, offer: Offer, instance:
         return InterruptibleMiss(lifted_by=(AllowInterruptions(),))
     if wanted.providers and offer.provider not in wanted.providers:
         return not_listed("provider", wanted.providers, offer.provider)
-    return _gpu_miss(workload, catalog, instance)
+    return _excluded(workload, catalog, instance) or _gpu_miss(workload, catalog, instance)
+
+
+def _excluded(workload: Workload, catalog: Catalog, instance: InstanceType) -> Miss | None:
+    out = next((one for one in workload.constraints.exclude if one.covers_machine(instance, catalog)), None)
+    return None if out is None else exclusion_miss(out)
+
+
+def _price_miss(workload: Workload, offer: Offer, superseded: Mapping[Offer, Offer]) -> Miss | None:
+    """What is wrong with one price, whatever its region."""
+    out = next((one for one in workload.constraints.exclude if one.covers_offer(offer)), None)
+    if out is not None:
+        return exclusion_miss(out)
+    newer = superseded.get(offer)
+    if newer is None:
+        return None
+    return SupersededPriceMiss(
+        usd_per_instance_hour=float(offer.usd_per_instance_hour),
+        newer_usd_per_instance_hour=float(newer.usd_per_instance_hour),
+        newer_read_on=newer.read_on,
+        newer_name=newer.instance_type,
+        lifted_by=(Publish(what="newer price"),),
+    )
+
+
+def exclusion_miss(exclusion: Exclusion) -> Miss:
+    """A candidate that the buyer rules out."""
+    return ExcludedMiss(exclusion=exclusion.text, lifted_by=(DropExclusion(exclusion=exclusion.text),))
 
 
 LISTED: Final[dict[Listed, ListKey]] = {"provider": "providers", "region": "regions", "platform": "platforms"}

@@ -37,6 +37,7 @@ class OptionBuilder:
     service: bool
     max_age_days: int
     expected: ExpectedPrices
+    vendors: Mapping[str, str]  # of each device
 
     def built(self, rows: IntArray, front: np.ndarray) -> list[Option]:
         """Options for `rows`, in their order."""
@@ -107,7 +108,15 @@ class OptionBuilder:
             ledger=ledger,
             run=run,
             risks=risks_of(
-                self.workload, deal, instance, run, time, self.max_age_days, doubt, count=int(joined.nodes[row])
+                self.workload,
+                deal,
+                instance,
+                run,
+                time,
+                self.max_age_days,
+                doubt,
+                count=int(joined.nodes[row]),
+                vendor=self.vendors.get(instance.accelerator or ""),
             ),
             pareto=on_front,
             loses_by="",

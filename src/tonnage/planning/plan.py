@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Literal
 
 from tonnage.catalog.market import Platform, Purchase
-from tonnage.planning.reasons.changes import AllowSpot, LeaveOut
+from tonnage.planning.reasons.changes import RelaxingChange
 from tonnage.planning.reasons.flips import Flip
-from tonnage.planning.reasons.miss import Binding
+from tonnage.planning.reasons.miss import Binding, Unknown
 from tonnage.planning.reasons.misses import Miss
-from tonnage.planning.reasons.risks import Promise, Risk
+from tonnage.planning.reasons.risks import PriceRisk, Promise, Risk
 from tonnage.pricing.ledger import Ledger
 from tonnage.sizing.estimates import Basis, Figure, Spread
 
@@ -96,6 +97,16 @@ class Option:
     platform: Platform = "vm"
 
     @property
+    def price_doubts(self) -> tuple[PriceRisk, ...]:
+        """Why one would not rely on the price."""
+        return tuple(risk for risk in self.risks if isinstance(risk, PriceRisk))
+
+    @property
+    def relied_on(self) -> bool:
+        """Whether the price is dated, young, like its kind's, and of a data centre."""
+        return not self.price_doubts
+
+    @property
     def identity(self) -> tuple[str, str, str, str, int]:
         return (self.provider, self.instance_type, self.region, self.purchase, self.count)
 
@@ -124,6 +135,46 @@ class Refusal:
         """How near the miss is: what is needed over what there is, else infinity."""
         return self.miss.shortfall
 
+    @property
+    def unknown(self) -> Unknown | None:
+        """What nobody knows, where it is out for that and not for what it is."""
+        return self.miss.unknown
+
+    @property
+    def would_cost_usd(self) -> float | None:
+        """What it would cost, were that known and good."""
+        return self.miss.would_cost_usd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RiskAccepted:
+    """The option that would be best if the memory need only fit on its expected figure."""
+
+    risk: Literal["memory"]
+    option: Option
+    saves_usd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceTrusted:
+    """The option that would be best if any price were relied on: undated, old, odd, or of a community host."""
+
+    option: Option
+    saves_usd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownAnswered:
+    """A candidate that is out for something nobody knows, and would win if the answer were good."""
+
+    candidate: Option | Refusal
+    unknown: Unknown
+    cost_usd: float
+    saves_usd: float
+
+
+Cheaper = RiskAccepted | PriceTrusted | UnknownAnswered
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NearMiss:
@@ -137,7 +188,7 @@ class NearMiss:
 class Relaxation:
     """A single constraint whose removal gives an option, and the best one then."""
 
-    change: LeaveOut | AllowSpot
+    change: RelaxingChange
     best: Option
 
 
@@ -174,14 +225,24 @@ class Plan:
     refused: tuple[Refusal, ...]
     catalog: CatalogStamp
     notes: tuple[str, ...]
+    cheaper: tuple[Cheaper, ...] = ()  # what would win but for a risk, a doubted price, an unknown
     relaxations: tuple[Relaxation, ...] = ()  # where nothing fits: single constraints whose removal gives an option
     nearest_misses: tuple[NearMiss, ...] = ()  # where nothing fits: up to three, their changes tried and found to fit
 
+    any_price: bool = False  # the workload trusts any price
+
     @property
-    def best_dated(self) -> Option | None:
-        """The best option whose price says when it was read."""
-        return next((option for option in self.options if option.price_read_on is not None), None)
+    def choices(self) -> tuple[Option, ...]:
+        """The options that may win: those whose price is relied on, where there are such or none other may."""
+        return may_win(self.options, any_price=self.any_price)
 
     @property
     def best(self) -> Option | None:
         return self.options[0] if self.options else None
+
+
+def may_win(options: Iterable[Option], *, any_price: bool) -> tuple[Option, ...]:
+    """Those of `options` whose price is relied on; all of them where none is, or where any price is trusted."""
+    listed = tuple(options)
+    sure = tuple(option for option in listed if option.relied_on)
+    return listed if any_price or not sure else sure

@@ -7,7 +7,14 @@ from typing import Final
 
 from tonnage.planning.changes import edit_of
 from tonnage.planning.plan import Option, Plan
-from tonnage.planning.reasons.changes import AllowSpot, FreeKey, LeaveOut
+from tonnage.planning.reasons.changes import (
+    AcceptRisk,
+    AllowSpot,
+    DropExclusion,
+    FreeKey,
+    LeaveOut,
+    RelaxingChange,
+)
 from tonnage.workload.jobs import Workload
 
 KEYS: Final[tuple[FreeKey, ...]] = (
@@ -15,17 +22,24 @@ KEYS: Final[tuple[FreeKey, ...]] = (
 )  # fmt: skip
 
 
-def relaxed_workloads(workload: Workload) -> list[tuple[LeaveOut | AllowSpot, Workload]]:
+def relaxed_workloads(workload: Workload) -> list[tuple[RelaxingChange, Workload]]:
     """The workload without each constraint it states, one at a time, as (what was taken away, workload)."""
-    changes: list[LeaveOut | AllowSpot] = [LeaveOut(key=key) for key in KEYS]
-    if not workload.constraints.interruptible or "spot" not in workload.buy.purchases:
+    stated = workload.constraints
+    changes: list[RelaxingChange] = [LeaveOut(key=key) for key in KEYS]
+    changes += [DropExclusion(exclusion=one.text) for one in stated.exclude]
+    if len(stated.exclude) > 1:
+        changes.append(LeaveOut(key="exclude"))
+    changes.append(LeaveOut(key="quotas"))
+    if stated.held("memory"):
+        changes.append(AcceptRisk(limit="memory"))
+    if not stated.interruptible or "spot" not in workload.buy.purchases:
         changes.append(AllowSpot())
     tried = ((change, edit_of(change)) for change in changes)
     relaxed = [(change, edit(workload)) for change, edit in tried if edit is not None]
     return [(change, free) for change, free in relaxed if free != workload]
 
 
-def relaxations(workload: Workload, plan: Callable[[Workload], Plan]) -> list[tuple[LeaveOut | AllowSpot, Plan]]:
+def relaxations(workload: Workload, plan: Callable[[Workload], Plan]) -> list[tuple[RelaxingChange, Plan]]:
     """Single constraints whose removal gives an option, each with the plan then; empty when no one helps."""
     tried = [(change, plan(relaxed)) for change, relaxed in relaxed_workloads(workload)]
     return [(change, freed) for change, freed in tried if freed.best is not None]

@@ -12,6 +12,7 @@ from tonnage.planning.plan import Interval, RunDetail
 from tonnage.planning.reasons.changes import AcceptRisk, LargerGpus, SetField
 from tonnage.planning.reasons.misses import MemoryMiss, Miss
 from tonnage.planning.reasons.risks import Promise
+from tonnage.planning.replica_layouts import tensor_degrees
 from tonnage.planning.sized import IntArray
 from tonnage.sizing.devices import Devices, Machine
 from tonnage.sizing.encoder_replicas import BATCHES, encoder_replicas
@@ -200,12 +201,3 @@ def replica_table(
         fits=fits & held if hold_memory else fits,
         held_back=fits & ~held if hold_memory else np.zeros_like(fits),
     )
-
-
-def tensor_degrees(shape: ModelShape, per_node: int, wanted: int | None) -> list[int]:
-    """GPUs of a replica worth trying on a machine of `per_node`."""
-    if wanted is not None:
-        return [wanted] if wanted <= per_node else []
-    if shape.architecture not in ("decoder", "encoder"):
-        return [1]
-    return [t for t in (1, 2, 4, 8, 16) if per_node % t == 0 and shape.heads % t == 0]

@@ -40,7 +40,7 @@ def price_times(group: GroupKey, factor: float) -> Edit:
 
     def edit(scenario: Scenario) -> Scenario:
         offers = tuple(
-            replace(one, usd_per_instance_hour=one.usd_per_instance_hour * times)
+            replace(one, usd_per_instance_hour=one.usd_per_instance_hour * times, supposed=True)
             if _is_of(group, one.provider, one.instance_type, one.purchase)
             else one
             for one in scenario.catalog.offers

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tonnage.planning.decoder_sizing import gpu_limit_miss, latency_miss, size_decoder_service
+from tonnage.planning.decoder_sizing import fleet_miss, latency_miss, machines_allowed, size_decoder_service
 from tonnage.planning.grounds import Grounds, generates
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.misses import Miss
@@ -36,7 +36,7 @@ def size_service(job: ServeJob, machines: Sequence[Machine], constraints: Constr
         return np.ceil((np.ceil(load * factor) + job.spare_replicas) / table.per_node)
 
     nodes = fleet(1.0)
-    allowed = holds & (nodes <= _node_limit(table, constraints))
+    allowed = holds & (nodes <= machines_allowed(table.devices, constraints))
     rows = np.flatnonzero(allowed)
     # Fewest machines; among those the least tensor parallel (whole replicas answer more); then the lowest latency.
     score = nodes[rows] + table.tensor_parallel[rows] * 1e-3 + replicas.latency_p95_s[rows] * 1e-6
@@ -77,13 +77,6 @@ def _promise_kept(job: ServeJob, table: ReplicaTable, *, hold: bool) -> np.ndarr
     return kept
 
 
-def _node_limit(table: ReplicaTable, constraints: Constraints) -> np.ndarray:
-    """Machines allowed: replicas need no network between them, so not `max_nodes` but `max_gpus` binds a fleet."""
-    if constraints.max_gpus is None:
-        return np.full(len(table.machine), np.inf)
-    return np.floor(constraints.max_gpus / table.devices.per_node)
-
-
 def _misses(
     job: ServeJob,
     table: ReplicaTable,
@@ -102,7 +95,7 @@ def _misses(
             out[index] = _latency_miss(job, table, rows)
             continue
         held = rows[holds[rows]]
-        out[index] = gpu_limit_miss(job, nodes[held] * table.devices.per_node[held], constraints)
+        out[index] = fleet_miss(job, nodes[held], table.devices.per_node[held], constraints)
     return out
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
@@ -17,11 +18,21 @@ from tonnage.planning.reasons.changes import (
     LowerPrice,
     MoveBudget,
     MoveDeadline,
+    RaiseQuota,
     RarerInterruptions,
     SetField,
 )
-from tonnage.planning.reasons.misses import BudgetMiss, DeadlineMiss, Miss, NeverDoneMiss, NoSpareMiss
+from tonnage.planning.reasons.misses import AccountQuotaMiss, BudgetMiss, DeadlineMiss, Miss, NeverDoneMiss, NoSpareMiss
 from tonnage.pricing.deals import Deal
+from tonnage.workload.quotas import Quota
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quotas:
+    """The most machines of each deal, and the quota that says so."""
+
+    most: np.ndarray
+    of: Callable[[Deal], Quota | None]
 
 
 def limit_misses(
@@ -31,6 +42,7 @@ def limit_misses(
     group_of_deal: np.ndarray,
     allowed: np.ndarray,
     limits: Limits,
+    quotas: Quotas,
     *,
     service: bool,
     startup_s: float,
@@ -42,11 +54,12 @@ def limit_misses(
         return []
     with np.errstate(invalid="ignore"):  # an endless spot run against no deadline is inf / inf
         excess = np.fmax(joined.wall_s / limits.deadline_s, joined.cost_usd / limits.budget_usd)
+        excess = np.fmax(excess, joined.nodes / np.maximum(quotas.most[joined.offer], 1e-9))
     order = np.lexsort((joined.cost_usd, excess, groups))
     _, first = np.unique(groups[order], return_index=True)
     nearest = {int(groups[row]): int(row) for row in order[first]}
     return [
-        _refusal(deals, instances, joined, nearest[int(group)], limits, service=service, startup_s=startup_s)
+        _refusal(deals, instances, joined, nearest[int(group)], limits, quotas, service=service, startup_s=startup_s)
         for group in lost
     ]
 
@@ -57,13 +70,15 @@ def _refusal(
     joined: Joined,
     row: int,
     limits: Limits,
+    quotas: Quotas,
     *,
     service: bool,
     startup_s: float,
 ) -> Refusal:
     deal = deals[int(joined.offer[row])]
     offer = deal.offer
-    miss = _miss(joined, row, limits, service=service, startup_s=startup_s)
+    miss = _quota_miss(joined, row, deal, instances[offer.provider, offer.instance_type], quotas)
+    miss = miss or _miss(joined, row, limits, service=service, startup_s=startup_s)
     return refuse(
         instances[offer.provider, offer.instance_type],
         miss,
@@ -72,6 +87,19 @@ def _refusal(
         count=int(joined.nodes[row]),
         platform=deal.platform,
     )
+
+
+def _quota_miss(joined: Joined, row: int, deal: Deal, instance: InstanceType, quotas: Quotas) -> Miss | None:
+    nodes = float(joined.nodes[row])
+    if nodes <= quotas.most[int(joined.offer[row])] or (quota := quotas.of(deal)) is None:
+        return None
+    needed = nodes * (quota.size_of(instance) or 0.0)
+    raised = RaiseQuota(
+        provider=quota.provider, name=quota.name, unit=quota.unit, before=quota.limit, limit=needed
+    )  # fmt: skip
+    return AccountQuotaMiss(
+        needed=needed, limit=quota.limit, unit=quota.unit, name=quota.name, lifted_by=(raised,)
+    )  # fmt: skip
 
 
 def _miss(joined: Joined, row: int, limits: Limits, *, service: bool, startup_s: float) -> Miss:

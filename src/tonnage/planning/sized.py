@@ -34,6 +34,7 @@ class Sized:
     detail: Callable[[int], RunDetail]
     misses: Mapping[int, Miss] = field(default_factory=dict)
     held_back: frozenset[int] = frozenset()  # machines with layouts that fit on the expected figure alone
+    unverified: Sized | None = None  # the best with hosts whose memory nobody states; None: there are none
     risky: Sized | None = None  # the best with those among them; None: nothing is held back
 
 

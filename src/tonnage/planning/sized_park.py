@@ -93,9 +93,14 @@ def _merge(parts: Sequence[tuple[MachinePark, Sized]]) -> SizedPark:
         unsized |= park.unsized
         offsets.append(offsets[-1] + len(park.index))  # at least as many as it has machines
     tables = [sized for _, sized in parts]
-    bold = [(one.risky, offset) for one, offset in zip(tables, offsets, strict=False) if one.risky is not None]
-    risky = _stacked(*zip(*bold, strict=True)) if bold else None
-    return SizedPark(sized=replace(_stacked(tables, offsets), risky=risky), index=index, unsized=unsized)
+
+    def beside(name: str) -> Sized | None:
+        found = [(getattr(one, name), offset) for one, offset in zip(tables, offsets, strict=False)]
+        held = [(one, offset) for one, offset in found if one is not None]
+        return _stacked([one for one, _ in held], [offset for _, offset in held]) if held else None
+
+    both = replace(_stacked(tables, offsets), risky=beside("risky"), unverified=beside("unverified"))
+    return SizedPark(sized=both, index=index, unsized=unsized)
 
 
 def _stacked(tables: Sequence[Sized], offsets: Sequence[int]) -> Sized:

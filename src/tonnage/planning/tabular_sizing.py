@@ -234,9 +234,12 @@ def _sized(
 ) -> Sized:
     safe = _rows(job, estimate, misses, labels, available_bytes, kind)
     hard = {row: miss for row, miss in misses.items() if not miss.risky}
-    if len(hard) == len(misses):
-        return safe
-    return replace(safe, risky=_rows(job, estimate, hard, labels, available_bytes, kind))
+    known = {row: miss for row, miss in misses.items() if miss.unknown != "host memory"}
+    risky, unverified = (
+        _rows(job, estimate, left, labels, available_bytes, kind) if len(left) < len(misses) else None
+        for left in (hard, known)
+    )
+    return replace(safe, risky=risky, unverified=unverified)
 
 
 def _rows(

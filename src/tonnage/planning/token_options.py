@@ -9,7 +9,7 @@ from typing import Final
 
 from tonnage.catalog import Catalog
 from tonnage.catalog.market import Platform
-from tonnage.planning.market import not_listed
+from tonnage.planning.market import exclusion_miss, not_listed
 from tonnage.planning.plan import Bought, Objective, Option, Refusal, RunDetail
 from tonnage.planning.reasons.changes import (
     AnyChange,
@@ -51,6 +51,7 @@ from tonnage.pricing.deals import DATABRICKS_CLOUDS
 from tonnage.pricing.extras import OWN
 from tonnage.pricing.ledger import Ledger
 from tonnage.sizing.estimates import Figure
+from tonnage.workload.exclusions import Exclusion
 from tonnage.workload.jobs import ServeJob, Workload
 
 AREAS: Final = {"us regions": "us", "us": "us"}  # how a price table names where it holds
@@ -114,6 +115,9 @@ class _Judge:
         provider, platform = self.provider(way), way.platform
         if wanted.platforms and platform not in wanted.platforms:
             return not_listed("platform", wanted.platforms, platform)
+        out = next((one for one in wanted.exclude if _rules_out(one, provider, way)), None)
+        if out is not None:
+            return exclusion_miss(out)
         if wanted.providers and provider not in wanted.providers:
             return not_listed("provider", wanted.providers, provider)
         if "on_demand" not in buys:
@@ -272,6 +276,12 @@ class _Judge:
             miss=miss,
             platform=platform,
         )
+
+
+def _rules_out(exclusion: Exclusion, provider: str, way: Way) -> bool:
+    if exclusion.kind == "provider":
+        return exclusion.provider == provider
+    return exclusion.kind == "undated" and way.undated
 
 
 def _stated(value: float) -> Figure:

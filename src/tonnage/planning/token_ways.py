@@ -16,7 +16,7 @@ from tonnage.planning.reasons.risks import ConditionsRisk, ModelUnitsRisk, Risk,
 from tonnage.planning.reasons.term_misses import NeededPrice
 from tonnage.planning.token_work import MILLION, TokenWork
 from tonnage.pricing.deals import DATABRICKS_CLOUDS
-from tonnage.pricing.extras import Extras, exact, stated_line
+from tonnage.pricing.extras import OWN, Extras, exact, stated_line
 from tonnage.pricing.ledger import Ledger, LedgerLine, hours
 from tonnage.pricing.lines import credit_lines
 from tonnage.pricing.rates import after_discount
@@ -44,6 +44,11 @@ class Way:
     units: int = 1
     mind: tuple[Risk, ...] = ()
     missing: UnpricedMiss | None = None
+
+    @property
+    def undated(self) -> bool:
+        """Whether a price of it carries no date; what the workload states itself needs none."""
+        return any(line.read_on is None for line in self.lines if line.source != OWN)
 
     def ledger(self, workload: Workload) -> Ledger:
         """With people and credit."""

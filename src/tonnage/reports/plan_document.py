@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from tonnage.planning.plan import CatalogStamp, Interval, NearMiss, Need, Option, Plan, Refusal, RunDetail
 from tonnage.pricing.ledger import Ledger
+from tonnage.reports.cheaper import cheaper_document
 from tonnage.reports.plain import (
     plain_cost,
     plain_day,
@@ -23,7 +24,7 @@ OPTION_COLUMNS: Final = (
     "rank", "provider", "instance_type", "region", "count", "purchase", "gpu", "gpu_count", "layout",
     "time_s", "time_low_s", "time_high_s", "cost_usd", "cost_low_usd", "cost_high_usd", "usd_per_instance_hour",
     "price_read_on", "memory_gib", "memory_low_gib", "memory_high_gib", "memory_available_gib",
-    "latency_p95_s", "pareto", "risks", "loses_by", "platform",
+    "latency_p95_s", "pareto", "risks", "loses_by", "platform", "relied_on",
 )  # fmt: skip
 
 
@@ -41,6 +42,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         "nearest_misses": [] if plan.options else [near_miss_document(miss) for miss in plan.nearest_misses],
         "relaxations": [relaxation_words(one) for one in plan.relaxations],
         "relaxation_values": [relaxation_document(one) for one in plan.relaxations],
+        "cheaper": [cheaper_document(one, plan) for one in plan.cheaper],
         "catalog": catalog_document(plan.catalog),
         "notes": list(plan.notes),
     }
@@ -86,6 +88,7 @@ def option_document(option: Option) -> dict[str, Any]:
         "run": run_document(option.run),
         "risks": [risk_words(risk) for risk in option.risks],
         "risk_values": [risk_document(risk) for risk in option.risks],
+        "relied_on": option.relied_on,
         "pareto": option.pareto,
         "loses_by": option.loses_by,
     }
@@ -203,4 +206,5 @@ def _option_row(option: Option) -> list[Any]:
         "; ".join(risk_words(risk) for risk in option.risks),
         option.loses_by,
         option.platform,
+        option.relied_on,
     ]

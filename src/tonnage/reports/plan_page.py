@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from tonnage.planning.plan import CatalogStamp, NearMiss, Need, Option, Plan, Refusal
 from tonnage.reports.blocks import Block, Bullets, Column, Heading, Page, Pairs, Paragraph, Table
+from tonnage.reports.cheaper import cheaper_blocks
 from tonnage.reports.ledger_blocks import ledger_blocks
 from tonnage.reports.option_table import option_table
 from tonnage.reports.reasons import miss_words, risk_words
@@ -69,9 +70,7 @@ def _verdict(plan: Plan) -> Iterator[Block]:
     yield Paragraph(text=f"{best.run.layout}{held}.")
     if best.risks:
         yield Paragraph(text="Mind: " + "; ".join(risk_words(risk) for risk in best.risks) + ".", tone="warning")
-    dated = plan.best_dated
-    if dated is not None and dated is not best:
-        yield Paragraph(text=f"Best with a dated price, #{dated.rank}: {describe_option(dated, horizon=plan.horizon)}")
+    yield from cheaper_blocks(plan)
 
 
 def describe_option(option: Option, *, horizon: str) -> str:
@@ -101,6 +100,12 @@ def _ranking(plan: Plan, top: int) -> Iterator[Block]:
     yield Heading(
         text=f"Ranking: {ORDER_WORDS[plan.objective]}, {len(shown):,} of {plural(len(plan.options), 'option')}"
     )
+    doubted = sum(not option.relied_on for option in plan.options)
+    if doubted and not plan.any_price:
+        yield Paragraph(
+            text=f"Options whose price one can rely on come first; the other {doubted:,} (marked ?) stand after them.",
+            tone="faint",
+        )
     table, legend = option_table(plan, shown, best_first=True)
     yield table
     if legend.rows:

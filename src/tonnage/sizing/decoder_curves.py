@@ -8,7 +8,7 @@ engine's figures give their seconds (`DecoderPasses.under`). Between grid points
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,23 @@ class DecoderRows:
     beams: Array | float = 1.0  # hypotheses that each request carries
     cached: float = 0.0  # share of every prompt whose keys and values are there already
     speculation: Speculation | None = None
+    data_ranks: Array | float = 1.0  # groups of `tensor_parallel` devices with requests and a cache of their own
+    expert_parallel: Array | float = 1.0  # devices that experts are dealt to whole
+
+    def on_rank(self, tokens: Array) -> Array:
+        """Tokens of one step that the busiest data rank reads of `tokens` in all: a prompt stands on one."""
+        lift = (-1,) + (1,) * (tokens.ndim - 1)
+        ranks = np.asarray(self.data_ranks, dtype=np.float64).reshape(lift)
+        whole = np.minimum(tokens, self.read.reshape(lift)) if np.any(ranks > 1.0) else 0.0
+        return np.where(ranks > 1.0, np.maximum(tokens / ranks, whole), tokens)
+
+    def take(self, index: NDArray[np.intp]) -> DecoderRows:
+        """Some rows, as often as they are named."""
+        names = ("tensor_parallel", "host_factor", "slots", "step_tokens", "prompts", "prompt_shares", "outputs",
+                 "output_shares", "beams", "data_ranks", "expert_parallel")  # fmt: skip
+        columns = {name: getattr(self, name) for name in names}
+        taken = {name: value if np.ndim(value) == 0 else value[index] for name, value in columns.items()}
+        return replace(self, devices=self.devices.take(index), **taken)
 
     @property
     def verified(self) -> float:
@@ -109,6 +126,7 @@ class DecoderPasses:
     linear: PassWork
     whole: PassWork  # what is read of one prompt, over all of its keys
     bare: PassWork  # the same with next to no attention
+    dealt: PassWork | None = None  # one token on each rank, and `tokens` in all of which the experts see theirs
     draft: DecoderPasses | None = None  # of the model that guesses, on the same grids
 
     def under(self, engine: Engine) -> DecoderCurves:
@@ -120,6 +138,7 @@ class DecoderPasses:
             decode_grid_s=pass_s(self.decode, engine).reshape(count, -1),
             linear_grid_s=pass_s(self.linear, engine).reshape(count, -1),
             attention_s=np.maximum(attention, 0.0).reshape(count, -1),
+            dealt_grid_s=None if self.dealt is None else _beyond_first(pass_s(self.dealt, engine).reshape(count, -1)),
         )  # fmt: skip
         return curves if self.draft is None else curves.guessed_by(self.draft.under(engine))
 
@@ -135,25 +154,35 @@ class DecoderCurves:
     decode_grid_s: Array
     linear_grid_s: Array
     attention_s: Array
+    dealt_grid_s: Array | None = None  # what the experts add for tokens of other data ranks
 
     def take(self, index: NDArray[np.intp]) -> DecoderCurves:
         """Some rows, as often as they are named."""
-        rows = self.rows
-        names = ("tensor_parallel", "host_factor", "slots", "step_tokens", "prompts", "prompt_shares", "outputs",
-                 "output_shares")  # fmt: skip
-        columns = {name: getattr(rows, name)[index] for name in names}
-        beams = rows.beams if np.ndim(rows.beams) == 0 else np.asarray(rows.beams)[index]
-        return replace(
-            self, rows=replace(rows, devices=rows.devices.take(index), beams=beams, **columns),
-            batches=self.batches[index], tokens=self.tokens[index], decode_grid_s=self.decode_grid_s[index],
-            linear_grid_s=self.linear_grid_s[index], attention_s=self.attention_s[index],
-        )  # fmt: skip
+        return replace(self, rows=self.rows.take(index), **{name: grid[index] for name, grid in self._grids().items()})
+
+    def among(self, rows: DecoderRows, index: NDArray[np.intp]) -> DecoderCurves:
+        """These curves as those at `index` of `rows`; the others' are not known."""
+
+        def put(grid: Array) -> Array:
+            every = np.full((len(rows.slots), grid.shape[1]), np.nan)
+            every[index] = grid
+            return every
+
+        grids: dict[str, Any] = {name: put(grid) for name, grid in self._grids().items()}
+        return replace(self, rows=rows, **grids)
+
+    def _grids(self) -> dict[str, Any]:
+        names = ("batches", "tokens", "decode_grid_s", "linear_grid_s", "attention_s", "dealt_grid_s")
+        found = {name: getattr(self, name) for name in names}
+        return {name: grid for name, grid in found.items() if grid is not None}
 
     def guessed_by(self, draft: DecoderCurves) -> DecoderCurves:
         """With the draft model's work: a step of it for every guess, and the prompts once more."""
         guesses = self.rows.verified - 1.0
+        dealt = [one for one in (self.dealt_grid_s, draft.dealt_grid_s) if one is not None]
         return replace(
-            self, decode_grid_s=self.decode_grid_s + guesses * draft.decode_grid_s,
+            self, dealt_grid_s=sum(dealt[1:], dealt[0]) if dealt else None,
+            decode_grid_s=self.decode_grid_s + guesses * draft.decode_grid_s,
             linear_grid_s=self.linear_grid_s + draft.linear_grid_s, attention_s=self.attention_s + draft.attention_s,
         )  # fmt: skip
 
@@ -164,15 +193,22 @@ class DecoderCurves:
 
     def linear_s(self, tokens: Array) -> Array:
         """Seconds of one pass over `tokens` with next to no attention."""
-        return _along(tokens, self.tokens, self.linear_grid_s)
+        return self._spread_s(self.rows.on_rank(tokens), tokens)
+
+    def _spread_s(self, on_rank: Array, tokens: Array) -> Array:
+        """Seconds of a pass over `tokens`, of which the busiest data rank has `on_rank`."""
+        own = _along(on_rank, self.tokens, self.linear_grid_s)
+        return own if self.dealt_grid_s is None else own + _along(tokens, self.tokens, self.dealt_grid_s)
 
     def read_token_s(self, in_flight: Array, together: Array) -> Array:
         """Seconds that one prompt token adds where `together` are read in a step beside `in_flight` decodes."""
         if self.rows.scheduler.prompts_first or self.rows.scheduler.admission == "fixed":
             return self.linear_s(together) / together
         rows = in_flight * self.rows.verified
-        beside = self.linear_s(rows) * np.minimum(in_flight, 1.0)
-        return np.maximum(self.linear_s(rows + together) - beside, 0.0) / together
+        ranks = np.asarray(self.rows.data_ranks).reshape((-1,) + (1,) * (rows.ndim - 1))
+        beside = self._spread_s(rows / ranks, rows) * np.minimum(in_flight, 1.0)
+        mixed = self._spread_s(rows / ranks + self.rows.on_rank(together), rows + together)
+        return np.maximum(mixed - beside, 0.0) / together
 
     @property
     def attention_mean_s(self) -> Array:
@@ -198,19 +234,25 @@ def draft_rows(rows: DecoderRows) -> DecoderRows | None:
         return None
     draft = rows.speculation.draft
     degree = np.where(draft.heads % rows.tensor_parallel == 0, rows.tensor_parallel, 1.0)
-    return replace(rows, shape=draft, tensor_parallel=degree, speculation=None)
+    return replace(rows, shape=draft, tensor_parallel=degree, speculation=None, expert_parallel=1.0)
 
 
 def _passes(rows: DecoderRows, engine: Engine, batches: Array, tokens: Array) -> DecoderPasses:
     shape = windowed(rows.shape, rows.scheduler)
+    count = len(rows.slots)
+    data, dealt_to = (np.broadcast_to(one, (count,)) for one in (rows.data_ranks, rows.expert_parallel))
+    ranks = data[:, None]
 
-    def work(batch: Array, query: Array, keys: Array, logits: Array, of: ModelShape = shape) -> PassWork:
+    def work(
+        batch: Array, query: Array, keys: Array, logits: Array, group: Array | float = 0.0, of: ModelShape = shape
+    ) -> PassWork:
         each = batch.shape[1]
-        index = np.repeat(np.arange(len(rows.slots)), each)
+        index = np.repeat(np.arange(count), each)
         return pass_work(
             of, rows.devices.take(index), rows.served, engine, batch=batch.ravel(), query=query.ravel(),
             keys=keys.ravel(), tensor_parallel=rows.tensor_parallel[index], logit_tokens=logits.ravel(),
-            host_factor=rows.host_factor[index],
+            host_factor=rows.host_factor[index], data_ranks=data[index], expert_parallel=dealt_to[index],
+            group_tokens=np.broadcast_to(group, batch.shape).ravel(),
         )  # fmt: skip
 
     ones = np.ones_like
@@ -218,16 +260,26 @@ def _passes(rows: DecoderRows, engine: Engine, batches: Array, tokens: Array) ->
     # The last p of k tokens see p·(k - p/2) pairs: what p causal ones see of 2k - p keys, which is p where p is k.
     reads = rows.reads
     seen = 2.0 * rows.prompts - reads
-    step = batches * rows.verified
-    decode = work(step, ones(batches), context, step, decoder_only(shape))
+    each = np.maximum(batches / ranks, 1.0)  # idle data ranks run along with a request that is none
+    step = each * rows.verified
+    decode = work(step, ones(batches), context, step, of=decoder_only(shape))
     if rows.verified > 1.0:
-        decode = _verifying(decode, batches.ravel(), rows.verified)
+        decode = _verifying(decode, each.ravel(), rows.verified)
+    apart = bool(np.any(data > 1.0)) and shape.experts > 0
+    alone = np.where(ranks > 1.0, ranks, 0.0)  # the fewest tokens that experts see; 0: as many as the rank
     return DecoderPasses(
         rows=rows, batches=batches, tokens=tokens, decode=decode,
-        linear=work(ones(tokens), tokens, ones(tokens), ones(tokens)),
+        linear=work(ones(tokens), tokens, ones(tokens), ones(tokens), alone if apart else 0.0),
         whole=work(ones(reads), reads, seen, ones(reads)),
         bare=work(ones(reads), reads, ones(reads), ones(reads)),
+        dealt=work(ones(tokens), ones(tokens), ones(tokens), ones(tokens), np.where(ranks > 1.0, tokens, 1.0))
+        if apart else None,
     )  # fmt: skip
+
+
+def _beyond_first(seconds: Array) -> Array:
+    """What each point takes longer than the first of its row."""
+    return np.asarray(seconds - seconds[:, :1])
 
 
 def _verifying(decode: PassWork, batch: Array, verified: float) -> PassWork:

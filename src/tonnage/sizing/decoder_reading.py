@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from tonnage.sizing.decoder_curves import DecoderCurves
+from tonnage.sizing.decoder_curves import DecoderCurves, DecoderRows
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.schedulers import UNLIMITED
 
@@ -33,9 +33,17 @@ def capacity_per_s(curves: DecoderCurves, in_flight: Array) -> Array:
     in_flight = np.minimum(in_flight, fed(curves)[lift])
     step = curves.decode_s(in_flight)
     together = read_together(curves, in_flight / output * rows.read[lift], in_flight)
-    read = curves.read_token_s(in_flight, together) * rows.read[lift] + curves.attention_mean_s[lift]
+    attention = curves.attention_mean_s[lift] / read_at_once(rows, together)
+    read = curves.read_token_s(in_flight, together) * rows.read[lift] + attention
     rate = in_flight / (output * step + in_flight * read)
     return np.minimum(rate, 1.0 / max(curves.engine.request_us * 1e-6, 1e-12))
+
+
+def read_at_once(rows: DecoderRows, together: Array) -> Array:
+    """Prompts whose attention runs at the same time in a step that reads `together`: one a data rank at most."""
+    lift = (-1,) + (1,) * (together.ndim - 1)
+    ranks = np.asarray(rows.data_ranks, dtype=np.float64).reshape(lift)
+    return np.asarray(np.clip(together / rows.read.reshape(lift), 1.0, ranks))
 
 
 def fed(curves: DecoderCurves) -> Array:
@@ -111,5 +119,6 @@ def read_prompts(curves: DecoderCurves, in_flight: Array, newcomers: Array) -> R
     wanted = np.minimum(newcomers * rows.read, UNLIMITED)
     together = read_together(curves, wanted, in_flight)
     token = curves.read_token_s(in_flight, together)
-    each = token[:, None] * rows.reads + curves.attention_s
-    return Reading(together=together, mean_s=token * rows.read + curves.attention_mean_s, each_s=each)
+    at_once = read_at_once(rows, together)
+    each = token[:, None] * rows.reads + curves.attention_s / at_once[:, None]
+    return Reading(together=together, mean_s=token * rows.read + curves.attention_mean_s / at_once, each_s=each)

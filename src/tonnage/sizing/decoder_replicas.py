@@ -34,20 +34,24 @@ def decoder_rows(
     beams: Array | float = 1.0,
     cached: float = 0.0,
     speculation: Speculation | None = None,
+    data_ranks: Array | float = 1.0,
+    expert_parallel: Array | float = 1.0,
 ) -> DecoderRows:
     """Rows of replicas. `concurrency`: most requests in flight, NaN for the engine's own limit; the cache may hold
     fewer. `requests`: of each row; all of a call state their lengths in the same way (as many points). `cached`: share
-    of prompts that the prefix cache holds."""
+    of prompts that the prefix cache holds. `data_ranks`: engines side by side in a replica that share the experts, each
+    with limits and a cache of its own."""
     prompts, prompt_shares = _points([one.input_tokens for one in requests])
     outputs, output_shares = _points([one.output_tokens or one.input_tokens for one in requests])
-    limit = np.array([float(scheduler.most_requests(device)) for device in accelerators])
-    step_tokens = np.array([float(scheduler.most_step_tokens(device)) for device in accelerators])
+    limit = np.array([float(scheduler.most_requests(device)) for device in accelerators]) * data_ranks
+    step_tokens = np.array([float(scheduler.most_step_tokens(device)) for device in accelerators]) * data_ranks
     if speculation is not None and not scheduler.prompts_first:  # guesses take of a step's tokens
         limit = np.maximum(np.minimum(limit, np.floor(step_tokens / speculation.rows)), 1.0)
     most = np.where(np.isnan(concurrency), limit, concurrency)
     rows = DecoderRows(
         shape=shape, served=served, scheduler=scheduler, devices=devices, tensor_parallel=tensor_parallel,
         host_factor=np.array([host_factor(device) for device in accelerators]), slots=most,
+        data_ranks=data_ranks, expert_parallel=expert_parallel,
         step_tokens=np.maximum(step_tokens, 1.0), prompts=prompts, prompt_shares=prompt_shares, outputs=outputs,
         output_shares=output_shares, beams=beams, cached=cached,
         speculation=speculation,
@@ -63,8 +67,9 @@ def rows_memory(rows: DecoderRows, requests: Array) -> EngineMemory:
     draft = draft_rows(rows)
     beside = 0.0 if draft is None else weights_bytes(draft.shape, draft.served) / draft.tensor_parallel
     return engine_memory(
-        rows.scheduler, rows.shape, rows.served, rows.devices, tensor_parallel=rows.tensor_parallel, requests=requests,
-        step_tokens=rows.step_tokens, beside_bytes=beside,
+        rows.scheduler, rows.shape, rows.served, rows.devices, tensor_parallel=rows.tensor_parallel,
+        requests=requests / rows.data_ranks, step_tokens=rows.step_tokens / rows.data_ranks, beside_bytes=beside,
+        data_ranks=rows.data_ranks,
     )  # fmt: skip
 
 
@@ -96,7 +101,7 @@ def cache_room(rows: DecoderRows, requests: Array) -> Array:
     answer = rows.output * rows.beams
     tokens = rows.context if rows.scheduler.admission == "recompute" else rows.prompt + answer
     pool = rows_memory(rows, requests).pool_bytes - shared_bytes(rows)
-    return np.asarray(pool / np.maximum(request_bytes(rows, tokens), 1.0))
+    return np.asarray(pool / np.maximum(request_bytes(rows, tokens), 1.0) * rows.data_ranks)
 
 
 def _points(lengths: Sequence[Lengths]) -> tuple[Array, Array]:

@@ -23,7 +23,8 @@ def first_tokens(run: Run, token_s: Array) -> Points:
     """Time to the first token: places in line crossed with prompts. `token_s`: time of a step."""
     rows, engine = run.curves.rows, run.curves.engine
     wait = _wait_s(run, token_s)
-    own_steps = np.ceil(rows.reads / run.reading.together[_WIDE]) if rows.scheduler.chunked else 1.0
+    most = np.minimum(run.reading.together, rows.step_tokens / rows.data_ranks)  # a prompt is read by one data rank
+    own_steps = np.ceil(rows.reads / most[_WIDE]) if rows.scheduler.chunked else 1.0
     beside = np.zeros_like(run.most) if rows.scheduler.prompts_first else run.curves.decode_s(run.beside)
     read = own_steps * beside[_WIDE] + run.reading.each_s + (engine.request_us + engine.reply_us) * 1e-6
     seconds = (wait[:, :, None] + read[:, None, :]).reshape(len(wait), -1)

@@ -126,4 +126,12 @@ def weights_bytes(shape: ModelShape, served: ServedFormat) -> float:
     return body * linear + count.experts * served.expert_bytes + tables * max(linear, 2.0)
 
 
+def held_weights_bytes(shape: ModelShape, served: ServedFormat, tensor_parallel: Num, data_ranks: Num = 1.0) -> Num:
+    """Bytes of weights on each device: routed experts once over all devices, everything else once a data rank."""
+    if not np.any(np.asarray(data_ranks) > 1):
+        return weights_bytes(shape, served) / tensor_parallel
+    experts = count_parameters(shape).experts * served.expert_bytes
+    return (weights_bytes(shape, served) - experts + experts / data_ranks) / tensor_parallel
+
+
 ENGINE_WORKSPACE_BYTES = from_gib(2.2)  # activations of one read, captured graphs, runtime

@@ -11,19 +11,17 @@ from tonnage.sizing.devices import Devices
 from tonnage.sizing.engine_rates import engine_pass_s
 from tonnage.sizing.engines import NO_LIMIT, Engine
 from tonnage.sizing.estimates import Array, Num, column
+from tonnage.sizing.expert_dealing import Dealt, deal, dealing_s, one_shot, shared_switches
 from tonnage.sizing.operators import Operator, Pass, elementwise
 from tonnage.sizing.precision import EXPERT_WEIGHT_BYTES
 from tonnage.sizing.stages import Stage, forward_stages
 from tonnage.workload.shapes import ModelShape
 
-ONE_SHOT_BYTES = float(2**18)  # engines' own all-reduce kernels hand over to NCCL near here
-ONE_SHOT_SHARE = 0.25
 # F(2x2, 3x3) multiplies 2.25 times less (Lavin and Gray 2015, arXiv:1509.09308); its transforms eat part of it.
 WINOGRAD_SAVING = 1.5
 WEIGHT_ONLY_SHARE = 0.85  # of the 16-bit rate where weights are expanded inside the product
 ROTARY_KERNELS = 12.0
 RMS_KERNELS = (7.0 + 1.0) / (2.0 + 1.0)  # with the residual sum; over those of the fused layer norm's three
-BRIDGED_BYTES_PER_S = 60e9  # slower links go through the host's PCIe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +85,7 @@ class PassWork:
     exchanged_bytes: Num  # of one all-reduce
     exchanges: float
     host_factor: Num = 1.0
+    dealt: Dealt | None = None  # experts of ranks that attend to requests of their own
 
     @property
     def rows(self) -> int:
@@ -105,8 +104,14 @@ def pass_work(
     tensor_parallel: Num = 1.0,
     logit_tokens: Num = 0.0,
     host_factor: Num | None = None,
+    data_ranks: Num = 1.0,
+    expert_parallel: Num = 1.0,
+    group_tokens: Num = 0.0,
 ) -> PassWork:
     """Lay out one pass of `batch` sequences of `query` new tokens over `keys` tokens.
+
+    `data_ranks`, `expert_parallel`, `group_tokens` as in `Pass`: `batch` is that of one data rank, `tensor_parallel`
+    the ranks in it.
 
     Of the engine only its structure counts: whether scores are written to memory, what the residual stream takes. Two
     all-reduces a layer under tensor parallelism (Shoeybi et al. 2019, arXiv:1909.08053). `host_factor` None: that of
@@ -121,6 +126,7 @@ def pass_work(
         weight_bytes=served.read_bytes(served.weight_bytes, engine),
         expert_weight_bytes=served.read_bytes(served.expert_bytes, engine),
         tensor_parallel=tensor_parallel, attention="sdpa", training=False, grouped_experts=not engine.spelt_out,
+        data_ranks=data_ranks, expert_parallel=expert_parallel, group_tokens=group_tokens,
     )  # fmt: skip
     stored = stores_scores(shape, served, engine, query)
     kv = served.kv_bytes / served.element_bytes * (1.0 + engine.cache_copies + repeated_heads(shape, engine))
@@ -139,7 +145,7 @@ def pass_work(
         stages=stages, devices=devices, served=served, batch=batch, tensor_parallel=tensor_parallel,
         exchanged_bytes=span.tokens * shape.hidden * max(served.element_bytes, 2.0),
         exchanges=2.0 * (shape.layers + shape.encoder_layers),
-        host_factor=host_factor,
+        host_factor=host_factor, dealt=deal(shape, span, low_bit=served.low_bit),
     )  # fmt: skip
 
 
@@ -223,7 +229,10 @@ def pass_s(work: PassWork, engine: Engine) -> Array:
         devices = replace(devices, peak_flop_per_s=devices.peak_flop_per_s * WEIGHT_ONLY_SHARE)
     seconds = engine_pass_s(work.stages, devices, engine, work.host_factor)
     seconds = seconds + (engine.call_us * work.host_factor + engine.sequence_us * work.batch) * 1e-6
-    return column(seconds + exchange_s(work, engine), work.rows)
+    seconds = seconds + exchange_s(work, engine)
+    if work.dealt is not None:
+        seconds = seconds + dealing_s(work.dealt, devices, engine)
+    return column(seconds, work.rows)
 
 
 def exchange_s(work: PassWork, engine: Engine) -> Num:
@@ -238,9 +247,8 @@ def exchange_s(work: PassWork, engine: Engine) -> Num:
         return 0.0
     devices = work.devices
     size = work.exchanged_bytes
-    least = 1.0 if engine.host_us_per_kernel else ONE_SHOT_SHARE
-    start_s = engine.exchange_us * 1e-6 * (least + (1.0 - least) * size / (size + ONE_SHOT_BYTES))
-    shared = np.where(devices.intra_bytes_per_s < BRIDGED_BYTES_PER_S, np.sqrt(np.maximum(ranks, 2.0) / 2.0), 1.0)
+    start_s = one_shot(engine, size)
+    shared = shared_switches(devices, ranks)
     inside = shared * 2.0 * (ranks - 1) / ranks * size / devices.intra_bytes_per_s + start_s
     nodes = np.ceil(ranks / devices.per_node)
     between = 2.0 * (nodes - 1) / nodes * work.exchanged_bytes / devices.inter_bytes_per_s + devices.inter_latency_s

@@ -9,7 +9,7 @@ import numpy as np
 
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.estimates import Array, Num
-from tonnage.sizing.inference_memory import kv_bytes_per_token, weights_bytes
+from tonnage.sizing.inference_memory import held_weights_bytes, kv_bytes_per_token
 from tonnage.sizing.inference_pass import ServedFormat
 from tonnage.sizing.schedulers import UNLIMITED, Scheduler
 from tonnage.units import from_gib
@@ -57,9 +57,11 @@ def engine_memory(
     requests: Num,
     step_tokens: Num,
     beside_bytes: Num = 0.0,
+    data_ranks: Num = 1.0,
 ) -> EngineMemory:
     """What an engine holds; `requests` and `step_tokens` are what a full step holds; `beside_bytes`: weights
-    of another model on each device.
+    of another model on each device. `data_ranks` of `tensor_parallel` devices each hold all but the experts once,
+    and the experts together; requests and tokens are those of one of them.
 
     vLLM: 0.90 of all memory less weights, the peak of a full step (its activations, or the sampler's logits) and what
     is not PyTorch's. TensorRT-LLM: 0.90 of what weights, activations and logits leave; TGI: 0.95, LMDeploy: 0.80 of it.
@@ -67,8 +69,8 @@ def engine_memory(
     """
     ranks = np.asarray(tensor_parallel, dtype=np.float64)
     memory = devices.memory_bytes
-    weights = np.asarray(weights_bytes(shape, served) / ranks + beside_bytes)
-    outside = np.where(ranks > 1, from_gib(COMMUNICATION_GIB), 0.0)
+    weights = np.asarray(held_weights_bytes(shape, served, ranks, data_ranks) + beside_bytes)
+    outside = np.where(ranks * data_ranks > 1, from_gib(COMMUNICATION_GIB), 0.0)
     step = step_bytes(shape, served, ranks, step_tokens)
     logits = np.asarray(requests) * float(shape.vocab or 0)
     if scheduler.name == "vllm":

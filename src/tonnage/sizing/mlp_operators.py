@@ -51,17 +51,34 @@ def padded_rows(rows: Num) -> Num:
     return rows + np.clip(rows, LEAST_GROUP_ROWS, MOST_GROUP_ROWS) / 2.0
 
 
+def busiest(mean: Num, ranks: Num, most: Num) -> Num:
+    """What the busiest of `ranks` gets where each gets `mean` by chance, at most `most`.
+
+    m + sqrt(2 ln n · m·(1 - 1/n)): the expected largest of n normal variables of the deviation that dealing by chance
+    has (David and Nagaraja, «Order statistics», 2003, section 10.5). Leaves out that some experts are liked better,
+    which engines even out by copies of them (DeepSeek-V3, arXiv:2412.19437, section 3.4).
+    """
+    count = np.asarray(ranks, dtype=np.float64)
+    return np.minimum(mean + np.sqrt(2.0 * np.log(count) * mean * (1.0 - 1.0 / count)), np.maximum(most, mean))
+
+
 def expert_operators(shape: ModelShape, span: Pass, *, ffn: float, experts: int, per_token: int) -> list[Operator]:
     """A routed MLP: router, tokens sorted to their experts and back, the products of those experts that have any.
 
     Grouped, as serving engines run it: all experts' rows go through one kernel per product (gate and up together), so
     weights of the busy ones are read once and tiles of all fill the device; tokens are read and written once on either
     side. Else each busy expert's product is a kernel of its own.
+
+    Of a group of ranks, `expert_parallel` hold experts / expert_parallel each, whole; where that is fewer than all of
+    them, the rest cut each expert. The operators are those of the rank that most tokens go to.
     """
-    hidden, element, tokens = shape.hidden, span.element_bytes, span.tokens
-    inner = ffn / span.tensor_parallel
-    busy = busy_experts(experts, per_token, tokens)
-    rows, routed = tokens * per_token / busy, tokens * per_token
+    hidden, element, tokens = shape.hidden, span.element_bytes, span.routed_tokens
+    dealt = span.expert_parallel
+    inner = ffn * dealt / (span.tensor_parallel * span.data_ranks)
+    busy = busiest(busy_experts(experts, per_token, tokens) / dealt, dealt, experts / dealt)
+    routed = busiest(tokens * per_token / dealt, dealt, tokens * per_token)
+    rows = routed / busy
+    tokens = np.minimum(tokens, routed)
     ups = 2 if shape.gated_mlp else 1
     if span.grouped_experts:
         up = grouped(gemm("mlp up", span, rows=rows, inner=hidden, columns=inner * ups), busy)
@@ -75,7 +92,7 @@ def expert_operators(shape: ModelShape, span: Pass, *, ffn: float, experts: int,
         up,
         _activation(shape, element * routed * inner),
         down,
-        gemm("router", span, rows=tokens, inner=hidden, columns=float(experts)),
+        gemm("router", span, rows=span.tokens, inner=hidden, columns=float(experts)),
         elementwise("dispatch", moved_bytes=sorted_bytes, kernels=6),
     ]
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from tonnage.sizing.estimates import Num
 
 Kind = Literal["gemm", "attention", "elementwise", "convolution"]
@@ -59,10 +61,18 @@ class Pass:
     transposed: bool = False  # 16-bit convolutions of a program that keeps channels first
     half_rate: float = 1.0  # rate of 16-bit work as a share of the peak (0.5 where the peak is the 8-bit one)
     grouped_experts: bool = False  # one kernel multiplies the rows of all experts (serving engines), or one each
+    data_ranks: Num = 1.0  # groups of ranks that attend to requests of their own and share the experts
+    expert_parallel: Num = 1.0  # ranks that experts are dealt to whole; what is left of the ranks cuts each of them
+    group_tokens: Num = 0.0  # tokens that the experts see; 0: those of this rank, on each of the data ranks
 
     @property
     def tokens(self) -> Num:
         return self.batch * self.query
+
+    @property
+    def routed_tokens(self) -> Num:
+        """Tokens of all ranks that share the experts."""
+        return np.where(np.asarray(self.group_tokens) > 0, self.group_tokens, self.tokens * self.data_ranks)
 
 
 def gemm(name: str, span: Pass, *, rows: Num, inner: Num, columns: Num, count: Num = 1.0) -> Operator:

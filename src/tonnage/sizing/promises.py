@@ -31,6 +31,10 @@ class Limits:
     def made(self) -> bool:
         return any(bool(np.isfinite(one).any()) for one in (self.latency_s, self.ttft_s, self.tpot_s))
 
+    def take(self, index: NDArray[np.intp]) -> Limits:
+        """Those of some rows."""
+        return Limits(latency_s=self.latency_s[index], ttft_s=self.ttft_s[index], tpot_s=self.tpot_s[index])
+
     def kept(self, seen: Seen) -> Flags:
         """Which rows keep all of them."""
         latency, ttft, tpot = (one.at["p95"] for one in (seen.latency, seen.ttft, seen.tpot))

@@ -11,15 +11,17 @@ from pydantic import ValidationError
 
 from tonnage.errors import InputError, did_you_mean, nearest
 from tonnage.workload.file.fields import Door
-from tonnage.workload.file.layout_checks import Fault, find_serving_faults, find_train_faults
+from tonnage.workload.file.layout_checks import Fault, find_train_faults
 from tonnage.workload.file.layout_fields import ServingLayoutFields, TrainLayoutFields
 from tonnage.workload.file.mapping_values import as_document
 from tonnage.workload.file.problems import explain_validation
+from tonnage.workload.file.serving_layout_checks import Asked, find_serving_faults
 from tonnage.workload.jobs import BatchJob, Job, ServeJob, TabularJob, TrainJob, Workload
 
 SHORT: Final[Mapping[str, str]] = MappingProxyType(
     {"dp": "data_parallel", "tp": "tensor_parallel", "pp": "pipeline_parallel", "cp": "context_parallel",
-     "mb": "micro_batch"}
+     "mb": "micro_batch", "ep": "expert_parallel", "dp_attention": "attention_data_parallel",
+     "prefill": "prefill_replicas", "decode": "decode_replicas"}
 )  # fmt: skip
 EXAMPLE: Final = "such as 'tp=2,pp=2,micro_batch=4'"
 Fields = TypeVar("Fields", bound=Door)
@@ -86,4 +88,8 @@ def _faults(job: Job, stated: Mapping[str, int | str], max_gpus: int | None) -> 
     elif isinstance(job, ServeJob | BatchJob):
         own = {name: getattr(job, name) for name in ServingLayoutFields.model_fields}
         serving = ServingLayoutFields.model_validate({**own, **stated})
-        yield from find_serving_faults(serving, shape=job.model, max_gpus=max_gpus)
+        asked = Asked(
+            shape=job.model, engine=job.engine, max_gpus=max_gpus, service=isinstance(job, ServeJob),
+            latency=isinstance(job, ServeJob) and job.p95_latency_s is not None,
+        )  # fmt: skip
+        yield from find_serving_faults(serving, asked)

@@ -8,14 +8,18 @@ from typing import Final, Literal
 
 from tonnage.catalog.grammar import GpuFilter
 from tonnage.catalog.market import Platform, Purchase
+from tonnage.workload.exclusions import Exclusion
 from tonnage.workload.programs import Attention as Attention
 from tonnage.workload.programs import Optimizer as Optimizer
 from tonnage.workload.programs import Program
 from tonnage.workload.programs import Recompute as Recompute
+from tonnage.workload.quotas import Quota
 from tonnage.workload.shapes import ModelShape
 
 TrainPrecision = Literal["auto", "fp32", "tf32", "fp16", "bf16", "bf16-true", "fp8"]
 Objective = Literal["classification", "language-model"]
+NO_LIMIT: Final = 10**9  # machines
+Trust = Literal["dated", "any"]  # which prices may win
 Risk = Literal["memory", "deadline", "budget", "latency"]  # what may not hold at the far end of an interval
 Method = Literal["full", "lora", "qlora"]
 AdapterKind = Literal["lora", "dora", "llama-adapter", "prefix", "prompt"]
@@ -145,7 +149,11 @@ class ServeJob:
     prefix_cache_fraction: float = 0.0  # of prompt tokens, found in the cache of the replica
     speculative: Speculation | None = None  # None: one token a step
     tensor_parallel: int | None = None
+    expert_parallel: int | None = None  # devices of a replica that hold whole experts; 1: all cut every expert
+    attention_data_parallel: int | None = None  # groups of a replica's devices with requests and a cache of their own
     replicas: int | None = None
+    prefill_replicas: int | None = None  # that read prompts only, beside `decode_replicas` that write answers
+    decode_replicas: int | None = None
     concurrency: int | None = None  # requests one replica answers at a time; None: the planner chooses
     batch: int | None = None  # requests in one pass; where tokens are generated, one batch run to its last token
     engine: EngineName | None = None  # None: vllm where tokens are generated, else fused kernels (TensorRT)
@@ -165,7 +173,11 @@ class BatchJob:
     prefix_cache_fraction: float = 0.0  # of prompt tokens, found in the cache of the replica
     speculative: Speculation | None = None  # None: one token a step
     tensor_parallel: int | None = None
+    expert_parallel: int | None = None  # these four as in ServeJob
+    attention_data_parallel: int | None = None
     replicas: int | None = None
+    prefill_replicas: int | None = None
+    decode_replicas: int | None = None
     concurrency: int | None = None  # requests one replica answers at a time; None: the planner chooses
     batch: int | None = None  # requests in one pass; where tokens are generated, one batch run to its last token
     engine: EngineName | None = None  # None: as in ServeJob
@@ -205,6 +217,10 @@ class Constraints:
     platforms: tuple[Platform, ...] = ()  # vm, databricks, sagemaker, vertex, bedrock
     hold: bool = False  # True: deadline, budget and latency hold at the far end of the 80 % interval too
     accept_risk: tuple[Risk, ...] = ()  # what need not hold at the far end
+
+    trust: Trust = "dated"  # which prices may win: those one can rely on, or any
+    exclude: tuple[Exclusion, ...] = ()
+    quotas: tuple[Quota, ...] = ()
 
     def held(self, what: Risk) -> bool:
         """Whether `what` must hold at the far end of the 80 % interval: memory by default, the others with `hold`."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tonnage.catalog import Catalog
 from tonnage.planning.assumed import left_out_notes
 from tonnage.planning.grounds import Grounds
-from tonnage.planning.plan import CatalogStamp, Option, Plan
+from tonnage.planning.plan import CatalogStamp, Option, Plan, may_win
 from tonnage.planning.portfolio.answer import Assignment, Commit, PortfolioPlan, ProviderSpend, Unplaced
 from tonnage.planning.portfolio.elastic import find_gives
 from tonnage.planning.portfolio.model import Candidate, candidates_of, entry_plans
@@ -57,7 +57,8 @@ def plan_portfolio(portfolio: Portfolio, catalog: Catalog, *, grounds: Grounds |
 
 
 def _options(plans: Sequence[Plan]) -> list[Option]:
-    return [option for plan in plans for option in plan.options]
+    listed = (option for plan in plans for option in plan.options)
+    return list(may_win(listed, any_price=any(plan.any_price for plan in plans)))
 
 
 def _unplaced(entry: Entry, plans: Sequence[Plan]) -> Unplaced:

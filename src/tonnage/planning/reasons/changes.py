@@ -9,9 +9,12 @@ from tonnage.catalog.market import Platform, Purchase
 from tonnage.planning.reasons.reason import Reason
 from tonnage.planning.reasons.risks import Promise
 from tonnage.workload.jobs import Risk as Limit
+from tonnage.workload.quotas import QuotaUnit
 
 ListKey = Literal["providers", "regions", "residency", "platforms", "gpus"]
-FreeKey = Literal["gpus", "providers", "regions", "residency", "platforms", "deadline", "budget_usd", "max_gpus"]
+FreeKey = Literal[
+    "gpus", "providers", "regions", "residency", "platforms", "deadline", "budget_usd", "max_gpus", "exclude", "quotas"
+]
 JobField = Literal[
     "spare_replicas", "replicas", "concurrency", "weights", "engine", "method", "optimizer", "attention", "recompute",
     "micro_batch", "precision",
@@ -33,6 +36,14 @@ class LeaveOut(Reason):
 
     kind: ClassVar[str] = "leave out"
     key: FreeKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropExclusion(Reason):
+    """One entry of `constraints.exclude` is taken out. `exclusion`: as it is written."""
+
+    kind: ClassVar[str] = "drop exclusion"
+    exclusion: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +74,13 @@ class AcceptRisk(Reason):
 
     kind: ClassVar[str] = "accept risk"
     limit: Limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrustAny(Reason):
+    """Any price is relied on: undated, old, odd, or of a community host."""
+
+    kind: ClassVar[str] = "trust any"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +130,18 @@ class MoveQuota(Reason):
 
     kind: ClassVar[str] = "quota"
     tokens_per_minute: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaiseQuota(Reason):
+    """The account's quota of machines is this high."""
+
+    kind: ClassVar[str] = "raise quota"
+    provider: str
+    name: str
+    unit: QuotaUnit
+    before: float
+    limit: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +216,30 @@ class WholeMachines(Reason):
     kind: ClassVar[str] = "whole machines"
     gpus_per_machine: int
     one_machine: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetPools(Reason):
+    """The layout has so many replicas that read prompts, and so many that write answers."""
+
+    kind: ClassVar[str] = "set pools"
+    prefill_replicas: int
+    decode_replicas: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FewerPoolReplicas(Reason):
+    """Both pools together have at most so many replicas, which one machine holds."""
+
+    kind: ClassVar[str] = "fewer pool replicas"
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LongerPromises(Reason):
+    """The promises are longer."""
+
+    kind: ClassVar[str] = "longer promises"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,7 +336,7 @@ class Publish(Reason):
     """Somebody publishes what is not known."""
 
     kind: ClassVar[str] = "publish"
-    what: Literal["price", "price of today", "regions", "figure", "link bandwidth", "rate of a slice"]
+    what: Literal["price", "price of today", "newer price", "regions", "figure", "link bandwidth", "rate of a slice"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,16 +351,19 @@ class State(Reason):
 OneChange = (
     Include
     | LeaveOut
+    | DropExclusion
     | AllowSpot
     | Buy
     | AllowInterruptions
     | AcceptRisk
+    | TrustAny
     | OnlyPlatform
     | MoveDeadline
     | MoveBudget
     | MovePromise
     | MoveRate
     | MoveQuota
+    | RaiseQuota
     | MoveMaxGpus
     | MoreNodes
     | SetField
@@ -316,6 +373,9 @@ OneChange = (
     | SmallerTable
     | DivideBatch
     | WholeMachines
+    | SetPools
+    | FewerPoolReplicas
+    | LongerPromises
     | RarerInterruptions
     | RankByCost
     | FasterWork
@@ -342,3 +402,4 @@ class Both(Reason):
 
 
 AnyChange = OneChange | Both
+RelaxingChange = LeaveOut | DropExclusion | AcceptRisk | AllowSpot  # one constraint less

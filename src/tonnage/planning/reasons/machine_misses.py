@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from tonnage.planning.reasons.miss import AnyMiss
+from tonnage.planning.reasons.miss import AnyMiss, Unknown
 from tonnage.planning.reasons.risks import Promise
 
 UnpublishedFigure = Literal[
@@ -41,6 +41,10 @@ class UnpublishedMiss(AnyMiss):
     vendor: str = ""
     precision: str = ""
     needed_gib: float | None = None  # of host memory, whose size is not known
+
+    @property
+    def unknown(self) -> Unknown | None:
+        return "host memory" if self.what == "host memory" else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +107,21 @@ class GpuLimitMiss(AnyMiss):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodesMiss(AnyMiss):
+    """The fleet takes more machines than are allowed."""
+
+    kind: ClassVar[str] = "nodes"
+    binding: Literal["max_nodes"] = "max_nodes"
+    needed_nodes: int
+    allowed_nodes: int
+    rate_per_s: float
+
+    @property
+    def shortfall(self) -> float:
+        return self.needed_nodes / self.allowed_nodes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WholeMachinesMiss(AnyMiss):
     """The layout's GPUs do not fill machines of this kind, or several of them are not linked by a known network."""
 
@@ -152,6 +171,42 @@ class ConcurrencyMiss(AnyMiss):
     @property
     def shortfall(self) -> float:
         return self.asked_requests / max(self.held_requests, 1e-9)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolLinkMiss(AnyMiss):
+    """Keys and values of two pools cross a network between machines whose rate nobody publishes."""
+
+    kind: ClassVar[str] = "pool link"
+    binding: Literal["layout"] = "layout"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolSizesMiss(AnyMiss):
+    """Pools of the stated sizes do not carry the rate."""
+
+    kind: ClassVar[str] = "pool sizes"
+    binding: Literal["layout"] = "layout"
+    needed_prefill_replicas: int
+    needed_decode_replicas: int
+    given_prefill_replicas: int | None
+    given_decode_replicas: int | None
+    rate_per_s: float
+
+    @property
+    def shortfall(self) -> float:
+        given = (self.given_prefill_replicas or 0) + (self.given_decode_replicas or 0)
+        return (self.needed_prefill_replicas + self.needed_decode_replicas) / max(given, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolPromiseMiss(AnyMiss):
+    """In two pools, one request at a time already misses a promise."""
+
+    kind: ClassVar[str] = "pool promise"
+    binding: Literal["latency"] = "latency"
+    given_prefill_replicas: int | None
+    given_decode_replicas: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

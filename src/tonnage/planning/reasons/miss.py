@@ -31,7 +31,11 @@ Binding = Literal[
     "time",
     "host memory",
     "layout",
+    "excluded",
+    "quota",
+    "max_nodes",
 ]
+Unknown = Literal["p95 latency", "p95 TTFT", "throughput", "host memory"]  # what keeps a candidate out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,3 +57,13 @@ class AnyMiss(Reason):
     def risky(self) -> bool:
         """Whether the expected figure fits, and the upper end of its interval does not."""
         return False
+
+    @property
+    def unknown(self) -> Unknown | None:
+        """What nobody knows, where that alone keeps the candidate out."""
+        return None
+
+    @property
+    def would_cost_usd(self) -> float | None:
+        """What the candidate would cost, were that known and good; None: nothing is unknown, or so is the cost."""
+        return None

@@ -8,9 +8,13 @@ from tonnage.planning.reasons.machine_misses import (
     GpuLimitMiss,
     LatencyMiss,
     MemoryMiss,
+    NodesMiss,
     NoFp8Miss,
     NoGpuMiss,
     NvidiaOnlyMiss,
+    PoolLinkMiss,
+    PoolPromiseMiss,
+    PoolSizesMiss,
     ReplicasMiss,
     SharedGpuMiss,
     UnmeasuredTreesMiss,
@@ -18,8 +22,10 @@ from tonnage.planning.reasons.machine_misses import (
     WholeMachinesMiss,
 )
 from tonnage.planning.reasons.term_misses import (
+    AccountQuotaMiss,
     BudgetMiss,
     DeadlineMiss,
+    ExcludedMiss,
     InterruptibleMiss,
     NeverDoneMiss,
     NoPriceMiss,
@@ -30,16 +36,19 @@ from tonnage.planning.reasons.term_misses import (
     ResidencyMiss,
     SetAsidePriceMiss,
     SlowApiMiss,
+    SupersededPriceMiss,
     UnknownFinishMiss,
     UnknownLatencyMiss,
     UnpricedMiss,
 )
 
 __all__ = [
+    "AccountQuotaMiss",
     "BatchDivisionMiss",
     "BudgetMiss",
     "ConcurrencyMiss",
     "DeadlineMiss",
+    "ExcludedMiss",
     "GpuLimitMiss",
     "InterruptibleMiss",
     "LatencyMiss",
@@ -51,15 +60,20 @@ __all__ = [
     "NoGpuMiss",
     "NoPriceMiss",
     "NoSpareMiss",
+    "NodesMiss",
     "NotAllowedMiss",
     "NvidiaOnlyMiss",
     "OtherGpuMiss",
+    "PoolLinkMiss",
+    "PoolPromiseMiss",
+    "PoolSizesMiss",
     "QuotaMiss",
     "ReplicasMiss",
     "ResidencyMiss",
     "SetAsidePriceMiss",
     "SharedGpuMiss",
     "SlowApiMiss",
+    "SupersededPriceMiss",
     "TermMiss",
     "UnknownFinishMiss",
     "UnknownLatencyMiss",
@@ -83,6 +97,9 @@ TermMiss = (
     | QuotaMiss
     | DeadlineMiss
     | BudgetMiss
+    | AccountQuotaMiss
+    | SupersededPriceMiss
+    | ExcludedMiss
     | NoSpareMiss
     | NeverDoneMiss
 )
@@ -93,6 +110,10 @@ MachineMiss = (
     | MemoryMiss
     | LatencyMiss
     | GpuLimitMiss
+    | PoolPromiseMiss
+    | PoolSizesMiss
+    | PoolLinkMiss
+    | NodesMiss
     | WholeMachinesMiss
     | BatchDivisionMiss
     | ReplicasMiss

@@ -193,6 +193,22 @@ class UnpricedStorageRisk(Reason):
     kind: ClassVar[str] = "unpriced storage"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmHostRisk(Reason):
+    """The host's processors are Arm: what was built for x86-64 must be built again."""
+
+    kind: ClassVar[str] = "arm64 host"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RocmRisk(Reason):
+    """The devices run ROCm, not CUDA: what was built for CUDA must be built again."""
+
+    kind: ClassVar[str] = "rocm"
+    device: str
+
+
+PriceRisk = OddPriceRisk | OddPremiumRisk | UndatedPriceRisk | OldPriceRisk | CommunityHostRisk  # not relied on
 Risk = (
     DeadlineRisk
     | LatencyRisk
@@ -216,4 +232,6 @@ Risk = (
     | ConditionsRisk
     | ModelUnitsRisk
     | UnpricedStorageRisk
+    | ArmHostRisk
+    | RocmRisk
 )

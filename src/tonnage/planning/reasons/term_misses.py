@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import date
+from math import inf
 from typing import ClassVar, Literal
 
 from tonnage.catalog.market import Purchase
-from tonnage.planning.reasons.miss import AnyMiss
+from tonnage.planning.reasons.miss import AnyMiss, Unknown
 from tonnage.planning.reasons.risks import Promise
+from tonnage.workload.quotas import QuotaUnit
 
 NeededPrice = Literal["dbu", "ml instance", "vertex", "egress", "tokens", "model units", "hours", "customisation"]
 
@@ -20,6 +23,15 @@ class NotAllowedMiss(AnyMiss):
     binding: Literal["purchase", "provider", "region", "platform"]
     allowed: tuple[str, ...]
     has: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExcludedMiss(AnyMiss):
+    """The buyer rules the candidate out. `exclusion`: the entry of `constraints.exclude`."""
+
+    kind: ClassVar[str] = "excluded"
+    binding: Literal["excluded"] = "excluded"
+    exclusion: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +86,18 @@ class SetAsidePriceMiss(AnyMiss):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SupersededPriceMiss(AnyMiss):
+    """The same machine has a newer price, under the name `newer_name`."""
+
+    kind: ClassVar[str] = "superseded price"
+    binding: Literal["price"] = "price"
+    usd_per_instance_hour: float
+    newer_usd_per_instance_hour: float
+    newer_read_on: date | None
+    newer_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnpricedMiss(AnyMiss):
     """A price that the way takes is not known. `name`: of what (a machine, a kind of token, a model, a place)."""
 
@@ -95,6 +119,14 @@ class UnknownLatencyMiss(AnyMiss):
     promised_s: float
     usd: float
 
+    @property
+    def unknown(self) -> Unknown | None:
+        return "p95 TTFT" if self.promise == "ttft" else "p95 latency"
+
+    @property
+    def would_cost_usd(self) -> float | None:
+        return self.usd
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlowApiMiss(AnyMiss):
@@ -106,6 +138,10 @@ class SlowApiMiss(AnyMiss):
     stated_s: float
     promised_s: float
     usd: float
+
+    @property
+    def would_cost_usd(self) -> float | None:
+        return self.usd
 
     @property
     def shortfall(self) -> float:
@@ -121,6 +157,14 @@ class UnknownFinishMiss(AnyMiss):
     deadline_s: float | None
     usd: float
 
+    @property
+    def unknown(self) -> Unknown | None:
+        return "throughput"
+
+    @property
+    def would_cost_usd(self) -> float | None:
+        return self.usd
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaMiss(AnyMiss):
@@ -134,6 +178,22 @@ class QuotaMiss(AnyMiss):
     @property
     def shortfall(self) -> float:
         return self.needed_tokens_per_minute / self.allowed_tokens_per_minute
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountQuotaMiss(AnyMiss):
+    """The account may run fewer such machines. `name`: the quota's."""
+
+    kind: ClassVar[str] = "account quota"
+    binding: Literal["quota"] = "quota"
+    needed: float
+    limit: float
+    unit: QuotaUnit
+    name: str
+
+    @property
+    def shortfall(self) -> float:
+        return self.needed / self.limit if self.limit else inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -78,7 +78,7 @@ def batch_break_even(
     if not isinstance(workload.job, BatchJob):
         raise InputError(f"{workload.name} is of kind {workload.kind}, not a batch", hint="kind: batch")
     plan = make_plan(workload, catalog, grounds=grounds)
-    option = next((one for one in plan.options if is_machine(one)), None)
+    option = next((one for one in plan.choices if is_machine(one)), None)
     if option is None or option.run.time_s is None:
         return BatchBreakEven(
             workload=workload,

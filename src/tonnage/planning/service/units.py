@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tonnage.catalog import Catalog
+from tonnage.errors import InputError
 from tonnage.planning.grounds import Grounds
-from tonnage.planning.plan import Option, Plan
+from tonnage.planning.plan import Option, Plan, may_win
 from tonnage.planning.planner import make_plan
 from tonnage.sizing.estimates import Figure
-from tonnage.workload.jobs import Requests, ServeJob, Workload
+from tonnage.workload.jobs import NO_LIMIT, Requests, ServeJob, Workload
 
 FULL_RATE_PER_S = 1e7  # so many machines that the rounding to whole ones does not show
 Key = tuple[str, str]
@@ -42,9 +43,19 @@ class FleetUnit:
 def capacity_plan(workload: Workload, catalog: Catalog, grounds: Grounds | None = None) -> Plan:
     """The plan of a rate so high that every machine is filled: what one machine carries at most within the promise."""
     assert isinstance(workload.job, ServeJob)
-    job = replace(workload.job, rate_per_s=FULL_RATE_PER_S)
-    limits = replace(workload.constraints, budget_usd=None, max_gpus=None)
+    job = _simulated(replace(workload.job, rate_per_s=FULL_RATE_PER_S))
+    limits = replace(workload.constraints, budget_usd=None, max_gpus=None, max_nodes=NO_LIMIT, quotas=())
     return make_plan(replace(workload, job=job, constraints=limits), catalog, grounds=grounds)
+
+
+def _simulated(job: ServeJob) -> ServeJob:
+    """The job without layouts that the simulation of a fleet does not know, where none is asked for."""
+    if job.prefill_replicas or (job.expert_parallel or 1) > 1 or (job.attention_data_parallel or 1) > 1:
+        raise InputError(
+            "a simulated fleet has no expert parallelism, data-parallel attention or pools of its replicas",
+            hint="leave expert_parallel, attention_data_parallel, prefill_replicas and decode_replicas out",
+        )
+    return replace(job, expert_parallel=1, attention_data_parallel=1, prefill_replicas=0, decode_replicas=0)
 
 
 def fleet_units(plan: Plan, catalog: Catalog, *, reserved_discount: float | None = None) -> tuple[FleetUnit, ...]:
@@ -53,7 +64,8 @@ def fleet_units(plan: Plan, catalog: Catalog, *, reserved_discount: float | None
     `reserved_discount`: part off the on-demand price that a year's commitment gives, where the catalog has no price.
     """
     hourly = [option for option in plan.options if is_machine(option) and not option.purchase.startswith("reserved")]
-    return worthwhile([_unit(option, catalog, reserved_discount) for option in hourly])
+    chosen = may_win(hourly, any_price=plan.any_price)
+    return worthwhile([_unit(option, catalog, reserved_discount) for option in chosen])
 
 
 def is_machine(option: Option) -> bool:

@@ -16,6 +16,7 @@ SECTIONS: Final = {"spare_replicas": "serve.", "replicas": "layout.", "concurren
 PUBLISHED: Final = {
     "price": "a source states its price",
     "price of today": "a source states the price of today",
+    "newer price": "the older listing is read again",
     "regions": "the listing states its regions",
     "figure": "the catalog gains the figure",
     "link bandwidth": "the catalog gains the link's bandwidth",
@@ -48,11 +49,13 @@ def change_words(change: AnyChange) -> str:
         case (
             kinds.Include()
             | kinds.LeaveOut()
+            | kinds.DropExclusion()
             | kinds.AllowSpot()
             | kinds.AllowInterruptions()
             | kinds.Buy()
             | kinds.AcceptRisk()
             | kinds.OnlyPlatform()
+            | kinds.TrustAny()
         ):
             return _of_terms(change)
         case (
@@ -61,6 +64,7 @@ def change_words(change: AnyChange) -> str:
             | kinds.MovePromise()
             | kinds.MoveRate()
             | kinds.MoveQuota()
+            | kinds.RaiseQuota()
             | kinds.MoveMaxGpus()
             | kinds.MoreNodes()
         ):
@@ -87,17 +91,21 @@ def change_words(change: AnyChange) -> str:
 def _of_terms(
     change: kinds.Include
     | kinds.LeaveOut
+    | kinds.DropExclusion
     | kinds.AllowSpot
     | kinds.AllowInterruptions
     | kinds.Buy
     | kinds.AcceptRisk
-    | kinds.OnlyPlatform,
+    | kinds.OnlyPlatform
+    | kinds.TrustAny,
 ) -> str:
     match change:
         case kinds.Include(key=key, value=value):
             return f"constraints.{key} includes {value}"
         case kinds.LeaveOut(key=left):
             return f"constraints.{left} is left out"
+        case kinds.DropExclusion(exclusion=exclusion):
+            return f"constraints.exclude is without {exclusion}"
         case kinds.AllowSpot():
             return "spot is allowed"
         case kinds.AllowInterruptions():
@@ -106,6 +114,8 @@ def _of_terms(
             return f"buy.{purchase}: true"
         case kinds.AcceptRisk(limit=limit):
             return f"constraints.accept_risk: {limit}"
+        case kinds.TrustAny():
+            return "constraints.trust is any"
         case kinds.OnlyPlatform(platform=platform):
             return f"constraints.platforms is {platform}"
         case _:
@@ -118,6 +128,7 @@ def _of_limits(
     | kinds.MovePromise
     | kinds.MoveRate
     | kinds.MoveQuota
+    | kinds.RaiseQuota
     | kinds.MoveMaxGpus
     | kinds.MoreNodes,
 ) -> str:
@@ -132,6 +143,8 @@ def _of_limits(
             return f"{rate:,.4g} requests arrive per second"
         case kinds.MoveQuota(tokens_per_minute=quota):
             return f"buy.tokens_per_minute is {quota:.0f}"
+        case kinds.RaiseQuota(name=name, limit=limit):
+            return f"the quota {name} is {limit:g}"
         case kinds.MoveMaxGpus(max_gpus=count):
             return f"max_gpus: {count}"
         case kinds.MoreNodes(max_nodes=count):
@@ -181,6 +194,9 @@ def _of_job(
     | kinds.SmallerTable
     | kinds.DivideBatch
     | kinds.WholeMachines
+    | kinds.SetPools
+    | kinds.FewerPoolReplicas
+    | kinds.LongerPromises
     | kinds.RarerInterruptions
     | kinds.RankByCost
     | kinds.TrainMlp,
@@ -201,6 +217,12 @@ def _of_job(
             return f"global_batch is a multiple of {gpus} (and max_gpus allows {gpus})"
         case kinds.WholeMachines(gpus_per_machine=gpus, one_machine=one):
             return f"layout.gpus is {'' if one else 'a multiple of '}{gpus}"
+        case kinds.SetPools(prefill_replicas=prefill, decode_replicas=decode):
+            return f"layout: {{prefill_replicas: {prefill}, decode_replicas: {decode}}}"
+        case kinds.FewerPoolReplicas(replicas=replicas):
+            return f"at most {replicas} replicas in both pools"
+        case kinds.LongerPromises():
+            return "longer promises"
         case kinds.RarerInterruptions():
             return "buy.interruptions_per_hour or buy.checkpoint_interval is lower"
         case kinds.RankByCost():

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, assert_never
 
 from tonnage.planning.plan import NearMiss, Plan, Relaxation
 from tonnage.planning.portfolio.answer import Unplaced
-from tonnage.planning.reasons.changes import LeaveOut
+from tonnage.planning.reasons.changes import AcceptRisk, AllowSpot, DropExclusion, LeaveOut, RelaxingChange
 from tonnage.reports.plain import plain_usd
 from tonnage.reports.reasons.changes import change_document, changes_words
 from tonnage.reports.reasons.document import reason_document
@@ -14,10 +14,25 @@ from tonnage.reports.reasons.document import reason_document
 
 def relaxation_words(one: Relaxation) -> str:
     """«without constraints.gpus: aws p5.48xlarge x 2 on-demand, $69.16»."""
-    best, change = one.best, one.change
-    what = f"without constraints.{change.key}" if isinstance(change, LeaveOut) else "with spot allowed"
+    best, what = one.best, _without(one.change)
     bought = best.purchase.replace("_", "-")
     return f"{what}: {best.provider} {best.instance_type} x {best.count} {bought}, ${best.cost_usd.value:,.2f}"
+
+
+def _without(change: RelaxingChange) -> str:
+    match change:
+        case LeaveOut(key="quotas"):
+            return "with higher quotas"
+        case LeaveOut(key=key):
+            return f"without constraints.{key}"
+        case DropExclusion(exclusion=exclusion):
+            return f"without «{exclusion}» in constraints.exclude"
+        case AcceptRisk(limit=limit):
+            return f"with --accept-risk {limit}"
+        case AllowSpot():
+            return "with spot allowed"
+        case _:
+            assert_never(change)
 
 
 def relaxation_document(one: Relaxation) -> dict[str, Any]:

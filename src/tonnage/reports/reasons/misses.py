@@ -14,6 +14,7 @@ from tonnage.units import SECONDS_PER_HOUR
 NONE: Final = "none in the catalog"
 HOLDERS: Final = {"GPU": " per GPU", "host": " of host memory", "process": ""}
 NO_RATE: Final = "unknown: no throughput of this API is published"
+UNITS: Final = {"vcpus": "vCPUs", "gpus": "GPUs", "machines": "machines"}
 UNPUBLISHED: Final = {"vcpus": "a number of vCPUs", "link bandwidth": "a published bandwidth between the GPUs"}
 PRICES: Final = {
     "dbu": "DBU an hour of {name}, and the price of a DBU under {sku}",
@@ -68,6 +69,10 @@ def _of_terms(miss: TermMiss) -> tuple[str, str]:
     match miss:
         case kinds.NotAllowedMiss(allowed=allowed, has=has):
             return f"one of {', '.join(allowed)}", "paid by use" if has == "by use" else has
+        case kinds.ExcludedMiss(exclusion=exclusion):
+            return f"what constraints.exclude leaves: not {exclusion}", exclusion
+        case kinds.AccountQuotaMiss(needed=needed, limit=limit, unit=unit, name=name):
+            return f"{needed:g} {UNITS[unit]}", f"{limit:g} under the quota {name}"
         case kinds.InterruptibleMiss():
             return "machines that stay", "spot"
         case kinds.OtherGpuMiss(asked=asked, gpu=gpu, gpu_count=count, api=api):
@@ -79,7 +84,13 @@ def _of_terms(miss: TermMiss) -> tuple[str, str]:
             return "a replica to spare while spot machines are replaced", "serve.spare_replicas: 0"
         case kinds.NeverDoneMiss():
             return "machines that stay longer: interrupted so often, the work is never done", "spot"
-        case kinds.NoPriceMiss() | kinds.SetAsidePriceMiss() | kinds.UnpricedMiss() | kinds.BudgetMiss():
+        case (
+            kinds.NoPriceMiss()
+            | kinds.SetAsidePriceMiss()
+            | kinds.SupersededPriceMiss()
+            | kinds.UnpricedMiss()
+            | kinds.BudgetMiss()
+        ):
             return _of_money(miss)
         case _:
             return _of_time(miss)
@@ -92,7 +103,11 @@ def _place(miss: kinds.ResidencyMiss) -> str:
 
 
 def _of_money(
-    miss: kinds.NoPriceMiss | kinds.SetAsidePriceMiss | kinds.UnpricedMiss | kinds.BudgetMiss,
+    miss: kinds.NoPriceMiss
+    | kinds.SetAsidePriceMiss
+    | kinds.SupersededPriceMiss
+    | kinds.UnpricedMiss
+    | kinds.BudgetMiss,
 ) -> tuple[str, str]:
     match miss:
         case kinds.NoPriceMiss():
@@ -100,6 +115,11 @@ def _of_money(
         case kinds.SetAsidePriceMiss(purchase=purchase, usd_per_instance_hour=usd, why=why):
             needs = f"a {purchase.replace('_', '-')} price that holds today"
             return needs, f"${usd:.4f} an hour, set aside: {why}"
+        case kinds.SupersededPriceMiss():
+            older, newer = (f"${usd:g}" for usd in (miss.usd_per_instance_hour, miss.newer_usd_per_instance_hour))
+            when = "" if miss.newer_read_on is None else f" of {miss.newer_read_on}"
+            has = f"{older}, older than the {newer}{when} under the name {miss.newer_name}"
+            return "the newest price of the machine", has
         case kinds.UnpricedMiss(of=of, name=name, sku=sku, size_gb=size_gb):
             size = "" if size_gb is None else f"{size_gb:g}"
             has = "not stated" if of in ("model units", "hours") else NONE
@@ -205,6 +225,10 @@ def _memory(miss: kinds.MemoryMiss) -> tuple[str, str]:
 
 def _of_layouts(
     miss: kinds.GpuLimitMiss
+    | kinds.NodesMiss
+    | kinds.PoolLinkMiss
+    | kinds.PoolSizesMiss
+    | kinds.PoolPromiseMiss
     | kinds.WholeMachinesMiss
     | kinds.BatchDivisionMiss
     | kinds.ReplicasMiss
@@ -214,6 +238,10 @@ def _of_layouts(
         case kinds.GpuLimitMiss(needed_gpus=needed, allowed_gpus=allowed, rate_per_s=rate):
             why = ", as the machine is sold" if rate is None else f" for {rate:g} requests/s"
             return f"{needed} GPUs{why}", f"max_gpus: {allowed}"
+        case kinds.NodesMiss(needed_nodes=needed, allowed_nodes=allowed, rate_per_s=rate):
+            return f"{needed} machines for {rate:g} requests/s", f"max_nodes: {allowed}"
+        case kinds.PoolLinkMiss() | kinds.PoolSizesMiss() | kinds.PoolPromiseMiss():
+            return _pools(miss)
         case kinds.WholeMachinesMiss(gpus=gpus, gpus_per_machine=each, network_known=known):
             between = "" if known else " and no published network between machines"
             return f"{gpus} GPUs on full machines", f"{each} GPUs a machine{between}"
@@ -226,3 +254,17 @@ def _of_layouts(
             return needs, f"a cache of {gib:.1f} GiB, which holds {int(held)}"
         case _:
             assert_never(miss)
+
+
+def _pools(miss: kinds.PoolLinkMiss | kinds.PoolSizesMiss | kinds.PoolPromiseMiss) -> tuple[str, str]:
+    """Two pools of replicas."""
+    if isinstance(miss, kinds.PoolLinkMiss):
+        return "the rate of the network between machines, for keys and values", "none published"
+    given = (
+        f"layout.prefill_replicas: {miss.given_prefill_replicas or 'not stated'}, "
+        f"layout.decode_replicas: {miss.given_decode_replicas or 'not stated'}"
+    )
+    if isinstance(miss, kinds.PoolPromiseMiss):
+        return "a longer promise: one request at a time misses p95_ttft or p95_tpot in two pools", given
+    pools = f"{miss.needed_prefill_replicas} prefill and {miss.needed_decode_replicas} decode replicas"
+    return f"{pools} for {miss.rate_per_s:g} requests/s", given

@@ -8,10 +8,11 @@ from typing import assert_never
 from tonnage.workload.durations import render_duration
 from tonnage.workload.file.job_fields import BatchFields, RequestFields, ServeFields
 from tonnage.workload.file.kinds import BatchFile, ServeFile, TabularFile, TrainFile, WorkloadFile
-from tonnage.workload.file.layout_checks import find_serving_faults, find_train_faults
+from tonnage.workload.file.layout_checks import find_train_faults
 from tonnage.workload.file.layout_fields import TrainLayoutFields
 from tonnage.workload.file.length_fields import LengthFields, find_length_faults
 from tonnage.workload.file.problems import Problem
+from tonnage.workload.file.serving_layout_checks import Asked, find_serving_faults
 from tonnage.workload.file.terms_fields import ConstraintFields
 from tonnage.workload.file.train_program import find_program_problems
 from tonnage.workload.file.yaml_lines import KeyPath
@@ -123,7 +124,12 @@ def _train_layout_problems(file: TrainFile, shape: ModelShape | None) -> Iterato
 
 
 def _serving_layout_problems(file: ServeFile | BatchFile, shape: ModelShape | None) -> Iterator[Problem]:
-    for name, message, hint in find_serving_faults(file.layout, shape=shape, max_gpus=file.constraints.max_gpus):
+    requests = file.serve if isinstance(file, ServeFile) else file.batch
+    asked = Asked(
+        shape=shape, engine=requests.engine, max_gpus=file.constraints.max_gpus, service=isinstance(file, ServeFile),
+        latency=isinstance(file, ServeFile) and file.serve.p95_latency is not None,
+    )  # fmt: skip
+    for name, message, hint in find_serving_faults(file.layout, asked):
         yield Problem(("layout", name), message, hint)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import NamedTuple
 
-from tonnage.workload.file.layout_fields import ServingLayoutFields, TrainLayoutFields
+from tonnage.workload.file.layout_fields import TrainLayoutFields
 from tonnage.workload.shapes import ModelShape
 
 DEGREES = ("data_parallel", "tensor_parallel", "pipeline_parallel", "context_parallel")
@@ -31,18 +31,6 @@ def find_train_faults(
         yield Fault("sharding", f"found '{layout.sharding}', but one rank has nothing to share it with", hint)
     if shape is not None:
         yield from _shape_faults(layout, shape)
-
-
-def find_serving_faults(
-    layout: ServingLayoutFields, *, shape: ModelShape | None, max_gpus: int | None
-) -> Iterator[Fault]:
-    """Everything about a serving layout that no machine can run."""
-    tensor = layout.tensor_parallel or 1
-    if max_gpus is not None and tensor > max_gpus:
-        hint = "lower it, or raise constraints.max_gpus"
-        yield Fault("tensor_parallel", f"found {tensor}, above max_gpus ({max_gpus})", hint)
-    if shape is not None:
-        yield from _head_faults(tensor, shape)
 
 
 def _gpu_faults(layout: TrainLayoutFields, max_gpus: int | None) -> Iterator[Fault]:
@@ -86,7 +74,7 @@ def _batch_faults(layout: TrainLayoutFields, global_batch: int) -> Iterator[Faul
 
 
 def _shape_faults(layout: TrainLayoutFields, shape: ModelShape) -> Iterator[Fault]:
-    yield from _head_faults(layout.tensor_parallel or 1, shape)
+    yield from find_head_faults(layout.tensor_parallel or 1, shape)
     layers = shape.layers + shape.encoder_layers
     stages = layout.pipeline_parallel or 1
     if stages > max(layers, 1):
@@ -96,7 +84,8 @@ def _shape_faults(layout: TrainLayoutFields, shape: ModelShape) -> Iterator[Faul
         yield Fault("context_parallel", f"{shape.name} has no sequences to share out", "leave the key out")
 
 
-def _head_faults(tensor: int, shape: ModelShape) -> Iterator[Fault]:
+def find_head_faults(tensor: int, shape: ModelShape) -> Iterator[Fault]:
+    """A degree that does not divide the attention heads."""
     if tensor == 1:
         return
     if not shape.heads:

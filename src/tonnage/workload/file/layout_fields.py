@@ -53,12 +53,45 @@ class TrainLayoutFields(Door):
 
 
 class ServingLayoutFields(Door):
-    """How a service or a batch of requests is spread. What is left out is chosen."""
+    """How a service or a batch of requests is spread. What is left out is chosen.
+
+    An engine told `tensor_parallel` alone deals out no experts. Short forms in
+    `--layout`: `tp`, `ep`, `dp_attention`, `prefill`, `decode`.
+    """
 
     tensor_parallel: Count | None = key(
         "GPUs that share one copy of the model.", default=None, shown="chosen", unit="GPUs", example="2"
     )
+    expert_parallel: Count | None = key(
+        "Of those, GPUs that whole experts are dealt to (1: each expert is cut over all); mixtures of experts.",
+        default=None,
+        shown="chosen",
+        unit="GPUs",
+        example="8",
+    )
+    attention_data_parallel: Count | None = key(
+        "Groups of those GPUs that each attend to requests of their own, with a cache of their own, and share the "
+        "experts; mixtures of experts.",
+        default=None,
+        shown="chosen",
+        unit="groups",
+        example="8",
+    )
     replicas: Count | None = key("Copies of the model.", default=None, shown="chosen", unit="copies", example="4")
+    prefill_replicas: Count | None = key(
+        "Copies that only read prompts and hand keys and values over to `decode_replicas`.",
+        default=None,
+        shown="chosen",
+        unit="copies",
+        example="2",
+    )
+    decode_replicas: Count | None = key(
+        "Copies that only write answers; with `prefill_replicas`.",
+        default=None,
+        shown="chosen",
+        unit="copies",
+        example="6",
+    )
     concurrency: Count | None = key(
         "Requests one copy answers at a time, where tokens are generated.",
         default=None,
