@@ -26,11 +26,12 @@ def examples() -> list[Path]:
 
 
 def write_reports(path: Path) -> Path:
-    """HTML, Markdown and PDF of one example; the HTML file."""
+    """HTML, Markdown, PDF and the two pages for the board of one example; the HTML file."""
     name = path.name.removesuffix(".tonnage.yaml")
     arguments = ["compare", str(path.relative_to(ROOT)), "--as-of", AS_OF, "-q"]
     for ending in ("html", "md", "pdf"):
         arguments += ["--report", str(GALLERY / f"{name}.{ending}")]
+    arguments += ["--report", str(GALLERY / f"{name}-board.pdf")]
     if run(arguments):
         sys.exit(f"{path} gave no report")
     return GALLERY / f"{name}.html"

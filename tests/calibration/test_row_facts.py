@@ -180,3 +180,16 @@ def test_a_reading_is_as_stated_else_as_the_program_logs_it(
 ) -> None:
     """A stated tool decides; where none is, the log of the program that is named."""
     assert reading_of(row(mem_kind=mem_kind, program=program)) == reading
+
+
+def test_a_source_that_is_documented_goes_before_the_words_of_its_name(row: Row) -> None:
+    """The ZeRO-3 runs of Narayanan et al. 2021 are DeepSpeed's, although the path they were copied from says Megatron;
+    a program that the note names stays."""
+    copied = {"source": "arXiv 2104.04473 (examples/megatron-lm)", "source_group": "Megatron-papers"}
+    theirs, own, named = (
+        with_facts(row(**copied, sharding="zero3,dp=384")),
+        with_facts(row(**copied, sharding="tp=8,dp=4")),
+        with_facts(row(**copied, sharding="zero3,dp=384", note="NeMo")),
+    )
+    assert (theirs.program, theirs.program_version) == ("megatron-deepspeed", "0.3")
+    assert (own.program, named.program) == ("megatron", "nemo")

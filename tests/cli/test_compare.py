@@ -48,15 +48,25 @@ def test_a_pdf_repeats_to_the_byte(tonnage: Run, tmp_path: Path) -> None:
     assert first == second
 
 
-def test_bert_has_no_place_on_bedrock(inside: Run) -> None:
-    """Fine-tuning BERT is not computed for Bedrock, and the reason says what would make it so."""
+def test_the_question_of_the_document_is_answered(inside: Run) -> None:
+    """Databricks and Bedrock for BERT: both have a cost, what is estimated or another model says so."""
     done = inside("compare", str(EXAMPLES / "bert-databricks-vs-bedrock.tonnage.yaml"), *DAY, "-o", "json")
-    bedrock = next(one for one in json.loads(done.stdout)["things"] if one["name"] == "bedrock")
-    tuning = next(one for one in bedrock["works"] if one["work"] == "bert-finetune")
-    assert tuning["option"] is None
-    assert "buy.token_models" in tuning["why_not"]
-    serving = next(one for one in bedrock["works"] if one["work"] == "bert-serving")
-    assert serving["usd_per_month"]["value"] > 0
+    found = json.loads(done.stdout)
+    things = {one["name"]: one for one in found["things"]}
+    for name in ("databricks", "bedrock"):
+        assert things[name]["usd_per_month"]["value"] > 0
+    serving = next(one for one in things["databricks"]["works"] if one["work"] == "bert-serving")
+    assert any(risk["kind"] == "estimated fee" for risk in serving["option"]["risk_values"])
+    assert serving["usd_per_month"]["low"] < serving["usd_per_month"]["value"] < serving["usd_per_month"]["high"]
+    tuning = next(one for one in things["bedrock"]["works"] if one["work"] == "bert-finetune")
+    assert tuning["option"]["instance_type"] == "nova-micro"
+    assert {one["thing"]: one["kind"] for one in found["answer"]["out"]}["bedrock"] == "another model"
+    asked = next(one for one in things["bedrock"]["works"] if one["work"] == "bert-serving")
+    quantities = {line["what"].split(" ")[0]: float(line["quantity"]) for line in asked["option"]["ledger"]}
+    assert quantities["output"] >= 52.56  # a token for each of 52.56 million requests
+    assert quantities["input"] > 52.56 * 48
+    served = found["split"]["places"]
+    assert served["bert-serving"] != "bedrock"
 
 
 def test_the_migration_is_written(inside: Run, tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_an_unknown_name_has_the_nearest() -> None:
     [
         ('aspects: {x: {title: X, group: G, asks: a, rubric: {"1": a}}}', "no 1 or no 5"),
         (
-            "aspects: {x: {title: X, group: G, asks: a, measure: time_s, rubric: {'1': a, '5': b}}}",
+            "aspects: {x: {title: X, group: G, asks: a, measure: setup_usd, rubric: {'1': a, '5': b}}}",
             "judged or computed",
         ),
     ],

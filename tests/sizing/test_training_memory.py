@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.layouts import one_layout
 from tonnage.sizing.training_memory import estimate_training_memory
 from tonnage.sizing.training_practice import Practice
@@ -156,6 +157,51 @@ def test_accumulation_without_reduction_keeps_unsharded_gradients() -> None:
         for skips in (False, True)
     )
     assert once - each == pytest.approx(2 * 8_030_261_248, rel=0.01)
+
+
+def test_fsdp_holds_the_gradients_of_the_layer_at_work_whole() -> None:
+    """Llama 3.1 70B on 8 GPUs, state on the CPU, as torchtune's 70B_full.yaml runs it: two layers' weights, their
+    inputs, one layer, and its gradients with the buffer that sends them are all there is. Its README prints 13.9 GiB of
+    2 x 2,048 tokens. Tables that are no unit of their own stay gathered, with the head's gradients."""
+    work = job("llama-3.1-70b", length=2048, precision="bf16-true", compile=True)
+    layout = one_layout(micro_batch=2, data_parallel=8, sharding="zero3", recompute="full")
+    apart = replace(CHUNKED, offloaded_state=True, tables_apart=True)
+    memory, root = (
+        estimate_training_memory(work, layout, practice=one) for one in (apart, replace(apart, tables_apart=False))
+    )
+    assert to_gib(float(memory.allocated_bytes[0])) == pytest.approx(13.9, rel=0.05)
+    table = 2 * 128_256 * 8_192  # weights, gradients, buffer; sharded apart the head meets one layer
+    assert float((root.allocated_bytes - memory.allocated_bytes)[0]) == pytest.approx(
+        3 * table, rel=0.07
+    )  # apart, the head meets one layer
+    frozen = estimate_training_memory(replace(work, method="lora"), layout, practice=apart)
+    layer = 855_654_400
+    assert float((memory.activations_bytes - frozen.activations_bytes)[0]) == pytest.approx(4 * layer, rel=0.01)
+
+
+def test_deepspeed_lays_the_gradients_of_its_share_end_to_end() -> None:
+    """Sixteen bits of every parameter more, divided by the ranks that share the optimizer."""
+    work = job("llama-3.1-8b", length=2048)
+    layout = one_layout(micro_batch=1, data_parallel=8, sharding="zero1", recompute="full")
+    flat, plain = (
+        float(estimate_training_memory(work, layout, practice=practice).optimizer_bytes[0])
+        for practice in (
+            Practice(state="cast-model", flat_gradients=True),
+            Practice(state="cast-model"),
+        )
+    )
+    assert flat - plain == pytest.approx(2 * 8_030_261_248 / 8, rel=0.001)
+
+
+@pytest.mark.parametrize(("model", "groups"), [("gpt2", 3), ("llama-3.1-8b", 2)])
+def test_a_pipeline_talks_to_its_neighbours(model: str, groups: int) -> None:
+    """Each stage with the one before and the one behind, and for tied tables the first with the last."""
+    work = job(model, length=1024)
+    contexts = [
+        float(estimate_training_memory(work, one_layout(micro_batch=1, pipeline_parallel=p)).context_bytes[0])
+        for p in (1, 4)
+    ]
+    assert to_gib(contexts[1] - contexts[0]) == pytest.approx(groups * Assumptions().training_communicator_gib)
 
 
 def test_a_frozen_base_that_stays_gathered_is_whole_and_its_share() -> None:

@@ -214,3 +214,25 @@ def test_little_power_counts_once(devices: Callable[..., Devices]) -> None:
     work = job("bert-large-uncased", batch=32, length=128, precision="fp16")
     unlimited = replace(device, peak_flop_per_s=device.peak_flop_per_s / device.printed_share, printed_share=None)  # type: ignore[operator]
     assert seconds(work, device, micro_batch=32) == pytest.approx(seconds(work, unlimited, micro_batch=32))
+
+
+def test_many_small_gathers_over_many_ranks_cost_their_hops(devices: Callable[..., Devices]) -> None:
+    """ZeRO-3 of GPT-3 175B: arXiv:2104.04473, table 2, prints that 1,536 A100 take as long a step as 768 (67 s): each
+    tensor is gathered by itself round all ranks. A layer at a time, as FSDP does, costs a sixteenth of the hops."""
+    gpt3 = {"layers": 96, "hidden": 12_288, "heads": 96, "kv_heads": 96, "head_dim": 128, "ffn": 49_152}
+    work = job("gpt2-xl", batch=1536, length=2048)
+    work = replace(work, model=replace(work.model, **gpt3))
+    device = devices("A100-80GB-SXM", count=8, link="nvlink3", network=200.0)
+
+    unhidden = replace(Assumptions(), communication_overlap_fraction=0.0)
+
+    def data_parallel_s(ranks: int, practice: Practice) -> float:
+        layout = one_layout(
+            micro_batch=1536 // ranks, data_parallel=ranks, nodes=ranks // 8, sharding="zero3", recompute="full"
+        )
+        return float(estimate_training_step(work, layout, device, unhidden, practice).data_parallel_s[0])
+
+    layered, apart = Practice(), Practice(separate_gathers=True)
+    hops = 2 * 96 * 16 * (192 * 14e-6 + 1344 * 3.4e-6)
+    assert data_parallel_s(1536, apart) - data_parallel_s(1536, layered) == pytest.approx(15 / 16 * hops, rel=0.05)
+    assert data_parallel_s(1536, apart) > 1.3 * data_parallel_s(768, apart)

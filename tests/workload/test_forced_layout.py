@@ -68,6 +68,8 @@ IMPOSSIBLE = [  # text, the key, what the error says
     ("dp=8,mb=4,accumulation=1", "accumulation", "is 32 samples, which is not the global batch (64)"),
     ("dp=1,sharding=zero3", "sharding", "nothing to share"),
     ("sharding=zero9", "sharding", "expected one of"),
+    ("tp=2.5", "tensor_parallel", "expected a whole number"),
+    ("micro_batch=1e9", "micro_batch", "expected at most 1,000,000"),
     ("recompute=some", "recompute", "expected one of"),
 ]
 
@@ -157,6 +159,13 @@ def test_degrees_of_experts_and_pools_are_read() -> None:
     pools = force_layout(read(SERVE.format(model=DENSE, more="engine: vllm")), "prefill=2,decode=6").job
     assert isinstance(pools, ServeJob)
     assert (pools.prefill_replicas, pools.decode_replicas) == (2, 6)
+
+
+def test_half_a_degree_names_the_whole_ones() -> None:
+    """`tp=2.5` was told to write 2.5."""
+    with pytest.raises(InputError) as caught:
+        force_layout(read(TRAIN), "tp=2.5")
+    assert caught.value.hint == "write 2 or 3"
 
 
 def test_requests_in_flight_mean_nothing_to_a_model_that_answers_in_one_pass() -> None:

@@ -14,7 +14,8 @@ TRAINING_COLUMNS: Final = (
 )  # fmt: skip
 PROGRAM_COLUMNS: Final = (  # optional: what the program of a training run did
     "program", "program_version", "kernels", "state", "loss", "checkpoint_kind", "channels_last", "sequence_parallel",
-    "optimizer_fused", "optimizer_in_backward", "offload", "adapter_targets", "objective", "generator", "flop_counted",
+    "optimizer_fused", "optimizer_in_backward", "offload", "adapter_targets", "tables_apart", "objective",
+    "generator", "flop_counted",
     "cached_tokens", "target_tokens", "batch_tokens", "image_side", "network_gbit_per_s_per_gpu",
     "network_gbit_per_s_per_node",
 )  # fmt: skip

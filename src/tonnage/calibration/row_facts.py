@@ -1,12 +1,13 @@
 """What a training row's program did, filled into its columns once: what its file states, what its source documents,
 and what the words of its note name.
 
-Three steps, each filling only cells that are still blank:
+Four steps, each filling only cells that are still blank:
 
 1. `key=value` in the note, for every optional column (`loss=chunked; channels_last=y`).
-2. Words: a named program (`PROGRAM_WORDS`, in the note, else in the source's own name), and named features
-   (`FEATURE_WORDS`). Remarks of whoever wrote the row down name neither and decide nothing.
+2. Words of the note: a named program (`PROGRAM_WORDS`), and named features (`FEATURE_WORDS`). Remarks of whoever wrote
+   the row down name neither and decide nothing.
 3. The source: `row_sources` knows of each documented source which program ran, and how it was set.
+4. Words of the source's own name: a named program.
 
 After this no prediction looks at a note, a source or a source group.
 """
@@ -85,7 +86,7 @@ PER_GPU: Final = re.compile(r"(?:per|/|each|\ba)[\s-]*GPU", re.IGNORECASE)
 
 def with_facts(row: TrainingRow) -> TrainingRow:
     """The row with its blank columns filled from its note and its source; the same row where it is filled already."""
-    for facts in (_stated, _named, documented_facts, _numbers):
+    for facts in (_stated, _named, documented_facts, _named_by_source, _numbers):
         row = _filled(row, facts(row))
     return row
 
@@ -109,18 +110,22 @@ def _stated(row: TrainingRow) -> dict[str, Any]:
 
 
 def _named(row: TrainingRow) -> dict[str, str]:
-    """The program and the features that words name."""
-    found: dict[str, str] = {}
-    for text in (row.note, row.source):
-        name = next((name for name, words in PROGRAM_WORDS if words.search(text)), None)
-        if name is not None:
-            found["program"] = name
-            found["program_version"] = _version(text, name)
-            break
+    """The program and the features that words of the note name."""
+    found = _program(row.note)
     for column, value, words in FEATURE_WORDS:
         if column not in found and words.search(row.note):
             found[column] = value
     return found
+
+
+def _named_by_source(row: TrainingRow) -> dict[str, str]:
+    """The program that the source's name names, where nothing else does."""
+    return {} if row.program else _program(row.source)
+
+
+def _program(text: str) -> dict[str, str]:
+    name = next((name for name, words in PROGRAM_WORDS if words.search(text)), None)
+    return {} if name is None else {"program": name, "program_version": _version(text, name)}
 
 
 def _version(text: str, name: ProgramName) -> str:

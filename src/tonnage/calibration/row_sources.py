@@ -43,8 +43,11 @@ def _dlperf(_: TrainingRow) -> Facts:
 
 def _megatron_papers(row: TrainingRow) -> Facts:
     """Narayanan et al. 2021 (arXiv:2104.04473) and Korthikanti et al. 2022 (arXiv:2205.05198): Megatron-LM, which had
-    no fused attention then; sequence parallelism came with selective recomputation."""
+    no fused attention then; sequence parallelism came with selective recomputation. What the first compares with is
+    DeepSpeed's ZeRO-3 of April 2021 (section 5.2), version 0.3."""
     facts = {"program": "megatron", "program_version": "3.0", "attention": "eager", "checkpoint_kind": "scores"}
+    if "zero3" in row.sharding:
+        facts |= {"program": "megatron-deepspeed", "program_version": "0.3"}
     return {**facts, "sequence_parallel": "y"} if row.activation_checkpointing == "selective" else facts
 
 
@@ -58,8 +61,11 @@ def _model_cards(row: TrainingRow) -> Facts:
 
 def _torchtune(row: TrainingRow) -> Facts:
     """Llama 2 was documented with 0.1. The table of optimization flags adds one technique a line, to AdamW on
-    `torch.nn.CrossEntropyLoss`: a chunked loss before checkpointing, the step in backward before offload."""
+    `torch.nn.CrossEntropyLoss`: a chunked loss before checkpointing, the step in backward before offload. 70B_full.yaml
+    offloads to the CPU and sets `custom_sharded_layers: ['tok_embeddings', 'output']`."""
     version = {"program_version": "0.1" if row.model.startswith("Llama-2-") else "0.3"}
+    if row.method == "full" and "offload" in row.sharding:
+        version["tables_apart"] = "y"
     if "optimization flags" not in row.source:
         return version
     stepped = row.method == "full" and "offload" in row.activation_checkpointing

@@ -59,6 +59,7 @@ class TrainingRow:
     optimizer_in_backward: str = ""
     offload: str = ""  # optimizer, parameters, activations
     adapter_targets: str = ""  # attention, all-linear
+    tables_apart: str = ""  # y: FSDP gathers embedding and head only while they are used
     objective: str = ""  # classification, language-model
     generator: str = ""  # y: a generator is trained beside the model
     flop_counted: str = ""  # hardware: a rate counts what is computed twice

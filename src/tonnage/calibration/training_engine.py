@@ -92,6 +92,7 @@ def stated_program(row: TrainingRow, name: ProgramName | None = None) -> Program
         channels_last=_answer(row.channels_last),
         sequence_parallel=_answer(row.sequence_parallel),
         adapter_targets=_choice(row.adapter_targets, ("attention", "all-linear")),
+        tables_apart=_answer(row.tables_apart),
     )
 
 

@@ -32,7 +32,7 @@ LENGTH_GROUP = "training length"  # of a row that prints a length, not bytes
 BUDGET = re.compile(r"VRAM-(\d+)GB")
 PROGRAM_FACTS = (
     "program", "program_version", "kernels", "state", "loss", "checkpoint_kind", "sequence_parallel",
-    "optimizer_fused", "optimizer_in_backward", "offload", "adapter_targets",
+    "optimizer_fused", "optimizer_in_backward", "offload", "adapter_targets", "tables_apart",
 )  # fmt: skip
 STAND_IN = "A100-80GB-SXM"  # peak memory does not depend on the device; a row without one needs some name to be built
 LENGTHS: list[float] = np.unique(np.round(2.0 ** np.arange(6.0, 21.0, 0.05))).tolist()

@@ -17,7 +17,9 @@ CompareFile = Annotated[
 ReportFiles = Annotated[
     list[str] | None,
     typer.Option(
-        "--report", metavar="FILE", help="Write the report: .html, .pdf, .md, .json or .csv; may be repeated."
+        "--report",
+        metavar="FILE",
+        help="Write the report: .html, .pdf, .md, .json or .csv; may be repeated. board.pdf: two pages.",
     ),
 ]
 MigrationFiles = Annotated[

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -76,6 +77,8 @@ def _demand_report(path: str) -> None:
 
 def _report_bytes(found: Comparison, path: str) -> bytes:
     form = _report_form(path)
+    if _is_board(path) and form in ("pdf", "html", "md"):
+        return _board_bytes(found, form)
     if form == "pdf":
         from tonnage.reports.comparison.pdf import comparison_pdf
 
@@ -83,6 +86,28 @@ def _report_bytes(found: Comparison, path: str) -> bytes:
     from tonnage.reports.comparison.report import render_comparison
 
     return render_comparison(found, form).encode()
+
+
+def _is_board(path: str) -> bool:
+    """Whether the two-page version is asked for: `board.pdf`, `2026-board.html`."""
+    return re.split(r"[-_. ]", Path(path).stem.casefold())[-1] == "board"
+
+
+def _board_bytes(found: Comparison, form: str) -> bytes:
+    from tonnage.reports.comparison.board import board_sections
+
+    sections = board_sections(found)
+    if form == "pdf":
+        from tonnage.reports.comparison.pdf import comparison_pdf
+
+        return comparison_pdf(found, sections)
+    if form == "html":
+        from tonnage.reports.comparison.html import sections_html
+
+        return sections_html(found, sections, contents=False).encode()
+    from tonnage.reports.comparison.markdown import sections_markdown
+
+    return sections_markdown(found, sections).encode()
 
 
 def _suffix(path: str, known: Sequence[str], option: str) -> str:

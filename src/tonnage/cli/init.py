@@ -17,7 +17,7 @@ TASKS = (
 
 
 def complete_task(incomplete: str) -> list[str]:
-    return [task for task in TASKS if task.startswith(incomplete)]
+    return [task for task in (*TASKS, "compare") if task.startswith(incomplete)]
 
 
 def init(
@@ -33,17 +33,50 @@ def init(
     ] = None,
     list_tasks: Annotated[bool, typer.Option("--list", help="Print the tasks and exit.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Write over files that are there.")] = False,
+    compare: Annotated[
+        list[str] | None,
+        typer.Option("--compare", metavar="PROFILE", help="With compare: a platform; may be repeated."),
+    ] = None,
+    workload: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--workload", metavar="FILE[:JOBS]", help="With compare: work, and its jobs a month; may be repeated."
+        ),
+    ] = None,
+    title: Annotated[str | None, typer.Option("--title", help="With compare: its title.", show_default=False)] = None,
+    today: Annotated[
+        str | None,
+        typer.Option("--today", metavar="PROFILE", help="With compare: where the work runs now.", show_default=False),
+    ] = None,
+    usd_per_hour: Annotated[
+        float | None,
+        typer.Option("--usd-per-hour", min=0.01, help="With compare: an hour of a person.", show_default=False),
+    ] = None,
 ) -> None:
     """Write a starter: a workload file with comments, rows and a small model, that run at once and offline.
 
-    Change its rows, columns and weights to yours.
+    Change its rows, columns and weights to yours. `tonnage init compare` writes a compare file instead; what no flag
+    says is asked where there is a terminal.
     """
     from tonnage.cli.streams import write_stdout
+
+    if task == "compare":
+        from tonnage.cli.init_compare import write_compare_file
+
+        path = write_compare_file(
+            out, names=compare or [], works=workload or [], title=title, today=today, usd_per_hour=usd_per_hour,
+            force=force,
+        )  # fmt: skip
+        write_stdout(f"wrote {path}\ncompare: tonnage compare {path} --report comparison.html\n")
+        return
+    if compare or workload or title or today or usd_per_hour:
+        raise _not_of_a_task()
     from tonnage.recipes.starters import STARTERS, make_starter
 
     if list_tasks:
         width = max(map(len, STARTERS))
         write_stdout("".join(f"{name:<{width}}  {starter.summary}\n" for name, starter in STARTERS.items()))
+        write_stdout(f"{'compare':<{width}}  a compare file: platforms beside one another for your own work\n")
         return
     chosen = next((name for name in STARTERS if name == task), None)
     if chosen is None:
@@ -54,13 +87,22 @@ def init(
     write_stdout(f"wrote {len(files)} files to {folder}\nrun it: tonnage run {folder / f'{chosen}.tonnage.yaml'}\n")
 
 
+def _not_of_a_task() -> Exception:
+    from tonnage.errors import InputError
+
+    said = "--compare, --workload, --title, --today and --usd-per-hour go with compare"
+    return InputError(said, hint="tonnage init compare --compare databricks --compare bedrock --workload FILE:12")
+
+
 def _no_such_task(task: str | None) -> Exception:
     from tonnage.errors import InputError, did_you_mean, nearest
 
     listed = "`tonnage init --list` shows them all"
     if task is None:
         return InputError("name a task", hint=listed)
-    return InputError(f"no task is named '{task}'", hint=did_you_mean(nearest(task, TASKS, count=1), listed))
+    return InputError(
+        f"no task is named '{task}'", hint=did_you_mean(nearest(task, (*TASKS, "compare"), count=1), listed)
+    )
 
 
 def _write(folder: Path, files: Files, *, force: bool) -> None:

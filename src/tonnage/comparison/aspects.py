@@ -20,7 +20,8 @@ PAGE: Final = "docs/adding-a-platform.md"
 LOWEST, HIGHEST = 1.0, 5.0
 Measure = Literal[
     "usd_per_month",
-    "time_s",
+    "time_at_budget_s",
+    "time_on_equal_devices_s",
     "latency_p95_s",
     "throughput_per_s",
     "setup_usd",

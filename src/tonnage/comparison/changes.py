@@ -15,7 +15,9 @@ from tonnage.comparison.horizons import WEEKS_PER_MONTH, Bill
 from tonnage.comparison.verdict import Grounds, Verdict, reach_verdict
 from tonnage.sizing.estimates import Figure
 
-Kind = Literal["price of the choice", "price of another", "people-hours", "volume", "horizon", "worth", "rule"]
+Kind = Literal[
+    "price of the choice", "price of another", "people-hours", "volume", "horizon", "worth", "rule", "another model"
+]
 LEAST, MOST = 0.1, 10.0  # factors on a bill or on people-hours that are looked at
 LEAST_WORTH, MOST_WORTH = 0.01, 1e7  # dollars a month
 STEPS: Final = 24
@@ -38,7 +40,7 @@ class Change:
 def changes_of(grounds: Grounds, verdict: Verdict, totals: Mapping[str, Total]) -> tuple[Change, ...]:
     """The nearest change of each kind that leads to another answer."""
     if verdict.choice is None:
-        return tuple(_rules(grounds, verdict))
+        return (*_rules(grounds, verdict), *_other_models(grounds, verdict))
     others = [name for name in grounds.bills if name != verdict.choice]
     prices = [one for name in others if (one := _other_price(grounds, name)) is not None]
     worths = [one for name in others if (one := _worth(grounds, name)) is not None]
@@ -50,7 +52,8 @@ def changes_of(grounds: Grounds, verdict: Verdict, totals: Mapping[str, Total]) 
         *_horizons(grounds, verdict.choice),
         min(worths, key=lambda one: (one.at, one.subject), default=None),
     ]
-    return (*(one for one in found if one is not None), *_rules(grounds, verdict))
+    known = (one for one in found if one is not None)
+    return (*known, *_rules(grounds, verdict), *_other_models(grounds, verdict))
 
 
 def _answer(grounds: Grounds) -> str | None:
@@ -193,6 +196,15 @@ def _rules(grounds: Grounds, verdict: Verdict) -> Iterator[Change]:
             if _answer(lifted) == one.thing:
                 rules = ", ".join(match.standard for match in one.rules)
                 yield Change(kind="rule", subject=rules, now=0.0, at=1.0, unit="met", then=one.thing)
+
+
+def _other_models(grounds: Grounds, verdict: Verdict) -> Iterator[Change]:
+    """Things that would be the answer if the model they put in the place of the one asked for would do."""
+    for one in verdict.out:
+        if one.kind == "another model":
+            lifted = {name: which for name, which in grounds.instead.items() if name != one.thing}
+            if _answer(replace(grounds, instead=lifted)) == one.thing:
+                yield Change(kind="another model", subject=one.thing, now=0.0, at=1.0, unit="will do", then=one.thing)
 
 
 def without_people(grounds: Grounds) -> str | None:

@@ -9,6 +9,7 @@ from math import isclose
 from typing import Final
 
 from tonnage.catalog import Catalog
+from tonnage.comparison.alike import Alike, speeds_alike, with_speeds
 from tonnage.comparison.aspects import Aspect, load_aspects
 from tonnage.comparison.changes import Change, changes_of, people_share, without_people
 from tonnage.comparison.compliance import Match, Standing, match_rules, rule_problems, standards_of
@@ -18,6 +19,8 @@ from tonnage.comparison.decision import Decision, decide
 from tonnage.comparison.facts import gather_facts, has_tag, is_managed
 from tonnage.comparison.horizons import Bill, Entry
 from tonnage.comparison.migration import WORKING_DAYS, Migration, plan_migration
+from tonnage.comparison.narrowed import of_its_machines
+from tonnage.comparison.reaching import WhyNot
 from tonnage.comparison.reasons import Reason, reasons_of
 from tonnage.comparison.request import HORIZONS, Move, Request
 from tonnage.comparison.rules import load_rules
@@ -34,6 +37,7 @@ from tonnage.comparison.scoring import (
 from tonnage.comparison.sizes import USUAL, Size, load_sizes
 from tonnage.comparison.splitting import Split, best_split
 from tonnage.comparison.tasks import load_templates
+from tonnage.comparison.thing_checks import check_things
 from tonnage.comparison.verdict import Grounds, Preference, Verdict, reach_verdict
 from tonnage.comparison.worth import ImpliedLead, ImpliedPrice, implied_lead, implied_prices
 from tonnage.errors import WorkloadError
@@ -102,6 +106,7 @@ class Comparison:
     counted: tuple[str, ...]  # aspects in the weighted score
     ranking: tuple[Scored, ...]
     flips: tuple[WeightFlip, ...]
+    alike: tuple[Alike, ...]
     first_share: Mapping[str, float]
     crossings: tuple[BreakEven, ...]
     decision: Decision
@@ -164,6 +169,8 @@ def compare(
     assumptions: Sequence[Assumption] = (),
 ) -> Comparison:
     """Everything that a compare file asks for. WorkloadError and UnknownName for what is wrong with the request."""
+    check_things(request, catalog)
+    request = replace(request, things=tuple(of_its_machines(one, catalog) for one in request.things))
     works, aspects = match_works(request, workloads), load_aspects()
     rules = load_rules(request.rules, request.folder)
     totals = {
@@ -179,6 +186,8 @@ def compare(
         )
         for thing in request.things
     }
+    alike = speeds_alike(totals)
+    totals = with_speeds(totals, alike)
     able = tuple(name for name, total in totals.items() if total.can_do)
     scores = score_all(aspects, request.things, totals, {name: total.usd_per_month for name, total in totals.items()})
     standing = _standing(request, works, totals)
@@ -201,6 +210,7 @@ def compare(
         counted=counted,
         ranking=ranking,
         flips=weight_flips(scores, request.weights, running),
+        alike=alike,
         first_share=stability(scores, request.weights, running, draws=request.draws, seed=request.seed),
         crossings=break_evens(tuple(totals.values())),
         decision=decision,
@@ -242,11 +252,15 @@ def _grounds(
     preference: Preference,
 ) -> Grounds:
     """For the user's own size and the horizon decided over."""
-    lacking = {}
+    lacking: dict[str, tuple[str, WhyNot]] = {}
+    instead: dict[str, tuple[str, str]] = {}
     for name, total in totals.items():
         row = next((row for row in total.rows if row.option is None), None)
         if row is not None and row.why_not is not None:
             lacking[name] = (row.work, row.why_not)
+        for row in total.rows:
+            if row.instead is not None:
+                instead.setdefault(name, (row.work, row.instead.say))
     size = load_sizes().of(request.organisation.employees)
     return Grounds(
         bills={
@@ -254,6 +268,7 @@ def _grounds(
             for name, total in totals.items()
         },
         lacking=lacking,
+        instead=instead,
         standing=standing,
         preference=preference,
         scores=scores,

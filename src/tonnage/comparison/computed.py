@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cache
@@ -11,15 +11,18 @@ from typing import Final
 from tonnage.catalog import Catalog
 from tonnage.comparison.energy import Footprint, Stated, footprint
 from tonnage.comparison.energy import total as sum_footprints
+from tonnage.comparison.equivalents import Equivalent, equivalent_of
 from tonnage.comparison.fronts import front_of
 from tonnage.comparison.profiles import Hours
 from tonnage.comparison.reaching import WhyNot, enough_machines, narrow_to, only_of, why_none
 from tonnage.comparison.request import Thing
 from tonnage.planning import CatalogStamp, Option, Plan
 from tonnage.planning.reasons import Reason
+from tonnage.planning.reasons.risks import EstimatedFeeRisk
 from tonnage.sizing.estimates import Figure
 from tonnage.units import SECONDS_PER_HOUR
 from tonnage.workload.jobs import ServeJob, Workload
+from tonnage.workload.token_models import plain_model_name
 
 Planner = Callable[[Workload, Catalog], Plan]
 Replan = Callable[[float], Figure | None]
@@ -59,6 +62,7 @@ class Row:
     thing: str
     work: str
     kind: str
+    model: str  # that the work asks for; "" for tables
     option: Option | None
     why_not: WhyNot | None
     usd_per_job: Figure | None
@@ -72,6 +76,20 @@ class Row:
     footprint: Footprint | None = None  # of a month
     replan: Replan | None = field(default=None, compare=False, repr=False)  # of a service: its month at any volume
     front: tuple[Option, ...] = ()  # ways that nothing beats in both cost and time, the cheapest first
+    by_devices: Mapping[float, Option] = field(default_factory=dict)  # the fastest on so many accelerators
+    instead: Equivalent | None = None  # done with another model than the one asked for, which nobody said would do
+
+    @property
+    def done_with(self) -> str:
+        """The model that does the work: that of the token API, else the one asked for."""
+        tokens = self.option is not None and not self.option.run.machines
+        return plain_model_name(self.option.instance_type if tokens and self.option else self.model)
+
+    @property
+    def fee_estimate(self) -> EstimatedFeeRisk | None:
+        """Of the cheapest option: its platform's fee where it was not read but estimated."""
+        risks = () if self.option is None else self.option.risks
+        return next((one for one in risks if isinstance(one, EstimatedFeeRisk)), None)
 
     @property
     def time_s(self) -> Figure | None:
@@ -101,6 +119,8 @@ class Total:
     setup_usd: Figure | None
     setup_hours: Hours | None
     footprint: Footprint
+    time_at_budget_s: Figure | None = None  # of one run of each job, each for the same money on every thing
+    time_on_equal_devices_s: Figure | None = None  # the same, each on as many accelerators
 
     @property
     def energy_kwh_per_month(self) -> Figure | None:
@@ -112,7 +132,13 @@ class Total:
 
     @property
     def can_do(self) -> bool:
+        """Whether all the work has a way there, be it with another model."""
         return all(row.option is not None for row in self.rows)
+
+    @property
+    def as_asked(self) -> bool:
+        """Whether all the work is done with the models asked for, or such as its files name."""
+        return self.can_do and all(row.instead is None for row in self.rows)
 
     @property
     def usd_per_month(self) -> Figure | None:
@@ -207,33 +233,44 @@ def compute_row(
         volume = f"{work.requests_per_month:,.0f} requests a month"
     else:
         volume = f"{work.jobs_per_month:g} job{'' if work.jobs_per_month == 1 else 's'} a month"
+    model = getattr(job, "model", None)
     blank = Row(
-        thing=thing.name, work=work.name, kind=work.workload.kind, option=None, why_not=None, usd_per_job=None,
-        usd_per_month=None, at_volumes=(), options=0, volume=volume,
+        thing=thing.name, work=work.name, kind=work.workload.kind, model=model.name if model else "", option=None,
+        why_not=None, usd_per_job=None, usd_per_month=None, at_volumes=(), options=0, volume=volume,
     )  # fmt: skip
     narrowed = narrow_to(thing, work.workload, catalog, file)
     if isinstance(narrowed, Reason):
         return replace(blank, why_not=narrowed)
     plan = enough_machines(planner(*narrowed), thing)
     blank = replace(blank, stamp=plan.catalog)
+    instead = None
     if plan.best is None:
-        return replace(blank, why_not=why_none(plan, thing))
+        why = why_none(plan, thing)
+        found_instead = equivalent_of(narrowed[0])
+        if found_instead is not None:
+            instead, narrowed = found_instead[1], (found_instead[0], narrowed[1])
+            plan = planner(*narrowed)
+        if plan.best is None:
+            return replace(blank, why_not=why)
     found = replace(
         blank,
+        instead=instead,
         option=plan.best,
         options=len(plan.options),
         fastest=_fastest(plan),
         purchases=_by_purchase(plan),
         footprint=footprint(plan.best, _hours_at_work(plan.best, work), catalog, power),
         front=front_of(plan.options),
+        by_devices=_by_devices(plan),
     )
     if isinstance(job, ServeJob):
         return _service_row(found, narrowed, planner, factors)
     assert work.jobs_per_month is not None
-    monthly = plan.best.cost_usd.scaled(work.jobs_per_month)
+    cost = cost_of(plan.best)
+    monthly = cost.scaled(work.jobs_per_month)
     return replace(
         found,
-        usd_per_job=plan.best.cost_usd,
+        usd_per_job=cost,
         usd_per_month=monthly,
         at_volumes=tuple(AtVolume(factor=factor, usd_per_month=monthly.scaled(factor)) for factor in factors),
     )
@@ -246,16 +283,28 @@ def _service_row(found: Row, narrowed: tuple[Workload, Catalog], planner: Planne
     for factor in sorted({*factors, *SERVICE_GRID} - {1.0}):
         best[factor] = planner(_at_rate(workload, factor), catalog).best
     volumes = tuple(
-        AtVolume(factor=at, usd_per_month=one.cost_usd if one else None) for at, one in sorted(best.items())
+        AtVolume(factor=at, usd_per_month=cost_of(one) if one else None) for at, one in sorted(best.items())
     )
     used = only_of(catalog, [one for one in best.values() if one is not None])
 
     @cache
     def replan(factor: float) -> Figure | None:
         option = planner(_at_rate(workload, factor), used).best
-        return option.cost_usd if option else None
+        return cost_of(option) if option else None
 
-    return replace(found, usd_per_month=found.option.cost_usd, at_volumes=volumes, replan=replan)
+    return replace(found, usd_per_month=cost_of(found.option), at_volumes=volumes, replan=replan)
+
+
+def cost_of(option: Option) -> Figure:
+    """What an option costs; where its platform's fee is an estimate, the interval is as wide as that leaves it."""
+    risk = next((one for one in option.risks if isinstance(one, EstimatedFeeRisk)), None)
+    if risk is None or risk.usd_per_instance_hour <= 0:
+        return option.cost_usd
+    fee = sum(float(line.usd) for line in option.ledger.lines if line.what.startswith(risk.line))
+    less = fee * (risk.low_usd_per_instance_hour / risk.usd_per_instance_hour - 1)
+    more = fee * (risk.high_usd_per_instance_hour / risk.usd_per_instance_hour - 1)
+    cost = option.cost_usd
+    return replace(cost, low=cost.low + less, high=cost.high + more, basis="assumed")
 
 
 def _at_rate(workload: Workload, factor: float) -> Workload:
@@ -271,6 +320,19 @@ def _fastest(plan: Plan) -> Option | None:
     return plan.options[min(timed)[2]] if timed else None
 
 
+def _by_devices(plan: Plan) -> dict[float, Option]:
+    """The fastest way on each number of accelerators; of equally fast ones the cheapest."""
+    found: dict[float, Option] = {}
+    for one in plan.options:
+        devices = one.gpu_count * one.count
+        before = found.get(devices)
+        if one.time_s is None or not one.gpu:
+            continue
+        if before is None or before.time_s is None or one.time_s.value < before.time_s.value:
+            found[devices] = one
+    return found
+
+
 def _by_purchase(plan: Plan) -> tuple[Option, ...]:
     """The first, that is the cheapest, option of each way of buying."""
     found: dict[str, Option] = {}
@@ -284,6 +346,8 @@ def _hours_at_work(option: Option, work: Sought) -> Figure:
     job = work.workload.job
     if isinstance(job, ServeJob):
         return Figure(value=job.hours_per_month, low=job.hours_per_month, high=job.hours_per_month)
+    if not option.run.machines:
+        return ZERO
     assert option.time_s is not None
     assert work.jobs_per_month is not None
     return option.time_s.scaled(work.jobs_per_month / SECONDS_PER_HOUR)

@@ -119,9 +119,9 @@ def _computed_facts(request: Request, totals: Mapping[str, Total], standing: Sta
 
 
 def cheapest_first(totals: Mapping[str, Total], standing: Standing) -> list[str]:
-    """Those that can do all the work and are known to meet every rule, by cost a month with people."""
+    """Those that can do all the work as asked and are known to meet every rule, by cost a month with people."""
     costs = [(cost.value, name) for name, total in totals.items() if (cost := total.usd_per_month) is not None]
-    return list(standing.allowed(name for _, name in sorted(costs) if totals[name].can_do))
+    return list(standing.allowed(name for _, name in sorted(costs) if totals[name].as_asked))
 
 
 def is_managed(request: Request, name: str) -> bool:

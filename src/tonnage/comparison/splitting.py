@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 
 from tonnage.comparison.compliance import Standing
-from tonnage.comparison.computed import Total, add
+from tonnage.comparison.computed import Row, Total, add
 from tonnage.sizing.estimates import Figure
 
 
@@ -32,7 +32,8 @@ def best_split(totals: Mapping[str, Total], standing: Standing) -> Split:
     """
     works = [row.work for row in next(iter(totals.values())).rows]
     totals = {name: totals[name] for name in standing.allowed(totals)}
-    singles = [(cost, name) for name, total in totals.items() if (cost := total.usd_per_month) is not None]
+    singles = [(cost, name) for name, total in totals.items()
+               if total.as_asked and (cost := total.usd_per_month) is not None]  # fmt: skip
     cost, single = min(singles, key=lambda one: (one[0].value, one[1]), default=(None, None))
     found = [way for way in map(_spread, _sets(totals)) if way is not None]
     if not found:
@@ -57,21 +58,35 @@ def _sets(totals: Mapping[str, Total]) -> Iterator[tuple[Total, ...]]:
 
 
 def _spread(chosen: tuple[Total, ...]) -> tuple[Figure, tuple[tuple[str, str], ...]] | None:
-    """Each workload where it costs least among `chosen`; None where one of them is idle or some work has no place."""
-    places, costs = [], []
-    for rows in zip(*(total.rows for total in chosen), strict=True):
-        able = [(row.usd_per_month, row.thing) for row in rows if row.usd_per_month is not None]
+    """Each workload where it costs least among `chosen`; None where one of them is idle or some work has no place.
+
+    A model that is tuned is the one that is served: work on one model is done with one model, wherever it runs.
+    """
+    columns = list(zip(*(total.rows for total in chosen), strict=True))
+    tuned = sorted({column[0].model for column in columns if column[0].kind == "train"} - {""})
+    with_ = [sorted({row.done_with for column in columns for row in column if row.model == model}) for model in tuned]
+    ways = [way for names in product(*with_) if (way := _cheapest(columns, dict(zip(tuned, names, strict=True))))]
+    people = [one.people_usd_per_month for one in chosen if one.people_usd_per_month is not None]
+    found = []
+    for rows in ways:
+        if len({row.thing for row in rows}) == len(chosen):
+            whole = add([*(row.usd_per_month for row in rows), *people])
+            assert whole is not None
+            found.append((whole, tuple((row.work, row.thing) for row in rows)))
+    return min(found, key=lambda one: (one[0].value, one[1]), default=None)
+
+
+def _cheapest(columns: Sequence[tuple[Row, ...]], models: Mapping[str, str]) -> list[Row] | None:
+    """The cheapest row of each workload, where `models` says what the work on a tuned model is done with."""
+    out = []
+    for column in columns:
+        able = [(row.usd_per_month.value, row.thing, row) for row in column
+                if row.usd_per_month is not None and row.instead is None
+                and models.get(row.model, row.done_with) == row.done_with]  # fmt: skip
         if not able:
             return None
-        cost, name = min(able, key=lambda one: (one[0].value, one[1]))
-        places.append((rows[0].work, name))
-        costs.append(cost)
-    used = {name for _, name in places}
-    if len(used) < len(chosen):
-        return None
-    whole = add([*costs, *(one.people_usd_per_month for one in chosen if one.people_usd_per_month is not None)])
-    assert whole is not None
-    return whole, tuple(places)
+        out.append(min(able, key=lambda one: one[:2])[2])
+    return out
 
 
 def _split_words(whole: Figure, single: Figure | None, used: Sequence[str]) -> str:

@@ -21,6 +21,7 @@ from tonnage.sizing.estimates import Figure
 MOST_FOR_JUDGEMENT: Final = 1.3  # times the cheapest's cost that judgement alone may choose: a judgement of ours
 OutKind = Literal[
     "cannot do the work",
+    "another model",
     "cost not known",
     "breaks a rule",
     "rule not known",
@@ -37,6 +38,7 @@ class Preference:
     counts among those that are level in cost."""
 
     leaf: str = ""
+    model: str = ""  # that the thing would do it with instead
     things: tuple[str, ...] | None = None
     must: bool = False
 
@@ -54,6 +56,7 @@ class Grounds:
     worth: Mapping[str, float]  # dollars a month that one point of an aspect is worth to the reader
     origin: str | None  # where the work runs today
     weeks: float
+    instead: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # done with another model: (the work, which)
     premium: Mapping[str, float] = field(default_factory=dict)  # dollars a month for being on a thing, beside `worth`
 
     @property
@@ -73,6 +76,7 @@ class Exclusion:
     work: str = ""
     why: WhyNot | None = None
     leaf: str = ""
+    model: str = ""  # that the thing would do it with instead
     rules: tuple[Match, ...] = ()
     weeks: float | None = None
 
@@ -163,12 +167,15 @@ def _less(usd: Figure, amount: float) -> Figure:
 
 
 def _must_haves(grounds: Grounds, name: str, usd: Figure | None) -> Exclusion | None:
-    """The first must-have that a thing fails: the work, its cost, the rules, the time."""
+    """The first must-have that a thing fails: the work, its cost, its model, the rules, the time."""
     if name in grounds.lacking:
         work, why = grounds.lacking[name]
         return Exclusion(thing=name, kind="cannot do the work", work=work, why=why)
     if usd is None:
         return Exclusion(thing=name, kind="cost not known")
+    if name in grounds.instead:
+        work, say = grounds.instead[name]
+        return Exclusion(thing=name, kind="another model", usd=usd, work=work, model=say)
     unmet = tuple(one for one in grounds.standing.matches[name] if one.met is not True)
     if unmet:
         kind: OutKind = "breaks a rule" if any(one.met is False for one in unmet) else "rule not known"

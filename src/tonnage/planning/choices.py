@@ -88,11 +88,13 @@ def _egress_refusal(deal: Deal, instances: Instances, workload: Workload) -> Ref
 
 def platform_notes(workload: Workload, catalog: Catalog) -> tuple[str, ...]:
     """What platforms sell for this kind of work that no source prices."""
-    wanted = workload.constraints.platforms or PLATFORMS
-    if workload.kind != "serve":
-        return ()
+    wanted = workload.constraints.platforms
+    if workload.kind != "serve" or wanted:
+        return ()  # asked for by name, a platform's missing fees are estimated
     missing = {
-        "databricks": "Databricks Model Serving is left out: no source says how many DBU a GPU endpoint uses",
-        "vertex": "Vertex AI endpoints are left out: no source prices their machines",
+        "databricks": "Databricks Model Serving is left out: the DBU of its endpoints were not read; --platform "
+        "databricks estimates them",
+        "vertex": "Vertex AI endpoints are left out: the prices of their machines were not read; --platform vertex "
+        "estimates them",
     }
-    return tuple(text for platform, text in missing.items() if platform in wanted and catalog.managed.dbu_prices)
+    return tuple(missing.values()) if catalog.managed.dbu_prices else ()

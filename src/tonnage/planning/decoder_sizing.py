@@ -233,7 +233,7 @@ def machines_allowed(devices: Devices, constraints: Constraints) -> Array:
     most = np.full(len(devices.per_node), float(constraints.max_nodes))
     if constraints.max_gpus is None:
         return most
-    return np.minimum(most, np.floor(constraints.max_gpus / devices.per_node))
+    return np.asarray(np.minimum(most, np.floor(constraints.max_gpus / devices.per_node)))
 
 
 def _misses(

@@ -16,6 +16,7 @@ from tonnage.sizing.devices import Machine
 from tonnage.sizing.layouts import RECOMPUTES, SHARDINGS, Layouts
 from tonnage.sizing.program_practice import recompute_kind
 from tonnage.workload.jobs import TrainJob
+from tonnage.workload.program_limits import limits_of
 
 NODE_COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 MAX_MICRO_BATCH = 1024
@@ -105,6 +106,9 @@ def _model_parallel(job: TrainJob, per_node: int, gpus: int) -> list[tuple[int, 
     pipelines = [p for p in (1, 2, 4, 8, 16) if p <= max(job.model.layers, 1) and job.model.layers % p == 0]
     if job.method == "qlora" or job.model.architecture in ("convolution", "encoder-decoder"):
         tensors, pipelines = [1], [1]  # no common trainer runs these split
+    refused = limits_of(job.program.name).refused(job.method)
+    tensors = [1] if "tensor_parallel" in refused else tensors
+    pipelines = [1] if "pipeline_parallel" in refused else pipelines
     if job.tensor_parallel is not None:
         tensors = [job.tensor_parallel]
     if job.pipeline_parallel is not None:
@@ -143,7 +147,8 @@ def _thinned(sizes: list[int]) -> list[int]:
 def _shardings(job: TrainJob, data: int) -> list[int]:
     if job.sharding is not None:
         return [SHARDINGS.index(job.sharding)] if data > 1 or job.sharding == "ddp" else []
-    return [SHARDINGS.index(name) for name in (("ddp", "zero2", "zero3") if data > 1 else ("ddp",))]
+    searched = limits_of(job.program.name).shardings or ("ddp", "zero2", "zero3")
+    return [SHARDINGS.index(name) for name in (searched if data > 1 else ("ddp",))]
 
 
 def _recomputes(job: TrainJob) -> list[int]:

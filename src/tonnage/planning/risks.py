@@ -13,6 +13,7 @@ from tonnage.planning.reasons.risks import (
     CommunityHostRisk,
     DeadlineRisk,
     DriverRisk,
+    EstimatedFeeRisk,
     FewVcpusRisk,
     HostMemoryRisk,
     LatencyRisk,
@@ -107,6 +108,16 @@ def price_risks(workload: Workload, deal: Deal, max_age_days: int) -> Iterator[P
         return
     if fee.doubt is not None:
         yield OddPremiumRisk(platform=deal.platform, doubt=fee.doubt)
+    if fee.estimate is not None:
+        guess = fee.estimate
+        yield EstimatedFeeRisk(
+            platform=deal.platform,
+            parts=guess.parts,
+            line=fee.what,
+            usd_per_instance_hour=guess.usd_per_instance_hour,
+            low_usd_per_instance_hour=guess.low_usd_per_instance_hour,
+            high_usd_per_instance_hour=guess.high_usd_per_instance_hour,
+        )
     if fee.read_on is None:
         yield UndatedPriceRisk(platform=deal.platform)
     elif (age := (workload.as_of.date() - fee.read_on).days) > max_age_days:
@@ -120,7 +131,7 @@ def _purchase_risks(workload: Workload, deal: Deal, count: int) -> Iterator[Risk
         yield SpotRisk()
     if term is not None and not workload.buy.reserved_owned:
         yield CommitmentRisk(years=term / 8760, usd=term * count * float(deal.offer.usd_per_instance_hour))
-    if deal.platform == "databricks" and count > 1:
+    if deal.platform == "databricks" and count > 1 and workload.kind != "serve":
         yield DriverRisk()
 
 

@@ -70,7 +70,7 @@ class TokenOptions:
 
 def token_options(workload: Workload, catalog: Catalog, objective: Objective, max_age_days: int) -> TokenOptions:
     """Every way to buy the work as tokens of a model that would do, which is the workload's to say."""
-    work = token_work(workload.job, workload.buy.tokens.load)
+    work = token_work(workload.job, workload.buy.tokens)
     if work is None:
         return TokenOptions(options=(), refused=())
     judge = _Judge(workload=workload, catalog=catalog, work=work, objective=objective, max_age_days=max_age_days)
@@ -179,7 +179,7 @@ class _Judge:
         return None
 
     def _quota(self, job: ServeJob, per_minute: float | None) -> Miss | None:
-        needed = tokens_per_minute(job)
+        needed = tokens_per_minute(job, self.workload.buy.tokens)
         if per_minute is None or needed <= per_minute:
             return None
         return QuotaMiss(
@@ -248,7 +248,7 @@ class _Judge:
             yield UnknownFinishRisk()
         job = self.workload.job
         if isinstance(job, ServeJob) and self.workload.buy.tokens.per_minute is None:
-            yield UnknownQuotaRisk(needed_tokens_per_minute=tokens_per_minute(job))
+            yield UnknownQuotaRisk(needed_tokens_per_minute=tokens_per_minute(job, self.workload.buy.tokens))
         if self.service and self.workload.buy.tokens.load == 1:
             yield BusyRateRisk()
         if self.workload.buy.tokens.models:

@@ -135,11 +135,10 @@ class _WayMaker:
         mind: tuple[Risk, ...],
     ) -> Way:
         cached = self.workload.buy.tokens.cached_input_fraction if "cache read" in listed and purchase != "batch" else 0
-        amounts = (
-            ("input", self.work.input_tokens * (1 - cached)),
-            ("cache read", self.work.input_tokens * cached),
-            ("output", self.work.output_tokens),
-        )
+        read, written = self.work.input_tokens, self.work.output_tokens
+        if self.work.read_alone is not None and "output" not in listed:
+            read, written = self.work.read_alone, 0.0
+        amounts = (("input", read * (1 - cached)), ("cache read", read * cached), ("output", written))
         absent = [kind for kind, amount in amounts if amount > 0 and kind not in listed]
         lines = [
             self._line(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tonnage.units import SECONDS_PER_HOUR
-from tonnage.workload.jobs import BatchJob, Job, ServeJob, TrainJob
+from tonnage.workload.jobs import BatchJob, Job, ServeJob, Tokens, TrainJob
 
 MILLION = 1e6
 
@@ -17,25 +17,25 @@ class TokenWork:
     input_tokens: float
     output_tokens: float
     training: bool = False
+    read_alone: float | None = None  # input tokens where nothing is to be written (embeddings); None: the same
 
     @property
     def total_tokens(self) -> float:
         return self.input_tokens + self.output_tokens
 
 
-def token_work(job: Job, load: float = 1.0) -> TokenWork | None:
-    """The tokens of `job` at its mean lengths; None for work on tables and images. `load`: a service's mean rate over
-    its busy rate."""
+def token_work(job: Job, tokens: Tokens) -> TokenWork | None:
+    """The tokens of `job` at its mean lengths, of a service at its mean load; None for work on tables and images."""
     if isinstance(job, TrainJob):
         if job.model.architecture in ("vision-transformer", "convolution"):
             return None
         return TokenWork(input_tokens=job.samples * job.epochs * job.lengths.mean, output_tokens=0.0, training=True)
     if not isinstance(job, ServeJob | BatchJob):
         return None
-    count = _requests(job) * (load if isinstance(job, ServeJob) else 1.0)
-    answer = job.requests.output_tokens
-    written = 0.0 if answer is None else count * answer.mean
-    return TokenWork(input_tokens=count * job.requests.input_tokens.mean, output_tokens=written)
+    count = _requests(job) * (tokens.load if isinstance(job, ServeJob) else 1.0)
+    read, written = tokens.of_request(job.requests)
+    alone = None if job.requests.output_tokens is not None else count * job.requests.input_tokens.mean
+    return TokenWork(input_tokens=count * read, output_tokens=count * written, read_alone=alone)
 
 
 def _requests(job: ServeJob | BatchJob) -> float:
@@ -45,8 +45,6 @@ def _requests(job: ServeJob | BatchJob) -> float:
     return job.rate_per_s * job.hours_per_month * SECONDS_PER_HOUR
 
 
-def tokens_per_minute(job: ServeJob) -> float:
+def tokens_per_minute(job: ServeJob, tokens: Tokens) -> float:
     """What a service asks of an API at its busy time."""
-    answer = job.requests.output_tokens
-    each = job.requests.input_tokens.mean + (0.0 if answer is None else answer.mean)
-    return job.rate_per_s * each * 60
+    return job.rate_per_s * sum(tokens.of_request(job.requests)) * 60

@@ -8,14 +8,15 @@ from datetime import date
 from decimal import Decimal
 from typing import Final, Literal
 
-from tonnage.catalog import Catalog
+from tonnage.catalog import Catalog, Source
 from tonnage.catalog.managed import DbuPrice, DbuRate, ManagementFee, MlInstancePrice
 from tonnage.catalog.market import Offer, Platform
+from tonnage.pricing.fee_estimates import CENT, Estimate, ratio_estimate, serving_estimate, vertex_estimate
 from tonnage.workload.jobs import Buy, Workload
 
 DATABRICKS_CLOUDS: Final = ("aws", "azure", "gcp")
 TRAINING: Final = ("train", "tabular")
-PlatformPrice = Literal["dbu", "ml instance", "vertex"]  # what a platform has to price before a machine is sold there
+PlatformPrice = Literal["dbu", "serving dbu", "ml instance", "managed spot", "vertex"]  # of a machine on a platform
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +40,7 @@ class Fee:
     source: str
     read_on: date | None
     doubt: OddPremium | None = None
+    estimate: Estimate | None = None  # None: the fee was read
 
     @property
     def usd_per_instance_hour(self) -> Decimal:
@@ -94,7 +96,10 @@ class Gap:
 def platform_deals(
     offers: Sequence[Offer], catalog: Catalog, workload: Workload, platforms: Sequence[Platform]
 ) -> tuple[list[Deal], list[Gap]]:
-    """Deals of `offers` on each of `platforms`, and a gap for each (machine, purchase) whose price there is missing."""
+    """Deals of `offers` on each of `platforms`, and a gap for each (machine, purchase) whose price there is missing.
+
+    A platform that the workload asks for by name has its missing fees estimated where their parts are known.
+    """
     tables = _Tables(catalog, workload.buy)
     found: list[Deal] = [Deal(offer=offer) for offer in offers] if "vm" in platforms else []
     groups: dict[tuple[str, str, str], list[Offer]] = {}
@@ -103,10 +108,13 @@ def platform_deals(
     gaps: list[Gap] = []
     for group in groups.values():
         for platform in platforms:
-            needed = tables.needed(platform, group[0], workload.kind)
+            asked = platform in workload.constraints.platforms
+            needed = tables.needed(platform, group[0], workload.kind, asked=asked)
             if needed is None:
                 continue
-            deals = [deal for deal in tables.deals(platform, group) if deal.fee is not None]
+            deals = [deal for deal in tables.deals(platform, group, workload.kind) if deal.fee is not None]
+            if not deals and asked:
+                deals = [deal for deal in tables.estimated(platform, group, workload.kind) if deal.fee is not None]
             found += deals
             if not deals:
                 gaps.append(tables.gap(group[0], platform, needed))
@@ -127,15 +135,25 @@ class _Tables:
             (one.instance_type, one.region): one for one in managed.management_fees
         }
         self.sku = buy.dbu_sku
-        self.usual_premium = _usual_premium(catalog)
+        self.dbu_prices = managed.dbu_prices
+        self.premiums = _premiums(catalog)
+        self.usual_premium = self.premiums[len(self.premiums) // 2][0] if self.premiums else None
 
-    def needed(self, platform: Platform, offer: Offer, kind: str) -> PlatformPrice | None:
-        """The price that a machine takes on a platform; None where the platform does not sell this kind of work."""
-        if platform == "databricks" and offer.provider in DATABRICKS_CLOUDS and kind != "serve":
-            return "dbu"
-        if platform == "sagemaker" and offer.provider == "aws" and offer.purchase == "on_demand":
-            return "ml instance"
-        if platform == "vertex" and offer.provider == "gcp" and offer.purchase == "on_demand" and kind in TRAINING:
+    def needed(self, platform: Platform, offer: Offer, kind: str, *, asked: bool = False) -> PlatformPrice | None:
+        """The price that a machine takes on a platform; None where the platform does not sell this kind of work, or
+        sells it at no price of its own (`asked`: unless it is asked for by name)."""
+        on_demand = offer.purchase == "on_demand"
+        if platform == "databricks" and offer.provider in DATABRICKS_CLOUDS:
+            if kind != "serve":
+                return "dbu"
+            if asked and on_demand:
+                return "serving dbu"
+        if platform == "sagemaker" and offer.provider == "aws":
+            if on_demand:
+                return "ml instance"
+            if asked and offer.purchase == "spot" and kind in TRAINING:
+                return "managed spot"
+        if platform == "vertex" and offer.provider == "gcp" and on_demand and (kind in TRAINING or asked):
             return "vertex"
         return None
 
@@ -144,13 +162,49 @@ class _Tables:
         sku = self.sku if needed == "dbu" else ""
         return Gap(offer=offer, platform=platform, of=needed, name=offer.instance_type, sku=sku)
 
-    def deals(self, platform: Platform, offers: Sequence[Offer]) -> list[Deal]:
+    def deals(self, platform: Platform, offers: Sequence[Offer], kind: str) -> list[Deal]:
         """One machine's offers with what the platform adds; a fee of None where its price is not known."""
         if platform == "databricks":
-            fee = self._databricks(offers[0])  # the same in every region
+            fee = None if kind == "serve" else self._databricks(offers[0])  # the same in every region
             return [] if fee is None else [Deal(offer=offer, platform=platform, fee=fee) for offer in offers]
-        read = self._sagemaker if platform == "sagemaker" else self._vertex
-        return [Deal(offer=offer, platform=platform, fee=read(offer)) for offer in offers]
+        if platform == "sagemaker":
+            return [
+                Deal(offer=offer, platform=platform, fee=self._sagemaker(offer))
+                for offer in offers
+                if offer.purchase == "on_demand"
+            ]
+        if kind not in TRAINING:
+            return []
+        return [Deal(offer=offer, platform=platform, fee=self._vertex(offer)) for offer in offers]
+
+    def estimated(self, platform: Platform, offers: Sequence[Offer], kind: str) -> list[Deal]:
+        """The same where no price was read, from its parts; a fee of None where these are not known."""
+        return [Deal(offer=offer, platform=platform, fee=self._estimated(platform, offer, kind)) for offer in offers]
+
+    def _estimated(self, platform: Platform, offer: Offer, kind: str) -> Fee | None:
+        found, what, biller = None, "", offer.provider
+        if platform == "sagemaker":
+            found, what = ratio_estimate(offer, self.premiums), "SageMaker premium, estimated"
+        elif platform == "vertex" and self.vertex:
+            one = next(iter(self.vertex.values()))
+            found, what = vertex_estimate(offer, one.price_ratio, one.source), "Vertex AI fee, estimated"
+        elif platform == "databricks" and kind == "serve":
+            units = {one.sku: one for one in self.dbu_prices if one.cloud == offer.provider}
+            found = serving_estimate(offer, self.rates.get((offer.provider, offer.instance_type)), units)
+            what, biller = "Databricks Model Serving, estimated", "databricks"
+        if found is None:
+            return None
+        return Fee(
+            what=what,
+            sku=offer.instance_type,
+            quantity_per_hour=Decimal(1),
+            unit="instance-hour",
+            usd_per_unit=Decimal(repr(found.usd_per_instance_hour)).quantize(CENT),
+            billed_by=biller,
+            source=found.source.text,
+            read_on=found.source.read_on,
+            estimate=found,
+        )
 
     def _databricks(self, offer: Offer) -> Fee | None:
         rate, unit = self.rates.get((offer.provider, offer.instance_type)), self.units.get(offer.provider)
@@ -207,15 +261,15 @@ class _Tables:
 ODD_PREMIUM: Final = 1.2  # a price this much above the usual ratio of ml. to plain machines is questioned
 
 
-def _usual_premium(catalog: Catalog) -> float | None:
-    """The median of ml. price over plain on-demand price in the same region."""
-    ratios = sorted(
-        float(price.usd_per_instance_hour / offer.usd_per_instance_hour)
+def _premiums(catalog: Catalog) -> list[tuple[float, Source]]:
+    """ml. price over plain on-demand price in the same region, smallest first, each with the ml. price's source."""
+    ratios = [
+        (float(price.usd_per_instance_hour / offer.usd_per_instance_hour), price.source)
         for price in catalog.managed.ml_instances
         for offer in catalog.offers_named("aws", price.instance_type)
         if (offer.region, offer.purchase) == (price.region, "on_demand")
-    )
-    return ratios[len(ratios) // 2] if ratios else None
+    ]
+    return sorted(ratios, key=lambda one: one[0])
 
 
 def _older(first: date | None, second: date | None) -> date | None:

@@ -24,7 +24,7 @@ QUESTIONS: Final[dict[Unknown, str]] = {
 def cheaper_blocks(plan: Plan) -> Iterator[Block]:
     """One line each, below the best; and whether the best itself can be relied on."""
     best = plan.best
-    if best is not None and not best.relied_on and not plan.any_price:
+    if best is not None and not plan.any_price and not any(option.relied_on for option in plan.options):
         doubts = ", ".join(doubt_words(doubt) for doubt in best.price_doubts)
         text = f"No option has a price one can rely on (dated, young, of a data centre). Of the best: {doubts}."
         yield Paragraph(text=text, tone="warning")

@@ -7,6 +7,9 @@ import numpy as np
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.estimates import Array, Num
 
+# One step of a ring from a rank to the next: NVIDIA/nccl src/graph/tuning.cc, `hwLat`, Ring, Simple (NVLink, network).
+HOP_INSIDE_S, HOP_BETWEEN_S = 3.4e-6, 14.0e-6
+
 
 def all_reduce_s(size_bytes: Num, ranks: Num, nodes: Num, devices: Devices, *, sharers: Num = 1.0) -> Array:
     """Seconds of an all-reduce of `size_bytes` on every rank.
@@ -28,6 +31,17 @@ def all_reduce_s(size_bytes: Num, ranks: Num, nodes: Num, devices: Devices, *, s
 def all_gather_s(size_bytes: Num, ranks: Num, nodes: Num, devices: Devices, *, sharers: Num = 1.0) -> Array:
     """Seconds to gather `size_bytes` in all onto every rank (or to reduce-scatter them): half an all-reduce."""
     return all_reduce_s(size_bytes, ranks, nodes, devices, sharers=sharers) / 2.0
+
+
+def ring_latency_s(ranks: Num, nodes: Num) -> Array:
+    """Seconds that the first byte of a gather takes round all ranks, node after node: a ring has no short cut, so that
+    many small gathers over many ranks cost more than their bytes.
+
+    >>> f"{ring_latency_s(1536, 192):.2e} {ring_latency_s(8, 1):.2e}"
+    '7.26e-03 2.72e-05'
+    """
+    between = np.where(np.asarray(nodes) > 1, nodes, 0.0)
+    return np.asarray(between * HOP_BETWEEN_S + (np.asarray(ranks) - between) * HOP_INSIDE_S)
 
 
 def send_s(size_bytes: Num, crosses_nodes: Num | np.ndarray, devices: Devices) -> Array:

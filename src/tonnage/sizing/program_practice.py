@@ -58,6 +58,9 @@ def practice_of(job: TrainJob) -> Practice:
         table_bytes=2.0 if program.half_tables else 4.0,
         adapter_dropout=bool(program.adapter_dropout),
         keeps_quantised_inputs=bool(program.quantised_inputs),
+        flat_gradients=bool(program.flat_gradients),
+        tables_apart=bool(program.tables_apart),
+        separate_gathers=bool(program.separate_gathers),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import reduce
 
 import numpy as np
@@ -94,13 +94,15 @@ def estimate_training_memory(
     share = parameter_share(job, layouts)
     state = training_state(job, layouts, share, practice)
     kept = kept_activations(job, layouts, practice)
+    kept = replace(kept, once=kept.once + state.reducing)
     activations, logits = _at_the_fullest_stage(kept, logits_bytes(job, layouts, assumed, practice), layouts)
     first = np.minimum((share.per_layer + share.outer) / np.maximum(share.trained, 1.0), 1.0)
-    ending = state.gradients + np.maximum(state.stepping, kept.again - first * state.gradients)
+    beside = np.maximum(kept.again - first * state.gradients, state.reducing_last)
+    ending = state.gradients + np.maximum(state.stepping, beside)
     moments = _Moments(kept=activations + state.working_weights, logits=logits, ending=ending)
     gradients, stepping = _ending_at_peak(state, moments, layouts, practice)
     again = np.where(layouts.recompute == FULL, activations, kept.again)
-    ranks = assumed.training_communicator_gib * _communicators(layouts)
+    ranks = assumed.training_communicator_gib * _communicators(job, layouts)
     return TrainingMemory(
         weights_bytes=state.weights,
         gradients_bytes=gradients,
@@ -166,7 +168,7 @@ def _slack(
         return np.zeros_like(moments.kept)
     ending = np.where(practice.gradients_in_backward, 0.0, moments.ending)
     apart = (layouts.sharding >= ZERO3) & (practice.state == "autocast") & (layouts.data_ranks > 1)
-    many = np.where(apart, moments.kept + ending, np.maximum(moments.kept, ending))
+    many = np.maximum(moments.kept + np.where(apart, state.gradients, 0.0), ending)
     standing = np.where(_stand(layouts, practice), state.gradients, 0.0)
     beside = np.maximum(many + moments.logits - np.maximum(moments.kept + moments.logits, ending), 0.0)
     lost = (moments.logits + again) * assumed.fragmentation_fraction + moments.kept * BLOCK_SHARE
@@ -174,8 +176,11 @@ def _slack(
     return slack
 
 
-def _communicators(layouts: Layouts) -> Array:
-    """Groups of ranks that a device talks in; each has channels and buffers of its own."""
-    degrees = (layouts.data_ranks, layouts.tensor_parallel, layouts.pipeline_parallel)
-    groups: Array = np.sum([np.where(degree > 1, 1.0, 0.0) for degree in degrees], axis=0)
+def _communicators(job: TrainJob, layouts: Layouts) -> Array:
+    """Groups of ranks that a device talks in; each has channels and buffers of its own. A stage of a pipeline talks to
+    the one before, the one behind and, where tables are tied, the other end of the pipeline, each in a group of its own
+    (PyTorch, ProcessGroupNCCL.cpp: a communicator for each pair; Megatron-LM, mpu/initialize.py: embedding group)."""
+    stages = 3.0 if job.model.tied_embeddings else 2.0
+    counted = ((layouts.data_ranks, 1.0), (layouts.tensor_parallel, 1.0), (layouts.pipeline_parallel, stages))
+    groups: Array = np.sum([np.where(degree > 1, groups, 0.0) for degree, groups in counted], axis=0)
     return groups

@@ -33,6 +33,9 @@ class Practice:
     (its first version). `frozen_bytes`: a frozen weight (0: as the precision says; 4: «mixed» over a 32-bit base).
     `table_bytes`: embeddings and head of a 4-bit base. `adapter_dropout`: on the
     input of each adapter. `keeps_quantised_inputs`: 4-bit products keep their inputs (bitsandbytes before 0.43).
+    `separate_gathers`: ZeRO-3 gathers each tensor of a layer by itself, not a layer at a time.
+    `flat_gradients`: 16-bit gradients are copied end to end before 32-bit ones are made of them (DeepSpeed's ZeRO).
+    `tables_apart`: embedding and head are units of FSDP of their own, not part of the model's, which stays gathered.
     """
 
     fused: bool = False
@@ -64,6 +67,9 @@ class Practice:
     table_bytes: float = 4.0
     adapter_dropout: bool = False
     keeps_quantised_inputs: bool = False
+    flat_gradients: bool = False
+    tables_apart: bool = False
+    separate_gathers: bool = False
 
 
 PLAIN = Practice()

@@ -34,6 +34,8 @@ class TrainingState:
     adapters: Array
     working_weights: Array  # low-precision copies (autocast), or weights that are gathered while they are used
     buckets: Array  # DDP's copy of the gradients
+    reducing: Array  # whole gradients that FSDP holds while a layer runs backward
+    reducing_last: Array  # the same at the end, of the tables
     stepping: Array  # what the optimizer makes while it steps
 
 
@@ -54,6 +56,7 @@ def training_state(job: TrainJob, layouts: Layouts, share: ParameterShare, pract
     bucketed = (layouts.sharding < ZERO2) & (dp > 1) & (practice.state == "autocast")
     on_device = 0.0 if practice.offloaded_state else 1.0
     optimizer_here = 0.0 if practice.offloaded_optimizer else on_device
+    layer, last = _reducing(job, layouts, share, numbers, practice)
     return TrainingState(
         weights=column(weights / weight_cut, rows) * on_device,
         gradients=column(_gradients(layouts, trained, numbers, practice), rows) * on_device,
@@ -61,6 +64,8 @@ def training_state(job: TrainJob, layouts: Layouts, share: ParameterShare, pract
         adapters=column(0.0 if full else trained * numbers.weight_bytes / weight_cut, rows),
         working_weights=column(_working(job, layouts, share, numbers, practice), rows),
         buckets=column(np.where(bucketed, trained * numbers.gradient_bytes, 0.0), rows),
+        reducing=column(layer, rows),
+        reducing_last=column(last, rows),
         stepping=column(_stepping(job, trained / optimizer_cut, numbers, practice), rows) * optimizer_here,
     )
 
@@ -102,10 +107,11 @@ def frozen_bytes(job: TrainJob, share: ParameterShare, practice: Practice) -> Ar
 
 def _master_bytes(numbers: TrainingNumbers, practice: Practice) -> float:
     """32-bit weights beside 16-bit ones, and the 32-bit gradients the optimizer steps with (a program that plans its
-    memory ahead gives these the room of dead activations)."""
+    memory ahead gives these the room of dead activations), with the flat copy that some are made from."""
     if practice.state == "autocast" or numbers.weight_bytes >= MASTER_BYTES:
         return 0.0
-    return MASTER_BYTES if practice.planned_memory else 2.0 * MASTER_BYTES
+    flat = numbers.gradient_bytes if practice.flat_gradients else 0.0
+    return MASTER_BYTES if practice.planned_memory else 2.0 * MASTER_BYTES + flat
 
 
 def _gradients(layouts: Layouts, trained: Array, numbers: TrainingNumbers, practice: Practice) -> Num:
@@ -135,17 +141,44 @@ def _working(
 def _gathered(
     job: TrainJob, layouts: Layouts, share: ParameterShare, numbers: TrainingNumbers, practice: Practice
 ) -> Num:
-    """FSDP holds the layer in use and the next one whole, and the tables throughout; all of them between the stages of
-    a pipeline (torchtitan: `reshard_after_forward` False with pipeline parallel), and, in its first version, all frozen
-    weights once used (no gradient, so nothing frees them in backward)."""
+    """FSDP holds the layer in use and the next one whole, and the tables throughout unless they are units of their own;
+    all of them between the stages of a pipeline (torchtitan: `reshard_after_forward` False with pipeline parallel),
+    and, in its first version, all frozen weights once used (no gradient, so nothing frees them in backward)."""
     element = numbers.element_bytes
     layer = NF4_BYTES_PER_PARAMETER if job.method == "qlora" else element
-    passing = 2.0 * share.per_layer * layer + share.outer * element
+    tables = 0.0 if practice.tables_apart else share.outer
+    passing = 2.0 * share.per_layer * layer + tables * element
+    if practice.tables_apart:  # the head, while the first layers of backward are fetched
+        passing = np.maximum(passing, share.per_layer * layer + _head(job, layouts) * element)
     every = share.trained * element + (frozen_bytes(job, share, practice) if job.method != "full" else 0.0)
     stays = (layouts.pipeline_parallel > 1) & (practice.state == "autocast")
     if job.method != "full" and practice.keeps_gathered:
         stays = np.ones_like(stays)
     return np.where(stays, np.maximum(every, passing), passing)
+
+
+def _reducing(
+    job: TrainJob, layouts: Layouts, share: ParameterShare, numbers: TrainingNumbers, practice: Practice
+) -> tuple[Num, Num]:
+    """Gradients that FSDP holds whole: those of the layer at work and what it sends of them, in a buffer of its own
+    (torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py, `foreach_reduce`: `reduce_scatter_input`), beside those
+    of the head, whose unit is the last to finish; at the end those of embedding and head with their buffer and
+    weights."""
+    shards = (layouts.sharding >= ZERO3) & (layouts.data_ranks > 1) & (layouts.pipeline_parallel == 1)
+    if job.method != "full" or practice.state != "autocast":
+        return 0.0, 0.0
+    element, head = numbers.element_bytes, _head(job, layouts)
+    waiting = 0.0 if practice.tables_apart else np.minimum(head, share.outer)
+    last = np.minimum(head, share.outer) if practice.tables_apart else share.outer
+    layer = element * (2.0 * share.per_layer + waiting)
+    return np.where(shards, layer, 0.0), np.where(shards, 3.0 * element * last, 0.0)
+
+
+def _head(job: TrainJob, layouts: Layouts) -> Num:
+    """Parameters of the vocabulary projection on a device."""
+    if not has_vocabulary_loss(job):
+        return 0.0
+    return job.model.vocab * job.model.embedding_width / layouts.tensor_parallel
 
 
 def _casts(job: TrainJob, layouts: Layouts, share: ParameterShare, numbers: TrainingNumbers, practice: Practice) -> Num:
@@ -155,9 +188,8 @@ def _casts(job: TrainJob, layouts: Layouts, share: ParameterShare, numbers: Trai
     if job.method == "qlora" or not copy or (job.method != "full" and base_bytes(job, practice) < FP32_BYTES):
         return 0.0
     layered = (share.trained if job.method == "full" else share.frozen) - share.outer
-    head = job.model.vocab * job.model.embedding_width / layouts.tensor_parallel if has_vocabulary_loss(job) else 0.0
     again = (layouts.recompute == FULL) | (layouts.recompute == PER_OP)
-    return copy * (np.where(again, share.per_layer, layered) + np.minimum(head, share.outer))
+    return copy * (np.where(again, share.per_layer, layered) + np.minimum(_head(job, layouts), share.outer))
 
 
 def _stepping(job: TrainJob, updated: Array, numbers: TrainingNumbers, practice: Practice) -> Num:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tonnage.sizing.assumptions import Assumptions
-from tonnage.sizing.collectives import all_gather_s, all_reduce_s, send_s
+from tonnage.sizing.collectives import all_gather_s, all_reduce_s, ring_latency_s, send_s
 from tonnage.sizing.devices import GENERATIONS, Devices
 from tonnage.sizing.estimates import Array, Num
 from tonnage.sizing.layouts import Layouts
@@ -247,8 +247,10 @@ def _data_parallel_s(
     gradients = all_reduce_s(work.gradient_bytes, ranks, nodes, devices, sharers=sharers)
     gathered = work.gathered_bytes > 0
     once = all_gather_s(work.gathered_bytes, ranks, nodes, devices, sharers=sharers)
-    layered = work.gathered_layers * np.where(nodes > 1, devices.inter_latency_s, devices.intra_latency_s)
-    parameters = np.where(gathered, 2.0 * work.accumulation * (once + layered), 0.0)
+    latency = np.maximum(
+        ring_latency_s(ranks, nodes), np.where(nodes > 1, devices.inter_latency_s, devices.intra_latency_s)
+    )
+    parameters = np.where(gathered, 2.0 * work.accumulation * (once + work.gathers * latency), 0.0)
     beside = np.minimum(gradients, backward_s) + np.minimum(parameters, compute_s)
     return np.where(ranks > 1, gradients + parameters - assumed.communication_overlap_fraction * beside, 0.0)
 

@@ -78,7 +78,7 @@ class StepWork:
     data_ranks: Array
     gradient_bytes: Array
     gathered_bytes: Array  # weights gathered in forward and again in backward of a micro-batch (ZeRO-3)
-    gathered_layers: Array
+    gathers: Array  # calls that takes, in forward
     hand_over_bytes: Array  # one micro-batch to the next pipeline stage, all tensor-parallel ranks together
     hand_over_crosses: Array  # devices one pipeline step spans
     dequantised_bytes: Array  # per micro-batch
@@ -236,7 +236,7 @@ def _data_columns(
         "data_ranks": layouts.data_ranks,
         "gradient_bytes": share.trained * np.where(shards, numbers.element_bytes, reduced),
         "gathered_bytes": np.where(shards, gathered, 0.0),
-        "gathered_layers": np.where(shards, layers, 0.0),
+        "gathers": np.where(shards, layers * (_layer_tensors(job) if practice.separate_gathers else 1.0), 0.0),
         "dequantised_bytes": expanded,
         "optimizer_bytes": moved / cut,
         "accumulated_bytes": share.trained * (8.0 if practice.fused else reduced + 8.0),
@@ -253,6 +253,10 @@ def _optimizer_tensors(job: TrainJob, practice: Practice) -> float:
         return (
             2.0 * sum(count for *_, count in adapted_matrices(job.model, job.lora.targets)) / max(job.model.layers, 1)
         )
+    return _layer_tensors(job)
+
+
+def _layer_tensors(job: TrainJob) -> float:
     return 9.0 if job.model.gated_mlp else 16.0
 
 
@@ -268,7 +272,7 @@ def counted_flop_per_token(job: TrainJob) -> float:
 
 def added(first: StepWork, second: StepWork) -> StepWork:
     """Two models trained in one step on the same devices and layout (a generator and a discriminator)."""
-    summed = ("gradient_bytes", "gathered_bytes", "gathered_layers", "optimizer_bytes",
+    summed = ("gradient_bytes", "gathered_bytes", "gathers", "optimizer_bytes",
               "accumulated_bytes", "model_flop", "tensor_calls")  # fmt: skip
     columns = {name: getattr(first, name) for name in column_names()}
     columns.update({name: getattr(first, name) + getattr(second, name) for name in summed})

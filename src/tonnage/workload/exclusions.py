@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal, cast, get_args
+from typing import Final, Literal, get_args
 
 from tonnage.catalog.catalog import Catalog
 from tonnage.catalog.families import in_family, known_families
@@ -56,7 +56,7 @@ def parse_exclusion(text: str, catalog: Catalog) -> Exclusion:
     folded = name.casefold()
     providers = {provider.name for provider in catalog.providers} | {one.provider for one in catalog.instance_types}
     if folded in WORDS:
-        return Exclusion(text=name, kind=cast(Word, folded))
+        return Exclusion(text=name, kind=folded)
     if folded in providers:
         return Exclusion(text=name, kind="provider", provider=folded)
     gpu = _gpu(name, catalog)

@@ -60,10 +60,23 @@ def parse_layout(text: str, fields: type[Door]) -> dict[str, int | str]:
             raise InputError(f"--layout: no key '{name}'", hint=hint)
         if name in found:
             raise InputError(f"--layout: {name} is given twice", hint=EXAMPLE)
-        found[name] = int(value) if value.lstrip("+-").isdecimal() else value
+        found[name] = _number(value)
     if not found:
         raise InputError("--layout: names no key", hint=EXAMPLE)
     return found
+
+
+def _number(text: str) -> int | str:
+    """The whole number that a text stands for, also as `1e3`; else the text.
+
+    >>> _number("1e9"), _number("2.5"), _number("zero3")
+    (1000000000, '2.5', 'zero3')
+    """
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return int(number) if number.is_integer() else text
 
 
 def layout_keys() -> list[str]:
@@ -84,7 +97,10 @@ def _faults(job: Job, stated: Mapping[str, int | str], max_gpus: int | None) -> 
     if isinstance(job, TrainJob):
         own = {name: getattr(job, name) for name in TrainLayoutFields.model_fields}
         layout = TrainLayoutFields.model_validate({**own, **stated})
-        yield from find_train_faults(layout, global_batch=job.global_batch, shape=job.model, max_gpus=max_gpus)
+        yield from find_train_faults(
+            layout, global_batch=job.global_batch, shape=job.model, max_gpus=max_gpus, program=job.program.name,
+            method=job.method,
+        )  # fmt: skip
     elif isinstance(job, ServeJob | BatchJob):
         own = {name: getattr(job, name) for name in ServingLayoutFields.model_fields}
         serving = ServingLayoutFields.model_validate({**own, **stated})

@@ -266,6 +266,15 @@ class Tokens:
     load: float = 1.0  # of a service: mean rate over the busy rate, which machines are sized for
     model_units: int | None = None  # of provisioned throughput
     model_storage_months: float = 1.0  # how long a customised model is kept
+    prompt_tokens: float = 60.0  # around each text that a generative model classifies in an encoder's place
+    answer_tokens: float = 3.0  # that it then writes
+
+    def of_request(self, requests: Requests) -> tuple[float, float]:
+        """Mean tokens that an API reads and writes for one request. A generative model in the place of an encoder
+        reads its instructions, too, and writes an answer."""
+        if requests.output_tokens is not None:
+            return requests.input_tokens.mean, requests.output_tokens.mean
+        return requests.input_tokens.mean + self.prompt_tokens, self.answer_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,7 +47,9 @@ class Program:
     `repeated_kv`: keys and values are repeated for grouped queries. `whole_gradients`: accumulation under FSDP skips
     the reduction. `keeps_gathered`: FSDP leaves frozen weights gathered. `wide_base`: mixed precision over a frozen
     base means 32-bit weights of it. `half_tables`: those of a 4-bit base are held in 16 bit. `adapter_dropout`: on the
-    input of each. `quantised_inputs`: 4-bit products keep their inputs.
+    input of each. `quantised_inputs`: 4-bit products keep their inputs. `flat_gradients`: those of a rank's share are
+    laid end to end before they are widened. `tables_apart`: FSDP gathers embedding and head only while they are used.
+    `separate_gathers`: ZeRO-3 gathers tensor by tensor.
     """
 
     name: ProgramName | None = None
@@ -80,6 +82,9 @@ class Program:
     quantised_inputs: bool | None = None
     wide_adapters: bool | None = None
     tensor_overlap: bool | None = None
+    flat_gradients: bool | None = None
+    tables_apart: bool | None = None
+    separate_gathers: bool | None = None
 
     def over(self, base: Program) -> Program:
         """These values where they are stated, else those of `base`.
@@ -182,8 +187,10 @@ DOCUMENTED: Final[dict[ProgramName, Documented]] = {
         "main gradients, in-place vocabulary-parallel cross entropy",
     ),
     "megatron-deepspeed": Documented(
-        usual=replace(_MEGATRON, compile=False, recompute="none"),
-        source="microsoft/Megatron-DeepSpeed: Megatron-LM's model and kernels under DeepSpeed's ZeRO and pipeline",
+        usual=replace(_MEGATRON, compile=False, recompute="none", flat_gradients=True),
+        earlier=(("0.6", Program(separate_gathers=True)),),
+        source="microsoft/Megatron-DeepSpeed: Megatron-LM's model and kernels under DeepSpeed's ZeRO and pipeline; its "
+        "versions are meant: before 0.6 ZeRO-3 gathered parameters one by one (runtime/zero/stage3.py)",
     ),
     "litgpt": Documented(
         usual=Program(
@@ -245,8 +252,11 @@ DOCUMENTED: Final[dict[ProgramName, Documented]] = {
             half_residual=True,
             loss="plain",
             whole_gradients=False,
+            flat_gradients=True,
         ),
-        source="deepspeed.ai config-json: fp16 and bf16 cast the model, fp32 masters in the optimizer, FusedAdam",
+        earlier=(("0.6", Program(separate_gathers=True)),),
+        source="deepspeed.ai config-json: fp16 and bf16 cast the model, fp32 masters in the optimizer, FusedAdam; "
+        "runtime/zero/stage_1_and_2.py, step: flattens a partition's gradients, then makes fp32 ones of them",
     ),
     "llm-foundry": Documented(
         usual=Program(

@@ -9,6 +9,7 @@ from tonnage.catalog.expected_prices import PriceDoubt
 from tonnage.catalog.market import Platform
 from tonnage.planning.reasons.reason import Reason
 from tonnage.pricing.deals import OddPremium
+from tonnage.pricing.fee_estimates import Parts
 
 Promise = Literal["latency", "ttft", "tpot"]  # which latency a service promised
 
@@ -64,6 +65,19 @@ class OddPremiumRisk(Reason):
     kind: ClassVar[str] = "odd premium"
     platform: Platform
     doubt: OddPremium
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EstimatedFeeRisk(Reason):
+    """A platform's fee was not read but estimated from its parts; its ends are dollars an hour of one machine."""
+
+    kind: ClassVar[str] = "estimated fee"
+    platform: Platform
+    parts: Parts
+    line: str  # how the ledger's line of the fee begins
+    usd_per_instance_hour: float
+    low_usd_per_instance_hour: float
+    high_usd_per_instance_hour: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,6 +230,7 @@ Risk = (
     | UnmeasuredRisk
     | OddPriceRisk
     | OddPremiumRisk
+    | EstimatedFeeRisk
     | SpotRisk
     | UndatedPriceRisk
     | OldPriceRisk

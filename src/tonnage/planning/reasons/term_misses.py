@@ -12,7 +12,10 @@ from tonnage.planning.reasons.miss import AnyMiss, Unknown
 from tonnage.planning.reasons.risks import Promise
 from tonnage.workload.quotas import QuotaUnit
 
-NeededPrice = Literal["dbu", "ml instance", "vertex", "egress", "tokens", "model units", "hours", "customisation"]
+NeededPrice = Literal[
+    "dbu", "serving dbu", "ml instance", "managed spot", "vertex", "egress", "tokens", "model units", "hours",
+    "customisation",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,7 +93,7 @@ def batch_break_even(
     most = workload.constraints.max_nodes
     rows = tuple(_row(workload, _chunked(replace(base, machines=count)), seed) for count in MACHINES if count <= most)
     chosen = min((row for row in rows if row.in_time), key=lambda row: row.expected.usd.value, default=None)
-    apis = tuple(_api(workload.job, one, chosen or rows[-1], batch_prices, cached_fraction) for one in prices)
+    apis = tuple(_api(workload, workload.job, one, chosen or rows[-1], batch_prices, cached_fraction) for one in prices)
     return BatchBreakEven(
         workload=workload, option=option, rows=rows, chosen=chosen, apis=apis, catalog=plan.catalog,
         refused=len(plan.refused),
@@ -138,11 +138,11 @@ def _row(workload: Workload, job: QueueJob, seed: int) -> QueueRow:
     )
 
 
-def _api(job: BatchJob, prices: TokenPrices, row: QueueRow, batch_prices: bool, cached: float) -> BatchApi:
-    output = 0.0 if job.requests.output_tokens is None else job.requests.output_tokens.mean
-    each = prices.usd_per_request(
-        input_tokens=job.requests.input_tokens.mean, output_tokens=output, cached_fraction=cached, batch=batch_prices
-    )
+def _api(
+    workload: Workload, job: BatchJob, prices: TokenPrices, row: QueueRow, batch_prices: bool, cached: float
+) -> BatchApi:
+    read, written = workload.buy.tokens.of_request(job.requests)
+    each = prices.usd_per_request(input_tokens=read, output_tokens=written, cached_fraction=cached, batch=batch_prices)
 
     def own(items: float) -> float:
         return expected_queue(_chunked(replace(row.job, items=max(round(items), 1)))).usd.value

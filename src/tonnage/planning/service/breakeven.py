@@ -72,8 +72,7 @@ def _stairs(study: Study) -> list[float]:
 
 def _api_stairs(study: Study, prices: Sequence[TokenPrices]) -> list[float]:
     """Mean rates at which the day's peak needs one provisioned unit more."""
-    tokens = study.requests.input_tokens.mean
-    tokens += 0.0 if study.requests.output_tokens is None else study.requests.output_tokens.mean
+    tokens = sum(study.workload.buy.tokens.of_request(study.requests))
     peak = study.question.demand.curve.peak
     units = [one.provisioned for one in prices if one.provisioned is not None]
     return [

@@ -87,12 +87,11 @@ def ways_to_buy(prices: Sequence[TokenPrices]) -> list[Way]:
 def api_usd(study: Study, way: Way, demand: Demand, requests: Requests, cached: float) -> Cost:
     """USD a month as a function of the mean rate."""
     prices, provisioned = way
-    output = 0.0 if requests.output_tokens is None else requests.output_tokens.mean
+    read, written = study.workload.buy.tokens.of_request(requests)
     each = prices.usd_per_request(
-        input_tokens=requests.input_tokens.mean, output_tokens=output, cached_fraction=cached,
-        batch=study.question.batch_prices,
-    )  # fmt: skip
-    tokens = requests.input_tokens.mean + output
+        input_tokens=read, output_tokens=written, cached_fraction=cached, batch=study.question.batch_prices
+    )
+    tokens = read + written
 
     def by_token(rate: float) -> float:
         return each * demand.requests_per_month(rate)

@@ -49,7 +49,9 @@ def summary_section(comparison: Comparison) -> Section:
 def _monthly(comparison: Comparison, name: str) -> str:
     total = comparison.totals[name]
     people = "included" if total.people_usd_per_month else "not counted"
-    return f"{money(total.usd_per_month)} a month, people {people}"
+    model = "" if total.as_asked else ", with another model"
+    guess = ", a fee estimated from its parts" if any(row.fee_estimate for row in total.rows) else ""
+    return f"{money(total.usd_per_month)} a month, people {people}{model}{guess}"
 
 
 def decision_words(comparison: Comparison) -> str:

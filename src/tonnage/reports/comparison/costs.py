@@ -8,6 +8,7 @@ from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.computed import Row, Total
 from tonnage.comparison.crossings import BreakEven, cost_at
 from tonnage.reports.blocks import Column, Paragraph, Table
+from tonnage.reports.comparison.alike_words import alike_parts
 from tonnage.reports.comparison.figure_charts import (
     cost_stack_chart,
     front_charts,
@@ -234,6 +235,7 @@ def performance_section(comparison: Comparison) -> Section:
                 tone="faint",
             ),
             Table(columns=columns, rows=tuple(rows)),
+            *alike_parts(comparison),
             *speed_parts(comparison),
             *front_charts(comparison),
             *memory_charts(comparison),

@@ -135,4 +135,21 @@ class Spans:
     x_title: str
 
 
-Drawing = Stack | Curves | Front | ScoreBars | Shifts | Spans
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """One quantity over time: (x, value, low, high) in order of x, from 0."""
+
+    name: str
+    points: tuple[tuple[float, float, float, float], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Courses:
+    """Lines with their intervals as bands, both axes plain, from 0."""
+
+    courses: tuple[Course, ...]
+    x_title: str
+    y_title: str
+
+
+Drawing = Courses | Stack | Curves | Front | ScoreBars | Shifts | Spans

@@ -19,9 +19,11 @@ def comparison_html(comparison: Comparison) -> str:
     return sections_html(comparison, build_sections(comparison))
 
 
-def sections_html(comparison: Comparison, sections: tuple[Section, ...]) -> str:
-    """Some sections of it as a page; the first is the summary."""
-    return _template().render(title=comparison.request.title, subtitle=subtitle(comparison), sections=sections)
+def sections_html(comparison: Comparison, sections: tuple[Section, ...], *, contents: bool = True) -> str:
+    """Some sections of it as a page, with a table of contents or without; the first is the summary."""
+    return _template().render(
+        title=comparison.request.title, subtitle=subtitle(comparison), sections=sections, contents=contents
+    )
 
 
 @lru_cache(maxsize=1)

@@ -145,7 +145,8 @@ def _cell(comparison: Comparison, name: str, aspect: str, sources: Sources) -> s
         text = {
             "usd_per_month": money(total.usd_per_month),
             "setup_usd": money(total.setup_usd),
-            "time_s": duration(total.time_s),
+            "time_at_budget_s": duration(total.time_at_budget_s),
+            "time_on_equal_devices_s": duration(total.time_on_equal_devices_s),
             "latency_p95_s": duration(total.latency_p95_s),
             "throughput_per_s": rate(total.rows[0].rate if len(total.rows) == 1 else None),
             "energy_kwh_per_month": amount(total.energy_kwh_per_month, "kWh"),
@@ -186,8 +187,10 @@ def unknown_because(comparison: Comparison, name: str, measure: str) -> str:
     kinds = {row.kind for row in total.rows}
     if measure == "latency_p95_s" and "serve" not in kinds:
         return "no service among the work"
-    if measure == "time_s" and kinds == {"serve"}:
+    if measure in ("time_at_budget_s", "time_on_equal_devices_s") and kinds == {"serve"}:
         return "no job among the work"
+    if measure == "time_on_equal_devices_s" and total.time_s is not None:
+        return "they share no number of accelerators"
     if measure == "throughput_per_s" and len(total.rows) > 1:
         return "several workloads: see Performance"
     if measure in ("energy_kwh_per_month", "carbon_kg_per_month") and total.footprint.missing:

@@ -26,7 +26,8 @@ COLUMNS = (
 UNITS = {
     "usd_per_month": "usd_per_month",
     "setup_usd": "usd",
-    "time_s": "s",
+    "time_at_budget_s": "s",
+    "time_on_equal_devices_s": "s",
     "latency_p95_s": "s",
     "throughput_per_s": "per_s",
     "energy_kwh_per_month": "kwh_per_month",

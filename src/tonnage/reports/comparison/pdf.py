@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from datetime import datetime
 from importlib import resources
+from itertools import groupby
 from typing import Any, Final
 
 from tonnage.comparison.comparing import Comparison
@@ -21,6 +22,7 @@ from tonnage.reports.comparison.plots import FONTS, INK, PDF_LIBRARIES, demand_l
 from tonnage.reports.comparison.sections import Chart, Checks, Code, Node, Part, Section, Subheading, Tree
 
 UPRIGHT, ACROSS = 124, 188  # letters of a table that have room in a line of a page
+TURNED: Final = 3  # a table of so many parts is read on pages that lie across
 COLUMN: Final = 26  # letters a column of running text should have
 TOKEN: Final = 18  # longer words may be broken anywhere
 FONT: Final = "Libertinus Serif"
@@ -28,15 +30,17 @@ BLACK: Final = "#1c2024"
 CARRIED: Final = re.compile("[\u0000-\u052f\u1e00-\u22ff\u25a0-\u25ff\ufb00-\ufb06]*")
 
 
-def comparison_pdf(comparison: Comparison) -> bytes:
-    """The whole report; the same bytes for the same input. MissingExtra without the libraries.
+def comparison_pdf(comparison: Comparison, sections: tuple[Section, ...] | None = None) -> bytes:
+    """The whole report, or some sections of it, all upright and without a table of contents.
+
+    The same bytes for the same input; MissingExtra without the libraries.
 
     Typst carries the fonts. Only where a text has letters that these lack are the machine's own fonts asked as well.
     """
     demand_libraries(PDF_LIBRARIES, "a PDF report")
     import typst
 
-    data = json.dumps(_report(comparison), ensure_ascii=False, sort_keys=True)
+    data = json.dumps(_report(comparison, sections), ensure_ascii=False, sort_keys=True)
     template = resources.files("tonnage.reports").joinpath("templates", "comparison.typ").read_bytes()
     return typst.compile(
         template,
@@ -51,18 +55,27 @@ def _whole_seconds(moment: datetime) -> datetime:
     return moment.replace(microsecond=0)
 
 
-def _report(comparison: Comparison) -> dict[str, Any]:
+def _report(comparison: Comparison, chosen: tuple[Section, ...] | None) -> dict[str, Any]:
+    whole = chosen is None
+    sections = build_sections(comparison) if chosen is None else chosen
+    first, *others = [_section(section, turned=whole) for section in sections]
+    first["across"] = False  # it stands under the title
     return {
         "title": comparison.request.title,
         "subtitle": subtitle(comparison),
         "as_of": comparison.as_of.date().isoformat(),
-        "sections": [_section(section) for section in build_sections(comparison)],
+        "contents": whole,
+        "first": first,
+        "runs": [
+            {"across": across, "sections": list(run)} for across, run in groupby(others, key=lambda one: one["across"])
+        ],
     }
 
 
-def _section(section: Section) -> dict[str, Any]:
+def _section(section: Section, *, turned: bool) -> dict[str, Any]:
+    """A section as the template reads it; `turned`: its pages lie across where a table asks for that."""
     tables = [part for part in section.parts if isinstance(part, Table)]
-    across = any(sum(min(width, COLUMN) + 2 for width in _widths(table)) > UPRIGHT for table in tables)
+    across = turned and any(_parts_of(table, UPRIGHT) >= TURNED for table in tables)
     room = ACROSS if across else UPRIGHT
     return {
         "title": section.title,
@@ -120,16 +133,21 @@ def _widths(table: Table) -> list[int]:
     ]
 
 
+def _parts_of(table: Table, room: int) -> int:
+    """Into how many groups of columns a table must be split."""
+    widths = [min(width, COLUMN) + 2 for width in _widths(table)]
+    return math.ceil(sum(widths[1:]) / max(room - widths[0], 1))
+
+
 def split_table(table: Table, room: int) -> Iterator[Table]:
     """Groups of columns that have room side by side, the first column in each; the table itself where all have."""
-    widths = [min(width, COLUMN) + 2 for width in _widths(table)]
-    count = math.ceil(sum(widths[1:]) / max(room - widths[0], 1))
+    count = _parts_of(table, room)
     if count <= 1:
         yield table
         return
-    size = math.ceil((len(widths) - 1) / count)
-    for start in range(1, len(widths), size):
-        places = (0, *range(start, min(start + size, len(widths))))
+    size = math.ceil((len(table.columns) - 1) / count)
+    for start in range(1, len(table.columns), size):
+        places = (0, *range(start, min(start + size, len(table.columns))))
         yield Table(
             columns=tuple(table.columns[place] for place in places),
             rows=tuple(tuple(row[place] for place in places) for row in table.rows),

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 import altair as alt
 
-from tonnage.reports.comparison.drawings import Curves, Front, Spans
+from tonnage.reports.comparison.drawings import Courses, Curves, Front, Spans
 from tonnage.reports.comparison.plots import COLORS, DOLLARS, INK, legend, shorten
 
 Plot = alt.LayerChart | alt.FacetChart
@@ -52,6 +52,33 @@ def curves(drawing: Curves) -> Plot:
         x=x, y=y, stroke=alt.Stroke("name:N", scale=colors, legend=strokes), strokeDash=_dashed(names, strokes)
     )
     return _sized(alt.layer(*bands, line, *_uprights(drawing, xs)), HEIGHT)
+
+
+def courses(drawing: Courses) -> Plot:
+    """Bands and lines from 0 on plain axes; a line has a colour and a dash of its own."""
+    names = [one.name for one in drawing.courses]
+    rows: list[dict[str, Any]] = [
+        {"name": one.name, "x": x, "value": value, "low": low, "high": high}
+        for one in drawing.courses
+        for x, value, low, high in one.points
+    ]
+    x = alt.X("x:Q", title=drawing.x_title, axis=alt.Axis(grid=False, tickCount=8),
+              scale=alt.Scale(domain=[0, max(row["x"] for row in rows)], nice=False))  # fmt: skip
+    y = alt.Y("value:Q", title=drawing.y_title, axis=alt.Axis(labelExpr=DOLLARS, tickCount=6))
+    ranges = [COLORS[place % len(COLORS)] for place in range(len(names))]
+    strokes = legend(names, symbolType="stroke", symbolStrokeWidth=2.4)
+    faint = 0.16 if len(names) <= 4 else 0.07
+    bands = [
+        _rows([row for row in rows if row["name"] == name])
+        .mark_area(opacity=faint, color=color)
+        .encode(x=x, y=alt.Y("low:Q", title=drawing.y_title), y2="high:Q")
+        for name, color in zip(names, ranges, strict=True)
+    ]
+    line = _rows(rows).mark_line(strokeWidth=2.4).encode(
+        x=x, y=y, stroke=alt.Stroke("name:N", scale=alt.Scale(domain=names, range=ranges), legend=strokes),
+        strokeDash=_dashed(names, strokes),
+    )  # fmt: skip
+    return _sized(alt.layer(*bands, line), HEIGHT)
 
 
 def _uprights(drawing: Curves, xs: Sequence[float]) -> Iterable[alt.Chart]:

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.errors import MissingExtra
-from tonnage.reports.comparison.drawings import Curves, Drawing, Front, ScoreBars, Shifts, Spans, Stack
+from tonnage.reports.comparison.drawings import Courses, Curves, Drawing, Front, ScoreBars, Shifts, Spans, Stack
 from tonnage.reports.comparison.sections import Chart
 
 if TYPE_CHECKING:
@@ -83,6 +83,8 @@ def _plot(drawing: Drawing) -> alt.TopLevelMixin:
         return plot_bars.shifts(drawing)
     if isinstance(drawing, Curves):
         return plot_fields.curves(drawing)
+    if isinstance(drawing, Courses):
+        return plot_fields.courses(drawing)
     if isinstance(drawing, Front):
         return plot_fields.front(drawing)
     assert isinstance(drawing, Spans)

@@ -88,7 +88,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
                 "kind": one.kind,
                 "cost_usd": _money(one.usd),
                 "work": one.work or None,
-                "why": why_not_words(one.why) or one.leaf or None,
+                "why": why_not_words(one.why) or one.model or one.leaf or None,
                 "why_value": None if one.why is None else why_not_document(one.why),
                 "rules": [match.standard for match in one.rules],
                 "weeks": plain_number(one.weeks),

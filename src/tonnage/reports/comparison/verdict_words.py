@@ -49,8 +49,11 @@ def reason_words(comparison: Comparison, reason: Reason) -> str:
     if reason.kind == "only one left":
         return "It is the only one that meets every must-have."
     if reason.kind == "moves":
+        once = f"Moving there from {rival} costs {money(reason.usd)} once"
+        if (stay := answer.verdict.out_of(reason.rival or "")) is not None:
+            return f"{once}; staying is no way ({stay.kind})."
         when = "never" if reason.weeks is None else f"after {_span(reason.weeks)}"
-        return f"Moving there from {rival} costs {money(reason.usd)} once and has paid for itself {when}."
+        return f"{once} and has paid for itself {when}."
     if reason.kind == "stays":
         if not reason.rival:
             return f"Work runs on {chosen} already: nothing has to move."
@@ -103,9 +106,15 @@ def change_words(comparison: Comparison, change: Change) -> str:
         said = f"you decide over {side} than {counted(round(change.at), 'week')} (now {change.now:g})"
     elif change.kind == "worth":
         said = f"being on {subject} is worth {render_money(change.at)} a month to you beyond its cost (`worth:`)"
+    elif change.kind == "another model":
+        said = f"{_instead(comparison, change.subject)} will do as well (not measured; name it in buy.token_models)"
     else:
         said = f"{then} is shown to meet {subject}"
     return f"{then}, if {said}"
+
+
+def _instead(comparison: Comparison, thing: str) -> str:
+    return comparison.answer.grounds.instead[thing][1]
 
 
 def exclusion_words(comparison: Comparison, one: Exclusion) -> str:
@@ -113,6 +122,9 @@ def exclusion_words(comparison: Comparison, one: Exclusion) -> str:
     title, weeks = comparison.title_of[one.thing], counted(comparison.answer.verdict.weeks, "week")
     if one.kind == "cannot do the work":
         return f"{title}: {one.work}: {why_not_words(one.why)}"
+    if one.kind == "another model":
+        return (f"{title}: {one.work} not with the model asked for; the nearest there is {one.model}, all in all "
+                f"{money(one.usd)} over {weeks}")  # fmt: skip
     if one.kind == "cost not known":
         return f"{title}: its cost is not known"
     if one.kind in ("breaks a rule", "rule not known"):

@@ -18,7 +18,9 @@ UNITS: Final = {"vcpus": "vCPUs", "gpus": "GPUs", "machines": "machines"}
 UNPUBLISHED: Final = {"vcpus": "a number of vCPUs", "link bandwidth": "a published bandwidth between the GPUs"}
 PRICES: Final = {
     "dbu": "DBU an hour of {name}, and the price of a DBU under {sku}",
+    "serving dbu": "the DBU that a serving endpoint on {name} is billed",
     "ml instance": "the price of ml.{name}",
+    "managed spot": "the price of managed spot training on ml.{name}",
     "vertex": "Vertex AI's price for {name}",
     "egress": "the price of moving {size} GB out of {name}",
     "tokens": "the price of {name} tokens",

@@ -24,6 +24,12 @@ def risk_words(risk: Risk) -> str:
             return _reaching(risk)
         case kinds.OddPriceRisk() | kinds.OddPremiumRisk() | kinds.UndatedPriceRisk() | kinds.OldPriceRisk():
             return _of_price(risk)
+        case kinds.EstimatedFeeRisk():
+            ends = f"${risk.low_usd_per_instance_hour:.2f} to ${risk.high_usd_per_instance_hour:.2f}"
+            return (
+                f"the fee of {risk.platform} is an estimate from its parts ({risk.parts}), {ends} an hour of a "
+                "machine: ask for the price"
+            )
         case kinds.DriverRisk() | kinds.FewVcpusRisk() | kinds.HostMemoryRisk() | kinds.CommunityHostRisk():
             return _of_machines(risk)
         case kinds.UnmeasuredRisk(names=names):

@@ -255,6 +255,8 @@ def _freeze_buy(file: WorkloadFile) -> Buy:
             load=float(buy.token_load),
             model_units=buy.model_units,
             model_storage_months=float(buy.model_storage_months),
+            prompt_tokens=float(buy.token_prompt),
+            answer_tokens=float(buy.token_answer),
         ),
     )
 

@@ -8,7 +8,7 @@ from typing import assert_never
 from tonnage.workload.durations import render_duration
 from tonnage.workload.file.job_fields import BatchFields, RequestFields, ServeFields
 from tonnage.workload.file.kinds import BatchFile, ServeFile, TabularFile, TrainFile, WorkloadFile
-from tonnage.workload.file.layout_checks import find_train_faults
+from tonnage.workload.file.layout_checks import find_program_faults, find_train_faults
 from tonnage.workload.file.layout_fields import TrainLayoutFields
 from tonnage.workload.file.length_fields import LengthFields, find_length_faults
 from tonnage.workload.file.problems import Problem
@@ -104,10 +104,13 @@ def _train_shape_problems(file: TrainFile, shape: ModelShape) -> Iterator[Proble
 def _train_layout_problems(file: TrainFile, shape: ModelShape | None) -> Iterator[Problem]:
     """What cannot be of `layout`, together with the keys of `train` that say how the work is spread."""
     fixed = file.layout.model_dump(exclude_none=True)
-    if not fixed:
-        return
     names = TrainLayoutFields.model_fields
     also = {name: value for name, value in file.train.model_dump(exclude_none=True).items() if name in names}
+    if not fixed:
+        stated = TrainLayoutFields.model_validate(also)
+        for name, message, hint in find_program_faults(stated, file.train.program, file.train.method):
+            yield Problem(("train", name), message, hint)
+        return
     for name, value in fixed.items():
         if also.get(name, value) != value:
             fault = f"found {value}, but train.{name} says {also[name]}"
@@ -115,7 +118,12 @@ def _train_layout_problems(file: TrainFile, shape: ModelShape | None) -> Iterato
     layout = TrainLayoutFields.model_validate({**also, **fixed})
     limit = file.constraints.max_gpus
     for name, message, hint in find_train_faults(
-        layout, global_batch=file.train.global_batch, shape=shape, max_gpus=limit
+        layout,
+        global_batch=file.train.global_batch,
+        shape=shape,
+        max_gpus=limit,
+        program=file.train.program,
+        method=file.train.method,
     ):
         yield Problem(("layout" if name in fixed else "train", name), message, hint)
     most = file.constraints.max_nodes

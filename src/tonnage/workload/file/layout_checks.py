@@ -7,6 +7,8 @@ from math import prod
 from typing import NamedTuple
 
 from tonnage.workload.file.layout_fields import TrainLayoutFields
+from tonnage.workload.program_limits import limits_of
+from tonnage.workload.programs import ProgramName
 from tonnage.workload.shapes import ModelShape
 
 DEGREES = ("data_parallel", "tensor_parallel", "pipeline_parallel", "context_parallel")
@@ -21,16 +23,36 @@ class Fault(NamedTuple):
 
 
 def find_train_faults(
-    layout: TrainLayoutFields, *, global_batch: int, shape: ModelShape | None, max_gpus: int | None
+    layout: TrainLayoutFields,
+    *,
+    global_batch: int,
+    shape: ModelShape | None,
+    max_gpus: int | None,
+    program: ProgramName | None = None,
+    method: str = "full",
 ) -> Iterator[Fault]:
-    """Everything about a training layout that no machine can run."""
-    yield from _gpu_faults(layout, max_gpus)
-    yield from _batch_faults(layout, global_batch)
+    """Everything about a training layout that no machine can run, or that its program does not."""
+    yield from find_program_faults(layout, program, method)
+    gpus = list(_gpu_faults(layout, max_gpus))
+    yield from gpus
+    if not gpus:
+        yield from _batch_faults(layout, global_batch)
     if layout.sharding not in (None, "ddp") and _ranks(layout) == 1:
         hint = "use `ddp`, or give data_parallel more than 1"
         yield Fault("sharding", f"found '{layout.sharding}', but one rank has nothing to share it with", hint)
     if shape is not None:
         yield from _shape_faults(layout, shape)
+
+
+def find_program_faults(layout: TrainLayoutFields, program: ProgramName | None, method: str) -> Iterator[Fault]:
+    """Degrees that the program does not run for the method."""
+    limits = limits_of(program)
+    for name in limits.refused(method):
+        degree = getattr(layout, name)
+        if degree is not None and degree > 1:
+            with_what = "" if name in limits.never else f" with {method}"
+            yield Fault(name, f"found {degree}, which {program} does not run{with_what} ({limits.source})",
+                        "leave the key out, or name another program")  # fmt: skip
 
 
 def _gpu_faults(layout: TrainLayoutFields, max_gpus: int | None) -> Iterator[Fault]:

@@ -195,6 +195,8 @@ def _number(value: float) -> str:
 def _hint_for(found: Value, kind: str, context: dict[str, Any]) -> str | None:
     if kind in ("int_type", "float_type") and isinstance(found, str):
         number = plain_number(found)
+        if number and kind == "int_type" and not float(number).is_integer():
+            return f"write {int(float(number))} or {int(float(number)) + 1}"
         return f"write {number}" if number else "write digits only, such as 67000 or 67_000"
     if kind == "literal_error" and isinstance(found, str):
         choices = [choice.strip(" '") for choice in str(context["expected"]).replace(" or ", ",").split(",")]

@@ -246,6 +246,16 @@ class BuyFields(Door):
         default=1.0,
         example="0.4",
     )
+    token_prompt: PositiveOrZero = key(
+        "Tokens of instructions around each text, where a generative model stands in for an encoder: its task and "
+        "labels in a sentence or two, a judgement.",
+        default=60.0,
+        unit="tokens",
+        example="120",
+    )
+    token_answer: Annotated[float, Field(ge=1), Spelled("number, 1 or more")] = key(
+        "Tokens it then writes: the label.", default=3.0, unit="tokens", example="5"
+    )
     model_units: Count | None = key(
         "Model units of provisioned throughput that carry the load.", default=None, shown="not known", example="2"
     )
