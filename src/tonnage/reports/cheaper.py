@@ -81,6 +81,8 @@ def doubt_words(doubt: PriceRisk) -> str:
             return "community host"
         case kinds.OddPriceRisk():
             return "odd price"
+        case kinds.EstimatedFeeRisk(platform=platform):
+            return f"fee of {platform} estimated"
         case kinds.OddPremiumRisk(platform=platform):
             return f"odd price of {platform}"
         case _:

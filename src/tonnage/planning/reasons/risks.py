@@ -222,7 +222,9 @@ class RocmRisk(Reason):
     device: str
 
 
-PriceRisk = OddPriceRisk | OddPremiumRisk | UndatedPriceRisk | OldPriceRisk | CommunityHostRisk  # not relied on
+PriceRisk = (  # a price with one of these is not relied on
+    OddPriceRisk | OddPremiumRisk | UndatedPriceRisk | OldPriceRisk | EstimatedFeeRisk | CommunityHostRisk
+)
 Risk = (
     DeadlineRisk
     | LatencyRisk
