@@ -69,8 +69,8 @@ def test_a_group_of_two_families_borrows_the_residuals_of_all(judged: MakeJudged
 
 
 def test_what_is_unstated_is_less_sure(judged: MakeJudged) -> None:
-    """Six families whose program is known, and the same off by more where it is not: each group keeps its own width; a
-    third, of two families, takes those of both; a calibration that has only the first lends it to the others."""
+    """Six families whose program is known, and the same off by more where it is not: each group keeps its own width;
+    adapters, of two families, are judged with the first; a calibration that has only that lends it to the others."""
     rows = [
         replace(row, metric="peak_mem_gib", group=KNOWN_MEMORY)
         for row in noisy(judged, 1, rows=120, families=6, sigma=0.02)
@@ -82,8 +82,9 @@ def test_what_is_unstated_is_less_sure(judged: MakeJudged) -> None:
     few = [replace(row, group=ADAPTER_MEMORY) for row in rows if row.family in ("f0", "f1")]
     found = fit_intervals([*rows, *loose, *few])
     known, unstated, adapters = (found.spread(group) for group in (KNOWN_MEMORY, UNSTATED_MEMORY, ADAPTER_MEMORY))
-    assert known.high_factor < adapters.high_factor <= unstated.high_factor
     assert known.high_factor < 1.15
+    assert adapters.high_factor == pytest.approx(known.high_factor, rel=0.02)
+    assert unstated.high_factor > 1.3
     alone = fit_intervals(rows)
     assert alone.spread(UNSTATED_MEMORY) == alone.spread(KNOWN_MEMORY)
 

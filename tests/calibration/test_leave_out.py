@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 
 import pytest
@@ -118,3 +119,15 @@ def test_peaks_of_unseen_families_speak_for_intervals_alone(write: Write, kind: 
     assert part.beside[-1].predicted == 100.0  # by the fit that has not seen its family
     assert part.fitted.usual == 200.0
     assert {row.row_id for row in part.left_out} == {"t1", "t2"}
+
+
+def test_a_further_table_that_is_missing_is_told_before_anything_is_fitted(
+    write: Write, kind: Kind, tmp_path: Path
+) -> None:
+    steps: list[str] = []
+    with pytest.raises(InputError, match="cannot be read"):
+        cross_validate(
+            kind, write([{"family": "A"}, {"family": "B"}]), load_catalog(), peaks=[tmp_path / "none.csv"],
+            on_step=lambda left_out, number, of: steps.append(f"{left_out} {number} of {of}"),
+        )  # fmt: skip
+    assert steps == []

@@ -7,12 +7,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from pypdf import PdfReader
 
 from tonnage.comparison.comparing import Comparison
-from tonnage.reports.comparison.board import MOST_REASONS, board_sections
+from tonnage.comparison.verdict import OutKind
+from tonnage.reports.comparison.board import MOST_REASONS, SHORT_OUT, board_sections
 from tonnage.reports.comparison.choice import summary_section
 from tonnage.reports.comparison.drawings import Courses
 from tonnage.reports.comparison.horizon_chart import horizon_chart
@@ -73,3 +75,8 @@ def test_cost_against_time_ends_at_the_cost_of_the_horizon(compared: Callable[..
 
 def _pdf(comparison: Comparison) -> bytes:
     return comparison_pdf(comparison, board_sections(comparison))
+
+
+def test_every_must_have_has_words() -> None:
+    """Each way to fall out has its short words on the page."""
+    assert set(SHORT_OUT) == set(get_args(OutKind))

@@ -63,6 +63,7 @@ def cross_validate(
     Raises InputError when the file cannot be read or has nothing to fit.
     """
     rows, skipped = rows_to_fit(kind, path)
+    unseen = [row for one in peaks for row in rows_to_fit(kind, one)[0]]
     if on_step is not None:
         on_step("nothing", 0, 0)
     fitted = kind.fit(rows, catalog, None)
@@ -75,7 +76,6 @@ def cross_validate(
         jobs=jobs,
         on_step=on_step,
     )
-    unseen = [row for one in peaks for row in rows_to_fit(kind, one)[0]]
     rounds, distant = found[leave_out], [one for name in further for one in found[name]]
     return CrossValidation(
         kind=kind.name,

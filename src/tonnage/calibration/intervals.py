@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log, sqrt
+from types import MappingProxyType
 from typing import Final
 
 from tonnage.calibration.judgement import Judged
@@ -26,9 +27,14 @@ COVERED: Final = 0.80
 FEWEST_ROWS: Final = 20  # a group with fewer borrows the residuals of all groups
 FEWEST_FAMILIES: Final = 3  # so does one of fewer families: how families differ cannot be told from one or two
 FEWEST_WITHOUT_KIN: Final = 5  # a group of fewer families is judged together with its kin, where it has any
-KIN: Final = (
-    frozenset({"encoder time", "vision time"}),  # whole passes through the same engines
-    frozenset({KNOWN_MEMORY, ADAPTER_MEMORY, UNSTATED_MEMORY}),  # the same tensors, more or less of them stated
+KIN: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "encoder time": ("vision time",),  # whole passes through the same engines
+        "vision time": ("encoder time",),
+        KNOWN_MEMORY: (ADAPTER_MEMORY,),  # the same tensors of programs that say what they hold
+        ADAPTER_MEMORY: (KNOWN_MEMORY,),
+        UNSTATED_MEMORY: (KNOWN_MEMORY, ADAPTER_MEMORY),
+    }
 )
 FARTHEST: Final = 2  # beyond two unknowns the interval widens no more
 DEFAULT_WIDENING: Final = 1.5  # where no residual of far rows is known: judgement, range 1.2 to 2.5
@@ -75,9 +81,8 @@ class Intervals:
 
     def of_group(self, group: str) -> GroupInterval | None:
         """The interval of a group, or of the first of its kin; None where no row was seen of them."""
-        alike = {group}.union(*(one for one in KIN if group in one))
-        found = {one.group: one for one in self.groups if one.group in alike}
-        return found.get(group) or next(iter(found.values()), None)
+        found = {one.group: one for one in self.groups}
+        return next((found[name] for name in (group, *KIN.get(group, ())) if name in found), None)
 
     def covers(self, row: Judged) -> bool:
         """Whether what was measured lies in the interval around what was predicted."""
@@ -136,8 +141,7 @@ def _with_kin(group: str, by_group: Mapping[str, list[Judged]]) -> list[Judged]:
     rows = by_group[group]
     if len({row.family for row in rows}) >= FEWEST_WITHOUT_KIN:
         return rows
-    kin = sorted(other for one in KIN if group in one for other in one if other != group)
-    return [*rows, *(row for other in kin for row in by_group.get(other, ()))]
+    return [*rows, *(row for other in KIN.get(group, ()) for row in by_group.get(other, ()))]
 
 
 def intervals_without_family(near: Sequence[Judged], far: Sequence[Judged] = ()) -> dict[str, Intervals]:

@@ -55,11 +55,20 @@ def breakeven(
     ] = False,
     peak_to_trough: Annotated[
         float | None,
-        typer.Option("--peak-to-trough", metavar="RATIO", min=1, help="A daily wave whose peak is so many troughs."),
+        typer.Option(
+            "--peak-to-trough",
+            metavar="RATIO",
+            min=1,
+            help="A daily wave whose peak, the file's rate, is so many troughs.",
+        ),
     ] = None,
     hourly: Annotated[
         str | None,
-        typer.Option("--hourly", metavar="24 VALUES", help="The day's shape: 24 numbers with commas between."),
+        typer.Option(
+            "--hourly",
+            metavar="24 VALUES",
+            help="The day's shape: 24 numbers with commas between; the highest stands for the file's rate.",
+        ),
     ] = None,
     variation: Annotated[
         float,
@@ -73,7 +82,7 @@ def breakeven(
     spare: Annotated[
         int | None,
         typer.Option(
-            "--spare", metavar="N", min=0, help="Machines that may fail. [default: spare_replicas of the file]"
+            "--spare", metavar="N", min=0, help="Replicas that may fail. [default: spare_replicas of the file]"
         ),
     ] = None,
     warm_up: Annotated[str, typer.Option("--warm-up", metavar="TIME", help="From start to first answer.")] = "5m",
@@ -214,7 +223,9 @@ def _question(
     own = getattr(workload.job, "spare_replicas", 0)
     hours = getattr(workload.job, "hours_per_month", float(HOURS_PER_MONTH))
     return Question(
-        demand=Demand(curve=_curve(peak_to_trough, hourly), variation=variation, hours_per_month=hours),
+        demand=Demand(
+            curve=_curve(peak_to_trough, hourly, workload.buy.tokens.load), variation=variation, hours_per_month=hours
+        ),
         policy=Autoscaling(
             enabled=not fixed,
             minimum=minimum,
@@ -231,12 +242,13 @@ def _question(
     )
 
 
-def _curve(peak_to_trough: float | None, hourly: str | None) -> Any:
+def _curve(peak_to_trough: float | None, hourly: str | None, load: float) -> Any:
+    """The day's shape: as the flags say, else a wave whose mean is the file's `token_load` of the busy rate."""
     from tonnage.errors import InputError
     from tonnage.planning.service.rate_curve import RateCurve
 
     if hourly is None:
-        return RateCurve() if peak_to_trough is None else RateCurve.sinusoid(peak_to_trough)
+        return RateCurve.of_load(load) if peak_to_trough is None else RateCurve.sinusoid(peak_to_trough)
     if peak_to_trough is not None:
         raise InputError("--hourly and --peak-to-trough are two shapes of one day", hint="give one of them")
     try:

@@ -100,7 +100,7 @@ def plan_migration(
 ) -> Migration:
     """The plan of one move; it starts on its own day, else on the first working day from `today`."""
     origin, target = things[move.origin], things[move.target]
-    tasks = _make_tasks(templates, origin, target, works, compare_file)
+    tasks = _make_tasks(templates, move, origin, target, works, compare_file)
     slots = {end: schedule(tasks, end, people=move.people, hours_per_day=move.hours_per_day) for end in ENDS}
     return Migration(
         move=move,
@@ -117,13 +117,13 @@ def plan_migration(
 
 
 def _make_tasks(
-    templates: Templates, origin: Thing, target: Thing, works: Sequence[Sought], compare_file: str
+    templates: Templates, move: Move, origin: Thing, target: Thing, works: Sequence[Sought], compare_file: str
 ) -> tuple[Task, ...]:
     """Every template that applies, once or for each workload; dependencies on what does not apply fall through."""
     made: dict[str, tuple[str, ...]] = {}
     out: list[tuple[Template, Sought | None]] = []
     for template in templates.tasks.values():
-        if not _applies(template, target):
+        if not _applies(template, move, origin, target):
             continue
         named = [one for one in works if not template.kinds or one.workload.kind in template.kinds]
         if template.per_workload:
@@ -132,7 +132,7 @@ def _make_tasks(
         elif named:
             made[template.name] = (template.name,)
             out.append((template, None))
-    tasks = [_task(template, one, made, templates, origin, target, compare_file) for template, one in out]
+    tasks = [_task(template, move, one, made, templates, origin, target, compare_file) for template, one in out]
     return tuple(replace(task, after=_direct(task, {one.id: one for one in tasks})) for task in tasks)
 
 
@@ -153,14 +153,36 @@ def _ancestors(name: str, tasks: Mapping[str, Task]) -> set[str]:
     return out
 
 
-def _applies(template: Template, target: Thing) -> bool:
-    tags = set(target.profile.tags)
-    wanted = not template.to_tags or bool(tags & set(template.to_tags))
-    return wanted and not tags & set(template.not_to_tags)
+def _applies(template: Template, move: Move, origin: Thing, target: Thing) -> bool:
+    """Whether a move has that task: by what it leaves and enters, what is used today, and what is stated of it."""
+    tags, both = set(target.profile.tags), set(target.profile.tags) & set(origin.profile.tags)
+    return (
+        (not template.to_tags or bool(tags & set(template.to_tags)))
+        and not tags & set(template.not_to_tags)
+        and set(template.both_tags) <= both
+        and not both & set(template.not_both_tags)
+        and template.elsewhere in (None, moves_clouds(origin, target))
+        and (template.uses is None or move.uses is None or template.uses in move.uses)
+        and (template.times is None or bool(getattr(move, template.times)))
+    )
+
+
+def moves_clouds(origin: Thing, target: Thing) -> bool:
+    """Whether data and accounts have to change hands: no cloud of the one is one of the other."""
+    here, there = origin.clouds, target.clouds
+    if here is None or there is None:
+        return "on-premise" in ((here or frozenset()) | (there or frozenset()))
+    return not here & there
+
+
+def _scaled(span: Range, template: Template, move: Move) -> Range:
+    number = 1.0 if template.times is None else float(getattr(move, template.times))
+    return Range(low=span.low * number, likely=span.likely * number, high=span.high * number)
 
 
 def _task(
     template: Template,
+    move: Move,
     work: Sought | None,
     made: Mapping[str, tuple[str, ...]],
     templates: Templates,
@@ -172,8 +194,8 @@ def _task(
         id=template.name if work is None else f"{template.name}:{work.name}",
         phase=template.phase,
         title=_fill(template.title, origin, target, work, compare_file),
-        hours=template.hours,
-        wait_days=template.wait_days,
+        hours=_scaled(template.hours, template, move),
+        wait_days=None if template.wait_days is None else _scaled(template.wait_days, template, move),
         after=_before(template, work, made, templates),
         checks=tuple(_fill(check, origin, target, work, compare_file, quoted=quote) for check in template.checks),
     )

@@ -18,13 +18,14 @@ from tonnage.comparison.energy import CarbonEntry, Stated
 from tonnage.comparison.owned import Owned, OwnedEntry, freeze_owned
 from tonnage.comparison.profile_file import HoursEntry
 from tonnage.comparison.profiles import Attestation, Hours, Profile, freeze_hours, load_profiles
-from tonnage.workload.file.fields import Count, Door, Flag, Positive, PositiveOrZero, Spelled, Word, Words
+from tonnage.workload.file.fields import Count, Door, Flag, Positive, PositiveOrZero, Spelled, Word, Words, as_names
 from tonnage.workload.file.problems import Problem, raise_problems
 
 PAGE: Final = "docs/compare.md"
 HORIZONS: Final = ("short", "medium", "long")
 Expertise = Literal["none", "some", "strong"]
 Horizon = Literal["short", "medium", "long"]
+Used = Literal["tracking", "tables", "dashboards", "runbooks"]
 Need = bool | float | int | str
 
 
@@ -42,6 +43,15 @@ class Thing:
     operation_hours_per_month: Hours | None = None
     owned: Owned | None = None
     attests: Mapping[str, str] = field(default_factory=dict)  # rules that the user has evidence for: which
+
+    @property
+    def clouds(self) -> frozenset[str] | None:
+        """Whose machines and storage it runs on; None: any cloud's."""
+        if self.owned is not None or "on-premise" in self.profile.tags:
+            return frozenset({"on-premise"})
+        if self.profile.reach.platforms == ("bedrock",):
+            return frozenset({"aws"})
+        return frozenset(self.providers or self.profile.reach.providers) or None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,13 +77,20 @@ class Organisation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A migration: from, to, the first working day, and how many people do it for how many hours a day."""
+    """A migration: from, to, the first working day, and how many people do it for how many hours a day.
+
+    `data_tb`, `pipelines`: what moves beside the workloads; None: not stated, not counted. `uses`: what is used today
+    and has to be there again; None: all of it.
+    """
 
     origin: str
     target: str
     start: date | None
     people: int
     hours_per_day: float
+    data_tb: float | None = None
+    pipelines: int | None = None
+    uses: tuple[Used, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +156,9 @@ class MoveEntry(Door):
     start: Day | None = None
     people: Annotated[int, Field(ge=1, le=100)] = 1
     hours_per_day: Annotated[float, Field(gt=0, le=24)] = 6.0
+    data_tb: PositiveOrZero | None = None
+    pipelines: Annotated[int, Field(ge=0, le=10_000)] | None = None
+    uses: Annotated[tuple[Used, ...], BeforeValidator(as_names), Field(strict=False)] | None = None
 
 
 class HorizonEntry(Door):
@@ -295,4 +315,7 @@ def _move(entry: MoveEntry) -> Move:
         start=entry.start,
         people=entry.people,
         hours_per_day=entry.hours_per_day,
+        data_tb=entry.data_tb,
+        pipelines=entry.pipelines,
+        uses=entry.uses,
     )

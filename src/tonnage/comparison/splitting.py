@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, product
 
 from tonnage.comparison.compliance import Standing
@@ -21,6 +21,12 @@ class Split:
     single_usd_per_month: Figure | None
     worth_it: bool
     because: str
+    without_people: tuple[tuple[str, str | None], ...] = ()  # the places if nobody's hours were counted
+
+    @property
+    def people_decide(self) -> bool:
+        """Whether people-hours, which are judged, make the places."""
+        return bool(self.without_people) and self.without_people != self.places
 
 
 def best_split(totals: Mapping[str, Total], standing: Standing) -> Split:
@@ -46,9 +52,11 @@ def best_split(totals: Mapping[str, Total], standing: Standing) -> Split:
     whole, places = min(found, key=lambda way: (way[0].value, len({name for _, name in way[1]}), way[1]))
     used = sorted({name for _, name in places})
     worth = len(used) > 1 and (cost is None or whole.value < cost.value)
+    bare = {name: replace(total, people_usd_per_month=None) for name, total in totals.items()}
+    alone = [way[1] for way in sorted(filter(None, map(_spread, _sets(bare))), key=lambda way: (way[0].value, way[1]))]
     return Split(
         places=places, usd_per_month=whole, single=single, single_usd_per_month=cost, worth_it=worth,
-        because=_split_words(whole, cost, used),
+        because=_split_words(whole, cost, used), without_people=alone[0],
     )  # fmt: skip
 
 

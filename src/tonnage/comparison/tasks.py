@@ -12,10 +12,12 @@ from pydantic import Field
 
 from tonnage.comparison.door import Name, Names, Text, parse_entries, unknown
 from tonnage.comparison.profile_file import WorkloadKind
-from tonnage.workload.file.fields import Door, PositiveOrZero, Words
+from tonnage.comparison.request import Used
+from tonnage.workload.file.fields import Door, Flag, PositiveOrZero, Words
 from tonnage.workload.file.problems import Problem, raise_problems
 
 PAGE: Final = "docs/compare.md"
+Times = Literal["data_tb", "pipelines"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +31,12 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Template:
-    """One task before it is made of a certain move. `wait_days`: working days that pass without work."""
+    """One task before it is made of a certain move. `wait_days`: working days that pass without work.
+
+    `times`: hours and waiting are of one of these, and the task is there where their number is stated. `elsewhere`:
+    whether it belongs to a move to another cloud (True), within one (False) or to both (None). `uses`: it belongs to
+    those who use that today.
+    """
 
     name: str
     phase: str
@@ -41,6 +48,11 @@ class Template:
     kinds: tuple[str, ...]
     to_tags: tuple[str, ...]
     not_to_tags: tuple[str, ...]
+    both_tags: tuple[str, ...]
+    not_both_tags: tuple[str, ...]
+    elsewhere: bool | None
+    uses: str | None
+    times: Times | None
     checks: tuple[str, ...]
 
 
@@ -64,6 +76,10 @@ class WhenEntry(Door):
     kinds: Annotated[tuple[WorkloadKind, ...], Field(strict=False)] = ()
     to_tags: Names = ()
     not_to_tags: Names = ()
+    both_tags: Names = ()
+    not_both_tags: Names = ()
+    elsewhere: Flag | None = None
+    uses: Used | None = None
 
 
 class TemplateEntry(Door):
@@ -73,6 +89,7 @@ class TemplateEntry(Door):
     wait_days: RangeEntry | None = None
     after: Names = ()
     per: Literal["workload"] | None = None
+    times: Times | None = None
     when: WhenEntry = Field(default_factory=WhenEntry)
     checks: Words = ()
 
@@ -146,6 +163,11 @@ def _template(name: str, entry: TemplateEntry) -> Template:
         kinds=entry.when.kinds,
         to_tags=entry.when.to_tags,
         not_to_tags=entry.when.not_to_tags,
+        both_tags=entry.when.both_tags,
+        not_both_tags=entry.when.not_both_tags,
+        elsewhere=entry.when.elsewhere,
+        uses=entry.when.uses,
+        times=entry.times,
         checks=entry.checks,
     )
 

@@ -24,9 +24,7 @@ def size_batch(job: BatchJob, machines: Sequence[Machine], constraints: Constrai
     table = replica_table(job, machines, grounds, hold_memory=constraints.held("memory"))
     fitting = np.flatnonzero(table.fits)
     per_machine = table.replicas.requests_per_s * table.per_node
-    # A batch has no arrivals to wait for: replicas run full, not at the target utilisation of a service.
-    if job.requests.output_tokens is None:
-        per_machine = per_machine / grounds.assumed.target_utilisation
+    # A batch has no arrivals to wait for: replicas run at their capacity, not at the target utilisation of a service.
     best = fitting[best_per_group(table.machine[fitting].astype(np.int64), -per_machine[fitting])]
     counts = np.array(node_counts(constraints.max_nodes), dtype=np.float64)
     rows, nodes = np.repeat(best, len(counts)), np.tile(counts, len(best))
@@ -39,7 +37,7 @@ def size_batch(job: BatchJob, machines: Sequence[Machine], constraints: Constrai
 
     def detail(row: int) -> RunDetail:
         interval = replace(table.intervals["throughput"][int(table.machine[rows[row]])], of="time")
-        return table.detail(int(rows[row]), time=(interval, float(work[row])), nodes=int(nodes[row]))
+        return table.detail(int(rows[row]), nodes=int(nodes[row]), time=(interval, float(work[row])))
 
     return Sized(
         machine=table.machine[rows],

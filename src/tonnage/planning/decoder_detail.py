@@ -42,8 +42,9 @@ def decoder_detail(
     notes: tuple[str, ...] = (),
     promise: Promise = "latency",
     pools: tuple[int, int] | None = None,
+    utilisation: float | None = None,
 ) -> RunDetail:
-    """`requests_per_s`: of the whole fleet, as a plan reports it; `seen`: at the load of one replica.
+    """`requests_per_s`: of the whole fleet at its capacity, or of a batch as it goes; `seen`: at one replica's load.
     `pools`: of the replicas, those that only read prompts and those that only write answers."""
     kind = int(table.kind[row])
     of_latency, of_ttft, of_rate = (table.intervals[name][row] for name in ("latency", "ttft", "throughput"))
@@ -90,6 +91,7 @@ def decoder_detail(
         percentiles=tuple((name, _columns(spread)) for name, spread in
                           (("ttft", first), ("tpot", token), ("latency", latency))),
         promise=promise,
+        utilisation=utilisation,
         notes=notes,
         intervals=(*(() if time is None else (time[0],)), of_latency, of_ttft, of_rate, table.held),
     )  # fmt: skip

@@ -9,6 +9,7 @@ import numpy as np
 
 from tonnage.planning.decoder_detail import decoder_detail
 from tonnage.planning.decoder_table import DecoderTable
+from tonnage.planning.fleets import machines_for, replicas_for
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.changes import FewerPoolReplicas, LongerPromises, SetPools
 from tonnage.planning.reasons.misses import Miss, PoolLinkMiss, PoolPromiseMiss, PoolSizesMiss
@@ -51,12 +52,12 @@ class Pools:
             fixed = (self.job.prefill_replicas, self.job.decode_replicas)
             return np.full(len(kind), float(fixed[0])), np.full(len(kind), float(fixed[1]))
         each = (self.carried.prefill_per_s[kind], self.carried.decode_per_s[kind])
-        prefill, decode = (np.ceil(rate * factor / carries / self.used) + self.spare for carries in each)
+        prefill, decode = (replicas_for(rate, one / factor, used=self.used, spare=self.spare) for one in each)
         return prefill, decode
 
     def nodes(self, factor: Array | float = 1.0) -> Array:
         prefill, decode = self.counts(factor)
-        return np.asarray(np.ceil((prefill + decode) / self.table.per_node[self.row]))
+        return machines_for(prefill + decode, self.table.per_node[self.row])
 
     @property
     def enough(self) -> np.ndarray:
@@ -82,7 +83,7 @@ class Pools:
         )
         return decoder_detail(
             self.table, row, seen, nodes=nodes, replicas=prefill + decode, requests_per_s=capacity, notes=(note,),
-            promise="ttft", pools=(prefill, decode),
+            promise="ttft", pools=(prefill, decode), utilisation=rate / capacity,
         )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from tonnage.planning.decoder_detail import decoder_detail, memory_misses, seen_at
 from tonnage.planning.decoder_pools import Pools, pool_miss, pooled, wants_pools
 from tonnage.planning.decoder_table import DecoderTable, decoder_table, placeable
+from tonnage.planning.fleets import describe_load, machines_for, replicas_for
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.layout_grid import node_counts
 from tonnage.planning.plan import RunDetail
@@ -52,8 +53,9 @@ def size_decoder_service(
     def fleet(factor: Array | float) -> Array:
         """Machines needed if a replica carries 1/factor of what is predicted."""
         if job.replicas is not None:
-            return np.where(np.isfinite(load), np.ceil(job.replicas / table.per_node), np.nan)
-        return np.asarray(np.ceil((np.ceil(load * factor / used) + job.spare_replicas) / table.per_node))
+            return np.where(np.isfinite(load), machines_for(job.replicas, table.per_node), np.nan)
+        held = replicas_for(job.rate_per_s, carries / factor, used=used, spare=job.spare_replicas)
+        return machines_for(held, table.per_node)
 
     nodes = fleet(1.0)
     allowed = holds & (nodes <= machines_allowed(table.devices, constraints))
@@ -80,14 +82,12 @@ def size_decoder_service(
         count = job.replicas or int(table.per_node[chosen] * nodes[chosen])
         each = job.rate_per_s / count
         capacity = float(carries[chosen]) * count
-        note = (
-            f"the rate is {job.rate_per_s / capacity:.0%} of what this fleet can carry "
-            f"{'within its promise' if _promised(job) else 'at most'}; planned to at most {used:.0%}"
-        )
+        share = job.rate_per_s / capacity
+        note = describe_load(share, promised=_promised(job) is not None, used=used)
         seen = seen_at(table, chosen, endless(np.array([min(each, float(carries[chosen]))])))
         return decoder_detail(
             table, chosen, seen, nodes=int(nodes[chosen]), replicas=count, requests_per_s=capacity, notes=(note,),
-            promise=_promised(job) or "latency",
+            promise=_promised(job) or "latency", utilisation=share,
         )  # fmt: skip
 
     return Sized(

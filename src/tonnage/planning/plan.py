@@ -68,6 +68,7 @@ class RunDetail:
     tpot_p95_s: Figure | None = None  # per token after the first
     percentiles: tuple[tuple[str, tuple[tuple[str, float], ...]], ...] = ()  # ttft, tpot, latency: mean, p50 ... p99
     promise: Promise = "latency"
+    utilisation: float | None = None  # of a service: its busy rate over the capacity of all replicas held
     notes: tuple[str, ...] = ()
     intervals: tuple[Interval, ...] = ()  # behind time, memory, latency, rate
     machines: bool = True  # False: a token API, which needs no memory of the buyer's

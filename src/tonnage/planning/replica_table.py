@@ -109,12 +109,14 @@ class ReplicaTable:
         self,
         row: int,
         *,
-        time: tuple[Interval, float] | None,
         nodes: int,
+        time: tuple[Interval, float] | None = None,
+        utilisation: float | None = None,
         notes: tuple[str, ...] = (),
         promise: Promise = "latency",
     ) -> RunDetail:
-        """The breakdown of one row on `nodes` machines. `time`: seconds of the whole work, with their interval."""
+        """The breakdown of one row on `nodes` machines. `time`: seconds of the whole work, with their interval;
+        `utilisation`: of a service."""
         replicas, machine = self.replicas, int(self.machine[row])
         of_latency, of_rate = (self.intervals[name][machine] for name in ("latency", "throughput"))
         used = [of_latency, of_rate]
@@ -153,6 +155,7 @@ class ReplicaTable:
             rates=tuple(rates),
             latency_p95_s=latency,
             promise=promise,
+            utilisation=utilisation,
             notes=notes,
             intervals=(*(() if time is None else (time[0],)), *used, self.held),
         )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tonnage.planning.decoder_sizing import fleet_miss, latency_miss, machines_allowed, size_decoder_service
+from tonnage.planning.fleets import describe_load, machines_for, replicas_for
 from tonnage.planning.grounds import Grounds, generates
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.misses import Miss
@@ -26,14 +27,16 @@ def size_service(job: ServeJob, machines: Sequence[Machine], constraints: Constr
     table = replica_table(job, machines, grounds, hold_memory=constraints.held("memory"))
     replicas = table.replicas
     holds = table.fits & _promise_kept(job, table, hold=constraints.held("latency"))
-    load = job.rate_per_s / np.where(holds, replicas.requests_per_s, np.nan)
+    carries = np.where(holds, replicas.requests_per_s, np.nan)
+    used = grounds.assumed.target_utilisation
 
     every = np.arange(len(table.machine))
     low, high = table.factors("throughput", every)
 
     def fleet(factor: Array | float) -> Array:
         """Machines needed if a replica carries 1/factor of what is predicted."""
-        return np.ceil((np.ceil(load * factor) + job.spare_replicas) / table.per_node)
+        held = replicas_for(job.rate_per_s, carries / factor, used=used, spare=job.spare_replicas)
+        return machines_for(held, table.per_node)
 
     nodes = fleet(1.0)
     allowed = holds & (nodes <= machines_allowed(table.devices, constraints))
@@ -47,9 +50,10 @@ def size_service(job: ServeJob, machines: Sequence[Machine], constraints: Constr
 
     def detail(row: int) -> RunDetail:
         chosen = int(best[row])
-        share = job.rate_per_s / (float(replicas.requests_per_s[chosen]) * table.per_node[chosen] * nodes[chosen])
-        note = f"the rate is {share:.0%} of what this fleet is planned to carry within its promise"
-        return table.detail(chosen, time=None, nodes=int(nodes[chosen]), notes=(note,), promise=promise)
+        share = job.rate_per_s / float(carries[chosen] * table.per_node[chosen] * nodes[chosen])
+        promised = job.p95_latency_s is not None or job.p95_ttft_s is not None
+        note = describe_load(share, promised=promised, used=used)
+        return table.detail(chosen, nodes=int(nodes[chosen]), utilisation=share, notes=(note,), promise=promise)
 
     return Sized(
         machine=table.machine[best],

@@ -30,11 +30,14 @@ class Extras:
 
     def egress_usd_per_gb(self, deal: Deal) -> float | None:
         """Price of bringing the data to a deal: 0 where it is there already (or none is stated), None if not known."""
+        return self.egress_to_usd_per_gb(deal.offer.provider, deal.offer.region)
+
+    def egress_to_usd_per_gb(self, provider: str, region: str) -> float | None:
+        """The same for a place."""
         data, prices = self.workload.data, self.workload.buy.prices
-        if data is None or (deal.offer.provider, deal.offer.region) == (data.provider, data.region):
+        if data is None or (provider, region) == (data.provider, data.region):
             return 0.0
-        same = deal.offer.provider == data.provider
-        return prices.egress_region_usd_per_gb if same else prices.egress_usd_per_gb
+        return prices.egress_region_usd_per_gb if provider == data.provider else prices.egress_usd_per_gb
 
     def egress_usd(self, deal: Deal) -> float:
         """USD once, billed by the provider that holds the data; callers have dropped deals whose price is missing."""

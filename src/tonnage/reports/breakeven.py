@@ -55,18 +55,19 @@ def _page(found: BreakEven) -> Page:
 
 def _demand_blocks(found: BreakEven) -> Iterator[Block]:
     demand, policy = found.question.demand, found.question.policy
-    curve, requests = demand.curve, found.requests_per_month
+    requests = found.requests_per_month
     yield Heading(text="What arrives")
-    scaling = "as many machines as the peak needs, all day"
-    if policy.enabled:
+    scaling = f"as many machines as the busy rate needs, all month; {policy.spare} spare replicas"
+    if policy.enabled and not demand.curve.flat:
         most = "no limit" if policy.maximum is None else str(policy.maximum)
         warm, idle = render_duration(policy.warm_up_s), render_duration(policy.scale_in_delay_s)
         scaling = (
-            f"{policy.minimum} to {most} machines, {policy.spare} spare; warm after {warm}, given back after {idle}"
+            f"{policy.minimum} to {most} machines, {policy.spare} spare replicas; warm after {warm}, given back after "
+            f"{idle}"
         )
     yield Pairs(
         rows=(
-            ("rate", f"{short(found.job.rate_per_s)} requests/s on average, {short(curve.peak)} x that at the peak"),
+            ("rate", _rate(found)),
             (
                 "a month",
                 f"{render_count(requests)} requests, {render_count(requests * tokens_per_request(found))} tokens",
@@ -75,6 +76,13 @@ def _demand_blocks(found: BreakEven) -> Iterator[Block]:
             ("fleet", scaling),
         )
     )
+
+
+def _rate(found: BreakEven) -> str:
+    demand, busy = found.question.demand, found.job.rate_per_s
+    if demand.curve.flat:
+        return f"{short(busy)} requests/s, all day alike"
+    return f"{short(busy)} requests/s when it is busiest, {short(demand.mean_per_s(busy))} on the day's average"
 
 
 def _fleet_blocks(found: BreakEven, fleet: MonthFleet) -> Iterator[Block]:
@@ -92,11 +100,20 @@ def _fleet_blocks(found: BreakEven, fleet: MonthFleet) -> Iterator[Block]:
     rows = [
         ("per 1,000 requests", _money_of(cost.scaled(1000.0 / found.requests_per_month))),
         ("per million tokens", _money_of(cost.scaled(1e6 / (found.requests_per_month * tokens_per_request(found))))),
-        ("utilisation", f"{100 * fleet.utilisation:.0f} % of what the machines held carry within the promise"),
-        ("reserved base", _base(fleet)),
+        ("utilisation", f"{100 * fleet.utilisation:.0f} % of the capacity of all replicas at the busy rate"),
+        *([("reserved base", base)] if (base := _base(fleet)) else []),
+        ("promise", _promise(found)),
     ]
-    rows.append(("promise", _promise(found)))
+    standing = found.standing
+    if standing is not None and not found.question.demand.curve.flat:
+        rows.insert(0, ("without autoscaling", _standing(standing)))
     yield Pairs(rows=tuple(rows))
+
+
+def _standing(fleet: MonthFleet) -> str:
+    option = fleet.unit.option
+    machine = f"{short(fleet.machines_mean)} x {option.instance_type} at {option.provider}"
+    return f"{_money_of(option.cost_usd)} a month, the plan's fleet: {machine}, {render_purchase(option.purchase)}"
 
 
 def _money_of(figure: Figure) -> str:
@@ -106,7 +123,7 @@ def _money_of(figure: Figure) -> str:
 
 def _base(fleet: MonthFleet) -> str:
     if fleet.unit.reserved_usd_per_hour is None:
-        return "no reserved price is known for this machine; --reserved-discount states one"
+        return ""
     price = render_price(fleet.unit.reserved_usd_per_hour)
     return f"{short(fleet.base)} machines committed all month at {price} an hour; the others come and go"
 
@@ -121,9 +138,13 @@ def _promise(found: BreakEven) -> str:
         for name, value, limit in (("latency", seen.latency_s, limits[0]), ("TTFT", seen.ttft_s, limits[1]))
         if limit is not None
     ]
-    less = "" if seen.factor >= 1 else f", {100 * seen.factor:.0f} % of what the formulas gave"
     held = "; ".join(said) or "no latency is promised"
-    return f"simulated at {short(seen.verified_per_s)} requests/s a replica{less}: {held}"
+    text = f"simulated at the planned {short(seen.planned_per_s)} requests/s a replica: {held}"
+    if seen.kept:
+        return text
+    return text + (
+        f"; it holds at {100 * seen.factor:.0f} % of that load" if seen.factor else "; it holds at no load tried"
+    )
 
 
 def _api_blocks(found: BreakEven) -> Iterator[Block]:
@@ -210,7 +231,8 @@ def _month(found: BreakEven, rate: float) -> str:
 def _notes(found: BreakEven) -> tuple[str, ...]:
     question = found.question
     notes = [
-        "the rate of the workload file is the day's mean; 80 % intervals are those of the predicted throughput alone",
+        "the rate of the workload file is the busy rate; 80 % intervals are those of the predicted throughput alone",
+        "rate, capacity, utilisation and the other words are those of docs/glossary.md, as in `tonnage plan`",
         "the closed form of the autoscaled fleet is checked against an event simulation (docs/break-even.md)",
     ]
     if question.demand.variation != 1.0:

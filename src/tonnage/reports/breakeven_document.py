@@ -34,6 +34,7 @@ def breakeven_document(found: BreakEven, notes: tuple[str, ...]) -> dict[str, An
         "workload": found.workload.name,
         "demand": {
             "rate_per_s": plain_number(found.job.rate_per_s),
+            "mean_rate_per_s": plain_number(demand.mean_per_s(found.job.rate_per_s)),
             "hourly_multipliers": [plain_number(value) for value in demand.curve.multipliers],
             "gap_variation": plain_number(demand.variation),
             "hours_per_month": plain_number(demand.hours_per_month),
@@ -42,7 +43,7 @@ def breakeven_document(found: BreakEven, notes: tuple[str, ...]) -> dict[str, An
             "cached_fraction": plain_number(found.question.cached_fraction),
         },
         "policy": {
-            "autoscaled": policy.enabled,
+            "autoscaled": policy.enabled and not demand.curve.flat,
             "minimum": policy.minimum,
             "maximum": policy.maximum,
             "spare": policy.spare,
@@ -50,6 +51,7 @@ def breakeven_document(found: BreakEven, notes: tuple[str, ...]) -> dict[str, An
             "scale_in_delay_s": plain_number(policy.scale_in_delay_s),
         },
         "fleet": None if fleet is None else _fleet_document(fleet),
+        "plan_fleet": None if found.standing is None else _fleet_document(found.standing),
         "verified": _verified_document(found),
         "cost_usd": None if cost is None else plain_cost(cost),
         "usd_per_1000_requests": None if cost is None else plain_figure(cost.scaled(1000.0 / requests)),
@@ -94,7 +96,8 @@ def _verified_document(found: BreakEven) -> dict[str, Any] | None:
     return {
         "quantile": found.question.quantile,
         "planned_requests_per_s_per_replica": plain_number(seen.planned_per_s),
-        "verified_requests_per_s_per_replica": plain_number(seen.verified_per_s),
+        "holds_at_requests_per_s_per_replica": plain_number(seen.planned_per_s * seen.factor),
+        "kept": seen.kept,
         "latency_s": plain_number(seen.latency_s),
         "ttft_s": plain_number(seen.ttft_s),
     }

@@ -126,6 +126,7 @@ def run_document(run: RunDetail) -> dict[str, Any]:
         "latency_p95_s": plain_figure(run.latency_p95_s),
         "ttft_p95_s": plain_figure(run.ttft_p95_s),
         "tpot_p95_s": plain_figure(run.tpot_p95_s),
+        "utilisation_fraction": plain_number(run.utilisation),
         "percentiles_s": {of: {name: plain_number(value) for name, value in at} for of, at in run.percentiles},
         "intervals": [interval_document(one) for one in run.intervals],
         "notes": list(run.notes),

@@ -30,7 +30,8 @@ def encoder_replicas(
     assumed: Assumptions,
     engine: Engine | None,
 ) -> Replicas:
-    """Batches of up to `batch`: rate = utilisation x batch / S; p95 = wait for the batch under way + own + queue.
+    """Batches of up to `batch`: capacity = batch / S; p95 = wait for the batch under way + own + queue, under the load
+    that fleets are planned to (the target utilisation of the capacity).
 
     A batch is padded to its longest member, so S follows `padded_tokens`; the 95th percentile waits for one
     batch and rides in one as long as the 95th percentile of lengths.
@@ -65,7 +66,7 @@ def encoder_replicas(
     p95 = around + service + longest + 3.0 * queue
     return Replicas(
         concurrency=batch,
-        requests_per_s=used * batch / service,
+        requests_per_s=batch / service,
         latency_mean_s=around + 1.5 * service + queue,
         latency_p95_s=p95,
         ttft_p95_s=p95,

@@ -10,7 +10,8 @@ from tonnage.sizing.inference_memory import ServingMemory
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replicas:
-    """One replica per row at one concurrency: load it carries and what a request sees. Seconds, requests a second."""
+    """One replica per row at one concurrency. `requests_per_s`: its capacity, the most it answers; seconds: what a
+    request sees under the load that fleets are planned to."""
 
     concurrency: Array
     requests_per_s: Array

@@ -11,6 +11,7 @@ from tonnage.catalog import Catalog
 from tonnage.catalog.hardware import Precision
 from tonnage.catalog.market import InstanceType, Offer
 from tonnage.errors import InputError
+from tonnage.planning.plan import Plan
 from tonnage.planning.planner import make_plan
 from tonnage.planning.rightsizing.holding import Broken, Differs, Unfit, broken_limits
 from tonnage.planning.rightsizing.usage import Usage
@@ -111,11 +112,16 @@ def _cheaper(usage: Usage, catalog: Catalog, where: Where, now: Offer) -> Iterat
         yield instances[offer.provider, offer.instance_type], offer
 
 
+def plan_alone(workload: Workload, offer: Offer, catalog: Catalog, *, machines: int) -> Plan:
+    """The plan of a workload on one offer, at most so many machines, wherever its constraints would have it."""
+    alone = replace(workload.constraints, providers=(), regions=(), gpus=(), max_nodes=machines)
+    buy = replace(workload.buy, purchases=(offer.purchase,))
+    return make_plan(replace(workload, constraints=alone, buy=buy), replace(catalog, offers=(offer,)))
+
+
 def _broken_by(workload: Workload, offer: Offer, catalog: Catalog) -> tuple[Unfit, ...]:
     """Why the workload cannot run on one such machine; empty where it can."""
-    alone = replace(workload.constraints, providers=(), regions=(), gpus=(), max_nodes=1)
-    buy = replace(workload.buy, purchases=(offer.purchase,))
-    plan = make_plan(replace(workload, constraints=alone, buy=buy), replace(catalog, offers=(offer,)))
+    plan = plan_alone(workload, offer, catalog, machines=1)
     if any(option.count == 1 for option in plan.options):
         return ()
     for refusal in plan.refused:

@@ -66,16 +66,17 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakEven:
-    """The whole answer for a service. `fleet` None: no machine keeps the promise."""
+    """The whole answer for a service. `fleet` None: no machine keeps the promise. `standing`: the plan's fleet."""
 
     workload: Workload
     question: Question
     fleet: MonthFleet | None
+    standing: MonthFleet | None
     verified: Verified | None
     usd_per_month: Figure | None
     apis: tuple[ApiCost, ...]
     curves: tuple[Curve, ...]
-    volumes_per_s: tuple[float, float]  # mean rates that were looked at
+    volumes_per_s: tuple[float, float]  # busy rates that were looked at
     catalog: CatalogStamp
     refused: int
     plan: Plan

@@ -15,7 +15,7 @@ that machines finish their last requests before they stop: short beside the dela
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -34,7 +34,7 @@ class Autoscaling:
     enabled: bool = True
     minimum: int = 1
     maximum: int | None = None
-    spare: int = 0  # N + spare: as many may fail
+    spare: int = 0  # N + spare replicas: as many may fail
     warm_up_s: float = 300.0
     scale_in_delay_s: float = 300.0
     window_s: float = 60.0
@@ -50,6 +50,11 @@ class Autoscaling:
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= (1.0 if name == "window_s" else 0.0)):
                 raise InputError(f"{name} is {value:g}: it must be at least {1 if name == 'window_s' else 0}")
+
+    def times(self, replicas: int) -> Autoscaling:
+        """The same policy counted in replicas, so many a machine; spare ones are replicas already."""
+        most = None if self.maximum is None else self.maximum * replicas
+        return replace(self, minimum=self.minimum * replicas, maximum=most)
 
     def target_per_s(self, capacity_per_s: float, curve: RateCurve) -> float:
         """Requests a second that one machine is given, so that the others are warm before it has too many."""

@@ -12,7 +12,7 @@ from tonnage.planning.service.answer import ApiCost, BreakEven, Question
 from tonnage.planning.service.autoscaling import MOST_MACHINES
 from tonnage.planning.service.crossings import Cost, find_crossings, volume_grid, with_intervals
 from tonnage.planning.service.curves import cost_curves
-from tonnage.planning.service.economics import End, burst_factor
+from tonnage.planning.service.economics import End, burst_factor, planned_fleet
 from tonnage.planning.service.study import Study, Way, api_usd, ways_to_buy
 from tonnage.pricing.tokens import TokenPrices
 from tonnage.sizing.estimates import Array
@@ -29,7 +29,8 @@ def break_even(
     *,
     grounds: Grounds | None = None,
 ) -> BreakEven:
-    """The cheapest fleet for the workload's mean rate, verified by simulation, beside each price per token.
+    """The plan's fleet for the workload's busy rate (autoscaled where the day has a shape), checked by simulation,
+    beside each price per token.
 
     Raises InputError for a workload that is no service.
     """
@@ -38,8 +39,8 @@ def break_even(
     study = Study(workload, catalog, question, grounds)
     plan = study.plan
     empty = BreakEven(
-        workload=workload, question=question, fleet=None, verified=None, usd_per_month=None, apis=(), curves=(),
-        volumes_per_s=(0.0, 0.0), catalog=plan.catalog, refused=len(plan.refused), plan=plan,
+        workload=workload, question=question, fleet=None, standing=None, verified=None, usd_per_month=None, apis=(),
+        curves=(), volumes_per_s=(0.0, 0.0), catalog=plan.catalog, refused=len(plan.refused), plan=plan,
     )  # fmt: skip
     verified = study.verify()
     if not study.units:
@@ -51,6 +52,7 @@ def break_even(
     return replace(
         empty,
         fleet=fleet,
+        standing=None if study.planned is None else planned_fleet(study.planned),
         verified=verified,
         usd_per_month=study.figure(rate),
         apis=apis,
@@ -60,24 +62,25 @@ def break_even(
 
 
 def _stairs(study: Study) -> list[float]:
-    """Mean rates at which the day's peak needs one machine more, for each unit and end of the interval."""
-    peak = study.question.demand.curve.peak
+    """Busy rates that need one machine more, for each unit and end of the interval."""
+    spare, variation = study.question.policy.spare, study.question.demand.variation
     return [
-        number * getattr(unit.capacity_per_s, end) * burst_factor(study.question.demand.variation) / peak
+        (number * unit.replicas - spare)
+        * getattr(unit.replica_per_s, end)
+        * burst_factor(variation, unit.used)
+        * unit.used
         for unit in study.units
         for end in ("value", "low", "high")
         for number in range(1, STAIRS + 1)
+        if number * unit.replicas > spare
     ]
 
 
 def _api_stairs(study: Study, prices: Sequence[TokenPrices]) -> list[float]:
-    """Mean rates at which the day's peak needs one provisioned unit more."""
+    """Busy rates that need one provisioned unit more."""
     tokens = sum(study.workload.buy.tokens.of_request(study.requests))
-    peak = study.question.demand.curve.peak
     units = [one.provisioned for one in prices if one.provisioned is not None]
-    return [
-        number * unit.tokens_per_minute / (60.0 * tokens * peak) for unit in units for number in range(1, STAIRS + 1)
-    ]
+    return [number * unit.tokens_per_minute / (60.0 * tokens) for unit in units for number in range(1, STAIRS + 1)]
 
 
 def _saturated(study: Study) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 
 from tonnage.sizing.estimates import Array
 
-Cost = Callable[[float], float]  # USD a month at a mean rate
+Cost = Callable[[float], float]  # USD a month at a busy rate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,9 +31,11 @@ def cost_curves(study: Study, apis: Sequence[ApiCost], rate: float) -> tuple[Cur
             return CurvePoint(
                 value=value, own_usd_per_1000=None, api_usd_per_1000=paid, crossing_per_s=(None,) * len(ways)
             )
-        ends = [
-            cheapest_fleet(units, demand, at, question.policy, end=end).usd / months for end in ("value", "high", "low")
-        ]
+        if units is study.units and demand is study.question.demand:
+            paid_own = study.figure(at).scaled(1.0 / months)
+        else:
+            fleets = [cheapest_fleet(units, demand, at, question.policy, end=end) for end in ("value", "high", "low")]
+            paid_own = figure_of(*(fleet.usd / months for fleet in fleets))
 
         def own(volume: float) -> float:
             return cheapest_fleet(units, demand, volume, question.policy).usd
@@ -43,7 +45,7 @@ def cost_curves(study: Study, apis: Sequence[ApiCost], rate: float) -> tuple[Cur
             next((found for found, above in find_crossings(own, api, grid) if above == "own fleet"), None)
             for api in costs
         )
-        return CurvePoint(value=value, own_usd_per_1000=figure_of(*ends), api_usd_per_1000=paid, crossing_per_s=first)
+        return CurvePoint(value=value, own_usd_per_1000=paid_own, api_usd_per_1000=paid, crossing_per_s=first)
 
     cached, requests = question.cached_fraction, study.requests
     volumes = [rate * 10 ** (step / 2) for step in range(-6, 7)]

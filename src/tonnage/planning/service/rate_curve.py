@@ -48,9 +48,36 @@ class RateCurve:
         swing = (peak_to_trough - 1.0) / (peak_to_trough + 1.0)
         return cls.of([1.0 + swing * math.cos(2.0 * math.pi * (hour - 15) / HOURS) for hour in range(HOURS)])
 
+    @classmethod
+    def of_load(cls, load: float) -> RateCurve:
+        """A day whose mean rate is `load` of its busiest hour: exp(k·cos), highest at 15 h, k by bisection.
+
+        >>> curve = RateCurve.of_load(0.4)
+        >>> round(1 / curve.peak, 3)
+        0.4
+        """
+        if not (math.isfinite(load) and 1.0 / HOURS < load <= 1.0):
+            raise InputError(f"a mean rate of {load:g} of the busy rate", hint=f"above {1.0 / HOURS:.3f}, at most 1")
+        low, high = 0.0, 1e4
+        for _ in range(200):
+            middle = (low + high) / 2.0
+            low, high = (middle, high) if 1.0 / cls._wave(middle).peak > load else (low, middle)
+        return cls._wave(high) if load < 1.0 else cls()
+
+    @classmethod
+    def _wave(cls, k: float) -> RateCurve:
+        angles = [2.0 * math.pi * (hour - 15) / HOURS for hour in range(HOURS)]
+        return cls.of([math.exp(k * (math.cos(angle) - 1.0)) for angle in angles])
+
     @property
     def peak(self) -> float:
+        """The busy rate over the day's mean."""
         return max(self.multipliers)
+
+    @property
+    def flat(self) -> bool:
+        """Whether the rate is the same all day, so that there is nothing for an autoscaler to follow."""
+        return self.peak - min(self.multipliers) < 1e-9
 
     def at(self, seconds: Array) -> Array:
         """Multipliers at times of day, in seconds from midnight; the day repeats."""

@@ -6,74 +6,139 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tonnage.catalog import Catalog
-from tonnage.planning.grounds import Grounds
+from tonnage.planning.grounds import Grounds, generates
+from tonnage.planning.plan import Option
+from tonnage.planning.planner import make_plan
 from tonnage.planning.service.answer import Question
 from tonnage.planning.service.crossings import Cost
-from tonnage.planning.service.economics import Demand, End, MonthFleet, burst_factor, cheapest_fleet, figure_of
-from tonnage.planning.service.units import FleetUnit, capacity_plan, fleet_units, units_for
-from tonnage.planning.service.verification import Verified, promise_of, verify_unit
+from tonnage.planning.service.economics import (
+    Demand,
+    End,
+    MonthFleet,
+    burst_factor,
+    cheapest_fleet,
+    figure_of,
+    planned_fleet,
+)
+from tonnage.planning.service.units import FleetUnit, capacity_plan, fleet_units, is_machine, unit_of, units_for
+from tonnage.planning.service.verification import Verified, promise_of, simulated, verify_unit
 from tonnage.pricing.tokens import TokenPrices
 from tonnage.sizing.estimates import Figure
 from tonnage.workload.jobs import Requests, ServeJob, Workload
 
+MOST_CACHED = 0.99  # of a prompt: its last token is always read
+
 
 class Study:
-    """The fleet's side of the question: units, and what they cost at a rate."""
+    """The fleet's side of the question: units, and what they cost at a busy rate."""
 
     def __init__(self, workload: Workload, catalog: Catalog, question: Question, grounds: Grounds | None) -> None:
         assert isinstance(workload.job, ServeJob)
-        self.workload, self.catalog, self.question, self.grounds = workload, catalog, question, grounds
-        self.requests = workload.job.requests
-        sized = replace(workload, job=replace(workload.job, requests=self.read_requests(self.requests)))
-        self.plan = capacity_plan(sized, catalog, grounds)
-        self.units = fleet_units(self.plan, catalog, reserved_discount=question.reserved_discount)
+        self.workload, self.catalog, self.question = workload, catalog, question
+        self.grounds = grounds or Grounds.packaged()
+        self.job = self.asked(workload.job.requests)
+        sized = replace(workload, job=self.job)
+        self.plan = make_plan(sized, catalog, grounds=self.grounds)
+        found = next((option for option in self.plan.options if is_machine(option)), None)
+        self.planned = None if found is None else self._unit(found)
+        self.units: tuple[FleetUnit, ...] = ()
+        if self.planned is not None:
+            every = fleet_units(
+                capacity_plan(sized, catalog, self.grounds), sized, catalog,
+                reserved_discount=question.reserved_discount, grounds=self.grounds,
+            )  # fmt: skip
+            self.units = (self.planned, *(one for one in every if one.key != self.planned.key))
 
-    def read_requests(self, requests: Requests, cached: float | None = None) -> Requests:
-        """Requests as the own fleet reads them: without cached input where it has a prefix cache.
+    def _unit(self, option: Option) -> FleetUnit:
+        used = self.grounds.assumed.target_utilisation
+        return unit_of(option, self.workload, self.catalog, self.question.reserved_discount, used=used)
 
-        A job that states its own share is sized with it.
+    def asked(self, requests: Requests, cached: float | None = None) -> ServeJob:
+        """The job for these requests, with the spare replicas asked for; a prefix cache of the own fleet holds the
+        cached share of their prompts.
+
+        A job that states its own share keeps it.
         """
         job = self.workload.job
-        if isinstance(job, ServeJob) and job.prefix_cache_fraction:
-            return requests
+        assert isinstance(job, ServeJob)
         cached = self.question.cached_fraction if cached is None else cached
-        if not (self.question.own_prefix_cache and cached):
-            return requests
-        prompt = requests.input_tokens
-        left = replace(prompt, mean=max(prompt.mean * (1.0 - cached), 1.0))
-        return replace(requests, input_tokens=left)
+        share = job.prefix_cache_fraction
+        if self.question.own_prefix_cache and cached and not share and generates(job):
+            share = min(cached, MOST_CACHED)
+        spare = self.question.policy.spare
+        return replace(job, requests=requests, prefix_cache_fraction=share, spare_replicas=spare)
+
+    @property
+    def requests(self) -> Requests:
+        return self.job.requests
+
+    @property
+    def usual(self) -> bool:
+        """Whether the question is the plan's: p95, Poisson arrivals and no bounds of the fleet."""
+        question, policy = self.question, self.question.policy
+        return (
+            policy.minimum <= 1
+            and policy.maximum is None
+            and question.quantile == "p95"
+            and question.demand.variation == 1.0
+        )
 
     def verify(self) -> Verified | None:
-        """Simulates the unit that wins at my rate; a unit that carries less is slowed, until a verified one wins."""
-        job = self.workload.job
-        assert isinstance(job, ServeJob)
+        """Simulates a replica of the fleet at my rate under its planned load.
+
+        The plan's own question is not answered twice: its fleet stands, and the simulation says whether it holds.
+        Bursts and p99 are not in the closed form: there units that carry less are slowed until one that wins holds.
+        """
+        job = self.job
         if not self.question.verify or job.prefix_cache_fraction or job.speculative:  # the simulation knows neither
             return None
-        promise = promise_of(job, self.question.quantile)
-        done: dict[tuple[str, str, str], Verified] = {}
+        done: dict[tuple[str, ...], Verified] = {}
         while self.units:
             unit = self.fleet(job.rate_per_s).unit
             identity = (*unit.key, unit.option.purchase)
             if identity in done:
                 return done[identity]
-            variation = self.question.demand.variation
-            found = verify_unit(
-                unit, replace(job, requests=self.read_requests(self.requests)), promise, self.catalog,
-                seed=self.question.seed, variation=variation, load_factor=burst_factor(variation), grounds=self.grounds,
-            )  # fmt: skip
+            if not simulated(unit):
+                return None
+            found = self._verified(unit)
+            if self.usual:
+                return found
             done[identity] = found
-            if found.factor < 1.0:
-                slowed = unit.slowed(found.factor)
-                self.units = tuple(
-                    slowed if one is unit else one for one in self.units if one is not unit or found.factor > 0
-                )
+            self.units = tuple(
+                one.slowed(found.factor) if one is unit else one
+                for one in self.units
+                if one is not unit or found.factor
+            )
         return None
 
-    def fleet(self, rate: float, end: End = "value", units: Sequence[FleetUnit] | None = None) -> MonthFleet:
-        return cheapest_fleet(units or self.units, self.question.demand, rate, self.question.policy, end=end)
+    def _verified(self, unit: FleetUnit) -> Verified:
+        """At the load a replica has while the spare ones are down, at most what fleets are planned to."""
+        question = self.question
+        variation = question.demand.variation
+        planned = unit.replica_per_s.value * burst_factor(variation, unit.used) * unit.used
+        working = self.fleet(self.job.rate_per_s).machines_peak * unit.replicas - question.policy.spare
+        load = min(planned, self.job.rate_per_s / max(working, 1.0))
+        return verify_unit(
+            unit, self.job, promise_of(self.job, question.quantile), self.catalog, load_per_s=load,
+            seed=question.seed, variation=variation, grounds=self.grounds,
+        )  # fmt: skip
 
-    def figure(self, rate: float, units: Sequence[FleetUnit] | None = None) -> Figure:
-        usd, faster, slower = (self.fleet(rate, end, units).usd for end in ("value", "high", "low"))
+    def fleet(self, rate: float, end: End = "value") -> MonthFleet:
+        """The cheapest fleet; at the file's own rate on a flat day the plan's, at any other as a plan would size it."""
+        if self._is_plans(rate) and end == "value":
+            assert self.planned is not None
+            return planned_fleet(self.planned)
+        return cheapest_fleet(self.units, self.question.demand, rate, self.question.policy, end=end)
+
+    def _is_plans(self, rate: float) -> bool:
+        flat = self.question.demand.curve.flat and self.question.reserved_discount is None
+        return flat and self.usual and rate == self.job.rate_per_s
+
+    def figure(self, rate: float) -> Figure:
+        if self._is_plans(rate):
+            assert self.planned is not None
+            return self.planned.option.cost_usd
+        usd, faster, slower = (self.fleet(rate, end).usd for end in ("value", "high", "low"))
         return figure_of(usd, faster, slower)
 
 
@@ -85,7 +150,7 @@ def ways_to_buy(prices: Sequence[TokenPrices]) -> list[Way]:
 
 
 def api_usd(study: Study, way: Way, demand: Demand, requests: Requests, cached: float) -> Cost:
-    """USD a month as a function of the mean rate."""
+    """USD a month as a function of the busy rate."""
     prices, provisioned = way
     read, written = study.workload.buy.tokens.of_request(requests)
     each = prices.usd_per_request(
@@ -97,7 +162,7 @@ def api_usd(study: Study, way: Way, demand: Demand, requests: Requests, cached: 
         return each * demand.requests_per_month(rate)
 
     def by_unit(rate: float) -> float:
-        hourly = prices.provisioned_usd_per_hour(peak_rate_per_s=rate * demand.curve.peak, tokens_per_request=tokens)
+        hourly = prices.provisioned_usd_per_hour(peak_rate_per_s=rate, tokens_per_request=tokens)
         assert hourly is not None
         return hourly * demand.hours_per_month
 
@@ -112,13 +177,13 @@ def resizer(study: Study) -> Callable[[Requests, float], tuple[FleetUnit, ...]]:
     }
 
     def resized(requests: Requests, cached: float) -> tuple[FleetUnit, ...]:
-        read = study.read_requests(requests, cached)
-        if read == study.read_requests(study.requests):
+        job = study.asked(requests, cached)
+        if job == study.job:
             return study.units
         made = units_for(
-            study.workload, read, study.units, study.catalog, reserved_discount=study.question.reserved_discount,
+            study.workload, job, study.units, study.catalog, reserved_discount=study.question.reserved_discount,
             grounds=study.grounds,
         )  # fmt: skip
-        return tuple(unit.slowed(factors.get(unit.key, 1.0)) for unit in made)
+        return tuple(unit.slowed(min(factors.get(unit.key, 1.0), 1.0)) for unit in made)
 
     return resized

@@ -1,71 +1,104 @@
-"""What a fleet is built of: one machine type bought one way, the load it carries inside the promise, its prices."""
+"""What a fleet is built of: one machine type bought one way, the load its replicas carry, its prices."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tonnage.catalog import Catalog
-from tonnage.errors import InputError
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.plan import Option, Plan, may_win
 from tonnage.planning.planner import make_plan
+from tonnage.pricing.month import MonthBill, month_bill
 from tonnage.sizing.estimates import Figure
-from tonnage.workload.jobs import NO_LIMIT, Requests, ServeJob, Workload
+from tonnage.units import HOURS_PER_MONTH
+from tonnage.workload.discounts import percent_off
+from tonnage.workload.jobs import NO_LIMIT, ServeJob, Workload
 
 FULL_RATE_PER_S = 1e7  # so many machines that the rounding to whole ones does not show
-Key = tuple[str, str]
+Key = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetUnit:
-    """One kind of machine of a fleet. `capacity_per_s`: requests it answers within the promise."""
+    """One kind of machine of a fleet. `replica_per_s`: the capacity of one replica.
+
+    `reserved_usd_per_hour`: the same machine committed for a year; None: not asked for, or no price is known.
+    """
 
     option: Option
-    capacity_per_s: Figure
+    replica_per_s: Figure
     replicas: int  # on one machine
-    usd_per_hour: float
-    reserved_usd_per_hour: float | None  # the same machine committed for a year; None: no price is known
+    used: float  # of the capacity, that fleets are planned to: the target utilisation
+    usd_per_hour: float  # machine and platform fee, after discounts
+    hours_per_month: float
+    bill: MonthBill
+    reserved_usd_per_hour: float | None = None
 
     @property
     def key(self) -> Key:
-        return (self.option.provider, self.option.instance_type)
+        return (self.option.provider, self.option.instance_type, self.option.platform)
 
     @property
     def name(self) -> str:
         return f"{self.option.provider} {self.option.instance_type} {self.option.purchase.replace('_', '-')}"
 
+    @property
+    def committed(self) -> bool:
+        """Paid all month whether held or not."""
+        return self.option.purchase.startswith("reserved")
+
+    @property
+    def capacity_per_s(self) -> Figure:
+        """Capacity of one machine."""
+        return self.replica_per_s.scaled(float(self.replicas))
+
+    @property
+    def usd_per_machine_month(self) -> float:
+        """One machine held all month, with its disk."""
+        paid = HOURS_PER_MONTH if self.committed else self.hours_per_month
+        return self.usd_per_hour * paid + self.bill.disk_usd_per_machine_hour * self.hours_per_month
+
+    @property
+    def gpus(self) -> float:
+        return self.option.gpu_count
+
     def slowed(self, factor: float) -> FleetUnit:
         """The same machine, carrying `factor` of the load."""
-        return replace(self, capacity_per_s=self.capacity_per_s.scaled(factor))
+        return replace(self, replica_per_s=self.replica_per_s.scaled(factor))
 
 
 def capacity_plan(workload: Workload, catalog: Catalog, grounds: Grounds | None = None) -> Plan:
-    """The plan of a rate so high that every machine is filled: what one machine carries at most within the promise."""
+    """The plan of a rate so high that every machine is filled: the capacity of each machine type."""
     assert isinstance(workload.job, ServeJob)
-    job = _simulated(replace(workload.job, rate_per_s=FULL_RATE_PER_S))
+    job = replace(workload.job, rate_per_s=FULL_RATE_PER_S, replicas=None, **_plain(workload.job))
     limits = replace(workload.constraints, budget_usd=None, max_gpus=None, max_nodes=NO_LIMIT, quotas=())
     return make_plan(replace(workload, job=job, constraints=limits), catalog, grounds=grounds)
 
 
-def _simulated(job: ServeJob) -> ServeJob:
-    """The job without layouts that the simulation of a fleet does not know, where none is asked for."""
-    if job.prefill_replicas or (job.expert_parallel or 1) > 1 or (job.attention_data_parallel or 1) > 1:
-        raise InputError(
-            "a simulated fleet has no expert parallelism, data-parallel attention or pools of its replicas",
-            hint="leave expert_parallel, attention_data_parallel, prefill_replicas and decode_replicas out",
-        )
-    return replace(job, expert_parallel=1, attention_data_parallel=1, prefill_replicas=0, decode_replicas=0)
+def _plain(job: ServeJob) -> dict[str, Any]:
+    """Layouts that are not tried at other volumes unless asked for: what they add is little, their search not."""
+    tried = {"expert_parallel": 1, "attention_data_parallel": 1, "prefill_replicas": 0, "decode_replicas": 0}
+    return {name: least for name, least in tried.items() if getattr(job, name) is None}
 
 
-def fleet_units(plan: Plan, catalog: Catalog, *, reserved_discount: float | None = None) -> tuple[FleetUnit, ...]:
+def fleet_units(
+    plan: Plan,
+    workload: Workload,
+    catalog: Catalog,
+    *,
+    reserved_discount: float | None = None,
+    grounds: Grounds | None = None,
+) -> tuple[FleetUnit, ...]:
     """The machines worth considering at some volume, cheapest machine first.
 
     `reserved_discount`: part off the on-demand price that a year's commitment gives, where the catalog has no price.
     """
-    hourly = [option for option in plan.options if is_machine(option) and not option.purchase.startswith("reserved")]
-    chosen = may_win(hourly, any_price=plan.any_price)
-    return worthwhile([_unit(option, catalog, reserved_discount) for option in chosen])
+    every = (option for option in plan.options if is_machine(option))
+    machines = may_win(every, any_price=plan.any_price)
+    used = (grounds or Grounds.packaged()).assumed.target_utilisation
+    return worthwhile([unit_of(option, workload, catalog, reserved_discount, used=used) for option in machines])
 
 
 def is_machine(option: Option) -> bool:
@@ -74,58 +107,63 @@ def is_machine(option: Option) -> bool:
 
 
 def worthwhile(units: list[FleetUnit]) -> tuple[FleetUnit, ...]:
-    """Machines that carry a request cheaper than every cheaper machine does: the others win at no volume."""
+    """Machines that carry a request cheaper than every cheaper machine does: the others win at hardly any volume."""
     kept: list[FleetUnit] = []
-    for unit in sorted(units, key=lambda one: (one.usd_per_hour, -one.capacity_per_s.value, one.name)):
+    for unit in sorted(units, key=lambda one: (one.usd_per_machine_month, -one.capacity_per_s.value, one.name)):
         if all(_per_request(unit) < _per_request(other) for other in kept):
             kept.append(unit)
     return tuple(kept)
 
 
 def _per_request(unit: FleetUnit) -> float:
-    return _lowest(unit) / unit.capacity_per_s.value
+    reserved = unit.reserved_usd_per_hour
+    lowest = min(unit.usd_per_machine_month, (reserved or float("inf")) * HOURS_PER_MONTH)
+    return lowest / unit.capacity_per_s.value
 
 
-def _lowest(unit: FleetUnit) -> float:
-    return min(unit.usd_per_hour, unit.reserved_usd_per_hour or unit.usd_per_hour)
-
-
-def _unit(option: Option, catalog: Catalog, reserved_discount: float | None) -> FleetUnit:
+def unit_of(
+    option: Option, workload: Workload, catalog: Catalog, reserved_discount: float | None, *, used: float
+) -> FleetUnit:
+    """An option of a plan as what fleets are built of."""
+    assert isinstance(workload.job, ServeJob)
     layout: Mapping[str, int | str] = dict(option.run.layout_fields)
     rate = dict(option.run.rates)["requests_per_s"]
     return FleetUnit(
         option=option,
-        capacity_per_s=rate.scaled(1.0 / option.count),
+        replica_per_s=rate.scaled(1.0 / float(layout["replicas"])),
         replicas=int(layout["replicas_per_node"]),
+        used=used,
         usd_per_hour=option.usd_per_instance_hour,
-        reserved_usd_per_hour=_reserved(option, catalog, reserved_discount),
+        hours_per_month=workload.job.hours_per_month,
+        bill=month_bill(workload, provider=option.provider, region=option.region, platform=option.platform),
+        reserved_usd_per_hour=_reserved(option, workload, catalog, reserved_discount),
     )
 
 
-def _reserved(option: Option, catalog: Catalog, discount: float | None) -> float | None:
+def _reserved(option: Option, workload: Workload, catalog: Catalog, discount: float | None) -> float | None:
+    """A year's commitment of an on-demand machine: where the file buys such, or its discount is stated."""
+    if option.purchase != "on_demand" or option.platform != "vm":
+        return None
     offers = catalog.offers_of(catalog.instance_type(option.instance_type, option.provider))
-    sold = [offer for offer in offers if offer.region == option.region]
-    prices = [float(offer.usd_per_instance_hour) for offer in sold if offer.purchase == "reserved_1y"]
-    if prices:
-        return min(prices)
-    listed = [float(offer.usd_per_instance_hour) for offer in sold if offer.purchase == "on_demand"]
-    return min(listed) * (1.0 - discount) if listed and discount is not None else None
+    sold = [offer for offer in offers if offer.region == option.region and offer.purchase == "reserved_1y"]
+    if sold and "reserved_1y" in workload.buy.purchases:
+        off = percent_off(workload.buy.discount_percent, [option.provider], option.instance_type)
+        return min(float(offer.usd_per_instance_hour) for offer in sold) * (1.0 - off / 100.0)
+    return None if discount is None else option.usd_per_instance_hour * (1.0 - discount)
 
 
 def units_for(
     workload: Workload,
-    requests: Requests,
+    job: ServeJob,
     units: tuple[FleetUnit, ...],
     catalog: Catalog,
     *,
     reserved_discount: float | None = None,
     grounds: Grounds | None = None,
 ) -> tuple[FleetUnit, ...]:
-    """The same machines sized for other requests; those that cannot answer them drop out."""
-    assert isinstance(workload.job, ServeJob)
-    keys = {unit.key for unit in units}
+    """The same machines sized for another job; those that cannot do it drop out."""
+    keys = {unit.key[:2] for unit in units}
     offers = tuple(offer for offer in catalog.offers if (offer.provider, offer.instance_type) in keys)
-    changed = replace(workload, job=replace(workload.job, requests=requests))
-    return fleet_units(
-        capacity_plan(changed, replace(catalog, offers=offers), grounds), catalog, reserved_discount=reserved_discount
-    )
+    changed = replace(workload, job=job)
+    plan = capacity_plan(changed, replace(catalog, offers=offers), grounds)
+    return fleet_units(plan, changed, catalog, reserved_discount=reserved_discount, grounds=grounds)

@@ -1,4 +1,7 @@
-"""The load a machine is planned for, held against the event simulation: does the promised percentile hold there?"""
+"""The load that a plan gives a replica, held against the event simulation: does the promised percentile hold there?
+
+The plan's closed form decides how many machines there are, here as everywhere; the simulation says whether it holds.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from tonnage.sizing.engines import Engine
 from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.inference_pass import FORMATS
 from tonnage.sizing.kv_pool import cache_bytes_per_token, engine_memory, windowed, with_cache
-from tonnage.sizing.percentiles import Percentiles
+from tonnage.sizing.percentiles import Percentiles, ServingPercentiles
 from tonnage.sizing.precision import SERVING_COMPUTE
 from tonnage.sizing.replica_model import ReplicaModel
 from tonnage.sizing.schedulers import scheduler_of, usual_policy
@@ -31,8 +34,8 @@ from tonnage.workload.jobs import ServeJob
 Quantile = Literal["p95", "p99"]
 FEWEST_REQUESTS, MOST_REQUESTS = 3_000, 20_000
 PROMISES = 20.0  # a trial lasts at least so many promises: an overload shows
-STEP = 0.85
-STEPS = 10
+STEP = 0.9
+STEPS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,17 +53,30 @@ class Promise:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """What one replica carries in the simulation. `factor`: of the load the formulas gave it; 0: none at all."""
+    """What one replica does in the simulation. `factor`: the part of the planned load at which the promise holds; 0:
+    at none of those tried. Seconds are those seen at the planned load."""
 
     planned_per_s: float
-    verified_per_s: float
     factor: float
-    latency_s: float  # at the promised percentile, at the verified load
+    latency_s: float  # at the promised percentile
     ttft_s: float
+
+    @property
+    def kept(self) -> bool:
+        """Whether the promise holds at the load that the plan gives a replica."""
+        return self.factor >= 1.0
 
 
 def promise_of(job: ServeJob, quantile: Quantile) -> Promise:
     return Promise(quantile=quantile, latency_s=job.p95_latency_s, ttft_s=job.p95_ttft_s)
+
+
+def simulated(unit: FleetUnit) -> bool:
+    """Whether the simulation knows the unit's layout: one pool of replicas, tensor parallel at most."""
+    layout = dict(unit.option.run.layout_fields)
+    if "prefill_replicas" in layout:
+        return False
+    return all(int(layout.get(name, 1)) <= 1 for name in ("expert_parallel", "attention_data_parallel"))
 
 
 def verify_unit(
@@ -69,35 +85,38 @@ def verify_unit(
     promise: Promise,
     catalog: Catalog,
     *,
+    load_per_s: float,
     seed: int = 0,
     variation: float = 1.0,
-    load_factor: float = 1.0,
     grounds: Grounds | None = None,
 ) -> Verified:
-    """The largest of the planned load x 0.85^n at which the simulated percentile keeps the promise, n up to 10.
+    """Whether the simulated percentile keeps the promise at `load_per_s` a replica, else at 0.9^n of it, n up to 11.
 
-    Arrivals are Poisson, or gamma gaps of `variation`; `load_factor` is what the plan already takes off for those.
+    Arrivals are Poisson, or gamma gaps of `variation`.
     """
     replica = _replica(unit, job, catalog, grounds or Grounds.packaged())
-    planned = unit.capacity_per_s.value / unit.replicas * load_factor
-    longest = max(promise.latency_s or 0.0, promise.ttft_s or 0.0, 0.1)
-    rate = planned
-    for _ in range(STEPS):
-        count = int(min(max(FEWEST_REQUESTS, PROMISES * rate * longest), MOST_REQUESTS))
-        process = Poisson(rate_per_s=rate) if variation == 1.0 else Bursty(rate_per_s=rate, variation=variation)
-        seen = simulate(
-            replica, Traffic(process=process, lengths=SpreadLengths(requests=job.requests), requests=count), seed=seed
-        )
-        if promise.kept(seen.latency_s, seen.ttft_s):
-            return Verified(
-                planned_per_s=planned, verified_per_s=rate, factor=rate / planned,
-                latency_s=getattr(seen.latency_s, promise.quantile), ttft_s=getattr(seen.ttft_s, promise.quantile),
-            )  # fmt: skip
-        rate *= STEP
+    first, kept = _seen(replica, job, promise, load_per_s, seed, variation)
+    factor = 1.0
+    for _ in range(STEPS - 1):
+        if kept:
+            break
+        factor *= STEP
+        _, kept = _seen(replica, job, promise, load_per_s * factor, seed, variation)
     return Verified(
-        planned_per_s=planned, verified_per_s=0.0, factor=0.0, latency_s=getattr(seen.latency_s, promise.quantile),
-        ttft_s=getattr(seen.ttft_s, promise.quantile),
+        planned_per_s=load_per_s, factor=factor if kept else 0.0, latency_s=getattr(first.latency_s, promise.quantile),
+        ttft_s=getattr(first.ttft_s, promise.quantile),
     )  # fmt: skip
+
+
+def _seen(
+    replica: ReplicaModel, job: ServeJob, promise: Promise, rate: float, seed: int, variation: float
+) -> tuple[ServingPercentiles, bool]:
+    longest = max(promise.latency_s or 0.0, promise.ttft_s or 0.0, 0.1)
+    count = int(min(max(FEWEST_REQUESTS, PROMISES * rate * longest), MOST_REQUESTS))
+    process = Poisson(rate_per_s=rate) if variation == 1.0 else Bursty(rate_per_s=rate, variation=variation)
+    traffic = Traffic(process=process, lengths=SpreadLengths(requests=job.requests), requests=count)
+    seen = simulate(replica, traffic, seed=seed)
+    return seen, promise.kept(seen.latency_s, seen.ttft_s)
 
 
 def _replica(unit: FleetUnit, job: ServeJob, catalog: Catalog, grounds: Grounds) -> ReplicaModel:

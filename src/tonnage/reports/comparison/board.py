@@ -24,6 +24,7 @@ MOST_CHANGES: Final = 4
 MOST_RISKS: Final = 5
 SHORT_OUT: Final[dict[OutKind, str]] = {
     "cannot do the work": "cannot do all the work",
+    "another model": "with another model than asked for",
     "cost not known": "cost not known",
     "breaks a rule": "breaks a must-have",
     "rule not known": "a must-have is not known to be met",

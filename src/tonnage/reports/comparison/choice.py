@@ -242,10 +242,20 @@ def advice_section(comparison: Comparison) -> Section:
             tone="faint",
         ),
         Table(columns=columns, rows=_size_rows(comparison)),
+        *people_note(comparison),
         Table(columns=cost_columns, rows=costs),
     ]
     parts += horizon_steps(comparison)
     return Section(key="recommendation", title="Recommendation by horizon", parts=tuple(parts))
+
+
+def people_note(comparison: Comparison) -> list[Part]:
+    """That people-hours decide, where they do."""
+    if not comparison.answer.people_decide:
+        return []
+    other = comparison.answer.without_people
+    said = f"Without people-hours, a judgement, {comparison.title_of[other] if other else 'none'} would be chosen."
+    return [Paragraph(text=said, tone="warning")]
 
 
 def _size_rows(comparison: Comparison) -> tuple[tuple[str, ...], ...]:
@@ -278,11 +288,16 @@ def split_section(comparison: Comparison) -> Section:
     entries = [f"{titles[name]} {money(comparison.entries[name].usd)}" for name in used if comparison.entries[name].usd]
     if len(used) > 1 and entries:
         pairs.append(("not in it: getting there, once", ", ".join(entries)))
+    notes = []
+    if split.people_decide:
+        where = ", ".join(f"{work} to {titles[name] if name else 'none'}" for work, name in split.without_people)
+        notes.append(Paragraph(text=f"Without people-hours, a judgement, it would go: {where}.", tone="warning"))
     return Section(
         key="hybrid",
         title="Hybrid split",
         parts=(
             Paragraph(text=split.because.capitalize() + ".", tone="good" if split.worth_it else "plain"),
+            *notes,
             Table(columns=(Column(title="Work"), Column(title="Goes to")), rows=rows),
             Pairs(rows=tuple(pairs)),
         ),

@@ -1,0 +1,33 @@
+"""How many machines a service takes: the one calculation behind plans, break-evens, portfolios and comparisons.
+
+Capacity: the most requests a second that one replica answers, within the promise where one is made. A fleet is planned
+so that the busy rate takes at most `used` (the target utilisation) of the capacity of the replicas that are not spare:
+
+    replicas = ceil(rate / (capacity · used)) + spare,    machines = ceil(replicas / replicas on one machine)
+
+Utilisation is the rate over the capacity of all replicas held, the spare ones included.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tonnage.sizing.estimates import Array, Num
+
+LEAST = 1e-9  # of a replica: rounding of the arithmetic is not a reason for one more
+
+
+def replicas_for(rate_per_s: Num, capacity_per_s: Num, *, used: float, spare: int) -> Array:
+    """Replicas of `capacity_per_s` for a busy rate, the spare ones with them; NaN where the capacity is not known."""
+    return np.asarray(np.ceil(np.asarray(rate_per_s) / capacity_per_s / used - LEAST) + spare)
+
+
+def machines_for(replicas: Num, per_machine: Num) -> Array:
+    """Machines that hold so many replicas."""
+    return np.asarray(np.ceil(np.asarray(replicas) / per_machine - LEAST))
+
+
+def describe_load(utilisation: float, *, promised: bool, used: float) -> str:
+    """How full the fleet is, against what it can do and what it is planned to."""
+    within = "within its promise" if promised else "at most"
+    return f"the rate is {utilisation:.0%} of what this fleet can carry {within}; planned to at most {used:.0%}"
