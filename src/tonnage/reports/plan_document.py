@@ -40,9 +40,9 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         "options": [option_document(option) for option in plan.options],
         "refused": [refusal_document(refusal) for refusal in plan.refused],
         "nearest_misses": [] if plan.options else [near_miss_document(miss) for miss in plan.nearest_misses],
+        "cheaper": [cheaper_document(one, plan) for one in plan.cheaper],
         "relaxations": [relaxation_words(one) for one in plan.relaxations],
         "relaxation_values": [relaxation_document(one) for one in plan.relaxations],
-        "cheaper": [cheaper_document(one, plan) for one in plan.cheaper],
         "catalog": catalog_document(plan.catalog),
         "notes": list(plan.notes),
     }
