@@ -56,6 +56,12 @@ def test_importing_the_package_is_light() -> None:
     assert not HEAVY & modules_after("import tonnage")
 
 
+def test_a_report_on_a_run_needs_no_planner() -> None:
+    """`tonnage show` imports neither planner nor sizing nor the arrays they compute with."""
+    loaded = modules_after("import tonnage.cli.show, tonnage.reports.run_report, tonnage.runs.summary")
+    assert not {"tonnage.planning", "tonnage.sizing", "numpy"} & loaded
+
+
 def test_planning_needs_no_web_library() -> None:
     """A plan printed as JSON imports neither httpx nor jinja2 nor a data frame library."""
     file = PROJECT.parent / "examples" / "bert-finetune.tonnage.yaml"

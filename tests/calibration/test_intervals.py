@@ -68,6 +68,18 @@ def test_a_group_of_two_families_borrows_the_residuals_of_all(judged: MakeJudged
     assert image.high_factor > 0.5 * all_times.high_factor + 0.5
 
 
+def test_few_families_of_percentiles_are_judged_with_the_means(judged: MakeJudged) -> None:
+    """The slowest requests of one family take the residuals of first and further tokens too, not those of other work;
+    the means are not widened by them."""
+    slow = [replace(row, group="decoder tail") for row in noisy(judged, 1, rows=40, families=1, sigma=0.5)]
+    means = [replace(row, group="decoder ttft") for row in noisy(judged, 2, rows=200, families=8, sigma=0.2)]
+    other = noisy(judged, 3, rows=400, families=20, sigma=0.02)
+    all_known, without = fit_intervals([*slow, *means, *other]), fit_intervals([*means, *other])
+    tail, ttft = all_known.spread("decoder tail"), all_known.spread("decoder ttft")
+    assert tail.high_factor > ttft.high_factor > 1.2
+    assert ttft == without.spread("decoder ttft")
+
+
 def test_what_is_unstated_is_less_sure(judged: MakeJudged) -> None:
     """Six families whose program is known, and the same off by more where it is not: each group keeps its own width;
     adapters, of two families, are judged with the first; a calibration that has only that lends it to the others."""

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -18,7 +20,10 @@ import pytest
 from tonnage.cli.following import exit_code
 from tonnage.runners.runner import Supervised
 from tonnage.runs import EventKind, Reason, RunFolder, RunState, State
+from tonnage.runs.data_prints import with_prints
+from tonnage.runs.folder import append_values, write_whole
 from tonnage.runs.liveness import is_held
+from tonnage.runs.progress import Progress
 from tonnage.runs.spec import load_spec
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -80,13 +85,54 @@ def test_the_script_of_a_dry_run_does_the_work(
     folder = RunFolder(tmp_path / "home" / "runs" / "one")
     assert folder.spec().name == "one"
     assert any(event.kind is EventKind.TRAINING for event in folder.events())
+    (run,) = json.loads(inside("ps", "--all", "-o", "json").stdout)["runs"]
+    assert (run["state"], run["step"]) == ("succeeded", 2)
+    for path in (folder.path.parent, *folder.path.glob("*")):
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+    assert inside("runs", "rm", "one", "-y").returncode == 0
+    assert not folder.path.exists()
+
+
+def test_a_script_that_was_killed_leaves_a_run_that_can_go(
+    inside: Run, spec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it works the run is under way and stays; killed, it is lost, and may be removed: nobody else ends it."""
+    for name, value in pretend(steps=100_000).items():
+        monkeypatch.setenv(name, value)
+    document = json.loads(inside("run", spec, "--dry-run", "-o", "json").stdout)
+    working = subprocess.Popen(
+        ["sh", "-c", document["script"]], stdout=subprocess.DEVNULL, start_new_session=True, env=os.environ
+    )
+    folder = RunFolder(tmp_path / "home" / "runs" / "one")
+    wait_for_step(folder.path, 2)
+    (run,) = json.loads(inside("ps", "-o", "json").stdout)["runs"]
+    assert run["state"] == "running"
+    assert inside("runs", "rm", "one", "-y").returncode == 2
+    os.killpg(working.pid, signal.SIGKILL)
+    working.wait()
+    (run,) = json.loads(inside("ps", "-o", "json").stdout)["runs"]
+    assert run["state"] == "lost"
+    assert inside("runs", "rm", "one", "-y").returncode == 0
+    assert not folder.path.exists()
+
+
+def test_the_script_takes_signed_addresses_from_the_environment(inside: Run, spec: str) -> None:
+    """Its specification names the variable, which the worker fills; the signature itself is nowhere."""
+    document = json.loads(Path(spec).read_text())
+    document["data"]["train"]["location"] = "https://host/rows.csv?sig=plantedsignature"
+    Path(spec).write_text(json.dumps(document))
+    script = json.loads(inside("run", spec, "--dry-run", "-o", "json").stdout)["script"]
+    assert "rows.csv?sig=${TONNAGE_SECRET_1}" in script
+    assert ": ${TONNAGE_SECRET_1:?" in script
+    assert "plantedsignature" not in script
+    os.environ.pop("TONNAGE_SECRET_1")
 
 
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
         (("--max-cost", "5"), 4, "what an hour of this machine costs is not known"),
-        (("--processes", "3"), 4, "the runner 'local' is one process"),
+        (("--processes", "3", "--runner", "local"), 4, "the runner 'local' is one process"),
         (("--runner", "slurm"), 2, "no runner is named 'slurm'"),
         (("--notices", "oracle"), 2, "no notices are known of 'oracle'"),
         (("--name", "../x"), 4, "cannot name a run"),
@@ -211,16 +257,85 @@ def test_resume_with_other_processes(inside: Run, spec: str, home: Path, monkeyp
     folder = RunFolder(home / "one")
     folder.create(load_spec(Path(spec).read_text(), where=spec))
     folder.record(EventKind.STOPPED, who="supervisor", reason="UserStopped")
-    refused = inside("resume", "one", "--processes", "2")
+    refused = inside("resume", "one", "--processes", "2", "--runner", "local")
     assert (refused.returncode, "is one process" in refused.stderr) == (4, True)
     assert inside("resume", "one", "--device", "tpu").returncode == 2
     submitted = []
     monkeypatch.setattr(Supervised, "submit", lambda _, job, __: submitted.append(job))
-    done = inside("resume", "one", "--runner", "torchrun", "--processes", "2", "--device", "cpu", "-d")
+    write_whole(folder.prediction_file, "of one process")
+    done = inside("resume", "one", "--processes", "2", "--device", "cpu", "-d")  # `local` is one process: torchrun
     assert done.returncode == 0, done.stderr
+    said = [event.fields for event in folder.events() if event.kind is EventKind.SUBMITTED][-1]
+    assert (said["runner"], said["processes"], said["device"]) == ("torchrun", 2, "cpu")
+    assert "why_none" in folder.prediction_file.read_text()  # what was predicted was of another configuration
     launch = folder.spec().launch
     assert (launch.runner, launch.processes, launch.device) == ("torchrun", 2, "cpu")
     assert "--nproc-per-node 2" in submitted[0].command_line
+
+
+def test_changed_rows_are_seen_before_a_start(inside: Run, spec: str, home: Path, tmp_path: Path) -> None:
+    """Where there is a checkpoint to go on from, the command itself compares the files; nothing is submitted."""
+    folder = RunFolder(home / "one")
+    made = load_spec(Path(spec).read_text(), where=spec)
+    folder.create(replace(made, data=with_prints(made.data)))
+    folder.record(EventKind.STOPPED, who="supervisor", reason="UserStopped")
+    (folder.checkpoints / "step-00000005").mkdir()
+    (tmp_path / "rows.csv").write_text("a,b\n1,3\n")
+    refused = inside("resume", "one")
+    assert (refused.returncode, len(list(folder.events()))) == (2, 1)
+    assert "rows.csv is not what it was" in refused.stderr
+
+
+def test_one_step_whoever_says_it(inside: Run, spec: str, home: Path) -> None:
+    """`ps`, `show`, the webhook's message and the line of a follower name the step of the newest start."""
+    from tonnage.cli.following import status_line
+    from tonnage.supervisor.telling import end_of
+
+    folder = RunFolder(home / "one")
+    folder.create(load_spec(Path(spec).read_text(), where=spec))
+    folder.record(EventKind.SUBMITTED, who="cli")
+    folder.record(EventKind.TRAINING, who="rank0", step=0, total_steps=100)
+    marks = Progress(folder.path)
+    marks.note(57)
+    folder.record(EventKind.STARTED, who="supervisor", attempt=2)
+    folder.record(EventKind.RESUMED, who="rank0", step=50)
+    marks.note(52)
+    marks.close()
+
+    def told() -> set[int]:
+        (row,) = json.loads(inside("ps", "--all", "-o", "json").stdout)["runs"]
+        shown = json.loads(inside("show", "one", "-o", "json").stdout)
+        return {row["step"], shown["step"], shown["measured"]["steps"], end_of(folder, folder.state())["step"]}
+
+    assert told() == {52}
+    folder.record(EventKind.STOPPED, who="supervisor", step=52, reason="UserStopped")
+    assert told() == {52}
+    append_values(folder.metrics_file, {"step": 50, "loss": 1.0})
+    assert "step 52 of 100" in status_line(folder, folder.state())
+
+
+def test_faults_of_ended_runs_are_told_where_these_are_listed(inside: Run, spec: str, home: Path) -> None:
+    """A damaged journal of a run that is over says nothing of those under way."""
+    folder = RunFolder(home / "one")
+    folder.create(load_spec(Path(spec).read_text(), where=spec))
+    folder.record(EventKind.SUBMITTED, who="cli")
+    with folder.journal_file.open("a") as file:
+        file.write("rubbish\n")
+    folder.record(EventKind.SUCCEEDED, who="supervisor", step=1)
+    assert "left out" not in inside("ps").stdout
+    assert "left out" in inside("ps", "--all").stdout
+
+
+def test_a_follower_of_a_stopped_run_was_not_interrupted(tonnage: Run, spec: str, home: Path) -> None:
+    """Stopped from elsewhere: exit 130 with the run's last words, and no word of an interruption of the follower."""
+    with ThreadPoolExecutor(1) as beside:
+        following = beside.submit(tonnage, "run", spec, env=pretend(steps=100_000))
+        wait_for_step(home / "one", 3)
+        assert tonnage("stop", "one").returncode == 0
+        done = following.result()
+    assert done.returncode == 130
+    assert "one stopped (UserStopped)" in done.stderr
+    assert "interrupted" not in done.stderr
 
 
 def test_runs_are_deleted(inside: Run, spec: str, home: Path) -> None:
@@ -245,7 +360,8 @@ def test_runs_are_deleted(inside: Run, spec: str, home: Path) -> None:
     assert not list((home / "new" / "checkpoints").iterdir())
     assert inside("runs", "rm", "--keep", "1", "-y").returncode == 0
     assert (home / "new").exists()
-    assert inside("runs", "rm", "new", "-y").returncode == 0
+    gone = inside("runs", "rm", "new", "-y")
+    assert (gone.returncode, gone.stderr) == (0, "1 folder deleted\n")
     assert sorted(path.name for path in home.iterdir()) == ["lost"]
 
 

@@ -14,8 +14,9 @@ from tonnage.comparison.alike import bought_as
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.narrowed import of_its_machines
 from tonnage.comparison.request import Request
-from tonnage.reports.blocks import Table
+from tonnage.reports.blocks import Pairs, Table
 from tonnage.reports.comparison.alike_words import alike_parts
+from tonnage.reports.comparison.choice import summary_section
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "compare" / "gcp-h100-vs-databricks.tonnage.yaml"
 
@@ -91,3 +92,14 @@ def test_a_narrowed_entry_keeps_what_is_fast(ask: Callable[..., Request], standa
     text = standard.replace("- self-managed-aws", "- {name: self-managed-aws, gpus: [H100]}")
     thing = of_its_machines(ask(text).things[0], load_catalog())
     assert thing.profile.cells["network"].score == 5
+
+
+def test_what_is_bought_on_spot_says_so() -> None:
+    """The summary names the work that a figure has on spot, so that it is not read beside an on-demand one."""
+    found = machines()
+    on_spot = {row.thing for total in found.totals.values() for row in total.rows
+               if row.option is not None and row.option.purchase == "spot"}  # fmt: skip
+    (pairs,) = [part for part in summary_section(found).parts if isinstance(part, Pairs)]
+    for name in found.able:
+        said = dict(pairs.rows)[found.title_of[name]]
+        assert ("on spot" in said) == (name in on_spot)

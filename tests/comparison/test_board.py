@@ -14,11 +14,12 @@ from pypdf import PdfReader
 
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.verdict import OutKind
+from tonnage.reports.comparison.aspect_page import render_aspects
 from tonnage.reports.comparison.board import MOST_REASONS, SHORT_OUT, board_sections
 from tonnage.reports.comparison.choice import summary_section
 from tonnage.reports.comparison.drawings import Courses
 from tonnage.reports.comparison.horizon_chart import horizon_chart
-from tonnage.reports.comparison.html import sections_html
+from tonnage.reports.comparison.html import score_class, sections_html
 from tonnage.reports.comparison.pdf import comparison_pdf
 from tonnage.reports.comparison.verdict_words import headline, reason_words
 
@@ -75,6 +76,17 @@ def test_cost_against_time_ends_at_the_cost_of_the_horizon(compared: Callable[..
 
 def _pdf(comparison: Comparison) -> bytes:
     return comparison_pdf(comparison, board_sections(comparison))
+
+
+def test_the_page_of_aspects_is_fresh() -> None:
+    """docs/aspects.md is what its module writes: reports refer to it."""
+    assert (ROOT / "docs" / "aspects.md").read_text(encoding="utf-8") == render_aspects()
+
+
+def test_cells_are_coloured_by_score() -> None:
+    """Judged and computed scores, with sources behind them or without; other cells have no class."""
+    cells = ["Jobs only — 4/5 [3, 19?]", "$12.00 — computed, 4.6/5", "None — 5/5", "4 of 5 lines", "not known"]
+    assert [score_class(cell) for cell in cells] == [" s4", " s5", " s5", "", ""]
 
 
 def test_every_must_have_has_words() -> None:

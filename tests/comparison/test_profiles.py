@@ -35,6 +35,11 @@ WANTED = {
     "on-premise",
     "h2o-sparkling-water",
     "pytorch",
+    "azure-ml",
+    "self-managed-lambda",
+    "self-managed-nebius",
+    "self-managed-runpod",
+    "serverless-gpu",
 }
 
 

@@ -35,7 +35,7 @@ DENSE = ServeJob(
 
 
 def sized(job: ServeJob, machine: Machine = EIGHT) -> Sized:
-    return size_service(job, [machine], Constraints(), GROUNDS)
+    return size_service(job, [machine], Constraints(max_nodes=64), GROUNDS)
 
 
 def shown(job: ServeJob, machine: Machine = EIGHT) -> RunDetail:

@@ -59,7 +59,7 @@ def run_spec() -> Callable[..., RunSpec]:
         return RunSpec(
             name="test",
             task=task,
-            data=DataSpec(train=DataSource(location=str(train), format="jsonl"), **data),
+            data=DataSpec(**{"train": DataSource(location=str(train), format="jsonl"), **data}),
             weights=None if weights is None else str(weights),
             config=None if config is None else str(config),
             training=TrainingSpec(**training),

@@ -112,3 +112,35 @@ def test_a_worker_of_torchrun_killed(start: Start) -> None:
     assert EventKind.RESUMED in [event.kind for event in folder.events()]
     assert curve.keys() == whole.keys()
     assert max(abs(curve[step] - whole[step]) for step in whole) < 1e-3
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="stopped processes are found by their state")
+@pytest.mark.parametrize("which", ["both", "one"])
+def test_stopped_ranks_hear_the_request(start: Start, which: str) -> None:
+    """SIGSTOP to ranks of DDP, one of which the other waits for in a collective: asked to save, they are woken, agree
+    on a step, save and end."""
+    folder = start("torchrun", 2, steps=1_000_000)
+    wait_for_line(folder)
+    ranks = workers_of(folder)
+    for rank in ranks if which == "both" else ranks[1:]:
+        os.kill(rank, signal.SIGSTOP)
+    write_request(folder.stop_request, by="test", reason="")
+    wait(folder)
+    state = folder.state()
+    assert (state.state, state.message.endswith("verified")) == (State.STOPPED, True), folder.journal_file.read_text()
+    assert state.checkpoint_step == state.step > 0
+
+
+def wait_for_line(folder: RunFolder) -> None:
+    """Until the first step is logged."""
+    end = time.monotonic() + LONGEST_S
+    while not folder.metrics_file.exists():
+        assert time.monotonic() < end, folder.log_file.read_text()
+        time.sleep(0.05)
+
+
+def workers_of(folder: RunFolder) -> list[int]:
+    """The processes that train, not their launcher."""
+    leash = next(event.fields["pid"] for event in folder.events() if event.kind is EventKind.STARTED)
+    below = psutil.Process(leash).children(recursive=True)
+    return [one.pid for one in below if "tonnage.runners.rank" in one.cmdline()[2:4]]

@@ -65,7 +65,13 @@ def test_memory_of_a_gpu(figure: tuple[float, float, float], kind: str | None) -
 def test_host_memory_counts_every_process() -> None:
     """On processors the workers share one memory: what fits once does not fit four times."""
     assert check(on("cpu", 1), LAPTOP, peak_memory_gib=(5, 5, 5)) == []
-    assert check(on("cpu", 4), LAPTOP, peak_memory_gib=(5, 5, 5))[0].startswith("refused: needs 20.0 to 20.0 GiB")
+    assert check(on("cpu", 4), LAPTOP, peak_memory_gib=(5, 5, 5))[0].startswith("refused: needs 20.0 GiB to 20.0 GiB")
+
+
+def test_words_of_one_and_of_little() -> None:
+    """One GPU is one GPU; a model of a megabyte takes no «0.0 GiB»."""
+    assert "needs 1 GPU, one a process" in check(on("cuda", 1, "local"), LAPTOP)[0]
+    assert "take 8.2 MiB, 2.0 MiB are free" in check(SPEC, LAPTOP, weights=0.002, disk=2 / 1024)[0]
 
 
 def test_room_on_the_disk() -> None:

@@ -26,5 +26,5 @@ def test_who_reads_prompts_first_whole_or_mixed() -> None:
     device = load_catalog().accelerator("H100-SXM")
     vllm, sglang, trt = (usual_policy(name, device, kv_tokens=1000) for name in ("vLLM", "SGLang", "TensorRT-LLM"))
     assert (vllm.prompts_first, vllm.chunked, vllm.admission) == (False, True, "recompute")
-    assert (sglang.prompts_first, sglang.chunked, sglang.admission) == (True, True, "reserve")
+    assert (sglang.prompts_first, sglang.chunked, sglang.admission) == (True, True, "recompute")
     assert (trt.prompts_first, trt.chunked, trt.admission) == (False, False, "reserve")

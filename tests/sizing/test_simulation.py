@@ -88,7 +88,7 @@ def test_one_request_alone(decoder: ReplicaModel) -> None:
     )
     seen = simulate(decoder, traffic, seed=0)
     steps = sum(decoder.times.decode_step_s(1, 701 + done) for done in range(299))
-    front_s = decoder.policy.front_s + decoder.policy.reply_s
+    front_s = decoder.policy.front_s + decoder.policy.shared_s + decoder.policy.reply_s
     assert seen.ttft_s.mean == pytest.approx(front_s + decoder.times.prefill_step_s(700))
     assert seen.latency_s.mean == pytest.approx(front_s + decoder.times.prefill_step_s(700) + steps, rel=1e-9)
 

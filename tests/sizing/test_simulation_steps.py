@@ -181,6 +181,20 @@ def test_the_front_end_serves_one_request_after_another() -> None:
     assert served.first_token_s.min() < 0.2
 
 
+def test_a_front_end_that_takes_turns_holds_all_that_come_at_once() -> None:
+    """Ten requests at once, 0.1 s of work each in turns: nobody's first token before a second, and all soon after it;
+    one that comes later, alone, waits its own 0.1 s."""
+    at_s = np.array([0.0] * 10 + [100.0])
+    stream = Stream(at_s=at_s, input_tokens=np.full(11, 10), output_tokens=np.full(11, 5))
+    alone, turns = (
+        serve(ReplicaModel(times=made_up_times(), policy=replace(ROOMY, shared_s=each)), stream).first_token_s
+        for each in (0.0, 0.1)
+    )
+    assert turns[:10].min() > 1.0
+    assert turns[:10].max() < 1.0 + alone[:10].max() + 0.1
+    assert turns[10] - 100.0 == pytest.approx(alone[10] - 100.0 + 0.1)
+
+
 def test_prompts_first_hands_out_first_tokens_sooner_and_others_later() -> None:
     """All at once: reading first brings the mean first token forward and holds up the tokens after it."""
     stream = Stream(at_s=np.zeros(30), input_tokens=np.full(30, 100), output_tokens=np.full(30, 20))

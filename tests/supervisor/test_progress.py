@@ -30,7 +30,7 @@ def test_steps_between_two_lines_of_metrics_count(folder: RunFolder) -> None:
     marks = Marks(folder.path)
     marks.note(3)
     seen.read(LATER)
-    assert (seen.step, seen.active_at) == (3, LATER)
+    assert (seen.step_in_start, seen.active_at) == (3, LATER)
     seen.read(LATER + timedelta(minutes=1))
     assert seen.active_at == LATER
     marks.close()
@@ -69,3 +69,16 @@ def test_what_a_worker_changed_and_said(folder: RunFolder) -> None:
     assert (seen.changed, seen.said, list(seen.steps_s)) == (True, "too large; take less", [0.5])
     seen.starts(NOON)
     assert (seen.changed, seen.said, list(seen.steps_s)) == (False, "", [])
+
+
+def test_an_early_end_is_worth_saying(folder: RunFolder) -> None:
+    """What the workers say of a good end goes into its last line; of a start that was begun anew, nothing."""
+    seen = Progress(folder, now=NOON)
+    folder.record(EventKind.EARLY_STOP, who="rank0", step=15, message="stopped early")
+    seen.read(LATER)
+    seen.starts(LATER)
+    assert seen.outcome == []
+    folder.record(EventKind.EARLY_STOP, who="rank0", step=15, message="stopped early")
+    folder.record(EventKind.BEST, who="rank0", step=6, message="of step 6")
+    seen.read(LATER)
+    assert seen.outcome == ["stopped early", "of step 6"]

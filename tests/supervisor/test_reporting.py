@@ -12,6 +12,8 @@ import pytest
 
 from tonnage.runs import EventKind, State
 from tonnage.store import open_store
+from tonnage.supervisor import reporting
+from tonnage.tracking import TrackingUnavailable
 
 from .conftest import LONGEST_S, Bench
 
@@ -88,3 +90,25 @@ def test_tracking_down_never_stops_a_run(bench: Bench) -> None:
     finish(process)
     assert process.returncode == 0
     assert bench.kinds().count(EventKind.TRACKING_LOST) == 1
+
+
+def test_the_same_trouble_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of ours is a line, without where it came from; again and again it is one line; then that it is over."""
+    said: list[str] = []
+    monkeypatch.setattr(reporting, "complain", said.append)
+    monkeypatch.setattr(reporting, "_told", {})
+
+    def broken() -> None:
+        raise TrackingUnavailable("http://host", "404 Not Found")
+
+    def bug() -> None:
+        raise ZeroDivisionError("figure")
+
+    for _ in range(20):
+        assert not reporting.attempted("tracking", broken)
+    assert said == ["tracking failed: MLflow at http://host: 404 Not Found"]
+    assert reporting.attempted("tracking", lambda: None)
+    assert reporting.attempted("tracking", lambda: None)
+    assert said[1:] == ["tracking works again"]
+    reporting.attempted("tracking", bug)
+    assert "Traceback" in said[-1]

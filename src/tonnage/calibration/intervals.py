@@ -27,15 +27,18 @@ COVERED: Final = 0.80
 FEWEST_ROWS: Final = 20  # a group with fewer borrows the residuals of all groups
 FEWEST_FAMILIES: Final = 3  # so does one of fewer families: how families differ cannot be told from one or two
 FEWEST_WITHOUT_KIN: Final = 5  # a group of fewer families is judged together with its kin, where it has any
-KIN: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        "encoder time": ("vision time",),  # whole passes through the same engines
-        "vision time": ("encoder time",),
-        KNOWN_MEMORY: (ADAPTER_MEMORY,),  # the same tensors of programs that say what they hold
-        ADAPTER_MEMORY: (KNOWN_MEMORY,),
-        UNSTATED_MEMORY: (KNOWN_MEMORY, ADAPTER_MEMORY),
-    }
-)
+# What a group of fewer families is judged together with: whole passes through the same engines; the same tensors of
+# programs that say what they hold; times of the same steps under the same loads (what the mean request sees is not
+# judged by what the slowest do).
+KIN: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
+    "encoder time": ("vision time",),
+    "vision time": ("encoder time",),
+    KNOWN_MEMORY: (ADAPTER_MEMORY,),
+    ADAPTER_MEMORY: (KNOWN_MEMORY,),
+    UNSTATED_MEMORY: (KNOWN_MEMORY, ADAPTER_MEMORY),
+    "decoder tpot": ("decoder ttft",),
+    "decoder tail": ("decoder tpot", "decoder ttft"),
+})  # fmt: skip
 FARTHEST: Final = 2  # beyond two unknowns the interval widens no more
 DEFAULT_WIDENING: Final = 1.5  # where no residual of far rows is known: judgement, range 1.2 to 2.5
 FOREIGN_WIDENING: Final = 1.5  # another generation, vendor or number format: judgement, range 1.2 to 2.5

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tonnage.sizing.devices import Devices
-from tonnage.sizing.engine_rates import engine_operator_s, fused_share
+from tonnage.sizing.engine_rates import engine_operator_s, kernels_left
 from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.inference_pass import PassWork
@@ -50,7 +50,7 @@ class PassTable:
             devices = replace(one.devices, peak_flop_per_s=one.devices.peak_flop_per_s * share)
             device += self._summed(one, one.times * engine_operator_s(one.operator, devices, engine))
             if engine.host_us_per_kernel:
-                kernels += self._summed(one, one.times * one.operator.kernels * fused_share(one.operator, engine))
+                kernels += self._summed(one, one.times * one.operator.kernels * kernels_left(one.operator, engine))
         host = kernels * engine.host_us_per_kernel * 1e-6 * self.host_factor
         call = engine.call_us * self.host_factor + engine.sequence_us * self.batch
         return np.maximum(device, host) + call * 1e-6

@@ -194,7 +194,7 @@ def resume(
     }  # fmt: skip
     folder = find_run(session.settings, run)
     offset = folder.log_file.stat().st_size if folder.log_file.exists() else 0
-    resume_run(folder, given)
+    resume_run(folder, given, session.settings)
     session.say(f"{run} goes on")
     _go_on(session, folder, detach=detach, log_offset=offset)
 
@@ -245,6 +245,7 @@ def _create(launch: Launch) -> None:
     import json
     from dataclasses import replace
 
+    from tonnage.cli.launching import how
     from tonnage.errors import InputError, TonnageError
     from tonnage.runs.data_prints import with_prints
     from tonnage.runs.folder import write_whole
@@ -259,12 +260,13 @@ def _create(launch: Launch) -> None:
     except OSError as error:
         raise TonnageError(f"{launch.folder.path} cannot be made: {error.strerror}", hint="set TONNAGE_HOME") from error
     write_whole(launch.folder.prediction_file, masked(json.dumps(launch.prediction, indent=2)) + "\n")
-    launch.folder.record(EventKind.SUBMITTED, who="cli", name=name)
+    launch.folder.record(EventKind.SUBMITTED, who="cli", name=name, **how(launch.spec))
 
 
 def _go_on(session: Session, folder: RunFolder, *, detach: bool, log_offset: int = 0) -> None:
     from tonnage.cli.following import exit_code, follow, last_words, to_stderr
     from tonnage.cli.ps import run_listing
+    from tonnage.cli.running import Told
 
     name = folder.path.name
     if detach:
@@ -279,7 +281,7 @@ def _go_on(session: Session, folder: RunFolder, *, detach: bool, log_offset: int
         raise typer.Exit(0) from None
     session.say(last_words(folder, state))
     session.show(run_listing([folder], title="Ended"))
-    raise typer.Exit(exit_code(state))
+    raise typer.Exit(Told(exit_code(state)))
 
 
 def _nothing(_: str) -> None:

@@ -23,6 +23,8 @@ INTERRUPTED: Final = 130
 def follow(folder: RunFolder, *, print_line: Callable[[str], None], quiet: bool, log_offset: int = 0) -> RunState:
     """Until the run has ended and its supervisor is done. KeyboardInterrupt leaves the run as it is."""
     from tonnage.runs.liveness import has_supervisor, observed_state
+    from tonnage.runs.progress import read_progress
+    from tonnage.runs.states import with_mark
     from tonnage.runs.tail import Tail
 
     log, journal = Tail(folder.log_file, offset=log_offset), Tail(folder.journal_file)
@@ -43,7 +45,7 @@ def follow(folder: RunFolder, *, print_line: Callable[[str], None], quiet: bool,
                     print_line(words)
             if state.state.ended and not alive:
                 return state
-            meter.show(status_line(folder, state))
+            meter.show(status_line(folder, with_mark(state, read_progress(folder.path))))
             time.sleep(LOOK_EVERY_S)
 
 
@@ -81,7 +83,7 @@ def status_line(folder: RunFolder, state: RunState) -> str:
     parts = [folder.path.name, state.state.value]
     if values := newest_values(folder.metrics_file):
         of = f" of {state.total_steps:,}" if state.total_steps else ""
-        parts.append(f"step {values.get('step', 0):,}{of}")
+        parts.append(f"step {state.step:,}{of}")
         if values.get("loss") is not None:
             parts.append(f"loss {values['loss']:.4g}")
     if state.started_at is not None:

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from tonnage.recipes.starters.starter import Files
 
 TASKS = (
-    "sequence-classification", "token-classification", "question-answering", "causal-lm", "text-generation",
-    "boosted-trees", "mlp",
+    "sequence-classification", "token-classification", "question-answering", "causal-lm",
+    "sequence-to-sequence", "image-classification", "text-generation", "boosted-trees", "mlp",
 )  # fmt: skip
 
 

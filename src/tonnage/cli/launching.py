@@ -84,9 +84,12 @@ def overridden(spec: RunSpec, given: dict[str, Any]) -> RunSpec:
         max_s=None if hours is None else hours * 3600,
         idle_s=None if idle_minutes is None else idle_minutes * 60,
     )
+    runner = given.get("runner")
+    if runner is None and spec.launch.runner == "local" and (given.get("processes") or 1) > 1:
+        runner = "torchrun"  # `local` is one process
     launch = changed(
         spec.launch,
-        runner=given.get("runner"),
+        runner=runner,
         processes=given.get("processes"),
         device=given.get("device"),
         max_restarts=given.get("max_restarts"),
@@ -94,6 +97,11 @@ def overridden(spec: RunSpec, given: dict[str, Any]) -> RunSpec:
         notices=tuple(notices) if notices else None,
     )
     return changed(spec, name=given.get("name"), guard=guard, launch=launch)  # type: ignore[no-any-return]
+
+
+def how(spec: RunSpec) -> dict[str, Any]:
+    """What the journal says of a submission: in which configuration the steps that follow are done."""
+    return {"runner": spec.launch.runner, "processes": spec.launch.processes, "device": spec.launch.device}
 
 
 def runner_for(spec: RunSpec, machine: Machine) -> Runner:

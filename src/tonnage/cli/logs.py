@@ -51,6 +51,7 @@ def logs(
         return
     from tonnage.cli.following import exit_code, last_words
     from tonnage.cli.following import follow as follow_run
+    from tonnage.cli.running import Told
 
     try:
         state = follow_run(folder, print_line=_timed if times else _plain, quiet=quiet, log_offset=offset)
@@ -58,7 +59,7 @@ def logs(
         session.say(f"\n{run} goes on alone; `tonnage logs -f {run}` follows it")
         raise typer.Exit(0) from None
     session.say(last_words(folder, state))
-    raise typer.Exit(exit_code(state))
+    raise typer.Exit(Told(exit_code(state)))
 
 
 def _plain(line: str) -> None:

@@ -55,6 +55,7 @@ def run_listing(folders: Sequence[RunFolder], *, title: str, remark: str = "", e
     now = datetime.now(UTC)
     found, broken = _read(folders)
     rows = [row for row in found if every or row.state.state is State.LOST or not row.state.state.ended]
+    broken += [_fault(row) for row in rows if row.state.faults]
     rows.sort(key=_age, reverse=True)
     fields: list[Field[_Row]] = [
         Field(key="name", title="run", read=lambda row: row.name),
@@ -93,7 +94,7 @@ def run_listing(folders: Sequence[RunFolder], *, title: str, remark: str = "", e
 
 
 def _read(folders: Sequence[RunFolder]) -> tuple[list[_Row], list[str]]:
-    """A row for each folder that can be read, and what is wrong with folders and journals: one must not hide all."""
+    """A row for each folder that can be read, and what is wrong with the others: one must not hide all."""
     from tonnage.errors import InputError
 
     rows, broken = [], []
@@ -104,19 +105,18 @@ def _read(folders: Sequence[RunFolder]) -> tuple[list[_Row], list[str]]:
             broken.append(f"{folder.path.name} cannot be read: {getattr(error, 'message', error)}")
             continue
         rows.append(row)
-        if faults := row.state.faults:
-            many = f" ({len(faults)} such lines)" if len(faults) > 1 else ""
-            broken.append(f"{row.name}: a line of its journal is left out{many}: {faults[0]}")
     return rows, broken
+
+
+def _fault(row: _Row) -> str:
+    many = f" ({len(row.state.faults)} such lines)" if len(row.state.faults) > 1 else ""
+    return f"{row.name}: a line of its journal is left out{many}: {row.state.faults[0]}"
 
 
 def _row(folder: RunFolder) -> _Row:
     from tonnage.runs.liveness import observed_state, read_heartbeat
-    from tonnage.runs.progress import read_progress
-    from tonnage.runs.tail import newest_values
 
-    spec, state, beat, mark = folder.spec(), observed_state(folder), read_heartbeat(folder), read_progress(folder.path)
-    logged = newest_values(folder.metrics_file).get("step")
+    spec, state, beat = folder.spec(), observed_state(folder), read_heartbeat(folder)
     ahead = beat if not state.state.ended else None
     return _Row(
         name=folder.path.name,
@@ -124,7 +124,7 @@ def _row(folder: RunFolder) -> _Row:
         runner=spec.launch.runner,
         processes=spec.launch.processes,
         state=state,
-        step=max(state.step, logged if isinstance(logged, int) else 0, mark.step if mark else 0),
+        step=state.step,
         spent_usd=beat.spent_usd if beat else None,
         forecast_usd=ahead.forecast_usd if ahead else None,
         forecast_end_at=ahead.forecast_end_at if ahead else None,

@@ -78,7 +78,8 @@ def _may_go(folder: RunFolder) -> RunState | None:
     except (InputError, ValueError, OSError):  # cannot be read: whoever wants it gone deletes it by hand
         return None
     held = has_supervisor(folder) or is_held(workers_lock(folder))
-    return state if state.state.ended and state.state is not State.LOST and not held else None
+    lost = state.state is State.LOST and state.alone is None  # a dead script has nobody who could end it better
+    return state if state.state.ended and not lost and not held else None
 
 
 def _succeeded(folder: RunFolder) -> bool:

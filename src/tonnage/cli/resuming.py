@@ -13,11 +13,12 @@ if TYPE_CHECKING:
     from tonnage.runs.folder import RunFolder
     from tonnage.runs.preflight import Machine
     from tonnage.runs.spec import RunSpec
+    from tonnage.settings import Settings
 
 
-def resume_run(folder: RunFolder, given: dict[str, Any]) -> None:
+def resume_run(folder: RunFolder, given: dict[str, Any], settings: Settings) -> None:
     """Start it again. InputError where there is nothing to go on with, PlanRefused where a limit is used up."""
-    from tonnage.cli.launching import overridden, runner_for
+    from tonnage.cli.launching import how, overridden, runner_for
     from tonnage.runners.machine import look_at_machine
     from tonnage.runs.folder import write_whole
     from tonnage.runs.guards import check_guard
@@ -38,6 +39,7 @@ def resume_run(folder: RunFolder, given: dict[str, Any]) -> None:
     check_guard(spec.guard)
     _check_limits(folder, spec)
     _check_disk(folder)
+    _check_data(folder, spec)
     machine = look_at_machine()
     _check_machine(spec, machine)
     runner = runner_for(spec, machine)
@@ -46,8 +48,30 @@ def resume_run(folder: RunFolder, given: dict[str, Any]) -> None:
         folder.record(EventKind.LOST, who="cli", reason=Reason.SUPERVISOR_LOST.value, message=message)
     if spec != old:  # limits, patience and processes only: what is trained stays as it was
         write_whole(folder.spec_file, dump_spec(replace(spec, name=old.name)))
-    folder.record(EventKind.SUBMITTED, who="cli", name=name, message="resumed by its user")
+    if how(spec) != how(old):
+        _predict_anew(folder, spec, machine, settings)
+    folder.record(EventKind.SUBMITTED, who="cli", name=name, **how(spec), message="resumed by its user")
     runner.submit(runner.render(spec, folder), folder)
+
+
+def _predict_anew(folder: RunFolder, spec: RunSpec, machine: Machine, settings: Settings) -> None:
+    """What was predicted is of the configuration before."""
+    import json
+
+    from tonnage.cli.predicting import predict_run
+    from tonnage.runs.folder import write_whole
+    from tonnage.runs.secrets import masked
+
+    prediction = predict_run(spec, machine, settings)
+    write_whole(folder.prediction_file, masked(json.dumps(prediction, indent=2)) + "\n")
+
+
+def _check_data(folder: RunFolder, spec: RunSpec) -> None:
+    """InputError where there are checkpoints to go on from and the rows are not those the run began with."""
+    from tonnage.runs.data_prints import check_prints
+
+    if any(folder.checkpoints.glob("step-*")):
+        check_prints(spec.data)
 
 
 def _check_machine(spec: RunSpec, machine: Machine) -> None:

@@ -15,6 +15,12 @@ OK: Final = 0
 FAILED: Final = 1
 BAD_INPUT: Final = 2
 INTERRUPTED: Final = 130
+
+
+class Told(int):
+    """An exit code of which the command itself has said why."""
+
+
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -62,7 +68,7 @@ def _invoke(arguments: Sequence[str]) -> int:
             raise
         _usage_error(error)
         return BAD_INPUT
-    if outcome == INTERRUPTED:
+    if outcome == INTERRUPTED and not isinstance(outcome, Told):
         complain("interrupted")
     return outcome if isinstance(outcome, int) else OK
 

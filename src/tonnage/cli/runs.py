@@ -71,6 +71,7 @@ def reindex(quiet: options.Quiet = False) -> None:
     """Read every run folder at home into the index, with what each measured. Run folders are never changed."""
     session = open_session(quiet=quiet)
     from tonnage.errors import InputError, TonnageError
+    from tonnage.reports.wording import plural
     from tonnage.runs.folder import RunFolder
     from tonnage.store import open_store
 
@@ -84,11 +85,11 @@ def reindex(quiet: options.Quiet = False) -> None:
                 runs += 1
             except (InputError, ValueError, OSError) as error:
                 broken.append((folder, getattr(error, "message", str(error))))
-    session.say(f"{runs} runs indexed, {rows} measurements new")
+    session.say(f"{plural(runs, 'run')} indexed, {plural(rows, 'measurement')} new")
     for folder, why in broken:
         session.say(f"left out: {folder.path.name}: {why}")
     if broken:
-        raise TonnageError(f"{len(broken)} run folders could not be read", hint="the others are in the index")
+        raise TonnageError(f"{plural(len(broken), 'run folder')} could not be read", hint="the others are in the index")
 
 
 @commands.command("export", short_help="Measurements as a file of facts")
@@ -164,6 +165,7 @@ def remove(
     session = open_session(quiet=quiet)
     from tonnage.cli.removing import choose, delete, size_of
     from tonnage.cli.streams import write_stdout
+    from tonnage.reports.wording import plural
 
     chosen = choose(session.settings, runs or [], older_than=older_than, keep=keep, checkpoints=checkpoints)
     for path in chosen:
@@ -171,10 +173,10 @@ def remove(
     if dry_run or not chosen:
         session.say("nothing was deleted")
         return
-    if not yes and not typer.confirm(f"delete {len(chosen)} folders?", err=True):
+    if not yes and not typer.confirm(f"delete {plural(len(chosen), 'folder')}?", err=True):
         raise typer.Exit(4)
     delete(session.settings, chosen)
-    session.say(f"{len(chosen)} folders deleted")
+    session.say(f"{plural(len(chosen), 'folder')} deleted")
 
 
 @commands.command("sync", short_help="Send to MLflow what it has not yet")

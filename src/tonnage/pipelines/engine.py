@@ -22,6 +22,7 @@ from tonnage.pipelines.commands import render_command
 from tonnage.pipelines.fingerprints import digest_step
 from tonnage.pipelines.pipeline import Pipeline, Step
 from tonnage.pipelines.results import Result, fingerprint_of, run_succeeded, written
+from tonnage.runs.folder import make_private_folder
 from tonnage.runs.liveness import Held, hold_lock
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Engine:
 
     def run(self, pipeline: Pipeline) -> Outcome:
         """Do every step that is not up to date, each after those it needs. TonnageError where another process does."""
-        self.logs(pipeline).mkdir(parents=True, exist_ok=True)
+        make_private_folder(self.logs(pipeline))
         lock = self.logs(pipeline).with_name("lock")
         try:
             with hold_lock(lock) as held:
@@ -249,7 +250,7 @@ def _last(instance: DagsterInstance, pipeline: Pipeline, step: Step) -> Result |
 
 def _instance(home: Path) -> DagsterInstance:
     folder = home / "dagster"
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private_folder(folder)
     config = folder / "dagster.yaml"
     if not config.exists():
         config.write_text(INSTANCE, encoding="utf-8")

@@ -24,6 +24,7 @@ from tonnage.sizing.served_weights import served_weights
 from tonnage.workload.jobs import BatchJob, ServeJob, TrainJob
 
 IMAGES = ("convolution", "vision-transformer")
+PROMISED = "decoder tail"  # plans promise 95th percentiles of what a service of tokens does
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,14 +79,14 @@ class Grounds:
         return self._interval("memory", memory_group(job), Unknown())
 
     def pass_time(self, job: ServeJob | BatchJob, device: Accelerator, layout: str | None = None) -> Interval:
-        """Of the latency of one pass: encoders and vision; of a whole answer where tokens are generated. `layout`: a
-        way to spread the model that no row has."""
-        group = "decoder tpot" if generates(job) else self._pass_group(job)
+        """Of the latency of one pass: encoders and vision; of the slowest answers and tokens of a service of tokens.
+        `layout`: a way to spread the model that no row has."""
+        group = PROMISED if generates(job) else self._pass_group(job)
         return self._interval("latency", group, self._unknown_in_inference(job, device, layout))
 
     def first_token_time(self, job: ServeJob | BatchJob, device: Accelerator, layout: str | None = None) -> Interval:
-        """Of the time to the first token."""
-        return self._interval("ttft", "decoder ttft", self._unknown_in_inference(job, device, layout))
+        """Of the time to the first token that the slowest requests see."""
+        return self._interval("ttft", PROMISED, self._unknown_in_inference(job, device, layout))
 
     def throughput_time(self, job: ServeJob | BatchJob, device: Accelerator, layout: str | None = None) -> Interval:
         """Of the seconds a given load takes: requests or tokens a second, turned round."""

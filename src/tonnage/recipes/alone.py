@@ -22,7 +22,7 @@ from tonnage.recipes.progress_line import say_progress
 from tonnage.recipes.task import Evaluation
 from tonnage.recipes.timing import StepTimes
 from tonnage.runs.data_prints import check_prints
-from tonnage.runs.folder import RunFolder, append_values, write_whole
+from tonnage.runs.folder import RunFolder, append_values, make_private, write_whole
 from tonnage.runs.journal import EventKind
 from tonnage.runs.progress import Progress
 from tonnage.runs.spec import RunSpec
@@ -174,8 +174,9 @@ class Alone:
 def _save_by_rename(path: Path, save: Callable[[Path], None]) -> None:
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir()
+    beside.mkdir(mode=0o700)
     save(beside)
+    make_private(beside)
     if path.exists():
         shutil.rmtree(path)
     os.rename(beside, path)

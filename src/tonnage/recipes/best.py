@@ -31,7 +31,7 @@ def standing(folder: RunFolder, training: TrainingSpec, *, step: int) -> Standin
     found: dict[int, Mapping[str, float]] = {}
     for event in folder.events(brief=True):
         at = int(event.fields.get("step", 0))
-        if event.kind is EventKind.EVALUATED and at <= step:
+        if event.kind is EventKind.EVALUATED and at <= step and not event.fields.get("finished"):
             found[at] = event.fields["metrics"]
     best: tuple[float, int] | None = None
     without = 0

@@ -16,7 +16,7 @@ from tonnage.recipes.loop import Loop
 from tonnage.recipes.out_of_memory import peak_bytes
 from tonnage.recipes.sharding import gather_onto_host
 from tonnage.recipes.task import Evaluation, Prepared
-from tonnage.runs.folder import RunFolder, write_whole
+from tonnage.runs.folder import RunFolder, make_private, write_whole
 from tonnage.runs.journal import EventKind
 from tonnage.runs.states import WorkerExit
 
@@ -44,7 +44,10 @@ def finish(loop: Loop, prepared: Prepared, folder: RunFolder, interrupts: Interr
 def _write_down(loop: Loop, prepared: Prepared, folder: RunFolder, judged: Evaluation) -> None:
     baseline = prepared.baseline() if prepared.baseline is not None else None
     save_model(loop.engine, prepared, folder.model)
-    folder.record(EventKind.EVALUATED, who="rank0", step=loop.position.step, metrics=dict(judged.metrics))
+    split = "validation" if prepared.test is None else "test"
+    folder.record(
+        EventKind.EVALUATED, who="rank0", step=loop.model_step, split=split, finished=True, metrics=dict(judged.metrics)
+    )
     result = result_of(loop, judged, baseline) | setting_of(prepared)
     write_whole(folder.result_file, json.dumps(result, indent=2, allow_nan=False) + "\n")
 
@@ -54,9 +57,10 @@ def save_model(engine: Engine, prepared: Prepared, path: Path) -> None:
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     for left in path.parent.glob(f".{path.name}.*"):  # by an attempt that was killed here
         shutil.rmtree(left)
-    beside.mkdir()
+    beside.mkdir(mode=0o700)
     model = engine.machine.accelerator.unwrap_model(engine.raw, keep_fp32_wrapper=False, keep_torch_compile=False)
     prepared.save(model, beside)
+    make_private(beside)
     if path.exists():
         shutil.rmtree(path)
     os.rename(beside, path)
@@ -71,6 +75,7 @@ def result_of(loop: Loop, judged: Evaluation, baseline: Evaluation | None) -> di
         "evaluated_samples": judged.samples,
         "baseline": dict(baseline.metrics) if baseline is not None else None,
         "steps": loop.position.step,
+        "model_step": loop.model_step,
         "samples": loop.position.step * loop.order.global_batch,
         "epochs": loop.order.epoch(loop.position.step),
         "micro_batch": loop.position.micro_batch,

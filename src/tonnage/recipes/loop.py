@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Any
 
@@ -53,6 +54,7 @@ class Loop:
         share = len(self.order.share(0, rank=self.team.world - 1, world=self.team.world))
         self.position = Position(micro_batch=min(spec.training.micro_batch or share, share))
         self._standing = Standing()
+        self.model_step = 0  # of the weights the run ends with: the last step, or that of the best evaluation
         self.measuring = Measuring(engine, spec, folder, self.order)
         self._saving = Saving(engine, spec, folder, self.position, self.measuring)
         self._feeder = Feeder(
@@ -72,6 +74,9 @@ class Loop:
             if code == WorkerExit.DONE:
                 self._saving.save()
             self._saving.wait()
+            if code == WorkerExit.DONE:
+                self._note_early_stop()
+                self.model_step = self.position.step
             if code == WorkerExit.DONE and self.spec.training.keep_best:
                 self._go_back_to_best()
             return code
@@ -93,7 +98,8 @@ class Loop:
             check_same_data(checkpoint, self.order)
             put_state(self.engine, checkpoint, trained_only=self.spec.training.method != "full")
             self.position.restore(checkpoint.position)
-            self.measuring.times.restore(checkpoint.position["times"])
+            if checkpoint.position.get("timed_on", self.measuring.configuration) == self.measuring.configuration:
+                self.measuring.times.restore(checkpoint.position["times"])
             self._saving.found(checkpoint)
         if smaller := self.team.gather(journalled_micro_batch(self.folder))[0]:
             self.position.micro_batch = min(self.position.micro_batch, smaller)
@@ -195,7 +201,9 @@ class Loop:
             return
         if self.team.main and found is not None:
             metrics = dict(found.metrics)
-            self.folder.record(EventKind.EVALUATED, who="rank0", step=self.position.step, metrics=metrics)
+            self.folder.record(
+                EventKind.EVALUATED, who="rank0", step=self.position.step, split="validation", metrics=metrics
+            )
         self._look_at_evaluations()
         if self._standing.step == self.position.step and self.spec.training.keep_best:
             self._saving.save()
@@ -207,6 +215,21 @@ class Loop:
             own = standing(self.folder, training, step=self.position.step) if self.team.main else Standing()
             self._standing = self.team.gather(own)[0]
             self._saving.keep(self._standing.step if training.keep_best else None)
+
+    def _note_early_stop(self) -> None:
+        """Say that training ended before its last step, and by which rule."""
+        if self.position.step >= self.steps or not self.team.main:
+            return
+        found, step = self._standing, self.position.step
+        said = (
+            f"stopped early after step {step:,} of {self.steps:,}: "
+            f"{found.without_gain} evaluations in a row without gain over that of step {found.step:,}"
+        )
+        self.folder.record(
+            EventKind.EARLY_STOP, who="rank0", step=step, best_step=found.step, evaluations=found.without_gain,
+            message=said,
+        )  # fmt: skip
+        print(said, file=sys.stderr)  # noqa: T201
 
     def _go_back_to_best(self) -> None:
         """Take up the weights of the best evaluation, where its checkpoint is not the newest and verifies."""
@@ -221,9 +244,11 @@ class Loop:
             self.folder.record(EventKind.CHECKPOINT_INVALID, who="rank0", path=str(path), message=fault.message)
         if (checkpoint := self.team.gather(found)[0]) is not None:
             put_state(self.engine, checkpoint, trained_only=self.spec.training.method != "full")
+            self.model_step = step
             if self.team.main:
-                said = f"the finished model is that of step {step}, the best evaluation"
-                self.folder.record(EventKind.RESUMED, who="rank0", step=step, path=str(path), message=said)
+                said = f"the finished model is that of step {step:,}, the best evaluation"
+                self.folder.record(EventKind.BEST, who="rank0", step=step, path=str(path), message=said)
+                print(said, file=sys.stderr)  # noqa: T201
 
     def _leave(self, *, stopped: bool) -> int:
         """Save, so that nothing is lost, and say why this attempt ends."""

@@ -8,6 +8,7 @@ from typing import Any
 import psutil
 
 from tonnage.recipes.engine import Engine
+from tonnage.recipes.environment import device_name
 from tonnage.recipes.health import NEVER, Diverged, Health
 from tonnage.recipes.order import DataOrder
 from tonnage.recipes.position import Position
@@ -30,6 +31,11 @@ class Measuring:
         self._progress = Progress(folder.path) if engine.team.main else None
         self.last_good: int | None = None  # step of the newest checkpoint
         self._reading_is_free = not engine.on_gpu and engine.team.world == 1
+
+    @property
+    def configuration(self) -> list[Any]:
+        """What step times are of: those of another configuration are no part of this one's."""
+        return [self._engine.team.world, device_name(on_gpu=self._engine.on_gpu)]
 
     def note(self, step: int, result: StepResult) -> None:
         """Take in a step that was done."""

@@ -102,11 +102,12 @@ class StepTimes:
         total = sum(seconds)
         if not total:
             names = (
-                "median_step_s", "p90_step_s", "samples_per_s", "clock_samples_per_s", "tokens_per_s",
+                "timed_steps", "median_step_s", "p90_step_s", "samples_per_s", "clock_samples_per_s", "tokens_per_s",
                 "data_wait_fraction",
             )  # fmt: skip
             return dict.fromkeys(names)
         return {
+            "timed_steps": len(seconds),
             "median_step_s": median(seconds),
             "p90_step_s": quantiles(seconds, n=10, method="inclusive")[-1] if len(seconds) > 1 else seconds[0],
             "samples_per_s": sum(step[2] for step in self.done) / total,

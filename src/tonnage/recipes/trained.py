@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tonnage.errors import InputError
+from tonnage.recipes.data.images import Pixels, pixels_of
 from tonnage.recipes.precision import Precision, choose_device, choose_precision, set_matmul
 from tonnage.recipes.tasks.labels import Labels, trained_labels
-from tonnage.recipes.tasks.models import load_tokenizer, load_trained, longest_input
+from tonnage.recipes.tasks.models import IMAGES, load_tokenizer, load_trained, longest_input
 from tonnage.recipes.tasks.tables import TableCoder
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.liveness import observed_state
@@ -26,6 +27,8 @@ CLASSES: Final[dict[Task, str]] = {  # of transformers
     "token-classification": "AutoModelForTokenClassification",
     "question-answering": "AutoModelForQuestionAnswering",
     "causal-lm": "AutoModelForCausalLM",
+    "sequence-to-sequence": "AutoModelForSeq2SeqLM",
+    "image-classification": IMAGES,
 }
 
 
@@ -36,9 +39,10 @@ class TrainedModel:
     spec: RunSpec
     model: Any
     tokenizer: Any
-    longest: int  # tokens of an input
+    longest: int  # tokens of an input; 0 for images
     device: Literal["cpu", "cuda"]
     precision: Precision
+    pixels: Pixels | None = None  # what a model of images sees
 
     @property
     def labels(self) -> Labels:
@@ -113,6 +117,8 @@ def load_finished(folder: RunFolder, *, device: Device = "auto", spec: RunSpec |
 def _load_model(spec: RunSpec, place: Path, kind: Literal["cpu", "cuda"]) -> TrainedModel:
     precision = _precision(spec, kind)
     set_matmul(precision)
+    if spec.task == "image-classification":
+        return _load_images(spec, place, kind, precision)
     beside = replace(spec, tokenizer=str(place))
     tokenizer = load_tokenizer(beside, words=spec.task == "token-classification")
     if spec.task == "question-answering":
@@ -127,6 +133,16 @@ def _load_model(spec: RunSpec, place: Path, kind: Literal["cpu", "cuda"]) -> Tra
         longest=longest_input(spec, tokenizer, model),
         device=kind,
         precision=precision,
+    )
+
+
+def _load_images(spec: RunSpec, place: Path, kind: Literal["cpu", "cuda"], precision: Precision) -> TrainedModel:
+    model = load_trained(spec, place, IMAGES, padding=None)
+    if getattr(model, "hf_device_map", None) is None:
+        model = model.to(kind)
+    pixels = pixels_of(model.config, str(place))
+    return TrainedModel(
+        spec=spec, model=model.eval(), tokenizer=None, longest=0, device=kind, precision=precision, pixels=pixels
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import traceback
@@ -22,6 +23,8 @@ from tonnage.recipes.randomness import seed_all
 from tonnage.recipes.task import Prepared, TaskProgram
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import EventKind
+from tonnage.runs.progress import read_progress
+from tonnage.runs.secrets import masked
 from tonnage.runs.spec import RunSpec
 from tonnage.runs.states import Reason, WorkerExit
 
@@ -128,9 +131,35 @@ def main() -> int:
         return WorkerExit.BAD_INPUT
     try:
         return run_worker(RunFolder(Path(sys.argv[1])))
-    except Exception:
+    except Exception as error:
         traceback.print_exc()
-        return CRASHED
+        return crash_code(RunFolder(Path(sys.argv[1])), error)
+
+
+def crash_code(folder: RunFolder, error: Exception) -> int:
+    """Say in the journal by which exception this process ends (the log has where); whether to start it again.
+
+    The same exception twice before the first step will come a third time.
+    """
+    first = (str(error).strip().splitlines() or [""])[0][:300]
+    said = masked(f"{type(error).__name__}: {first}" if first else type(error).__name__)
+    with contextlib.suppress(OSError):
+        before = _crashes(folder)
+        folder.record(EventKind.CRASHED, who=_who(), message=said)
+        if before and before[-1] == said and read_progress(folder.path) is None:
+            return WorkerExit.START_FAILED
+    return CRASHED
+
+
+def _crashes(folder: RunFolder) -> list[str]:
+    """Exceptions that ended this rank since the run was submitted last."""
+    found: list[str] = []
+    for event in folder.events():
+        if event.kind is EventKind.SUBMITTED:
+            found.clear()
+        elif event.kind is EventKind.CRASHED and event.who == _who():
+            found.append(str(event.fields.get("message", "")))
+    return found
 
 
 if __name__ == "__main__":

@@ -9,9 +9,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from tonnage.sizing.estimates import Figure
+if TYPE_CHECKING:
+    from tonnage.sizing.estimates import Figure
+
 
 DIGITS: Final = 6  # significant; a prediction is not better than that
 _EXACT: Final = 2.0**53  # whole numbers up to here are kept whole

@@ -68,6 +68,8 @@ def _state_document(state: RunState) -> dict[str, Any]:
         "message": state.message,
         **{name: None if at is None else plain_instant(at) for name, at in instants.items()},
         "starts": state.attempt,
+        "step": state.step,
+        "total_steps": state.total_steps,
         "lost_steps": state.lost_steps,
         "checkpoint_step": state.checkpoint_step,
     }

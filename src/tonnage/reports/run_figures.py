@@ -90,7 +90,7 @@ def measured_document(measured: Measured) -> dict[str, Any]:
         "tokens_per_sample", "longest_tokens", *(key for key, _, _ in PEAKS), "gpu_utilization_fraction", "power_w",
         "temperature_c",
         "throttled_fraction", "cpu_fraction", "other_cpu_fraction", "restarts", "lost_steps", "micro_batch",
-        "processes", "steps", "timed_steps",
+        "processes", "steps", "timed_steps", "since_step",
     )  # fmt: skip
     return {
         "device": measured.device,

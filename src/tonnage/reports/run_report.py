@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import pairwise
 from typing import Any, Final
 
 from tonnage.reports.blocks import Block, Bullets, Column, Heading, LineChart, Page, Pairs, Paragraph, Table
@@ -75,10 +76,14 @@ def _head(run: RunSummary) -> Iterator[tuple[str, str]]:
     yield "task", spec.task
     yield "model", spec.model or str(spec.weights or UNKNOWN)
     yield "on", f"{run.measured.device or UNKNOWN}, {plural(run.measured.processes, 'process')} ({spec.launch.runner})"
+    for before, after in pairwise(run.records.stretches):
+        where = f"{plural(before.processes, 'process')} ({before.runner}, {before.device})"
+        yield "before", f"steps {before.step:,} to {after.step:,} on {where}; what was measured is of the steps since"
     training = spec.training
     batch = f"{training.global_batch} samples a step, micro-batch {run.measured.micro_batch or UNKNOWN}"
     yield "learns by", f"{training.method}, {training.precision}, {batch}, {training.optimizer}"
-    yield "steps", f"{run.measured.steps:,}, checkpoint at {state.checkpoint_step or 0:,}"
+    of = f" of {state.total_steps:,}" if state.total_steps else ""
+    yield "steps", f"{state.step:,}{of}, checkpoint at {state.checkpoint_step or 0:,}"
     yield "starts", f"{state.attempt}, {plural(state.lost_steps, 'step')} done again"
     yield "submitted", _minute(state.submitted_at)
     yield "took", render_duration(run.measured.seconds)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from datetime import date
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from tonnage.planning.plan import Option, RunDetail
-from tonnage.sizing.estimates import Figure
 from tonnage.units import GIB, MIB, SECONDS_PER_HOUR
+
+if TYPE_CHECKING:  # a report on a run needs neither the planner nor its arrays
+    from tonnage.planning.plan import Option, RunDetail
+    from tonnage.sizing.estimates import Figure
 
 _SECONDS_PER_DAY: Final = 24 * SECONDS_PER_HOUR
 _SCALES: Final = ((1e24, "Y"), (1e21, "Z"), (1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))

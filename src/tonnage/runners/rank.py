@@ -22,7 +22,7 @@ from tonnage.runs.states import WorkerExit
 FINAL: Final = frozenset(
     {
         WorkerExit.DONE, WorkerExit.BAD_INPUT, WorkerExit.DISK_FULL, WorkerExit.STOPPED, WorkerExit.DIVERGED,
-        WorkerExit.OUT_OF_MEMORY, WorkerExit.UNREACHABLE,
+        WorkerExit.OUT_OF_MEMORY, WorkerExit.UNREACHABLE, WorkerExit.START_FAILED,
     }
 )  # fmt: skip
 

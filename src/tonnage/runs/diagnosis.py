@@ -67,7 +67,9 @@ def compare(records: Records, measured: Measured) -> tuple[Compared, ...]:
 
 
 def _counterpart(key: str, records: Records, measured: Measured) -> tuple[float | None, str]:
-    done = records.state.state.value == "succeeded"
+    done, changed = records.state.state.value == "succeeded", len(records.stretches) > 1
+    if changed and key in ("time_s", "cost_usd"):
+        return None, f"processes or device changed at step {measured.since_step:,}: no one prediction is of all of it"
     match key:
         case "samples_per_s":
             return measured.samples_per_s, "all processes, " + measured.timing
@@ -103,8 +105,9 @@ def explain(records: Records, measured: Measured, compared: tuple[Compared, ...]
         return tuple(one.text for one in found)
     worst = max((one for one in compared if one.inside is False), key=lambda one: abs(one.off_fraction or 0.0))
     off = f"{100 * (worst.off_fraction or 0.0):+.0f} %"
-    return (f"nothing that was measured explains it: the prediction of {worst.key} itself is off ({off}); "
-            "what this run measured corrects the next one",)  # fmt: skip
+    doubtful = doubts(records, measured)
+    then = f"this run teaches nothing ({doubtful[0]})" if doubtful else "what this run measured corrects the next one"
+    return (f"nothing that was measured explains it: the prediction of {worst.key} itself is off ({off}); {then}",)
 
 
 def doubts(records: Records, measured: Measured) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ whole line per write; everything else appears by rename.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -16,9 +17,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.runs.journal import CUT, Event, EventKind, read_journal
+from tonnage.runs.progress import read_progress
 from tonnage.runs.secrets import masked
 from tonnage.runs.spec import RunSpec, dump_spec, load_spec
-from tonnage.runs.states import RunState, state_of
+from tonnage.runs.states import RunState, state_of, with_mark
 
 PRIVATE: Final = 0o600
 SHARED: Final = 0o666  # less the umask, as every file that nobody gave a mode
@@ -80,7 +82,7 @@ class RunFolder:
 
     def create(self, spec: RunSpec) -> None:
         """Make the folder and write the specification. FileExistsError where a run of this name is there."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(self.path.parent)
         self.path.mkdir(mode=0o700)  # specification, log and rows' names are the user's alone
         self.checkpoints.mkdir(mode=0o700)
         write_whole(self.spec_file, dump_spec(spec))
@@ -93,8 +95,9 @@ class RunFolder:
         return read_journal(self.journal_file, faults=[] if faults is None else faults, brief=brief)
 
     def state(self) -> RunState:
+        """Where the run stands: by its journal, and the mark its workers leave after each step."""
         faults: list[str] = []
-        state = state_of(self.events(faults=faults, brief=True))
+        state = with_mark(state_of(self.events(faults=faults, brief=True)), read_progress(self.path))
         return replace(state, faults=tuple(faults))
 
     def record(self, kind: EventKind, *, who: str, at: datetime | None = None, **fields: Any) -> Event:
@@ -102,6 +105,22 @@ class RunFolder:
         event = Event(kind=kind, at=at or datetime.now(UTC), who=who, fields=fields)
         append_line(self.journal_file, masked(event.to_json()), sync=True)
         return event
+
+
+def make_private_folder(path: Path) -> None:
+    """A folder and those above it that are not there, for the user alone. One that is there keeps its mode."""
+    missing = [one for one in (path, *path.parents) if not one.exists()]
+    for one in reversed(missing):
+        with contextlib.suppress(FileExistsError):
+            one.mkdir(mode=0o700)
+
+
+def make_private(path: Path) -> None:
+    """Take from all others what a folder holds: libraries write with the umask of the process."""
+    path.chmod(0o700)
+    for one in path.rglob("*"):
+        if not one.is_symlink():
+            one.chmod(0o700 if one.is_dir() else PRIVATE)
 
 
 def append_line(path: Path, line: str, *, sync: bool = False) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -45,23 +46,45 @@ class Job:
 
 def alone_script(job: Job, *, folder: str, spec: str) -> str:
     """A shell script that makes the run's folder with this specification and does the work: without a supervisor, so
-    without restarts, limits and measurements."""
-    place = shlex.quote(folder)
+    without restarts, limits and measurements. The journal has its beginning and its end, by the command's exit code."""
+    place, name = shlex.quote(folder), PurePosixPath(folder).name
+    submitted = {"kind": "submitted", "name": name, "runner": job.runner, "processes": job.processes}
     return "".join(
         [
             "#!/bin/sh\n# The work alone, without a supervisor: no restarts, no limits. `tonnage run` has them.\n",
-            "set -e\n",
+            "set -e\numask 077\n",
+            *(f": ${{{name}:?is not set: it is taken from your environment}}\n" for name in job.secrets),
             f"mkdir -p {place}/checkpoints {place}/exits\n",
             f"cat > {place}/spec.json <<'END_OF_SPEC'\n{spec.rstrip()}\nEND_OF_SPEC\n",
             f"export TONNAGE_EXITS={place}/exits\n",
             *(f"mkdir -p {place}/{shlex.quote(str(PurePosixPath(file.path).parent))}\n"
               f"cat > {place}/{shlex.quote(file.path)} <<'END_OF_FILE'\n{file.text.rstrip()}\nEND_OF_FILE\n"
               for file in job.files),
-            *(f": ${{{name}:?is not set: it is taken from your environment}}\n" for name in job.secrets),
             *(f"export {name}={shlex.quote(value)}\n" for name, value in job.env),
-            f"exec {job.command_line}\n",
+            _SAY.replace("PLACE", place),
+            f"say '{json.dumps(submitted)[1:-1]}, \"alone_pid\": '$$', \"host\": \"'$(uname -n)'\"'\n",
+            f"{job.command_line} &\n",
+            _WAIT,
         ]
     )  # fmt: skip
+
+
+_SAY: Final = """say() {
+  printf '{"at": "%s", "who": "script", %s}\\n' "$(date -u +%Y-%m-%dT%H:%M:%S+00:00)" "$1" >> PLACE/journal.jsonl
+}
+"""
+_WAIT: Final = """work=$!
+trap 'kill -TERM $work' TERM INT HUP
+set +e
+wait $work; code=$?
+while kill -0 $work 2>/dev/null; do wait $work; code=$?; done
+case $code in
+  0) say '"kind": "succeeded"' ;;
+  75|76) say '"kind": "stopped"' ;;
+  *) say '"kind": "failed", "message": "the command ended with exit code '$code'"' ;;
+esac
+exit $code
+"""
 
 
 _ADAPTER: Final[TypeAdapter[Job]] = TypeAdapter(Job)

@@ -16,7 +16,7 @@ CUT: Final = "\x18"  # CAN, the control character «cancel»: ends a line whose 
 class EventKind(StrEnum):
     """What can happen. The fields each kind carries stand beside it; `message` may come with all."""
 
-    SUBMITTED = "submitted"  # name
+    SUBMITTED = "submitted"  # name, runner, processes, device
     STARTED = "started"  # attempt, pid, command
     TRAINING = "training"  # step: the first step (or preflight) is over, steps follow
     PREFLIGHT = "preflight"  # micro_batch, tokens, peak_bytes
@@ -24,9 +24,12 @@ class EventKind(StrEnum):
     CHECKPOINT = "checkpoint"  # step, path, seconds, held_s, bytes
     CHECKPOINT_INVALID = "checkpoint_invalid"  # path, message
     RESUMED = "resumed"  # step, path, lost_steps
-    EVALUATED = "evaluated"  # step, metrics
+    EVALUATED = "evaluated"  # step, metrics, split; finished: of the model the run leaves
+    EARLY_STOP = "early_stop"  # step, best_step, evaluations
+    BEST = "best"  # step, path: the finished model is that of this step
     NOTICE = "notice"  # source, deadline_s
     INTERRUPTED = "interrupted"  # signal, step
+    CRASHED = "crashed"  # message: the exception that ended a worker
     RESTARTING = "restarting"  # reason, delay_s, attempt
     STOPPING = "stopping"  # reason
     GUARD = "guard"  # limit, value: the audit line of a limit reached

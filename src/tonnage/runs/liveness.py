@@ -126,12 +126,28 @@ def has_supervisor(folder: RunFolder, *, now: datetime | None = None) -> bool:
     return ((now or datetime.now(UTC)) - beat.at).total_seconds() < SILENT_AFTER_S
 
 
+def _works_alone(state: RunState) -> bool:
+    """Whether the script that does the work lives; of one on another machine that is not known, and it counts."""
+    if state.alone is None:
+        return False
+    host, pid = state.alone
+    if host != platform.node():
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
 def observed_state(folder: RunFolder, *, now: datetime | None = None) -> RunState:
     """The state by the journal, or `lost` where nobody is left who would write its next line."""
     now = now or datetime.now(UTC)
     alive = has_supervisor(folder, now=now)  # asked first: a run that ends in between has its last line by then
     state = folder.state()
-    if state.state.ended or alive:
+    if state.state.ended or alive or _works_alone(state):
         return state
     submitted = state.submitted_at
     if state.state is State.PENDING and submitted and (now - submitted).total_seconds() < START_GRACE_S:

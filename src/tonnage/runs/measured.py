@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from statistics import fmean, median, quantiles
 from typing import Any, Final
@@ -20,10 +20,12 @@ from tonnage.runs.energy import Energy, energy_of
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import Event, EventKind
 from tonnage.runs.measured_rows import rows_of
+from tonnage.runs.progress import Mark, read_progress
 from tonnage.runs.series import MOST_LINES, thin_lines
 from tonnage.runs.spec import RunSpec
 from tonnage.runs.spending import sessions_of
-from tonnage.runs.states import RunState, state_of
+from tonnage.runs.states import RunState, state_of, with_mark
+from tonnage.runs.stretches import Stretch, stretches_of
 
 WARM_UP: Final = "the first logged window of each attempt left out"
 _BY_WORKER: Final = "timed step by step by the worker; the first step of each attempt left out"
@@ -34,7 +36,7 @@ class Measured:
     """The figures of one run. None: not measured."""
 
     timing: str  # what the step times are over
-    steps: int  # optimizer steps the run reached
+    steps: int  # the optimizer step the run stands at
     timed_steps: int
     median_step_s: float | None = None
     p90_step_s: float | None = None
@@ -67,6 +69,7 @@ class Measured:
     halvings: int = 0  # of the micro-batch, for want of memory
     restarts: int = 0
     lost_steps: int = 0
+    since_step: int = 0  # rates, peaks and load are of the steps after this one: the configuration changed there
     versions: tuple[tuple[str, str], ...] = ()
 
 
@@ -82,10 +85,28 @@ class Records:
     prediction: Mapping[str, Any] = field(default_factory=dict)
     lines_share: float = 1.0  # of the metrics that `lines` are; below 1: a long run, thinned evenly
     samples_share: float = 1.0
+    mark: Mark | None = None  # the newest step, by the workers
 
     @property
     def state(self) -> RunState:
-        return state_of(self.events)
+        return with_mark(state_of(self.events), self.mark)
+
+    @property
+    def stretches(self) -> tuple[Stretch, ...]:
+        """Each in one configuration: processes and device."""
+        return stretches_of(self.events, self.spec.launch)
+
+    def newest_stretch(self) -> Records:
+        """Only what was recorded in the newest configuration: what one row may be made of."""
+        since = self.stretches[-1].since
+        if since is None:
+            return self
+        return replace(
+            self,
+            events=tuple(event for event in self.events if event.at >= since),
+            lines=tuple(line for line in self.lines if "at" not in line or _at(line) >= since),
+            samples=tuple(sample for sample in self.samples if _at(sample) >= since),
+        )
 
 
 def read_records(folder: RunFolder, *, thin: bool = False) -> Records:
@@ -106,6 +127,7 @@ def read_records(folder: RunFolder, *, thin: bool = False) -> Records:
             samples_share=samples.share,
             result=_document(folder.result_file),
             prediction=_document(folder.prediction_file),
+            mark=read_progress(folder.path),
         )
     except (ValueError, OSError) as error:
         raise InputError(
@@ -116,7 +138,7 @@ def read_records(folder: RunFolder, *, thin: bool = False) -> Records:
 def measured_rows(folder: RunFolder, as_of: datetime) -> list[dict[str, str]]:
     """Rows in the columns of the training facts that a run's folder gives; none for tables and generated text."""
     records = read_records(folder)
-    return rows_of(records, measure(records), as_of)
+    return rows_of(records.newest_stretch(), measure(records), as_of, began=records.state.submitted_at)
 
 
 def versions_text(folder: RunFolder) -> str:
@@ -125,16 +147,17 @@ def versions_text(folder: RunFolder) -> str:
 
 
 def measure(records: Records) -> Measured:
-    """The figures of a run so far."""
+    """The figures of a run so far: rates, peaks and load of its newest configuration, totals over all of it."""
+    whole, records = records, records.newest_stretch()
     spec, result, samples = records.spec, records.result, records.samples
-    state, sessions = records.state, sessions_of(records.events, spec.guard)
+    state, sessions = whole.state, sessions_of(whole.events, spec.guard)
     times = _times(records)
     gpus = [gpu for sample in samples for gpu in sample.get("gpus", ())]
     preflight = _newest(records.events, EventKind.PREFLIGHT)
     costs = [session.usd for session in sessions if session.usd is not None]
     return Measured(
         **times,
-        steps=int(result.get("steps") or max((line["step"] for line in records.lines), default=state.step)),
+        steps=state.step,
         longest_tokens=preflight.get("longest_tokens"),
         peak_allocated_bytes=_peak(records, "peak_allocated_bytes"),
         peak_reserved_bytes=_peak(records, "peak_reserved_bytes"),
@@ -149,16 +172,17 @@ def measure(records: Records) -> Measured:
         **_throttling(gpus),
         cpu_fraction=_mean(samples, "cpu_fraction"),
         other_cpu_fraction=_other_load(samples),
-        energy=energy_of(samples),
-        training_s=_training_s(records),
+        energy=energy_of(whole.samples),
+        training_s=_training_s(whole),
         seconds=sum(session.seconds for session in sessions) if sessions else None,
         usd=sum(costs) if costs else None,
         device=str(result.get("device") or preflight.get("device") or next((gpu["name"] for gpu in gpus), "")),
-        processes=int(result.get("processes") or spec.launch.processes),
+        processes=int(result.get("processes") or whole.stretches[-1].processes),
         micro_batch=micro_batch_of(records),
         halvings=sum(event.kind is EventKind.OUT_OF_MEMORY for event in records.events),
         restarts=max(state.attempt - 1, 0),
         lost_steps=state.lost_steps,
+        since_step=whole.stretches[-1].step,
         versions=tuple(sorted((str(name), str(version)) for name, version in result.get("versions", {}).items())),
     )
 
@@ -185,7 +209,8 @@ def _times(records: Records) -> dict[str, Any]:
             "median_step_s", "p90_step_s", "samples_per_s", "clock_samples_per_s", "tokens_per_s", "data_wait_fraction"
         )  # fmt: skip
         given = {name: result.get(name) for name in names}
-        return given | {"timing": _BY_WORKER, "timed_steps": int(result.get("steps") or 0),
+        return given | {"timing": _BY_WORKER,
+                        "timed_steps": int(result.get("timed_steps") or result.get("steps") or 0),
                         "tokens_per_sample": mean_tokens}  # fmt: skip
     if not windows:
         return {"timing": "no step was timed", "timed_steps": 0}
@@ -280,6 +305,10 @@ def _newest(events: Iterable[Event], kind: EventKind) -> Mapping[str, Any]:
         if event.kind is kind:
             found = event.fields
     return found
+
+
+def _at(values: Mapping[str, Any]) -> datetime:
+    return datetime.fromisoformat(values["at"])
 
 
 def _document(path: Any) -> Mapping[str, Any]:

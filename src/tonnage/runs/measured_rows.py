@@ -32,16 +32,21 @@ _MEMORY: Final = (  # figure, what the column `mem_kind` says of it
     ("peak_device_bytes", WHOLE_DEVICE),
 )
 RUN_SOURCE: Final = "tonnage run "  # before the run's name, in the column `source`
-_RATES: Final = frozenset({"sequences_per_s", "tokens_per_s_per_gpu"})
+_RATES: Final = frozenset({"sequences_per_s", "images_per_s", "tokens_per_s_per_gpu"})
 NINETIETH: Final = 1.2816  # of the normal law, in standard deviations
 HOST: Final = "host RSS of one process"
 
 
-def rows_of(records: Records, measured: Measured, as_of: datetime) -> list[dict[str, str]]:
-    """The rows of a run; `as_of` is their day where it has no end yet. What was not measured has no row."""
+def rows_of(
+    records: Records, measured: Measured, as_of: datetime, *, began: datetime | None = None
+) -> list[dict[str, str]]:
+    """The rows of a run; `as_of` is their day where it has no end yet. What was not measured has no row.
+
+    `records` are of one configuration; `began`: when the run itself did.
+    """
     if records.spec.task in _NOT_FACTS:
         return []
-    base, doubtful = _base(records, measured), doubts(records, measured)
+    base, doubtful = _base(records, measured, began), doubts(records, measured)
     rows = []
     for own in _figures(records, measured):
         why = doubtful if own["metric"] in _RATES else ()  # a busy machine takes no memory from a run
@@ -56,6 +61,8 @@ def _figures(records: Records, measured: Measured) -> Iterator[dict[str, Any]]:
     if records.spec.task == "causal-lm" and measured.tokens_per_s:
         rate = measured.tokens_per_s / measured.processes
         yield {"metric": "tokens_per_s_per_gpu", "value": rate, "seq_len": mean}
+    elif records.spec.task == "image-classification" and measured.samples_per_s:
+        yield {"metric": "images_per_s", "value": measured.samples_per_s}
     elif measured.samples_per_s:
         yield {"metric": "sequences_per_s", "value": measured.samples_per_s, "seq_len": mean}
     longest = measured.longest_tokens or mean
@@ -79,12 +86,12 @@ def _fits(records: Records, measured: Measured) -> Iterator[dict[str, Any]]:
         yield {"metric": "fits", "value": 1, "seq_len": measured.longest_tokens or short[-1].get("longest_tokens")}
 
 
-def _base(records: Records, measured: Measured) -> dict[str, Any]:
+def _base(records: Records, measured: Measured, began: datetime | None) -> dict[str, Any]:
     """The columns that all rows of a run share."""
     spec, result = records.spec, records.result
     training, shape = spec.training, result.get("shape") or {}
     asked = "" if training.precision == "auto" else training.precision
-    began = records.state.submitted_at or records.state.started_at
+    began = began or records.state.submitted_at or records.state.started_at
     sharded = "none" if measured.processes == 1 else _SHARDINGS.get(training.sharding, training.sharding)
     return {
         "config_id": f"{spec.name}@{began.astimezone(UTC):%Y%m%dT%H%M%SZ}" if began else spec.name,
@@ -131,7 +138,8 @@ def _note(records: Records, measured: Measured, as_of: datetime, doubtful: tuple
     learned, the spread of steps, and over how many of them the rate is a mean.
     """
     day = records.state.ended_at or as_of  # the same row whenever it is made
-    objective = "language-model" if records.spec.task == "causal-lm" else "classification"
+    writes = records.spec.task in ("causal-lm", "sequence-to-sequence")
+    objective = "language-model" if writes else "classification"
     parts = [f"fine-tuning, measured {day.astimezone(UTC):%Y-%m-%d}", f"objective={objective}"]
     threads = records.result.get("threads") or records.spec.launch.threads
     parts += [f"threads={threads}"] if threads else []

@@ -86,11 +86,24 @@ def _processes(spec: RunSpec, machine: Machine) -> Iterator[Finding]:
         if has < launch.processes:
             yield Finding(
                 kind="refused",
-                message=f"needs {launch.processes} GPUs, one a process; this machine has {has}",
+                message=f"needs {_counted(launch.processes, 'GPU')}, one a process; this machine has {has}",
                 hint=f"--processes {has} with the same global batch" if has else "`device: cpu`, or another machine",
             )
     elif launch.processes > machine.cores:
         yield Finding(kind="doubtful", message=f"{launch.processes} processes share {machine.cores} cores")
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _gib(size: float) -> str:
+    """A size in words, small ones in MiB: a model of a megabyte takes no «0.0 GiB».
+
+    >>> _gib(12.34), _gib(0.0125)
+    ('12.3 GiB', '12.8 MiB')
+    """
+    return f"{size:.1f} GiB" if size >= 0.1 else f"{size * 1024:.1f} MiB"
 
 
 def _memory(spec: RunSpec, machine: Machine, prediction: Mapping[str, Any]) -> Iterator[Finding]:
@@ -106,27 +119,27 @@ def _memory(spec: RunSpec, machine: Machine, prediction: Mapping[str, Any]) -> I
     low, high = figure["low"] * needs, figure["high"] * needs
     hint = "a smaller micro-batch, `recompute: full`, or a method that keeps less (lora)"
     if low > has:
-        message = f"needs {low:.1f} to {high:.1f} GiB, {where} has {has:.1f}"
+        message = f"needs {_gib(low)} to {_gib(high)}, {where} has {_gib(has)}"
         yield Finding(kind="refused", message=message, hint=hint)
     elif high > has:
-        message = f"may not fit: needs {low:.1f} to {high:.1f} GiB, {where} has {has:.1f}"
+        message = f"may not fit: needs {_gib(low)} to {_gib(high)}, {where} has {_gib(has)}"
         yield Finding(kind="doubtful", message=message, hint=hint)
 
 
 def _disk(spec: RunSpec, free_gib: float, weights_gib: float | None) -> Iterator[Finding]:
     if weights_gib is None:
         if free_gib < SMALL_DISK_GIB:
-            yield Finding(kind="doubtful", message=f"{free_gib:.1f} GiB are free for checkpoints and the model")
+            yield Finding(kind="doubtful", message=f"{_gib(free_gib)} are free for checkpoints and the model")
         return
     one = weights_gib * (STATE_PER_WEIGHT if spec.training.method == "full" else 1.0)
     wanted = one * (spec.checkpoint.keep + 1) + weights_gib
     hint = "make room, move TONNAGE_HOME, or keep fewer checkpoints"
     if free_gib < one + weights_gib:
-        message = f"a checkpoint and the model take {one + weights_gib:.1f} GiB, {free_gib:.1f} are free"
+        message = f"a checkpoint and the model take {_gib(one + weights_gib)}, {_gib(free_gib)} are free"
         yield Finding(kind="refused", message=message, hint=hint)
     elif free_gib < wanted:
         message = f"{spec.checkpoint.keep} checkpoints, one more while it is written, and the model take "
-        yield Finding(kind="doubtful", message=f"{message}{wanted:.1f} GiB, {free_gib:.1f} are free", hint=hint)
+        yield Finding(kind="doubtful", message=f"{message}{_gib(wanted)}, {_gib(free_gib)} are free", hint=hint)
 
 
 def _cost(spec: RunSpec, prediction: Mapping[str, Any]) -> Iterator[Finding]:

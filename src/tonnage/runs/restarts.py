@@ -62,6 +62,7 @@ class Finish:
 _FINAL: Final = {
     WorkerExit.BAD_INPUT: (Reason.BAD_INPUT, "the run's input cannot be used; the log says what and where"),
     WorkerExit.DISK_FULL: (Reason.DISK_FULL, "the disk is full: make room, then `tonnage resume`"),
+    WorkerExit.START_FAILED: (Reason.START_FAILED, "the start fails in the same way each time; the log has where"),
     WorkerExit.DIVERGED: (Reason.DIVERGED, "the loss is no longer a number; a restart would repeat it"),
     WorkerExit.OUT_OF_MEMORY: (Reason.OUT_OF_MEMORY, "even one sample does not fit the device"),
 }
@@ -115,7 +116,8 @@ def _after_interruption(history: Sequence[Ended], policy: RestartPolicy, random:
     without_gain = _ends_without_gain(history)
     at_one_step = _ends_at_one_step(history)
     if at_one_step >= policy.same_step and code != WorkerExit.UNREACHABLE:  # the network fails, not the step
-        message = f"{why}: {at_one_step} starts in a row ended at step {history[-1].step}; the log shows what it does"
+        said = f" ({history[-1].said})" if history[-1].said else ""
+        message = f"{why}{said}: {at_one_step} starts in a row ended at step {history[-1].step}; the log shows where"
         return Finish(state=State.FAILED, reason=Reason.RESTARTS_SPENT, message=message)
     if without_gain > policy.max_restarts and code == WorkerExit.UNREACHABLE:
         return Finish(state=State.FAILED, reason=Reason.NETWORK, message=history[-1].said or why)

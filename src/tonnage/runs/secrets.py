@@ -40,8 +40,10 @@ def without_secrets(text: str) -> str:
     'read https://me:***@host/a?versionId=3&X-Amz-Signature=***&sig=*** now'
     >>> without_secrets("https://ghp_token@host/rows.csv")
     'https://***@host/rows.csv'
+    >>> without_secrets("https://host/rows.csv?sig=${TONNAGE_SECRET_1}")
+    'https://host/rows.csv?sig=${TONNAGE_SECRET_1}'
     """
-    return _replaced(text, lambda _: "***") if "://" in text else text
+    return _replaced(text, lambda said: said if _VARIABLE.fullmatch(said) else "***") if "://" in text else text
 
 
 def masked(text: str, environ: Mapping[str, str] | None = None) -> str:

@@ -9,6 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from tonnage.runs.journal import Event, EventKind
+from tonnage.runs.progress import Mark
 
 
 class State(StrEnum):
@@ -36,6 +37,7 @@ class Reason(StrEnum):
     OUT_OF_MEMORY = "OutOfMemory"
     PREEMPTED = "Preempted"  # SIGTERM or a cloud's notice
     WORKER_KILLED = "WorkerKilled"  # a worker ended by a signal or an unexpected exit
+    START_FAILED = "StartFailed"  # before the first step, twice with the same error
     DIVERGED = "Diverged"  # loss is not a number
     BAD_INPUT = "BadInput"
     NETWORK = "Network"  # what it reads over a network cannot be reached
@@ -58,6 +60,7 @@ class WorkerExit:
     DISK_FULL = 73  # EX_CANTCREAT; do not restart
     PREEMPTED = 75  # EX_TEMPFAIL: saved after SIGTERM or a notice; start again
     STOPPED = 76  # saved on request; do not restart
+    START_FAILED = 78  # EX_CONFIG; before the first step, twice with the same exception; do not restart
     DIVERGED = 77  # the loss is not a number; do not restart
     OUT_OF_MEMORY = 79  # even one sample does not fit; do not restart
 
@@ -73,14 +76,22 @@ class RunState:
     started_at: datetime | None = None
     ended_at: datetime | None = None
     attempt: int = 0  # starts so far
-    step: int = 0  # newest optimizer step the journal names
+    step: int = 0  # newest optimizer step done since the newest start, which begins at its checkpoint
+    placed_at: datetime | None = None  # when a start, or the end, last said at which step the run stands
     total_steps: int | None = None  # None: it has not come to its first step
     checkpoint_step: int | None = None  # newest checkpoint known to be whole
     lost_steps: int = 0  # steps done again after restarts
     events: int = 0
+    alone: tuple[str, int] | None = None  # host and process of a script that does the work without a supervisor
     faults: tuple[str, ...] = ()  # lines of the journal that nobody can read
 
 
+_PLACING = frozenset(  # events that say where the run stands, whatever was reached before
+    {
+        EventKind.RESUMED, EventKind.TRAINING, EventKind.SUCCEEDED, EventKind.FAILED, EventKind.STOPPED,
+        EventKind.CANCELLED,
+    }
+)  # fmt: skip
 _STATES = {
     EventKind.SUBMITTED: State.PENDING,
     EventKind.STARTED: State.STARTING,
@@ -104,17 +115,33 @@ def state_of(events: Iterable[Event]) -> RunState:
     return state
 
 
+def with_mark(state: RunState, mark: Mark | None) -> RunState:
+    """The state at the step that the workers have marked since, where the journal has not come so far."""
+    old = mark is None or (state.placed_at is not None and mark.at <= state.placed_at.timestamp())
+    return state if mark is None or old else replace(state, step=max(state.step, mark.step))
+
+
+def _placed(state: RunState, event: Event) -> RunState:
+    if event.fields.get("step") is None:
+        return state
+    step = int(event.fields["step"])
+    if event.kind in _PLACING:
+        return replace(state, step=step, placed_at=event.at)
+    return replace(state, step=max(state.step, step))
+
+
 def _after(state: RunState, event: Event) -> RunState:
     fields = event.fields
     new = _STATES.get(event.kind)
-    state = replace(state, events=state.events + 1, step=max(state.step, int(fields.get("step", 0))))
+    state = _placed(replace(state, events=state.events + 1), event)
     if new is not None:
         reason = Reason(fields["reason"]) if fields.get("reason") else None
         ended = event.at if new.ended else None
         state = replace(state, state=new, reason=reason, message=str(fields.get("message", "")), ended_at=ended)
     match event.kind:
-        case EventKind.SUBMITTED if state.submitted_at is None:
-            return replace(state, submitted_at=event.at)
+        case EventKind.SUBMITTED:
+            alone = (str(fields["host"]), int(fields["alone_pid"])) if "alone_pid" in fields else None
+            return replace(state, submitted_at=state.submitted_at or event.at, alone=alone)
         case EventKind.STARTED:
             return replace(state, attempt=state.attempt + 1, started_at=state.started_at or event.at)
         case EventKind.TRAINING if fields.get("total_steps"):

@@ -33,9 +33,10 @@ class ContinuousBatching:
     what the cache can hold to its last token, so nothing is ever preempted (TensorRT-LLM's «guaranteed no evict»).
     `chunked` False reads each prompt whole, in one step. `prompts_first`: a step reads prompts or decodes, never both,
     and prompts go first (SGLang, TGI). `front_s`: the front end's work on a request, one after another, before the
-    scheduler sees it (HTTP, tokeniser); `reply_s`: what each waits there beside the others. `kv_tokens`: what the cache
-    holds, of all requests together. `window_tokens`: a request keeps no more than these. Blocks of the cache are not
-    modelled: each request wastes half a block (8 tokens of vLLM's 16) that `kv_tokens` may leave out.
+    scheduler sees it (HTTP, tokeniser); `shared_s`: the same where it takes turns, so that of n requests that come at
+    one instant none goes on before n times as long; `reply_s`: what each waits there beside the others. `kv_tokens`:
+    what the cache holds, of all requests together. `window_tokens`: a request keeps no more than these. Blocks of the
+    cache are not modelled: each request wastes half a block (8 tokens of vLLM's 16) that `kv_tokens` may leave out.
     """
 
     kv_tokens: int
@@ -46,6 +47,7 @@ class ContinuousBatching:
     window_tokens: int | None = None
     prompts_first: bool = False
     front_s: float = 0.0
+    shared_s: float = 0.0
     reply_s: float = 0.0
 
 
@@ -57,9 +59,9 @@ class DecoderServer:
     """
 
     __slots__ = (
-        "busy_s", "context", "decoding", "end_step", "events", "finished", "front_free_s", "full_step", "growing",
-        "log", "made", "now_s", "order", "peak_tokens", "pending", "policy", "prefilling", "ready_s", "recompute",
-        "steps", "times", "todo", "used", "waiting", "window",
+        "accepted_s", "busy_s", "context", "decoding", "end_step", "events", "finished", "front_free_s", "full_step",
+        "growing", "instants", "log", "made", "now_s", "order", "peak_tokens", "pending", "policy", "prefilling",
+        "ready_s", "recompute", "steps", "times", "todo", "together", "used", "waiting", "window",
     )  # fmt: skip
 
     def __init__(self, times: DecoderTimes, policy: ContinuousBatching, log: RequestLog) -> None:
@@ -67,8 +69,10 @@ class DecoderServer:
         count = len(log.input_tokens)
         self.recompute = policy.admission == "recompute"
         self.window = math.inf if policy.window_tokens is None else policy.window_tokens
-        self.now_s = self.busy_s = self.front_free_s = 0.0
-        self.ready_s = [0.0] * count  # when the front end has handed a request over
+        self.now_s = self.busy_s = self.front_free_s = self.accepted_s = 0.0
+        self.ready_s = [0.0] * count  # when the front end would hand a request over if it did not take turns
+        self.together = [0] * count  # which requests came at one instant
+        self.instants: list[tuple[float, float]] = []  # when they came, how long they are held together
         self.waiting: deque[int] = deque()
         self.prefilling: deque[int] = deque()
         self.todo = [0] * count  # prompt tokens still to read
@@ -104,23 +108,31 @@ class DecoderServer:
 
     def submit(self, request: int, at_s: float) -> None:
         self.log.arrival_s[request] = at_s
-        ready_s = self.front_free_s = max(at_s, self.front_free_s) + self.policy.front_s
-        self.ready_s[request] = ready_s
+        self.accepted_s = max(at_s, self.accepted_s) + self.policy.shared_s
+        if not self.instants or self.instants[-1][0] != at_s:
+            self.instants.append((at_s, 0.0))
+        self.instants[-1] = (at_s, self.accepted_s - at_s)
+        self.together[request] = len(self.instants) - 1
+        self.ready_s[request] = self.front_free_s = max(at_s, self.front_free_s) + self.policy.front_s
         if not (self.decoding or self.prefilling or self.waiting):
-            self.now_s = max(self.now_s, ready_s)
+            self.now_s = max(self.now_s, self._handed_s(request))
         self.waiting.append(request)
+
+    def _handed_s(self, request: int) -> float:
+        """When the scheduler sees a request."""
+        return self.ready_s[request] + self.instants[self.together[request]][1]
 
     def advance(self, until_s: float, *, stop_at_finish: bool = False) -> None:
         """Runs every step that starts before `until_s`; with `stop_at_finish`, up to the first that finishes one."""
         while self.now_s < until_s and (self.decoding or self.prefilling or self.waiting):
             handed_s = until_s  # when the next request comes out of the front end
             if self.waiting:
-                handed_s = self.ready_s[self.waiting[0]]
+                handed_s = self._handed_s(self.waiting[0])
                 if not (self.decoding or self.prefilling) and handed_s > self.now_s:
                     self.now_s = handed_s
                     continue
                 self._admit()
-                handed_s = self.ready_s[self.waiting[0]] if self.waiting else until_s
+                handed_s = self._handed_s(self.waiting[0]) if self.waiting else until_s
             begun_s = self.now_s
             if self.recompute and self.used + self.growing > self.policy.kv_tokens:
                 self._preempt()
@@ -148,7 +160,7 @@ class DecoderServer:
         room = policy.step_tokens - (0 if policy.prompts_first else self.decoding)
         while waiting and running < policy.max_requests and self.pending < room:
             request = waiting[0]
-            if self.ready_s[request] > self.now_s:
+            if self._handed_s(request) > self.now_s:
                 return
             read = log.input_tokens[request] + self.made[request]
             if self.recompute:

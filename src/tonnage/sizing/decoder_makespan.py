@@ -32,7 +32,7 @@ def makespan_s(run: Run) -> Array:
     steps = (1.0 - apart) * together + apart * spread
     ramp = np.maximum(weights, 0.0) * answer * stagger * (1.0 - 0.5 * apart)
     read = among * filling.mean_s + (count - among) * np.where(rows.varied, reading.mean_s, filling.mean_s)
-    return np.asarray(read + steps + ramp)
+    return np.asarray(run.held_s + read + steps + ramp)
 
 
 def _ending_s(curves: DecoderCurves, together: Array) -> Array:

@@ -36,7 +36,7 @@ def capacity_per_s(curves: DecoderCurves, in_flight: Array) -> Array:
     attention = curves.attention_mean_s[lift] / read_at_once(rows, together)
     read = curves.read_token_s(in_flight, together) * rows.read[lift] + attention
     rate = in_flight / (output * step + in_flight * read)
-    return np.minimum(rate, 1.0 / max(curves.engine.request_us * 1e-6, 1e-12))
+    return np.minimum(rate, 1.0 / max(rows.scheduler.front_s(curves.engine), 1e-12))
 
 
 def read_at_once(rows: DecoderRows, together: Array) -> Array:

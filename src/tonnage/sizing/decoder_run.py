@@ -39,6 +39,12 @@ class Run:
     slower: Array
 
     @property
+    def held_s(self) -> Array:
+        """Seconds in which a front end that takes turns accepts all that come at once, before any goes on."""
+        together = np.where(np.isfinite(self.load.rate_per_s), 0.0, np.where(self.finite, self.load.requests, 0.0))
+        return np.minimum(together, self.load.users) * self.curves.rows.scheduler.accept_s
+
+    @property
     def closed(self) -> Flags:
         """Users who each wait for an answer."""
         return np.isfinite(self.load.users)
@@ -60,10 +66,12 @@ class Run:
 
 def settle(curves: DecoderCurves, load: Load) -> Run:
     """The run of `load`."""
-    rows, front = curves.rows, curves.engine.request_us * 1e-6
+    rows = curves.rows
     slots = np.minimum(rows.slots, load.users)
     capacity, closed = capacity_per_s(curves, slots), np.isfinite(load.users)
-    offered = np.minimum(load.rate_per_s, 1.0 / front if front else np.inf)
+    at_once = np.isinf(load.rate_per_s) & np.isfinite(load.requests)
+    front_s = rows.scheduler.front_s(curves.engine) - np.where(at_once, rows.scheduler.accept_s, 0.0)
+    offered = np.minimum(load.rate_per_s, 1.0 / np.maximum(front_s, 1e-12))
     paced = np.where(closed, capacity, offered)
     flying = in_flight_at(curves, np.minimum(paced, FASTEST_PER_S))
     most = np.minimum(np.where(closed, slots, np.minimum(flying.mean, slots)), load.requests)

@@ -26,7 +26,8 @@ def first_tokens(run: Run, token_s: Array) -> Points:
     most = np.minimum(run.reading.together, rows.step_tokens / rows.data_ranks)  # a prompt is read by one data rank
     own_steps = np.ceil(rows.reads / most[_WIDE]) if rows.scheduler.chunked else 1.0
     beside = np.zeros_like(run.most) if rows.scheduler.prompts_first else run.curves.decode_s(run.beside)
-    read = own_steps * beside[_WIDE] + run.reading.each_s + (engine.request_us + engine.reply_us) * 1e-6
+    front_s = rows.scheduler.front_s(engine) - np.where(run.held_s > 0, rows.scheduler.accept_s, 0.0)
+    read = own_steps * beside[_WIDE] + run.reading.each_s + front_s[_WIDE] + engine.reply_us * 1e-6
     seconds = (wait[:, :, None] + read[:, None, :]).reshape(len(wait), -1)
     shares = (WAIT_SHARES[None, :, None] * rows.prompt_shares[:, None, :]).reshape(len(wait), -1)
     return seconds, shares
@@ -55,8 +56,9 @@ def _queue_s(run: Run) -> Array:
         came = np.where(np.isfinite(run.load.rate_per_s)[_WIDE], number / run.load.rate_per_s[_WIDE], 0.0)
         handed = np.where(np.isfinite(run.paced_per_s)[_WIDE], number / run.paced_per_s[_WIDE], 0.0)
     started = _start_s(run, number, requests) - _start_s(run, np.ones_like(number), requests)
-    at_start = np.where(number <= run.slots[_WIDE], started, 0.0)  # users all begin at once
-    behind = np.maximum(np.maximum(started, handed) - came, 0.0)
+    held = run.held_s[_WIDE]
+    at_start = np.where(number <= run.slots[_WIDE], held + started, 0.0)  # users all begin at once
+    behind = np.maximum(held + np.maximum(started, handed) - came, 0.0)
     return np.where(run.closed[_WIDE], at_start, np.where(run.finite[_WIDE], behind, 0.0))
 
 

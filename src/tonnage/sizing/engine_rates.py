@@ -66,12 +66,18 @@ def fused_share(operator: Operator, engine: Engine) -> float:
     return engine.convolution_elementwise_left if behind_convolution else engine.elementwise_left
 
 
+def kernels_left(operator: Operator, engine: Engine) -> float:
+    """Share of an operator's kernels that fusion leaves; all where they were counted as the program's author wrote
+    them."""
+    return 1.0 if engine.spelt_out else fused_share(operator, engine)
+
+
 def engine_operator_s(operator: Operator, devices: Devices, engine: Engine) -> Num:
     """Device seconds of one time of `operator`: (compute^3 + memory^3)^(1/3) + floor per kernel."""
     memory_s = operator.moved_bytes / (devices.bandwidth_bytes_per_s * engine.memory_fraction)
     floor_s = operator.kernels * kernel_floor_s(devices, engine)
     if operator.kind == "elementwise":
-        return (memory_s + floor_s) * fused_share(operator, engine)
+        return memory_s * fused_share(operator, engine) + floor_s * kernels_left(operator, engine)
     fraction: Num
     if operator.kind == "attention":
         query = np.asarray(operator.query_length, dtype=np.float64)
@@ -91,7 +97,7 @@ def engine_kernels(operators: Iterable[Operator], engine: Engine) -> Num:
     """Kernels launched for the operators once each, after fusion."""
     total: Num = np.float64(0.0)
     for op in operators:
-        total = total + np.asarray(op.count) * op.kernels * fused_share(op, engine)
+        total = total + np.asarray(op.count) * op.kernels * kernels_left(op, engine)
     return total
 
 

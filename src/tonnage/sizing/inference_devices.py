@@ -40,8 +40,10 @@ def sustained_tflops(accelerator: Accelerator, precision: str, assumed: Assumpti
 
 
 # Launching a kernel on the hosts a device generation is sold with, PCIe 4 (2020 to 2022) as 1: TorchScript and
-# TensorFlow BERT at batch 1 take 1.4 to 2 times as long on the hosts of V100 and T4 (PCIe 3) as on those of A100.
-HOST_FACTORS = {3: 1.5, 4: 1.0, 5: 0.85}
+# TensorFlow BERT at batch 1 take 1.4 to 2 times as long on the hosts of V100 and T4 (PCIe 3) as on those of A100. Eager
+# PyTorch BERT-base at batch 1 takes 0.65 to 0.7 ms a layer there (AITemplate@c8aad377, FasterTransformer@df4a7534),
+# 0.31 on one host of an H100 and 0.2 on one of an H200 (benchmarks/results/gpu_grid_inference_*).
+HOST_FACTORS = {3: 1.5, 4: 1.0, 5: 0.45}
 
 
 def host_factor(accelerator: Accelerator) -> float:

@@ -20,8 +20,12 @@ from tonnage.workload.shapes import ModelShape
 # F(2x2, 3x3) multiplies 2.25 times less (Lavin and Gray 2015, arXiv:1509.09308); its transforms eat part of it.
 WINOGRAD_SAVING = 1.5
 WEIGHT_ONLY_SHARE = 0.85  # of the 16-bit rate where weights are expanded inside the product
+# Kernels of a program as its authors wrote it (transformers), one by one: see `_spelt`.
 ROTARY_KERNELS = 12.0
-RMS_KERNELS = (7.0 + 1.0) / (2.0 + 1.0)  # with the residual sum; over those of the fused layer norm's three
+NORM_KERNELS = {"layer": 1.0, "rms": 8.0}
+SCORE_KERNELS = 7.0
+CACHE_KERNELS = 2.0
+LISTED_NORM_KERNELS = 3.0  # what the operators count for one norm with its residual sum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +140,9 @@ def pass_work(
             operators=[
                 new
                 for op in stage.operators
-                for new in _attention(_spelt(_convolution(op, served), shape, engine), shape, span, kv, stored)
+                for new in _attention(
+                    _spelt(_convolution(op, served), shape, span, engine), shape, span, kv, stored, engine
+                )
             ],
         )
         for stage in forward_stages(shape, span, logit_tokens=logit_tokens)
@@ -181,26 +187,36 @@ def _convolution(op: Operator, served: ServedFormat) -> Operator:
     return replace(op, flop=op.flop / WINOGRAD_SAVING)
 
 
-def _spelt(op: Operator, shape: ModelShape, engine: Engine) -> Operator:
-    """The operator with the kernels it takes where nothing is fused.
+def _spelt(op: Operator, shape: ModelShape, span: Pass, engine: Engine) -> Operator:
+    """The operator with the kernels it takes where nothing is fused, as the authors of a model write it.
 
-    An RMS norm is cast, square, mean, add, root, two products (a layer norm is one kernel); rotary positions take two
-    gathers and, for queries and keys each, two products, a negation, a concatenation and a sum.
+    Queries, keys and values are three products. A layer norm is one kernel, an RMS norm is cast, square, mean, add,
+    root, two products and a cast, each with a residual sum behind it; rotary positions take two gathers and, for
+    queries and keys each, two products, a negation, a concatenation and a sum. A decode step puts keys and values into
+    the cache and, where heads share them, writes them out for each head.
     """
-    if not engine.spelt_out or op.kind != "elementwise":
+    if not engine.spelt_out:
         return op
+    if op.name == "qkv":
+        return replace(op, kernels=3.0)
     if op.name == "rotary":
         return replace(op, kernels=ROTARY_KERNELS)
-    if op.name == "norms and residuals" and shape.norm == "rms":
-        return replace(op, kernels=op.kernels * RMS_KERNELS)
+    if op.name == "norms and residuals":
+        return replace(op, kernels=op.kernels / LISTED_NORM_KERNELS * (NORM_KERNELS.get(shape.norm, 1.0) + 1.0))
+    if op.kind == "attention" and shape.causal:
+        written = CACHE_KERNELS * (2.0 if repeated_heads(shape, engine) else 1.0)
+        return replace(op, kernels=op.kernels + np.where(np.asarray(span.query) > 1, 0.0, written))
     return op
 
 
-def _attention(op: Operator, shape: ModelShape, span: Pass, kv: float, stored: Num) -> Sequence[Operator]:
+def _attention(
+    op: Operator, shape: ModelShape, span: Pass, kv: float, stored: Num, engine: Engine
+) -> Sequence[Operator]:
     """The attention operator at `kv` times the cache's 16-bit traffic in a decode step, and scores where stored.
 
     Scores are written by the first product, read and written by mask and softmax, read by the second: 6 transfers; a
-    bias or a relative term per position adds a product and two transfers.
+    bias or a relative term per position adds a product and two transfers. A program as written scales and masks them,
+    takes the softmax, and copies queries, keys, values and the output into the order that its products want.
     """
     if op.kind != "attention":
         return (op,)
@@ -217,7 +233,14 @@ def _attention(op: Operator, shape: ModelShape, span: Pass, kv: float, stored: N
     )
     if not np.any(stored):
         return (replace(op, moved_bytes=op.moved_bytes * cached),)
-    return (fused, elementwise(op.name + " scores", moved_bytes=moved, kernels=2.0 + 3.0 * relative))
+    return (
+        fused,
+        elementwise(
+            op.name + " scores",
+            moved_bytes=moved,
+            kernels=(SCORE_KERNELS if engine.spelt_out else 2.0) + 3.0 * relative,
+        ),
+    )
 
 
 def pass_s(work: PassWork, engine: Engine) -> Array:

@@ -16,6 +16,7 @@ from tonnage.sizing.engines import Engine
 from tonnage.sizing.inference_memory import estimate_serving_memory
 from tonnage.sizing.inference_time import default_engine
 from tonnage.sizing.request_log import RequestLog
+from tonnage.sizing.schedulers import scheduler_of
 from tonnage.sizing.step_times import DecoderTimes, EncoderTimes, decoder_times, encoder_times
 from tonnage.workload.jobs import Requests
 from tonnage.workload.shapes import ModelShape
@@ -146,6 +147,7 @@ def _default_policy(
     base = ContinuousBatching(
         kv_tokens=1, chunked=chunked, window_tokens=None if shape.full_layers else shape.sliding_window or None,
         front_s=engine.request_us * 1e-6, reply_s=engine.reply_us * 1e-6,
+        shared_s=scheduler_of(None).accept_s,
     )  # fmt: skip
     tokens = kv_tokens_of(
         shape, devices, weights=weights, tensor_parallel=tensor_parallel, step_tokens=base.step_tokens, assumed=assumed

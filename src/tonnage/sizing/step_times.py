@@ -122,7 +122,6 @@ class DecoderSteps:
         most_requests: int,
         most_tokens: int,
         longest_tokens: int,
-        host_factor: float = 1.0,
         coarse: float = 1.0,
     ) -> DecoderSteps:
         """Grid for up to `most_requests` decoding, `most_tokens` new tokens a step, `longest_tokens` in a request.
@@ -139,7 +138,6 @@ class DecoderSteps:
             return pass_work(
                 shape, devices.take(rows), served, engine, batch=batch, query=query, keys=keys,
                 tensor_parallel=np.full(len(rows), tensor_parallel), logit_tokens=logits,
-                host_factor=np.full(len(rows), host_factor),
             )  # fmt: skip
 
         b, c = (grid.ravel() for grid in np.meshgrid(batches, contexts, indexing="ij"))

@@ -16,6 +16,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, 
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
 
 from tonnage.errors import InputError, MissingExtra, TonnageError
+from tonnage.runs.folder import make_private_folder
 
 BUSY_S: Final = 30.0  # a writer waits this long for another
 _WAL_TRIES: Final = 50
@@ -144,7 +145,7 @@ def _engine(url: URL) -> Engine:
 
 def _make_folder(folder: Path) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private_folder(folder)
     except OSError as error:
         raise StoreError(
             f"{folder} cannot be made: {error.strerror}", hint="set TONNAGE_HOME or TONNAGE_DATABASE_URL"

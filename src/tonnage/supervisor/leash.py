@@ -132,7 +132,7 @@ class _Leash:
 
     def _term(self) -> None:
         with contextlib.suppress(OSError):  # a full disk must not keep the signal from the workers
-            (self._exits / ASKED).touch()
+            (self._exits / ASKED).touch(mode=0o600)
         if self._signal_to == "nobody":
             with contextlib.suppress(OSError):
                 write_whole(notice_request(self._folder), f"{self._grace_s:.1f}\n")

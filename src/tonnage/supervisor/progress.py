@@ -19,8 +19,7 @@ class Progress:
     def __init__(self, folder: RunFolder, *, now: datetime) -> None:
         self._journal, self._metrics = Tail(folder.journal_file), Tail(folder.metrics_file)
         self._path, self._mark = folder.path, read_progress(folder.path)  # a mark of before is no sign of work
-        self.step = 0
-        self.step_in_start = 0  # newest step of the newest start
+        self.step_in_start = 0  # newest step of the newest start: where the run stands
         self.total_steps: int | None = None
         self.checkpoint: Event | None = None
         self.saves_s: deque[float] = deque(maxlen=5)
@@ -28,6 +27,7 @@ class Progress:
         self.active_at = now
         self.changed = False  # in the newest start
         self.said = ""
+        self.outcome: list[str] = []  # what is worth saying of a good end
         self.read(now)
 
     @property
@@ -57,7 +57,7 @@ class Progress:
         self.step_in_start = self.checkpoint_step or 0
         self.active_at = now
         self.steps_s.clear()
-        self.changed, self.said = False, ""
+        self.changed, self.said, self.outcome = False, "", []
 
     def _take(self, event: Event, now: datetime) -> None:
         if not event.who.startswith("rank"):
@@ -72,11 +72,14 @@ class Progress:
             self.changed = bool(event.fields.get("next_micro_batch"))
         elif event.kind is EventKind.STOPPING:
             self.said = "; ".join(str(event.fields[key]) for key in ("message", "hint") if event.fields.get(key))
+        elif event.kind is EventKind.CRASHED:
+            self.said = self.said or str(event.fields.get("message", ""))
+        elif event.kind in (EventKind.EARLY_STOP, EventKind.BEST):
+            self.outcome.append(str(event.fields.get("message", "")))
         elif event.kind is EventKind.RESUMED:
             self.step_in_start = int(event.fields.get("step", 0))
         if event.fields.get("total_steps"):
             self.total_steps = int(event.fields["total_steps"])
 
     def _reached(self, step: int) -> None:
-        self.step = max(self.step, step)
         self.step_in_start = max(self.step_in_start, step)

@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tonnage.errors import TonnageError
 from tonnage.runs.folder import RunFolder, append_values
 from tonnage.runs.journal import EventKind
 from tonnage.runs.secrets import without_secrets
@@ -55,13 +56,23 @@ class Part:
         self.due = time.monotonic() + self._delay_s
 
 
+_told: dict[str, str] = {}  # part -> the trouble that its newest try met
+
+
 def attempted(name: str, do: Callable[[], None]) -> bool:
-    """Whether it was done. Whatever it raises is told in the supervisor's log: the other parts go on."""
+    """Whether it was done. Whatever it raises is told in the supervisor's log, the same trouble once: the other parts
+    go on. An error of ours is a line; where another one came from is told too."""
     try:
         do()
-    except Exception:
-        complain(f"{name} failed:\n{traceback.format_exc().rstrip()}")
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+        if _told.get(name) != said:
+            ours = isinstance(error, TonnageError)
+            complain(f"{name} failed: {error}" if ours else f"{name} failed:\n{traceback.format_exc().rstrip()}")
+        _told[name] = said
         return False
+    if _told.pop(name, None) is not None:
+        complain(f"{name} works again")
     return True
 
 

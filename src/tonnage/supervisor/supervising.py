@@ -340,7 +340,9 @@ class Supervisor:
         )
 
     def _explained(self, verdict: Finish, ended: Ended) -> Finish:
-        """What was saved, where the workers were asked to save."""
+        """What was saved, where the workers were asked to save; how training ended, where it did so early."""
+        if verdict.state is State.SUCCEEDED:
+            return replace(verdict, message="; ".join(filter(None, self._progress.outcome)))
         if self._asked is None or verdict.state is not State.STOPPED:
             return verdict
         saved = saved_since(self._progress.checkpoint, self._asked.at)
@@ -352,7 +354,9 @@ class Supervisor:
         if self._asked is not None:
             clear_requests(self._folder)
         self._reserve.release()  # the workers have ended: nobody else takes this room
-        self._record(ENDED_KINDS[finish.state], reason=reason, step=self._progress.step, message=finish.message or None)
+        self._record(
+            ENDED_KINDS[finish.state], reason=reason, step=self._progress.step_in_start, message=finish.message or None
+        )
         until = self._clock() + self._pace.journal_wait_s
         while not self._recorder.flush() and self._clock() < until:
             time.sleep(1.0)

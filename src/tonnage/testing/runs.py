@@ -63,7 +63,7 @@ def write_run(
     folder = RunFolder(path)
     folder.create(spec)
     clock = _Clock(step_s)
-    _events_before(folder, on_gpu=on_gpu)
+    _events_before(folder, spec, on_gpu=on_gpu)
     steps = [*range(10, 70, 10), *range(60, 110, 10)] if killed else list(range(10, 110, 10))
     for place, step in enumerate(steps):
         if place and step <= steps[place - 1]:
@@ -95,9 +95,10 @@ class _Clock:
         return self._step_s
 
 
-def _events_before(folder: RunFolder, *, on_gpu: bool) -> None:
+def _events_before(folder: RunFolder, spec: RunSpec, *, on_gpu: bool) -> None:
     device = H100["name"] if on_gpu else "cpu"
-    folder.record(EventKind.SUBMITTED, who="cli", at=NOON, name=folder.path.name)
+    how = {name: getattr(spec.launch, name) for name in ("runner", "processes", "device")}
+    folder.record(EventKind.SUBMITTED, who="cli", at=NOON, name=folder.path.name, **how)
     folder.record(EventKind.STARTED, who="supervisor", at=NOON, attempt=1, pid=1)
     folder.record(EventKind.PREFLIGHT, who="rank0", at=NOON, micro_batch=32, tokens=4096, longest_tokens=128,
                   peak_bytes=9 << 30, device=device)  # fmt: skip

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.calibration.reading import in_batches
 from tonnage.errors import InputError
-from tonnage.runs.folder import RunFolder
+from tonnage.runs.folder import RunFolder, make_private_folder
 from tonnage.runs.liveness import Held, hold_lock
 from tonnage.runs.measured import measure, read_records
 from tonnage.runs.series import read_lines
@@ -247,7 +247,7 @@ class Tracker:
 @contextmanager
 def _first(file: Path) -> Iterator[None]:
     """Alone with a SQLite file while MLflow makes its tables: two that make them at once leave a broken file."""
-    file.parent.mkdir(parents=True, exist_ok=True)
+    make_private_folder(file.parent)
     file.touch(mode=0o600)
     try:
         with hold_lock(file.with_name(file.name + ".lock"), wait_s=OPEN_WAIT_S):

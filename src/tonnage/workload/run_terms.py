@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Final, Literal
 
 Task = Literal[
-    "sequence-classification", "token-classification", "question-answering", "causal-lm", "text-generation",
-    "boosted-trees", "mlp", "own",
+    "sequence-classification", "token-classification", "question-answering", "causal-lm", "sequence-to-sequence",
+    "image-classification", "text-generation", "boosted-trees", "mlp", "own",
 ]  # fmt: skip
-TextTask = Literal["sequence-classification", "token-classification", "question-answering", "causal-lm", "own"]
+NetworkTask = Literal[
+    "sequence-classification", "token-classification", "question-answering", "causal-lm", "sequence-to-sequence",
+    "image-classification", "own",
+]  # fmt: skip
 OWN_TASK: Final = "own"  # of an installed package, by the entry point that `run.program` names
-DataFormat = Literal["jsonl", "csv", "parquet", "hf", "sql"]
+DataFormat = Literal["jsonl", "csv", "parquet", "hf", "sql", "images"]  # images: files in a folder for each class
 RunnerName = Literal["local", "torchrun", "ray"]
 Device = Literal["auto", "cpu", "cuda"]
 LearningRateSchedule = Literal["constant", "linear", "cosine"]
@@ -21,14 +24,26 @@ ROLES: Final[dict[Task, dict[str, bool]]] = {  # role of a column -> whether the
     "token-classification": {"tokens": True, "tags": True},
     "question-answering": {"question": True, "context": True, "answers": True, "answer_start": False},
     "causal-lm": {"text": True, "prompt": False},
+    "sequence-to-sequence": {"source": True, "target": True},
+    "image-classification": {"image": True, "label": True},
     "text-generation": {"prompt": True},
     "boosted-trees": {"label": True},
     "mlp": {"label": True},
     "own": {},  # whatever the program reads
 }
+FIGURES: Final[dict[Task, tuple[str, ...]]] = {  # of an evaluation, the first of them says which is the best
+    "sequence-classification": ("accuracy", "macro_f1"),
+    "token-classification": ("accuracy", "precision", "recall", "f1"),  # all but the first for entity tags only
+    "question-answering": ("exact_match", "f1"),
+    "causal-lm": ("loss_per_token", "perplexity"),
+    "sequence-to-sequence": ("rouge_l", "exact_match", "loss_per_token", "perplexity"),
+    "image-classification": ("accuracy", "macro_f1"),
+    "mlp": ("accuracy", "macro_f1", "auc", "rmse", "mae"),  # by the objective
+}  # an own task has its own
 ONE_PROCESS: Final[tuple[Task, ...]] = ("boosted-trees", "text-generation")  # no training loop to share out
 SUFFIXES: Final[dict[str, DataFormat]] = {
     ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet",
+    ".png": "images", ".jpg": "images", ".jpeg": "images", ".webp": "images", ".bmp": "images", ".gif": "images",
 }  # fmt: skip
 
 
@@ -37,6 +52,8 @@ def format_of(location: str) -> DataFormat | None:
 
     >>> format_of("rows/part-*.jsonl.gz"), format_of("hf://org/reviews"), format_of("rows.xlsx")
     ('jsonl', 'hf', None)
+    >>> format_of("images/*/*.png")
+    'images'
     """
     if location.startswith("hf://"):
         return "hf"

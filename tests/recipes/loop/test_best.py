@@ -47,7 +47,11 @@ def test_the_finished_model_is_the_best_one(make_run: MakeRun, tiny: Any) -> Non
     assert not torch.equal(best[name], at_end[name])
     # the learning rate of `plain` falls faster: alike, not the same
     assert (best[name] - at_four[name]).norm() < (best[name] - at_end[name]).norm()
-    assert run.events(EventKind.RESUMED)[-1].fields["step"] == 4
+    assert run.events(EventKind.BEST)[-1].fields["step"] == 4
+    told = run.events(EventKind.EVALUATED)
+    assert [(one.fields["step"], one.fields.get("finished")) for one in told[-2:]] == [(22, None), (4, True)]
+    assert (run.result()["steps"], run.result()["model_step"]) == (24, 4)
+    assert run.folder.state().step == 24
 
 
 def test_training_ends_where_nothing_is_gained(make_run: MakeRun, tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,6 +60,10 @@ def test_training_ends_where_nothing_is_gained(make_run: MakeRun, tiny: Any, mon
     run = make_run("run", max_steps=60, evaluate_every_steps=3, early_stopping=3)
     assert run.work(scored(tiny, values)) == WorkerExit.DONE
     assert run.result()["steps"] == 15
+    (said,) = run.events(EventKind.EARLY_STOP)
+    assert said.fields["message"] == (
+        "stopped early after step 15 of 60: 3 evaluations in a row without gain over that of step 6"
+    )
     killed = make_run("killed", max_steps=60, evaluate_every_steps=3, early_stopping=3)
     monkeypatch.setenv("TINY_SIGNAL_AT", "10")
     assert killed.work(scored(tiny, values)) == WorkerExit.PREEMPTED

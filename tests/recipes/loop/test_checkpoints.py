@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import shutil
+import stat
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -286,6 +288,20 @@ def test_the_manifest_is_what_the_documentation_says(make_run: MakeRun) -> None:
     assert manifest["step"] == 2
     assert sorted(manifest["files"]) == ["position.json", "training.pt", "weights.safetensors"]
     assert all(len(said["sha256"]) == 64 and said["bytes"] > 0 for said in manifest["files"].values())
+
+
+def test_all_that_a_run_leaves_is_the_users_alone(make_run: MakeRun) -> None:
+    """Under the usual umask: the folder, checkpoints and model with all that libraries write there."""
+    before = os.umask(0o022)
+    try:
+        run = make_run("deep/er/tiny", max_steps=6)
+        assert run.work() == WorkerExit.DONE
+    finally:
+        os.umask(before)
+    paths = [run.folder.path.parent, run.folder.path.parent.parent, run.folder.path, *run.folder.path.rglob("*")]
+    assert {path.name for path in paths} >= {"er", "deep", "model.pt", "weights.safetensors", "step-00000006", "model"}
+    odd = {path: oct(path.stat().st_mode) for path in paths if stat.S_IMODE(path.stat().st_mode) & 0o077}
+    assert not odd
 
 
 def test_nobody_says_when(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:

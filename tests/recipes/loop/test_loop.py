@@ -11,8 +11,9 @@ import pytest
 
 from tonnage.errors import InputError
 from tonnage.recipes.preflight import Preflight
+from tonnage.recipes.worker import CRASHED, crash_code
 from tonnage.runs.journal import EventKind
-from tonnage.runs.progress import read_progress
+from tonnage.runs.progress import Progress, read_progress
 from tonnage.runs.spec import CheckpointSpec
 from tonnage.runs.states import State, WorkerExit
 
@@ -236,3 +237,21 @@ def test_checkpoints_by_the_clock(make_run: MakeRun) -> None:
     assert often.work() == seldom.work() == WorkerExit.DONE
     assert [event.fields["step"] for event in often.events(EventKind.CHECKPOINT)] == [1, 2, 3, 4]
     assert [event.fields["step"] for event in seldom.events(EventKind.CHECKPOINT)] == [4]
+
+
+def test_the_same_exception_twice_before_a_step_is_final(make_run: MakeRun) -> None:
+    """A start that fails as the one before it will fail again: the exception is the reason. After a step, or where the
+    user has submitted it anew, it is tried again."""
+    folder, broken = make_run().folder, ValueError("no such layer: 12\nand more of it")
+    assert crash_code(folder, broken) == CRASHED
+    assert crash_code(folder, ValueError("another")) == CRASHED
+    assert crash_code(folder, broken) == CRASHED
+    assert crash_code(folder, broken) == WorkerExit.START_FAILED
+    said = [event.fields["message"] for event in folder.events() if event.kind is EventKind.CRASHED]
+    assert said[-1] == "ValueError: no such layer: 12"
+    folder.record(EventKind.SUBMITTED, who="cli")
+    assert crash_code(folder, broken) == CRASHED
+    marks = Progress(folder.path)
+    marks.note(3)
+    marks.close()
+    assert crash_code(folder, broken) == CRASHED

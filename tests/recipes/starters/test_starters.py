@@ -12,6 +12,7 @@ import pytest
 from tonnage.cli import run
 from tonnage.recipes.starters import STARTERS, make_starter
 from tonnage.runs.folder import RunFolder
+from tonnage.runs.locations import files_at
 from tonnage.runs.reading import load_run_spec
 from tonnage.runs.states import WorkerExit
 from tonnage.workload.loading import load_workload
@@ -23,6 +24,8 @@ BETTER = {  # figure of the model, of the baseline, and whether more is better
     "token-classification": ("f1", None, True),
     "question-answering": ("f1", "nearest_sentence_f1", True),
     "causal-lm": ("perplexity", "token_frequency_perplexity", False),
+    "sequence-to-sequence": ("rouge_l", "copied_source_rouge_l", True),
+    "image-classification": ("accuracy", "majority_accuracy", True),
     "boosted-trees": ("rmse", "mean_rmse", False),
     "mlp": ("rmse", "mean_rmse", False),
 }
@@ -59,7 +62,8 @@ def test_a_starter_is_a_workload_and_a_run(task: Task, tmp_path: Path) -> None:
     assert load_workload(file, as_of=AS_OF).name == task
     spec = load_run_spec(file, as_of=AS_OF)
     assert spec.task == task
-    assert Path(spec.data.train.location).parent == tmp_path / "data"
+    assert Path(spec.data.train.location).is_relative_to(tmp_path / "data")
+    assert files_at(spec.data.train.location)
     assert make_starter(task) == make_starter(task)
 
 
@@ -81,7 +85,7 @@ def test_a_task_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert "sequence-classification" in capsys.readouterr().err
     assert run(["init"]) == 2
     assert run(["init", "--list"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 7
+    assert len(capsys.readouterr().out.splitlines()) == len(STARTERS) + 1  # and `compare`
 
 
 def test_the_generation_starter_speaks(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ _MODULES: Final = {
     "token-classification": "words",
     "question-answering": "spans",
     "causal-lm": "continuations",
+    "sequence-to-sequence": "written",
+    "image-classification": "pictures",
 }
 
 

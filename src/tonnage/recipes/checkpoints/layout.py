@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 SCHEMA: Final = "tonnage/checkpoint@1"
-WEIGHTS: Final = "weights.safetensors"  # trained parameters and buffers, by name
+WEIGHTS: Final = (
+    "weights.safetensors"  # trained parameters and buffers, by name; of a shared-out model there is `shards/` instead
+)
 TRAINING: Final = "training.pt"  # optimizer, schedule, scaler, randomness of each process
 POSITION: Final = "position.json"  # where the run stands
 MANIFEST: Final = "manifest.json"  # size and hash of the others; written last
@@ -51,10 +53,15 @@ def sha256_of(path: Path) -> str:
 def manifest_of(folder: Path, step: int) -> dict[str, Any]:
     """Sizes and hashes of the files as they are on the disk now."""
     files = {
-        name: {"bytes": (folder / name).stat().st_size, "sha256": sha256_of(folder / name)}
-        for name in (POSITION, TRAINING, WEIGHTS)
+        str(path.relative_to(folder)): {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
+        for path in files_of(folder)
     }
     return {"schema": SCHEMA, "step": step, "files": files}
+
+
+def files_of(folder: Path) -> list[Path]:
+    """All files of a checkpoint but its manifest."""
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
 
 
 def flush(path: Path) -> None:

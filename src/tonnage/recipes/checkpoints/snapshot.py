@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tonnage.recipes.checkpoints.reading import Checkpoint, CheckpointInvalid
+from tonnage.recipes.checkpoints.shards import SHARDS, read_shards
 from tonnage.recipes.engine import Engine
 from tonnage.recipes.randomness import put_randomness, seed_all, take_randomness
 
@@ -21,13 +22,13 @@ class Snapshot:
     """A moment of a run between two steps. Nothing in it changes when training goes on."""
 
     step: int
-    weights: Mapping[str, Tensor]
+    weights: Mapping[str, Tensor] | None  # None: they are written apart, by all processes
     training: Mapping[str, Any]
     position: Mapping[str, Any]
 
     @property
     def tensor_bytes(self) -> int:
-        return sum(tensor.nbytes for tensor in (*self.weights.values(), *_tensors(self.training)))
+        return sum(tensor.nbytes for tensor in (*(self.weights or {}).values(), *_tensors(self.training)))
 
 
 def kept_tensors(model: Module, *, trained_only: bool) -> dict[str, Tensor]:
@@ -39,11 +40,13 @@ def kept_tensors(model: Module, *, trained_only: bool) -> dict[str, Tensor]:
 
 
 def take_snapshot(engine: Engine, position: Mapping[str, Any], *, trained_only: bool) -> Snapshot | None:
-    """Copy everything to the host. All processes take part; the others than rank 0 get None."""
+    """Copy everything to the host, but for the weights and optimizer of a shared-out model. All processes take part;
+    the others than rank 0 get None."""
     randomness = engine.team.gather(take_randomness())
-    weights, optimizer = _sharded_state(engine) if engine.machine.sharded else _own_state(engine, trained_only)
     if not engine.team.main:
         return None
+    sharded = engine.machine.sharded
+    weights, optimizer = (None, None) if sharded else _own_state(engine, trained_only)
     scaler = engine.machine.accelerator.scaler
     training = {
         "optimizer": _on_host(optimizer),
@@ -51,30 +54,24 @@ def take_snapshot(engine: Engine, position: Mapping[str, Any], *, trained_only: 
         "scaler": scaler.state_dict() if scaler is not None else None,
         "randomness": randomness,
     }
-    return Snapshot(step=int(position["step"]), weights=_on_host(weights), training=training, position=dict(position))
+    held = None if weights is None else _on_host(weights)
+    return Snapshot(step=int(position["step"]), weights=held, training=training, position=dict(position))
 
 
 def _own_state(engine: Engine, trained_only: bool) -> tuple[dict[str, Tensor], Any]:
-    if not engine.team.main:
-        return {}, None
     return kept_tensors(engine.raw, trained_only=trained_only), engine.optimizer.optimizer.state_dict()
-
-
-def _sharded_state(engine: Engine) -> tuple[dict[str, Any], Any]:
-    """The whole state gathered to rank 0, by parameter name, so that any number of processes can read it."""
-    from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict
-
-    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
-    weights, optimizer = get_state_dict(engine.model, engine.optimizer.optimizer, options=options)
-    return weights, optimizer
 
 
 def put_state(engine: Engine, checkpoint: Checkpoint, *, trained_only: bool) -> None:
     """Set model, optimizer, schedule, scaler and randomness to what a checkpoint holds."""
-    weights, training = checkpoint.weights(), checkpoint.training()
-    if engine.machine.sharded:
-        _put_sharded(engine, weights, training["optimizer"])
+    if (checkpoint.path / SHARDS).is_dir():
+        read_shards(engine, checkpoint.path)
+        training: Mapping[str, Any] = checkpoint.training()
+    elif engine.machine.sharded:
+        training = checkpoint.training()
+        _put_sharded(engine, checkpoint.weights(), training["optimizer"])
     else:
+        weights, training = checkpoint.weights(), checkpoint.training()
         _put_own(engine, checkpoint, weights, trained_only)
         put_optimizer(engine.optimizer.optimizer, training["optimizer"])
     engine.schedule.load_state_dict(training["schedule"])
@@ -115,6 +112,7 @@ def put_optimizer(optimizer: Optimizer, state: Mapping[str, Any]) -> None:
 
 
 def _put_sharded(engine: Engine, weights: dict[str, Any], optimizer: Any) -> None:
+    """From a checkpoint of a model that was whole, as earlier versions wrote it of any."""
     from torch.distributed.checkpoint.state_dict import StateDictOptions, set_state_dict
 
     set_state_dict(

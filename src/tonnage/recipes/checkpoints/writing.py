@@ -8,8 +8,9 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from tonnage.recipes.checkpoints.layout import (
     POSITION,
     TRAINING,
     WEIGHTS,
+    files_of,
     flush,
     folder_name,
     manifest_of,
@@ -26,6 +28,7 @@ from tonnage.recipes.checkpoints.layout import (
 )
 from tonnage.recipes.checkpoints.reading import CheckpointInvalid, read_checkpoint
 from tonnage.recipes.checkpoints.snapshot import Snapshot
+from tonnage.runs.folder import make_private
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _SAID: Final = re.compile(r"os error (\d+)")  # how safetensors reports an errno
@@ -51,7 +54,7 @@ class CheckpointWriter:
         self._verified: dict[Path, tuple[tuple[str, int, int], ...]] = {}  # as they were when they verified
         self.kept_step: int | None = None  # stays beside the newest ones: that of the best evaluation
         self.newest: int | None = None  # the newest step known to be on the disk
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
         for path in folder.glob(_UNFINISHED + "*"):
             shutil.rmtree(path)
 
@@ -80,18 +83,23 @@ class CheckpointWriter:
 
     def _write(self, snapshot: Snapshot) -> None:
         began = time.monotonic()
+        beside = self.begin(snapshot.step, snapshot.tensor_bytes)
+        self.complete(beside, snapshot, began)
+
+    def begin(self, step: int, size: int) -> Path:
+        """The folder a checkpoint of so many bytes is written in. DiskFull where there is no room for it."""
+        beside = self._folder / f"{_UNFINISHED}{step}-{os.getpid()}"
+        _check_space(self._folder, step, size)
+        with _full_disk(self._folder, step, size, beside):
+            beside.mkdir(mode=0o700)
+        return beside
+
+    def complete(self, beside: Path, snapshot: Snapshot, began: float) -> None:
+        """Write what is not there yet, the manifest last, and move the folder into place. `began`: when it was."""
         path = self._folder / folder_name(snapshot.step)
-        beside = self._folder / f"{_UNFINISHED}{snapshot.step}-{os.getpid()}"
-        _check_space(self._folder, snapshot)
-        try:
-            beside.mkdir()
+        with _full_disk(self._folder, snapshot.step, snapshot.tensor_bytes, beside):
             size = _write_files(beside, snapshot)
             _move_over(beside, path)
-        except Exception as error:
-            shutil.rmtree(beside, ignore_errors=True)
-            if is_full(error):
-                raise _disk_full(self._folder, snapshot) from error
-            raise
         self.newest = snapshot.step
         self._verified[path] = _signature(path)  # its hashes are of what is on the disk
         self._landed(snapshot.step, path, time.monotonic() - began, size)
@@ -126,7 +134,7 @@ class CheckpointWriter:
 
 def _signature(path: Path) -> tuple[tuple[str, int, int], ...]:
     """What changes where a file of a folder is written to: names, sizes, times."""
-    found = ((file.name, file.stat()) for file in sorted(path.iterdir()))
+    found = ((str(file.relative_to(path)), file.stat()) for file in sorted(path.rglob("*")))
     return tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in found)
 
 
@@ -135,15 +143,18 @@ def _write_files(beside: Path, snapshot: Snapshot) -> int:
     import torch
     from safetensors.torch import save_file
 
-    save_file(dict(snapshot.weights), beside / WEIGHTS)
+    if snapshot.weights is not None:
+        save_file(dict(snapshot.weights), beside / WEIGHTS)
     with (beside / TRAINING).open("wb") as file:
         torch.save(dict(snapshot.training), file)
     _write_json(beside / POSITION, snapshot.position)
     _write_json(beside / MANIFEST, manifest_of(beside, snapshot.step))
-    for name in (WEIGHTS, TRAINING, POSITION, MANIFEST):
-        flush(beside / name)
+    make_private(beside)
+    written = [*files_of(beside), beside / MANIFEST]
+    for path in written:
+        flush(path)
     flush(beside)
-    return sum((beside / name).stat().st_size for name in (WEIGHTS, TRAINING, POSITION, MANIFEST))
+    return sum(path.stat().st_size for path in written)
 
 
 def _write_json(path: Path, value: Any) -> None:
@@ -161,9 +172,21 @@ def _move_over(beside: Path, path: Path) -> None:
         shutil.rmtree(earlier)
 
 
-def _check_space(folder: Path, snapshot: Snapshot) -> None:
-    if shutil.disk_usage(folder).free < snapshot.tensor_bytes:
-        raise _disk_full(folder, snapshot)
+def _check_space(folder: Path, step: int, size: int) -> None:
+    if shutil.disk_usage(folder).free < size:
+        raise _disk_full(folder, step, size)
+
+
+@contextmanager
+def _full_disk(folder: Path, step: int, size: int, beside: Path) -> Iterator[None]:
+    """What goes wrong leaves nothing behind; DiskFull where it was for want of room."""
+    try:
+        yield
+    except Exception as error:
+        shutil.rmtree(beside, ignore_errors=True)
+        if is_full(error):
+            raise _disk_full(folder, step, size) from error
+        raise
 
 
 def is_full(error: BaseException) -> bool:
@@ -176,9 +199,9 @@ def is_full(error: BaseException) -> bool:
     )
 
 
-def _disk_full(folder: Path, snapshot: Snapshot) -> DiskFull:
-    need, free = snapshot.tensor_bytes, shutil.disk_usage(folder).free
+def _disk_full(folder: Path, step: int, size: int) -> DiskFull:
+    free = shutil.disk_usage(folder).free
     return DiskFull(
-        f"the checkpoint of step {snapshot.step} needs {need} bytes, {folder} can take {free} or a limit is lower",
+        f"the checkpoint of step {step} needs {size} bytes, {folder} can take {free} or a limit is lower",
         hint="make room or lower `keep`, then `tonnage resume`: the checkpoints before it are whole",
     )

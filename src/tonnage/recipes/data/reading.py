@@ -6,6 +6,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import IO, Any, Final
 
 from tonnage.errors import DataError, MissingExtra, TonnageError
@@ -180,16 +181,22 @@ def _parquet_rows(file: str, wanted: frozenset[str] | None) -> NumberedRows:
         raise DataError(f"{file}: not readable as Parquet: {error}", hint="is the file whole?") from error
 
 
+def _image_rows(file: str, _wanted: frozenset[str] | None) -> NumberedRows:
+    """An image, whose class is the folder it lies in."""
+    yield None, {"image": file, "label": Path(file).parent.name}
+
+
 _FILE_READERS: Final[dict[str, Callable[[str, frozenset[str] | None], NumberedRows]]] = {
     "jsonl": _json_rows,
     "csv": _csv_rows,
     "parquet": _parquet_rows,
+    "images": _image_rows,
 }
 
 
 def _hub_rows(source: DataSource, wanted: frozenset[str] | None) -> NumberedRows:
     """Rows of `hf://org/name` or `hf://org/name:configuration`; from the local cache where the hub is out of reach."""
-    from datasets import disable_progress_bars, load_dataset
+    from datasets import Image, disable_progress_bars, load_dataset
 
     disable_progress_bars()
     name, _, configuration = source.location.removeprefix("hf://").partition(":")
@@ -200,6 +207,9 @@ def _hub_rows(source: DataSource, wanted: frozenset[str] | None) -> NumberedRows
         raise DataError(
             message, hint=f"check name and split; offline, `tonnage fetch {source.location}` first"
         ) from error
+    for column, feature in (rows.features or {}).items():
+        if isinstance(feature, Image):  # its bytes: decoded when a batch asks for it
+            rows = rows.cast_column(column, Image(decode=False))
     names = rows.column_names
     others = dict.fromkeys(names)
     for row in rows.select_columns([one for one in names if wanted is None or one in wanted]):

@@ -47,6 +47,28 @@ def decoder(texts: Iterable[str], *, layers: int = 2, hidden: int = 64) -> Mappi
     return {"config.json": _json(shape), **_tokenizer(words, ends=True)}
 
 
+def encoder_decoder(texts: Iterable[str]) -> Mapping[str, str]:
+    """A T5 of two layers on each side, as the files of a model folder."""
+    words = vocabulary(texts)
+    shape = {
+        "architectures": ["T5ForConditionalGeneration"], "model_type": "t5", "d_model": 64, "d_kv": 32, "d_ff": 128,
+        "num_layers": 2, "num_decoder_layers": 2, "num_heads": 2, "vocab_size": len(words), "pad_token_id": 0,
+        "eos_token_id": 3, "decoder_start_token_id": 0, "tie_word_embeddings": True, "is_encoder_decoder": True,
+        "feed_forward_proj": "relu", "dropout_rate": 0.0,
+    }  # fmt: skip
+    return {"config.json": _json(shape), **_tokenizer(words, ends=True)}
+
+
+def image_encoder(side: int) -> Mapping[str, str]:
+    """A vision transformer of two layers, as the files of a model folder."""
+    shape = {
+        "architectures": ["ViTForImageClassification"], "model_type": "vit", "hidden_size": 64, "num_hidden_layers": 2,
+        "num_attention_heads": 2, "intermediate_size": 128, "image_size": side, "patch_size": side // 6,
+        "num_channels": 3, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
+    }  # fmt: skip
+    return {"config.json": _json(shape)}
+
+
 def speaking_decoder(texts: Sequence[str]) -> Mapping[str, str | bytes]:
     """A decoder whose weights hold how often each word follows another in the texts: it speaks without training.
 

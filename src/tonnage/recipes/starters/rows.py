@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
+import struct
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any, Final
 
@@ -29,6 +31,18 @@ THINGS: Final = ("ball", "hat", "door", "car", "lamp", "chair", "coat", "cup")
 COLOURS: Final = ("red", "green", "blue", "yellow", "pink", "white")
 ANIMALS: Final = ("cat", "dog", "cow", "horse", "bird")
 DEEDS: Final = ("sat on", "slept under", "jumped over", "looked at", "ran around")
+BEASTS: Final = {"cat": "chat", "dog": "chien", "horse": "cheval", "bird": "merle"}
+ACTS: Final = {"sat on": "pose sur", "slept under": "dort sous", "looked at": "regarde", "took": "prend"}
+HUES: Final = {"red": "rouge", "green": "vert", "blue": "bleu", "white": "blanc"}
+GOODS: Final = {"hat": "chapeau", "coat": "manteau", "bench": "banc", "carpet": "tapis"}
+PICTURE: Final = 24  # pixels a side
+FIGURES: Final[
+    dict[str, Callable[[int, int, int], bool]]
+] = {  # whether a point so far down and across from the middle belongs to a figure of a size
+    "disc": lambda y, x, size: y * y + x * x <= size * size,
+    "cross": lambda y, x, size: max(y, x) <= size and min(y, x) <= 1,
+    "frame": lambda y, x, size: size - 1 <= max(y, x) <= size,
+}
 DISTRICTS: Final = {"centre": 6.0, "harbour": 4.0, "hills": 2.5, "north": 0.0}
 
 
@@ -83,6 +97,50 @@ def stories(count: int, draw: Random) -> list[Row]:
 def beginnings(count: int, draw: Random) -> list[Row]:
     """First words of such sentences."""
     return [{"prompt": f"the {draw.choice(ANIMALS)} {draw.choice(DEEDS)}"} for _ in range(count)]
+
+
+def translations(count: int, draw: Random) -> list[Row]:
+    """Plain sentences and what a small dictionary makes of them; the colour follows its thing."""
+    rows: list[Row] = []
+    for _ in range(count):
+        animal, deed, colour, thing = (draw.choice(list(words)) for words in (BEASTS, ACTS, HUES, GOODS))
+        source = f"the {animal} {deed} the {colour} {thing} ."
+        target = f"le {BEASTS[animal]} {ACTS[deed]} le {GOODS[thing]} {HUES[colour]} ."
+        rows.append({"source": source, "target": target})
+    return rows
+
+
+def pictures(count: int, draw: Random) -> Mapping[str, bytes]:
+    """Small pictures by path: a bright figure somewhere on a dark ground, in a folder named after the figure."""
+    found = {}
+    for number in range(count):
+        name = draw.choice(list(FIGURES))
+        figure, size = FIGURES[name], draw.randrange(4, 7)
+        row, column = (draw.randrange(size, PICTURE - size) for _ in range(2))
+        bright, dark = ([draw.randrange(low, low + 80) for _ in range(3)] for low in (170, 10))
+        pixels = bytes(
+            min(255, value + draw.randrange(15))
+            for y in range(PICTURE)
+            for x in range(PICTURE)
+            for value in (bright if figure(abs(y - row), abs(x - column), size) else dark)
+        )
+        found[f"{name}/{number:04}.png"] = as_png(pixels, PICTURE)
+    return found
+
+
+def as_png(pixels: bytes, side: int) -> bytes:
+    """A square picture (red, green, blue, a byte each) as a PNG file.
+
+    Source: PNG specification, third edition (W3C 2025), sections 5 and 11: chunks IHDR, IDAT and IEND.
+    """
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    lines = b"".join(b"\0" + pixels[at : at + 3 * side] for at in range(0, len(pixels), 3 * side))
+    head = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    parts = chunk(b"IHDR", head), chunk(b"IDAT", zlib.compress(lines, 9)), chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
 
 
 def flats(count: int, draw: Random) -> list[Row]:

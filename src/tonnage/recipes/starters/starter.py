@@ -50,7 +50,7 @@ def make_starter(task: Task) -> Files:
 def _text_file(task: Task, what: str, data: str, *, samples: int, lengths: Sequence[int], columns: str) -> str:
     mean, longest = sum(lengths) / len(lengths), max(lengths)
     rate = {"question-answering": "3e-3"}.get(task, "2e-3")
-    epochs = {"question-answering": 6, "causal-lm": 4}.get(task, 3)
+    epochs = {"question-answering": 6, "causal-lm": 4, "sequence-to-sequence": 8}.get(task, 3)
     return f"""\
 # {what}
 # Run it: tonnage run {task}.tonnage.yaml   What it would cost elsewhere: tonnage plan {task}.tonnage.yaml
@@ -162,6 +162,57 @@ def _causal_lm(draw: Random) -> Files:
     }
 
 
+def _sequence_to_sequence(draw: Random) -> Files:
+    found = rows.translations(600, draw)
+    texts = [text for row in found for text in row.values()]
+    file = _text_file(
+        "sequence-to-sequence",
+        "Translate sentences: any text written from a text, such as summaries, by an encoder-decoder.",
+        "data/translations.jsonl",
+        samples=510,
+        lengths=[_length(text, special=1) for text in texts],  # each ends with a token of its own
+        columns=_columns({"source": "source", "target": "target"}),
+    )
+    return {
+        "sequence-to-sequence.tonnage.yaml": file,
+        "data/translations.jsonl": rows.as_jsonl(found),
+        **_model(models.encoder_decoder(texts)),
+    }
+
+
+def _image_classification(draw: Random) -> Files:
+    pictures = rows.pictures(400, draw)
+    file = f"""\
+# Tell figures in pictures apart.
+# Run it: tonnage run image-classification.tonnage.yaml
+# What it would cost elsewhere: tonnage plan image-classification.tonnage.yaml
+kind: train
+model: ./model             # its config.json: the shape that is planned for. Also a known name or hf://org/name
+
+data:
+  samples: 340             # images of one pass, for the plan
+  epochs: 12
+
+train:
+  method: full             # or lora: adapters on pretrained weights
+  global_batch: 16         # images per step over all processes, whatever fits a device at a time
+  precision: fp32          # auto: 16 bit where the device has it
+
+run:
+  task: image-classification
+{_WEIGHTS}  data:
+    train: data/*/*.png    # a folder for each class; or rows with the columns of `columns:`, hf://data-set
+    columns: {{image: image, label: label}}   # role: your column; an image is a path (from the file of rows) or bytes
+    validation_fraction: 0.15   # held out of train; or name files: `validation:`, `test:`
+  learning_rate: 2e-3      # peak; 1e-5 to 1e-4 suit the fine-tuning of pretrained weights
+{_LOG}{_SEED}{_CHECKPOINT}{_LIMITS}"""
+    return {
+        "image-classification.tonnage.yaml": file,
+        **{f"data/{path}": content for path, content in pictures.items()},
+        **_model(models.image_encoder(rows.PICTURE)),
+    }
+
+
 def _text_generation(draw: Random) -> Files:
     texts = [row["text"] for row in rows.stories(600, draw)]
     file = f"""\
@@ -227,6 +278,8 @@ STARTERS: Final[Mapping[Task, Starter]] = {
     "token-classification": Starter("names in a text, tagged word by word", _token_classification),
     "question-answering": Starter("answers marked in a text", _question_answering),
     "causal-lm": Starter("the next word learned", _causal_lm),
+    "sequence-to-sequence": Starter("texts written from texts: translation, summary", _sequence_to_sequence),
+    "image-classification": Starter("images into classes", _image_classification),
     "text-generation": Starter("synthetic texts from a trained model", _text_generation),
     "boosted-trees": Starter("a table, by XGBoost", _table("boosted-trees", _TREES, "0.1")),
     "mlp": Starter("a table, by a multi-layer perceptron", _table("mlp", _NETWORK, "3e-3")),

@@ -24,6 +24,8 @@ _PROGRAMS: Final[dict[Task, str]] = {
     "token-classification": "token_classification",
     "question-answering": "question_answering",
     "causal-lm": "causal_lm",
+    "sequence-to-sequence": "sequence_to_sequence",
+    "image-classification": "image_classification",
     "mlp": "mlp",
 }
 _STANDALONE: Final[dict[Task, str]] = {"boosted-trees": "boosted_trees", "text-generation": "text_generation"}

@@ -117,16 +117,22 @@ def lengths_of(items: Items) -> list[int]:
 
 
 def answers(
-    model: Module, items: Items, batch_size: int, collate: Callable[[Sequence[Item]], dict[str, Tensor]]
+    model: Module,
+    items: Items,
+    batch_size: int,
+    collate: Callable[[Sequence[Item]], dict[str, Tensor]],
+    *,
+    order: Sequence[int] | None = None,
 ) -> Iterator[tuple[Sequence[int], dict[str, Tensor], Any]]:
-    """(positions, batch on the model's device, output) over all samples, alike in length so that little is padded.
+    """(positions, batch on the model's device, output) over all samples, alike in length so that little is padded
+    (`order`: in this one).
 
     The model is as it was afterwards: in training where it was in training.
     """
     import torch
 
     device = next(model.parameters()).device
-    order = longest_first(items)
+    order = longest_first(items) if order is None else order
     was_training = model.training
     model.eval()
     try:

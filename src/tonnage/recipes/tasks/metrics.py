@@ -91,6 +91,37 @@ def answer_metrics(accepted: Sequence[Sequence[str]], answers: Sequence[str]) ->
     return {"exact_match": sum(exact) / len(exact), "f1": sum(overlap) / len(overlap)}
 
 
+def writing_metrics(wanted: Sequence[str], written: Sequence[str]) -> Mapping[str, float]:
+    """Texts written beside those wanted: ROUGE-L (F of the longest common run of words, gaps allowed) and the share
+    that is the same. Words in lower case, without punctuation.
+
+    Source: Lin 2004, ROUGE: a package for automatic evaluation of summaries, section 3.1, with beta = 1.
+
+    >>> dict(writing_metrics(["the cat sat on the mat", "no"], ["The cat lay on a mat.", "No"]))
+    {'rouge_l': 0.8333333333333333, 'exact_match': 0.5}
+    """
+    pairs = [(_words(right), _words(said)) for right, said in zip(wanted, written, strict=True)]
+    return {
+        "rouge_l": sum(_rouge_l(*pair) for pair in pairs) / len(pairs),
+        "exact_match": sum(right == said for right, said in pairs) / len(pairs),
+    }
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+", text.lower())
+
+
+def _rouge_l(right: Sequence[str], said: Sequence[str]) -> float:
+    if not right or not said:
+        return float(right == said)
+    common = [0] * (len(said) + 1)  # longest common subsequence with each beginning of `said`
+    for word in right:
+        before = 0
+        for at, other in enumerate(said, start=1):
+            before, common[at] = common[at], before + 1 if word == other else max(common[at], common[at - 1])
+    return 2 * common[-1] / (len(right) + len(said))
+
+
 def normal_answer(text: str) -> str:
     """Lower case, no punctuation, no articles, single spaces: how SQuAD's own script compares answers.
 

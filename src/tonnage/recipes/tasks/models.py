@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -21,7 +22,9 @@ PEFT_TASKS: Final[Mapping[str, str]] = {
     "token-classification": "TOKEN_CLS",
     "question-answering": "QUESTION_ANS",
     "causal-lm": "CAUSAL_LM",
-}
+    "sequence-to-sequence": "SEQ_2_SEQ_LM",
+}  # peft knows no task of images: there the head is named
+IMAGES: Final = "AutoModelForImageClassification"
 ADAPTERS: Final = "adapter_config.json"  # there, a folder holds adapters and no whole model
 _HEADS: Final = ("classifier", "pooler.dense", "score", "qa_outputs", "lm_head", "cls")  # trained, or read in full
 _ADAPTER: Final = re.compile(r"lora_|modules_to_save")  # peft's own; the original of a trained head stays beside it
@@ -74,8 +77,7 @@ def load_trained(spec: RunSpec, folder: Path, auto: str, *, padding: int | None)
     """
     if not (folder / ADAPTERS).exists():
         return _load_base(_whole(spec, weights=str(folder)), auto, padding=padding)
-    import peft
-
+    peft = _peft(spec)
     merged = spec.training.method != "qlora"  # sums of adapter and base are kept in 32 bits
     model = _load_base(_whole(spec) if merged else spec, auto, padding=padding, **_saved_labels(folder))
     try:
@@ -102,13 +104,16 @@ def _load_base(spec: RunSpec, auto: str, *, padding: int | None, **config: Any) 
     transformers = _transformers()
     torch.manual_seed(spec.training.seed)
     kind: Any = getattr(torch, base_type(spec))
-    options: dict[str, Any] = {"attn_implementation": _attention(spec)}
+    options: dict[str, Any] = _attention(spec) if auto != IMAGES or _attends(spec) else {}
+    if auto == IMAGES and spec.weights is not None:  # a head of other classes than ours is a new head
+        options["ignore_mismatched_sizes"] = True
     loader = getattr(transformers, auto)
     try:
         if spec.weights is None:
             model = loader.from_config(_new_config(spec, **config), **options)
         elif not reads_weights(spec):
             shape = transformers.AutoConfig.from_pretrained(_local(spec.weights), **config)
+            options.pop("ignore_mismatched_sizes", None)
             model = loader.from_config(shape, dtype=kind, **options)
         else:
             if is_dealt(spec) and spec.training.method == "full":
@@ -138,13 +143,13 @@ def base_type(spec: RunSpec) -> str:
 
 def with_adapters(model: Any, spec: RunSpec) -> Any:
     """The model with LoRA adapters on it; all else frozen but the task's own head."""
-    import peft
-
+    peft = _peft(spec)
     lora = spec.training.lora
     if spec.training.method == "qlora":
         model = peft.prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
     settings = peft.LoraConfig(
-        task_type=PEFT_TASKS[spec.task],
+        task_type=PEFT_TASKS.get(spec.task),
+        modules_to_save=["classifier"] if spec.task == "image-classification" else None,
         r=lora.rank,
         lora_alpha=2 * lora.rank,
         lora_dropout=0.05,
@@ -166,9 +171,14 @@ def with_adapters(model: Any, spec: RunSpec) -> Any:
 
 def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
     """Weights (adapters alone, where there are some), config and tokenizer, as `from_pretrained` reads them."""
+    save_whole(model, folder)
+    tokenizer.save_pretrained(folder)
+
+
+def save_whole(model: Any, folder: Path) -> None:
+    """Weights and config alone."""
     model.save_pretrained(folder)
     model.config.save_pretrained(folder)  # adapters come without: the names of the classes would be lost
-    tokenizer.save_pretrained(folder)
 
 
 def shape_of(model: Any) -> Mapping[str, Any]:
@@ -200,8 +210,18 @@ def _new_config(spec: RunSpec, **config: Any) -> Any:
     return _transformers().AutoConfig.from_pretrained(_local(spec.config), **config)
 
 
-def _attention(spec: RunSpec) -> str:
-    return {"eager": "eager", "sdpa": "sdpa", "flash": "flash_attention_2"}[spec.training.attention]
+def _attention(spec: RunSpec) -> dict[str, Any]:
+    name = {"eager": "eager", "sdpa": "sdpa", "flash": "flash_attention_2"}[spec.training.attention]
+    return {"attn_implementation": name}
+
+
+def _attends(spec: RunSpec) -> bool:
+    """Whether a model of images has attention: a convolutional one takes no choice of it."""
+    place = spec.weights or spec.config
+    if place is None:
+        return False
+    config = _reach(place, lambda: _transformers().AutoConfig.from_pretrained(_local(place)))
+    return getattr(config, "num_attention_heads", None) is not None
 
 
 def _four_bit(spec: RunSpec) -> dict[str, Any]:
@@ -250,6 +270,20 @@ def _transformers() -> Any:
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()  # a new head is no news: the task says what it makes
     return transformers
+
+
+def _peft(spec: RunSpec) -> Any:
+    """peft. As it is imported it looks for kernels of 4-bit weights, whose lack is no news to other methods."""
+    before = logging.root.manager.disable
+    if spec.training.method != "qlora":
+        logging.disable(logging.WARNING)
+    try:
+        import peft
+    except ImportError as error:
+        raise MissingExtra("adapters", "train") from error
+    finally:
+        logging.disable(before)
+    return peft
 
 
 def _first_line(error: BaseException) -> str:

@@ -51,7 +51,9 @@ def _monthly(comparison: Comparison, name: str) -> str:
     people = "included" if total.people_usd_per_month else "not counted"
     model = "" if total.as_asked else ", with another model"
     guess = ", a fee estimated from its parts" if any(row.fee_estimate for row in total.rows) else ""
-    return f"{money(total.usd_per_month)} a month, people {people}{model}{guess}"
+    spot = sorted({row.work for row in total.rows if row.option is not None and row.option.purchase == "spot"})
+    bought = f", {' and '.join(spot)} on spot" if spot else ""
+    return f"{money(total.usd_per_month)} a month, people {people}{bought}{model}{guess}"
 
 
 def decision_words(comparison: Comparison) -> str:
@@ -115,27 +117,6 @@ def decision_section(comparison: Comparison) -> Section:
 def score_section(comparison: Comparison) -> Section:
     """Weights and scores, the ranking, and how far it holds."""
     request, names = comparison.request, [thing.name for thing in comparison.request.things]
-    rows = []
-    for aspect in comparison.aspects:
-        weight = request.weights.get(aspect.key, 0.0)
-        if weight > 0 and any(aspect.key in comparison.scores[name] for name in names):
-            cells = [comparison.scores[name].get(aspect.key) for name in names]
-            origin = "yours" if aspect.key in request.weights_given else "default"
-            counted = "" if aspect.key in comparison.counted else " (not counted: not known for all)"
-            rows.append(
-                (
-                    f"{aspect.title}{counted}",
-                    f"{weight:g}",
-                    origin,
-                    *("not known" if cell is None else f"{cell.value:.1f}" for cell in cells),
-                )
-            )
-    columns = (
-        Column(title="Aspect", wraps=True),
-        Column(title="Weight", align="right"),
-        Column(title="From"),
-        *(Column(title=comparison.title_of[name], align="right") for name in names),
-    )
     ranking = tuple(
         (
             comparison.title_of[one.thing],
@@ -178,10 +159,27 @@ def score_section(comparison: Comparison) -> Section:
         Bullets(items=implied_lines(comparison) or ("nothing: cost has no weight, or no cost is known",)),
         Subheading(text="Who leads by which grounds"),
         Pairs(rows=tuple((part, level(comparison, things)) for part, things in comparison.leaders)),
-        Subheading(text="Weights and scores"),
-        Table(columns=columns, rows=tuple(rows)),
+        Subheading(text="Weights"),
+        Pairs(rows=_weight_rows(comparison)),
     ]
     return Section(key="scores", title="Scores and sensitivity", parts=tuple(parts))
+
+
+def _weight_rows(comparison: Comparison) -> tuple[tuple[str, str], ...]:
+    """Weights with the aspects that have them, heaviest first: the reader's own, then the defaults; what counts not."""
+    names = [thing.name for thing in comparison.request.things]
+    scored = [one for one in comparison.aspects if any(one.key in comparison.scores[name] for name in names)]
+    given, weights = comparison.request.weights_given, comparison.request.weights
+    rows: dict[tuple[bool, float], list[str]] = {}
+    for one in scored:
+        if (weight := weights.get(one.key, 0.0)) > 0:
+            rows.setdefault((one.key not in given, -weight), []).append(one.title)
+    told = [
+        (f"{-weight:g}, {'default' if default else 'yours'}", ", ".join(titles))
+        for (default, weight), titles in sorted(rows.items())
+    ]
+    out = [one.title for one in scored if weights.get(one.key, 0.0) > 0 and one.key not in comparison.counted]
+    return (*told, *([("not counted: not known for all", ", ".join(out))] if out else []))
 
 
 def implied_lines(comparison: Comparison) -> tuple[str, ...]:

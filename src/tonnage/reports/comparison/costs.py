@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
+from typing import Final
 
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.computed import Row, Total
@@ -28,6 +30,8 @@ from tonnage.reports.wording import (
     short,
 )
 from tonnage.sizing.estimates import Figure
+
+LEAST_SHOWN_USD: Final = Decimal("0.01")
 
 
 def cost_section(comparison: Comparison) -> Section:
@@ -86,25 +90,34 @@ def _oldest(total: Total) -> str:
 
 
 def _line_table(comparison: Comparison) -> Table:
+    """The lines of the cheapest way, each with its price's day and source; those under a cent together."""
     rows = []
     for thing in comparison.request.things:
         for row in comparison.totals[thing.name].rows:
-            for line in row.option.ledger.lines if row.option else ():
-                rows.append(
-                    (
-                        thing.title,
-                        row.work,
-                        line.what,
-                        f"{short(float(line.quantity), 4)} {line.unit}",
-                        f"${line.usd_per_unit:,}",
-                        render_money(float(line.usd)),
-                        render_date(line.read_on),
-                    )
+            lines = row.option.ledger.lines if row.option else ()
+            rows += [
+                (
+                    thing.title,
+                    row.work,
+                    line.what,
+                    f"{short(float(line.quantity), 4)} {line.unit}",
+                    f"${line.usd_per_unit:,}",
+                    render_money(float(line.usd)),
+                    render_date(line.read_on),
+                    line.source,
                 )
-    titles = ("Thing", "Work", "Line", "Quantity", "A unit", "Dollars", "Price read")
+                for line in lines
+                if line.usd >= LEAST_SHOWN_USD
+            ]
+            rest = [line.usd for line in lines if line.usd < LEAST_SHOWN_USD]
+            if rest and sum(rest) >= LEAST_SHOWN_USD:
+                left = render_money(float(sum(rest)))
+                rows.append((thing.title, row.work, f"{len(rest)} lines under a cent", "", "", left, "", ""))
+    titles = ("Thing", "Work", "Line", "Quantity", "A unit", "Dollars", "Price read", "Source")
     right = {"Quantity", "A unit", "Dollars"}
     columns = tuple(
-        Column(title=title, align="right" if title in right else "left", wraps=title == "Line") for title in titles
+        Column(title=title, align="right" if title in right else "left", wraps=title in ("Line", "Source"))
+        for title in titles
     )
     return Table(columns=columns, rows=tuple(rows))
 

@@ -2,40 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from typing import TypeVar
+
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.decision import way_to
 from tonnage.comparison.migration import Migration
 from tonnage.reports.blocks import Bullets, Column, Pairs, Paragraph, Table
 from tonnage.reports.comparison.figures import UNKNOWN, amount, counted, duration, money
 from tonnage.reports.comparison.sections import Code, Part, Section, Subheading
-from tonnage.reports.reasons.why_not import why_not_words
 from tonnage.reports.wording import render_machines, render_purchase, short
 
 MOST = 5  # aspects named in one line
+Same = TypeVar("Same", bound=Hashable)
 
 
 def choosing_section(comparison: Comparison) -> Section:
-    """For each thing: the work it suits, where it leads, and which answers of the rules lead to it."""
-    aspects = {aspect.key: aspect.title for aspect in comparison.aspects}
-    leads = {one.thing: one for one in comparison.trade_offs}
-    parts: list[Part] = [
-        Paragraph(text="What suits a thing is judged; leads and answers are of this comparison.", tone="faint")
-    ]
+    """For each thing: the work it suits, and which answers of the rules lead to it."""
+    parts: list[Part] = [Paragraph(text="What suits a thing is judged; answers are of this comparison.", tone="faint")]
+    found: list[tuple[str, tuple[tuple[str, str], ...]]] = []
     for thing in comparison.request.things:
-        better = [f"{aspects[key]} (+{lead:.1f})" for key, lead in leads[thing.name].better[:MOST]]
         rows = [
             ("suits", "; ".join(thing.profile.suits) or UNKNOWN),
-            ("leads in", ", ".join(better) or "nothing by a point or more"),
             ("the rules lead here", " Or: ".join(_ways(comparison, thing.name)) or "by none of their leaves by name"),
         ]
         if comparison.standing.why_not(thing.name):
             rows.append(("stands against it", comparison.standing.why_not(thing.name)))
-        rows += [
-            ("stands against it", f"{row.work}: {why_not_words(row.why_not)}")
-            for row in comparison.totals[thing.name].rows
-            if row.option is None
-        ]
-        parts += [Subheading(text=thing.title), Pairs(rows=tuple(rows))]
+        found.append((thing.title, tuple(rows)))
+    for titles, same in alike(found):
+        parts += [Subheading(text=titles), Pairs(rows=same)]
     return Section(key="when", title="When to choose which", parts=tuple(parts))
 
 
@@ -78,23 +73,23 @@ def levers_section(comparison: Comparison) -> Section:
         Column(title="Beside the cheapest", align="right"),
     )
     parts: list[Part] = [Table(columns=columns, rows=tuple(rows))] if rows else []
-    for titles, said in _alike([(thing.title, thing.profile.levers) for thing in comparison.request.things]):
+    for titles, said in alike([(thing.title, thing.profile.levers) for thing in comparison.request.things]):
         parts += [Subheading(text=titles), Bullets(items=said or ("none is on record",))]
     return Section(key="levers", title="What lowers the cost", parts=tuple(parts))
 
 
-def _alike(lists: list[tuple[str, tuple[str, ...]]]) -> list[tuple[str, tuple[str, ...]]]:
-    """Each list once, under the titles of all that share it."""
-    grouped: dict[tuple[str, ...], list[str]] = {}
+def alike(lists: list[tuple[str, Same]]) -> list[tuple[str, Same]]:
+    """Each content once, under the titles of all that share it."""
+    grouped: dict[Same, list[str]] = {}
     for title, said in lists:
         grouped.setdefault(said, []).append(title)
-    return [("; ".join(titles), said) for said, titles in grouped.items()]
+    return [(", ".join(titles), said) for said, titles in grouped.items()]
 
 
 def practice_section(comparison: Comparison) -> Section:
     """What to do to succeed with each, and the commands to try it."""
     parts: list[Part] = [Paragraph(text="Judgements, from the profiles.", tone="faint")]
-    for titles, said in _alike([(thing.title, thing.profile.practices) for thing in comparison.request.things]):
+    for titles, said in alike([(thing.title, thing.profile.practices) for thing in comparison.request.things]):
         parts += [Subheading(text=titles), Bullets(items=said or ("none is on record",))]
     for thing in comparison.request.things:
         if thing.profile.try_it:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tonnage.comparison.comparing import Comparison
 from tonnage.reports.comparison.content import build_sections, subtitle
@@ -12,6 +13,8 @@ from tonnage.reports.html import make_environment
 
 if TYPE_CHECKING:
     from jinja2 import Template
+
+_SCORE: Final = re.compile(r" — (?:computed, |assumed, )?([1-5](?:\.\d)?)/5(?: \[[^\]]*\])?$")
 
 
 def comparison_html(comparison: Comparison) -> str:
@@ -26,6 +29,16 @@ def sections_html(comparison: Comparison, sections: tuple[Section, ...], *, cont
     )
 
 
+def score_class(cell: str) -> str:
+    """The class of a cell that ends with a score, for its colour.
+
+    >>> score_class("Clusters scale between limits — 4/5 [1]"), score_class("computed — 4.6/5"), score_class("4 of 5")
+    (' s4', ' s5', '')
+    """
+    found = _SCORE.search(cell)
+    return f" s{round(float(found[1]))}" if found else ""
+
+
 @lru_cache(maxsize=1)
 def _template() -> Template:
     from markupsafe import Markup
@@ -34,4 +47,5 @@ def _template() -> Template:
 
     environment = make_environment()
     environment.filters["drawing"] = lambda chart: Markup(draw_svg(chart))  # it escapes its own text
+    environment.filters["score"] = score_class
     return environment.get_template("comparison.html.jinja")

@@ -39,8 +39,6 @@ def _part_lines(part: Part) -> Iterator[str]:
         yield from _fenced(part.text, part.language)
     elif isinstance(part, Tree):
         yield from _fenced(part.mermaid, "mermaid")
-        yield ""
-        yield from _fenced(part.text, "text")
     else:
         body = render_markdown(Page(title="", blocks=(part,)))
         yield body.removeprefix("# \n\n").rstrip("\n")

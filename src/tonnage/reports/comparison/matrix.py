@@ -8,10 +8,10 @@ from tonnage.comparison.profiles import Cell, Evidence
 from tonnage.comparison.request import Thing
 from tonnage.reports.blocks import Bullets, Column, Pairs, Paragraph, Table
 from tonnage.reports.comparison.figures import UNKNOWN, amount, counted, duration, money, rate
+from tonnage.reports.comparison.guidance import alike
 from tonnage.reports.comparison.sections import Part, Section, Subheading
 from tonnage.reports.reasons import risk_words
-from tonnage.reports.reasons.why_not import why_not_words
-from tonnage.reports.wording import render_date, short
+from tonnage.reports.wording import short
 
 RULES = "Security and compliance"
 
@@ -117,12 +117,12 @@ def matrix_section(comparison: Comparison, sources: Sources) -> Section:
     """Every aspect of every thing, by group: value, score, sources."""
     parts: list[Part] = [
         Paragraph(
-            text="Scores run from 1 to 5 by the rubric of each aspect (appendix). Numbers in brackets name sources, "
-            "«?» one that was not verified. «not known»: the profile says nothing, and nothing is assumed.",
+            text="Scores run from 1 to 5 (docs/aspects.md has the rubric of each aspect). Numbers in brackets name "
+            "sources, «?» one that was not verified. «not known»: the profile says nothing, and nothing is assumed.",
             tone="faint",
         )
     ]
-    columns = (Column(title="Aspect"), *(Column(title=thing.title, wraps=True) for thing in comparison.request.things))
+    titles = [thing.title for thing in comparison.request.things]
     for group in dict.fromkeys(aspect.group for aspect in comparison.aspects):
         rows = []
         for aspect in comparison.aspects:
@@ -133,8 +133,19 @@ def matrix_section(comparison: Comparison, sources: Sources) -> Section:
         if group == RULES:
             rows += rule_rows(comparison, sources)
         if rows:
-            parts += [Subheading(text=group), Table(columns=columns, rows=tuple(rows))]
+            parts += [Subheading(text=group), _merged(titles, rows)]
     return Section(key="matrix", title="Matrix", parts=tuple(parts))
+
+
+def _merged(titles: list[str], rows: list[tuple[str, ...]]) -> Table:
+    """The table, with things of which every row says the same in one column."""
+    by_cells: dict[tuple[str, ...], list[str]] = {}
+    for title, *cells in zip(titles, *(row[1:] for row in rows), strict=True):
+        by_cells.setdefault(tuple(cells), []).append(title)
+    columns = (Column(title="Aspect"), *(Column(title=", ".join(names), wraps=True) for names in by_cells.values()))
+    kept = list(by_cells)
+    merged = tuple((row[0], *(cells[place] for cells in kept)) for place, row in enumerate(rows))
+    return Table(columns=columns, rows=merged)
 
 
 def _cell(comparison: Comparison, name: str, aspect: str, sources: Sources) -> str:
@@ -161,7 +172,7 @@ def _cell(comparison: Comparison, name: str, aspect: str, sources: Sources) -> s
     cell = thing.profile.cells.get(aspect)
     if cell is None:
         return UNKNOWN
-    mark = "" if cell.score is None else f" — {cell.score}/5: {cell.because}"
+    mark = "" if cell.score is None else f" — {cell.score}/5"
     return f"{cell.value}{mark}{sources.refer(cell)}"
 
 
@@ -214,82 +225,50 @@ def trade_off_section(comparison: Comparison) -> Section:
 
 def risk_section(comparison: Comparison) -> Section:
     """Risks of the profiles, and of the very offers that the costs stand on."""
-    parts: list[Part] = []
+    found: list[tuple[str, tuple[str, ...]]] = []
     for thing in comparison.request.things:
-        found = [*thing.profile.risks]
-        for row in comparison.totals[thing.name].rows:
-            if row.option is not None:
-                found += [f"{row.work} on {row.option.instance_type}: {risk_words(risk)}" for risk in row.option.risks]
-            else:
-                found.append(f"{row.work}: {why_not_words(row.why_not)}")
-        parts += [Subheading(text=thing.title), Bullets(items=tuple(dict.fromkeys(found)) or ("none is on record",))]
+        told = [
+            f"{row.work} on {row.option.instance_type}: {risk_words(risk)}"
+            for row in comparison.totals[thing.name].rows
+            if row.option is not None
+            for risk in row.option.risks
+        ]
+        found.append((thing.title, tuple(dict.fromkeys([*thing.profile.risks, *told]))))
+    parts: list[Part] = []
+    for titles, said in alike(found):
+        parts += [Subheading(text=titles), Bullets(items=said or ("none is on record",))]
     return Section(key="risks", title="Risks", parts=tuple(parts))
 
 
 def appendix_section(comparison: Comparison, sources: Sources) -> Section:
-    """Rubrics, assumptions, sources, ages of prices."""
-    rubric = tuple(
-        (
-            aspect.title,
-            "; ".join(f"{level}: {said}" for level, said in aspect.rubric)
-            or _rule(aspect.measure, aspect.points_per_doubling),
-        )
-        for aspect in comparison.aspects
-        if aspect.scored
-    )
-    assumed = tuple(
-        (one.name.replace("_", " "), short(one.value), f"{short(one.low)} to {short(one.high)}", one.source)
-        for one in comparison.assumptions
-    )
-    columns = (
-        Column(title="Assumption"),
-        Column(title="Value", align="right"),
-        Column(title="Range"),
-        Column(title="Source", wraps=True),
+    """Sources, judged hours, where assumptions and rubrics are listed."""
+    said = (
+        f"The predictions rest on {len(comparison.assumptions)} stated assumptions, each with range and source: "
+        "`tonnage explain FILE` lists them, and `assumptions` in the JSON form. What each score means: "
+        "docs/aspects.md; why each was given: `because` in the JSON form."
     )
     parts: list[Part] = [
-        Subheading(text="Ages of prices"),
-        _price_table(comparison),
         Subheading(text="Sources"),
         Paragraph(text=sources.counts(), tone="faint"),
         sources.table(),
-        Subheading(text="Scores"),
-        Pairs(rows=rubric),
         Subheading(text="People-hours"),
         _hours_table(comparison),
+        Subheading(text="Assumptions"),
+        Paragraph(text=said),
     ]
-    if assumed:
-        parts += [Subheading(text="Assumptions of the predictions"), Table(columns=columns, rows=assumed)]
-    return Section(key="appendix", title="Appendix: assumptions, sources, ages", parts=tuple(parts))
-
-
-def _rule(measure: str | None, points: float) -> str:
-    return f"computed from {measure}: 5 for the best, {points:g} off for each factor of two behind it, 1 at least"
-
-
-def _price_table(comparison: Comparison) -> Table:
-    rows = []
-    for thing in comparison.request.things:
-        for row in comparison.totals[thing.name].rows:
-            for line in row.option.ledger.lines if row.option else ():
-                age = f"{(comparison.as_of.date() - line.read_on).days} days" if line.read_on else UNKNOWN
-                rows.append((thing.title, line.what, render_date(line.read_on), age, line.source))
-    columns = (
-        Column(title="Thing"),
-        Column(title="Line", wraps=True),
-        Column(title="Read"),
-        Column(title="Age", align="right"),
-        Column(title="Source", wraps=True),
-    )
-    return Table(columns=columns, rows=tuple(dict.fromkeys(rows)))
+    return Section(key="appendix", title="Appendix: sources, people-hours, assumptions", parts=tuple(parts))
 
 
 def _hours_table(comparison: Comparison) -> Table:
-    rows = []
+    told: dict[tuple[str, str, str], list[str]] = {}
     for thing in comparison.request.things:
         for what, hours in (("set-up", thing.setup_hours), ("a month", thing.operation_hours_per_month)):
             if hours is not None:
                 span = f"{short(hours.likely)} ({short(hours.low)}–{short(hours.high)}) h"
-                rows.append((thing.title, what, span, hours.because))
-    columns = (Column(title="Thing"), Column(title="For"), Column(title="Hours"), Column(title="Because", wraps=True))
-    return Table(columns=columns, rows=tuple(rows))
+                told.setdefault((what, span, hours.because), []).append(thing.title)
+    rows = tuple((", ".join(titles), *said) for said, titles in told.items())
+    columns = (
+        Column(title="Thing", wraps=True), Column(title="For"), Column(title="Hours"),
+        Column(title="Because", wraps=True),
+    )  # fmt: skip
+    return Table(columns=columns, rows=rows)

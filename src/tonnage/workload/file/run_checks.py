@@ -19,9 +19,14 @@ from tonnage.workload.file.run_fields import (
     TrainRunFields,
 )
 from tonnage.workload.file.yaml_lines import KeyPath
-from tonnage.workload.run_terms import ONE_PROCESS, OWN_TASK, ROLES, Task, format_of
+from tonnage.workload.run_terms import FIGURES, ONE_PROCESS, OWN_TASK, ROLES, Task, format_of
 
 NEW_WEIGHTS: Final = "new"
+LEARNED: Final[dict[Task, str]] = {
+    "sequence-classification": "classification", "image-classification": "classification",
+    "causal-lm": "language-model", "sequence-to-sequence": "language-model",
+}  # fmt: skip
+UNREGISTERED: Final[tuple[Task, ...]] = ("sequence-to-sequence", "image-classification")
 _PASSWORD: Final = re.compile(r"^[\w.+-]+://[^/@]*:(?P<password>[^@]*)@")
 _VARIABLE: Final = re.compile(r"\$\{\w+\}")
 
@@ -75,6 +80,10 @@ def _best_problems(run: LearningFields, task: Task) -> Iterator[Problem]:
             yield Problem(("run", name), f"{task} is judged once, at its end", "remove the key")
         elif run.evaluate_every is None:
             yield Problem(("run", name), "nothing is evaluated on the way", "add `evaluate_every: 500` (steps)")
+    known = FIGURES.get(task, ())
+    if run.best_by is not None and known and run.best_by not in known:
+        hint = did_you_mean(nearest(run.best_by, known, count=1), f"figures of {task}: {', '.join(known)}")
+        yield Problem(("run", "best_by"), f"no figure of {task} is named '{run.best_by}'", hint)
 
 
 def _limit_problems(run: SharedRunFields) -> Iterator[Problem]:
@@ -127,7 +136,7 @@ def _hidden(location: str) -> str:
 
 
 def _train_problems(file: TrainFile, run: TrainRunFields) -> Iterator[Problem]:
-    learned = {"sequence-classification": "classification", "causal-lm": "language-model"}.get(run.task)
+    learned = LEARNED.get(run.task)
     if learned is not None and file.train.objective not in (None, learned):
         fault = f"found '{file.train.objective}', but {run.task} learns {learned}"
         yield Problem(("train", "objective"), fault, f"write `{learned}`, or leave the key out")
@@ -151,6 +160,9 @@ def _own_problems(run: TrainRunFields) -> Iterator[Problem]:
         yield Problem(("run", "program"), "is missing", "name an entry point of the group tonnage.tasks")
     if run.task != OWN_TASK and run.program is not None:
         yield Problem(("run", "program"), f"{run.task} has its own program", "remove the key, or write `task: own`")
+    if run.task in UNREGISTERED and run.tracking.register_as is not None:
+        fault = f"models of {run.task} are not registered yet"
+        yield Problem(("run", "tracking", "register_as"), fault, "remove the key: its files are logged all the same")
     if run.task == OWN_TASK and run.tracking.register_as is not None:
         fault = "the model of an own task has no known way to be asked"
         yield Problem(("run", "tracking", "register_as"), fault, "remove the key: its files are logged all the same")

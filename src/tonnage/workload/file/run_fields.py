@@ -26,9 +26,9 @@ from tonnage.workload.run_terms import (
     DataFormat,
     Device,
     LearningRateSchedule,
+    NetworkTask,
     RunnerName,
     TabularObjective,
-    TextTask,
 )
 
 Share = Annotated[float, Field(ge=0, le=1), Spelled("number, 0 to 1")]
@@ -46,8 +46,9 @@ class SourceFields(Door):
     """Where rows come from. One text is short for `{location: ...}`; a list of texts is read in that order."""
 
     location: Words = key(
-        "A path or pattern from this file (`rows/*.jsonl.gz`), a URL (`s3://`, `https://`), `hf://data-set`, or the "
-        "SQLAlchemy URL of a database. `${NAME}` is taken from the environment when the run starts.",
+        "A path or pattern from this file (`rows/*.jsonl.gz`, `images/*/*.png`: a folder for each class), a URL "
+        "(`s3://`, `https://`), `hf://data-set`, or the SQLAlchemy URL of a database. `${NAME}` is taken from the "
+        "environment when the run starts.",
         example="rows/train-*.jsonl",
     )
     format: DataFormat | None = key("Form of the rows.", default=None, shown="as the name ends", example="csv")
@@ -165,7 +166,7 @@ class LearningFields(SharedRunFields):
         "The figure of the evaluations that says which is the best.",
         default=None,
         shown="the task's first",
-        example="f1",
+        example="macro_f1",
     )
     early_stopping: Count | None = key(
         "Training ends after so many evaluations in a row without gain; needs `evaluate_every`.",
@@ -178,7 +179,7 @@ class LearningFields(SharedRunFields):
 class TrainRunFields(LearningFields):
     """How `tonnage run` carries out a training: task, weights, rows. docs/run-tasks.md tells each task."""
 
-    task: TextTask = key(
+    task: NetworkTask = key(
         "What is learned; `own`: by a program of an installed package.", example="sequence-classification"
     )
     program: Word | None = key(
