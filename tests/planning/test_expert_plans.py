@@ -34,7 +34,7 @@ DENSE = ServeJob(
 
 
 def sized(job: ServeJob, machine: Machine = EIGHT) -> Sized:
-    return size_service(job, [machine], Constraints(), GROUNDS)
+    return size_service(job, [machine], Constraints(max_nodes=64), GROUNDS)
 
 
 def shown(job: ServeJob, machine: Machine = EIGHT) -> RunDetail:
@@ -139,6 +139,13 @@ def test_pools_that_do_not_carry_the_rate_name_the_sizes_that_would() -> None:
     assert miss.binding == "layout"
     assert "prefill and" in miss.needs
     assert miss.has == "layout.prefill_replicas: 2, layout.decode_replicas: 2"
+
+
+def test_pools_beyond_the_machines_allowed_name_that_limit() -> None:
+    """19 machines under `max_nodes: 8`: the pools would do, the limit does not."""
+    job = replace(DENSE, tensor_parallel=8, prefill_replicas=14, decode_replicas=5)
+    miss = size_service(job, [EIGHT], Constraints(max_nodes=8), GROUNDS).misses[0]
+    assert (miss.binding, miss.has) == ("max_nodes", "max_nodes: 8")
 
 
 def test_pools_over_several_machines_need_a_known_network() -> None:
