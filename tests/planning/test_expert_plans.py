@@ -142,6 +142,13 @@ def test_pools_that_do_not_carry_the_rate_name_the_sizes_that_would() -> None:
     assert (miss.given_prefill_replicas, miss.given_decode_replicas) == (2, 2)
 
 
+def test_pools_beyond_the_machines_allowed_name_that_limit() -> None:
+    """19 machines under `max_nodes: 8`: the pools would do, the limit does not."""
+    job = replace(DENSE, tensor_parallel=8, prefill_replicas=14, decode_replicas=5)
+    miss = size_service(job, [EIGHT], Constraints(max_nodes=8), GROUNDS).misses[0]
+    assert (miss.binding, miss.has) == ("max_nodes", "max_nodes: 8")
+
+
 def test_pools_over_several_machines_need_a_known_network() -> None:
     """Without a published network both pools stand in one machine, or are refused for that."""
     closed = replace(EIGHT, network_gb_per_s=None)

@@ -255,7 +255,10 @@ def _misses(
     for index in unsized:
         rows = np.flatnonzero((table.machine == index) & table.fits)
         held = rows[holds[rows]]
-        if pools is not None:
+        enough = np.flatnonzero(table.machine[pools.row] == index) if pools is not None else rows[:0]
+        if pools is not None and len(enough):
+            out[index] = fleet_miss(job, pools.nodes()[enough], table.devices.per_node[pools.row[enough]], constraints)
+        elif pools is not None:
             out[index] = pool_miss(table, pools, rows.tolist())
         elif not len(held):
             assert alone is not None
