@@ -9,7 +9,7 @@ import pytest
 from tonnage.catalog import load_catalog
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.plan import RunDetail
-from tonnage.planning.reasons.misses import PoolLinkMiss, PoolSizesMiss
+from tonnage.planning.reasons.misses import NodesMiss, PoolLinkMiss, PoolSizesMiss
 from tonnage.planning.replica_layouts import ReplicaLayout, replica_layouts
 from tonnage.planning.serve_sizing import size_service
 from tonnage.planning.sized import Sized
@@ -146,7 +146,8 @@ def test_pools_beyond_the_machines_allowed_name_that_limit() -> None:
     """19 machines under `max_nodes: 8`: the pools would do, the limit does not."""
     job = replace(DENSE, tensor_parallel=8, prefill_replicas=14, decode_replicas=5)
     miss = size_service(job, [EIGHT], Constraints(max_nodes=8), GROUNDS).misses[0]
-    assert (miss.binding, miss.has) == ("max_nodes", "max_nodes: 8")
+    assert isinstance(miss, NodesMiss)
+    assert miss.allowed_nodes == 8
 
 
 def test_pools_over_several_machines_need_a_known_network() -> None:
