@@ -13,9 +13,10 @@ from tonnage.catalog import Catalog
 from tonnage.catalog.grammar import parse_gpu_filter
 from tonnage.catalog.market import Platform
 from tonnage.planning import Plan, make_plan
-from tonnage.planning.flips import Flip, flips_of
+from tonnage.planning.flips import flips_of
 from tonnage.planning.levers import Lever, round_outward, smallest_pull
 from tonnage.planning.plan import Option, Refusal
+from tonnage.planning.reasons.flips import Flip
 from tonnage.planning.scenario import Scenario, price_times
 from tonnage.workload.jobs import Buy, Constraints, Workload
 
@@ -58,7 +59,7 @@ def test_every_proposed_change_flips_its_loser(work: Workload, pick: int) -> Non
         return
     loser = losers[pick % len(losers)]
     for flip in flips(loser, plan, scenario):
-        assert does_flip(flip, loser, scenario), (flip.dimension, flip.text)
+        assert does_flip(flip, loser, scenario), (flip.dimension, flip.changes)
 
 
 def test_every_ranked_loser_has_a_price_at_which_it_wins(catalog: Catalog, make_train: Maker) -> None:

@@ -21,6 +21,8 @@ from tonnage.planning.joined import join
 from tonnage.planning.limits import check_limits
 from tonnage.planning.market import admit_offers
 from tonnage.planning.options import OptionBuilder
+from tonnage.planning.reasons.changes import Include, LeaveOut, State
+from tonnage.planning.reasons.misses import NeverDoneMiss, QuotaMiss, SetAsidePriceMiss, UnpricedMiss
 from tonnage.planning.reasons.risks import CommitmentRisk, EstimatedFeeRisk, OddPremiumRisk, OtherModelRisk
 from tonnage.planning.sized_park import size_job
 from tonnage.planning.terms import terms_of
@@ -134,7 +136,7 @@ def test_platforms_can_be_chosen(catalog: Catalog, make_train: Maker) -> None:
     assert {o.platform for o in plan.options} == {"databricks"}
     refused = [r for r in plan.refused if r.binding == "platform"]
     assert {r.platform for r in refused} >= {"vm", "sagemaker"}
-    assert refused[0].flips_when.startswith("constraints.platforms includes")
+    assert refused[0].miss.lifted_by == (Include(key="platforms", value=refused[0].platform),)
 
 
 RESERVED = Buy(purchases=("on_demand", "reserved_1y"))
@@ -168,8 +170,8 @@ def test_set_aside_prices_are_refused_with_the_reason(catalog: Catalog, make_tra
     """A P4d reservation read before the price cut is no option: what it stood on has moved."""
     plan = make_plan(make_train(buy=RESERVED), catalog)
     [refusal] = [r for r in plan.refused if (r.instance_type, r.purchase) == ("p4d.24xlarge", "reserved_1y")]
-    assert refusal.binding == "price"
-    assert "on-demand was $32.7726" in refusal.has
+    assert isinstance(refusal.miss, SetAsidePriceMiss)
+    assert "on-demand was $32.7726" in refusal.miss.why
 
 
 def test_the_most_specific_discount_counts(catalog: Catalog, make_train: Maker) -> None:
@@ -209,7 +211,7 @@ def test_data_pays_to_leave(catalog: Catalog, make_train: Maker) -> None:
         assert option.provider != "aws" or option.region == "us-east-1"
         if moved is not None:
             assert moved.usd == 9
-    stranded = [r for r in plan.refused if "moving 100 GB" in r.needs]
+    stranded = [r for r in plan.refused if isinstance(r.miss, UnpricedMiss) and r.miss.size_gb == 100]
     assert stranded
     assert all(r.binding == "price" and r.provider == "aws" for r in stranded)
     silent = make_plan(replace(workload, buy=Buy()), catalog)
@@ -351,10 +353,13 @@ def test_what_is_not_known_of_an_api_is_not_assumed(catalog: Catalog, make_serve
     assert {r.binding for r in by_time.refused if r.platform == "bedrock"} == {"time"}
     late = make_plan(batch(constraints=Constraints(deadline_s=86_400.0)), catalog)
     refusals = [r for r in late.refused if r.platform == "bedrock"]
-    assert {(r.binding, r.flips_when.split()[0]) for r in refusals} == {("deadline", "buy.tokens_per_minute")}
+    assert {(r.binding, r.miss.lifted_by) for r in refusals} == {
+        ("deadline", (State(key="buy.tokens_per_minute", of="quota"),))
+    }
     service = make_plan(make_serve("llama-3.1-8b"), catalog)
     [promised] = [r for r in service.refused if r.platform == "bedrock"]
-    assert (promised.binding, promised.flips_when.split()[0]) == ("latency", "buy.token_p95_latency")
+    assert promised.binding == "latency"
+    assert promised.miss.lifted_by == (State(key="buy.token_p95_latency", of="measured"),)
 
 
 def test_stated_limits_give_an_api_a_time(catalog: Catalog, make_serve: Maker) -> None:
@@ -369,7 +374,8 @@ def test_stated_limits_give_an_api_a_time(catalog: Catalog, make_serve: Maker) -
     [refusal] = [
         r for r in make_plan(make_serve("llama-3.1-8b", buy=small), catalog).refused if r.platform == "bedrock"
     ]
-    assert (refusal.binding, refusal.needs) == ("rate", "300,000 tokens a minute")
+    assert isinstance(refusal.miss, QuotaMiss)
+    assert refusal.miss.needed_tokens_per_minute == pytest.approx(300_000)
     large = replace(small, tokens=Tokens(per_minute=400_000.0, p95_latency_s=1.0))
     served = make_plan(make_serve("llama-3.1-8b", buy=large), catalog)
     half = replace(large, tokens=replace(large.tokens, load=0.5))
@@ -393,9 +399,10 @@ def test_token_models_are_the_workload_s_to_name(catalog: Catalog, make_train: M
     assert tuned.cost_usd.value == pytest.approx(67_000 * 3 * 64 / 1e6 * 1.0 + 6 * 1.95, abs=1e-3)
     late = make_plan(make_train(buy=learn, constraints=Constraints(deadline_s=86_400.0)), catalog)
     [unknown] = [r for r in late.refused if r.instance_type == "nova-micro"]
-    assert (unknown.binding, unknown.flips_when) == ("deadline", "constraints.deadline is left out")
+    assert (unknown.binding, unknown.miss.lifted_by) == ("deadline", (LeaveOut(key="deadline"),))
     [missing] = [r for r in plan.refused if r.instance_type == "amazon.nova-lite-v1:0"]
-    assert (missing.binding, missing.needs) == ("price", "the price of customising amazon.nova-lite-v1:0")
+    assert isinstance(missing.miss, UnpricedMiss)
+    assert (missing.miss.of, missing.miss.name) == ("customisation", "amazon.nova-lite-v1:0")
 
 
 def test_provisioned_units_are_paid_by_the_hour(catalog: Catalog, make_serve: Maker) -> None:
@@ -403,7 +410,7 @@ def test_provisioned_units_are_paid_by_the_hour(catalog: Catalog, make_serve: Ma
     name = "cohere.command-light-text-v14"
     without = make_serve("gpt2", p95_latency_s=None, buy=Buy(tokens=Tokens(models=(name,))))
     refused = [r for r in make_plan(without, catalog).refused if r.purchase == "provisioned"]
-    assert {(r.binding, r.flips_when) for r in refused} == {("price", "buy.model_units states it")}
+    assert {r.miss.lifted_by for r in refused} == {(State(key="buy.model_units", of="units"),)}
     stated = replace(without, buy=Buy(tokens=Tokens(models=(name,), model_units=2)))
     costs = sorted(o.cost_usd.value for o in make_plan(stated, catalog).options if o.purchase == "provisioned")
     assert costs == pytest.approx([2 * 730 * 4.10976, 2 * 730 * 6.8472])
@@ -471,4 +478,4 @@ def test_spot_that_never_gets_on_is_refused(catalog: Catalog, make_train: Maker,
     assert bool(plan.options) != bool(spot)
     assert all(np.isfinite(one.cost_usd.high) for one in plan.options)
     if per_hour >= 1000:
-        assert {one.needs.split(":")[0] for one in spot} == {"machines that stay longer"}
+        assert all(isinstance(one.miss, NeverDoneMiss) for one in spot)

@@ -115,10 +115,8 @@ def stop_if_nothing_fits(result: Any) -> None:
     if result.options:
         return
     from tonnage.errors import NothingFits
+    from tonnage.reports.reasons.flips import nothing_fits_hint
 
     plan = result.plan
-    misses = plan.nearest_misses
-    hint = f"{misses[0].provider} {misses[0].instance_type} would fit with: {misses[0].flips_when}" if misses else None
-    if plan.relaxations:
-        hint = plan.relaxations[0]
-    raise NothingFits(f"nothing fits {plan.name}: {len(plan.refused):,} candidates refused", hint=hint)
+    refused = f"nothing fits {plan.name}: {len(plan.refused):,} candidates refused"
+    raise NothingFits(refused, hint=nothing_fits_hint(plan))

@@ -8,7 +8,6 @@ from math import ceil
 
 import numpy as np
 
-from tonnage.planning.changes import constrained, job_with
 from tonnage.planning.decoder_detail import decoder_detail, memory_misses, seen_at
 from tonnage.planning.decoder_pools import Pools, pool_miss, pooled, wants_pools
 from tonnage.planning.decoder_table import DecoderTable, decoder_table, placeable
@@ -16,10 +15,12 @@ from tonnage.planning.fleets import describe_load, machines_for, replicas_for
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.layout_grid import node_counts
 from tonnage.planning.plan import RunDetail
+from tonnage.planning.reasons.changes import AnyChange, FewerOutputTokens, MoreNodes, MoveMaxGpus, MovePromise, SetField
+from tonnage.planning.reasons.misses import GpuLimitMiss, LatencyMiss, Miss, NodesMiss, ReplicasMiss
 from tonnage.planning.reasons.risks import Promise
-from tonnage.planning.sized import IntArray, Miss, Sized, best_per_group
+from tonnage.planning.sized import IntArray, Sized, best_per_group
 from tonnage.sizing.decoder_loads import serve_load
-from tonnage.sizing.decoder_seen import Load, Seen
+from tonnage.sizing.decoder_seen import Load, Seen, Spread
 from tonnage.sizing.devices import Devices, Machine
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.promises import LEAST_SHARE, Limits, endless, largest_rate
@@ -261,20 +262,21 @@ def _misses(
     for index in unsized:
         rows = np.flatnonzero((table.machine == index) & table.fits)
         held = rows[holds[rows]]
-        if pools is not None:
+        enough = np.flatnonzero(table.machine[pools.row] == index) if pools is not None else rows[:0]
+        if pools is not None and len(enough):
+            out[index] = fleet_miss(job, pools.nodes()[enough], table.devices.per_node[pools.row[enough]], constraints)
+        elif pools is not None:
             out[index] = pool_miss(table, pools, rows.tolist())
         elif not len(held):
             assert alone is not None
             out[index] = _promise_miss(job, table.kind[rows], alone)
         elif job.replicas is not None and not (load[held] <= job.replicas).any():
             needed = ceil(float(np.min(load[held])))
-            out[index] = Miss(
-                binding="layout",
-                needs=f"{needed} replicas for {job.rate_per_s:g} requests/s",
-                has=f"layout.replicas: {job.replicas}",
-                flips_when=f"layout.replicas: {needed}",
-                change=job_with(replicas=needed),
-                shortfall=needed / job.replicas,
+            out[index] = ReplicasMiss(
+                needed_replicas=needed,
+                given_replicas=job.replicas,
+                rate_per_s=job.rate_per_s,
+                lifted_by=(SetField(key="replicas", value=needed),),
             )
         else:
             out[index] = fleet_miss(job, nodes[held], table.devices.per_node[held], constraints)
@@ -285,22 +287,18 @@ def fleet_miss(job: ServeJob, nodes: Array, per_node: Array, constraints: Constr
     """The limit of GPUs, or of machines, that leaves no room for the smallest fleet that keeps the promise."""
     fewest, gpus = ceil(float(np.min(nodes))), nodes * per_node
     if constraints.max_gpus is None or float(np.min(gpus)) <= constraints.max_gpus:
-        return Miss(
-            binding="max_nodes",
-            needs=f"{fewest} machines for {job.rate_per_s:g} requests/s",
-            has=f"max_nodes: {constraints.max_nodes}",
-            flips_when=f"max_nodes: {fewest}",
-            change=constrained(max_nodes=fewest),
-            shortfall=fewest / constraints.max_nodes,
+        return NodesMiss(
+            needed_nodes=fewest,
+            allowed_nodes=constraints.max_nodes,
+            rate_per_s=job.rate_per_s,
+            lifted_by=(MoreNodes(max_nodes=fewest),),
         )
     fewest = ceil(float(np.min(gpus)))
-    return Miss(
-        binding="max_gpus",
-        needs=f"{fewest} GPUs for {job.rate_per_s:g} requests/s",
-        has=f"max_gpus: {constraints.max_gpus}",
-        flips_when=f"max_gpus: {fewest}",
-        change=constrained(max_gpus=fewest),
-        shortfall=fewest / max(constraints.max_gpus or 1, 1),
+    return GpuLimitMiss(
+        needed_gpus=fewest,
+        allowed_gpus=constraints.max_gpus or 0,
+        rate_per_s=job.rate_per_s,
+        lifted_by=(MoveMaxGpus(max_gpus=fewest),),
     )
 
 
@@ -312,24 +310,23 @@ def _alone(table: DecoderTable) -> Seen:
 
 def _promise_miss(job: ServeJob, kinds: IntArray, alone: Seen) -> Miss:
     """The promise that is missed by most with one request at a time, on the kind that shows the best of it."""
-    found = [
-        ("p95 latency", "p95_latency_s", float(np.min(alone.latency.at["p95"][kinds])), job.p95_latency_s),
-        ("p95 TTFT", "p95_ttft_s", float(np.min(alone.ttft.at["p95"][kinds])), job.p95_ttft_s),
-        ("p95 time per output token", "p95_tpot_s", float(np.min(alone.tpot.at["p95"][kinds])), job.p95_tpot_s),
+    found: tuple[tuple[Promise, Spread, float | None], ...] = (
+        ("latency", alone.latency, job.p95_latency_s),
+        ("ttft", alone.ttft, job.p95_ttft_s),
+        ("tpot", alone.tpot, job.p95_tpot_s),
+    )
+    best = [
+        (promise, float(np.min(spread.at["p95"][kinds])), limit)
+        for promise, spread, limit in found
+        if limit is not None
     ]
-    name, key, best, limit = max(
-        ((name, key, best, limit) for name, key, best, limit in found if limit is not None),
-        key=lambda one: one[2] / one[3],
-    )
-    fewer = ""
-    if name == "p95 latency" and job.requests.output_tokens is not None:
-        tokens = int(job.requests.output_tokens.mean * limit / best)
-        fewer = f", or about {tokens} output tokens" if tokens >= 1 else ""
-    return Miss(
-        binding="latency",
-        needs=f"{name} {best * 1e3:.0f} ms with one request at a time",
-        has=f"{limit * 1e3:.0f} ms promised",
-        flips_when=f"the promise is {best * 1.05 * 1e3:.0f} ms{fewer}",
-        shortfall=best / limit,
-        change=job_with(**{key: best * 1.05}),
-    )
+    return latency_miss(job, *max(best, key=lambda one: one[1] / one[2]))
+
+
+def latency_miss(job: ServeJob, promise: Promise, best_s: float, limit_s: float) -> Miss:
+    """The promise a little above the best that the machine shows, or shorter answers."""
+    lifted_by: list[AnyChange] = [MovePromise(promise=promise, promised_s=best_s * 1.05)]
+    if job.requests.output_tokens is not None and promise == "latency":
+        tokens = int(job.requests.output_tokens.mean * limit_s / best_s)
+        lifted_by += [FewerOutputTokens(mean_tokens=tokens)] if tokens >= 1 else []
+    return LatencyMiss(promise=promise, best_s=best_s, promised_s=limit_s, lifted_by=tuple(lifted_by))

@@ -24,6 +24,8 @@ from tonnage.calibration.local_rows import (
 from tonnage.calibration.local_update import condition, shares_of
 from tonnage.calibration.store import Calibration
 from tonnage.errors import InputError
+from tonnage.planning.reasons.changes import AcceptRisk
+from tonnage.planning.reasons.misses import BudgetMiss, DeadlineMiss, MemoryMiss, Miss
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.estimates import Figure
 from tonnage.sizing.fitting import room
@@ -57,15 +59,6 @@ class LocalPrediction:
     @property
     def fits(self) -> bool:
         return self.peak_memory_gib.value <= self.memory_available_gib
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokenLimit:
-    """A limit of the workload that the device does not hold."""
-
-    limit: str
-    needs: str
-    has: str
 
 
 def predict_local(
@@ -125,27 +118,38 @@ def training_job(workload: Workload) -> TrainJob:
     return workload.job
 
 
-def broken_limits(prediction: LocalPrediction, constraints: Constraints) -> tuple[BrokenLimit, ...]:
+def broken_limits(prediction: LocalPrediction, constraints: Constraints) -> tuple[Miss, ...]:
     """Memory, deadline and budget, each where the device does not hold it (at the far end where that is held)."""
 
     def needed(figure: Figure, limit: Risk) -> float:
         return figure.high if constraints.held(limit) else figure.value
 
-    memory, broken = prediction.peak_memory_gib, []
-    if not prediction.fits:
-        has = f"{prediction.memory_available_gib:.1f} GiB"
-        broken.append(BrokenLimit(limit="memory", needs=f"{memory.value:.1f} GiB", has=has))
-    elif needed(memory, "memory") > prediction.memory_share_gib:
-        has = f"{prediction.memory_share_gib:.1f} GiB; --accept-risk memory goes by the expected {memory.value:.1f} GiB"
-        broken.append(BrokenLimit(limit="memory", needs=f"{memory.high:.1f} GiB at the upper end", has=has))
-    run_s = needed(prediction.run_s, "deadline")
-    if constraints.deadline_s is not None and run_s > constraints.deadline_s:
-        hours, allowed = run_s / SECONDS_PER_HOUR, constraints.deadline_s / SECONDS_PER_HOUR
-        broken.append(BrokenLimit(limit="deadline", needs=f"{hours:.2f} h", has=f"{allowed:.2f} h"))
+    broken: list[Miss] = []
+    memory = _memory_miss(prediction, needed(prediction.peak_memory_gib, "memory"))
+    if memory is not None:
+        broken.append(memory)
+    run_s, deadline_s = needed(prediction.run_s, "deadline"), constraints.deadline_s
+    if deadline_s is not None and run_s > deadline_s:
+        broken.append(DeadlineMiss(needed_s=run_s, deadline_s=deadline_s))
     cost = None if prediction.cost_usd is None else needed(prediction.cost_usd, "budget")
     if constraints.budget_usd is not None and cost is not None and cost > constraints.budget_usd:
-        broken.append(BrokenLimit(limit="budget", needs=f"${cost:.2f}", has=f"${constraints.budget_usd:.2f}"))
+        broken.append(BudgetMiss(needed_usd=cost, budget_usd=constraints.budget_usd))
     return tuple(broken)
+
+
+def _memory_miss(prediction: LocalPrediction, held_gib: float) -> Miss | None:
+    expected = prediction.peak_memory_gib.value
+    if not prediction.fits:
+        return MemoryMiss(needed_gib=expected, available_gib=prediction.memory_available_gib, of="process")
+    if held_gib <= prediction.memory_share_gib:
+        return None
+    return MemoryMiss(
+        needed_gib=held_gib,
+        available_gib=prediction.memory_share_gib,
+        expected_gib=expected,
+        of="process",
+        lifted_by=(AcceptRisk(limit="memory"),),
+    )
 
 
 def _work(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Literal
 
 from tonnage.catalog.market import Platform, Purchase
-from tonnage.planning.changes import Change
+from tonnage.planning.reasons.changes import RelaxingChange
+from tonnage.planning.reasons.flips import Flip
+from tonnage.planning.reasons.miss import Binding, Unknown
+from tonnage.planning.reasons.misses import Miss
 from tonnage.planning.reasons.risks import PriceRisk, Promise, Risk
 from tonnage.planning.spot.detail import SpotDetail
 from tonnage.pricing.ledger import Ledger
@@ -16,33 +19,6 @@ from tonnage.sizing.estimates import Basis, Figure, Spread
 
 Objective = Literal["cost", "time", "pareto"]
 Bought = Purchase | Literal["batch", "provisioned"]  # the last two: tokens
-Unknown = Literal["p95 latency", "p95 TTFT", "throughput", "host memory"]  # what keeps a candidate out
-Binding = Literal[
-    "memory",
-    "deadline",
-    "budget",
-    "provider",
-    "region",
-    "residency",
-    "gpu",
-    "max_gpus",
-    "purchase",
-    "interruptible",
-    "latency",
-    "rate",
-    "hardware",
-    "network",
-    "shared gpu",
-    "no price",
-    "price",
-    "platform",
-    "time",
-    "host memory",
-    "layout",
-    "excluded",
-    "quota",
-    "max_nodes",
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,8 +116,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """A candidate that is out: the limit that binds, what it needs, what it has, and what lifts it (another may bind
-    then)."""
+    """A candidate that is out, and why."""
 
     provider: str
     instance_type: str
@@ -150,15 +125,28 @@ class Refusal:
     count: int
     gpu: str | None
     gpu_count: float
-    binding: Binding
-    needs: str
-    has: str
-    flips_when: str
-    shortfall: float  # needs / has where both are numbers (how near the miss is), else infinity
-    change: Change | None = field(default=None, compare=False, repr=False)  # what `flips_when` says, to be tried
+    miss: Miss
     platform: Platform = "vm"
-    unknown: Unknown | None = None  # it is out for what nobody knows, not for what it is
-    would_cost_usd: float | None = None  # what it would cost then
+
+    @property
+    def binding(self) -> Binding:
+        """The limit that binds."""
+        return self.miss.binding
+
+    @property
+    def shortfall(self) -> float:
+        """How near the miss is: what is needed over what there is, else infinity."""
+        return self.miss.shortfall
+
+    @property
+    def unknown(self) -> Unknown | None:
+        """What nobody knows, where it is out for that and not for what it is."""
+        return self.miss.unknown
+
+    @property
+    def would_cost_usd(self) -> float | None:
+        """What it would cost, were that known and good."""
+        return self.miss.would_cost_usd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +177,22 @@ class UnknownAnswered:
 
 
 Cheaper = RiskAccepted | PriceTrusted | UnknownAnswered
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NearMiss:
+    """A refusal, and changes that were tried and let the candidate in."""
+
+    refusal: Refusal
+    flip: Flip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relaxation:
+    """A single constraint whose removal gives an option, and the best one then."""
+
+    change: RelaxingChange
+    best: Option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,8 +229,8 @@ class Plan:
     catalog: CatalogStamp
     notes: tuple[str, ...]
     cheaper: tuple[Cheaper, ...] = ()  # what would win but for a risk, a doubted price, an unknown
-    relaxations: tuple[str, ...] = ()  # where nothing fits: single constraints whose removal gives an option
-    nearest_misses: tuple[Refusal, ...] = ()  # where nothing fits: up to three, their changes tried and found to fit
+    relaxations: tuple[Relaxation, ...] = ()  # where nothing fits: single constraints whose removal gives an option
+    nearest_misses: tuple[NearMiss, ...] = ()  # where nothing fits: up to three, their changes tried and found to fit
 
     any_price: bool = False  # the workload trusts any price
 

@@ -19,8 +19,8 @@ from tonnage.planning.market import admit_offers, refuse
 from tonnage.planning.nearest import SHOWN, nearest_misses
 from tonnage.planning.need import needs_of
 from tonnage.planning.order import ranked
-from tonnage.planning.plan import CatalogStamp, Objective, Plan, Refusal
-from tonnage.planning.relaxations import best_of_each_gpu, describe_relaxation, relaxations
+from tonnage.planning.plan import CatalogStamp, Objective, Plan, Refusal, Relaxation
+from tonnage.planning.relaxations import best_of_each_gpu, relaxations
 from tonnage.planning.sized_park import SizedPark, size_job
 from tonnage.planning.spot_columns import spot_columns
 from tonnage.planning.summary import summarise
@@ -59,7 +59,7 @@ def make_plan(
     chosen = [option for _, freed in free for option in best_of_each_gpu(freed.options, SHOWN)]
     return replace(
         plan,
-        relaxations=tuple(describe_relaxation(text, freed.options[0]) for text, freed in free),
+        relaxations=tuple(Relaxation(change=change, best=freed.options[0]) for change, freed in free),
         nearest_misses=nearest_misses(workload, catalog, plan.refused, chosen, again),
     )
 

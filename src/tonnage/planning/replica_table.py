@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tonnage.planning.changes import accepting, job_with
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.plan import Interval, RunDetail
+from tonnage.planning.reasons.changes import AcceptRisk, LargerGpus, SetField
+from tonnage.planning.reasons.misses import MemoryMiss, Miss
 from tonnage.planning.reasons.risks import Promise
 from tonnage.planning.replica_layouts import tensor_degrees
-from tonnage.planning.sized import IntArray, Miss
+from tonnage.planning.sized import IntArray
 from tonnage.sizing.devices import Devices, Machine
 from tonnage.sizing.encoder_replicas import BATCHES, encoder_replicas
 from tonnage.sizing.engines import Engine
@@ -71,27 +72,22 @@ class ReplicaTable:
                 out[index] = self._risky_miss(int(row), needs)
                 continue
             smaller = self._smaller_weights(int(row))
-            out[index] = Miss(
-                binding="memory",
-                needs=f"{needs:.1f} GiB per GPU at tensor parallel {int(self.tensor_parallel[row])}",
-                has=f"{has:.1f} GiB usable by the engine",
-                flips_when=f"weights: {smaller}" if smaller else "more or larger GPUs in the machine hold the weights",
-                change=job_with(weights=smaller) if smaller else None,
-                shortfall=needs / has,
+            out[index] = MemoryMiss(
+                needed_gib=needs,
+                available_gib=has,
+                tensor_parallel=int(self.tensor_parallel[row]),
+                engine_keeps=True,
+                lifted_by=(SetField(key="weights", value=smaller) if smaller else LargerGpus(),),
             )
         return out
 
     def _risky_miss(self, row: int, needs: float) -> Miss:
         """The leanest row is expected to fit, and the upper end of its interval does not."""
-        worst, has = needs * self.held.spread.high_factor, to_gib(float(self.devices.memory_bytes[row]))
-        return Miss(
-            binding="memory",
-            needs=f"{worst:.1f} GiB per GPU at the upper end of the 80 % interval ({needs:.1f} expected)",
-            has=f"{has:.1f} GiB",
-            flips_when="constraints.accept_risk: memory",
-            change=accepting("memory"),
-            risky=True,
-            shortfall=worst / has,
+        return MemoryMiss(
+            needed_gib=needs * self.held.spread.high_factor,
+            available_gib=to_gib(float(self.devices.memory_bytes[row])),
+            expected_gib=needs,
+            lifted_by=(AcceptRisk(limit="memory"),),
         )
 
     def _smaller_weights(self, row: int) -> str | None:

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tonnage.planning.changes import job_with
-from tonnage.planning.decoder_sizing import fleet_miss, machines_allowed, size_decoder_service
+from tonnage.planning.decoder_sizing import fleet_miss, latency_miss, machines_allowed, size_decoder_service
 from tonnage.planning.fleets import describe_load, machines_for, replicas_for
 from tonnage.planning.grounds import Grounds, generates
 from tonnage.planning.plan import RunDetail
+from tonnage.planning.reasons.misses import Miss
 from tonnage.planning.reasons.risks import Promise
 from tonnage.planning.replica_table import ReplicaTable, replica_table
-from tonnage.planning.sized import Miss, Sized, best_per_group
+from tonnage.planning.sized import Sized, best_per_group
 from tonnage.sizing.devices import Machine
 from tonnage.sizing.estimates import Array
 from tonnage.units import SECONDS_PER_HOUR
@@ -105,19 +105,9 @@ def _misses(
 
 def _latency_miss(job: ServeJob, table: ReplicaTable, rows: np.ndarray) -> Miss:
     p95, ttft = table.replicas.latency_p95_s[rows], table.replicas.ttft_p95_s[rows]
-    name, key, best, limit = "p95 latency", "p95_latency_s", float(p95.min()), job.p95_latency_s
+    promise: Promise = "latency"
+    best, limit = float(p95.min()), job.p95_latency_s
     if limit is None or (best <= limit and job.p95_ttft_s is not None):
-        name, key, best, limit = "p95 TTFT", "p95_ttft_s", float(ttft.min()), job.p95_ttft_s
+        promise, best, limit = "ttft", float(ttft.min()), job.p95_ttft_s
     assert limit is not None
-    fewer = ""
-    if job.requests.output_tokens is not None and name == "p95 latency":
-        tokens = int(job.requests.output_tokens.mean * limit / best)
-        fewer = f", or about {tokens} output tokens" if tokens >= 1 else ""
-    return Miss(
-        binding="latency",
-        needs=f"{name} {best * 1e3:.0f} ms with one request at a time",
-        has=f"{limit * 1e3:.0f} ms promised",
-        flips_when=f"the promise is {best * 1.05 * 1e3:.0f} ms{fewer}",
-        shortfall=best / limit,
-        change=job_with(**{key: best * 1.05}),
-    )
+    return latency_miss(job, promise, best, limit)

@@ -9,26 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tonnage.planning.changes import Change
-from tonnage.planning.plan import Binding, RunDetail, Unknown
+from tonnage.planning.plan import RunDetail
+from tonnage.planning.reasons.misses import Miss
 from tonnage.sizing.estimates import Array
 
 IntArray = NDArray[np.intp]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Miss:
-    """Why no layout works on one machine type: the limit, what is needed, what is there, what would change it."""
-
-    binding: Binding
-    needs: str
-    has: str
-    flips_when: str
-    shortfall: float = float("inf")
-    change: Change | None = None  # the same as `flips_when`, to be tried
-    unknown: Unknown | None = None  # it is out for what nobody knows
-    would_cost_usd: float | None = None
-    risky: bool = False  # the expected figure fits, and the upper end of its interval does not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

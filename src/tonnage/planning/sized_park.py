@@ -14,8 +14,9 @@ from tonnage.planning.engine_devices import by_weights, refused_by_engine
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.machines import Key, MachinePark, accelerator_park
 from tonnage.planning.plan import RunDetail
+from tonnage.planning.reasons.misses import Miss
 from tonnage.planning.serve_sizing import size_service
-from tonnage.planning.sized import Miss, Sized
+from tonnage.planning.sized import Sized
 from tonnage.planning.tabular_sizing import size_tabular
 from tonnage.planning.train_sizing import size_training
 from tonnage.sizing.devices import Machine

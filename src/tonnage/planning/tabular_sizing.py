@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
 from tonnage.catalog import Catalog
 from tonnage.catalog.market import InstanceType
-from tonnage.planning.changes import accepting
 from tonnage.planning.machines import Key, MachinePark, accelerator_park
-from tonnage.planning.plan import Binding, Interval, RunDetail
-from tonnage.planning.sized import Miss, Sized
+from tonnage.planning.plan import Interval, RunDetail
+from tonnage.planning.reasons.changes import AcceptRisk, MoveMaxGpus, Publish, SmallerTable, TrainMlp
+from tonnage.planning.reasons.misses import GpuLimitMiss, MemoryMiss, Miss, UnmeasuredTreesMiss, UnpublishedMiss
+from tonnage.planning.sized import Sized
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Machine, stack
 from tonnage.sizing.estimates import Array, Figure, Spread
@@ -33,12 +35,8 @@ from tonnage.workload.jobs import Constraints, TabularJob
 COMPUTE_PRECISION = "fp16"  # the MLP trains in mixed precision; trees never read the matrix rate
 
 ONE_THREAD_A_CORE_FAMILIES = ("m7a.", "c7a.", "r7a.")  # AWS sells these AMD machines without hyper-threads
-NO_ROCM = Miss(
-    binding="rate",
-    needs="boosted trees on ROCm",
-    has="no measurement of them",
-    flips_when="tabular.method: mlp, or a GPU that runs CUDA",
-)
+Holder = Literal["memory", "host memory"]
+NO_ROCM = UnmeasuredTreesMiss(lifted_by=(TrainMlp(),))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,9 +106,7 @@ def _on_gpus(
 
 
 def _on_cpus(job: TabularJob, instances: Sequence[InstanceType], constraints: Constraints) -> tuple[MachinePark, Sized]:
-    unknown = Miss(
-        binding="hardware", needs="a number of vCPUs", has="not in the catalog", flips_when="the catalog gains it"
-    )
+    unknown: Miss = UnpublishedMiss(binding="hardware", what="vcpus", lifted_by=(Publish(what="figure"),))
     kept = [one for one in instances if one.vcpus is not None]
     unsized = {one.key: unknown for one in instances if one.vcpus is None}
     park = MachinePark(machines=(), index={one.key: row for row, one in enumerate(kept)}, unsized=unsized)
@@ -159,33 +155,28 @@ def _misses(
     for row in range(len(instances)):
         need, has = float(estimate.host_memory_bytes[row]), float(hosts.memory_bytes[row])
         if constraints.max_gpus is not None and gpus[row] > constraints.max_gpus:
-            out[row] = Miss(
-                binding="max_gpus",
-                needs=f"{gpus[row]:g} GPUs, as the machine is sold",
-                has=f"max_gpus: {constraints.max_gpus}",
-                flips_when=f"max_gpus: {gpus[row]:g}",
-                shortfall=float(gpus[row]) / constraints.max_gpus,
+            needed = int(gpus[row])  # as the machine is sold
+            out[row] = GpuLimitMiss(
+                needed_gpus=needed,
+                allowed_gpus=constraints.max_gpus,
+                lifted_by=(MoveMaxGpus(max_gpus=needed),),
             )
         elif on_device is not None and (miss := _device_miss(estimate, on_device, row, hold)) is not None:
             out[row] = miss
         elif np.isnan(has):
-            out[row] = Miss(
+            out[row] = UnpublishedMiss(
                 binding="host memory",
-                needs=f"{to_gib(need):.1f} GiB of host memory",
-                has="not in the catalog",
-                flips_when="the catalog gains it",
-                unknown="host memory",
+                what="host memory",
+                needed_gib=to_gib(need),
+                lifted_by=(Publish(what="figure"),),
             )
         elif need > has:
-            out[row] = _memory_miss("host memory", "of host memory", need, has)
+            out[row] = _memory_miss("host memory", need, has)
         elif hold and not holds(need, TABULAR_MEMORY_SPREAD.high_factor, has):
-            out[row] = _risky_miss("host memory", "of host memory", need, has)
+            out[row] = _risky_miss("host memory", need, has)
         elif not np.isfinite(estimate.total_s[row]):
-            out[row] = Miss(
-                binding="network",
-                needs="a published bandwidth between the GPUs",
-                has="none in the catalog",
-                flips_when="the catalog gains it",
+            out[row] = UnpublishedMiss(
+                binding="network", what="link bandwidth", lifted_by=(Publish(what="link bandwidth"),)
             )
     return out
 
@@ -193,33 +184,31 @@ def _misses(
 def _device_miss(estimate: TabularEstimate, on_device: _OnDevice, row: int, hold: bool) -> Miss | None:
     need, has = float(estimate.device_memory_bytes[row]), float(on_device.bytes[row])
     if not fits(need, has, on_device.margin_fraction):
-        return _memory_miss("memory", "per GPU", need, room(has, on_device.margin_fraction))
+        return _memory_miss("memory", need, room(has, on_device.margin_fraction))
     if hold and not holds(need, TABULAR_MEMORY_SPREAD.high_factor, has):
-        return _risky_miss("memory", "per GPU", need, has)
+        return _risky_miss("memory", need, has)
     return None
 
 
-def _risky_miss(binding: Binding, what: str, need: float, has: float) -> Miss:
+def _risky_miss(binding: Holder, need: float, has: float) -> Miss:
     """It is expected to fit, and the upper end of its interval does not."""
-    worst = need * TABULAR_MEMORY_SPREAD.high_factor
-    return Miss(
+    return MemoryMiss(
         binding=binding,
-        needs=f"{to_gib(worst):.1f} GiB {what} at the upper end of the 80 % interval ({to_gib(need):.1f} expected)",
-        has=f"{to_gib(has):.1f} GiB",
-        flips_when="constraints.accept_risk: memory",
-        change=accepting("memory"),
-        shortfall=worst / has,
-        risky=True,
+        of="host" if binding == "host memory" else "GPU",
+        needed_gib=to_gib(need * TABULAR_MEMORY_SPREAD.high_factor),
+        available_gib=to_gib(has),
+        expected_gib=to_gib(need),
+        lifted_by=(AcceptRisk(limit="memory"),),
     )
 
 
-def _memory_miss(binding: Binding, what: str, need: float, has: float) -> Miss:
-    return Miss(
+def _memory_miss(binding: Holder, need: float, has: float) -> Miss:
+    return MemoryMiss(
         binding=binding,
-        needs=f"{to_gib(need):.1f} GiB {what}",
-        has=f"{to_gib(has):.1f} GiB",
-        flips_when=f"rows x features fall by {100 * (1 - has / need):.0f} %",
-        shortfall=need / has,
+        of="host" if binding == "host memory" else "GPU",
+        needed_gib=to_gib(need),
+        available_gib=to_gib(has),
+        lifted_by=(SmallerTable(fall_fraction=1 - has / need),),
     )
 
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tonnage.planning.changes import accepting
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.layout_grid import LayoutGrid, grid_for
 from tonnage.planning.plan import Interval, RunDetail
-from tonnage.planning.sized import IntArray, Miss, Sized, best_per_group, group_numbers
-from tonnage.planning.training_flips import Trial, cheapest_fit
+from tonnage.planning.reasons.changes import AcceptRisk, AnyChange, DivideBatch, Publish, WholeMachines
+from tonnage.planning.reasons.misses import BatchDivisionMiss, MemoryMiss, Miss, UnpublishedMiss, WholeMachinesMiss
+from tonnage.planning.sized import IntArray, Sized, best_per_group, group_numbers
+from tonnage.planning.training_flips import cheapest_fit
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Devices, Machine, stack
 from tonnage.sizing.estimates import Array, Figure
@@ -26,7 +27,6 @@ from tonnage.units import to_gib
 from tonnage.workload.jobs import Constraints, TrainJob
 from tonnage.workload.programs import SPLITTING
 
-ACCEPT_MEMORY = "constraints.accept_risk: memory"
 NOTED_GIB = 0.05  # an allocator's slack below this goes without saying
 
 
@@ -255,11 +255,8 @@ def _misses(
             out[index] = _no_layout(job, machines[index])
             continue
         if index in any_fit:
-            out[index] = Miss(
-                binding="network",
-                needs="a published link bandwidth",
-                has="none in the catalog",
-                flips_when="the catalog gains the link's bandwidth",
+            out[index] = UnpublishedMiss(
+                binding="network", what="link bandwidth", lifted_by=(Publish(what="link bandwidth"),)
             )
             continue
         row = lean_row[index]
@@ -269,31 +266,25 @@ def _misses(
     return out
 
 
-def _memory_miss(spaces: _Room, row: int, layout: str, flip: Trial | None, margin_fraction: float) -> Miss:
+def _memory_miss(spaces: _Room, row: int, layout: str, flip: AnyChange | None, margin_fraction: float) -> Miss:
     """The leanest layout needs more than there is."""
-    needs, has = to_gib(float(spaces.needed[row])), to_gib(float(spaces.usable[row]))
-    return Miss(
-        binding="memory",
-        needs=f"{needs:.1f} GiB per GPU even with {layout}",
-        has=f"{has:.1f} GiB, {margin_fraction:.0%} kept free",
-        flips_when=flip.text if flip else "nothing tried: not even adapters, 4-bit weights and 64 nodes together",
-        change=flip.change() if flip else None,
-        shortfall=needs / has,
+    return MemoryMiss(
+        needed_gib=to_gib(float(spaces.needed[row])),
+        available_gib=to_gib(float(spaces.usable[row])),
+        layout=layout,
+        kept_free_fraction=margin_fraction,
+        lifted_by=(flip,) if flip else (),
     )
 
 
-def _risky_miss(spaces: _Room, row: int, layout: str, flip: Trial | None, _: float) -> Miss:
+def _risky_miss(spaces: _Room, row: int, layout: str, flip: AnyChange | None, _: float) -> Miss:
     """The leanest layout is expected to fit, and the upper end of its interval does not."""
-    needs, has = to_gib(float(spaces.worst[row])), to_gib(float(spaces.capacity[row]))
-    return Miss(
-        binding="memory",
-        needs=f"{needs:.1f} GiB per GPU at the upper end of the 80 % interval ({to_gib(float(spaces.needed[row])):.1f} "
-        f"expected) even with {layout}",
-        has=f"{has:.1f} GiB",
-        flips_when=ACCEPT_MEMORY + (f", or {flip.text}" if flip else ""),
-        change=accepting("memory"),
-        risky=True,
-        shortfall=needs / has,
+    return MemoryMiss(
+        needed_gib=to_gib(float(spaces.worst[row])),
+        available_gib=to_gib(float(spaces.capacity[row])),
+        expected_gib=to_gib(float(spaces.needed[row])),
+        layout=layout,
+        lifted_by=(AcceptRisk(limit="memory"), *((flip,) if flip else ())),
     )
 
 
@@ -301,16 +292,12 @@ def _no_layout(job: TrainJob, machine: Machine) -> Miss:
     """No layout divides over this machine: the GPUs or nodes that are fixed, else the global batch."""
     fixed = job.gpus or (job.nodes or 0) * machine.count
     if fixed and (fixed % machine.count or (fixed > machine.count and machine.network_gb_per_s is None)):
-        between = "" if fixed % machine.count else " and no published network between machines"
-        return Miss(
-            binding="layout",
-            needs=f"{fixed} GPUs on full machines",
-            has=f"{machine.count} GPUs a machine{between}",
-            flips_when=f"layout.gpus is {'a multiple of ' if fixed % machine.count else ''}{machine.count}",
+        lift = WholeMachines(gpus_per_machine=machine.count, one_machine=not fixed % machine.count)
+        return WholeMachinesMiss(
+            gpus=fixed,
+            gpus_per_machine=machine.count,
+            network_known=bool(fixed % machine.count),
+            lifted_by=(lift,),
         )
-    return Miss(
-        binding="layout",
-        needs=f"a global batch that divides over {machine.count} GPUs",
-        has=f"global batch {job.global_batch}",
-        flips_when=f"global_batch is a multiple of {machine.count} (and max_gpus allows {machine.count})",
-    )
+    divide = DivideBatch(gpus=machine.count)
+    return BatchDivisionMiss(global_batch=job.global_batch, gpus=machine.count, lifted_by=(divide,))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, assert_never
 
-from tonnage.planning.plan import Cheaper, Option, Plan, PriceTrusted, Refusal, RiskAccepted, Unknown, UnknownAnswered
+from tonnage.planning.plan import Cheaper, Option, Plan, PriceTrusted, Refusal, RiskAccepted, UnknownAnswered
 from tonnage.planning.reasons import risks as kinds
+from tonnage.planning.reasons.miss import Unknown
 from tonnage.planning.reasons.risks import PriceRisk
 from tonnage.reports.blocks import Block, Paragraph
 from tonnage.reports.plain import plain_day, plain_number, plain_usd

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tonnage.planning.plan import CatalogStamp, Interval, Need, Option, Plan, Refusal, RunDetail
+from tonnage.planning.plan import CatalogStamp, Interval, NearMiss, Need, Option, Plan, Refusal, RunDetail
 from tonnage.pricing.ledger import Ledger
 from tonnage.reports.cheaper import cheaper_document
 from tonnage.reports.plain import (
@@ -16,7 +16,8 @@ from tonnage.reports.plain import (
     plain_price,
     plain_usd,
 )
-from tonnage.reports.reasons import risk_document, risk_words
+from tonnage.reports.reasons import miss_document, miss_words, risk_document, risk_words
+from tonnage.reports.reasons.flips import changes_document, near_miss_lifts, relaxation_document, relaxation_words
 from tonnage.reports.spot_words import spot_document
 
 PLAN_SCHEMA: Final = "tonnage/plan@1"
@@ -39,9 +40,10 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         "needs": needs_document(plan.need),
         "options": [option_document(option) for option in plan.options],
         "refused": [refusal_document(refusal) for refusal in plan.refused],
-        "nearest_misses": [] if plan.options else [refusal_document(miss) for miss in plan.nearest_misses],
+        "nearest_misses": [] if plan.options else [near_miss_document(miss) for miss in plan.nearest_misses],
         "cheaper": [cheaper_document(one, plan) for one in plan.cheaper],
-        "relaxations": list(plan.relaxations),
+        "relaxations": [relaxation_words(one) for one in plan.relaxations],
+        "relaxation_values": [relaxation_document(one) for one in plan.relaxations],
         "catalog": catalog_document(plan.catalog),
         "notes": list(plan.notes),
     }
@@ -149,6 +151,7 @@ def interval_document(one: Interval) -> dict[str, Any]:
 
 def refusal_document(refusal: Refusal) -> dict[str, Any]:
     """One candidate that is out. `shortfall`: needs / has, null where they are not numbers."""
+    words = miss_words(refusal.miss)
     return {
         "provider": refusal.provider,
         "instance_type": refusal.instance_type,
@@ -159,10 +162,21 @@ def refusal_document(refusal: Refusal) -> dict[str, Any]:
         "gpu": refusal.gpu,
         "gpu_count": plain_number(refusal.gpu_count),
         "binding": refusal.binding,
-        "needs": refusal.needs,
-        "has": refusal.has,
-        "flips_when": refusal.flips_when,
+        "needs": words.needs,
+        "has": words.has,
+        "flips_when": words.lifts,
         "shortfall": plain_number(refusal.shortfall),
+        "reason": miss_document(refusal.miss),
+    }
+
+
+def near_miss_document(near: NearMiss) -> dict[str, Any]:
+    """A refusal, the changes that were tried and let it in, and what it costs then."""
+    return {
+        **refusal_document(near.refusal),
+        "flips_when": near_miss_lifts(near),
+        "changes": changes_document(near),
+        "cost_usd": plain_usd(near.flip.cost_usd),
     }
 
 

@@ -64,15 +64,9 @@ def _options(plans: Sequence[Plan]) -> list[Option]:
 def _unplaced(entry: Entry, plans: Sequence[Plan]) -> Unplaced:
     plan = plans[0]
     if options := _options(plans):
-        sellers = ", ".join(sorted({option.provider for option in options}))
-        return Unplaced(workload=entry.name, refused=len(options), hint=f"it may run at {sellers}, which have no share")
-    misses = plan.nearest_misses
-    hint = f"{misses[0].provider} {misses[0].instance_type} would fit with: {misses[0].flips_when}" if misses else ""
-    return Unplaced(
-        workload=entry.name,
-        refused=sum(len(one.refused) for one in plans),
-        hint=plan.relaxations[0] if plan.relaxations else hint,
-    )
+        sellers = tuple(sorted({option.provider for option in options}))
+        return Unplaced(workload=entry.name, refused=len(options), sellers=sellers, plan=plan)
+    return Unplaced(workload=entry.name, refused=sum(len(one.refused) for one in plans), sellers=(), plan=plan)
 
 
 def _empty(
