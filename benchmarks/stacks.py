@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tonnage import api
 from tonnage.planning.sizes import SizeReport, SizeRow
+from tonnage.reports.reasons import miss_words
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "tests" / "data" / "stacks.csv"
