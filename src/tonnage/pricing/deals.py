@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
-from typing import Final
+from typing import Final, Literal
 
 from tonnage.catalog import Catalog, Source
 from tonnage.catalog.managed import DbuPrice, DbuRate, ManagementFee, MlInstancePrice
@@ -17,7 +17,7 @@ from tonnage.workload.jobs import Buy, Workload
 
 DATABRICKS_CLOUDS: Final = ("aws", "azure", "gcp")
 TRAINING: Final = ("train", "tabular")
-NO_PRICE: Final = "none in the catalog"
+PlatformPrice = Literal["dbu", "serving dbu", "ml instance", "managed spot", "vertex"]  # of a machine on a platform
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +89,10 @@ class Gap:
 
     offer: Offer
     platform: Platform
-    needs: str
-    has: str = NO_PRICE
+    of: PlatformPrice
+    name: str  # of the machine
+    sku: str = ""  # of a Databricks unit
+    apart: PricesApart | None = None  # a price is held, and cannot be set against the machine's
 
 
 def platform_deals(
@@ -109,15 +111,15 @@ def platform_deals(
     for group in groups.values():
         for platform in platforms:
             asked = platform in workload.constraints.platforms
-            needs = tables.needs(platform, group[0], workload.kind, asked=asked)
-            if needs is None:
+            needed = tables.needed(platform, group[0], workload.kind, asked=asked)
+            if needed is None:
                 continue
             deals = [deal for deal in tables.deals(platform, group, workload.kind) if deal.fee is not None]
             if not deals and asked:
                 deals = [deal for deal in tables.estimated(platform, group, workload.kind) if deal.fee is not None]
             found += deals
             if not deals:
-                gaps.append(Gap(offer=group[0], platform=platform, needs=needs, has=tables.has(platform, group)))
+                gaps.append(tables.gap(group, platform, needed))
     return found, gaps
 
 
@@ -139,32 +141,37 @@ class _Tables:
         self.premiums = _premiums(catalog)
         self.usual_premium = self.premiums[len(self.premiums) // 2][0] if self.premiums else None
 
-    def needs(self, platform: Platform, offer: Offer, kind: str, *, asked: bool = False) -> str | None:
+    def needed(self, platform: Platform, offer: Offer, kind: str, *, asked: bool = False) -> PlatformPrice | None:
         """The price that a machine takes on a platform; None where the platform does not sell this kind of work, or
         sells it at no price of its own (`asked`: unless it is asked for by name)."""
         on_demand = offer.purchase == "on_demand"
         if platform == "databricks" and offer.provider in DATABRICKS_CLOUDS:
             if kind != "serve":
-                return f"DBU an hour of {offer.instance_type}, and the price of a DBU under {self.sku}"
+                return "dbu"
             if asked and on_demand:
-                return f"the DBU that a serving endpoint on {offer.instance_type} is billed"
+                return "serving dbu"
         if platform == "sagemaker" and offer.provider == "aws":
             if on_demand:
-                return f"the price of ml.{offer.instance_type}"
+                return "ml instance"
             if asked and offer.purchase == "spot" and kind in TRAINING:
-                return f"the price of managed spot training on ml.{offer.instance_type}"
+                return "managed spot"
         if platform == "vertex" and offer.provider == "gcp" and on_demand and (kind in TRAINING or asked):
-            return f"Vertex AI's price for {offer.instance_type}"
+            return "vertex"
         return None
 
-    def has(self, platform: Platform, offers: Sequence[Offer]) -> str:
-        """What is held instead of the price needed: nothing, or one that cannot be set against the machine's."""
-        apart = [self._ml_apart(offer) for offer in offers] if platform == "sagemaker" else []
-        return next((one.describe() for one in apart if one is not None), NO_PRICE)
-
-    def _ml_apart(self, offer: Offer) -> PricesApart | None:
-        price = self.ml.get((offer.instance_type, offer.region))
-        return None if price is None else _apart(price, offer)
+    def gap(self, offers: Sequence[Offer], platform: Platform, needed: PlatformPrice) -> Gap:
+        """The price `needed` is not known of these offers' machine, or was read on another side of a price cut."""
+        offer = offers[0]
+        pairs = [(self.ml.get((one.instance_type, one.region)), one) for one in offers if needed == "ml instance"]
+        apart = [_apart(price, one) for price, one in pairs if price is not None]
+        return Gap(
+            offer=offer,
+            platform=platform,
+            of=needed,
+            name=offer.instance_type,
+            sku=self.sku if needed == "dbu" else "",
+            apart=next((one for one in apart if one is not None), None),
+        )
 
     def deals(self, platform: Platform, offers: Sequence[Offer], kind: str) -> list[Deal]:
         """One machine's offers with what the platform adds; a fee of None where its price is not known."""

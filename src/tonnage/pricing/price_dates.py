@@ -32,24 +32,17 @@ PRICE_CUTS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PricesApart:
-    """Why two prices of one machine cannot be compared. `cut` None: they were read more than two years apart."""
+    """Two prices of one machine that cannot be compared. `cut_on` None: they were read more than two years apart."""
 
-    first: date | None
-    second: date | None
-    cut: PriceCut | None
-
-    def describe(self) -> str:
-        """In words, for a refusal."""
-        days = f"{_day(self.first)} beside the machine's of {_day(self.second)}"
-        if self.cut is None:
-            return f"a price of {days}: too far apart to compare"
-        return f"a price of {days}: the price cut of {self.cut.on} may lie between"
+    first_on: date | None
+    second_on: date | None
+    cut_on: date | None
 
 
 def prices_apart(provider: str, instance_type: str, first: date | None, second: date | None) -> PricesApart | None:
     """Why prices of one machine, read on two days, say nothing of each other; None where they may be compared.
 
-    >>> prices_apart("aws", "p5.48xlarge", date(2025, 1, 26), date(2026, 7, 20)).cut.on
+    >>> prices_apart("aws", "p5.48xlarge", date(2025, 1, 26), date(2026, 7, 20)).cut_on
     datetime.date(2025, 6, 5)
     >>> prices_apart("aws", "g5.xlarge", date(2025, 1, 26), date(2026, 7, 20)) is None
     True
@@ -57,16 +50,12 @@ def prices_apart(provider: str, instance_type: str, first: date | None, second: 
     family = instance_type.partition(".")[0]
     for cut in PRICE_CUTS:
         if cut.provider == provider and family in cut.families and _sides(cut, first, second):
-            return PricesApart(first=first, second=second, cut=cut)
+            return PricesApart(first_on=first, second_on=second, cut_on=cut.on)
     if first is not None and second is not None and abs((first - second).days) > LONGEST_APART_DAYS:
-        return PricesApart(first=first, second=second, cut=None)
+        return PricesApart(first_on=first, second_on=second, cut_on=None)
     return None
 
 
 def _sides(cut: PriceCut, first: date | None, second: date | None) -> bool:
     """Whether the two days may lie on both sides of a cut: an unknown day may be on either."""
     return first is None or second is None or (first < cut.on) != (second < cut.on)
-
-
-def _day(day: date | None) -> str:
-    return "an unknown day" if day is None else str(day)
