@@ -21,6 +21,7 @@ from tonnage.planning.need import needs_of
 from tonnage.planning.order import ranked
 from tonnage.planning.plan import CatalogStamp, Objective, Plan, Refusal, Relaxation
 from tonnage.planning.relaxations import best_of_each_gpu, relaxations
+from tonnage.planning.risks import PRICE_AGE_DAYS
 from tonnage.planning.sized_park import SizedPark, size_job
 from tonnage.planning.summary import summarise
 from tonnage.planning.terms import terms_of
@@ -39,7 +40,7 @@ def make_plan(
     *,
     objective: Objective = "cost",
     grounds: Grounds | None = None,
-    max_price_age_days: int = 180,
+    max_price_age_days: int = PRICE_AGE_DAYS,
 ) -> Plan:
     """Rank every way in the catalog to do `workload`. `grounds`: what predictions stand on; the packaged calibration
     by default.

@@ -13,7 +13,7 @@ from tonnage.catalog import Catalog
 from tonnage.planning import make_plan
 from tonnage.planning.fleets import machines_for, replicas_for
 from tonnage.planning.grounds import Grounds
-from tonnage.planning.plan import Option
+from tonnage.planning.plan import Option, may_win
 from tonnage.planning.portfolio.model import candidates_of, entry_plans
 from tonnage.planning.rightsizing.rightsize import plan_alone
 from tonnage.planning.service.answer import Question
@@ -141,7 +141,7 @@ def test_a_portfolio_of_one_has_the_plans_fleet(name: str, catalog: Catalog) -> 
     workload = load_workload(EXAMPLES / name, catalog=catalog)
     portfolio = Portfolio(name="one", as_of=workload.as_of, entries=(Entry(name=name, workload=workload),))
     plans = entry_plans(portfolio.entries[0], portfolio, catalog, None)
-    options = [option for plan in plans for option in plan.options]
+    options = may_win((option for plan in plans for option in plan.options), any_price=False)
     cheapest = candidates_of(0, portfolio.entries[0], options, portfolio, catalog)[0]
     best = make_plan(workload, catalog, grounds=GROUNDS).best
     assert best is not None

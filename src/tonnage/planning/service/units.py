@@ -7,9 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tonnage.catalog import Catalog
+from tonnage.catalog.market import Offer
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.plan import Option, Plan, may_win
 from tonnage.planning.planner import make_plan
+from tonnage.planning.risks import PRICE_AGE_DAYS, price_risks
+from tonnage.pricing.deals import Deal
 from tonnage.pricing.month import MonthBill, month_bill
 from tonnage.sizing.estimates import Figure
 from tonnage.units import HOURS_PER_MONTH
@@ -140,12 +143,23 @@ def unit_of(
     )
 
 
+def _may_win(offer: Offer, workload: Workload) -> bool:
+    """Whether a committed price is one that a plan would let win."""
+    if workload.constraints.trust == "any":
+        return True
+    return next(price_risks(workload, Deal(offer=offer), PRICE_AGE_DAYS), None) is None
+
+
 def _reserved(option: Option, workload: Workload, catalog: Catalog, discount: float | None) -> float | None:
     """A year's commitment of an on-demand machine: where the file buys such, or its discount is stated."""
     if option.purchase != "on_demand" or option.platform != "vm":
         return None
     offers = catalog.offers_of(catalog.instance_type(option.instance_type, option.provider))
-    sold = [offer for offer in offers if offer.region == option.region and offer.purchase == "reserved_1y"]
+    sold = [
+        offer
+        for offer in offers
+        if (offer.region, offer.purchase) == (option.region, "reserved_1y") and _may_win(offer, workload)
+    ]
     if sold and "reserved_1y" in workload.buy.purchases:
         off = percent_off(workload.buy.discount_percent, [option.provider], option.instance_type)
         return min(float(offer.usd_per_instance_hour) for offer in sold) * (1.0 - off / 100.0)
