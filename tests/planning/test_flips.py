@@ -16,6 +16,7 @@ from tonnage.planning import Plan, make_plan
 from tonnage.planning.flips import flips_of
 from tonnage.planning.levers import Lever, round_outward, smallest_pull
 from tonnage.planning.plan import Option, Refusal
+from tonnage.planning.reasons.changes import FasterGpus
 from tonnage.planning.reasons.flips import Flip
 from tonnage.planning.scenario import Scenario, price_times
 from tonnage.workload.jobs import Buy, Constraints, Workload
@@ -148,7 +149,7 @@ def test_the_smallest_pull_is_enough_and_no_more(threshold: float) -> None:
     """Rounded to three digits the pull passes the threshold by at most 1.4 %."""
     up = threshold > 1
     lever = Lever(
-        dimension="price", limit=1e4 if up else 1e-4, figure=1.0, text=str,
+        dimension="price", limit=1e4 if up else 1e-4, figure=1.0, change=lambda x: FasterGpus(times=x),
         edit=lambda x: price_times(("a", "b", None, "vm"), x),
     )  # fmt: skip
     found = smallest_pull(lever, lambda x: x >= threshold if up else x <= threshold)

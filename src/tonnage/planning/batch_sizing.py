@@ -48,6 +48,7 @@ def size_batch(job: BatchJob, machines: Sequence[Machine], constraints: Constrai
         nodes_high=nodes,
         work_s=work,
         detail=detail,
+        in_flight_s=table.replicas.concurrency[rows] / table.replicas.requests_per_s[rows],  # each item's own pass
         misses=table.memory_misses(machines, set(table.machine[fitting].tolist())),
         held_back=table.machines_held_back,
     )

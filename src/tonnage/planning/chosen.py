@@ -19,6 +19,7 @@ from tonnage.planning.risks import price_risks
 from tonnage.planning.shortfalls import Quotas, limit_misses
 from tonnage.planning.sized import IntArray, Sized
 from tonnage.planning.sized_park import SizedPark
+from tonnage.planning.spot_columns import SpotColumns
 from tonnage.planning.terms import terms_of
 from tonnage.pricing.deals import Deal
 from tonnage.pricing.rates import Rates
@@ -34,6 +35,7 @@ class Choice:
     objective: Objective
     deals: Sequence[Deal]
     instances: Mapping[tuple[str, str], InstanceType]
+    spots: SpotColumns
     machine: IntArray
     rates: Rates
     park: SizedPark
@@ -70,8 +72,10 @@ class Choice:
         return self._builder(sized, joined).built(best, np.zeros(len(joined.run), dtype=bool))[0]
 
     def _joined(self, sized: Sized) -> Joined:
-        terms = terms_of(self.workload.buy)
-        return join(self.deals, self.machine, self.rates, sized, terms=terms, workload=self.workload)
+        return join(
+            self.deals, self.machine, self.rates, sized, startup_s=terms_of(self.workload.buy).startup_s,
+            spots=self.spots, workload=self.workload,
+        )  # fmt: skip
 
     def _allowed(self, joined: Joined) -> np.ndarray:
         allowed = within(joined, limits_of(self.workload.constraints))
@@ -118,7 +122,8 @@ class Choice:
             instances=self.instances,
             sized=sized,
             joined=joined,
-            terms=terms_of(self.workload.buy),
+            startup_s=terms_of(self.workload.buy).startup_s,
+            spots=self.spots,
             service=self.service,
             max_age_days=self.max_age_days,
             expected=self.expected,

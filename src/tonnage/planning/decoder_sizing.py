@@ -183,9 +183,16 @@ def size_decoder_batch(job: BatchJob, machines: Sequence[Machine], constraints: 
         nodes_high=nodes,
         work_s=work,
         detail=detail,
+        in_flight_s=_in_flight_s(table, rows, job.items / replicas, work),
         misses=memory_misses(table, machines),
         held_back=table.machines_held_back,
     )
+
+
+def _in_flight_s(table: DecoderTable, rows: np.ndarray, requests: Array, work_s: Array) -> Array:
+    """How long an item is in flight, by Little's law: items in flight over items a second, of one replica."""
+    slots = np.minimum(table.curves.rows.slots[table.kind[rows]], requests)
+    return np.asarray(slots * work_s / requests)
 
 
 def _queued(requests: Array) -> Load:

@@ -13,6 +13,7 @@ from tonnage.planning.reasons.flips import Flip
 from tonnage.planning.reasons.miss import Binding, Unknown
 from tonnage.planning.reasons.misses import Miss
 from tonnage.planning.reasons.risks import PriceRisk, Promise, Risk
+from tonnage.planning.spot.detail import SpotDetail
 from tonnage.pricing.ledger import Ledger
 from tonnage.sizing.estimates import Basis, Figure, Spread
 
@@ -96,6 +97,7 @@ class Option:
     pareto: bool
     loses_by: str  # "" for the winner: what it would take to win
     platform: Platform = "vm"
+    spot: SpotDetail | None = None  # of work on spot that ends
 
     @property
     def price_doubts(self) -> tuple[PriceRisk, ...]:

@@ -22,6 +22,7 @@ from tonnage.planning.order import ranked
 from tonnage.planning.plan import CatalogStamp, Objective, Plan, Refusal, Relaxation
 from tonnage.planning.relaxations import best_of_each_gpu, relaxations
 from tonnage.planning.sized_park import SizedPark, size_job
+from tonnage.planning.spot_columns import spot_columns
 from tonnage.planning.summary import summarise
 from tonnage.planning.terms import terms_of
 from tonnage.planning.token_options import TokenOptions, token_options
@@ -113,11 +114,13 @@ def _choice(
     workload: Workload, catalog: Catalog, deals: Sequence[Deal], park: SizedPark, objective: Objective, max_age: int
 ) -> Choice:
     expected = ExpectedPrices(catalog)
+    instances = {instance.key: instance for instance in catalog.instance_types}
     return Choice(
         workload=workload,
         objective=objective,
         deals=deals,
-        instances={instance.key: instance for instance in catalog.instance_types},
+        instances=instances,
+        spots=spot_columns(deals, instances, workload, terms_of(workload.buy).startup_s),
         machine=np.array([park.index[deal.offer.provider, deal.offer.instance_type] for deal in deals], dtype=np.intp),
         rates=rates_of(deals, catalog, workload),
         park=park,
@@ -170,6 +173,6 @@ def _notes(workload: Workload, catalog: Catalog) -> tuple[str, ...]:
     sold = {offer.purchase for offer in catalog.offers}
     missing = [purchase for purchase in workload.buy.purchases if purchase not in sold]
     notes = [f"no {purchase} price is in the catalog: such options are left out, not free" for purchase in missing]
-    if workload.kind != "serve" and (note := terms_note(workload.buy)) is not None:
+    if workload.kind != "serve" and (note := terms_note(workload)) is not None:
         notes.append(note)
     return (*left_out_notes(catalog), *notes, *Extras(workload=workload).gaps(), *platform_notes(workload, catalog))

@@ -32,6 +32,7 @@ class Sized:
     nodes_low: Array  # machines if the prediction's better end holds; equals `nodes` where the count is chosen
     nodes_high: Array
     detail: Callable[[int], RunDetail]
+    in_flight_s: Array | None = None  # of a batch: seconds of one machine's work that an interruption may lose
     misses: Mapping[int, Miss] = field(default_factory=dict)
     held_back: frozenset[int] = frozenset()  # machines with layouts that fit on the expected figure alone
     unverified: Sized | None = None  # the best with hosts whose memory nobody states; None: there are none

@@ -116,6 +116,8 @@ def _stacked(tables: Sequence[Sized], offsets: Sequence[int]) -> Sized:
         part = int(np.searchsorted(first_rows, row, side="right")) - 1
         return tables[part].detail(row - int(first_rows[part]))
 
+    flying = [np.full(len(one.machine), np.nan) if one.in_flight_s is None else one.in_flight_s for one in tables]
+
     def column(name: str) -> np.ndarray:
         return np.concatenate([getattr(sized, name) for sized in tables])
 
@@ -129,5 +131,6 @@ def _stacked(tables: Sequence[Sized], offsets: Sequence[int]) -> Sized:
         nodes_low=column("nodes_low"),
         nodes_high=column("nodes_high"),
         detail=detail,
+        in_flight_s=np.concatenate(flying),
         misses=misses,
     )

@@ -18,6 +18,7 @@ from tonnage.reports.plain import (
 )
 from tonnage.reports.reasons import miss_document, miss_words, risk_document, risk_words
 from tonnage.reports.reasons.flips import changes_document, near_miss_lifts, relaxation_document, relaxation_words
+from tonnage.reports.spot_words import spot_document
 
 PLAN_SCHEMA: Final = "tonnage/plan@1"
 OPTION_COLUMNS: Final = (
@@ -86,6 +87,7 @@ def option_document(option: Option) -> dict[str, Any]:
         "cost_usd": plain_cost(option.cost_usd),
         "ledger": ledger_document(option.ledger),
         "run": run_document(option.run),
+        "spot": spot_document(option.spot),
         "risks": [risk_words(risk) for risk in option.risks],
         "risk_values": [risk_document(risk) for risk in option.risks],
         "relied_on": option.relied_on,

@@ -12,6 +12,7 @@ from tonnage.reports.ledger_blocks import ledger_blocks
 from tonnage.reports.option_table import option_table
 from tonnage.reports.reasons import miss_words, risk_words
 from tonnage.reports.reasons.flips import near_miss_lifts, relaxation_words
+from tonnage.reports.spot_words import spot_words
 from tonnage.reports.wording import (
     plural,
     promised_latency,
@@ -70,6 +71,8 @@ def _verdict(plan: Plan) -> Iterator[Block]:
     yield Paragraph(text=f"{best.run.layout}{held}.")
     if best.risks:
         yield Paragraph(text="Mind: " + "; ".join(risk_words(risk) for risk in best.risks) + ".", tone="warning")
+    if best.spot is not None:
+        yield Paragraph(text=spot_words(best.spot), tone="faint")
     yield from cheaper_blocks(plan)
 
 

@@ -35,7 +35,7 @@ def risk_words(risk: Risk) -> str:
         case kinds.UnmeasuredRisk(names=names):
             return f"no measured row of {', '.join(names)}: predicted from published figures"
         case kinds.SpotRisk():
-            return "spot: may be interrupted or not to be had; the rate is an assumption"
+            return "spot: may be interrupted or not to be had"
         case kinds.ArmHostRisk() | kinds.RocmRisk():
             return _of_builds(risk)
         case kinds.CommitmentRisk(years=years, usd=usd):
