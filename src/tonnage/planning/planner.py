@@ -30,7 +30,7 @@ from tonnage.planning.token_options import TokenOptions, token_options
 from tonnage.pricing.deals import Deal
 from tonnage.pricing.extras import OWN, Extras
 from tonnage.pricing.rates import rates_of
-from tonnage.workload.jobs import ServeJob, Workload
+from tonnage.workload.jobs import ServeJob, TrainJob, Workload
 
 __all__ = ["limits_of", "make_plan", "terms_of"]
 
@@ -176,4 +176,10 @@ def _notes(workload: Workload, catalog: Catalog) -> tuple[str, ...]:
     notes = [f"no {purchase} price is in the catalog: such options are left out, not free" for purchase in missing]
     if workload.kind != "serve" and (note := terms_note(workload)) is not None:
         notes.append(note)
+    job = workload.job
+    if isinstance(job, TrainJob) and job.global_batch > job.samples:
+        notes.append(
+            f"global_batch ({job.global_batch:,}) is above the {job.samples:,} samples of an epoch: a step is counted "
+            "as full, and no program fills it"
+        )
     return (*left_out_notes(catalog), *notes, *Extras(workload=workload).gaps(), *platform_notes(workload, catalog))
