@@ -382,10 +382,10 @@ def main() -> None:
     files = {name: Path(given.facts) / f"{name}_calibration.csv" for name in given.only or KINDS}
     studies = {name: study(name, path, catalog, far=given.far) for name, path in files.items()}
     made = make_calibration([one.part for one in studies.values()], made_on=given.as_of, left_out="family")
+    if given.save:  # first: what took minutes is not lost by a fault of the page
+        save_calibration(made, given.save)
     text = "\n".join(page(studies, made, meetings(studies, files), catalog)).rstrip("\n") + "\n"
     given.out.write_text(text, encoding="utf-8")
-    if given.save:
-        save_calibration(made, given.save)
     print(f"wrote {given.out}", file=sys.stderr)
 
 

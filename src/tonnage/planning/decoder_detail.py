@@ -121,7 +121,9 @@ def _columns(spread: Spread) -> tuple[tuple[str, float], ...]:
 
 def _memory(table: DecoderTable, kind: int, gib: float) -> Figure:
     """What is in use, with its interval. An engine that sets its pool by what is left never takes more than that."""
-    figure = table.held.around(gib)
+    spread, weights = table.held.spread, to_gib(float(table.memory.weights_bytes[kind]))
+    low, high = (gib + (gib - weights) * (factor - 1.0) for factor in (spread.low_factor, spread.high_factor))
+    figure = Figure(value=gib, low=low, high=high)
     if table.scheduler.admission == "fixed":
         return figure
     most = to_gib(float(table.memory.held_bytes[kind] + table.memory.pool_bytes[kind]))
@@ -175,8 +177,9 @@ def _memory_miss(table: DecoderTable, row: int) -> Miss:
     total = to_gib(float(table.devices.memory_bytes[row]))
     needs = total - to_gib(pool) + to_gib(longest)
     if table.held_back[row]:
+        beyond = memory.beyond_bytes(memory.held_bytes + longest, table.held.spread.high_factor)
         return MemoryMiss(
-            needed_gib=needs * table.held.spread.high_factor,
+            needed_gib=needs + to_gib(float(beyond[kind])),
             available_gib=total,
             expected_gib=needs,
             tensor_parallel=degree,

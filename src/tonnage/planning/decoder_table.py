@@ -146,7 +146,8 @@ def decoder_table(
     expected = roomy & np.isfinite(curves.decode_grid_s).all(axis=1)
     held = grounds.served_memory()
     claimed = full_bytes * rows.slots + shared_bytes(rows) if scheduler.admission == "fixed" else longest_bytes
-    worst = (memory.held_bytes + claimed) * held.spread.high_factor
+    used = memory.held_bytes + claimed
+    worst = used + memory.beyond_bytes(used, held.spread.high_factor)
     fits = expected & (worst <= memory.held_bytes + memory.pool_bytes) if hold_memory else expected
     kinds = np.array(kind, dtype=np.intp)
     devices = every.take(owner)

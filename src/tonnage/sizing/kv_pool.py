@@ -46,6 +46,11 @@ class EngineMemory:
         """What is there beside the cache."""
         return self.weights_bytes + self.step_bytes + self.outside_bytes
 
+    def beyond_bytes(self, used_bytes: Array, factor: float) -> Array:
+        """How much more than `used_bytes` (all that is there, weights too) is in use where all but the weights takes
+        `factor` times as much. Weights are counted tensor by tensor: they are known."""
+        return (used_bytes - self.weights_bytes) * (factor - 1.0)
+
 
 def engine_memory(
     scheduler: Scheduler,
