@@ -210,6 +210,14 @@ class DivideBatch(Reason):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DivideGpus(Reason):
+    """The layout's degrees multiply to a divisor of the machine's GPUs."""
+
+    kind: ClassVar[str] = "divide gpus"
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WholeMachines(Reason):
     """The layout's GPUs fill machines. `one_machine`: exactly one."""
 
@@ -372,6 +380,7 @@ OneChange = (
     | FewerOutputTokens
     | SmallerTable
     | DivideBatch
+    | DivideGpus
     | WholeMachines
     | SetPools
     | FewerPoolReplicas

@@ -133,6 +133,17 @@ class WholeMachinesMiss(AnyMiss):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DegreesMiss(AnyMiss):
+    """The layout's degrees multiply to GPUs that the machine does not have: `degrees` are those above one."""
+
+    kind: ClassVar[str] = "degrees"
+    binding: Literal["layout"] = "layout"
+    degrees: tuple[str, ...]
+    needed_gpus: int
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BatchDivisionMiss(AnyMiss):
     """The global batch does not divide over the machine's GPUs."""
 

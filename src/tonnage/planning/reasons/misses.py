@@ -5,6 +5,7 @@ from __future__ import annotations
 from tonnage.planning.reasons.machine_misses import (
     BatchDivisionMiss,
     ConcurrencyMiss,
+    DegreesMiss,
     GpuLimitMiss,
     LatencyMiss,
     MemoryMiss,
@@ -48,6 +49,7 @@ __all__ = [
     "BudgetMiss",
     "ConcurrencyMiss",
     "DeadlineMiss",
+    "DegreesMiss",
     "ExcludedMiss",
     "GpuLimitMiss",
     "InterruptibleMiss",
@@ -115,6 +117,7 @@ MachineMiss = (
     | PoolLinkMiss
     | NodesMiss
     | WholeMachinesMiss
+    | DegreesMiss
     | BatchDivisionMiss
     | ReplicasMiss
     | ConcurrencyMiss

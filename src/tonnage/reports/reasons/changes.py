@@ -193,6 +193,7 @@ def _of_job(
     | kinds.FewerOutputTokens
     | kinds.SmallerTable
     | kinds.DivideBatch
+    | kinds.DivideGpus
     | kinds.WholeMachines
     | kinds.SetPools
     | kinds.FewerPoolReplicas
@@ -215,6 +216,8 @@ def _of_job(
             return f"rows x features fall by {100 * fall:.0f} %"
         case kinds.DivideBatch(gpus=gpus):
             return f"global_batch is a multiple of {gpus} (and max_gpus allows {gpus})"
+        case kinds.DivideGpus(gpus=gpus):
+            return "degrees of 1" if gpus == 1 else f"degrees whose product divides {gpus}"
         case kinds.WholeMachines(gpus_per_machine=gpus, one_machine=one):
             return f"layout.gpus is {'' if one else 'a multiple of '}{gpus}"
         case kinds.SetPools(prefill_replicas=prefill, decode_replicas=decode):

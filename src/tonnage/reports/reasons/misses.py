@@ -232,6 +232,7 @@ def _of_layouts(
     | kinds.PoolSizesMiss
     | kinds.PoolPromiseMiss
     | kinds.WholeMachinesMiss
+    | kinds.DegreesMiss
     | kinds.BatchDivisionMiss
     | kinds.ReplicasMiss
     | kinds.ConcurrencyMiss,
@@ -247,6 +248,8 @@ def _of_layouts(
         case kinds.WholeMachinesMiss(gpus=gpus, gpus_per_machine=each, network_known=known):
             between = "" if known else " and no published network between machines"
             return f"{gpus} GPUs on full machines", f"{each} GPUs a machine{between}"
+        case kinds.DegreesMiss(degrees=degrees, needed_gpus=needed, gpus=gpus):
+            return f"a multiple of {needed} GPUs ({' x '.join(degrees)})", f"{gpus} GPU{'s' if gpus > 1 else ''}"
         case kinds.BatchDivisionMiss(global_batch=batch, gpus=gpus):
             return f"a global batch that divides over {gpus} GPUs", f"global batch {batch}"
         case kinds.ReplicasMiss(needed_replicas=needed, given_replicas=given, rate_per_s=rate):
