@@ -77,7 +77,7 @@ def test_size_shows_the_forced_layout(make_train: Make, catalog: Catalog) -> Non
 @pytest.mark.parametrize(
     ("gpus", "layout", "degrees", "needed", "there"),
     [
-        ("H100-SXM:8", "tp=16", ("tensor parallel 16",), 16, 8),
+        ("H100-SXM:8", "tp=12", ("tensor parallel 12",), 12, 8),
         ("H100-SXM:1", "tp=2", ("tensor parallel 2",), 2, 1),
         ("H100-SXM:8", "tp=4,pp=4", ("tensor parallel 4", "pipeline parallel 4"), 16, 8),
     ],

@@ -241,6 +241,16 @@ class NoFp8Miss(AnyMiss):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NoMxfp4Miss(AnyMiss):
+    """The engine multiplies no mxfp4 experts on devices as old as this one."""
+
+    kind: ClassVar[str] = "no mxfp4"
+    binding: Literal["hardware"] = "hardware"
+    engine: str
+    device: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnmeasuredTreesMiss(AnyMiss):
     """No boosted trees were measured on ROCm."""
 

@@ -12,6 +12,7 @@ from tonnage.planning.reasons.machine_misses import (
     NodesMiss,
     NoFp8Miss,
     NoGpuMiss,
+    NoMxfp4Miss,
     NvidiaOnlyMiss,
     PoolLinkMiss,
     PoolPromiseMiss,
@@ -60,6 +61,7 @@ __all__ = [
     "NeverDoneMiss",
     "NoFp8Miss",
     "NoGpuMiss",
+    "NoMxfp4Miss",
     "NoPriceMiss",
     "NoSpareMiss",
     "NodesMiss",
@@ -123,6 +125,7 @@ MachineMiss = (
     | ConcurrencyMiss
     | NvidiaOnlyMiss
     | NoFp8Miss
+    | NoMxfp4Miss
     | UnmeasuredTreesMiss
 )
 Miss = TermMiss | MachineMiss

@@ -206,8 +206,8 @@ def _of_job(
         case kinds.SetField(key=key, value=value, alike=alike):
             others = f" (or {', '.join(alike)})" if alike else ""
             return f"{SECTIONS.get(key, '')}{key}: {value}{others}"
-        case kinds.UseFp16():
-            return "fp16 in place of bf16"
+        case kinds.UseFp16(stated=stated):
+            return f"fp16 in place of {stated}"
         case kinds.CutSequences(maximum_tokens=most):
             return f"sequences cut at {most} tokens"
         case kinds.FewerOutputTokens(mean_tokens=tokens):

@@ -180,6 +180,8 @@ def _of_machines(miss: MachineMiss) -> tuple[str, str]:
         case kinds.NoFp8Miss(engine=engine, device=device):
             needs = f"fp8 products: the engine {engine} multiplies fp8 weights in fp8"
             return needs, f"{device}: the device has no fp8"
+        case kinds.NoMxfp4Miss(engine=engine, device=device):
+            return f"mxfp4 products: the engine {engine} has them on newer devices only", f"{device}"
         case kinds.UnmeasuredTreesMiss():
             return "boosted trees on ROCm", "no measurement of them"
         case kinds.LatencyMiss(promise=promise, best_s=best_s, promised_s=promised_s):
