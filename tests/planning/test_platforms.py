@@ -13,6 +13,7 @@ import pytest
 from tonnage.catalog import Catalog
 from tonnage.catalog.expected_prices import ExpectedPrices
 from tonnage.catalog.grammar import parse_gpu_filter
+from tonnage.catalog.services import ServicePrices
 from tonnage.errors import InputError
 from tonnage.planning import Option, Plan, make_plan
 from tonnage.planning.choices import choose_deals
@@ -202,7 +203,8 @@ def test_data_pays_to_leave(catalog: Catalog, make_train: Maker) -> None:
     data = DataPlace(provider="aws", region="us-east-1", size_gb=100)
     prices = OwnPrices(egress_usd_per_gb=0.09, object_storage_usd_per_gb_month=0.02)
     workload = replace(make_train(buy=Buy(prices=prices)), data=data)
-    plan = make_plan(workload, catalog)
+    bare = replace(catalog, services=ServicePrices())
+    plan = make_plan(workload, bare)
     for option in plan.options:
         moved = lines(option).get("data out of aws")
         assert (moved is None) == (option.provider == "aws")
@@ -212,9 +214,28 @@ def test_data_pays_to_leave(catalog: Catalog, make_train: Maker) -> None:
     stranded = [r for r in plan.refused if "moving 100 GB" in r.needs]
     assert stranded
     assert all(r.binding == "price" and r.provider == "aws" for r in stranded)
-    silent = make_plan(replace(workload, buy=Buy()), catalog)
+    silent = make_plan(replace(workload, buy=Buy()), bare)
     assert {o.provider for o in silent.options} == {"aws"}
     assert any("object storage" in note for note in silent.notes)
+
+
+def test_catalog_prices_of_services_stand_in_for_stated_ones(catalog: Catalog, make_train: Maker) -> None:
+    """100 GB leave us-east-1 for 9 USD (100 x 0.09), for another region for 2 (100 x 0.02), the page as source."""
+    data = DataPlace(provider="aws", region="us-east-1", size_gb=100)
+    plan = make_plan(replace(make_train(buy=Buy(disk_gb=73.0)), data=data), catalog)
+    abroad = next(o for o in plan.options if o.provider == "gcp")
+    moved = lines(abroad)["data out of aws"]
+    assert (moved.usd, moved.billed_by, moved.read_on) == (9, "aws", None)
+    assert moved.source.startswith("https://aws.amazon.com/ec2/pricing/")
+    home = next(o for o in plan.options if (o.provider, o.region) == ("aws", "us-east-1"))
+    disks = lines(home)["disks"]
+    assert disks.usd_per_unit == Decimal("0.08")
+    assert "data out of aws" not in lines(home)
+    for option in plan.options:
+        inside = option.provider == "aws" and option.region != "us-east-1"
+        assert not inside or lines(option)["data out of aws"].usd == 2
+        assert sum(line.usd for line in option.ledger.lines) == option.ledger.total_usd
+    assert any("disks of the machines are in the totals only where" in note for note in plan.notes)
 
 
 def test_people_count_by_platform(catalog: Catalog, make_train: Maker, make_serve: Maker) -> None:
@@ -290,6 +311,7 @@ def test_columns_and_ledgers_agree(kind: str, catalog: Catalog, make_train: Make
     builder = OptionBuilder(
         workload=workload, deals=deals, instances=instances, sized=park.sized, joined=joined,
         terms=terms, service=kind == "serve", max_age_days=180, expected=ExpectedPrices(catalog),
+        services=catalog.services,
     )  # fmt: skip
     options = builder.built(rows, np.zeros(len(joined.run), dtype=bool))
     assert {o.platform for o in options} >= ({"vm", "databricks", "sagemaker"} if kind == "train" else {"vm"})
@@ -430,7 +452,8 @@ def test_data_is_moved_to_token_platforms_too(catalog: Catalog, make_train: Make
     moved, near = of_tokens(far), of_tokens(replace(far, provider="aws", region="us-east-1"))
     assert lines(moved)["data out of gcp"].usd == Decimal(20)
     assert moved.ledger.total_usd == near.ledger.total_usd + 20
-    unpriced = make_plan(replace(make_train(buy=replace(buy, prices=OwnPrices())), data=far), catalog)
+    bare = replace(catalog, services=ServicePrices())
+    unpriced = make_plan(replace(make_train(buy=replace(buy, prices=OwnPrices())), data=far), bare)
     assert [r.binding for r in unpriced.refused if r.platform == "bedrock"] == ["price"]
 
 

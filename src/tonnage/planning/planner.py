@@ -142,6 +142,7 @@ def _choose(
     chosen = choose(joined, rows, groups, value, shown_front)
     builder = OptionBuilder(
         workload=workload,
+        services=catalog.services,
         deals=table.deals,
         instances=instances,
         sized=table.park.sized,
@@ -222,4 +223,5 @@ def _notes(workload: Workload, catalog: Catalog) -> tuple[str, ...]:
     notes = [f"no {purchase} price is in the catalog: such options are left out, not free" for purchase in missing]
     if workload.kind != "serve" and (note := terms_note(workload.buy)) is not None:
         notes.append(note)
-    return (*left_out_notes(catalog), *notes, *Extras(workload=workload).gaps(), *platform_notes(workload, catalog))
+    gaps = Extras(workload=workload, services=catalog.services).gaps()
+    return (*left_out_notes(catalog), *notes, *gaps, *platform_notes(workload, catalog))

@@ -13,7 +13,7 @@ from tonnage.catalog.managed import TokenPrice
 from tonnage.planning.reasons.risks import ConditionsRisk, ModelUnitsRisk, Risk, UnpricedStorageRisk
 from tonnage.planning.token_work import MILLION, TokenWork
 from tonnage.pricing.deals import DATABRICKS_CLOUDS
-from tonnage.pricing.extras import Extras, exact, stated_line
+from tonnage.pricing.extras import Extras, exact, people_lines
 from tonnage.pricing.ledger import Ledger, LedgerLine, hours
 from tonnage.pricing.lines import credit_lines
 from tonnage.pricing.rates import after_discount
@@ -44,7 +44,7 @@ class Way:
 
     def ledger(self, workload: Workload) -> Ledger:
         """With people and credit."""
-        lines = [*self.lines, *Extras(workload=workload).people_lines(self.platform)]
+        lines = [*self.lines, *people_lines(self.platform, workload)]
         return Ledger(lines=(*lines, *credit_lines(lines, workload)))
 
 
@@ -73,19 +73,19 @@ def _with_data(way: Way, workload: Workload, catalog: Catalog) -> Way:
 
     A price that holds in several regions of AWS holds in the one where the data is.
     """
-    data, prices = workload.data, workload.buy.prices
+    data = workload.data
     if data is None or (way.platform == "databricks" and data.provider in DATABRICKS_CLOUDS):
         return way
     elsewhere = data.provider != "aws"
     if not elsewhere and (way.region == data.region or catalog.region("aws", way.region) is None):
         return way
-    price = prices.egress_usd_per_gb if elsewhere else prices.egress_region_usd_per_gb
-    if price is None:
+    charges = Extras(workload=workload, services=catalog.services).moving("aws", way.region)
+    if charges is None:
         key = "egress_usd_per_gb" if elsewhere else "egress_region_usd_per_gb"
         needs = f"the price of moving {data.size_gb:g} GB out of {data.provider}/{data.region}"
         return replace(way, missing=way.missing or (needs, f"buy.prices.{key} states it"))
-    line = stated_line(f"data out of {data.provider}", data.size_gb, "GB", price, data.provider)
-    return way if line is None else replace(way, lines=(*way.lines, line))
+    moved = (charge.line(f"data out of {data.provider}", data.provider) for charge in charges)
+    return replace(way, lines=(*way.lines, *(line for line in moved if line is not None)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -134,7 +134,9 @@ def unit_of(
         used=used,
         usd_per_hour=option.usd_per_instance_hour,
         hours_per_month=workload.job.hours_per_month,
-        bill=month_bill(workload, provider=option.provider, region=option.region, platform=option.platform),
+        bill=month_bill(
+            workload, catalog.services, provider=option.provider, region=option.region, platform=option.platform
+        ),
         reserved_usd_per_hour=_reserved(option, workload, catalog, reserved_discount),
     )
 
