@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tonnage import api
 from tonnage.planning.sizes import SizeReport, SizeRow
+from tonnage.reports.reasons import miss_words
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "tests" / "data" / "stacks.csv"
@@ -90,7 +91,7 @@ def plan_stack(stack: Stack) -> Planned:
     report = _sized(stack.workload)
     if not report.rows:
         miss = report.misses[0]
-        return Planned(value=None, refusal=f"needs {miss.needs}, has {miss.has}")
+        return Planned(value=None, refusal=miss_words(miss.miss).clause)
     value, low, high = _figure(report.rows[0], stack.metric)
     return Planned(value=value, low=low, high=high)
 

@@ -23,9 +23,10 @@ from tonnage.catalog.loading import read_meta, snapshot_folders
 from tonnage.errors import InputError
 from tonnage.overrides import override_constraints, parse_override_gpus
 from tonnage.planning import Objective, Option, Plan, Refusal, SizeReport, assumptions_used, make_plan, make_size_report
-from tonnage.planning.flips import Flip, Planner, flips_of
+from tonnage.planning.flips import Planner, flips_of
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.limits import check_limits
+from tonnage.planning.reasons.flips import Flip
 from tonnage.planning.scenario import Scenario
 from tonnage.reports.explain import explain_report
 from tonnage.reports.frames import Library, make_frame

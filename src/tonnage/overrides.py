@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any, get_args
 
 from tonnage.catalog import Catalog, parse_gpu_filter
@@ -12,11 +13,14 @@ from tonnage.catalog.grammar import GpuFilter
 from tonnage.catalog.market import Platform
 from tonnage.errors import InputError, did_you_mean, nearest
 from tonnage.workload.durations import parse_deadline
-from tonnage.workload.jobs import Constraints, ServeJob, Workload
+from tonnage.workload.exclusions import Exclusion, parse_exclusion
+from tonnage.workload.jobs import Constraints, Risk, ServeJob, Trust, Workload
+from tonnage.workload.quota_files import load_quotas
+from tonnage.workload.quotas import Quota
 
 NAMES = (
     "providers", "regions", "residency", "gpus", "deadline", "budget_usd", "interruptible", "max_gpus", "max_nodes",
-    "hold", "platforms",
+    "hold", "platforms", "accept_risk", "trust", "exclude", "quotas",
 )  # fmt: skip
 
 
@@ -125,6 +129,34 @@ def _switch(value: Any, _: Workload, __: Catalog) -> bool:
     return value
 
 
+def _accept_risk(value: Any, workload: Workload, _: Catalog) -> tuple[Risk, ...]:
+    known = get_args(Risk)
+    for text in _texts(value):
+        if text not in known:
+            hint = did_you_mean(nearest(text, known, count=1), f"one of {', '.join(known)}")
+            raise InputError(f"no risk is named '{text}'", hint=hint)
+    return tuple(dict.fromkeys((*workload.constraints.accept_risk, *_texts(value))))  # type: ignore[arg-type]
+
+
+def _trust(value: Any, _: Workload, __: Catalog) -> Trust:
+    if value not in get_args(Trust):
+        raise InputError(f"trust: found {value!r}, expected dated or any", hint="dated: prices one can rely on win")
+    return value  # type: ignore[no-any-return]
+
+
+def _exclude(value: Any, workload: Workload, catalog: Catalog) -> tuple[Exclusion, ...]:
+    """Beside what the file excludes."""
+    given = tuple(parse_exclusion(text, catalog) for text in _texts(value))
+    return tuple(dict.fromkeys((*workload.constraints.exclude, *given)))
+
+
+def _quotas(value: Any, workload: Workload, catalog: Catalog) -> tuple[Quota, ...]:
+    """Beside what the file states: files of a quota API, FILE or FILE@REGION."""
+    given = [quota for text in _texts(value) for quota in load_quotas(Path(text.partition("@")[0]), catalog,
+                                                                      region=text.partition("@")[2])]  # fmt: skip
+    return (*workload.constraints.quotas, *given)
+
+
 _READERS: dict[str, Callable[[Any, Workload, Catalog], Any]] = {
     "providers": _providers,
     "regions": _regions,
@@ -137,4 +169,8 @@ _READERS: dict[str, Callable[[Any, Workload, Catalog], Any]] = {
     "interruptible": _switch,
     "hold": _switch,
     "platforms": _platforms,
+    "accept_risk": _accept_risk,
+    "trust": _trust,
+    "exclude": _exclude,
+    "quotas": _quotas,
 }

@@ -78,9 +78,12 @@ def test_plan_flags_replace_the_constraints(inside: Run) -> None:
 
 @pytest.mark.parametrize(("rank", "key"), [("cost", "cost_usd"), ("time", "time_s")])
 def test_rank(inside: Run, rank: str, key: str) -> None:
-    """Options stand in the order asked for."""
+    """Options stand in the order asked for; those whose price one can rely on come first."""
     options = json.loads(inside("plan", BERT, *DAY, "--rank", rank, "-o", "json").stdout)["options"]
-    values = [option[key]["value"] for option in options]
+    order = [(not option["relied_on"], option[key]["value"]) for option in options]
+    assert order == sorted(order)
+    alike = json.loads(inside("plan", BERT, *DAY, "--rank", rank, "--trust", "any", "-o", "json").stdout)["options"]
+    values = [option[key]["value"] for option in alike]
     assert values == sorted(values)
 
 

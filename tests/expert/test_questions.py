@@ -57,7 +57,7 @@ def test_on_a_given_gpu(question: dict[str, Any], place: dict[str, Any]) -> None
     if not place.get("fits", True):
         assert not found, f"{found[0].instance_type} x {found[0].count}: {found[0].run.layout}"
         return
-    assert found, [(one.binding, one.needs, one.has) for one in result.refused if one.gpu][:3]
+    assert found, [one.miss for one in result.refused if one.gpu][:3]
     assert not (faults := out_of_range(found[0], place)), f"{found[0].instance_type}: {'; '.join(faults)}"
 
 

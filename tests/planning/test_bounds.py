@@ -78,7 +78,7 @@ def test_no_plan_passes_the_devices_own_products(precision: str, name: str) -> N
     for model, length in MODELS:
         for method in ("full",) if model == "resnet-50" else ("full", "lora"):
             work = job(model, length, precision, method=method)
-            run = size_training(work, [machine(name)], Constraints(), ROOMY).detail(0)
+            run = size_training(work, [machine(name)], Constraints(accept_risk=("memory",)), ROOMY).detail(0)
             mfu = dict(run.rates)["mfu_fraction"]
             assert 0 < mfu.low <= mfu.value <= mfu.high <= most / printed * (1 + 1e-9), (model, method)
 

@@ -10,12 +10,14 @@ from tonnage.catalog import load_catalog
 from tonnage.planning.batch_sizing import size_batch
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.plan import RunDetail
+from tonnage.planning.reasons.changes import SetField
+from tonnage.planning.reasons.misses import ConcurrencyMiss, ReplicasMiss
 from tonnage.planning.reasons.risks import LatencyRisk
 from tonnage.planning.risks import _promise_risks
 from tonnage.planning.serve_sizing import size_service
 from tonnage.planning.sized import Sized
 from tonnage.sizing.devices import Machine
-from tonnage.workload.jobs import BatchJob, Constraints, Lengths, Requests, ServeJob
+from tonnage.workload.jobs import NO_LIMIT, BatchJob, Constraints, Lengths, Requests, ServeJob
 from tonnage.workload.known import find_model
 
 from .conftest import serve
@@ -30,7 +32,7 @@ BATCH = BatchJob(model=find_model("llama-3.1-8b"), requests=CHAT, items=10_000, 
 
 
 def served(job: ServeJob) -> Sized:
-    return size_service(job, [H100], Constraints(), GROUNDS)
+    return size_service(job, [H100], Constraints(max_nodes=NO_LIMIT), GROUNDS)
 
 
 def shown(job: ServeJob) -> RunDetail:
@@ -89,16 +91,16 @@ def test_a_forced_concurrency_is_what_is_planned_and_one_over_the_cache_says_so(
     fixed = size_batch(replace(BATCH, concurrency=61), [H100], Constraints(), GROUNDS)
     assert dict(fixed.detail(0).layout_fields)["concurrency"] == 61
     miss = size_batch(replace(BATCH, concurrency=100_000), [H100], Constraints(), GROUNDS).misses[0]
-    assert (miss.binding, miss.needs.split()[0]) == ("layout", "100000")
-    assert "holds" in miss.has
-    assert miss.change is not None
+    assert isinstance(miss, ConcurrencyMiss)
+    assert (miss.binding, miss.asked_requests) == ("layout", 100_000)
+    assert miss.lifted_by == (SetField(key="concurrency", value=int(miss.held_requests)),)
 
 
 def test_too_few_forced_replicas_say_how_many() -> None:
     """One replica for 1,000 requests a second: refused, and the number that carries them is proposed."""
     miss = served(replace(SERVICE, rate_per_s=1000.0, replicas=1)).misses[0]
-    assert miss.binding == "layout"
-    needed = int(miss.flips_when.rsplit(" ", 1)[1])
+    assert isinstance(miss, ReplicasMiss)
+    needed = miss.needed_replicas
     assert len(served(replace(SERVICE, rate_per_s=1000.0, replicas=needed)).machine) == 1
 
 

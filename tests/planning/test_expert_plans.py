@@ -9,6 +9,7 @@ import pytest
 from tonnage.catalog import load_catalog
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.plan import RunDetail
+from tonnage.planning.reasons.misses import NodesMiss, PoolLinkMiss, PoolSizesMiss
 from tonnage.planning.replica_layouts import ReplicaLayout, replica_layouts
 from tonnage.planning.serve_sizing import size_service
 from tonnage.planning.sized import Sized
@@ -34,7 +35,7 @@ DENSE = ServeJob(
 
 
 def sized(job: ServeJob, machine: Machine = EIGHT) -> Sized:
-    return size_service(job, [machine], Constraints(), GROUNDS)
+    return size_service(job, [machine], Constraints(max_nodes=64), GROUNDS)
 
 
 def shown(job: ServeJob, machine: Machine = EIGHT) -> RunDetail:
@@ -137,8 +138,16 @@ def test_pools_that_do_not_carry_the_rate_name_the_sizes_that_would() -> None:
     assert not len(found.machine)
     miss = found.misses[0]
     assert miss.binding == "layout"
-    assert "prefill and" in miss.needs
-    assert miss.has == "layout.prefill_replicas: 2, layout.decode_replicas: 2"
+    assert isinstance(miss, PoolSizesMiss)
+    assert (miss.given_prefill_replicas, miss.given_decode_replicas) == (2, 2)
+
+
+def test_pools_beyond_the_machines_allowed_name_that_limit() -> None:
+    """19 machines under `max_nodes: 8`: the pools would do, the limit does not."""
+    job = replace(DENSE, tensor_parallel=8, prefill_replicas=14, decode_replicas=5)
+    miss = size_service(job, [EIGHT], Constraints(max_nodes=8), GROUNDS).misses[0]
+    assert isinstance(miss, NodesMiss)
+    assert miss.allowed_nodes == 8
 
 
 def test_pools_over_several_machines_need_a_known_network() -> None:
@@ -147,4 +156,4 @@ def test_pools_over_several_machines_need_a_known_network() -> None:
     job = replace(DENSE, tensor_parallel=4, rate_per_s=1.0)
     assert "1 prefill and 1 decode" in shown(replace(job, prefill_replicas=1, decode_replicas=1), closed).layout
     miss = sized(replace(job, prefill_replicas=2, decode_replicas=2), closed).misses[0]
-    assert "network" in miss.needs
+    assert isinstance(miss, PoolLinkMiss)

@@ -13,9 +13,11 @@ from tonnage.catalog import Catalog
 from tonnage.catalog.grammar import parse_gpu_filter
 from tonnage.catalog.market import Platform
 from tonnage.planning import Plan, make_plan
-from tonnage.planning.flips import Flip, flips_of
+from tonnage.planning.flips import flips_of
 from tonnage.planning.levers import Lever, round_outward, smallest_pull
 from tonnage.planning.plan import Option, Refusal
+from tonnage.planning.reasons.changes import FasterGpus
+from tonnage.planning.reasons.flips import Flip
 from tonnage.planning.scenario import Scenario, price_times
 from tonnage.workload.jobs import Buy, Constraints, Workload
 
@@ -58,7 +60,7 @@ def test_every_proposed_change_flips_its_loser(work: Workload, pick: int) -> Non
         return
     loser = losers[pick % len(losers)]
     for flip in flips(loser, plan, scenario):
-        assert does_flip(flip, loser, scenario), (flip.dimension, flip.text)
+        assert does_flip(flip, loser, scenario), (flip.dimension, flip.changes)
 
 
 def test_every_ranked_loser_has_a_price_at_which_it_wins(catalog: Catalog, make_train: Maker) -> None:
@@ -147,7 +149,7 @@ def test_the_smallest_pull_is_enough_and_no_more(threshold: float) -> None:
     """Rounded to three digits the pull passes the threshold by at most 1.4 %."""
     up = threshold > 1
     lever = Lever(
-        dimension="price", limit=1e4 if up else 1e-4, figure=1.0, text=str,
+        dimension="price", limit=1e4 if up else 1e-4, figure=1.0, change=lambda x: FasterGpus(times=x),
         edit=lambda x: price_times(("a", "b", None, "vm"), x),
     )  # fmt: skip
     found = smallest_pull(lever, lambda x: x >= threshold if up else x <= threshold)

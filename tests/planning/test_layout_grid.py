@@ -13,6 +13,7 @@ from tonnage.catalog.grammar import parse_gpu_filter
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.layout_grid import grid_for
 from tonnage.planning.machines import accelerator_park
+from tonnage.planning.reasons.misses import WholeMachinesMiss
 from tonnage.planning.sizes import make_size_report
 from tonnage.planning.train_sizing import size_training
 from tonnage.sizing.assumptions import Assumptions
@@ -67,8 +68,9 @@ def test_size_shows_the_forced_layout(make_train: Make, catalog: Catalog) -> Non
     assert (layout["micro_batch"], layout["accumulation"], layout["sharding"]) == (2, 2, "ddp")
     none = make_size_report(force_layout(work, "gpus=4"), catalog)
     assert not none.rows
-    assert {miss.binding for miss in none.misses} == {"layout"}
-    assert "4 GPUs on full machines" in none.misses[0].needs
+    assert {miss.miss.binding for miss in none.misses} == {"layout"}
+    assert isinstance(none.misses[0].miss, WholeMachinesMiss)
+    assert (none.misses[0].miss.gpus, none.misses[0].miss.gpus_per_machine) == (4, 8)
 
 
 def test_more_nodes_allowed_change_no_other_option(make_train: Make, machines: tuple[Machine, ...]) -> None:

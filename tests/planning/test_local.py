@@ -177,12 +177,12 @@ def test_limits_that_do_not_hold_are_named() -> None:
     """Deadline, budget and memory; with `hold` at the far end of the interval."""
     made = predict_local(job(), fake_profile(usd_per_hour=3600.0))
     tight = Constraints(deadline_s=made.run_s.value / 2, budget_usd=made.run_s.value / 2)
-    assert [one.limit for one in broken_limits(made, tight)] == ["deadline", "budget"]
+    assert [one.binding for one in broken_limits(made, tight)] == ["deadline", "budget"]
     between = Constraints(deadline_s=(made.run_s.value + made.run_s.high) / 2)
     assert not broken_limits(made, between)
-    assert [one.limit for one in broken_limits(made, replace(between, hold=True))] == ["deadline"]
+    assert [one.binding for one in broken_limits(made, replace(between, hold=True))] == ["deadline"]
     small = predict_local(job(), fake_profile(memory_gib=0.3))
-    assert [one.limit for one in broken_limits(small, Constraints())] == ["memory"]
+    assert [one.binding for one in broken_limits(small, Constraints())] == ["memory"]
 
 
 @pytest.mark.parametrize(

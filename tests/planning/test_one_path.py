@@ -50,7 +50,9 @@ def planned(case: Case) -> tuple[float, float] | None:
     """Step time, s, and memory needed, GiB, of the plan; None where the row has no layout of full machines."""
     job = forced(case)
     grounds = Grounds(assumed=ROOMY, engines={}, intervals=Grounds.of(None).intervals)
-    sized = size_training(job, [case.machine], Constraints(max_nodes=10**6), grounds, case.practice)
+    sized = size_training(
+        job, [case.machine], Constraints(max_nodes=10**6, accept_risk=("memory",)), grounds, case.practice
+    )
     if not len(sized.machine):
         return None
     run = sized.detail(0)

@@ -22,8 +22,11 @@ from tonnage.planning.joined import join
 from tonnage.planning.limits import check_limits
 from tonnage.planning.market import admit_offers
 from tonnage.planning.options import OptionBuilder
+from tonnage.planning.reasons.changes import Include, LeaveOut, State
+from tonnage.planning.reasons.misses import NeverDoneMiss, QuotaMiss, SetAsidePriceMiss, UnpricedMiss
 from tonnage.planning.reasons.risks import CommitmentRisk, EstimatedFeeRisk, OddPremiumRisk, OtherModelRisk
 from tonnage.planning.sized_park import size_job
+from tonnage.planning.spot_columns import spot_columns
 from tonnage.planning.terms import terms_of
 from tonnage.pricing.rates import rates_of
 from tonnage.workload.jobs import (
@@ -135,7 +138,7 @@ def test_platforms_can_be_chosen(catalog: Catalog, make_train: Maker) -> None:
     assert {o.platform for o in plan.options} == {"databricks"}
     refused = [r for r in plan.refused if r.binding == "platform"]
     assert {r.platform for r in refused} >= {"vm", "sagemaker"}
-    assert refused[0].flips_when.startswith("constraints.platforms includes")
+    assert refused[0].miss.lifted_by == (Include(key="platforms", value=refused[0].platform),)
 
 
 RESERVED = Buy(purchases=("on_demand", "reserved_1y"))
@@ -169,8 +172,8 @@ def test_set_aside_prices_are_refused_with_the_reason(catalog: Catalog, make_tra
     """A P4d reservation read before the price cut is no option: what it stood on has moved."""
     plan = make_plan(make_train(buy=RESERVED), catalog)
     [refusal] = [r for r in plan.refused if (r.instance_type, r.purchase) == ("p4d.24xlarge", "reserved_1y")]
-    assert refusal.binding == "price"
-    assert "on-demand was $32.7726" in refusal.has
+    assert isinstance(refusal.miss, SetAsidePriceMiss)
+    assert "on-demand was $32.7726" in refusal.miss.why
 
 
 def test_the_most_specific_discount_counts(catalog: Catalog, make_train: Maker) -> None:
@@ -211,7 +214,7 @@ def test_data_pays_to_leave(catalog: Catalog, make_train: Maker) -> None:
         assert option.provider != "aws" or option.region == "us-east-1"
         if moved is not None:
             assert moved.usd == 9
-    stranded = [r for r in plan.refused if "moving 100 GB" in r.needs]
+    stranded = [r for r in plan.refused if isinstance(r.miss, UnpricedMiss) and r.miss.size_gb == 100]
     assert stranded
     assert all(r.binding == "price" and r.provider == "aws" for r in stranded)
     silent = make_plan(replace(workload, buy=Buy()), bare)
@@ -241,7 +244,7 @@ def test_catalog_prices_of_services_stand_in_for_stated_ones(catalog: Catalog, m
 def test_people_count_by_platform(catalog: Catalog, make_train: Maker, make_serve: Maker) -> None:
     """Set-up and operation at the team's rate; a service bears a month's part of its set-up."""
     team = Team(hourly_usd=100.0, setup_hours=(("databricks", 1.0), ("vm", 12.0)), operation_hours=(("vm", 2.0),))
-    plan = make_plan(replace(make_train(constraints=T4), team=team), catalog)
+    plan = make_plan(replace(make_train(constraints=replace(T4, trust="any")), team=team), catalog)
     people = lines(pick(plan, "g4dn.xlarge"))
     assert (people["people: set-up"].usd, people["people: operation"].usd) == (1200, 200)
     assert plan.best is not None
@@ -290,8 +293,8 @@ def test_ledgers_sum_and_lie_in_their_interval_with_everything_on(catalog: Catal
         assert sum(line.usd for line in option.ledger.lines) == option.ledger.total_usd
         assert Decimal(str(option.cost_usd.value)) == option.ledger.total_usd
         assert option.cost_usd.low <= option.cost_usd.value <= option.cost_usd.high
-    costs = [option.cost_usd.value for option in plan.options]
-    assert costs == sorted(costs)
+    order = [(not option.relied_on, option.cost_usd.value) for option in plan.options]
+    assert order == sorted(order)
 
 
 @pytest.mark.parametrize("kind", ["train", "serve"])
@@ -305,12 +308,13 @@ def test_columns_and_ledgers_agree(kind: str, catalog: Catalog, make_train: Make
     chosen = choose_deals(offers, instances, catalog, workload, park.index).deals
     deals = [deal for deal in chosen if (deal.offer.provider, deal.offer.instance_type) in park.index]
     machine = np.array([park.index[deal.offer.provider, deal.offer.instance_type] for deal in deals], dtype=np.intp)
-    rates, terms = rates_of(deals, catalog, workload), terms_of(workload.buy)
-    joined = join(deals, machine, rates, park.sized, terms=terms, workload=workload)
+    rates, startup_s = rates_of(deals, catalog, workload), terms_of(workload.buy).startup_s
+    spots = spot_columns(deals, instances, workload, startup_s)
+    joined = join(deals, machine, rates, park.sized, startup_s=startup_s, spots=spots, workload=workload)
     rows = np.flatnonzero(np.isfinite(joined.wall_s))[::7]
     builder = OptionBuilder(
         workload=workload, deals=deals, instances=instances, sized=park.sized, joined=joined,
-        terms=terms, service=kind == "serve", max_age_days=180, expected=ExpectedPrices(catalog),
+        startup_s=startup_s, spots=spots, service=kind == "serve", max_age_days=180, expected=ExpectedPrices(catalog), vendors={},
         services=catalog.services,
     )  # fmt: skip
     options = builder.built(rows, np.zeros(len(joined.run), dtype=bool))
@@ -373,10 +377,13 @@ def test_what_is_not_known_of_an_api_is_not_assumed(catalog: Catalog, make_serve
     assert {r.binding for r in by_time.refused if r.platform == "bedrock"} == {"time"}
     late = make_plan(batch(constraints=Constraints(deadline_s=86_400.0)), catalog)
     refusals = [r for r in late.refused if r.platform == "bedrock"]
-    assert {(r.binding, r.flips_when.split()[0]) for r in refusals} == {("deadline", "buy.tokens_per_minute")}
+    assert {(r.binding, r.miss.lifted_by) for r in refusals} == {
+        ("deadline", (State(key="buy.tokens_per_minute", of="quota"),))
+    }
     service = make_plan(make_serve("llama-3.1-8b"), catalog)
     [promised] = [r for r in service.refused if r.platform == "bedrock"]
-    assert (promised.binding, promised.flips_when.split()[0]) == ("latency", "buy.token_p95_latency")
+    assert promised.binding == "latency"
+    assert promised.miss.lifted_by == (State(key="buy.token_p95_latency", of="measured"),)
 
 
 def test_stated_limits_give_an_api_a_time(catalog: Catalog, make_serve: Maker) -> None:
@@ -391,7 +398,8 @@ def test_stated_limits_give_an_api_a_time(catalog: Catalog, make_serve: Maker) -
     [refusal] = [
         r for r in make_plan(make_serve("llama-3.1-8b", buy=small), catalog).refused if r.platform == "bedrock"
     ]
-    assert (refusal.binding, refusal.needs) == ("rate", "300,000 tokens a minute")
+    assert isinstance(refusal.miss, QuotaMiss)
+    assert refusal.miss.needed_tokens_per_minute == pytest.approx(300_000)
     large = replace(small, tokens=Tokens(per_minute=400_000.0, p95_latency_s=1.0))
     served = make_plan(make_serve("llama-3.1-8b", buy=large), catalog)
     half = replace(large, tokens=replace(large.tokens, load=0.5))
@@ -415,9 +423,10 @@ def test_token_models_are_the_workload_s_to_name(catalog: Catalog, make_train: M
     assert tuned.cost_usd.value == pytest.approx(67_000 * 3 * 64 / 1e6 * 1.0 + 6 * 1.95, abs=1e-3)
     late = make_plan(make_train(buy=learn, constraints=Constraints(deadline_s=86_400.0)), catalog)
     [unknown] = [r for r in late.refused if r.instance_type == "nova-micro"]
-    assert (unknown.binding, unknown.flips_when) == ("deadline", "constraints.deadline is left out")
+    assert (unknown.binding, unknown.miss.lifted_by) == ("deadline", (LeaveOut(key="deadline"),))
     [missing] = [r for r in plan.refused if r.instance_type == "amazon.nova-lite-v1:0"]
-    assert (missing.binding, missing.needs) == ("price", "the price of customising amazon.nova-lite-v1:0")
+    assert isinstance(missing.miss, UnpricedMiss)
+    assert (missing.miss.of, missing.miss.name) == ("customisation", "amazon.nova-lite-v1:0")
 
 
 def test_provisioned_units_are_paid_by_the_hour(catalog: Catalog, make_serve: Maker) -> None:
@@ -425,7 +434,7 @@ def test_provisioned_units_are_paid_by_the_hour(catalog: Catalog, make_serve: Ma
     name = "cohere.command-light-text-v14"
     without = make_serve("gpt2", p95_latency_s=None, buy=Buy(tokens=Tokens(models=(name,))))
     refused = [r for r in make_plan(without, catalog).refused if r.purchase == "provisioned"]
-    assert {(r.binding, r.flips_when) for r in refused} == {("price", "buy.model_units states it")}
+    assert {r.miss.lifted_by for r in refused} == {(State(key="buy.model_units", of="units"),)}
     stated = replace(without, buy=Buy(tokens=Tokens(models=(name,), model_units=2)))
     costs = sorted(o.cost_usd.value for o in make_plan(stated, catalog).options if o.purchase == "provisioned")
     assert costs == pytest.approx([2 * 730 * 4.10976, 2 * 730 * 6.8472])
@@ -494,4 +503,4 @@ def test_spot_that_never_gets_on_is_refused(catalog: Catalog, make_train: Maker,
     assert bool(plan.options) != bool(spot)
     assert all(np.isfinite(one.cost_usd.high) for one in plan.options)
     if per_hour >= 1000:
-        assert {one.needs.split(":")[0] for one in spot} == {"machines that stay longer"}
+        assert all(isinstance(one.miss, NeverDoneMiss) for one in spot)

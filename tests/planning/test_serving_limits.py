@@ -12,6 +12,8 @@ from tonnage.planning.batch_sizing import size_batch
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.need import needs_of
 from tonnage.planning.plan import RunDetail
+from tonnage.planning.reasons.changes import SetField
+from tonnage.planning.reasons.misses import NoFp8Miss, NvidiaOnlyMiss
 from tonnage.planning.sized_park import SizedPark, size_job
 from tonnage.sizing.devices import Machine
 from tonnage.workload.jobs import BatchJob, Buy, Constraints, Lengths, Requests, Team, Workload
@@ -84,10 +86,8 @@ def test_engines_of_nvidia_devices_are_refused_on_others(engine: Any) -> None:
     found = sized_on(job, "MI300X")
     assert not len(found.sized.machine)
     for miss in found.unsized.values():
-        assert miss.binding == "hardware"
-        assert "NVIDIA devices only" in miss.needs
-        assert "vllm" in miss.flips_when
-        assert "sglang" in miss.flips_when
+        assert isinstance(miss, NvidiaOnlyMiss)
+        assert miss.lifted_by == (SetField(key="engine", value="vllm", alike=("sglang",)),)
     for runs in ("vllm", "sglang"):
         assert len(sized_on(replace(job, engine=runs), "MI300X").sized.machine)
     assert len(sized_on(job, "H100-SXM").sized.machine)
@@ -117,7 +117,5 @@ def test_fp8_under_an_engine_that_multiplies_in_fp8_is_refused_where_the_device_
     job = replace(BATCH, engine="tensorrt-llm", weights="fp8")
     found = sized_on(job, "A100-80GB-SXM")
     assert not len(found.sized.machine)
-    assert {(miss.binding, "the device has no fp8" in miss.has) for miss in found.unsized.values()} == {
-        ("hardware", True)
-    }
+    assert all(isinstance(miss, NoFp8Miss) for miss in found.unsized.values())
     assert len(sized_on(job, "H100-SXM").sized.machine)

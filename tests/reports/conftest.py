@@ -8,6 +8,8 @@ from decimal import Decimal
 import pytest
 
 from tonnage.planning.plan import CatalogStamp, Need, Option, Plan, Refusal, RunDetail
+from tonnage.planning.reasons.changes import Publish, SetField
+from tonnage.planning.reasons.misses import MemoryMiss, NoPriceMiss, UnpublishedMiss
 from tonnage.planning.reasons.risks import CommunityHostRisk, OldPriceRisk, SpotRisk
 from tonnage.planning.sizes import SizeMiss, SizeReport, SizeRow
 from tonnage.pricing.ledger import Ledger, LedgerLine
@@ -81,11 +83,9 @@ def refusal(**changes: object) -> Refusal:
         "count": 2,
         "gpu": "V100-16GB",
         "gpu_count": 1.0,
-        "binding": "memory",
-        "needs": "94.1 GiB per GPU",
-        "has": "15.8 GiB usable",
-        "flips_when": "precision: bf16-true",
-        "shortfall": 5.9557,
+        "miss": MemoryMiss(
+            needed_gib=94.1, available_gib=15.8, lifted_by=(SetField(key="precision", value="bf16-true"),)
+        ),
     }
     return Refusal(**(values | changes))  # type: ignore[arg-type]
 
@@ -116,11 +116,12 @@ def make(options: tuple[Option, ...], refused: tuple[Refusal, ...], **changes: o
 REFUSED = (
     refusal(),
     refusal(
-        provider="gcp", instance_type="n1-standard-4+1xT4", gpu="T4", shortfall=1.25, count=1, needs="18.8 GiB per GPU"
+        provider="gcp", instance_type="n1-standard-4+1xT4", gpu="T4", count=1,
+        miss=MemoryMiss(needed_gib=18.75, available_gib=15, kept_free_fraction=0.05),
     ),
     refusal(
-        provider="oci", instance_type="BM.GPU.A10.4", gpu=None, gpu_count=0.0, binding="budget",
-        shortfall=float("inf"), purchase=None, region="", needs="$250.00", has="$20.00",
+        provider="oci", instance_type="BM.GPU.A10.4", gpu=None, gpu_count=0.0, purchase=None, region="",
+        miss=NoPriceMiss(lifted_by=(Publish(what="price"),)),
     ),
 )  # fmt: skip
 
@@ -157,8 +158,10 @@ def size_report() -> SizeReport:
     row = SizeRow(gpu="T4", gpu_count=1.0, nodes=1, instance_types=("aws/g4dn.xlarge",), run=run_detail())
     four = SizeRow(gpu="T4", gpu_count=4.0, nodes=1, instance_types=("aws/g4dn.12xlarge",), run=run_detail())
     miss = SizeMiss(
-        gpu="M60", gpu_count=1.0, instance_types=("aws/g3s.xlarge",), binding="rate",
-        needs="a bf16 rate", has="unknown", flips_when="the catalog gains the figure",
+        gpu="M60", gpu_count=1.0, instance_types=("aws/g3s.xlarge",),
+        miss=UnpublishedMiss(
+            binding="rate", what="rate", device="M60", precision="bf16", lifted_by=(Publish(what="figure"),)
+        ),
     )  # fmt: skip
     return SizeReport(
         name="bert", kind="train", summary=SUMMARY, as_of=AS_OF, need=NEED, rows=(row, four), misses=(miss,)

@@ -80,7 +80,8 @@ train:
 layout: {nodes: 4, gpus: 48, data_parallel: 4, context_parallel: 2, accumulation: 4}
 constraints:
   {deadline: 1d, budget_usd: 500, providers: aws, regions: [us-east-1], gpus: ["H100:8", 24GB..80GB],
-   interruptible: true, residency: us, max_gpus: 64, max_nodes: 4, hold: true, platforms: vm}
+   interruptible: true, residency: us, max_gpus: 64, max_nodes: 4, hold: true, platforms: vm,
+   accept_risk: budget, trust: any, exclude: [community, T4], quota: [{provider: aws, family: p5, vcpus: 192}]}
 buy:
   {reserved_1y: true, on_demand: false, interruptions_per_hour: 0.1, checkpoint_interval: 30m, startup: 0s,
    discounts: {gcp: 5, aws/p5: 12.5}, committed_usd: {aws: 100}, idle: 10m, reserved_utilization: 0.5,

@@ -21,7 +21,8 @@ class Expectation:
 
     usd_per_instance_hour: float
     factor: float  # a price this many times higher or lower is questionable
-    like: Literal["regions", "provider", "market"]  # which rows: the machine's other regions, the provider's, rivals'
+    like: Literal["regions", "provider", "market", "on demand"]  # the machine's other regions, the provider's machines,
+    # rivals', or the machine's own on-demand price at the usual share that spot costs of it
     rows: int  # offers; of the market, providers
     provider: str
     device: str
@@ -33,6 +34,8 @@ class Expectation:
             return f"{self.rows} other region(s)"
         if self.like == "provider":
             return f"{self.provider}'s {self.rows} other {self.device} offer(s)"
+        if self.like == "on demand":
+            return "its on-demand price and the usual discount of spot"
         return f"{self.rows} other providers' {self.device} offers"
 
 
@@ -67,7 +70,14 @@ class ExpectedPrices:
 
     def __init__(self, catalog: Catalog) -> None:
         self._machines = {instance.key: instance for instance in catalog.instance_types}
-        self._usd_per_vcpu = _usd_per_vcpu(catalog, self._machines)
+        self._on_demand = {
+            (offer.provider, offer.instance_type, offer.region): float(offer.usd_per_instance_hour)
+            for offer in catalog.offers
+            if offer.purchase == "on_demand"
+        }
+        self._spot_shares = _spot_shares(catalog, self._on_demand)
+        self._spot_share = median(self._spot_shares) if self._spot_shares else FALLBACK_SPOT_FRACTION
+        self._usd_per_vcpu = _usd_per_vcpu(catalog, self._machines, self._spot_share)
         self._same_machine: dict[tuple[str, ...], list[tuple[int, float]]] = defaultdict(list)
         self._same_provider: dict[tuple[str, ...], list[tuple[int, float]]] = defaultdict(list)
         self._market: dict[tuple[str, ...], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -104,6 +114,16 @@ class ExpectedPrices:
                 provider=offer.provider,
                 device=device,
             )
+        own = self._on_demand.get((offer.provider, offer.instance_type, offer.region))
+        if offer.purchase == "spot" and own is not None:
+            yield Expectation(
+                usd_per_instance_hour=own * self._spot_share,
+                factor=LIKE_FACTOR,
+                like="on demand",
+                rows=len(self._spot_shares),
+                provider=offer.provider,
+                device=device,
+            )
         rivals = [median(prices) for seller, prices in self._market[kind].items() if seller != offer.provider]
         if len(rivals) >= 2:
             yield Expectation(
@@ -117,7 +137,7 @@ class ExpectedPrices:
 
     def doubt(self, offer: Offer) -> PriceDoubt | None:
         """The first expectation that the offer's price breaks, and by how much; None when it breaks none."""
-        for expectation in self.expectations(offer):
+        for expectation in () if offer.supposed else self.expectations(offer):
             factor = float(offer.usd_per_instance_hour) / expectation.usd_per_instance_hour
             if not 1 / expectation.factor <= factor <= expectation.factor:
                 return PriceDoubt(ratio=factor, expectation=expectation)
@@ -153,22 +173,24 @@ def _without(group: list[tuple[int, float]], offer: Offer) -> list[float]:
     return [figure for owner, figure in group if owner != id(offer)]
 
 
-def _usd_per_vcpu(catalog: Catalog, machines: dict[tuple[str, str], InstanceType]) -> dict[str, float]:
-    """USD per vCPU-hour of CPU machines, by purchase mode; spot as the usual fraction of on-demand."""
-    plain: list[float] = []
-    on_demand: dict[tuple[str, str, str], float] = {}
-    fractions: list[float] = []
-    for offer in catalog.offers:
-        machine = machines[offer.provider, offer.instance_type]
-        price = float(offer.usd_per_instance_hour)
-        if offer.purchase == "on_demand":
-            on_demand[offer.provider, offer.instance_type, offer.region] = price
-            if machine.accelerator is None and machine.vcpus:
-                plain.append(price / machine.vcpus)
+def _spot_shares(catalog: Catalog, on_demand: dict[tuple[str, str, str], float]) -> list[float]:
+    """What each spot price is of the on-demand price of the same machine in the same region."""
+    found = []
     for offer in catalog.offers:
         base = on_demand.get((offer.provider, offer.instance_type, offer.region))
         if offer.purchase == "spot" and base:
-            fractions.append(float(offer.usd_per_instance_hour) / base)
+            found.append(float(offer.usd_per_instance_hour) / base)
+    return found
+
+
+def _usd_per_vcpu(
+    catalog: Catalog, machines: dict[tuple[str, str], InstanceType], spot_share: float
+) -> dict[str, float]:
+    """USD per vCPU-hour of CPU machines, by purchase mode; spot as the usual fraction of on-demand."""
+    plain: list[float] = []
+    for offer in catalog.offers:
+        machine = machines[offer.provider, offer.instance_type]
+        if offer.purchase == "on_demand" and machine.accelerator is None and machine.vcpus:
+            plain.append(float(offer.usd_per_instance_hour) / machine.vcpus)
     vcpu = median(plain) if plain else FALLBACK_USD_PER_VCPU_HOUR
-    spot = median(fractions) if fractions else FALLBACK_SPOT_FRACTION
-    return {"on_demand": vcpu, "spot": vcpu * spot, "reserved_1y": vcpu, "reserved_3y": vcpu}
+    return {"on_demand": vcpu, "spot": vcpu * spot_share, "reserved_1y": vcpu, "reserved_3y": vcpu}

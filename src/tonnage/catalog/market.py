@@ -38,6 +38,15 @@ class InstanceType:
         return (self.provider, self.name)
 
 
+def is_community(instance_type: str) -> bool:
+    """Whether a machine stands with a private person, not in a data centre: RunPod's two tiers, in the name.
+
+    >>> is_community("1x_A30_COMMUNITY"), is_community("1x_A40_SECURE")
+    (True, False)
+    """
+    return instance_type.endswith("_COMMUNITY")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
     """One price: a machine in a region under a purchase mode, and when it was read (None: not stated)."""
@@ -50,3 +59,4 @@ class Offer:
     read_on: date | None
     notes: str
     source: Source
+    supposed: bool = False  # the price of a «what if»: nobody judges it

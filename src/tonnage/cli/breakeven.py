@@ -141,8 +141,10 @@ def breakeven(
     session.show(breakeven_report(found))
     if found.fleet is None:
         from tonnage.errors import NothingFits
+        from tonnage.reports.reasons.flips import relaxation_words
 
-        hint = found.plan.relaxations[0] if found.plan.relaxations else "`tonnage plan` names what each machine lacks"
+        near = relaxation_words(found.plan.relaxations[0]) if found.plan.relaxations else None
+        hint = near or "`tonnage plan` names what each machine lacks"
         raise NothingFits(f"no machine keeps the promise of {workload.name}", hint=hint)
 
 

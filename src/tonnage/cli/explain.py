@@ -33,6 +33,10 @@ def explain(
     deadline: options.Deadline = None,
     budget: options.Budget = None,
     hold: options.Hold = None,
+    accept_risk: options.AcceptRisk = None,
+    trust: options.Trust = None,
+    exclude: options.Exclude = None,
+    quota: options.QuotaFiles = None,
     layout: options.Layout = None,
     memory_margin: options.MemoryMargin = None,
     calibration: options.CalibrationFile = None,
@@ -71,7 +75,8 @@ def explain(
         return
     result = make(
         session, file, rank=rank, top=top, providers=provider, platforms=platform, regions=region, gpus=gpu,
-        deadline=deadline, budget_usd=budget, hold=hold, layout=layout, memory_margin=memory_margin,
+        deadline=deadline, budget_usd=budget, hold=hold, accept_risk=accept_risk, trust=trust, exclude=exclude,
+        quotas=quota, layout=layout, memory_margin=memory_margin,
     )  # fmt: skip
     from tonnage.reports.explain import explain_report
     from tonnage.reports.selection import select_candidates

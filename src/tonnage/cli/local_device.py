@@ -63,6 +63,7 @@ def show_on_device(
     from tonnage.overrides import override_constraints
     from tonnage.planning.local import broken_limits, predict_local, training_job
     from tonnage.reports.local import local_report
+    from tonnage.reports.reasons import miss_words
 
     settings = session.settings
     known = with_own_rows(find_profile(device, settings.home, host_identity(), other_machine=other_machine), settings)
@@ -78,6 +79,6 @@ def show_on_device(
     if broken:
         first = broken[0]
         raise NothingFits(
-            f"{profile.name} does not hold {workload.name}: {first.limit} needs {first.needs}, has {first.has}",
+            f"{profile.name} does not hold {workload.name}: {first.binding} {miss_words(first).clause}",
             hint="`tonnage plan` without --device ranks what can be bought",
         )

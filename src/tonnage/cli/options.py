@@ -45,6 +45,15 @@ def complete_gpu(incomplete: str) -> list[str]:
     return _starting_with([device.name for device in load_catalog().accelerators], incomplete)
 
 
+def complete_risk(incomplete: str) -> list[str]:
+    return _starting_with(("memory", "deadline", "budget", "latency"), incomplete)
+
+
+def complete_exclusion(incomplete: str) -> list[str]:
+    words = ("community", "undated", "arm64", "rocm")
+    return _starting_with([*words, *complete_provider(incomplete), *complete_gpu(incomplete)], incomplete)
+
+
 def complete_layout(incomplete: str) -> list[str]:
     """Keys of a layout, after those already typed."""
     from tonnage.workload.forced_layout import layout_keys
@@ -154,7 +163,50 @@ Budget = Annotated[
 ]
 Hold = Annotated[
     bool | None,
-    typer.Option("--hold", help="Limits must hold at the far end of the 80 % interval.", show_default=False),
+    typer.Option(
+        "--hold",
+        help="Deadline, budget and latency must hold at the far end of the 80 % interval, as memory does.",
+        show_default=False,
+    ),
+]
+AcceptRisk = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--accept-risk",
+        metavar="RISK",
+        autocompletion=complete_risk,
+        help="Take the expected figure, not the far end of the 80 % interval: memory; with --hold also deadline, "
+        "budget, latency. May be repeated.",
+        show_default=False,
+    ),
+]
+Trust = Annotated[
+    str | None,
+    typer.Option(
+        "--trust",
+        metavar="PRICES",
+        help="dated: prices that are dated, young, like their kind's and of a data centre win; any. [default: dated]",
+        show_default=False,
+    ),
+]
+Exclude = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--exclude",
+        metavar="WHAT",
+        autocompletion=complete_exclusion,
+        help="Rule out community, undated, arm64, rocm, a provider, a GPU or an instance family; may be repeated.",
+        show_default=False,
+    ),
+]
+QuotaFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--quota",
+        metavar="FILE[@REGION]",
+        help="The answer of a cloud's quota API: AWS, Google, or Azure with its region; may be repeated.",
+        show_default=False,
+    ),
 ]
 Layout = Annotated[
     str | None,

@@ -34,6 +34,10 @@ def plan(
     deadline: options.Deadline = None,
     budget: options.Budget = None,
     hold: options.Hold = None,
+    accept_risk: options.AcceptRisk = None,
+    trust: options.Trust = None,
+    exclude: options.Exclude = None,
+    quota: options.QuotaFiles = None,
     device: Device = None,
     other_machine: OtherMachine = False,
     layout: options.Layout = None,
@@ -47,7 +51,8 @@ def plan(
 ) -> None:
     """Rank every way to buy what the workload needs, and say why each other one lost.
 
-    --provider, --platform, --region, --gpu, --deadline and --budget replace the file's own constraints.
+    --provider, --platform, --region, --gpu, --deadline and --budget replace the file's own constraints; --exclude,
+    --accept-risk and --quota add to them.
     With --portfolio: the cheapest assignment of several workloads under shares, quotas, a budget and a reserved base.
     With --device: a training job on a device that `tonnage calibrate --local` measured, in place of what is for sale.
     Exit code 3: nothing fits; the nearest misses are shown.
@@ -60,7 +65,7 @@ def plan(
         refuse_beside_portfolio(
             {"FILE": file, "--provider": provider, "--platform": platform, "--region": region, "--gpu": gpu,
              "--deadline": deadline, "--budget": budget, "--hold": hold, "--rank": rank != "cost", "--device": device,
-             "--layout": layout}
+             "--layout": layout, "--accept-risk": accept_risk, "--trust": trust, "--exclude": exclude, "--quota": quota}
         )  # fmt: skip
         show_portfolio(session, portfolio, memory_margin=memory_margin)
         return
@@ -78,14 +83,18 @@ def plan(
                 "--gpu": gpu,
                 "--rank": rank != "cost",
                 "--layout": layout,
+                "--trust": trust,
+                "--exclude": exclude,
+                "--quota": quota,
             }
         )
-        limits = {"deadline": deadline, "budget_usd": budget, "hold": hold}
+        limits = {"deadline": deadline, "budget_usd": budget, "hold": hold, "accept_risk": accept_risk}
         show_on_device(session, file, device, memory_margin=memory_margin, other_machine=other_machine, limits=limits)
         return
     result = make(
         session, file, rank=rank, top=top, providers=provider, platforms=platform, regions=region, gpus=gpu,
-        deadline=deadline, budget_usd=budget, hold=hold, layout=layout, memory_margin=memory_margin,
+        deadline=deadline, budget_usd=budget, hold=hold, accept_risk=accept_risk, trust=trust, exclude=exclude,
+        quotas=quota, layout=layout, memory_margin=memory_margin,
     )  # fmt: skip
     from tonnage.reports.plan import plan_report
 
@@ -106,10 +115,8 @@ def stop_if_nothing_fits(result: Any) -> None:
     if result.options:
         return
     from tonnage.errors import NothingFits
+    from tonnage.reports.reasons.flips import nothing_fits_hint
 
     plan = result.plan
-    misses = plan.nearest_misses
-    hint = f"{misses[0].provider} {misses[0].instance_type} would fit with: {misses[0].flips_when}" if misses else None
-    if plan.relaxations:
-        hint = plan.relaxations[0]
-    raise NothingFits(f"nothing fits {plan.name}: {len(plan.refused):,} candidates refused", hint=hint)
+    refused = f"nothing fits {plan.name}: {len(plan.refused):,} candidates refused"
+    raise NothingFits(refused, hint=nothing_fits_hint(plan))

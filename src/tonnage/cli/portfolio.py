@@ -33,10 +33,12 @@ def show_portfolio(session: Session, file: str, *, memory_margin: float | None) 
     if plan.found:
         return
     from tonnage.errors import NothingFits
+    from tonnage.reports.reasons.flips import unplaced_hint
 
     if plan.unplaced:
         first = plan.unplaced[0]
-        raise NothingFits(f"nothing fits {first.workload}: {first.refused:,} candidates refused", hint=first.hint)
+        refused = f"nothing fits {first.workload}: {first.refused:,} candidates refused"
+        raise NothingFits(refused, hint=unplaced_hint(first))
     hint = describe_give(plan.gives[0]) if plan.gives else None
     raise NothingFits(f"no assignment of the portfolio {plan.name} holds every limit", hint=hint)
 

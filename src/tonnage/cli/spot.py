@@ -155,7 +155,7 @@ def advise(
         typer.Option(
             "--checkpoint-minutes",
             metavar="M",
-            help="Work between two checkpoints. [default: the best interval]",
+            help="Work between two checkpoints. [default: as plans choose it, near the best]",
             show_default=False,
         ),
     ] = None,

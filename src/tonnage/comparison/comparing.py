@@ -20,6 +20,7 @@ from tonnage.comparison.facts import gather_facts, has_tag, is_managed
 from tonnage.comparison.horizons import Bill, Entry
 from tonnage.comparison.migration import WORKING_DAYS, Migration, plan_migration
 from tonnage.comparison.narrowed import of_its_machines
+from tonnage.comparison.reaching import WhyNot
 from tonnage.comparison.reasons import Reason, reasons_of
 from tonnage.comparison.request import HORIZONS, Move, Request
 from tonnage.comparison.rules import load_rules
@@ -251,11 +252,11 @@ def _grounds(
     preference: Preference,
 ) -> Grounds:
     """For the user's own size and the horizon decided over."""
-    lacking: dict[str, tuple[str, str]] = {}
+    lacking: dict[str, tuple[str, WhyNot]] = {}
     instead: dict[str, tuple[str, str]] = {}
     for name, total in totals.items():
         row = next((row for row in total.rows if row.option is None), None)
-        if row is not None:
+        if row is not None and row.why_not is not None:
             lacking[name] = (row.work, row.why_not)
         for row in total.rows:
             if row.instead is not None:

@@ -14,9 +14,10 @@ from tonnage.comparison.energy import total as sum_footprints
 from tonnage.comparison.equivalents import Equivalent, equivalent_of
 from tonnage.comparison.fronts import front_of
 from tonnage.comparison.profiles import Hours
-from tonnage.comparison.reaching import enough_machines, narrow_to, only_of, why_none
+from tonnage.comparison.reaching import WhyNot, enough_machines, narrow_to, only_of, why_none
 from tonnage.comparison.request import Thing
 from tonnage.planning import CatalogStamp, Option, Plan
+from tonnage.planning.reasons import Reason
 from tonnage.planning.reasons.risks import EstimatedFeeRisk
 from tonnage.sizing.estimates import Figure
 from tonnage.units import SECONDS_PER_HOUR
@@ -63,7 +64,7 @@ class Row:
     kind: str
     model: str  # that the work asks for; "" for tables
     option: Option | None
-    why_not: str
+    why_not: WhyNot | None
     usd_per_job: Figure | None
     usd_per_month: Figure | None
     at_volumes: tuple[AtVolume, ...]
@@ -235,10 +236,10 @@ def compute_row(
     model = getattr(job, "model", None)
     blank = Row(
         thing=thing.name, work=work.name, kind=work.workload.kind, model=model.name if model else "", option=None,
-        why_not="", usd_per_job=None, usd_per_month=None, at_volumes=(), options=0, volume=volume,
+        why_not=None, usd_per_job=None, usd_per_month=None, at_volumes=(), options=0, volume=volume,
     )  # fmt: skip
     narrowed = narrow_to(thing, work.workload, catalog, file)
-    if isinstance(narrowed, str):
+    if isinstance(narrowed, Reason):
         return replace(blank, why_not=narrowed)
     plan = enough_machines(planner(*narrowed), thing)
     blank = replace(blank, stamp=plan.catalog)

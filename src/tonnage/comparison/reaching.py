@@ -3,20 +3,98 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import ClassVar, Final, Literal
 
 from tonnage.catalog import Catalog, parse_gpu_filter
 from tonnage.comparison.owned import with_owned
 from tonnage.comparison.request import Thing
 from tonnage.planning import Option, Plan
+from tonnage.planning.plan import Relaxation
+from tonnage.planning.reasons import Reason
+from tonnage.planning.reasons.changes import LeaveOut
+from tonnage.planning.reasons.misses import Miss
 from tonnage.workload.jobs import TabularJob, Workload
 
-CPU_UNKNOWN: Final = (
-    "not known: no rate of these processors for inference is on record; `tonnage calibrate --local` on such a machine "
-    "measures one"
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotComputed(Reason):
+    """The profile says that the thing's cost is not computed for this work. `why`: its own words."""
+
+    kind: ClassVar[str] = "not computed"
+    of: str | None  # the kind of work; None: any
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NothingInCommon(Reason):
+    """What the workload allows and what the thing has are apart."""
+
+    kind: ClassVar[str] = "nothing in common"
+    of: Literal["providers", "platforms"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitsWithout(Reason):
+    """Nothing fits; one constraint less would do."""
+
+    kind: ClassVar[str] = "fits without"
+    relaxation: Relaxation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TooFewOwned(Reason):
+    """The machines that are owned do not do the work."""
+
+    kind: ClassVar[str] = "too few owned"
+    machines: int
+    like: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessorsUnmeasured(Reason):
+    """All machines there are without GPUs, and no rate of their processors for inference is on record."""
+
+    kind: ClassVar[str] = "processors unmeasured"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NearestFails(Reason):
+    """Nothing fits; the machine nearest to it breaks this limit."""
+
+    kind: ClassVar[str] = "nearest fails"
+    provider: str
+    instance_type: str
+    miss: Miss
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoModelNamed(Reason):
+    """No model of the price list of tokens is named for this work."""
+
+    kind: ClassVar[str] = "no model named"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NothingPriced(Reason):
+    """The catalog has no price there for this kind of work."""
+
+    kind: ClassVar[str] = "nothing priced"
+    of: str
+
+
+WhyNot = (
+    NotComputed
+    | NothingInCommon
+    | FitsWithout
+    | TooFewOwned
+    | ProcessorsUnmeasured
+    | NearestFails
+    | NoModelNamed
+    | NothingPriced
 )
+OWN_KEYS: Final = ("platforms", "providers", "gpus")  # leaving these would leave what is compared
 
 
 def enough_machines(plan: Plan, thing: Thing) -> Plan:
@@ -27,7 +105,9 @@ def enough_machines(plan: Plan, thing: Thing) -> Plan:
     return replace(plan, options=tuple(one for one in plan.options if one.count <= most))
 
 
-def narrow_to(thing: Thing, workload: Workload, catalog: Catalog, file: str | None) -> tuple[Workload, Catalog] | str:
+def narrow_to(
+    thing: Thing, workload: Workload, catalog: Catalog, file: str | None
+) -> tuple[Workload, Catalog] | WhyNot:
     """The workload and catalog as far as the thing reaches, or why it cannot do it."""
     reach, limits = thing.profile.reach, workload.constraints
     if thing.owned is not None:
@@ -35,17 +115,17 @@ def narrow_to(thing: Thing, workload: Workload, catalog: Catalog, file: str | No
         limits = replace(limits, providers=(), regions=(), platforms=("vm",))
         return replace(workload, constraints=limits, team=replace(workload.team, hourly_usd=None)), market
     if not reach.computed:
-        return f"not computed: {reach.why_not}"
+        return NotComputed(of=None, why=reach.why_not)
     if reach.kinds and workload.kind not in reach.kinds:
-        return f"cannot be computed for kind {workload.kind}: {reach.why_not or 'outside what it does'}"
+        return NotComputed(of=workload.kind, why=reach.why_not)
     own = _both(reach.providers, thing.providers)
     providers = None if own is None else _both(own, limits.providers)
     if providers is None:
-        return "the workload's providers and its own have none in common"
+        return NothingInCommon(of="providers")
     gpus = tuple(parse_gpu_filter(text) for text in thing.gpus) or limits.gpus
     platforms = _both(reach.platforms, limits.platforms)
     if platforms is None:
-        return "the workload's platforms and its own have none in common"
+        return NothingInCommon(of="platforms")
     limits = replace(limits, providers=providers, gpus=gpus, platforms=platforms)  # type: ignore[arg-type]
     job = workload.job
     if isinstance(job, TabularJob) and reach.tabular_method is not None:
@@ -75,25 +155,25 @@ def _matches(name: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def why_none(plan: Plan, thing: Thing) -> str:
+def why_none(plan: Plan, thing: Thing) -> WhyNot:
     """The change that would let something fit, other than leaving what is compared; else the nearest miss within it."""
     for relaxation in plan.relaxations:
-        if not any(f"constraints.{own}" in relaxation for own in ("platforms", "providers", "gpus")):
-            return f"nothing fits: {relaxation}"
+        change = relaxation.change
+        if not (isinstance(change, LeaveOut) and change.key in OWN_KEYS):
+            return FitsWithout(relaxation=relaxation)
     reach = thing.profile.reach.platforms
     if thing.owned is not None:
-        most = thing.owned.machines
-        return f"nothing fits on {most} owned machine{'' if most == 1 else 's'} like {thing.owned.like}"
+        return TooFewOwned(machines=thing.owned.machines, like=thing.owned.like)
     if plan.refused and all(one.gpu is None for one in plan.refused) and plan.kind in ("serve", "batch"):
-        return CPU_UNKNOWN
+        return ProcessorsUnmeasured()
     within = [one for one in plan.refused if one.binding not in ("platform", "provider", "gpu", "purchase")
               and (not reach or one.platform in reach)]  # fmt: skip
     if within:
         miss = min(within, key=lambda one: (one.shortfall, one.provider, one.instance_type))
-        return f"nothing fits: {miss.provider} {miss.instance_type} needs {miss.needs}, has {miss.has}"
+        return NearestFails(provider=miss.provider, instance_type=miss.instance_type, miss=miss.miss)
     if "bedrock" in reach:
-        return "no model of its price list is named for this work (buy.token_models names those that would do)"
-    return f"the catalog has no price there for work of kind {plan.kind}"
+        return NoModelNamed()
+    return NothingPriced(of=plan.kind)
 
 
 def only_of(catalog: Catalog, options: Sequence[Option]) -> Catalog:

@@ -14,6 +14,7 @@ from typing import Final, Literal
 from tonnage.comparison.aspects import MONEY_ASPECTS
 from tonnage.comparison.compliance import Match, Standing
 from tonnage.comparison.horizons import WEEKS_PER_MONTH, Bill, horizon_cost
+from tonnage.comparison.reaching import WhyNot
 from tonnage.comparison.scoring import Scores, common_aspects, weighted
 from tonnage.sizing.estimates import Figure
 
@@ -37,6 +38,7 @@ class Preference:
     counts among those that are level in cost."""
 
     leaf: str = ""
+    model: str = ""  # that the thing would do it with instead
     things: tuple[str, ...] | None = None
     must: bool = False
 
@@ -46,7 +48,7 @@ class Grounds:
     """All that a verdict rests on. Change one part and decide again to see what would change the answer."""
 
     bills: Mapping[str, Bill]
-    lacking: Mapping[str, tuple[str, str]]  # things that cannot do some work: (the work, why not)
+    lacking: Mapping[str, tuple[str, WhyNot]]  # things that cannot do some work: (the work, why not)
     standing: Standing
     preference: Preference
     scores: Scores
@@ -65,13 +67,16 @@ class Grounds:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exclusion:
     """A thing that is not in the running and the first must-have that it fails. `usd`: its cost of the horizon, where
-    known; `weeks`: to get there, or until the move has paid for itself (None: never)."""
+    known; `leaf`: of the rules, that leaves it out; `weeks`: to get there, or until the move has paid for itself
+    (None: never)."""
 
     thing: str
     kind: OutKind
     usd: Figure | None = None
     work: str = ""
-    why: str = ""
+    why: WhyNot | None = None
+    leaf: str = ""
+    model: str = ""  # that the thing would do it with instead
     rules: tuple[Match, ...] = ()
     weeks: float | None = None
 
@@ -170,14 +175,14 @@ def _must_haves(grounds: Grounds, name: str, usd: Figure | None) -> Exclusion | 
         return Exclusion(thing=name, kind="cost not known")
     if name in grounds.instead:
         work, say = grounds.instead[name]
-        return Exclusion(thing=name, kind="another model", usd=usd, work=work, why=say)
+        return Exclusion(thing=name, kind="another model", usd=usd, work=work, model=say)
     unmet = tuple(one for one in grounds.standing.matches[name] if one.met is not True)
     if unmet:
         kind: OutKind = "breaks a rule" if any(one.met is False for one in unmet) else "rule not known"
         return Exclusion(thing=name, kind=kind, usd=usd, rules=unmet)
     preferred = grounds.preference
     if preferred.must and preferred.things is not None and name not in preferred.things:
-        return Exclusion(thing=name, kind="excluded by the rules", usd=usd, why=preferred.leaf)
+        return Exclusion(thing=name, kind="excluded by the rules", usd=usd, leaf=preferred.leaf)
     weeks = grounds.bills[name].entry.weeks
     if weeks is not None and weeks > grounds.weeks:
         return Exclusion(thing=name, kind="not reached in time", usd=usd, weeks=weeks)

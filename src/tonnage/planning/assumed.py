@@ -8,10 +8,14 @@ from typing import Final
 from tonnage.catalog import Catalog
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.plan import Option
-from tonnage.pricing.interruptions import TERMS_SOURCES, Terms
+from tonnage.planning.spot.drawing import mean_h
+from tonnage.planning.spot.knowledge import other_machines
+from tonnage.planning.spot.saves import WRITE_GB_PER_S, WRITE_RANGE, WRITE_SOURCE
+from tonnage.planning.spot_columns import Z80
+from tonnage.pricing.interruptions import STARTUP_SOURCE, Terms
 from tonnage.sizing.assumptions import Assumption, listed
 from tonnage.sizing.tabular_assumptions import TabularAssumptions, listed_tabular
-from tonnage.workload.jobs import BatchJob, Buy, ServeJob, TabularJob, TrainJob, Workload
+from tonnage.workload.jobs import BatchJob, ServeJob, TabularJob, TrainJob, Workload
 
 LEFT_OUT_NAMED: Final = 5  # rows of a snapshot that a plan names one by one
 SERVING_ONLY: Final = ("kv_cache_memory_fraction", "target_utilisation")
@@ -46,7 +50,7 @@ SERVING: Final = (  # rates of inference are figures of the engine: sizing/engin
 
 def assumptions_used(workload: Workload, grounds: Grounds) -> tuple[Assumption, ...]:
     """The judgements behind a plan of `workload`, with ranges and sources; what the workload states is none."""
-    return (*_sizing(workload, grounds), *terms_assumed(workload.buy))
+    return (*_sizing(workload, grounds), *terms_assumed(workload))
 
 
 def engine_figures(job: ServeJob | BatchJob, grounds: Grounds) -> tuple[Assumption, ...]:
@@ -95,34 +99,49 @@ def prediction_notes(workload: Workload, options: Sequence[Option], grounds: Gro
     return tuple(notes)
 
 
-def terms_assumed(buy: Buy) -> tuple[Assumption, ...]:
-    """Start-up, checkpoint and interruption terms that the workload leaves to us."""
-    default = Terms()
-    left = {"checkpoint_s": default.checkpoint_s}
+def terms_assumed(workload: Workload) -> tuple[Assumption, ...]:
+    """Terms of starting, saving and losing machines that the workload leaves to us."""
+    buy, found = workload.buy, []
     if buy.startup_s is None:
-        left["startup_s"] = default.startup_s
-    if buy.interruptions_per_hour is None and "spot" in buy.purchases:
-        left["interruptions_per_hour"] = default.interruptions_per_hour
-    if "spot" not in buy.purchases:
-        del left["checkpoint_s"]
-    return tuple(
-        Assumption(name=name, value=left[name], low=low, high=high, source=source)
-        for name, (low, high, source) in TERMS_SOURCES.items()
-        if name in left
-    )
+        low, high, source = STARTUP_SOURCE
+        found.append(Assumption(name="startup_s", value=Terms().startup_s, low=low, high=high, source=source))
+    if "spot" not in buy.purchases or isinstance(workload.job, ServeJob):
+        return tuple(found)
+    if not isinstance(workload.job, BatchJob):
+        low, high = WRITE_RANGE
+        found.append(
+            Assumption(name="checkpoint_gb_per_s", value=WRITE_GB_PER_S, low=low, high=high, source=WRITE_SOURCE)
+        )
+    if buy.interruptions_per_hour is None:
+        far = other_machines().model
+        ends = [1.0 / mean_h(far.up, sign * Z80) for sign in (-1.0, 0.0, 1.0)]
+        found.append(
+            Assumption(
+                name="spot_interruptions_per_hour",
+                value=ends[1],
+                low=ends[0],
+                high=ends[2],
+                source=f"of machines that neither traces nor a published band speak of: {far.source}, mean of the "
+                "typical zone; each spot option names its own",
+            )
+        )
+    return tuple(found)
 
 
-def terms_note(buy: Buy) -> str | None:
+def terms_note(workload: Workload) -> str | None:
     """One sentence for the plan: what was assumed about starting and interruptions."""
     words = {
         "startup_s": ("start-up of {} min", 60.0),
-        "checkpoint_s": ("{} s a checkpoint", 1.0),
-        "interruptions_per_hour": ("{} interruptions an instance-hour on spot", 1.0),
+        "checkpoint_gb_per_s": ("checkpoints written at {} GB/s", 1.0),
+        "spot_interruptions_per_hour": (
+            "{} interruptions an hour on spot without traces or a published band",
+            1.0,
+        ),
     }
     parts = []
-    for one in terms_assumed(buy):
+    for one in terms_assumed(workload):
         text, unit = words[one.name]
-        parts.append(f"{text.format(f'{one.value / unit:g}')} ({one.low / unit:g} to {one.high / unit:g})")
+        parts.append(f"{text.format(f'{one.value / unit:.2g}')} ({one.low / unit:.2g} to {one.high / unit:.2g})")
     return "assumed, as the workload does not say: " + "; ".join(parts) if parts else None
 
 

@@ -21,7 +21,7 @@ def size_batch(job: BatchJob, machines: Sequence[Machine], constraints: Constrai
     """Seconds to answer `items` requests on 1 ... `max_nodes` machines of each type, latency no matter."""
     if generates(job):
         return size_decoder_batch(job, machines, constraints, grounds)
-    table = replica_table(job, machines, grounds)
+    table = replica_table(job, machines, grounds, hold_memory=constraints.held("memory"))
     fitting = np.flatnonzero(table.fits)
     per_machine = table.replicas.requests_per_s * table.per_node
     # A batch has no arrivals to wait for: replicas run at their capacity, not at the target utilisation of a service.
@@ -48,5 +48,7 @@ def size_batch(job: BatchJob, machines: Sequence[Machine], constraints: Constrai
         nodes_high=nodes,
         work_s=work,
         detail=detail,
+        in_flight_s=table.replicas.concurrency[rows] / table.replicas.requests_per_s[rows],  # each item's own pass
         misses=table.memory_misses(machines, set(table.machine[fitting].tolist())),
+        held_back=table.machines_held_back,
     )

@@ -1,32 +1,115 @@
-"""Changes to a workload as values: what a refusal proposes, so that a plan can try it."""
+"""Changes to a workload carried out: what a refusal proposes, so that a plan can try it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
-from tonnage.workload.jobs import BatchJob, ServeJob, TrainJob, Workload
+from tonnage.planning.reasons.changes import (
+    AcceptRisk,
+    AllowInterruptions,
+    AllowSpot,
+    AnyChange,
+    Both,
+    Buy,
+    CutSequences,
+    DropExclusion,
+    Include,
+    LeaveOut,
+    MoreNodes,
+    MoveBudget,
+    MoveDeadline,
+    MoveMaxGpus,
+    MovePromise,
+    MoveRate,
+    OnlyPlatform,
+    RaiseQuota,
+    SetField,
+    SetPools,
+    TrustAny,
+    UseFp16,
+)
+from tonnage.planning.reasons.risks import Promise
+from tonnage.workload.exclusions import Exclusion
+from tonnage.workload.jobs import BatchJob, Constraints, Lengths, ServeJob, TrainJob, Workload
+from tonnage.workload.quotas import Quota
 
-Change = Callable[[Workload], Workload]
+WorkloadEdit = Callable[[Workload], Workload]
+FREE: Final = Constraints()
+PROMISES: Final[dict[Promise, str]] = {"latency": "p95_latency_s", "ttft": "p95_ttft_s", "tpot": "p95_tpot_s"}
 
 
-def constrained(**limits: Any) -> Change:
+def edit_of(change: AnyChange) -> WorkloadEdit | None:
+    """The workload with the change made; None where a workload cannot make it."""
+    if isinstance(change, Both):
+        first, second = edit_of(change.first), edit_of(change.second)
+        return None if first is None or second is None else lambda workload: second(first(workload))
+    return _of_constraints(change) or _of_job(change)
+
+
+def _of_constraints(change: AnyChange) -> WorkloadEdit | None:
+    match change:
+        case Include(key="gpus"):
+            return constrained(gpus=())  # a filter that matches the candidate is no narrower for it
+        case Include(key=key, value=value):
+            return lambda workload: constrained(**{key: (*getattr(workload.constraints, key), value)})(workload)
+        case LeaveOut(key="deadline"):
+            return constrained(deadline_s=None)
+        case LeaveOut(key=key):
+            return constrained(**{key: getattr(FREE, key)})
+        case DropExclusion(exclusion=text):
+            return lambda workload: constrained(exclude=_without(workload, text))(workload)
+        case RaiseQuota():
+            return lambda workload: constrained(quotas=_raised(workload, change))(workload)
+        case AllowInterruptions():
+            return constrained(interruptible=True)
+        case AllowSpot():
+            return lambda workload: constrained(interruptible=True)(_bought(workload, "spot"))
+        case Buy(purchase=purchase):
+            return lambda workload: _bought(workload, purchase)
+        case AcceptRisk(limit=limit):
+            return lambda workload: constrained(accept_risk=(*workload.constraints.accept_risk, limit))(workload)
+        case TrustAny():
+            return constrained(trust="any")
+        case OnlyPlatform(platform=platform):
+            return constrained(platforms=(platform,))
+        case MoveDeadline(deadline_s=deadline_s):
+            return constrained(deadline_s=deadline_s)
+        case MoveBudget(budget_usd=budget_usd):
+            return constrained(budget_usd=budget_usd)
+        case MoveMaxGpus(max_gpus=count):
+            return constrained(max_gpus=count)
+        case MoreNodes(max_nodes=count):
+            return constrained(max_nodes=count)
+        case _:
+            return None
+
+
+def _of_job(change: AnyChange) -> WorkloadEdit | None:
+    match change:
+        case SetField(key=key, value=value):
+            return job_with(**{key: value})
+        case MovePromise(promise=promise, promised_s=promised_s):
+            return job_with(**{PROMISES[promise]: promised_s})
+        case MoveRate(rate_per_s=rate_per_s):
+            return job_with(rate_per_s=rate_per_s)
+        case CutSequences(maximum_tokens=most):
+            return lambda workload: _shortened(workload, most)
+        case SetPools(prefill_replicas=prefill, decode_replicas=decode):
+            return job_with(prefill_replicas=prefill, decode_replicas=decode)
+        case UseFp16():
+            return in_fp16
+        case _:
+            return None
+
+
+def constrained(**limits: Any) -> WorkloadEdit:
     """Constraints with `limits` in place of what stands there."""
     return lambda workload: replace(workload, constraints=replace(workload.constraints, **limits))
 
 
-def including(name: str, value: str) -> Change:
-    """A constraint that lists what is allowed (`providers`, `regions`, `residency`) with `value` added."""
-
-    def change(workload: Workload) -> Workload:
-        limits: dict[str, Any] = {name: (*getattr(workload.constraints, name), value)}
-        return replace(workload, constraints=replace(workload.constraints, **limits))
-
-    return change
-
-
-def job_with(**fields: Any) -> Change:
+def job_with(**fields: Any) -> WorkloadEdit:
     """The job with `fields` changed."""
     return lambda workload: replace(workload, job=replace(workload.job, **fields))
 
@@ -40,11 +123,33 @@ def in_fp16(workload: Workload) -> Workload:
     return workload
 
 
-def bought_as(purchase: Any) -> Change:
+def _without(workload: Workload, text: str) -> tuple[Exclusion, ...]:
+    return tuple(one for one in workload.constraints.exclude if one.text != text)
+
+
+def _raised(workload: Workload, change: RaiseQuota) -> tuple[Quota, ...]:
+    meant = (change.provider, change.name, change.unit, change.before)
+    return tuple(
+        replace(one, limit=change.limit) if (one.provider, one.name, one.unit, one.limit) == meant else one
+        for one in workload.constraints.quotas
+    )
+
+
+def _shortened(workload: Workload, most: int) -> Workload:
+    job = workload.job
+    return (
+        replace(workload, job=replace(job, lengths=cut_at(job.lengths, most)))
+        if isinstance(job, TrainJob)
+        else workload
+    )
+
+
+def _bought(workload: Workload, purchase: Any) -> Workload:
     """One more way to buy."""
-    return lambda workload: replace(workload, buy=replace(workload.buy, purchases=(*workload.buy.purchases, purchase)))
+    ways = tuple(dict.fromkeys((*workload.buy.purchases, purchase)))
+    return replace(workload, buy=replace(workload.buy, purchases=ways))
 
 
-def both(first: Change, second: Change) -> Change:
-    """One change after the other."""
-    return lambda workload: second(first(workload))
+def cut_at(lengths: Lengths, most: int) -> Lengths:
+    """Lengths where nothing is longer than `most` tokens."""
+    return Lengths(mean=min(lengths.mean, most), maximum=most)

@@ -8,11 +8,12 @@ from typing import Final, get_args
 
 from tonnage.catalog import Catalog
 from tonnage.catalog.market import InstanceType, Offer, Platform
-from tonnage.planning.changes import including
 from tonnage.planning.machines import Key
-from tonnage.planning.market import refuse
+from tonnage.planning.market import not_listed, refuse
 from tonnage.planning.plan import Refusal
-from tonnage.planning.sized import Miss
+from tonnage.planning.reasons.changes import Publish
+from tonnage.planning.reasons.misses import Miss, UnpricedMiss
+from tonnage.planning.token_ways import unpriced_egress
 from tonnage.pricing.deals import Deal, Gap, platform_deals
 from tonnage.pricing.extras import Extras
 from tonnage.workload.jobs import Workload
@@ -71,31 +72,19 @@ def _refusal(deal: Deal, instances: Instances, miss: Miss) -> Refusal:
 
 
 def _gap_refusal(gap: Gap, instances: Instances) -> Refusal:
-    miss = Miss(binding="price", needs=gap.needs, has=gap.has, flips_when="a source states that price")
+    miss = UnpricedMiss(of=gap.of, name=gap.name, sku=gap.sku, lifted_by=(Publish(what="price"),))
     return _refusal(Deal(offer=gap.offer, platform=gap.platform), instances, miss)
 
 
 def _platform_refusal(deal: Deal, instances: Instances, wanted: Sequence[Platform]) -> Refusal:
-    miss = Miss(
-        binding="platform",
-        needs=f"one of {', '.join(wanted)}",
-        has=deal.platform,
-        flips_when=f"constraints.platforms includes {deal.platform}",
-        change=including("platforms", deal.platform),
-    )
+    miss = not_listed("platform", tuple(wanted), deal.platform)
     return _refusal(deal, instances, miss)
 
 
 def _egress_refusal(deal: Deal, instances: Instances, workload: Workload) -> Refusal:
     data = workload.data
     assert data is not None
-    key = "egress_region_usd_per_gb" if deal.offer.provider == data.provider else "egress_usd_per_gb"
-    miss = Miss(
-        binding="price",
-        needs=f"the price of moving {data.size_gb:g} GB out of {data.provider}/{data.region}",
-        has="none in the catalog",
-        flips_when=f"buy.prices.{key} states it",
-    )
+    miss = unpriced_egress(data, elsewhere=deal.offer.provider != data.provider)
     return _refusal(deal, instances, miss)
 
 

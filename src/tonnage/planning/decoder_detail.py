@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from tonnage.planning.changes import job_with
 from tonnage.planning.decoder_table import DecoderTable
 from tonnage.planning.plan import Interval, RunDetail
+from tonnage.planning.reasons.changes import AcceptRisk, LargerGpus, SetField
+from tonnage.planning.reasons.misses import ConcurrencyMiss, MemoryMiss, Miss
 from tonnage.planning.reasons.risks import Promise
 from tonnage.planning.replica_layouts import ReplicaLayout
-from tonnage.planning.sized import Miss
 from tonnage.sizing.decoder_loads import serve_load
 from tonnage.sizing.decoder_replicas import request_bytes, shared_bytes
 from tonnage.sizing.decoder_seen import Load, Seen, Spread
 from tonnage.sizing.devices import Machine
+from tonnage.sizing.estimates import Figure
 from tonnage.sizing.inference_memory import weights_bytes
 from tonnage.sizing.inference_pass import FORMATS
 from tonnage.units import to_gib
@@ -76,7 +78,7 @@ def decoder_detail(
             ("mean latency", float(latency.mean[0])),
         ),
         time_parts_of="request",
-        memory_gib=table.held.around(sum(gib for _, gib in parts)),
+        memory_gib=_memory(table, kind, sum(gib for _, gib in parts)),
         memory_parts_gib=parts,
         memory_available_gib=to_gib(float(table.devices.memory_bytes[row])),
         rates=(
@@ -117,6 +119,15 @@ def _columns(spread: Spread) -> tuple[tuple[str, float], ...]:
     return (("mean", float(spread.mean[0])), *((name, float(values[0])) for name, values in spread.at.items()))
 
 
+def _memory(table: DecoderTable, kind: int, gib: float) -> Figure:
+    """What is in use, with its interval. An engine that sets its pool by what is left never takes more than that."""
+    figure = table.held.around(gib)
+    if table.scheduler.admission == "fixed":
+        return figure
+    most = to_gib(float(table.memory.held_bytes[kind] + table.memory.pool_bytes[kind]))
+    return replace(figure, high=max(min(figure.high, most), gib))
+
+
 def _memory_parts(table: DecoderTable, kind: int, in_flight: float) -> tuple[tuple[str, float], ...]:
     rows, memory = table.curves.rows, table.memory
     shared = float(shared_bytes(rows)[kind])
@@ -154,24 +165,31 @@ def _memory_miss(table: DecoderTable, row: int) -> Miss:
     limit = table.job.concurrency
     if pool >= longest and limit is not None and table.room[kind] < limit:
         room = int(table.room[kind])
-        return Miss(
-            binding="layout",
-            needs=f"{limit} requests in flight at tensor parallel {degree}",
-            has=f"a cache of {to_gib(pool):.1f} GiB, which holds {room}",
-            flips_when=f"layout.concurrency: {room}",
-            change=job_with(concurrency=room) if room else None,
-            shortfall=limit / max(float(table.room[kind]), 1e-9),
+        return ConcurrencyMiss(
+            asked_requests=limit,
+            held_requests=float(table.room[kind]),
+            cache_gib=to_gib(pool),
+            tensor_parallel=degree,
+            lifted_by=(SetField(key="concurrency", value=room) if room else LargerGpus(),),
         )
-    total = float(table.devices.memory_bytes[row])
-    needs = to_gib(total - pool + longest)
+    total = to_gib(float(table.devices.memory_bytes[row]))
+    needs = total - to_gib(pool) + to_gib(longest)
+    if table.held_back[row]:
+        return MemoryMiss(
+            needed_gib=needs * table.held.spread.high_factor,
+            available_gib=total,
+            expected_gib=needs,
+            tensor_parallel=degree,
+            engine_keeps=True,
+            lifted_by=(AcceptRisk(limit="memory"),),
+        )
     smaller = _smaller_weights(table, kind, longest - pool)
-    return Miss(
-        binding="memory",
-        needs=f"{needs:.1f} GiB per GPU at tensor parallel {degree}",
-        has=f"{to_gib(total):.1f} GiB, of which the engine keeps some free",
-        flips_when=f"weights: {smaller}" if smaller else "more or larger GPUs in the machine hold the weights",
-        change=job_with(weights=smaller) if smaller else None,
-        shortfall=needs / to_gib(total),
+    return MemoryMiss(
+        needed_gib=needs,
+        available_gib=total,
+        tensor_parallel=degree,
+        engine_keeps=True,
+        lifted_by=(SetField(key="weights", value=smaller) if smaller else LargerGpus(),),
     )
 
 

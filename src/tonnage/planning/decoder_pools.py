@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tonnage.planning.changes import job_with
 from tonnage.planning.decoder_detail import decoder_detail
 from tonnage.planning.decoder_table import DecoderTable
 from tonnage.planning.fleets import machines_for, replicas_for
 from tonnage.planning.plan import RunDetail
-from tonnage.planning.sized import IntArray, Miss
+from tonnage.planning.reasons.changes import FewerPoolReplicas, LongerPromises, SetPools
+from tonnage.planning.reasons.misses import Miss, PoolLinkMiss, PoolPromiseMiss, PoolSizesMiss
+from tonnage.planning.sized import IntArray
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.promises import Limits
 from tonnage.sizing.serving_pools import PoolRates, most_rates, pool_rates, seen_in_pools
@@ -130,23 +131,22 @@ def pool_miss(table: DecoderTable, pools: Pools, rows: Sequence[int]) -> Miss:
     if bool(np.all(inside_machine(table)[kind])) and (job.prefill_replicas or 0) + (job.decode_replicas or 0) > int(
         np.max(table.per_node[list(rows)])
     ):
-        return Miss(
-            binding="layout",
-            needs="the rate of the network between machines, for keys and values",
-            has="none published",
-            flips_when=f"at most {int(np.max(table.per_node[list(rows)]))} replicas in both pools",
-        )
+        return PoolLinkMiss(lifted_by=(FewerPoolReplicas(replicas=int(np.max(table.per_node[list(rows)]))),))
     each = (pools.carried.prefill_per_s[kind], pools.carried.decode_per_s[kind])
     needed = [np.ceil(job.rate_per_s / np.maximum(carries, 1e-12)) for carries in each]
     best = int(np.argmin(needed[0] + needed[1]))
+    if not bool(pools.carried.kept[kind[best]]):
+        return PoolPromiseMiss(
+            given_prefill_replicas=job.prefill_replicas,
+            given_decode_replicas=job.decode_replicas,
+            lifted_by=(LongerPromises(),),
+        )
     prefill, decode = int(needed[0][best]), int(needed[1][best])
-    kept = bool(pools.carried.kept[kind[best]])
-    return Miss(
-        binding="layout" if kept else "latency",
-        needs=f"{prefill} prefill and {decode} decode replicas for {job.rate_per_s:g} requests/s"
-        if kept else "a longer promise: one request at a time misses p95_ttft or p95_tpot in two pools",
-        has=f"layout.prefill_replicas: {job.prefill_replicas}, layout.decode_replicas: {job.decode_replicas}",
-        flips_when=f"layout: {{prefill_replicas: {prefill}, decode_replicas: {decode}}}" if kept else "longer promises",
-        change=job_with(prefill_replicas=prefill, decode_replicas=decode) if kept else None,
-        shortfall=(prefill + decode) / max((job.prefill_replicas or 0) + (job.decode_replicas or 0), 1),
-    )  # fmt: skip
+    return PoolSizesMiss(
+        needed_prefill_replicas=prefill,
+        needed_decode_replicas=decode,
+        given_prefill_replicas=job.prefill_replicas,
+        given_decode_replicas=job.decode_replicas,
+        rate_per_s=job.rate_per_s,
+        lifted_by=(SetPools(prefill_replicas=prefill, decode_replicas=decode),),
+    )

@@ -8,7 +8,6 @@ from math import ceil
 
 import numpy as np
 
-from tonnage.planning.changes import constrained, job_with
 from tonnage.planning.decoder_detail import decoder_detail, memory_misses, seen_at
 from tonnage.planning.decoder_pools import Pools, pool_miss, pooled, wants_pools
 from tonnage.planning.decoder_table import DecoderTable, decoder_table, placeable
@@ -16,11 +15,13 @@ from tonnage.planning.fleets import describe_load, machines_for, replicas_for
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.layout_grid import node_counts
 from tonnage.planning.plan import RunDetail
+from tonnage.planning.reasons.changes import AnyChange, FewerOutputTokens, MoreNodes, MoveMaxGpus, MovePromise, SetField
+from tonnage.planning.reasons.misses import GpuLimitMiss, LatencyMiss, Miss, NodesMiss, ReplicasMiss
 from tonnage.planning.reasons.risks import Promise
-from tonnage.planning.sized import IntArray, Miss, Sized, best_per_group
+from tonnage.planning.sized import IntArray, Sized, best_per_group
 from tonnage.sizing.decoder_loads import serve_load
-from tonnage.sizing.decoder_seen import Load, Seen
-from tonnage.sizing.devices import Machine
+from tonnage.sizing.decoder_seen import Load, Seen, Spread
+from tonnage.sizing.devices import Devices, Machine
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.promises import LEAST_SHARE, Limits, endless, largest_rate
 from tonnage.units import SECONDS_PER_HOUR
@@ -41,8 +42,8 @@ def size_decoder_service(
     """
     if not placeable(job, machines):
         return NOTHING
-    table = decoder_table(job, machines, grounds)
-    limits = _limits(table, hold=constraints.hold)
+    table = decoder_table(job, machines, grounds, hold_memory=constraints.held("memory"))
+    limits = _limits(table, hold=constraints.held("latency"))
     most, kept = _capacity(table, limits)
     holds = table.fits & kept[table.kind]
     carries = np.where(holds, most[table.kind], np.nan)
@@ -57,7 +58,7 @@ def size_decoder_service(
         return machines_for(held, table.per_node)
 
     nodes = fleet(1.0)
-    allowed = holds & (nodes <= _node_limit(table, constraints))
+    allowed = holds & (nodes <= machines_allowed(table.devices, constraints))
     if job.replicas is not None:
         allowed &= load <= job.replicas
     pools = (
@@ -100,6 +101,7 @@ def size_decoder_service(
         detail=detail,
         misses=_misses(job, table, machines, holds, nodes, load, set(table.machine[best].tolist()), constraints,
                        pools if job.prefill_replicas else None),
+        held_back=table.machines_held_back,
     )  # fmt: skip
 
 
@@ -129,7 +131,7 @@ def _candidates(
     if pools is None:
         return mixed
     nodes = pools.nodes()
-    fit = np.flatnonzero(nodes <= _node_limit(table, constraints)[pools.row])
+    fit = np.flatnonzero(nodes <= machines_allowed(table.devices, constraints)[pools.row])
     of_pools = (pools.row, np.arange(len(pools.row)), nodes, pools.nodes(low[pools.row]), pools.nodes(high[pools.row]))
     joined = [
         np.concatenate([one, other[fit]])
@@ -144,7 +146,7 @@ def size_decoder_batch(job: BatchJob, machines: Sequence[Machine], constraints: 
     """Seconds to answer `items` requests on 1 ... `max_nodes` machines of each type, all queued at once."""
     if not placeable(job, machines):
         return NOTHING
-    table = decoder_table(job, machines, grounds)
+    table = decoder_table(job, machines, grounds, hold_memory=constraints.held("memory"))
     counts = np.array(node_counts(constraints.max_nodes), dtype=np.float64)
     rows = np.repeat(np.flatnonzero(table.fits), len(counts))
     nodes = np.tile(counts, int(table.fits.sum()))
@@ -157,7 +159,7 @@ def size_decoder_batch(job: BatchJob, machines: Sequence[Machine], constraints: 
         allowed = nodes * table.devices.per_node[rows] <= constraints.max_gpus
         rows, nodes, replicas = rows[allowed], nodes[allowed], replicas[allowed]
     if not len(rows):
-        return replace(NOTHING, misses=memory_misses(table, machines))
+        return replace(NOTHING, misses=memory_misses(table, machines), held_back=table.machines_held_back)
     work = serve_load(table.curves.take(table.kind[rows]), _queued(job.items / replicas)).makespan_s
     group = table.machine[rows].astype(np.int64) * (len(counts) + 1) + np.searchsorted(counts, nodes)
     best = best_per_group(group, work)
@@ -181,8 +183,16 @@ def size_decoder_batch(job: BatchJob, machines: Sequence[Machine], constraints: 
         nodes_high=nodes,
         work_s=work,
         detail=detail,
+        in_flight_s=_in_flight_s(table, rows, job.items / replicas, work),
         misses=memory_misses(table, machines),
+        held_back=table.machines_held_back,
     )
+
+
+def _in_flight_s(table: DecoderTable, rows: np.ndarray, requests: Array, work_s: Array) -> Array:
+    """How long an item is in flight, by Little's law: items in flight over items a second, of one replica."""
+    slots = np.minimum(table.curves.rows.slots[table.kind[rows]], requests)
+    return np.asarray(slots * work_s / requests)
 
 
 def _queued(requests: Array) -> Load:
@@ -225,11 +235,12 @@ def _promised(job: ServeJob) -> Promise | None:
     return "tpot" if job.p95_tpot_s is not None else None
 
 
-def _node_limit(table: DecoderTable, constraints: Constraints) -> Array:
-    """Machines allowed: replicas need no network between them, so not `max_nodes` but `max_gpus` binds a fleet."""
+def machines_allowed(devices: Devices, constraints: Constraints) -> Array:
+    """The most machines of a fleet under `max_nodes` and `max_gpus`."""
+    most = np.full(len(devices.per_node), float(constraints.max_nodes))
     if constraints.max_gpus is None:
-        return np.full(len(table.machine), np.inf)
-    return np.asarray(np.floor(constraints.max_gpus / table.devices.per_node))
+        return most
+    return np.asarray(np.minimum(most, np.floor(constraints.max_gpus / devices.per_node)))
 
 
 def _misses(
@@ -251,36 +262,43 @@ def _misses(
     for index in unsized:
         rows = np.flatnonzero((table.machine == index) & table.fits)
         held = rows[holds[rows]]
-        if pools is not None:
+        enough = np.flatnonzero(table.machine[pools.row] == index) if pools is not None else rows[:0]
+        if pools is not None and len(enough):
+            out[index] = fleet_miss(job, pools.nodes()[enough], table.devices.per_node[pools.row[enough]], constraints)
+        elif pools is not None:
             out[index] = pool_miss(table, pools, rows.tolist())
         elif not len(held):
             assert alone is not None
             out[index] = _promise_miss(job, table.kind[rows], alone)
         elif job.replicas is not None and not (load[held] <= job.replicas).any():
             needed = ceil(float(np.min(load[held])))
-            out[index] = Miss(
-                binding="layout",
-                needs=f"{needed} replicas for {job.rate_per_s:g} requests/s",
-                has=f"layout.replicas: {job.replicas}",
-                flips_when=f"layout.replicas: {needed}",
-                change=job_with(replicas=needed),
-                shortfall=needed / job.replicas,
+            out[index] = ReplicasMiss(
+                needed_replicas=needed,
+                given_replicas=job.replicas,
+                rate_per_s=job.rate_per_s,
+                lifted_by=(SetField(key="replicas", value=needed),),
             )
         else:
-            out[index] = gpu_limit_miss(job, nodes[held] * table.devices.per_node[held], constraints)
+            out[index] = fleet_miss(job, nodes[held], table.devices.per_node[held], constraints)
     return out
 
 
-def gpu_limit_miss(job: ServeJob, gpus: Array, constraints: Constraints) -> Miss:
-    """The GPU limit that leaves no room for the fewest `gpus` that keep the promise."""
+def fleet_miss(job: ServeJob, nodes: Array, per_node: Array, constraints: Constraints) -> Miss:
+    """The limit of GPUs, or of machines, that leaves no room for the smallest fleet that keeps the promise."""
+    fewest, gpus = ceil(float(np.min(nodes))), nodes * per_node
+    if constraints.max_gpus is None or float(np.min(gpus)) <= constraints.max_gpus:
+        return NodesMiss(
+            needed_nodes=fewest,
+            allowed_nodes=constraints.max_nodes,
+            rate_per_s=job.rate_per_s,
+            lifted_by=(MoreNodes(max_nodes=fewest),),
+        )
     fewest = ceil(float(np.min(gpus)))
-    return Miss(
-        binding="max_gpus",
-        needs=f"{fewest} GPUs for {job.rate_per_s:g} requests/s",
-        has=f"max_gpus: {constraints.max_gpus}",
-        flips_when=f"max_gpus: {fewest}",
-        change=constrained(max_gpus=fewest),
-        shortfall=fewest / max(constraints.max_gpus or 1, 1),
+    return GpuLimitMiss(
+        needed_gpus=fewest,
+        allowed_gpus=constraints.max_gpus or 0,
+        rate_per_s=job.rate_per_s,
+        lifted_by=(MoveMaxGpus(max_gpus=fewest),),
     )
 
 
@@ -292,24 +310,23 @@ def _alone(table: DecoderTable) -> Seen:
 
 def _promise_miss(job: ServeJob, kinds: IntArray, alone: Seen) -> Miss:
     """The promise that is missed by most with one request at a time, on the kind that shows the best of it."""
-    found = [
-        ("p95 latency", "p95_latency_s", float(np.min(alone.latency.at["p95"][kinds])), job.p95_latency_s),
-        ("p95 TTFT", "p95_ttft_s", float(np.min(alone.ttft.at["p95"][kinds])), job.p95_ttft_s),
-        ("p95 time per output token", "p95_tpot_s", float(np.min(alone.tpot.at["p95"][kinds])), job.p95_tpot_s),
+    found: tuple[tuple[Promise, Spread, float | None], ...] = (
+        ("latency", alone.latency, job.p95_latency_s),
+        ("ttft", alone.ttft, job.p95_ttft_s),
+        ("tpot", alone.tpot, job.p95_tpot_s),
+    )
+    best = [
+        (promise, float(np.min(spread.at["p95"][kinds])), limit)
+        for promise, spread, limit in found
+        if limit is not None
     ]
-    name, key, best, limit = max(
-        ((name, key, best, limit) for name, key, best, limit in found if limit is not None),
-        key=lambda one: one[2] / one[3],
-    )
-    fewer = ""
-    if name == "p95 latency" and job.requests.output_tokens is not None:
-        tokens = int(job.requests.output_tokens.mean * limit / best)
-        fewer = f", or about {tokens} output tokens" if tokens >= 1 else ""
-    return Miss(
-        binding="latency",
-        needs=f"{name} {best * 1e3:.0f} ms with one request at a time",
-        has=f"{limit * 1e3:.0f} ms promised",
-        flips_when=f"the promise is {best * 1.05 * 1e3:.0f} ms{fewer}",
-        shortfall=best / limit,
-        change=job_with(**{key: best * 1.05}),
-    )
+    return latency_miss(job, *max(best, key=lambda one: one[1] / one[2]))
+
+
+def latency_miss(job: ServeJob, promise: Promise, best_s: float, limit_s: float) -> Miss:
+    """The promise a little above the best that the machine shows, or shorter answers."""
+    lifted_by: list[AnyChange] = [MovePromise(promise=promise, promised_s=best_s * 1.05)]
+    if job.requests.output_tokens is not None and promise == "latency":
+        tokens = int(job.requests.output_tokens.mean * limit_s / best_s)
+        lifted_by += [FewerOutputTokens(mean_tokens=tokens)] if tokens >= 1 else []
+    return LatencyMiss(promise=promise, best_s=best_s, promised_s=limit_s, lifted_by=tuple(lifted_by))

@@ -46,6 +46,12 @@ class DecoderTable:
     room: Array  # requests of mean length that the cache holds
     longest_bytes: Array  # of cache that the longest request takes
     fits: np.ndarray  # of this table's rows
+    held_back: np.ndarray  # rows that fit on the expected figure, and not at the upper end of the memory interval
+
+    @property
+    def machines_held_back(self) -> frozenset[int]:
+        """Machines with rows that only the interval keeps out."""
+        return frozenset(self.machine[self.held_back].tolist())
 
     def factors(self, of: str) -> tuple[Array, Array]:
         """Low and high factor of an interval, a row each."""
@@ -90,8 +96,11 @@ def _intervals(
     return dict(zip(("latency", "ttft", "throughput"), columns, strict=True))
 
 
-def decoder_table(job: ServeJob | BatchJob, machines: Sequence[Machine], grounds: Grounds) -> DecoderTable:
-    """Every machine type x degree, laid out once for all that are alike."""
+def decoder_table(
+    job: ServeJob | BatchJob, machines: Sequence[Machine], grounds: Grounds, *, hold_memory: bool = True
+) -> DecoderTable:
+    """Every machine type x degree, laid out once for all that are alike. `hold_memory`: the upper end of the memory
+    interval must fit too."""
     by_count = {count: replica_layouts(job, count) for count in {machine.count for machine in machines}}
     places = [(index, layout) for index, machine in enumerate(machines) for layout in by_count[machine.count]]
     alike: dict[tuple[object, ...], int] = {}
@@ -131,17 +140,22 @@ def decoder_table(job: ServeJob | BatchJob, machines: Sequence[Machine], grounds
         room = (memory.pool_bytes - shared_bytes(rows)) / full_bytes
         if limit is None:
             rows = replace(rows, slots=_default_batch(rows, memory, full_bytes, grounds))
-    held = (memory.pool_bytes >= longest_bytes) & (room >= (limit or 1))
-    some = np.flatnonzero(held) if held.any() else np.zeros(min(len(firsts), 1), dtype=np.intp)
+    roomy = (memory.pool_bytes >= longest_bytes) & (room >= (limit or 1))
+    some = np.flatnonzero(roomy) if roomy.any() else np.zeros(min(len(firsts), 1), dtype=np.intp)
     curves = lay_out_decoder(rows.take(some), engine).under(engine).among(rows, some)
-    fits = held & np.isfinite(curves.decode_grid_s).all(axis=1)
+    expected = roomy & np.isfinite(curves.decode_grid_s).all(axis=1)
+    held = grounds.served_memory()
+    claimed = full_bytes * rows.slots + shared_bytes(rows) if scheduler.admission == "fixed" else longest_bytes
+    worst = (memory.held_bytes + claimed) * held.spread.high_factor
+    fits = expected & (worst <= memory.held_bytes + memory.pool_bytes) if hold_memory else expected
     kinds = np.array(kind, dtype=np.intp)
     devices = every.take(owner)
     return DecoderTable(
         job=job, engine=engine, scheduler=scheduler,
         intervals=_intervals(job, grounds, [(machines[index].accelerator, layout) for index, layout in places]),
-        held=grounds.served_memory(), machine=owner,
+        held=held, machine=owner,
         layouts=tuple(layout for _, layout in places), tensor_parallel=tensor, per_node=devices.per_node // tensor,
         devices=devices, kind=kinds, curves=curves, memory=memory, room=room, longest_bytes=longest_bytes,
         fits=fits[kinds] if len(kinds) else np.zeros(0, dtype=bool),
+        held_back=(expected & ~fits)[kinds] if len(kinds) else np.zeros(0, dtype=bool),
     )  # fmt: skip

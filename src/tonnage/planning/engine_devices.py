@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from tonnage.catalog import Catalog
 from tonnage.catalog.hardware import Accelerator
 from tonnage.catalog.market import InstanceType
-from tonnage.planning.changes import job_with
 from tonnage.planning.grounds import generates
 from tonnage.planning.machines import Key
-from tonnage.planning.sized import Miss
+from tonnage.planning.reasons.changes import SetField
+from tonnage.planning.reasons.misses import Miss, NoFp8Miss, NvidiaOnlyMiss
 from tonnage.sizing.devices import SIZED_VENDORS
 from tonnage.sizing.engines import nvidia_only
 from tonnage.sizing.served_weights import lacks_fp8, served_weights
@@ -45,28 +45,19 @@ def refused_by_engine(job: ServeJob | BatchJob, catalog: Catalog, instances: Seq
 
 def _refused(job: ServeJob | BatchJob, engine: str, device: Accelerator) -> Miss | None:
     if nvidia_only(engine) and device.vendor in SIZED_VENDORS and device.vendor != "NVIDIA":
-        return _other_vendor(job, device.vendor)
+        return _other_vendor(job, engine, device.vendor)
     if job.weights == "fp8" and generates(job) and lacks_fp8(device):
         return None if served_weights(job.weights, engine, device) != job.weights else _no_fp8(engine, device)
     return None
 
 
 def _no_fp8(engine: str, device: Accelerator) -> Miss:
-    return Miss(
-        binding="hardware",
-        needs=f"fp8 products: the engine {engine} multiplies fp8 weights in fp8",
-        has=f"{device.name}: the device has no fp8",
-        flips_when="engine: vllm (or sglang), which multiply fp8 weights in 16 bit there",
-        change=job_with(engine="vllm"),
-    )
+    other = SetField(key="engine", value="vllm", alike=("sglang",))
+    return NoFp8Miss(engine=engine, device=device.name, lifted_by=(other,))
 
 
-def _other_vendor(job: ServeJob | BatchJob, vendor: str) -> Miss:
+def _other_vendor(job: ServeJob | BatchJob, engine: str, vendor: str) -> Miss:
     first, second = ("vllm", "sglang") if generates(job) else ("onnxruntime", "pytorch")
-    return Miss(
-        binding="hardware",
-        needs=f"NVIDIA devices: the engine {job.engine} runs on NVIDIA devices only",
-        has=f"{vendor} devices",
-        flips_when=f"engine: {first} (or {second}), which run there",
-        change=job_with(engine=first),
+    return NvidiaOnlyMiss(
+        engine=engine, vendor=vendor, lifted_by=(SetField(key="engine", value=first, alike=(second,)),)
     )

@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from tonnage.catalog import Catalog
-from tonnage.planning.changes import constrained
-from tonnage.planning.levers import Dimension, Lever, levers_for, machine_price, smallest_pull
+from tonnage.planning.changes import constrained, edit_of
+from tonnage.planning.levers import Lever, levers_for, machine_price, smallest_pull
 from tonnage.planning.plan import Option, Plan, Refusal
+from tonnage.planning.reasons.changes import AnyChange, OnlyPlatform, TrustAny
+from tonnage.planning.reasons.flips import Dimension, Flip
 from tonnage.planning.scenario import Edit, GroupKey, Scenario, narrowed, with_workload
 from tonnage.workload.jobs import Workload
 
 Planner = Callable[[Workload, Catalog], Plan]
 LONGEST_CHAIN = 4  # changes in a row
 MARKED_UP = ("databricks", "sagemaker", "vertex")  # platforms that resell a machine with a fee on it
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flip:
-    """One change that turns an option that lost into the winner, or a candidate that was refused into an option.
-
-    `edit` does to a scenario what `text` says; planning the edited scenario was tried, and gave `cost_usd`.
-    """
-
-    dimension: Dimension
-    text: str
-    becomes: str  # "winner" or "option"
-    cost_usd: float
-    time_s: float | None
-    edit: Edit = field(compare=False, repr=False)
 
 
 def flips_of(loser: Option | Refusal, plan: Plan, scenario: Scenario, planner: Planner) -> tuple[Flip, ...]:
@@ -43,6 +30,8 @@ def flips_of(loser: Option | Refusal, plan: Plan, scenario: Scenario, planner: P
     if isinstance(loser, Refusal):
         chain = chain_that_fits(loser, scenario, planner)
         found += [chain] if chain is not None else []
+    elif not (loser.relied_on or plan.any_price):
+        return tuple(_trusting(scenario, group, planner))
     elif loser.platform in MARKED_UP:
         found += _on_its_platform(loser, scenario, group, planner)
     trial = _Trial(loser=loser, plan=plan, scenario=scenario, group=group, planner=planner)
@@ -50,20 +39,33 @@ def flips_of(loser: Option | Refusal, plan: Plan, scenario: Scenario, planner: P
     return (*found, *(flip for flip in pulled if flip is not None))
 
 
+def _trusting(scenario: Scenario, group: GroupKey, planner: Planner) -> Iterator[Flip]:
+    """Any price trusted, and what it takes besides."""
+    edit, trust = with_workload(constrained(trust="any")), TrustAny()
+    trusting = edit(scenario)
+    plan = planner(trusting.workload, trusting.catalog)
+    own = _option_of(plan, group)
+    if own is not None and own.rank == 1:
+        yield _flip("constraint", (trust,), own, own, edit)
+    elif own is not None:
+        for flip in flips_of(own, plan, trusting, planner):
+            yield replace(flip, changes=(trust, *flip.changes), edit=_all_of((edit, flip.edit)))
+
+
 def _on_its_platform(loser: Option, scenario: Scenario, group: GroupKey, planner: Planner) -> Iterator[Flip]:
     """The platform alone allowed, and where that is not enough a lower price of the machine there besides.
 
     A platform that adds a fee to a machine never beats the same machine bought plainly, whatever the machine costs.
     """
+    change = OnlyPlatform(platform=loser.platform)
     only = with_workload(constrained(platforms=(loser.platform,)))
-    text = f"constraints.platforms is {loser.platform}"
     inside = only(scenario)
     plan = planner(inside.workload, inside.catalog)
     own = _option_of(plan, group)
     if own is None:
         return
     if own.rank == 1:
-        yield _flip("constraint", text, loser, own, only)
+        yield _flip("constraint", (change,), loser, own, only)
         return
     if loser.platform == "sagemaker":  # its fee is what its own price is above the machine's: lower the one, and the
         return  # other is as much higher; `levers_for` tries that own price
@@ -71,7 +73,7 @@ def _on_its_platform(loser: Option, scenario: Scenario, group: GroupKey, planner
     for lever in machine_price(own, group, inside.catalog):
         flip = trial.pull(lever)
         if flip is not None:
-            yield replace(flip, text=f"{text} and {flip.text}", edit=_all_of((only, flip.edit)))
+            yield replace(flip, changes=(change, *flip.changes), edit=_all_of((only, flip.edit)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +90,7 @@ class _Trial:
         outcome = None if factor is None else self.outcome(lever, factor)
         if factor is None or outcome is None:
             return None
-        return _flip(lever.dimension, lever.text(factor), self.loser, outcome, lever.edit(factor))
+        return _flip(lever.dimension, (lever.change(factor),), self.loser, outcome, lever.edit(factor))
 
     def outcome(self, lever: Lever, factor: float) -> Option | None:
         """The loser as it stands after the pull, where that is enough."""
@@ -122,17 +124,19 @@ class _Trial:
 def chain_that_fits(miss: Refusal, scenario: Scenario, planner: Planner) -> Flip | None:
     """The changes that refusals themselves propose, one after the other, until the candidate is an option."""
     group, first = _group_of(miss), miss
-    alone, texts, edits = narrowed(scenario, group), list[str](), list[Edit]()
+    alone, changes, edits = narrowed(scenario, group), list[AnyChange](), list[Edit]()
     for _ in range(LONGEST_CHAIN):
-        if miss.change is None:
+        change = next(iter(miss.miss.lifted_by), None)
+        edit = None if change is None else edit_of(change)
+        if change is None or edit is None:
             return None
-        edits.append(with_workload(miss.change))
-        texts.append(miss.flips_when.split(", or ")[0])
+        edits.append(with_workload(edit))
+        changes.append(change)
         alone = edits[-1](alone)
         answer = planner(alone.workload, alone.catalog)
         now = _option_of(answer, group)
         if now is not None:
-            return _flip("constraint", " and ".join(texts), first, now, _all_of(tuple(edits)))
+            return _flip("constraint", tuple(changes), first, now, _all_of(tuple(edits)))
         key = (miss.platform, miss.instance_type)
         still = next((one for one in answer.refused if (one.platform, one.instance_type) == key), None)
         if still is None:
@@ -150,10 +154,12 @@ def _all_of(edits: tuple[Edit, ...]) -> Edit:
     return edit
 
 
-def _flip(dimension: Dimension, text: str, loser: Option | Refusal, outcome: Option, edit: Edit) -> Flip:
+def _flip(
+    dimension: Dimension, changes: tuple[AnyChange, ...], loser: Option | Refusal, outcome: Option, edit: Edit
+) -> Flip:
     return Flip(
         dimension=dimension,
-        text=text,
+        changes=changes,
         becomes="winner" if isinstance(loser, Option) else "option",
         cost_usd=outcome.cost_usd.value,
         time_s=None if outcome.time_s is None else outcome.time_s.value,

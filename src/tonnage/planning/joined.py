@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tonnage.planning.sized import IntArray, Sized
+from tonnage.planning.spot_columns import SpotColumns, SpotEnds, no_items
 from tonnage.pricing.deals import Deal
-from tonnage.pricing.interruptions import InterruptedRun, Terms, expected_run
 from tonnage.pricing.rates import Rates, total_usd
+from tonnage.pricing.spot_runs import SpotRuns
 from tonnage.pricing.usage import Sessions, run_sessions
 from tonnage.sizing.estimates import Array
+from tonnage.units import SECONDS_PER_HOUR
 from tonnage.workload.jobs import ServeJob, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
-    """One row per deal x node count. Wall seconds include start-up, on spot checkpoints and re-done work, and the hours
-    between the days of a schedule."""
+    """One row per deal x node count. Wall seconds include start-up, on spot saves, re-done work and waiting, and the
+    hours between the days of a schedule."""
 
     offer: IntArray  # row of the deals
     run: IntArray  # row of the Sized columns
@@ -31,7 +33,7 @@ class Joined:
     cost_low_usd: Array
     cost_high_usd: Array
     spot: np.ndarray
-    interrupted: InterruptedRun  # of the spot rows alone
+    interrupted: SpotEnds | None  # of the spot rows alone; None of a service, which goes on by its spare replicas
     interrupted_row: IntArray  # where a spot row stands there
     sessions: Sessions
     rates: Rates
@@ -43,7 +45,8 @@ def join(
     rates: Rates,
     sized: Sized,
     *,
-    terms: Terms,
+    startup_s: float,
+    spots: SpotColumns,
     workload: Workload,
 ) -> Joined:
     """All pairs of a deal and a node count its machine was sized for, with time and cost."""
@@ -62,22 +65,32 @@ def join(
 
     taken = np.flatnonzero(spot)  # rows that may be interrupted
 
-    def interrupted(factor: Array | float, per_hour: float) -> InterruptedRun:
-        share = factor if isinstance(factor, float) else factor[taken]
-        return expected_run(work[taken] * share, nodes[taken], terms, interruptions_per_hour=per_hour)
+    flying = no_items(sized)[run]
 
-    def sessions(factor: Array | float, run: InterruptedRun | None) -> Sessions:
+    def interrupted(factor: Array, end: str) -> SpotRuns | None:
+        if service:
+            return None
+        rows = (deal[taken], work[taken] * factor[taken], nodes[taken], flying[taken])
+        return spots.runs(*rows, end)
+
+    def sessions(factor: Array, run: SpotRuns | None) -> Sessions:
         if run is None:
             return Sessions(count=np.ones_like(work), on_s=work, wall_s=work)
         whole = work * factor
-        whole[taken] = run.expected_s
-        return run_sessions(whole, terms.startup_s, workload.buy.schedule)
+        whole[taken] = run.billed_h * SECONDS_PER_HOUR - startup_s
+        made = run_sessions(whole, startup_s, workload.buy.schedule)
+        wall = made.wall_s.copy()
+        wall[taken] += run.waiting_h * SECONDS_PER_HOUR
+        return replace(made, wall_s=wall)
 
     lows, highs = sized.low_factor[run], sized.high_factor[run]
-    expected = interrupted(1.0, terms.interruptions_per_hour)
-    middle = sessions(1.0, None if service else expected)
-    low = sessions(lows, None if service else interrupted(lows, terms.interruptions_low_per_hour))
-    high = sessions(highs, None if service else interrupted(highs, terms.interruptions_high_per_hour))
+    expected = interrupted(np.ones_like(work), "value")
+    least, most = interrupted(lows, "low"), interrupted(highs, "high")
+    middle = sessions(np.ones_like(work), expected)
+    low, high = sessions(lows, least), sessions(highs, most)
+    ends = None
+    if expected is not None and least is not None and most is not None:
+        ends = SpotEnds(value=expected, low=least, high=most)
     row_rates = rates.take(deal)
     return Joined(
         offer=deal,
@@ -90,7 +103,7 @@ def join(
         cost_low_usd=total_usd(row_rates, sized.nodes_low[run], low, workload),
         cost_high_usd=total_usd(row_rates, sized.nodes_high[run], high, workload),
         spot=spot,
-        interrupted=expected,
+        interrupted=ends,
         interrupted_row=np.cumsum(spot) - 1,
         sessions=middle,
         rates=row_rates,

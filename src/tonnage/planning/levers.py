@@ -8,8 +8,21 @@ from math import ceil, floor, log10
 from typing import Literal
 
 from tonnage.catalog import Catalog
-from tonnage.planning.changes import Change, constrained, job_with
+from tonnage.planning.changes import edit_of
 from tonnage.planning.plan import Option, Plan, Refusal
+from tonnage.planning.reasons.changes import (
+    AnyChange,
+    Discount,
+    FasterGpus,
+    MoreMemory,
+    MoveBudget,
+    MoveDeadline,
+    MovePrice,
+    MovePromise,
+    MoveRate,
+)
+from tonnage.planning.reasons.flips import Dimension
+from tonnage.planning.reasons.risks import Promise
 from tonnage.planning.scenario import (
     Edit,
     GroupKey,
@@ -23,7 +36,6 @@ from tonnage.planning.scenario import (
 from tonnage.units import SECONDS_PER_HOUR
 from tonnage.workload.jobs import ServeJob, Workload
 
-Dimension = Literal["price", "memory", "speed", "deadline", "budget", "rate", "latency", "constraint"]
 STEPS_PER_DOUBLING = 8  # how finely a bracket is halved: to 2^(1/2^8), 0.3 %
 DIGITS = 3  # figures are proposed to three digits, rounded to the side that is enough
 
@@ -35,8 +47,8 @@ class Lever:
     dimension: Dimension
     limit: float  # the furthest factor tried
     edit: Callable[[float], Edit]
-    text: Callable[[float], str]
-    figure: float  # what is multiplied, in the unit that `text` shows: the proposed figure is rounded in that unit
+    change: Callable[[float], AnyChange]  # what `edit` does
+    figure: float  # what is multiplied, in the unit that is shown: the proposed figure is rounded in that unit
 
 
 def smallest_pull(lever: Lever, is_enough: Callable[[float], bool]) -> float | None:
@@ -96,7 +108,7 @@ def _cheaper(option: Option, group: GroupKey) -> tuple[Lever, ...]:
     return (
         Lever(
             dimension="price", limit=0.001, edit=lambda x: billed_times(platform, sku, x), figure=100.0,
-            text=lambda x: f"{platform} takes {100 * (1 - x):.4g} % off {sku}",
+            change=lambda x: Discount(platform=platform, sku=sku, off_fraction=1 - x),
         ),
     )  # fmt: skip
 
@@ -114,7 +126,7 @@ def machine_price(option: Option, group: GroupKey, catalog: Catalog) -> tuple[Le
     return (
         Lever(
             dimension="price", limit=0.001, edit=lambda x: price_times(group, x), figure=usd,
-            text=lambda x: f"the machine costs ${usd * x:,.4g} an hour without the fee ({100 * (1 - x):.3g} % lower)",
+            change=lambda x: _moved_price(usd, x, "machine without fee"),
         ),
     )  # fmt: skip
 
@@ -140,7 +152,8 @@ def _to_enter(refusal: Refusal, group: GroupKey, scenario: Scenario) -> tuple[Le
 
 
 def _roomier(refusal: Refusal, group: GroupKey, catalog: Catalog) -> tuple[Lever, ...]:
-    holder, gib = "GPU", catalog.accelerator(refusal.gpu).memory_gib if refusal.gpu else None
+    holder: Literal["GPU", "machine"] = "GPU"
+    gib = catalog.accelerator(refusal.gpu).memory_gib if refusal.gpu else None
     if refusal.gpu is None:
         holder, gib = "machine", next((one.memory_gib for one in catalog.instance_types if one.key == group[:2]), None)
     if gib is None:
@@ -148,7 +161,7 @@ def _roomier(refusal: Refusal, group: GroupKey, catalog: Catalog) -> tuple[Lever
     return (
         Lever(
             dimension="memory", limit=4096.0, edit=lambda x: memory_times(group, x), figure=gib,
-            text=lambda x: f"each {holder} has {gib * x:,.4g} GiB instead of {gib:,.4g}",
+            change=lambda x: MoreMemory(holder=holder, memory_gib=gib * x, before_gib=gib),
         ),
     )  # fmt: skip
 
@@ -156,14 +169,18 @@ def _roomier(refusal: Refusal, group: GroupKey, catalog: Catalog) -> tuple[Lever
 def _price(group: GroupKey, usd: float) -> Lever:
     return Lever(
         dimension="price", limit=0.001, edit=lambda x: price_times(group, x), figure=usd,
-        text=lambda x: f"its price is ${usd * x:,.4g} an instance-hour ({100 * (1 - x):.3g} % lower)",
+        change=lambda x: _moved_price(usd, x, "machine"),
     )  # fmt: skip
+
+
+def _moved_price(usd: float, factor: float, of: Literal["machine", "machine without fee"]) -> MovePrice:
+    return MovePrice(usd_per_instance_hour=usd * factor, fall_fraction=1 - factor, of=of)
 
 
 def _speed(group: GroupKey) -> Lever:
     return Lever(
         dimension="speed", limit=64.0, edit=lambda x: speed_times(group, x), figure=1.0,
-        text=lambda x: f"its GPUs are {x:.3g}x as fast (rates, memory, links and power)",
+        change=lambda x: FasterGpus(times=x),
     )  # fmt: skip
 
 
@@ -176,32 +193,30 @@ def _sooner(option: Option, plan: Plan) -> tuple[Lever, ...]:
     if not ahead or min(ahead) <= own * 1.01:
         return ()
     first = min(ahead) / SECONDS_PER_HOUR
-    return (_limit("deadline", first, own / min(ahead), _to_deadline, "the deadline is {:,.4g} h away"),)
+    return (_limit("deadline", first, own / min(ahead), _to_deadline),)
 
 
-def _to_deadline(hours: float) -> Change:
-    return constrained(deadline_s=hours * SECONDS_PER_HOUR)
+def _to_deadline(hours: float) -> AnyChange:
+    return MoveDeadline(deadline_s=hours * SECONDS_PER_HOUR)
 
 
 def _deadline(workload: Workload) -> tuple[Lever, ...]:
     if not workload.constraints.deadline_s:
         return ()
-    hours = workload.constraints.deadline_s / SECONDS_PER_HOUR
-    return (_limit("deadline", hours, 1e6, _to_deadline, "the deadline is {:,.4g} h away"),)
+    return (_limit("deadline", workload.constraints.deadline_s / SECONDS_PER_HOUR, 1e6, _to_deadline),)
 
 
 def _budget(workload: Workload) -> tuple[Lever, ...]:
     usd = workload.constraints.budget_usd
     if not usd:
         return ()
-    return (_limit("budget", usd, 1e9, lambda x: constrained(budget_usd=x), "the budget is ${:,.4g}"),)
+    return (_limit("budget", usd, 1e9, lambda x: MoveBudget(budget_usd=x)),)
 
 
 def _rate(workload: Workload) -> tuple[Lever, ...]:
     if not isinstance(workload.job, ServeJob):
         return ()
-    per_s = workload.job.rate_per_s
-    return (_limit("rate", per_s, 1e-6, lambda x: job_with(rate_per_s=x), "{:,.4g} requests arrive per second"),)
+    return (_limit("rate", workload.job.rate_per_s, 1e-6, lambda x: MoveRate(rate_per_s=x)),)
 
 
 def _promises(workload: Workload) -> tuple[Lever, ...]:
@@ -209,20 +224,24 @@ def _promises(workload: Workload) -> tuple[Lever, ...]:
     job = workload.job
     if not isinstance(job, ServeJob):
         return ()
-    whole, first, token = job.p95_latency_s, job.p95_ttft_s, job.p95_tpot_s
-    return (
-        *((_limit("latency", whole, 1e4, lambda x: job_with(p95_latency_s=x), "the promised p95 latency is {:,.4g} s"),)
-          if whole else ()),
-        *((_limit("latency", first, 1e4, lambda x: job_with(p95_ttft_s=x), "the promised p95 TTFT is {:,.4g} s"),)
-          if first else ()),
-        *((_limit("latency", token, 1e4, lambda x: job_with(p95_tpot_s=x), "the promised p95 per token is {:,.4g} s"),)
-          if token else ()),
-    )  # fmt: skip
+    promised: tuple[tuple[Promise, float | None], ...] = (
+        ("latency", job.p95_latency_s),
+        ("ttft", job.p95_ttft_s),
+        ("tpot", job.p95_tpot_s),
+    )
+    return tuple(_promise(promise, limit_s) for promise, limit_s in promised if limit_s)
 
 
-def _limit(dimension: Dimension, figure: float, furthest: float, change: Callable[[float], Change], text: str) -> Lever:
-    """A limit of the workload at `figure`, moved; `text` shows the new figure."""
-    return Lever(
-        dimension=dimension, limit=furthest, edit=lambda x: with_workload(change(figure * x)), figure=figure,
-        text=lambda x: text.format(figure * x),
-    )  # fmt: skip
+def _promise(promise: Promise, limit_s: float) -> Lever:
+    return _limit("latency", limit_s, 1e4, lambda x: MovePromise(promise=promise, promised_s=x))
+
+
+def _limit(dimension: Dimension, figure: float, furthest: float, change: Callable[[float], AnyChange]) -> Lever:
+    """A limit of the workload at `figure`, moved."""
+
+    def edit(factor: float) -> Edit:
+        made = edit_of(change(figure * factor))
+        assert made is not None
+        return with_workload(made)
+
+    return Lever(dimension=dimension, limit=furthest, edit=edit, figure=figure, change=lambda x: change(figure * x))

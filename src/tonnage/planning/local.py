@@ -24,11 +24,13 @@ from tonnage.calibration.local_rows import (
 from tonnage.calibration.local_update import condition, shares_of
 from tonnage.calibration.store import Calibration
 from tonnage.errors import InputError
+from tonnage.planning.reasons.changes import AcceptRisk
+from tonnage.planning.reasons.misses import BudgetMiss, DeadlineMiss, MemoryMiss, Miss
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.estimates import Figure
 from tonnage.sizing.fitting import room
 from tonnage.units import SECONDS_PER_HOUR, to_gib
-from tonnage.workload.jobs import Constraints, TrainJob, Workload
+from tonnage.workload.jobs import Constraints, Risk, TrainJob, Workload
 
 TIME_GROUP, MEMORY_GROUP = "training time", "training memory"
 UNSEEN: Final = 1  # the device is one that no packaged row is of
@@ -47,6 +49,7 @@ class LocalPrediction:
     run_s: Figure
     peak_memory_gib: Figure  # host memory of one process on a CPU, device memory on a GPU
     memory_available_gib: float  # for each process, the safety margin kept free
+    memory_share_gib: float  # for each process, all of it
     cost_usd: Figure | None  # None: what an hour costs is not known
     time_parts_s: tuple[tuple[str, float], ...]  # of one step by operation, before rows correct the sum
     memory_parts_gib: tuple[tuple[str, float], ...]
@@ -56,15 +59,6 @@ class LocalPrediction:
     @property
     def fits(self) -> bool:
         return self.peak_memory_gib.value <= self.memory_available_gib
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokenLimit:
-    """A limit of the workload that the device does not hold."""
-
-    limit: str
-    needs: str
-    has: str
 
 
 def predict_local(
@@ -84,7 +78,8 @@ def predict_local(
     global batch that fits. Raises InputError where the profile or the job does not allow it.
     """
     margin = Assumptions().memory_margin_fraction if memory_margin is None else memory_margin
-    available = room(profile.memory_gib, margin) / (processes if profile.kind == "cpu" else 1)
+    share = profile.memory_gib / (processes if profile.kind == "cpu" else 1)
+    available = room(share, margin)
     work = _work(job, profile, threads, processes, micro_batch or job.micro_batch, available)
     time_sd, memory_sd = _prior(profile, calibration)
     time_sd = combined_log_sd(time_sd, profile.busy_log_sd)
@@ -104,6 +99,7 @@ def predict_local(
         run_s=run_s,
         peak_memory_gib=memory.scaled(to_gib(1.0)),
         memory_available_gib=available,
+        memory_share_gib=share,
         cost_usd=None if hour is None else run_s.scaled(hour / SECONDS_PER_HOUR),
         time_parts_s=tuple(sorted(named_time_parts(work, profile).items(), key=lambda part: -part[1])),
         memory_parts_gib=tuple((name, to_gib(size)) for name, size in memory_parts(work, profile).items()),
@@ -122,25 +118,38 @@ def training_job(workload: Workload) -> TrainJob:
     return workload.job
 
 
-def broken_limits(prediction: LocalPrediction, constraints: Constraints) -> tuple[BrokenLimit, ...]:
-    """Memory, deadline and budget, each where the device does not hold it (at the far end with `constraints.hold`)."""
-    far = constraints.hold
+def broken_limits(prediction: LocalPrediction, constraints: Constraints) -> tuple[Miss, ...]:
+    """Memory, deadline and budget, each where the device does not hold it (at the far end where that is held)."""
 
-    def needed(figure: Figure) -> float:
-        return figure.high if far else figure.value
+    def needed(figure: Figure, limit: Risk) -> float:
+        return figure.high if constraints.held(limit) else figure.value
 
-    memory, room_gib = needed(prediction.peak_memory_gib), prediction.memory_available_gib
-    broken = []
-    if memory > room_gib:
-        broken.append(BrokenLimit(limit="memory", needs=f"{memory:.1f} GiB", has=f"{room_gib:.1f} GiB"))
-    hours = needed(prediction.run_s) / SECONDS_PER_HOUR
-    if constraints.deadline_s is not None and needed(prediction.run_s) > constraints.deadline_s:
-        allowed = constraints.deadline_s / SECONDS_PER_HOUR
-        broken.append(BrokenLimit(limit="deadline", needs=f"{hours:.2f} h", has=f"{allowed:.2f} h"))
-    cost = None if prediction.cost_usd is None else needed(prediction.cost_usd)
+    broken: list[Miss] = []
+    memory = _memory_miss(prediction, needed(prediction.peak_memory_gib, "memory"))
+    if memory is not None:
+        broken.append(memory)
+    run_s, deadline_s = needed(prediction.run_s, "deadline"), constraints.deadline_s
+    if deadline_s is not None and run_s > deadline_s:
+        broken.append(DeadlineMiss(needed_s=run_s, deadline_s=deadline_s))
+    cost = None if prediction.cost_usd is None else needed(prediction.cost_usd, "budget")
     if constraints.budget_usd is not None and cost is not None and cost > constraints.budget_usd:
-        broken.append(BrokenLimit(limit="budget", needs=f"${cost:.2f}", has=f"${constraints.budget_usd:.2f}"))
+        broken.append(BudgetMiss(needed_usd=cost, budget_usd=constraints.budget_usd))
     return tuple(broken)
+
+
+def _memory_miss(prediction: LocalPrediction, held_gib: float) -> Miss | None:
+    expected = prediction.peak_memory_gib.value
+    if not prediction.fits:
+        return MemoryMiss(needed_gib=expected, available_gib=prediction.memory_available_gib, of="process")
+    if held_gib <= prediction.memory_share_gib:
+        return None
+    return MemoryMiss(
+        needed_gib=held_gib,
+        available_gib=prediction.memory_share_gib,
+        expected_gib=expected,
+        of="process",
+        lifted_by=(AcceptRisk(limit="memory"),),
+    )
 
 
 def _work(

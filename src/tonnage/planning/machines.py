@@ -6,13 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tonnage.catalog import Catalog
-from tonnage.catalog.hardware import Accelerator, Link
+from tonnage.catalog.hardware import Link
 from tonnage.catalog.market import InstanceType
-from tonnage.errors import UnsizedHardware
-from tonnage.planning.changes import in_fp16
-from tonnage.planning.sized import Miss
+from tonnage.planning.reasons.changes import Publish, TakeGpu, UseFp16
+from tonnage.planning.reasons.misses import Miss, NoGpuMiss, SharedGpuMiss, UnpublishedMiss
 from tonnage.sizing.assumptions import Assumptions
-from tonnage.sizing.devices import Machine, peak_tflops, usable_bytes
+from tonnage.sizing.devices import Machine, missing_figure
 from tonnage.units import gbit_to_gb_per_s
 
 Key = tuple[str, str]  # provider, instance type
@@ -58,44 +57,22 @@ def accelerator_park(
 def _unsized(catalog: Catalog, instance: InstanceType, precision: str) -> Miss | None:
     """Why this instance type cannot be sized for work on accelerators, or None."""
     if instance.accelerator is None:
-        return Miss(
-            binding="hardware",
-            needs="an accelerator",
-            has="none",
-            flips_when="nothing: it takes a GPU",
-        )
+        return NoGpuMiss(lifted_by=(TakeGpu(),))
     if instance.accelerator_count < 1 or instance.accelerator_count != int(instance.accelerator_count):
-        return Miss(
-            binding="shared gpu",
-            needs="a whole device",
-            has=f"{instance.accelerator_count:g} of one",
-            flips_when="the rate of a slice is published",
-        )
+        return SharedGpuMiss(gpu_count=instance.accelerator_count, lifted_by=(Publish(what="rate of a slice"),))
     accelerator = catalog.accelerator(instance.accelerator)
-    try:
-        _check_figures(accelerator, precision)
-    except UnsizedHardware as error:
-        if precision == "bf16" and _sizes_in(accelerator, "fp16"):
-            text = "fp16 in place of bf16"
-            return Miss(binding="rate", needs=error.message, has="unknown", flips_when=text, change=in_fp16)
-        return Miss(binding="rate", needs=error.message, has="unknown", flips_when="the catalog gains the figure")
-    return None
-
-
-def _check_figures(accelerator: Accelerator, precision: str) -> None:
-    """Raises UnsizedHardware naming the first figure that sizing needs and nobody publishes."""
-    peak_tflops(accelerator, precision)
-    usable_bytes(accelerator)
-    if accelerator.memory_bandwidth_gb_per_s is None:
-        raise UnsizedHardware(f"{accelerator.name}: memory bandwidth is not published")
-
-
-def _sizes_in(accelerator: Accelerator, precision: str) -> bool:
-    try:
-        _check_figures(accelerator, precision)
-    except UnsizedHardware:
-        return False
-    return True
+    missing = missing_figure(accelerator, precision)
+    if missing is None:
+        return None
+    in_fp16 = precision == "bf16" and missing_figure(accelerator, "fp16") is None
+    return UnpublishedMiss(
+        binding="rate",
+        what=missing,
+        device=accelerator.name,
+        vendor=accelerator.vendor if missing == "vendor" else "",
+        precision=precision if missing == "rate" else "",
+        lifted_by=(UseFp16() if in_fp16 else Publish(what="figure"),),
+    )
 
 
 def _machine(catalog: Catalog, instance: InstanceType, assumed: Assumptions) -> Machine:

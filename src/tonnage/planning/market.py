@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final, Literal
 
 from tonnage.catalog import Catalog
 from tonnage.catalog.market import InstanceType, Offer, Platform
-from tonnage.planning.changes import bought_as, constrained, including
+from tonnage.catalog.twins import superseded_offers
 from tonnage.planning.plan import Bought, Refusal
-from tonnage.planning.sized import Miss
+from tonnage.planning.reasons.changes import AllowInterruptions, Buy, DropExclusion, Include, LeaveOut, ListKey, Publish
+from tonnage.planning.reasons.misses import (
+    ExcludedMiss,
+    InterruptibleMiss,
+    Miss,
+    NoPriceMiss,
+    NotAllowedMiss,
+    OtherGpuMiss,
+    ResidencyMiss,
+    SetAsidePriceMiss,
+    SupersededPriceMiss,
+)
+from tonnage.workload.exclusions import Exclusion
 from tonnage.workload.jobs import Workload
 
 Group = tuple[str, str, Bought]  # provider, instance type, purchase
+Listed = Literal["provider", "region", "platform"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,11 +44,12 @@ def admit_offers(workload: Workload, catalog: Catalog) -> Market:
     passing: set[Group] = set()
     fixed: dict[Group, Miss | None] = {}
     instances = {instance.key: instance for instance in catalog.instance_types}
+    superseded = superseded_offers(catalog.offers, instances)
     for offer in catalog.offers:
         group = (offer.provider, offer.instance_type, offer.purchase)
         if group not in fixed:
             fixed[group] = _instance_miss(workload, catalog, offer, instances[offer.provider, offer.instance_type])
-        miss = fixed[group] or _region_miss(workload, catalog, offer)
+        miss = fixed[group] or _price_miss(workload, offer, superseded) or _region_miss(workload, catalog, offer)
         if miss is None:
             admitted.append(offer)
             passing.add(group)
@@ -66,90 +82,84 @@ def refuse(
         count=count,
         gpu=instance.accelerator,
         gpu_count=instance.accelerator_count,
-        binding=miss.binding,
-        needs=miss.needs,
-        has=miss.has,
-        flips_when=miss.flips_when,
-        shortfall=miss.shortfall,
-        change=miss.change,
+        miss=miss,
         platform=platform,
     )
 
 
 def _instance_miss(workload: Workload, catalog: Catalog, offer: Offer, instance: InstanceType) -> Miss | None:
     """Constraints that hold for the whole instance type and purchase, whatever the region."""
-    wanted = workload.constraints
-    if offer.purchase not in workload.buy.purchases:
-        return Miss(
-            binding="purchase",
-            needs=f"one of {', '.join(workload.buy.purchases)}",
-            has=offer.purchase,
-            flips_when=f"buy.{offer.purchase}: true",
-            change=bought_as(offer.purchase),
-        )
+    wanted, buys = workload.constraints, workload.buy.purchases
+    if offer.purchase not in buys:
+        buy = Buy(purchase=offer.purchase)
+        return NotAllowedMiss(binding="purchase", allowed=buys, has=offer.purchase, lifted_by=(buy,))
     if offer.purchase == "spot" and not wanted.interruptible:
-        return Miss(
-            binding="interruptible",
-            needs="machines that stay",
-            has="spot",
-            flips_when="constraints.interruptible: true",
-            change=constrained(interruptible=True),
-        )
+        return InterruptibleMiss(lifted_by=(AllowInterruptions(),))
     if wanted.providers and offer.provider not in wanted.providers:
-        return Miss(
-            binding="provider",
-            needs=f"one of {', '.join(wanted.providers)}",
-            has=offer.provider,
-            flips_when=f"constraints.providers includes {offer.provider}",
-            change=including("providers", offer.provider),
-        )
-    return _gpu_miss(workload, catalog, instance)
+        return not_listed("provider", wanted.providers, offer.provider)
+    return _excluded(workload, catalog, instance) or _gpu_miss(workload, catalog, instance)
+
+
+def _excluded(workload: Workload, catalog: Catalog, instance: InstanceType) -> Miss | None:
+    out = next((one for one in workload.constraints.exclude if one.covers_machine(instance, catalog)), None)
+    return None if out is None else exclusion_miss(out)
+
+
+def _price_miss(workload: Workload, offer: Offer, superseded: Mapping[Offer, Offer]) -> Miss | None:
+    """What is wrong with one price, whatever its region."""
+    out = next((one for one in workload.constraints.exclude if one.covers_offer(offer)), None)
+    if out is not None:
+        return exclusion_miss(out)
+    newer = superseded.get(offer)
+    if newer is None:
+        return None
+    return SupersededPriceMiss(
+        usd_per_instance_hour=float(offer.usd_per_instance_hour),
+        newer_usd_per_instance_hour=float(newer.usd_per_instance_hour),
+        newer_read_on=newer.read_on,
+        newer_name=newer.instance_type,
+        lifted_by=(Publish(what="newer price"),),
+    )
+
+
+def exclusion_miss(exclusion: Exclusion) -> Miss:
+    """A candidate that the buyer rules out."""
+    return ExcludedMiss(exclusion=exclusion.text, lifted_by=(DropExclusion(exclusion=exclusion.text),))
+
+
+LISTED: Final[dict[Listed, ListKey]] = {"provider": "providers", "region": "regions", "platform": "platforms"}
+
+
+def not_listed(binding: Listed, allowed: tuple[str, ...], has: str) -> Miss:
+    """A candidate that is none of what a constraint lists."""
+    include = Include(key=LISTED[binding], value=has)
+    return NotAllowedMiss(binding=binding, allowed=allowed, has=has, lifted_by=(include,))
 
 
 def _gpu_miss(workload: Workload, catalog: Catalog, instance: InstanceType) -> Miss | None:
     filters = workload.constraints.gpus
     if not filters:
         return None
-    if instance.accelerator is not None:
-        accelerator = catalog.accelerator(instance.accelerator)
-        if any(wanted.matches(accelerator, instance.accelerator_count) for wanted in filters):
+    name, count = instance.accelerator, instance.accelerator_count
+    lift: Include | LeaveOut = LeaveOut(key="gpus")
+    if name is not None:
+        if any(wanted.matches(catalog.accelerator(name), count) for wanted in filters):
             return None
-    asked = " or ".join(wanted.text for wanted in filters)
-    if instance.accelerator is None:
-        return Miss(
-            binding="gpu",
-            needs=asked,
-            has="no GPU",
-            flips_when="constraints.gpus is left out",
-            change=constrained(gpus=()),
-        )
-    has = f"{instance.accelerator}:{instance.accelerator_count:g}"
-    return Miss(
-        binding="gpu", needs=asked, has=has, flips_when=f"constraints.gpus includes {has}", change=constrained(gpus=())
-    )
+        lift = Include(key="gpus", value=f"{name}:{count:g}")
+    asked = tuple(wanted.text for wanted in filters)
+    return OtherGpuMiss(asked=asked, gpu=name, gpu_count=count, lifted_by=(lift,))
 
 
 def _region_miss(workload: Workload, catalog: Catalog, offer: Offer) -> Miss | None:
     wanted = workload.constraints
     if wanted.regions and offer.region and offer.region not in wanted.regions:
-        return Miss(
-            binding="region",
-            needs=f"one of {', '.join(wanted.regions)}",
-            has=offer.region,
-            flips_when=f"constraints.regions includes {offer.region}",
-            change=including("regions", offer.region),
-        )
+        return not_listed("region", wanted.regions, offer.region)
     if wanted.residency:
         region = catalog.region(offer.provider, offer.region)
         area = region.area if region else None
         if area not in wanted.residency:
-            return Miss(
-                binding="residency",
-                needs=f"data stays in {', '.join(wanted.residency)}",
-                has=f"prices in {area}" if area else "a listing that states no region",
-                flips_when=f"constraints.residency includes {area}" if area else "the listing states its regions",
-                change=including("residency", area) if area else None,
-            )
+            lift = Include(key="residency", value=area) if area else Publish(what="regions")
+            return ResidencyMiss(areas=wanted.residency, area=area, lifted_by=(lift,))
     return None
 
 
@@ -163,11 +173,11 @@ def _set_aside(
         group: Group = (offer.provider, offer.instance_type, offer.purchase)
         if offer.purchase not in workload.buy.purchases or group in known or group[:2] not in instances:
             continue
-        miss = Miss(
-            binding="price",
-            needs=f"a {offer.purchase.replace('_', '-')} price that holds today",
-            has=f"${offer.usd_per_instance_hour:.4f} an hour, set aside: {one.why}",
-            flips_when="a source states the price of today",
+        miss = SetAsidePriceMiss(
+            purchase=offer.purchase,
+            usd_per_instance_hour=float(offer.usd_per_instance_hour),
+            why=one.why,
+            lifted_by=(Publish(what="price of today"),),
         )
         found.setdefault(group, refuse(instances[group[:2]], miss, region=offer.region, purchase=offer.purchase))
     return list(found.values())
@@ -176,7 +186,7 @@ def _set_aside(
 def _unpriced(catalog: Catalog) -> list[Refusal]:
     """Instance types without any offer: a missing price is stated, never zero."""
     priced = {(offer.provider, offer.instance_type) for offer in catalog.offers}
-    miss = Miss(binding="no price", needs="a price", has="none in the catalog", flips_when="a source states its price")
+    miss = NoPriceMiss(lifted_by=(Publish(what="price"),))
     return [
         refuse(instance, miss)
         for instance in sorted(catalog.instance_types, key=lambda one: one.key)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from math import isfinite
 
 from tonnage.catalog import Catalog
 from tonnage.planning.flips import Planner, chain_that_fits
-from tonnage.planning.plan import Option, Refusal
+from tonnage.planning.plan import NearMiss, Option, Refusal
 from tonnage.planning.scenario import Scenario
 from tonnage.workload.jobs import Workload
 
@@ -18,17 +17,17 @@ SHOWN = 3
 
 def nearest_misses(
     workload: Workload, catalog: Catalog, refused: Iterable[Refusal], relaxed: Iterable[Option], plan: Planner
-) -> tuple[Refusal, ...]:
+) -> tuple[NearMiss, ...]:
     """Up to three refusals of different GPUs that a short chain of changes lets in, the smallest shortfall first.
 
     Those that lack a figure by a known factor go first; then what single relaxed constraints would have chosen.
-    `flips_when` of a result names the whole chain and what the option then costs.
+    The flip of a result is the whole chain and what the option then costs.
     """
     listed = list(refused)
     measured = sorted((one for one in listed if isfinite(one.shortfall)), key=lambda one: one.shortfall)
     by_identity = {(one.provider, one.instance_type, one.purchase, one.platform): one for one in listed}
     chosen = [by_identity.get((one.provider, one.instance_type, one.purchase, one.platform)) for one in relaxed]
-    found: list[Refusal] = []
+    found: list[NearMiss] = []
     tried: set[tuple[str | None, float]] = set()
     for miss in [*measured, *(one for one in chosen if one is not None)]:
         kind = (miss.gpu, miss.gpu_count)
@@ -37,5 +36,5 @@ def nearest_misses(
         tried.add(kind)
         chain = chain_that_fits(miss, Scenario(workload=workload, catalog=catalog), plan)
         if chain is not None:
-            found.append(replace(miss, flips_when=f"{chain.text} (then ${chain.cost_usd:,.2f})"))
+            found.append(NearMiss(refusal=miss, flip=chain))
     return tuple(found)

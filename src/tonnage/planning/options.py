@@ -14,8 +14,9 @@ from tonnage.planning.joined import Joined
 from tonnage.planning.plan import Option, RunDetail
 from tonnage.planning.risks import risks_of
 from tonnage.planning.sized import IntArray, Sized
+from tonnage.planning.spot.detail import SpotDetail
+from tonnage.planning.spot_columns import SpotColumns, no_items
 from tonnage.pricing.deals import Deal
-from tonnage.pricing.interruptions import Terms
 from tonnage.pricing.ledger import Ledger
 from tonnage.pricing.lines import Hours, machine_ledger
 from tonnage.pricing.rates import idle_s
@@ -34,11 +35,13 @@ class OptionBuilder:
     instances: Mapping[tuple[str, str], InstanceType]
     sized: Sized
     joined: Joined
-    terms: Terms
+    startup_s: float
+    spots: SpotColumns
     service: bool
     max_age_days: int
     expected: ExpectedPrices
     services: ServicePrices
+    vendors: Mapping[str, str]  # of each device
 
     def built(self, rows: IntArray, front: np.ndarray) -> list[Option]:
         """Options for `rows`, in their order."""
@@ -109,23 +112,52 @@ class OptionBuilder:
             ledger=ledger,
             run=run,
             risks=risks_of(
-                self.workload, deal, instance, run, time, self.max_age_days, doubt, count=int(joined.nodes[row])
+                self.workload,
+                deal,
+                instance,
+                run,
+                time,
+                self.max_age_days,
+                doubt,
+                count=int(joined.nodes[row]),
+                vendor=self.vendors.get(instance.accelerator or ""),
             ),
             pareto=on_front,
             loses_by="",
             platform=deal.platform,
+            spot=self._spot(row),
         )
+
+    def _spot(self, row: int) -> SpotDetail | None:
+        joined = self.joined
+        if joined.interrupted is None or not joined.spot[row]:
+            return None
+        run = int(joined.run[row])
+        return self.spots.detail(
+            int(joined.offer[row]),
+            joined.interrupted,
+            int(joined.interrupted_row[row]),
+            work_s=float(self.sized.work_s[run]),
+            nodes=int(joined.nodes[row]),
+            keeps=bool(np.isfinite(no_items(self.sized)[run])),
+        )
+
+    def _reading_s(self, row: int) -> float:
+        """What a start on spot takes beyond that of any machine: reading the state."""
+        return float(self.spots.startup_h[int(self.joined.offer[row])]) * SECONDS_PER_HOUR - self.startup_s
 
     def _ledger(self, row: int, billed_h: float, unused_h: float) -> Ledger:
         """The hours of one machine by what they are spent on, then everything else."""
         joined = self.joined
         spent = [("compute", float(self.sized.work_s[int(joined.run[row])]))]
         if not self.service:
-            spent.append(("start-up", self.terms.startup_s * float(joined.sessions.count[row])))
+            starts = self.startup_s * float(joined.sessions.count[row])
+            spent.append(("start-up", starts + (self._reading_s(row) if joined.spot[row] else 0.0)))
             if joined.spot[row]:
-                place = int(joined.interrupted_row[row])
-                spent.append(("saving checkpoints", float(joined.interrupted.checkpoint_s[place])))
-                spent.append(("re-done work and restarts", float(joined.interrupted.redone_s[place])))
+                place, taken_back = int(joined.interrupted_row[row]), joined.interrupted
+                assert taken_back is not None
+                spent.append(("saving checkpoints", float(taken_back.value.saving_h[place]) * SECONDS_PER_HOUR))
+                spent.append(("re-done work and restarts", float(taken_back.value.redone_h[place]) * SECONDS_PER_HOUR))
             spent.append(("idle after the work", self.workload.buy.idle_s * float(joined.sessions.count[row])))
         used = Hours(
             spent=tuple((what, seconds / SECONDS_PER_HOUR) for what, seconds in spent if seconds > 0),

@@ -6,25 +6,45 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tonnage.planning.plan import Objective, Option
+from tonnage.workload.jobs import Trust
 
 
-def ranked(options: Sequence[Option], objective: Objective) -> tuple[Option, ...]:
-    """`options` (better ones of one kind first) in the order of `objective`, ranks and distances filled in.
+def ranked(options: Sequence[Option], objective: Objective, *, trust: Trust = "dated") -> tuple[Option, ...]:
+    """`options` (better ones of one kind first) in the order of `objective`, ranks and distances filled in; those
+    whose price one can rely on before the others, unless any price is trusted.
 
     Ledgers round each line, so options are put in the order of their printed totals.
     """
-    joint = _joint_front(options)
-    ordered = sorted(joint, key=lambda option: _key(option, objective))
+    joint = _joint_front(options, trust)
+    ordered = sorted(
+        joint, key=lambda option: (trust == "dated" and not option.relied_on, *order_key(option, objective))
+    )
     if not ordered:
         return ()
     winner = ordered[0]
+    doubted = next((option for option in ordered if winner.relied_on and not option.relied_on), None)
     return tuple(
-        replace(option, rank=rank, loses_by="" if rank == 1 else loses_by(option, winner, objective))
+        replace(option, rank=rank, loses_by=_distance(option, winner, doubted, objective, trust))
         for rank, option in enumerate(ordered, start=1)
     )
 
 
-def _key(option: Option, objective: Objective) -> tuple[float, ...]:
+def _distance(option: Option, winner: Option, doubted: Option | None, objective: Objective, trust: Trust) -> str:
+    """What an option lacks; `doubted`: the first whose price is not relied on."""
+    if option is winner:
+        return ""
+    ahead = order_key(option, objective) < order_key(winner, objective)
+    if trust == "any" or option.relied_on or not winner.relied_on or not ahead:
+        return loses_by(option, winner, objective)
+    less = (
+        f"costs {option.cost_usd.value / winner.cost_usd.value:.2f}x the winner" if winner.cost_usd.value else "costs"
+    )
+    wins = "; wins with trust: any" if option is doubted else ""
+    return f"{less}, at a price not relied on{wins}"
+
+
+def order_key(option: Option, objective: Objective) -> tuple[float, ...]:
+    """What options are put in order by, the smallest first."""
     cost = option.cost_usd.value
     if objective == "time" and option.time_s is not None:
         return (option.time_s.value, cost)
@@ -33,9 +53,11 @@ def _key(option: Option, objective: Objective) -> tuple[float, ...]:
     return (cost,)
 
 
-def _joint_front(options: Sequence[Option]) -> list[Option]:
-    """Machines and token APIs judged together: the front of each kind, less what the other kind beats in both."""
-    tokens = [option for option in options if not option.run.machines and option.time_s is not None]
+def _joint_front(options: Sequence[Option], trust: Trust) -> list[Option]:
+    """Machines and token APIs judged together: the front of each kind, less what the other kind beats in both. A price
+    that is not relied on beats none that is."""
+    sure = [option for option in options if trust == "any" or option.relied_on]
+    tokens = [option for option in sure or options if not option.run.machines and option.time_s is not None]
     front = [option for option in options if option.run.machines and option.pareto]
     out = []
     for option in options:

@@ -2,41 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Literal
 
 from tonnage.catalog.market import Platform, Purchase
-from tonnage.planning.changes import Change
-from tonnage.planning.reasons.risks import Promise, Risk
+from tonnage.planning.reasons.changes import RelaxingChange
+from tonnage.planning.reasons.flips import Flip
+from tonnage.planning.reasons.miss import Binding, Unknown
+from tonnage.planning.reasons.misses import Miss
+from tonnage.planning.reasons.risks import PriceRisk, Promise, Risk
+from tonnage.planning.spot.detail import SpotDetail
 from tonnage.pricing.ledger import Ledger
 from tonnage.sizing.estimates import Basis, Figure, Spread
 
 Objective = Literal["cost", "time", "pareto"]
 Bought = Purchase | Literal["batch", "provisioned"]  # the last two: tokens
-Binding = Literal[
-    "memory",
-    "deadline",
-    "budget",
-    "provider",
-    "region",
-    "residency",
-    "gpu",
-    "max_gpus",
-    "purchase",
-    "interruptible",
-    "latency",
-    "rate",
-    "hardware",
-    "network",
-    "shared gpu",
-    "no price",
-    "price",
-    "platform",
-    "time",
-    "host memory",
-    "layout",
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +97,17 @@ class Option:
     pareto: bool
     loses_by: str  # "" for the winner: what it would take to win
     platform: Platform = "vm"
+    spot: SpotDetail | None = None  # of work on spot that ends
+
+    @property
+    def price_doubts(self) -> tuple[PriceRisk, ...]:
+        """Why one would not rely on the price."""
+        return tuple(risk for risk in self.risks if isinstance(risk, PriceRisk))
+
+    @property
+    def relied_on(self) -> bool:
+        """Whether the price is dated, young, like its kind's, and of a data centre."""
+        return not self.price_doubts
 
     @property
     def identity(self) -> tuple[str, str, str, str, int]:
@@ -123,8 +116,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """A candidate that is out: the limit that binds, what it needs, what it has, and what lifts it (another may bind
-    then)."""
+    """A candidate that is out, and why."""
 
     provider: str
     instance_type: str
@@ -133,13 +125,74 @@ class Refusal:
     count: int
     gpu: str | None
     gpu_count: float
-    binding: Binding
-    needs: str
-    has: str
-    flips_when: str
-    shortfall: float  # needs / has where both are numbers (how near the miss is), else infinity
-    change: Change | None = field(default=None, compare=False, repr=False)  # what `flips_when` says, to be tried
+    miss: Miss
     platform: Platform = "vm"
+
+    @property
+    def binding(self) -> Binding:
+        """The limit that binds."""
+        return self.miss.binding
+
+    @property
+    def shortfall(self) -> float:
+        """How near the miss is: what is needed over what there is, else infinity."""
+        return self.miss.shortfall
+
+    @property
+    def unknown(self) -> Unknown | None:
+        """What nobody knows, where it is out for that and not for what it is."""
+        return self.miss.unknown
+
+    @property
+    def would_cost_usd(self) -> float | None:
+        """What it would cost, were that known and good."""
+        return self.miss.would_cost_usd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RiskAccepted:
+    """The option that would be best if the memory need only fit on its expected figure."""
+
+    risk: Literal["memory"]
+    option: Option
+    saves_usd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceTrusted:
+    """The option that would be best if any price were relied on: undated, old, odd, or of a community host."""
+
+    option: Option
+    saves_usd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownAnswered:
+    """A candidate that is out for something nobody knows, and would win if the answer were good."""
+
+    candidate: Option | Refusal
+    unknown: Unknown
+    cost_usd: float
+    saves_usd: float
+
+
+Cheaper = RiskAccepted | PriceTrusted | UnknownAnswered
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NearMiss:
+    """A refusal, and changes that were tried and let the candidate in."""
+
+    refusal: Refusal
+    flip: Flip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relaxation:
+    """A single constraint whose removal gives an option, and the best one then."""
+
+    change: RelaxingChange
+    best: Option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,14 +228,24 @@ class Plan:
     refused: tuple[Refusal, ...]
     catalog: CatalogStamp
     notes: tuple[str, ...]
-    relaxations: tuple[str, ...] = ()  # where nothing fits: single constraints whose removal gives an option
-    nearest_misses: tuple[Refusal, ...] = ()  # where nothing fits: up to three, their changes tried and found to fit
+    cheaper: tuple[Cheaper, ...] = ()  # what would win but for a risk, a doubted price, an unknown
+    relaxations: tuple[Relaxation, ...] = ()  # where nothing fits: single constraints whose removal gives an option
+    nearest_misses: tuple[NearMiss, ...] = ()  # where nothing fits: up to three, their changes tried and found to fit
+
+    any_price: bool = False  # the workload trusts any price
 
     @property
-    def best_dated(self) -> Option | None:
-        """The best option whose price says when it was read."""
-        return next((option for option in self.options if option.price_read_on is not None), None)
+    def choices(self) -> tuple[Option, ...]:
+        """The options that may win: those whose price is relied on, where there are such or none other may."""
+        return may_win(self.options, any_price=self.any_price)
 
     @property
     def best(self) -> Option | None:
         return self.options[0] if self.options else None
+
+
+def may_win(options: Iterable[Option], *, any_price: bool) -> tuple[Option, ...]:
+    """Those of `options` whose price is relied on; all of them where none is, or where any price is trusted."""
+    listed = tuple(options)
+    sure = tuple(option for option in listed if option.relied_on)
+    return listed if any_price or not sure else sure

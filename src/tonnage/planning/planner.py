@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,37 +11,27 @@ from tonnage.catalog import Catalog
 from tonnage.catalog.expected_prices import ExpectedPrices
 from tonnage.catalog.market import InstanceType
 from tonnage.planning.assumed import left_out_notes, prediction_notes, terms_note
+from tonnage.planning.cheaper import cheaper_than
 from tonnage.planning.choices import choose_deals, platform_notes
+from tonnage.planning.chosen import Choice, limits_of, relied_on
 from tonnage.planning.grounds import Grounds
-from tonnage.planning.joined import Joined, join
 from tonnage.planning.market import admit_offers, refuse
 from tonnage.planning.nearest import SHOWN, nearest_misses
 from tonnage.planning.need import needs_of
-from tonnage.planning.options import OptionBuilder
 from tonnage.planning.order import ranked
-from tonnage.planning.plan import CatalogStamp, Objective, Option, Plan, Refusal
-from tonnage.planning.ranking import Limits, choose, pareto_rows, score, within
-from tonnage.planning.relaxations import best_of_each_gpu, describe_relaxation, relaxations
-from tonnage.planning.shortfalls import limit_misses
+from tonnage.planning.plan import CatalogStamp, Objective, Plan, Refusal, Relaxation
+from tonnage.planning.relaxations import best_of_each_gpu, relaxations
 from tonnage.planning.sized_park import SizedPark, size_job
+from tonnage.planning.spot_columns import spot_columns
 from tonnage.planning.summary import summarise
 from tonnage.planning.terms import terms_of
 from tonnage.planning.token_options import TokenOptions, token_options
 from tonnage.pricing.deals import Deal
 from tonnage.pricing.extras import OWN, Extras
 from tonnage.pricing.rates import rates_of
-from tonnage.workload.jobs import Constraints, ServeJob, Workload
+from tonnage.workload.jobs import ServeJob, Workload
 
 __all__ = ["limits_of", "make_plan", "terms_of"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Table:
-    """Everything ranked options are built from."""
-
-    deals: Sequence[Deal]
-    park: SizedPark
-    joined: Joined
 
 
 def make_plan(
@@ -69,7 +59,7 @@ def make_plan(
     chosen = [option for _, freed in free for option in best_of_each_gpu(freed.options, SHOWN)]
     return replace(
         plan,
-        relaxations=tuple(describe_relaxation(text, freed.options[0]) for text, freed in free),
+        relaxations=tuple(Relaxation(change=change, best=freed.options[0]) for change, freed in free),
         nearest_misses=nearest_misses(workload, catalog, plan.refused, chosen, again),
     )
 
@@ -85,8 +75,8 @@ def _plan(
     fitting = {key for key, machine in park.index.items() if machine not in park.sized.misses}
     choices = choose_deals(market.offers, instances, catalog, workload, fitting)
     deals = [deal for deal in choices.deals if (deal.offer.provider, deal.offer.instance_type) in park.index]
-    table = _join(workload, catalog, deals, park)
-    built, rejected = _choose(workload, catalog, table, objective, service=service, max_age=max_price_age_days)
+    choice = _choice(workload, catalog, deals, park, objective, max_price_age_days)
+    built, rejected = choice.options()
     tokens = token_options(workload, catalog, objective, max_price_age_days)
     refused = [
         *market.refused,
@@ -95,7 +85,7 @@ def _plan(
         *rejected,
         *tokens.refused,
     ]
-    options = ranked([*built, *tokens.options], objective)
+    options = ranked([*built, *tokens.options], objective, trust=workload.constraints.trust)
     return Plan(
         name=workload.name,
         kind=workload.kind,
@@ -108,75 +98,37 @@ def _plan(
         refused=tuple(sorted(refused, key=lambda r: (r.provider, r.instance_type, r.purchase or "", r.platform))),
         catalog=_stamp(catalog, deals, tokens),
         notes=(*_notes(workload, catalog), *prediction_notes(workload, options, grounds)),
+        any_price=workload.constraints.trust == "any",
+        cheaper=cheaper_than(
+            options,
+            bolder=choice.best_of(park.sized.risky),
+            unverified=choice.best_of(park.sized.unverified),
+            doubted=choice.best_of(park.sized, relied=False),
+            refused=refused,
+            objective=objective,
+        ),
     )
 
 
-def _join(workload: Workload, catalog: Catalog, deals: Sequence[Deal], park: SizedPark) -> _Table:
-    machine = np.array([park.index[deal.offer.provider, deal.offer.instance_type] for deal in deals], dtype=np.intp)
-    rates = rates_of(deals, catalog, workload)
-    joined = join(deals, machine, rates, park.sized, terms=terms_of(workload.buy), workload=workload)
-    return _Table(deals=deals, park=park, joined=joined)
-
-
-def _choose(
-    workload: Workload,
-    catalog: Catalog,
-    table: _Table,
-    objective: Objective,
-    *,
-    service: bool,
-    max_age: int,
-) -> tuple[list[Option], list[Refusal]]:
-    """The options on machines, and a refusal for each group whose every row breaks a limit."""
-    joined, limits = table.joined, limits_of(workload.constraints)
+def _choice(
+    workload: Workload, catalog: Catalog, deals: Sequence[Deal], park: SizedPark, objective: Objective, max_age: int
+) -> Choice:
+    expected = ExpectedPrices(catalog)
     instances = {instance.key: instance for instance in catalog.instance_types}
-    groups = _groups(table.deals)
-    allowed = within(joined, limits)
-    if service and getattr(workload.job, "spare_replicas", 0) < 1:
-        allowed &= ~joined.spot
-    rows = np.flatnonzero(allowed).astype(np.intp)
-    value = score(joined, objective, service=service)
-    front = np.zeros(len(joined.run), dtype=bool)
-    front[rows] = pareto_rows(joined.cost_usd[rows], joined.wall_s[rows])
-    shown_front = front if objective == "pareto" else np.zeros_like(front)
-    chosen = choose(joined, rows, groups, value, shown_front)
-    builder = OptionBuilder(
+    return Choice(
         workload=workload,
-        services=catalog.services,
-        deals=table.deals,
+        objective=objective,
+        deals=deals,
         instances=instances,
-        sized=table.park.sized,
-        joined=joined,
-        terms=terms_of(workload.buy),
-        service=service,
+        spots=spot_columns(deals, instances, workload, terms_of(workload.buy).startup_s),
+        machine=np.array([park.index[deal.offer.provider, deal.offer.instance_type] for deal in deals], dtype=np.intp),
+        rates=rates_of(deals, catalog, workload),
+        park=park,
         max_age_days=max_age,
-        expected=ExpectedPrices(catalog),
+        expected=expected,
+        catalog=catalog,
+        relied=relied_on(workload, deals, expected, max_age),
     )
-    rejected = limit_misses(
-        table.deals,
-        instances,
-        joined,
-        groups,
-        allowed,
-        limits,
-        service=service,
-        startup_s=terms_of(workload.buy).startup_s,
-    )
-    return builder.built(chosen, front), rejected
-
-
-def limits_of(constraints: Constraints) -> Limits:
-    return Limits(
-        deadline_s=np.inf if constraints.deadline_s is None else constraints.deadline_s,
-        budget_usd=np.inf if constraints.budget_usd is None else constraints.budget_usd,
-        hold=constraints.hold,
-    )
-
-
-def _groups(deals: Sequence[Deal]) -> np.ndarray:
-    """One number per (provider, instance type, purchase, platform), in order of first appearance."""
-    numbers: dict[tuple[str, str, str, str], int] = {}
-    return np.array([numbers.setdefault(deal.group, len(numbers)) for deal in deals], dtype=np.intp)
 
 
 def _sizing_refusals(
@@ -221,7 +173,7 @@ def _notes(workload: Workload, catalog: Catalog) -> tuple[str, ...]:
     sold = {offer.purchase for offer in catalog.offers}
     missing = [purchase for purchase in workload.buy.purchases if purchase not in sold]
     notes = [f"no {purchase} price is in the catalog: such options are left out, not free" for purchase in missing]
-    if workload.kind != "serve" and (note := terms_note(workload.buy)) is not None:
+    if workload.kind != "serve" and (note := terms_note(workload)) is not None:
         notes.append(note)
     gaps = Extras(workload=workload, services=catalog.services).gaps()
     return (*left_out_notes(catalog), *notes, *gaps, *platform_notes(workload, catalog))

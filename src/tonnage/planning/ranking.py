@@ -18,13 +18,14 @@ class Limits:
 
     deadline_s: float
     budget_usd: float
-    hold: bool = False  # at the far end of the interval
+    hold_deadline: bool = False  # at the far end of the interval
+    hold_budget: bool = False
 
 
 def within(joined: Joined, limits: Limits) -> np.ndarray:
     """Rows that meet the deadline and the budget on their expected figures, or at their intervals' far end."""
-    wall = joined.wall_high_s if limits.hold else joined.wall_s
-    cost = joined.cost_high_usd if limits.hold else joined.cost_usd
+    wall = joined.wall_high_s if limits.hold_deadline else joined.wall_s
+    cost = joined.cost_high_usd if limits.hold_budget else joined.cost_usd
     return (wall <= limits.deadline_s) & (cost <= limits.budget_usd) & np.isfinite(joined.wall_s)
 
 

@@ -3,40 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from typing import Final
 
+from tonnage.planning.changes import edit_of
 from tonnage.planning.plan import Option, Plan
-from tonnage.workload.jobs import Constraints, Workload
+from tonnage.planning.reasons.changes import (
+    AcceptRisk,
+    AllowSpot,
+    DropExclusion,
+    FreeKey,
+    LeaveOut,
+    RelaxingChange,
+)
+from tonnage.workload.jobs import Workload
 
-FREE = Constraints()
+KEYS: Final[tuple[FreeKey, ...]] = (
+    "gpus", "providers", "regions", "residency", "platforms", "deadline", "budget_usd", "max_gpus",
+)  # fmt: skip
 
 
-def relaxed_workloads(workload: Workload) -> list[tuple[str, Workload]]:
+def relaxed_workloads(workload: Workload) -> list[tuple[RelaxingChange, Workload]]:
     """The workload without each constraint it states, one at a time, as (what was taken away, workload)."""
     stated = workload.constraints
-    out: list[tuple[str, Workload]] = []
-    for name in ("gpus", "providers", "regions", "residency", "platforms", "deadline_s", "budget_usd", "max_gpus"):
-        if getattr(stated, name) != getattr(FREE, name):
-            key = name.removesuffix("_s")
-            without = replace(stated, **{name: getattr(FREE, name)})
-            out.append((f"without constraints.{key}", replace(workload, constraints=without)))
+    changes: list[RelaxingChange] = [LeaveOut(key=key) for key in KEYS]
+    changes += [DropExclusion(exclusion=one.text) for one in stated.exclude]
+    if len(stated.exclude) > 1:
+        changes.append(LeaveOut(key="exclude"))
+    changes.append(LeaveOut(key="quotas"))
+    if stated.held("memory"):
+        changes.append(AcceptRisk(limit="memory"))
     if not stated.interruptible or "spot" not in workload.buy.purchases:
-        buy = replace(workload.buy, purchases=tuple(dict.fromkeys((*workload.buy.purchases, "spot"))))
-        interruptible = replace(stated, interruptible=True)
-        out.append(("with spot allowed", replace(workload, constraints=interruptible, buy=buy)))
-    return out
+        changes.append(AllowSpot())
+    tried = ((change, edit_of(change)) for change in changes)
+    relaxed = [(change, edit(workload)) for change, edit in tried if edit is not None]
+    return [(change, free) for change, free in relaxed if free != workload]
 
 
-def relaxations(workload: Workload, plan: Callable[[Workload], Plan]) -> list[tuple[str, Plan]]:
+def relaxations(workload: Workload, plan: Callable[[Workload], Plan]) -> list[tuple[RelaxingChange, Plan]]:
     """Single constraints whose removal gives an option, each with the plan then; empty when no one helps."""
-    tried = [(text, plan(relaxed)) for text, relaxed in relaxed_workloads(workload)]
-    return [(text, freed) for text, freed in tried if freed.best is not None]
-
-
-def describe_relaxation(text: str, best: Option) -> str:
-    """«without constraints.gpus: aws p5.48xlarge x 2 on-demand, $69.16»."""
-    bought = best.purchase.replace("_", "-")
-    return f"{text}: {best.provider} {best.instance_type} x {best.count} {bought}, ${best.cost_usd.value:,.2f}"
+    tried = [(change, plan(relaxed)) for change, relaxed in relaxed_workloads(workload)]
+    return [(change, freed) for change, freed in tried if freed.best is not None]
 
 
 def best_of_each_gpu(options: Sequence[Option], count: int) -> list[Option]:

@@ -7,16 +7,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tonnage.planning.changes import job_with
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.plan import Interval, RunDetail
+from tonnage.planning.reasons.changes import AcceptRisk, LargerGpus, SetField
+from tonnage.planning.reasons.misses import MemoryMiss, Miss
 from tonnage.planning.reasons.risks import Promise
 from tonnage.planning.replica_layouts import tensor_degrees
-from tonnage.planning.sized import IntArray, Miss
+from tonnage.planning.sized import IntArray
 from tonnage.sizing.devices import Devices, Machine
 from tonnage.sizing.encoder_replicas import BATCHES, encoder_replicas
 from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array
+from tonnage.sizing.fitting import holds
 from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.inference_memory import estimate_serving_memory
 from tonnage.sizing.precision import SERVING_COMPUTE
@@ -43,6 +45,12 @@ class ReplicaTable:
     replicas: Replicas
     usable_bytes: Array
     fits: np.ndarray
+    held_back: np.ndarray  # rows that fit on the expected figure, and not at the upper end of the memory interval
+
+    @property
+    def machines_held_back(self) -> frozenset[int]:
+        """Machines with rows that only the interval keeps out."""
+        return frozenset(self.machine[self.held_back].tolist())
 
     def factors(self, of: str, rows: IntArray) -> tuple[Array, Array]:
         """Low and high factor of an interval, in columns over `rows`."""
@@ -60,16 +68,27 @@ class ReplicaTable:
                 continue
             row = rows[np.argmin(self.replicas.needed_bytes[rows])]
             needs, has = to_gib(float(self.replicas.needed_bytes[row])), to_gib(float(self.usable_bytes[row]))
+            if self.held_back[row]:
+                out[index] = self._risky_miss(int(row), needs)
+                continue
             smaller = self._smaller_weights(int(row))
-            out[index] = Miss(
-                binding="memory",
-                needs=f"{needs:.1f} GiB per GPU at tensor parallel {int(self.tensor_parallel[row])}",
-                has=f"{has:.1f} GiB usable by the engine",
-                flips_when=f"weights: {smaller}" if smaller else "more or larger GPUs in the machine hold the weights",
-                change=job_with(weights=smaller) if smaller else None,
-                shortfall=needs / has,
+            out[index] = MemoryMiss(
+                needed_gib=needs,
+                available_gib=has,
+                tensor_parallel=int(self.tensor_parallel[row]),
+                engine_keeps=True,
+                lifted_by=(SetField(key="weights", value=smaller) if smaller else LargerGpus(),),
             )
         return out
+
+    def _risky_miss(self, row: int, needs: float) -> Miss:
+        """The leanest row is expected to fit, and the upper end of its interval does not."""
+        return MemoryMiss(
+            needed_gib=needs * self.held.spread.high_factor,
+            available_gib=to_gib(float(self.devices.memory_bytes[row])),
+            expected_gib=needs,
+            lifted_by=(AcceptRisk(limit="memory"),),
+        )
 
     def _smaller_weights(self, row: int) -> str | None:
         """The first weight format whose smaller weights let this row fit, verified on its own components."""
@@ -142,8 +161,11 @@ class ReplicaTable:
         )
 
 
-def replica_table(job: ServeJob | BatchJob, machines: Sequence[Machine], grounds: Grounds) -> ReplicaTable:
-    """Every machine type x tensor-parallel degree x concurrency, sized in one go."""
+def replica_table(
+    job: ServeJob | BatchJob, machines: Sequence[Machine], grounds: Grounds, *, hold_memory: bool = True
+) -> ReplicaTable:
+    """Every machine type x tensor-parallel degree x concurrency, sized in one go. `hold_memory`: the upper end of the
+    memory interval must fit too."""
     shape, weights, assumed, engine = job.model, job.weights, grounds.assumed, grounds.engine(job)
     machine_column, tensor_column, concurrency = [], [], []
     batches = [float(job.batch)] if job.batch else list(BATCHES)
@@ -159,6 +181,9 @@ def replica_table(job: ServeJob | BatchJob, machines: Sequence[Machine], grounds
         shape, job.requests, devices, weights, tensor_array, np.array(concurrency, dtype=np.float64), assumed, engine
     )
     usable = devices.memory_bytes * assumed.kv_cache_memory_fraction
+    fits = (replicas.needed_bytes <= usable) & np.isfinite(replicas.latency_mean_s)
+    spread = grounds.served_memory()
+    held = holds(replicas.needed_bytes, spread.spread.high_factor, devices.memory_bytes)
     return ReplicaTable(
         shape=shape,
         requests=job.requests,
@@ -169,12 +194,13 @@ def replica_table(job: ServeJob | BatchJob, machines: Sequence[Machine], grounds
             "ttft": tuple(grounds.first_token_time(job, one.accelerator) for one in machines),
             "throughput": tuple(grounds.throughput_time(job, one.accelerator) for one in machines),
         },
-        held=grounds.served_memory(),
+        held=spread,
         machine=owner,
         tensor_parallel=tensor_array,
         per_node=devices.per_node // tensor_array,
         devices=devices,
         replicas=replicas,
         usable_bytes=usable,
-        fits=(replicas.needed_bytes <= usable) & np.isfinite(replicas.latency_mean_s),
+        fits=fits & held if hold_memory else fits,
+        held_back=fits & ~held if hold_memory else np.zeros_like(fits),
     )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tonnage.catalog.expected_prices import PriceDoubt
-from tonnage.catalog.market import InstanceType
+from tonnage.catalog.market import InstanceType, is_community
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.risks import (
+    ArmHostRisk,
     CommitmentRisk,
     CommunityHostRisk,
     DeadlineRisk,
@@ -20,8 +21,10 @@ from tonnage.planning.reasons.risks import (
     OddPremiumRisk,
     OddPriceRisk,
     OldPriceRisk,
+    PriceRisk,
     Promise,
     Risk,
+    RocmRisk,
     SpotRisk,
     UndatedPriceRisk,
     UnmeasuredRisk,
@@ -44,16 +47,19 @@ def risks_of(
     doubt: PriceDoubt | None,
     *,
     count: int = 1,
+    vendor: str | None = None,
 ) -> tuple[Risk, ...]:
-    """Risks of one option, the gravest first. `doubt`: what the catalog holds of its price, if it is odd."""
+    """Risks of one option, the gravest first. `doubt`: what the catalog holds of its price, if it is odd; `vendor`: of
+    the devices."""
     found = [
         *_promise_risks(workload, run, time),
         *_memory_risks(run),
         *_unmeasured_risks(run),
         *([OddPriceRisk(doubt=doubt)] if doubt else []),
-        *_market_risks(workload, deal, max_age_days),
-        *_platform_risks(workload, deal, max_age_days, count),
+        *price_risks(workload, deal, max_age_days),
+        *_purchase_risks(workload, deal, count),
         *_host_risks(instance, run),
+        *_build_risks(instance, vendor),
     ]
     return tuple(found)
 
@@ -87,23 +93,17 @@ def _unmeasured_risks(run: RunDetail) -> Iterator[Risk]:
         yield UnmeasuredRisk(names=unknown)
 
 
-def _market_risks(workload: Workload, deal: Deal, max_age_days: int) -> Iterator[Risk]:
-    offer = deal.offer
-    if offer.purchase == "spot":
-        yield SpotRisk()
+def price_risks(workload: Workload, deal: Deal, max_age_days: int) -> Iterator[PriceRisk]:
+    """Why one would not rely on a deal's price, but for how far it is from its like."""
+    offer, fee = deal.offer, deal.fee
+    if offer.supposed:
+        return
     if offer.read_on is None:
         yield UndatedPriceRisk()
     elif (age := (workload.as_of.date() - offer.read_on).days) > max_age_days:
         yield OldPriceRisk(age_days=age)
-    if "_COMMUNITY" in offer.instance_type:
+    if is_community(offer.instance_type):
         yield CommunityHostRisk()
-
-
-def _platform_risks(workload: Workload, deal: Deal, max_age_days: int, count: int) -> Iterator[Risk]:
-    """What a commitment binds one to, and what is to be known of a platform's fee."""
-    fee, term = deal.fee, TERM_HOURS.get(deal.offer.purchase)
-    if term is not None and not workload.buy.reserved_owned:
-        yield CommitmentRisk(years=term / 8760, usd=term * count * float(deal.offer.usd_per_instance_hour))
     if fee is None:
         return
     if fee.doubt is not None:
@@ -122,8 +122,25 @@ def _platform_risks(workload: Workload, deal: Deal, max_age_days: int, count: in
         yield UndatedPriceRisk(platform=deal.platform)
     elif (age := (workload.as_of.date() - fee.read_on).days) > max_age_days:
         yield OldPriceRisk(age_days=age, platform=deal.platform)
+
+
+def _purchase_risks(workload: Workload, deal: Deal, count: int) -> Iterator[Risk]:
+    """What a way to buy may bring, and what a commitment binds one to."""
+    term = TERM_HOURS.get(deal.offer.purchase)
+    if deal.offer.purchase == "spot":
+        yield SpotRisk()
+    if term is not None and not workload.buy.reserved_owned:
+        yield CommitmentRisk(years=term / 8760, usd=term * count * float(deal.offer.usd_per_instance_hour))
     if deal.platform == "databricks" and count > 1 and workload.kind != "serve":
         yield DriverRisk()
+
+
+def _build_risks(instance: InstanceType, vendor: str | None) -> Iterator[Risk]:
+    """What must be built again to run there."""
+    if instance.cpu_arch == "arm64":
+        yield ArmHostRisk()
+    if instance.accelerator is not None and vendor == "AMD":
+        yield RocmRisk(device=instance.accelerator)
 
 
 def _host_risks(instance: InstanceType, run: RunDetail) -> Iterator[Risk]:

@@ -9,7 +9,7 @@ from decimal import Decimal
 from tonnage.catalog import Catalog
 from tonnage.catalog.hardware import Accelerator
 from tonnage.catalog.market import InstanceType
-from tonnage.planning.changes import Change
+from tonnage.planning.changes import WorkloadEdit
 from tonnage.workload.discounts import percent_off
 from tonnage.workload.jobs import Workload
 
@@ -29,7 +29,7 @@ class Scenario:
 Edit = Callable[[Scenario], Scenario]
 
 
-def with_workload(change: Change) -> Edit:
+def with_workload(change: WorkloadEdit) -> Edit:
     """The workload changed, the catalog as it is."""
     return lambda scenario: replace(scenario, workload=change(scenario.workload))
 
@@ -40,7 +40,7 @@ def price_times(group: GroupKey, factor: float) -> Edit:
 
     def edit(scenario: Scenario) -> Scenario:
         offers = tuple(
-            replace(one, usd_per_instance_hour=one.usd_per_instance_hour * times)
+            replace(one, usd_per_instance_hour=one.usd_per_instance_hour * times, supposed=True)
             if _is_of(group, one.provider, one.instance_type, one.purchase)
             else one
             for one in scenario.catalog.offers

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tonnage.planning.changes import job_with
-from tonnage.planning.decoder_sizing import gpu_limit_miss, size_decoder_service
+from tonnage.planning.decoder_sizing import fleet_miss, latency_miss, machines_allowed, size_decoder_service
 from tonnage.planning.fleets import describe_load, machines_for, replicas_for
 from tonnage.planning.grounds import Grounds, generates
 from tonnage.planning.plan import RunDetail
+from tonnage.planning.reasons.misses import Miss
 from tonnage.planning.reasons.risks import Promise
 from tonnage.planning.replica_table import ReplicaTable, replica_table
-from tonnage.planning.sized import Miss, Sized, best_per_group
+from tonnage.planning.sized import Sized, best_per_group
 from tonnage.sizing.devices import Machine
 from tonnage.sizing.estimates import Array
 from tonnage.units import SECONDS_PER_HOUR
@@ -24,9 +24,9 @@ def size_service(job: ServeJob, machines: Sequence[Machine], constraints: Constr
     """The smallest fleet per machine type that answers `rate_per_s` with p95 latency and TTFT inside the promise."""
     if generates(job):
         return size_decoder_service(job, machines, constraints, grounds)
-    table = replica_table(job, machines, grounds)
+    table = replica_table(job, machines, grounds, hold_memory=constraints.held("memory"))
     replicas = table.replicas
-    holds = table.fits & _promise_kept(job, table, hold=constraints.hold)
+    holds = table.fits & _promise_kept(job, table, hold=constraints.held("latency"))
     carries = np.where(holds, replicas.requests_per_s, np.nan)
     used = grounds.assumed.target_utilisation
 
@@ -39,7 +39,7 @@ def size_service(job: ServeJob, machines: Sequence[Machine], constraints: Constr
         return machines_for(held, table.per_node)
 
     nodes = fleet(1.0)
-    allowed = holds & (nodes <= _node_limit(table, constraints))
+    allowed = holds & (nodes <= machines_allowed(table.devices, constraints))
     rows = np.flatnonzero(allowed)
     # Fewest machines; among those the least tensor parallel (whole replicas answer more); then the lowest latency.
     score = nodes[rows] + table.tensor_parallel[rows] * 1e-3 + replicas.latency_p95_s[rows] * 1e-6
@@ -65,6 +65,7 @@ def size_service(job: ServeJob, machines: Sequence[Machine], constraints: Constr
         work_s=np.full(len(best), job.hours_per_month * SECONDS_PER_HOUR),
         detail=detail,
         misses=misses,
+        held_back=table.machines_held_back,
     )
 
 
@@ -78,13 +79,6 @@ def _promise_kept(job: ServeJob, table: ReplicaTable, *, hold: bool) -> np.ndarr
         margin = table.factors("ttft", every)[1] if hold else 1.0
         kept &= table.replicas.ttft_p95_s * margin <= job.p95_ttft_s
     return kept
-
-
-def _node_limit(table: ReplicaTable, constraints: Constraints) -> np.ndarray:
-    """Machines allowed: replicas need no network between them, so not `max_nodes` but `max_gpus` binds a fleet."""
-    if constraints.max_gpus is None:
-        return np.full(len(table.machine), np.inf)
-    return np.floor(constraints.max_gpus / table.devices.per_node)
 
 
 def _misses(
@@ -105,25 +99,15 @@ def _misses(
             out[index] = _latency_miss(job, table, rows)
             continue
         held = rows[holds[rows]]
-        out[index] = gpu_limit_miss(job, nodes[held] * table.devices.per_node[held], constraints)
+        out[index] = fleet_miss(job, nodes[held], table.devices.per_node[held], constraints)
     return out
 
 
 def _latency_miss(job: ServeJob, table: ReplicaTable, rows: np.ndarray) -> Miss:
     p95, ttft = table.replicas.latency_p95_s[rows], table.replicas.ttft_p95_s[rows]
-    name, key, best, limit = "p95 latency", "p95_latency_s", float(p95.min()), job.p95_latency_s
+    promise: Promise = "latency"
+    best, limit = float(p95.min()), job.p95_latency_s
     if limit is None or (best <= limit and job.p95_ttft_s is not None):
-        name, key, best, limit = "p95 TTFT", "p95_ttft_s", float(ttft.min()), job.p95_ttft_s
+        promise, best, limit = "ttft", float(ttft.min()), job.p95_ttft_s
     assert limit is not None
-    fewer = ""
-    if job.requests.output_tokens is not None and name == "p95 latency":
-        tokens = int(job.requests.output_tokens.mean * limit / best)
-        fewer = f", or about {tokens} output tokens" if tokens >= 1 else ""
-    return Miss(
-        binding="latency",
-        needs=f"{name} {best * 1e3:.0f} ms with one request at a time",
-        has=f"{limit * 1e3:.0f} ms promised",
-        flips_when=f"the promise is {best * 1.05 * 1e3:.0f} ms{fewer}",
-        shortfall=best / limit,
-        change=job_with(**{key: best * 1.05}),
-    )
+    return latency_miss(job, promise, best, limit)

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 
 from tonnage.catalog.market import InstanceType
-from tonnage.planning.changes import constrained, job_with
 from tonnage.planning.joined import Joined
 from tonnage.planning.market import refuse
 from tonnage.planning.plan import Refusal
 from tonnage.planning.ranking import Limits
-from tonnage.planning.sized import Miss
+from tonnage.planning.reasons.changes import (
+    FasterWork,
+    LowerPrice,
+    MoveBudget,
+    MoveDeadline,
+    RaiseQuota,
+    RarerInterruptions,
+    SetField,
+)
+from tonnage.planning.reasons.misses import AccountQuotaMiss, BudgetMiss, DeadlineMiss, Miss, NeverDoneMiss, NoSpareMiss
 from tonnage.pricing.deals import Deal
-from tonnage.units import SECONDS_PER_HOUR
+from tonnage.workload.quotas import Quota
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quotas:
+    """The most machines of each deal, and the quota that says so."""
+
+    most: np.ndarray
+    of: Callable[[Deal], Quota | None]
 
 
 def limit_misses(
@@ -24,6 +42,7 @@ def limit_misses(
     group_of_deal: np.ndarray,
     allowed: np.ndarray,
     limits: Limits,
+    quotas: Quotas,
     *,
     service: bool,
     startup_s: float,
@@ -35,11 +54,12 @@ def limit_misses(
         return []
     with np.errstate(invalid="ignore"):  # an endless spot run against no deadline is inf / inf
         excess = np.fmax(joined.wall_s / limits.deadline_s, joined.cost_usd / limits.budget_usd)
+        excess = np.fmax(excess, joined.nodes / np.maximum(quotas.most[joined.offer], 1e-9))
     order = np.lexsort((joined.cost_usd, excess, groups))
     _, first = np.unique(groups[order], return_index=True)
     nearest = {int(groups[row]): int(row) for row in order[first]}
     return [
-        _refusal(deals, instances, joined, nearest[int(group)], limits, service=service, startup_s=startup_s)
+        _refusal(deals, instances, joined, nearest[int(group)], limits, quotas, service=service, startup_s=startup_s)
         for group in lost
     ]
 
@@ -50,13 +70,15 @@ def _refusal(
     joined: Joined,
     row: int,
     limits: Limits,
+    quotas: Quotas,
     *,
     service: bool,
     startup_s: float,
 ) -> Refusal:
     deal = deals[int(joined.offer[row])]
     offer = deal.offer
-    miss = _miss(joined, row, limits, service=service, startup_s=startup_s)
+    miss = _quota_miss(joined, row, deal, instances[offer.provider, offer.instance_type], quotas)
+    miss = miss or _miss(joined, row, limits, service=service, startup_s=startup_s)
     return refuse(
         instances[offer.provider, offer.instance_type],
         miss,
@@ -67,50 +89,41 @@ def _refusal(
     )
 
 
+def _quota_miss(joined: Joined, row: int, deal: Deal, instance: InstanceType, quotas: Quotas) -> Miss | None:
+    nodes = float(joined.nodes[row])
+    if nodes <= quotas.most[int(joined.offer[row])] or (quota := quotas.of(deal)) is None:
+        return None
+    needed = nodes * (quota.size_of(instance) or 0.0)
+    raised = RaiseQuota(
+        provider=quota.provider, name=quota.name, unit=quota.unit, before=quota.limit, limit=needed
+    )  # fmt: skip
+    return AccountQuotaMiss(
+        needed=needed, limit=quota.limit, unit=quota.unit, name=quota.name, lifted_by=(raised,)
+    )  # fmt: skip
+
+
 def _miss(joined: Joined, row: int, limits: Limits, *, service: bool, startup_s: float) -> Miss:
-    wall = float((joined.wall_high_s if limits.hold else joined.wall_s)[row])
-    cost = float((joined.cost_high_usd if limits.hold else joined.cost_usd)[row])
+    wall = float((joined.wall_high_s if limits.hold_deadline else joined.wall_s)[row])
+    cost = float((joined.cost_high_usd if limits.hold_budget else joined.cost_usd)[row])
     if service and joined.spot[row]:
-        return Miss(
-            binding="interruptible",
-            needs="a replica to spare while spot machines are replaced",
-            has="serve.spare_replicas: 0",
-            flips_when="serve.spare_replicas: 1",
-            change=job_with(spare_replicas=1),
-        )
+        return NoSpareMiss(lifted_by=(SetField(key="spare_replicas", value=1),))
     if not np.isfinite(wall):
-        return Miss(
-            binding="interruptible",
-            needs="machines that stay longer: interrupted so often, the work is never done",
-            has="spot",
-            flips_when="buy.interruptions_per_hour or buy.checkpoint_interval is lower",
-        )
+        return NeverDoneMiss(lifted_by=(RarerInterruptions(),))
     if wall > limits.deadline_s:
         return _deadline_miss(wall, limits.deadline_s, startup_s)
-    return Miss(
-        binding="budget",
-        needs=f"${cost:,.2f}",
-        has=f"${limits.budget_usd:,.2f}",
-        flips_when=f"the budget is ${cost:,.2f}, or the price falls by {100 * (1 - limits.budget_usd / cost):.2g} %",
-        shortfall=cost / limits.budget_usd,
-        change=constrained(budget_usd=cost * 1.001),
-    )
+    cheaper = LowerPrice(fall_fraction=1 - limits.budget_usd / cost)
+    return BudgetMiss(needed_usd=cost, budget_usd=limits.budget_usd, lifted_by=(budget_of(cost), cheaper))
 
 
 def _deadline_miss(wall_s: float, deadline_s: float, startup_s: float) -> Miss:
     """How much later, or how much faster: start-up takes its time however fast the work runs."""
-    later = f"the deadline is {_duration(wall_s * 1.01)} away"
-    faster = (wall_s - startup_s) / (deadline_s - startup_s) if deadline_s > startup_s else np.inf
-    return Miss(
-        binding="deadline",
-        needs=_duration(wall_s),
-        has=f"{_duration(deadline_s)} to the deadline",
-        flips_when=later + (f", or the work runs {faster:.2f}x as fast" if np.isfinite(faster) else ""),
-        shortfall=wall_s / deadline_s,
-        change=constrained(deadline_s=wall_s * 1.01),
-    )
+    later = MoveDeadline(deadline_s=wall_s * 1.01)
+    faster: tuple[FasterWork, ...] = ()
+    if deadline_s > startup_s:
+        faster = (FasterWork(times=(wall_s - startup_s) / (deadline_s - startup_s)),)
+    return DeadlineMiss(needed_s=wall_s, deadline_s=deadline_s, lifted_by=(later, *faster))
 
 
-def _duration(seconds: float) -> str:
-    """Hours, or minutes below one hour."""
-    return f"{seconds / 60:.1f} min" if seconds < SECONDS_PER_HOUR else f"{seconds / SECONDS_PER_HOUR:.2f} h"
+def budget_of(usd: float) -> MoveBudget:
+    """The budget that pays `usd`: whole cents above it."""
+    return MoveBudget(budget_usd=ceil(usd * 100) / 100)

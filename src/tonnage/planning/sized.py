@@ -9,23 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tonnage.planning.changes import Change
-from tonnage.planning.plan import Binding, RunDetail
+from tonnage.planning.plan import RunDetail
+from tonnage.planning.reasons.misses import Miss
 from tonnage.sizing.estimates import Array
 
 IntArray = NDArray[np.intp]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Miss:
-    """Why no layout works on one machine type: the limit, what is needed, what is there, what would change it."""
-
-    binding: Binding
-    needs: str
-    has: str
-    flips_when: str
-    shortfall: float = float("inf")
-    change: Change | None = None  # the same as `flips_when`, to be tried
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +32,11 @@ class Sized:
     nodes_low: Array  # machines if the prediction's better end holds; equals `nodes` where the count is chosen
     nodes_high: Array
     detail: Callable[[int], RunDetail]
+    in_flight_s: Array | None = None  # of a batch: seconds of one machine's work that an interruption may lose
     misses: Mapping[int, Miss] = field(default_factory=dict)
+    held_back: frozenset[int] = frozenset()  # machines with layouts that fit on the expected figure alone
+    unverified: Sized | None = None  # the best with hosts whose memory nobody states; None: there are none
+    risky: Sized | None = None  # the best with those among them; None: nothing is held back
 
 
 def group_numbers(*columns: NDArray[Any]) -> NDArray[np.int64]:

@@ -14,10 +14,12 @@ from tonnage.planning.engine_devices import by_weights, refused_by_engine
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.machines import Key, MachinePark, accelerator_park
 from tonnage.planning.plan import RunDetail
+from tonnage.planning.reasons.misses import Miss
 from tonnage.planning.serve_sizing import size_service
-from tonnage.planning.sized import Miss, Sized
+from tonnage.planning.sized import Sized
 from tonnage.planning.tabular_sizing import size_tabular
 from tonnage.planning.train_sizing import size_training
+from tonnage.sizing.devices import Machine
 from tonnage.sizing.precision import SERVING_COMPUTE, TRAINING
 from tonnage.workload.jobs import BatchJob, Constraints, ServeJob, TabularJob, TrainJob, TrainPrecision, Workload
 
@@ -35,7 +37,7 @@ def size_job(workload: Workload, catalog: Catalog, instances: Sequence[InstanceT
     """Size the workload on every instance type given."""
     job, constraints, assumed = workload.job, workload.constraints, grounds.assumed
     if isinstance(job, TabularJob):
-        return _merge(size_tabular(job, catalog, instances, constraints, assumed))
+        return _merge(size_tabular(job, catalog, instances, constraints, assumed))  # no layouts to choose from
     if isinstance(job, TrainJob):
         parts = []
         for precision, subset in _by_precision(job, catalog, instances):
@@ -52,9 +54,18 @@ def size_job(workload: Workload, catalog: Catalog, instances: Sequence[InstanceT
 
 
 def _served(job: ServeJob | BatchJob, park: MachinePark, constraints: Constraints, grounds: Grounds) -> Sized:
-    if isinstance(job, ServeJob):
-        return size_service(job, park.machines, constraints, grounds)
-    return size_batch(job, park.machines, constraints, grounds)
+    def sized(machines: Sequence[Machine], limits: Constraints) -> Sized:
+        if isinstance(job, ServeJob):
+            return size_service(job, machines, limits, grounds)
+        return size_batch(job, machines, limits, grounds)
+
+    safe = sized(park.machines, constraints)
+    if not safe.held_back:
+        return safe
+    back = sorted(safe.held_back)
+    accepted = replace(constraints, accept_risk=(*constraints.accept_risk, "memory"))
+    bold = sized([park.machines[index] for index in back], accepted)
+    return replace(safe, risky=replace(bold, machine=np.array(back, dtype=np.intp)[bold.machine], misses={}))
 
 
 def _by_precision(
@@ -76,35 +87,50 @@ def _merge(parts: Sequence[tuple[MachinePark, Sized]]) -> SizedPark:
     """One table out of several, machine indexes shifted."""
     index: dict[Key, int] = {}
     unsized: dict[Key, Miss] = {}
-    misses: dict[int, Miss] = {}
-    machine, first_rows, offset = [], [0], 0
-    for park, sized in parts:
-        index |= {key: position + offset for key, position in park.index.items()}
+    offsets = [0]
+    for park, _ in parts:
+        index |= {key: position + offsets[-1] for key, position in park.index.items()}
         unsized |= park.unsized
-        misses |= {position + offset: miss for position, miss in sized.misses.items()}
-        machine.append(sized.machine + offset)
-        first_rows.append(first_rows[-1] + len(sized.machine))
-        offset += len(park.index)  # at least as many as it has machines
+        offsets.append(offsets[-1] + len(park.index))  # at least as many as it has machines
+    tables = [sized for _, sized in parts]
+
+    def beside(name: str) -> Sized | None:
+        found = [(getattr(one, name), offset) for one, offset in zip(tables, offsets, strict=False)]
+        held = [(one, offset) for one, offset in found if one is not None]
+        return _stacked([one for one, _ in held], [offset for _, offset in held]) if held else None
+
+    both = replace(_stacked(tables, offsets), risky=beside("risky"), unverified=beside("unverified"))
+    return SizedPark(sized=both, index=index, unsized=unsized)
+
+
+def _stacked(tables: Sequence[Sized], offsets: Sequence[int]) -> Sized:
+    """Tables one below the other, the machines of each from its offset on."""
+    first_rows = np.cumsum([0, *(len(sized.machine) for sized in tables)])
+    misses = {
+        position + offset: miss
+        for sized, offset in zip(tables, offsets, strict=False)
+        for position, miss in sized.misses.items()
+    }
 
     def detail(row: int) -> RunDetail:
         part = int(np.searchsorted(first_rows, row, side="right")) - 1
-        return parts[part][1].detail(row - first_rows[part])
+        return tables[part].detail(row - int(first_rows[part]))
+
+    flying = [np.full(len(one.machine), np.nan) if one.in_flight_s is None else one.in_flight_s for one in tables]
 
     def column(name: str) -> np.ndarray:
-        return np.concatenate([getattr(sized, name) for _, sized in parts])
+        return np.concatenate([getattr(sized, name) for sized in tables])
 
-    return SizedPark(
-        sized=Sized(
-            machine=np.concatenate(machine).astype(np.intp),
-            nodes=column("nodes"),
-            work_s=column("work_s"),
-            low_factor=column("low_factor"),
-            high_factor=column("high_factor"),
-            nodes_low=column("nodes_low"),
-            nodes_high=column("nodes_high"),
-            detail=detail,
-            misses=misses,
-        ),
-        index=index,
-        unsized=unsized,
+    machine = [sized.machine + offset for sized, offset in zip(tables, offsets, strict=False)]
+    return Sized(
+        machine=np.concatenate(machine).astype(np.intp),
+        nodes=column("nodes"),
+        work_s=column("work_s"),
+        low_factor=column("low_factor"),
+        high_factor=column("high_factor"),
+        nodes_low=column("nodes_low"),
+        nodes_high=column("nodes_high"),
+        detail=detail,
+        in_flight_s=np.concatenate(flying),
+        misses=misses,
     )

@@ -10,7 +10,8 @@ from tonnage.catalog.grammar import GpuFilter
 from tonnage.catalog.market import InstanceType
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.need import needs_of
-from tonnage.planning.plan import Binding, Need, RunDetail
+from tonnage.planning.plan import Need, RunDetail
+from tonnage.planning.reasons.misses import Miss
 from tonnage.planning.sized_park import SizedPark, size_job
 from tonnage.planning.summary import summarise
 from tonnage.workload.jobs import Workload
@@ -34,10 +35,7 @@ class SizeMiss:
     gpu: str | None
     gpu_count: float
     instance_types: tuple[str, ...]
-    binding: Binding
-    needs: str
-    has: str
-    flips_when: str
+    miss: Miss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,15 +86,19 @@ def make_size_report(
         for row, machine in fewest
     ]
     misses = [
-        SizeMiss(gpu=kinds[machine][0], gpu_count=kinds[machine][1], instance_types=tuple(sorted(names[machine])),
-                 binding=miss.binding, needs=miss.needs, has=miss.has, flips_when=miss.flips_when)
+        SizeMiss(
+            gpu=kinds[machine][0], gpu_count=kinds[machine][1], instance_types=tuple(sorted(names[machine])), miss=miss
+        )
         for machine, miss in park.sized.misses.items()
     ] + [
-        SizeMiss(gpu=by_key[key].accelerator, gpu_count=by_key[key].accelerator_count,
-                 instance_types=("/".join(key),), binding=miss.binding, needs=miss.needs, has=miss.has,
-                 flips_when=miss.flips_when)
+        SizeMiss(
+            gpu=by_key[key].accelerator,
+            gpu_count=by_key[key].accelerator_count,
+            instance_types=("/".join(key),),
+            miss=miss,
+        )
         for key, miss in park.unsized.items()
-    ]  # fmt: skip
+    ]
     return SizeReport(
         name=workload.name,
         kind=workload.kind,

@@ -11,6 +11,7 @@ from tonnage.workload.jobs import (
     Constraints,
     Lengths,
     Requests,
+    Risk,
     ServeJob,
     TabularJob,
     TrainJob,
@@ -181,4 +182,20 @@ def _constraints(wanted: Constraints) -> list[tuple[str, str]]:
         parts.append("not interruptible")
     if wanted.max_gpus is not None:
         parts.append(f"at most {wanted.max_gpus} GPUs")
-    return [("constraints", "; ".join(parts))] if parts else []
+    if wanted.exclude:
+        parts.append(f"without {', '.join(one.text for one in wanted.exclude)}")
+    if wanted.quotas:
+        parts.append("quotas of " + ", ".join(sorted({one.provider for one in wanted.quotas})))
+    if wanted.trust == "any":
+        parts.append("any price may win")
+    stated = [("constraints", "; ".join(parts))] if parts else []
+    return [*stated, ("holds", _held(wanted))]
+
+
+def _held(wanted: Constraints) -> str:
+    """What is kept at the far end of the 80 % interval, and what on the expected figure."""
+    risks: tuple[Risk, ...] = ("memory", "deadline", "budget", "latency")
+    held = [one for one in risks if wanted.held(one)]
+    expected = [one for one in risks if not wanted.held(one)]
+    ends = f"{', '.join(held)} at the far end of the 80 % interval" if held else ""
+    return "; ".join(filter(None, (ends, f"{', '.join(expected)} as expected" if expected else "")))

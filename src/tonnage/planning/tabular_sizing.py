@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -11,10 +12,13 @@ from tonnage.catalog import Catalog
 from tonnage.catalog.market import InstanceType
 from tonnage.planning.machines import Key, MachinePark, accelerator_park
 from tonnage.planning.plan import Interval, RunDetail
-from tonnage.planning.sized import Miss, Sized
+from tonnage.planning.reasons.changes import AcceptRisk, MoveMaxGpus, Publish, SmallerTable, TrainMlp
+from tonnage.planning.reasons.misses import GpuLimitMiss, MemoryMiss, Miss, UnmeasuredTreesMiss, UnpublishedMiss
+from tonnage.planning.sized import Sized
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Machine, stack
 from tonnage.sizing.estimates import Array, Figure, Spread
+from tonnage.sizing.fitting import fits, holds, room
 from tonnage.sizing.tabular import (
     TABULAR_MEMORY_SPREAD,
     CpuColumns,
@@ -31,12 +35,16 @@ from tonnage.workload.jobs import Constraints, TabularJob
 COMPUTE_PRECISION = "fp16"  # the MLP trains in mixed precision; trees never read the matrix rate
 
 ONE_THREAD_A_CORE_FAMILIES = ("m7a.", "c7a.", "r7a.")  # AWS sells these AMD machines without hyper-threads
-NO_ROCM = Miss(
-    binding="rate",
-    needs="boosted trees on ROCm",
-    has="no measurement of them",
-    flips_when="tabular.method: mlp, or a GPU that runs CUDA",
-)
+Holder = Literal["memory", "host memory"]
+NO_ROCM = UnmeasuredTreesMiss(lifted_by=(TrainMlp(),))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OnDevice:
+    """Memory of one device, a machine each, and what of it is kept free."""
+
+    bytes: Array
+    margin_fraction: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +72,7 @@ def size_tabular(
     without = [one for one in instances if one.accelerator is None]
     park, sized = _on_gpus(job, catalog, with_gpus, constraints, assumed)
     refused = {one.key: NO_ROCM for one in amd}
-    return [(replace(park, unsized=park.unsized | refused), sized), _on_cpus(job, without)]
+    return [(replace(park, unsized=park.unsized | refused), sized), _on_cpus(job, without, constraints)]
 
 
 def _split_by_vendor(
@@ -91,16 +99,14 @@ def _on_gpus(
     estimate = (estimate_trees_on_gpus if job.method == "boosted-trees" else estimate_mlp_on_gpus)(
         job, devices, devices.per_node, hosts.memory_bytes
     )
-    usable = devices.memory_bytes * (1.0 - assumed.memory_margin_fraction)
-    misses = _misses(kept, estimate, hosts, usable, constraints, devices.per_node)
+    on_device = _OnDevice(bytes=devices.memory_bytes, margin_fraction=assumed.memory_margin_fraction)
+    misses = _misses(kept, estimate, hosts, on_device, constraints, devices.per_node)
     labels = [f"{int(count)} GPU" + ("s" if count > 1 else "") for count in devices.per_node]
     return park, _sized(job, estimate, misses, labels, devices.memory_bytes, "gpu")
 
 
-def _on_cpus(job: TabularJob, instances: Sequence[InstanceType]) -> tuple[MachinePark, Sized]:
-    unknown = Miss(
-        binding="hardware", needs="a number of vCPUs", has="not in the catalog", flips_when="the catalog gains it"
-    )
+def _on_cpus(job: TabularJob, instances: Sequence[InstanceType], constraints: Constraints) -> tuple[MachinePark, Sized]:
+    unknown: Miss = UnpublishedMiss(binding="hardware", what="vcpus", lifted_by=(Publish(what="figure"),))
     kept = [one for one in instances if one.vcpus is not None]
     unsized = {one.key: unknown for one in instances if one.vcpus is None}
     park = MachinePark(machines=(), index={one.key: row for row, one in enumerate(kept)}, unsized=unsized)
@@ -111,7 +117,8 @@ def _on_cpus(job: TabularJob, instances: Sequence[InstanceType]) -> tuple[Machin
     threads = np.where(single | hosts.arm, 1.0, 2.0)
     columns = CpuColumns(vcpus=hosts.vcpus, memory_bytes=hosts.memory_bytes, arm=hosts.arm, threads_per_core=threads)
     estimate = (estimate_trees_on_cpus if job.method == "boosted-trees" else estimate_mlp_on_cpus)(job, columns)
-    misses = _misses(kept, estimate, hosts, None, Constraints(), np.zeros(len(kept)))
+    free = Constraints(accept_risk=constraints.accept_risk)
+    misses = _misses(kept, estimate, hosts, None, free, np.zeros(len(kept)))
     labels = [f"{one.vcpus:g} vCPU" + ("s" if one.vcpus != 1 else "") for one in kept]
     return park, _sized(job, estimate, misses, labels, hosts.memory_bytes, "cpu")
 
@@ -138,52 +145,70 @@ def _misses(
     instances: Sequence[InstanceType],
     estimate: TabularEstimate,
     hosts: _Hosts,
-    device_usable: Array | None,
+    on_device: _OnDevice | None,
     constraints: Constraints,
     gpus: Array,
 ) -> dict[int, Miss]:
     """Rows whose host or device memory is too small, or unknown, or that hold more GPUs than allowed."""
     out: dict[int, Miss] = {}
+    hold = constraints.held("memory")
     for row in range(len(instances)):
         need, has = float(estimate.host_memory_bytes[row]), float(hosts.memory_bytes[row])
         if constraints.max_gpus is not None and gpus[row] > constraints.max_gpus:
-            out[row] = Miss(
-                binding="max_gpus",
-                needs=f"{gpus[row]:g} GPUs, as the machine is sold",
-                has=f"max_gpus: {constraints.max_gpus}",
-                flips_when=f"max_gpus: {gpus[row]:g}",
-                shortfall=float(gpus[row]) / constraints.max_gpus,
+            needed = int(gpus[row])  # as the machine is sold
+            out[row] = GpuLimitMiss(
+                needed_gpus=needed,
+                allowed_gpus=constraints.max_gpus,
+                lifted_by=(MoveMaxGpus(max_gpus=needed),),
             )
-        elif device_usable is not None and estimate.device_memory_bytes[row] > device_usable[row]:
-            out[row] = _memory_miss(
-                "memory", "per GPU", float(estimate.device_memory_bytes[row]), float(device_usable[row])
-            )
+        elif on_device is not None and (miss := _device_miss(estimate, on_device, row, hold)) is not None:
+            out[row] = miss
         elif np.isnan(has):
-            out[row] = Miss(
+            out[row] = UnpublishedMiss(
                 binding="host memory",
-                needs=f"{to_gib(need):.1f} GiB of host memory",
-                has="not in the catalog",
-                flips_when="the catalog gains it",
+                what="host memory",
+                needed_gib=to_gib(need),
+                lifted_by=(Publish(what="figure"),),
             )
         elif need > has:
-            out[row] = _memory_miss("host memory", "of host memory", need, has)
+            out[row] = _memory_miss("host memory", need, has)
+        elif hold and not holds(need, TABULAR_MEMORY_SPREAD.high_factor, has):
+            out[row] = _risky_miss("host memory", need, has)
         elif not np.isfinite(estimate.total_s[row]):
-            out[row] = Miss(
-                binding="network",
-                needs="a published bandwidth between the GPUs",
-                has="none in the catalog",
-                flips_when="the catalog gains it",
+            out[row] = UnpublishedMiss(
+                binding="network", what="link bandwidth", lifted_by=(Publish(what="link bandwidth"),)
             )
     return out
 
 
-def _memory_miss(binding: str, what: str, need: float, has: float) -> Miss:
-    return Miss(
-        binding=binding,  # type: ignore[arg-type]
-        needs=f"{to_gib(need):.1f} GiB {what}",
-        has=f"{to_gib(has):.1f} GiB",
-        flips_when=f"rows x features fall by {100 * (1 - has / need):.0f} %",
-        shortfall=need / has,
+def _device_miss(estimate: TabularEstimate, on_device: _OnDevice, row: int, hold: bool) -> Miss | None:
+    need, has = float(estimate.device_memory_bytes[row]), float(on_device.bytes[row])
+    if not fits(need, has, on_device.margin_fraction):
+        return _memory_miss("memory", need, room(has, on_device.margin_fraction))
+    if hold and not holds(need, TABULAR_MEMORY_SPREAD.high_factor, has):
+        return _risky_miss("memory", need, has)
+    return None
+
+
+def _risky_miss(binding: Holder, need: float, has: float) -> Miss:
+    """It is expected to fit, and the upper end of its interval does not."""
+    return MemoryMiss(
+        binding=binding,
+        of="host" if binding == "host memory" else "GPU",
+        needed_gib=to_gib(need * TABULAR_MEMORY_SPREAD.high_factor),
+        available_gib=to_gib(has),
+        expected_gib=to_gib(need),
+        lifted_by=(AcceptRisk(limit="memory"),),
+    )
+
+
+def _memory_miss(binding: Holder, need: float, has: float) -> Miss:
+    return MemoryMiss(
+        binding=binding,
+        of="host" if binding == "host memory" else "GPU",
+        needed_gib=to_gib(need),
+        available_gib=to_gib(has),
+        lifted_by=(SmallerTable(fall_fraction=1 - has / need),),
     )
 
 
@@ -207,6 +232,25 @@ def _sized(
     available_bytes: Array,
     kind: str,
 ) -> Sized:
+    safe = _rows(job, estimate, misses, labels, available_bytes, kind)
+    hard = {row: miss for row, miss in misses.items() if not miss.risky}
+    known = {row: miss for row, miss in misses.items() if miss.unknown != "host memory"}
+    risky, unverified = (
+        _rows(job, estimate, left, labels, available_bytes, kind) if len(left) < len(misses) else None
+        for left in (hard, known)
+    )
+    return replace(safe, risky=risky, unverified=unverified)
+
+
+def _rows(
+    job: TabularJob,
+    estimate: TabularEstimate,
+    misses: dict[int, Miss],
+    labels: Sequence[str],
+    available_bytes: Array,
+    kind: str,
+) -> Sized:
+    """What is not missed."""
     rows = np.array([row for row in range(len(labels)) if row not in misses], dtype=np.intp)
     spread: Spread = time_spread(job, kind)
     ones = np.ones(len(rows))

@@ -9,32 +9,55 @@ from typing import Final
 
 from tonnage.catalog import Catalog
 from tonnage.catalog.market import Platform
-from tonnage.planning.changes import bought_as, constrained, including
+from tonnage.planning.market import exclusion_miss, not_listed
 from tonnage.planning.plan import Bought, Objective, Option, Refusal, RunDetail
+from tonnage.planning.reasons.changes import (
+    AnyChange,
+    Buy,
+    LeaveOut,
+    MoveDeadline,
+    MovePromise,
+    MoveQuota,
+    RankByCost,
+    State,
+)
+from tonnage.planning.reasons.misses import (
+    BudgetMiss,
+    DeadlineMiss,
+    Miss,
+    NotAllowedMiss,
+    OtherGpuMiss,
+    QuotaMiss,
+    ResidencyMiss,
+    SlowApiMiss,
+    UnknownFinishMiss,
+    UnknownLatencyMiss,
+)
 from tonnage.planning.reasons.risks import (
     BusyRateRisk,
     OldPriceRisk,
     OtherModelRisk,
+    Promise,
     Risk,
     StandInRisk,
     UndatedPriceRisk,
     UnknownFinishRisk,
     UnknownQuotaRisk,
 )
-from tonnage.planning.sized import Miss
+from tonnage.planning.shortfalls import budget_of
 from tonnage.planning.token_ways import Way, api_time_s, token_ways
 from tonnage.planning.token_work import TokenWork, token_work, tokens_per_minute
 from tonnage.pricing.deals import DATABRICKS_CLOUDS
 from tonnage.pricing.extras import OWN
 from tonnage.pricing.ledger import Ledger
 from tonnage.sizing.estimates import Figure
-from tonnage.units import SECONDS_PER_HOUR
+from tonnage.workload.exclusions import Exclusion
 from tonnage.workload.jobs import ServeJob, Workload
 
 AREAS: Final = {"us regions": "us", "us": "us"}  # how a price table names where it holds
 SHORT: Final = {"us regions": "us", "global profile": "global", "all": ""}
-NO_RATE: Final = "unknown: no throughput of this API is published"
-STATE_RATE: Final = "buy.tokens_per_minute states what the account may use"
+STATE_RATE: Final = State(key="buy.tokens_per_minute", of="quota")
+BY_USE: Final = "by use"  # how tokens are paid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +105,7 @@ class _Judge:
 
     def miss(self, way: Way, usd: float) -> Miss | None:
         """The first limit that a way breaks."""
-        for found in (self._constraint(way), self._price(way), self._speed(usd), self._budget(usd)):
+        for found in (self._constraint(way), way.missing, self._speed(usd), self._budget(usd)):
             if found is not None:
                 return found
         return None
@@ -91,18 +114,18 @@ class _Judge:
         wanted, buys = self.workload.constraints, self.workload.buy.purchases
         provider, platform = self.provider(way), way.platform
         if wanted.platforms and platform not in wanted.platforms:
-            return _listed("platform", wanted.platforms, platform, "platforms")
+            return not_listed("platform", wanted.platforms, platform)
+        out = next((one for one in wanted.exclude if _rules_out(one, provider, way)), None)
+        if out is not None:
+            return exclusion_miss(out)
         if wanted.providers and provider not in wanted.providers:
-            return _listed("provider", wanted.providers, provider, "providers")
+            return not_listed("provider", wanted.providers, provider)
         if "on_demand" not in buys:
-            change = bought_as("on_demand")
-            flip = "buy.on_demand: true"
-            return Miss(binding="purchase", needs=", ".join(buys), has="paid by use", flips_when=flip, change=change)
+            buy = Buy(purchase="on_demand")
+            return NotAllowedMiss(binding="purchase", allowed=buys, has=BY_USE, lifted_by=(buy,))
         if wanted.gpus:
-            asked = " or ".join(one.text for one in wanted.gpus)
-            flip = "constraints.gpus is left out"
-            change = constrained(gpus=())
-            return Miss(binding="gpu", needs=asked, has="a token API", flips_when=flip, change=change)
+            asked = tuple(one.text for one in wanted.gpus)
+            return OtherGpuMiss(asked=asked, gpu=None, gpu_count=0, api=True, lifted_by=(LeaveOut(key="gpus"),))
         return self._place(way)
 
     def _place(self, way: Way) -> Miss | None:
@@ -113,84 +136,63 @@ class _Judge:
         area = region.area if region is not None else area
         inside = {one.area for one in self.catalog.regions if one.name in wanted.regions}
         if wanted.regions and way.region != "all" and way.region not in wanted.regions and area not in inside:
-            has = way.region
-            return Miss(
-                binding="region", needs=f"one of {', '.join(wanted.regions)}", has=has,
-                flips_when="constraints.regions is left out", change=constrained(regions=()),
-            )  # fmt: skip
+            free = LeaveOut(key="regions")
+            return NotAllowedMiss(binding="region", allowed=wanted.regions, has=way.region, lifted_by=(free,))
         if wanted.residency and area not in wanted.residency:
-            needs = f"data stays in {', '.join(wanted.residency)}"
-            return Miss(
-                binding="residency", needs=needs, has=f"an API priced for {way.region}",
-                flips_when="constraints.residency is left out", change=constrained(residency=()),
-            )  # fmt: skip
+            free = LeaveOut(key="residency")
+            return ResidencyMiss(areas=wanted.residency, area=area, priced_for=way.region, lifted_by=(free,))
         return None
-
-    def _price(self, way: Way) -> Miss | None:
-        if way.missing is None:
-            return None
-        needs, flip = way.missing
-        return Miss(binding="price", needs=needs, has="none", flips_when=flip)
 
     def _speed(self, usd: float) -> Miss | None:
         """Limits on time: what is not known cannot be shown to hold."""
-        job, tokens = self.workload.job, self.workload.buy.tokens
-        would = f" (it would cost ${usd:,.2f})"
+        job = self.workload.job
         if isinstance(job, ServeJob):
-            promises = (
-                ("p95 latency", job.p95_latency_s, tokens.p95_latency_s, "buy.token_p95_latency"),
-                ("p95 TTFT", job.p95_ttft_s, tokens.p95_ttft_s, "buy.token_p95_ttft"),
-            )
-            for name, promised, measured, key in promises:
-                if promised is not None and (measured is None or measured > promised):
-                    has = f"unknown{would}" if measured is None else f"{measured * 1e3:g} ms{would}"
-                    flip = f"{key} states what you measured" if measured is None else f"{name} is promised later"
-                    return Miss(
-                        binding="latency", needs=f"{name} within {promised * 1e3:g} ms", has=has, flips_when=flip
-                    )
-            return self._quota(job, tokens.per_minute)
+            return self._latency(job, usd) or self._quota(job, self.workload.buy.tokens.per_minute)
         time, deadline = api_time_s(self.workload, self.work), self.workload.constraints.deadline_s
         if time is None and deadline is not None:
-            training = self.work.training  # no rate of the account says how long learning takes
-            return Miss(
-                binding="deadline",
-                needs=f"done within {deadline / SECONDS_PER_HOUR:.2f} h",
-                has=NO_RATE + would,
-                flips_when="constraints.deadline is left out" if training else STATE_RATE,
-                change=constrained(deadline_s=None) if training else None,
-            )
+            # no rate of the account says how long learning takes
+            lift: AnyChange = LeaveOut(key="deadline") if self.work.training else STATE_RATE
+            return UnknownFinishMiss(binding="deadline", deadline_s=deadline, usd=usd, lifted_by=(lift,))
         if time is None and self.objective == "time":
-            flip = "plans are ranked by cost" if self.work.training else STATE_RATE
-            return Miss(binding="time", needs="a finish time to rank by", has=NO_RATE + would, flips_when=flip)
+            lift = RankByCost() if self.work.training else STATE_RATE
+            return UnknownFinishMiss(binding="time", deadline_s=None, usd=usd, lifted_by=(lift,))
         if time is not None and deadline is not None and time > deadline:
-            hours, left = time / SECONDS_PER_HOUR, deadline / SECONDS_PER_HOUR
-            return Miss(
-                binding="deadline",
-                needs=f"{hours:.2f} h",
-                has=f"{left:.2f} h to the deadline",
-                flips_when=f"the deadline is {hours * 1.01:.2f} h away",
-                shortfall=time / deadline,
-                change=constrained(deadline_s=time * 1.01),
-            )
+            later = MoveDeadline(deadline_s=time * 1.01)
+            return DeadlineMiss(needed_s=time, deadline_s=deadline, lifted_by=(later,))
+        return None
+
+    def _latency(self, job: ServeJob, usd: float) -> Miss | None:
+        tokens = self.workload.buy.tokens
+        promises: tuple[tuple[Promise, float | None, float | None, str], ...] = (
+            ("latency", job.p95_latency_s, tokens.p95_latency_s, "buy.token_p95_latency"),
+            ("ttft", job.p95_ttft_s, tokens.p95_ttft_s, "buy.token_p95_ttft"),
+        )
+        for promise, promised_s, stated_s, key in promises:
+            if promised_s is not None and stated_s is None:
+                state = State(key=key, of="measured")
+                return UnknownLatencyMiss(promise=promise, promised_s=promised_s, usd=usd, lifted_by=(state,))
+            if promised_s is not None and stated_s is not None and stated_s > promised_s:
+                looser = MovePromise(promise=promise, promised_s=stated_s)
+                return SlowApiMiss(
+                    promise=promise, stated_s=stated_s, promised_s=promised_s, usd=usd, lifted_by=(looser,)
+                )
         return None
 
     def _quota(self, job: ServeJob, per_minute: float | None) -> Miss | None:
         needed = tokens_per_minute(job, self.workload.buy.tokens)
         if per_minute is None or needed <= per_minute:
             return None
-        return Miss(
-            binding="rate", needs=f"{needed:,.0f} tokens a minute", has=f"{per_minute:,.0f}",
-            flips_when=f"buy.tokens_per_minute is {needed:.0f}", shortfall=needed / per_minute,
-        )  # fmt: skip
+        return QuotaMiss(
+            needed_tokens_per_minute=needed,
+            allowed_tokens_per_minute=per_minute,
+            lifted_by=(MoveQuota(tokens_per_minute=needed),),
+        )
 
     def _budget(self, usd: float) -> Miss | None:
         budget = self.workload.constraints.budget_usd
         if budget is None or usd <= budget:
             return None
-        return Miss(
-            binding="budget", needs=f"${usd:,.2f}", has=f"${budget:,.2f}", flips_when=f"the budget is ${usd:,.2f}",
-            shortfall=usd / budget, change=constrained(budget_usd=usd * 1.001),
-        )  # fmt: skip
+        return BudgetMiss(needed_usd=usd, budget_usd=budget, lifted_by=(budget_of(usd),))
 
     def option(self, way: Way, ledger: Ledger) -> Option:
         """A way that holds every limit, as an option without machines."""
@@ -271,24 +273,15 @@ class _Judge:
             count=way.units,
             gpu=None,
             gpu_count=0,
-            binding=miss.binding,
-            needs=miss.needs,
-            has=miss.has,
-            flips_when=miss.flips_when,
-            shortfall=miss.shortfall,
-            change=miss.change,
+            miss=miss,
             platform=platform,
         )
 
 
-def _listed(binding: str, wanted: Iterable[str], has: str, key: str) -> Miss:
-    return Miss(
-        binding=binding,  # type: ignore[arg-type]
-        needs=f"one of {', '.join(wanted)}",
-        has=has,
-        flips_when=f"constraints.{key} includes {has}",
-        change=including(key, has),
-    )
+def _rules_out(exclusion: Exclusion, provider: str, way: Way) -> bool:
+    if exclusion.kind == "provider":
+        return exclusion.provider == provider
+    return exclusion.kind == "undated" and way.undated
 
 
 def _stated(value: float) -> Figure:

@@ -10,17 +10,20 @@ from typing import Final, Literal
 from tonnage.catalog import Catalog
 from tonnage.catalog.hardware import Source
 from tonnage.catalog.managed import TokenPrice
+from tonnage.planning.reasons.changes import Publish, State
+from tonnage.planning.reasons.misses import UnpricedMiss
 from tonnage.planning.reasons.risks import ConditionsRisk, ModelUnitsRisk, Risk, UnpricedStorageRisk
+from tonnage.planning.reasons.term_misses import NeededPrice
 from tonnage.planning.token_work import MILLION, TokenWork
 from tonnage.pricing.deals import DATABRICKS_CLOUDS
-from tonnage.pricing.extras import Extras, exact, people_lines
+from tonnage.pricing.extras import OWN, Extras, exact, people_lines
 from tonnage.pricing.ledger import Ledger, LedgerLine, hours
 from tonnage.pricing.lines import credit_lines
 from tonnage.pricing.rates import after_discount
 from tonnage.pricing.usage import HOURS_PER_MONTH
 from tonnage.units import SECONDS_PER_HOUR
 from tonnage.workload.discounts import percent_off
-from tonnage.workload.jobs import ServeJob, Workload
+from tonnage.workload.jobs import DataPlace, ServeJob, Workload
 from tonnage.workload.token_models import find_token_models
 
 TokenPlatform = Literal["bedrock", "databricks"]
@@ -31,7 +34,7 @@ PLAIN: Final = ("on-demand", "")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """One way to have a model's tokens. `missing`: a figure without which it has no price, and what would give it."""
+    """One way to have a model's tokens. `missing`: a figure without which it has no price."""
 
     platform: TokenPlatform
     model: str
@@ -40,7 +43,12 @@ class Way:
     lines: tuple[LedgerLine, ...]
     units: int = 1
     mind: tuple[Risk, ...] = ()
-    missing: tuple[str, str] | None = None
+    missing: UnpricedMiss | None = None
+
+    @property
+    def undated(self) -> bool:
+        """Whether a price of it carries no date; what the workload states itself needs none."""
+        return any(line.read_on is None for line in self.lines if line.source != OWN)
 
     def ledger(self, workload: Workload) -> Ledger:
         """With people and credit."""
@@ -81,11 +89,20 @@ def _with_data(way: Way, workload: Workload, catalog: Catalog) -> Way:
         return way
     charges = Extras(workload=workload, services=catalog.services).moving("aws", way.region)
     if charges is None:
-        key = "egress_usd_per_gb" if elsewhere else "egress_region_usd_per_gb"
-        needs = f"the price of moving {data.size_gb:g} GB out of {data.provider}/{data.region}"
-        return replace(way, missing=way.missing or (needs, f"buy.prices.{key} states it"))
+        return replace(way, missing=way.missing or unpriced_egress(data, elsewhere=elsewhere))
     moved = (charge.line(f"data out of {data.provider}", data.provider) for charge in charges)
     return replace(way, lines=(*way.lines, *(line for line in moved if line is not None)))
+
+
+def unpriced_egress(data: DataPlace, *, elsewhere: bool) -> UnpricedMiss:
+    """What moving the data costs is not known. `elsewhere`: to another provider, rather than another region."""
+    key = "egress_usd_per_gb" if elsewhere else "egress_region_usd_per_gb"
+    return UnpricedMiss(
+        of="egress",
+        name=f"{data.provider}/{data.region}",
+        size_gb=data.size_gb,
+        lifted_by=(State(key=f"buy.prices.{key}", of="price"),),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +163,7 @@ class _WayMaker:
             region=some.region,
             lines=tuple(lines),
             mind=(*mind, *(() if said in PLAIN else (told,))),
-            missing=(f"the price of {absent[0]} tokens", "a source states it") if absent else None,
+            missing=_unpriced("tokens", absent[0]) if absent else None,
         )
 
     def provisioned(self, model: str) -> Iterator[Way]:
@@ -162,9 +179,12 @@ class _WayMaker:
             what = f"model units, {model}, {name}"
             missing = None
             if not units:
-                missing = ("how many model units carry the load", "buy.model_units states it")
+                missing = UnpricedMiss(
+                    of="model units", name=model, lifted_by=(State(key="buy.model_units", of="units"),)
+                )
             elif time is None:
-                missing = ("the hours the units are needed", "buy.tokens_per_minute states what they carry")
+                carried = State(key="buy.tokens_per_minute", of="carried")
+                missing = UnpricedMiss(of="hours", name=model, lifted_by=(carried,))
             lines = (
                 ()
                 if missing
@@ -206,7 +226,7 @@ class _WayMaker:
         managed = self.catalog.managed
         prices = [price for price in managed.customisation if price.model == model]
         if not prices:
-            missing = (f"the price of customising {model}", "a source states it")
+            missing = _unpriced("customisation", model)
             platform: TokenPlatform = "bedrock"
             yield Way(platform=platform, model=model, purchase="on_demand", region="all", lines=(), missing=missing)
         for price in prices:
@@ -258,6 +278,10 @@ class _WayMaker:
             discount_percent=exact(percent),
             billed_by=BILLERS[platform][-1],
         )
+
+
+def _unpriced(of: NeededPrice, name: str) -> UnpricedMiss:
+    return UnpricedMiss(of=of, name=name, lifted_by=(Publish(what="price"),))
 
 
 def dearest_by_kind(prices: Iterable[TokenPrice]) -> dict[str, TokenPrice]:

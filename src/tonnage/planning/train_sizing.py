@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,12 +10,14 @@ import numpy as np
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.layout_grid import LayoutGrid, grid_for
 from tonnage.planning.plan import Interval, RunDetail
-from tonnage.planning.sized import IntArray, Miss, Sized, best_per_group, group_numbers
+from tonnage.planning.reasons.changes import AcceptRisk, AnyChange, DivideBatch, Publish, WholeMachines
+from tonnage.planning.reasons.misses import BatchDivisionMiss, MemoryMiss, Miss, UnpublishedMiss, WholeMachinesMiss
+from tonnage.planning.sized import IntArray, Sized, best_per_group, group_numbers
 from tonnage.planning.training_flips import cheapest_fit
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Devices, Machine, stack
 from tonnage.sizing.estimates import Array, Figure
-from tonnage.sizing.fitting import fits, room
+from tonnage.sizing.fitting import fits, holds, room
 from tonnage.sizing.precision import TRAINING
 from tonnage.sizing.training_memory import TrainingMemory
 from tonnage.sizing.training_practice import Practice
@@ -34,6 +36,18 @@ class _Intervals:
 
     time: tuple[Interval, ...]
     memory: tuple[Interval, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Room:
+    """Bytes a GPU, one row of the grid each: needed, needed at the interval's upper end, usable; what fits."""
+
+    needed: Array
+    worst: Array
+    capacity: Array
+    usable: Array  # the capacity less the margin
+    expected: np.ndarray  # whether the expected figure fits
+    enough: np.ndarray  # whether the layout may be taken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,16 +84,29 @@ def size_training(
         memory=tuple(grounds.training_memory(job, one.accelerator) for one in machines),
     )
     worst = np.array([one.spread.high_factor for one in intervals.memory])
-    needed = memory.needed_bytes * (worst[grid.machine] if constraints.hold else 1.0)
-    enough = fits(needed, stacked.memory_bytes[grid.machine], assumed.memory_margin_fraction)
-    candidates = _largest_micro_batches(grid, enough)
+    capacity = stacked.memory_bytes[grid.machine]
+    expected = fits(memory.needed_bytes, capacity, assumed.memory_margin_fraction)
+    held = expected & holds(memory.needed_bytes, worst[grid.machine], capacity)
+    enough = held if constraints.held("memory") else expected
+    safe, every = _largest_micro_batches(grid, enough), _largest_micro_batches(grid, expected)
+    candidates = np.union1d(safe, every).astype(np.intp)
     table = _timed(job, grid, candidates, stacked, assumed, intervals, practice)
     known = np.isfinite(table.step.total_s)
-    best = _fastest(table, known)
+    best = _fastest(table, known & np.isin(candidates, safe))
+    boldest = best if len(safe) == len(candidates) else _fastest(table, known & np.isin(candidates, every))
+    spaces = _Room(
+        needed=memory.needed_bytes, worst=memory.needed_bytes * worst[grid.machine], capacity=capacity,
+        usable=room(1.0, assumed.memory_margin_fraction) * capacity, expected=expected, enough=enough,
+    )  # fmt: skip
+    misses = _misses(job, machines, grid, spaces, set(table.grid.machine[best].tolist()), grounds, constraints)
+    sized = _columns(table, best, misses)
+    return sized if boldest is best else replace(sized, risky=_columns(table, boldest, {}))  # timed in one go
+
+
+def _columns(table: TrainingTable, best: IntArray, misses: Mapping[int, Miss]) -> Sized:
+    """The chosen rows of a table, as sizing hands them on."""
+    job = table.job
     steps = np.ceil(job.samples / job.global_batch) * job.epochs
-    sized_machines = set(table.grid.machine[best].tolist())
-    usable = room(1.0, assumed.memory_margin_fraction) * stacked.memory_bytes[grid.machine]
-    misses = _misses(job, machines, grid, needed, usable, sized_machines, enough, assumed, constraints.max_nodes)
     nodes = table.grid.layouts.nodes[best]
     spreads = [_time_interval(table, int(row)).spread for row in best]
     return Sized(
@@ -209,62 +236,68 @@ def _misses(
     job: TrainJob,
     machines: Sequence[Machine],
     grid: LayoutGrid,
-    needed: Array,
-    usable: Array,
+    spaces: _Room,
     sized: set[int],
-    enough: np.ndarray,
-    assumed: Assumptions,
-    max_nodes: int,
+    grounds: Grounds,
+    constraints: Constraints,
 ) -> dict[int, Miss]:
     """For each machine type without a layout: how much the leanest layout needs, and the smallest change that fits."""
     missing = [index for index in range(len(machines)) if index not in sized]
     if not missing:
         return {}
     out: dict[int, Miss] = {}
-    leanest = best_per_group(grid.machine.astype(np.int64), needed)
+    leanest = best_per_group(grid.machine.astype(np.int64), spaces.needed)
     lean_row = {int(grid.machine[row]): int(row) for row in leanest}
-    flips = cheapest_fit(job, [machines[index] for index in missing], assumed, max_nodes=max_nodes)
-    any_fit = set(grid.machine[enough].tolist())
+    flips = cheapest_fit(job, [machines[index] for index in missing], grounds, constraints)
+    any_fit = set(grid.machine[spaces.enough].tolist())
     for index, flip in zip(missing, flips, strict=True):
         if index not in lean_row:
             out[index] = _no_layout(job, machines[index])
             continue
         if index in any_fit:
-            out[index] = Miss(
-                binding="network",
-                needs="a published link bandwidth",
-                has="none in the catalog",
-                flips_when="the catalog gains the link's bandwidth",
+            out[index] = UnpublishedMiss(
+                binding="network", what="link bandwidth", lifted_by=(Publish(what="link bandwidth"),)
             )
             continue
         row = lean_row[index]
-        needs, has = to_gib(float(needed[row])), to_gib(float(usable[row]))
         layout = grid.layouts.row(row).describe()
-        out[index] = Miss(
-            binding="memory",
-            needs=f"{needs:.1f} GiB per GPU even with {layout}",
-            has=f"{has:.1f} GiB, {assumed.memory_margin_fraction:.0%} kept free",
-            flips_when=flip.text if flip else "nothing tried: not even adapters, 4-bit weights and 64 nodes together",
-            change=flip.change() if flip else None,
-            shortfall=needs / has,
-        )
+        miss = _risky_miss if spaces.expected[row] else _memory_miss
+        out[index] = miss(spaces, row, layout, flip, grounds.assumed.memory_margin_fraction)
     return out
+
+
+def _memory_miss(spaces: _Room, row: int, layout: str, flip: AnyChange | None, margin_fraction: float) -> Miss:
+    """The leanest layout needs more than there is."""
+    return MemoryMiss(
+        needed_gib=to_gib(float(spaces.needed[row])),
+        available_gib=to_gib(float(spaces.usable[row])),
+        layout=layout,
+        kept_free_fraction=margin_fraction,
+        lifted_by=(flip,) if flip else (),
+    )
+
+
+def _risky_miss(spaces: _Room, row: int, layout: str, flip: AnyChange | None, _: float) -> Miss:
+    """The leanest layout is expected to fit, and the upper end of its interval does not."""
+    return MemoryMiss(
+        needed_gib=to_gib(float(spaces.worst[row])),
+        available_gib=to_gib(float(spaces.capacity[row])),
+        expected_gib=to_gib(float(spaces.needed[row])),
+        layout=layout,
+        lifted_by=(AcceptRisk(limit="memory"), *((flip,) if flip else ())),
+    )
 
 
 def _no_layout(job: TrainJob, machine: Machine) -> Miss:
     """No layout divides over this machine: the GPUs or nodes that are fixed, else the global batch."""
     fixed = job.gpus or (job.nodes or 0) * machine.count
     if fixed and (fixed % machine.count or (fixed > machine.count and machine.network_gb_per_s is None)):
-        between = "" if fixed % machine.count else " and no published network between machines"
-        return Miss(
-            binding="layout",
-            needs=f"{fixed} GPUs on full machines",
-            has=f"{machine.count} GPUs a machine{between}",
-            flips_when=f"layout.gpus is {'a multiple of ' if fixed % machine.count else ''}{machine.count}",
+        lift = WholeMachines(gpus_per_machine=machine.count, one_machine=not fixed % machine.count)
+        return WholeMachinesMiss(
+            gpus=fixed,
+            gpus_per_machine=machine.count,
+            network_known=bool(fixed % machine.count),
+            lifted_by=(lift,),
         )
-    return Miss(
-        binding="layout",
-        needs=f"a global batch that divides over {machine.count} GPUs",
-        has=f"global batch {job.global_batch}",
-        flips_when=f"global_batch is a multiple of {machine.count} (and max_gpus allows {machine.count})",
-    )
+    divide = DivideBatch(gpus=machine.count)
+    return BatchDivisionMiss(global_batch=job.global_batch, gpus=machine.count, lifted_by=(divide,))

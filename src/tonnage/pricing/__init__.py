@@ -1,18 +1,16 @@
 """What work costs: deals and their prices, hours as they are billed, ledgers that sum, what interruptions add."""
 
 from tonnage.pricing.deals import Deal, Fee, Gap, platform_deals
-from tonnage.pricing.interruptions import InterruptedRun, Terms, expected_run, young_interval_s
+from tonnage.pricing.interruptions import Terms, young_interval_s
 from tonnage.pricing.ledger import Ledger, LedgerLine
 
 __all__ = [
     "Deal",
     "Fee",
     "Gap",
-    "InterruptedRun",
     "Ledger",
     "LedgerLine",
     "Terms",
-    "expected_run",
     "platform_deals",
     "young_interval_s",
 ]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
-from typing import Final
+from typing import Final, Literal
 
 from tonnage.catalog import Catalog, Source
 from tonnage.catalog.managed import DbuPrice, DbuRate, ManagementFee, MlInstancePrice
@@ -16,6 +16,7 @@ from tonnage.workload.jobs import Buy, Workload
 
 DATABRICKS_CLOUDS: Final = ("aws", "azure", "gcp")
 TRAINING: Final = ("train", "tabular")
+PlatformPrice = Literal["dbu", "serving dbu", "ml instance", "managed spot", "vertex"]  # of a machine on a platform
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +88,9 @@ class Gap:
 
     offer: Offer
     platform: Platform
-    needs: str
-    has: str = "none in the catalog"
+    of: PlatformPrice
+    name: str  # of the machine
+    sku: str = ""  # of a Databricks unit
 
 
 def platform_deals(
@@ -107,15 +109,15 @@ def platform_deals(
     for group in groups.values():
         for platform in platforms:
             asked = platform in workload.constraints.platforms
-            needs = tables.needs(platform, group[0], workload.kind, asked=asked)
-            if needs is None:
+            needed = tables.needed(platform, group[0], workload.kind, asked=asked)
+            if needed is None:
                 continue
             deals = [deal for deal in tables.deals(platform, group, workload.kind) if deal.fee is not None]
             if not deals and asked:
                 deals = [deal for deal in tables.estimated(platform, group, workload.kind) if deal.fee is not None]
             found += deals
             if not deals:
-                gaps.append(Gap(offer=group[0], platform=platform, needs=needs))
+                gaps.append(tables.gap(group[0], platform, needed))
     return found, gaps
 
 
@@ -137,23 +139,28 @@ class _Tables:
         self.premiums = _premiums(catalog)
         self.usual_premium = self.premiums[len(self.premiums) // 2][0] if self.premiums else None
 
-    def needs(self, platform: Platform, offer: Offer, kind: str, *, asked: bool = False) -> str | None:
+    def needed(self, platform: Platform, offer: Offer, kind: str, *, asked: bool = False) -> PlatformPrice | None:
         """The price that a machine takes on a platform; None where the platform does not sell this kind of work, or
         sells it at no price of its own (`asked`: unless it is asked for by name)."""
         on_demand = offer.purchase == "on_demand"
         if platform == "databricks" and offer.provider in DATABRICKS_CLOUDS:
             if kind != "serve":
-                return f"DBU an hour of {offer.instance_type}, and the price of a DBU under {self.sku}"
+                return "dbu"
             if asked and on_demand:
-                return f"the DBU that a serving endpoint on {offer.instance_type} is billed"
+                return "serving dbu"
         if platform == "sagemaker" and offer.provider == "aws":
             if on_demand:
-                return f"the price of ml.{offer.instance_type}"
+                return "ml instance"
             if asked and offer.purchase == "spot" and kind in TRAINING:
-                return f"the price of managed spot training on ml.{offer.instance_type}"
+                return "managed spot"
         if platform == "vertex" and offer.provider == "gcp" and on_demand and (kind in TRAINING or asked):
-            return f"Vertex AI's price for {offer.instance_type}"
+            return "vertex"
         return None
+
+    def gap(self, offer: Offer, platform: Platform, needed: PlatformPrice) -> Gap:
+        """The price `needed` is not known of this offer's machine."""
+        sku = self.sku if needed == "dbu" else ""
+        return Gap(offer=offer, platform=platform, of=needed, name=offer.instance_type, sku=sku)
 
     def deals(self, platform: Platform, offers: Sequence[Offer], kind: str) -> list[Deal]:
         """One machine's offers with what the platform adds; a fee of None where its price is not known."""

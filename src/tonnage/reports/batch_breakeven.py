@@ -12,6 +12,7 @@ from tonnage.reports.plain import plain_cost, plain_day, plain_figure, plain_ins
 from tonnage.reports.plan_document import catalog_document
 from tonnage.reports.plan_page import price_blocks
 from tonnage.reports.rendering import Report
+from tonnage.reports.spot_words import spot_words
 from tonnage.reports.wording import (
     render_count,
     render_date,
@@ -24,11 +25,11 @@ from tonnage.reports.wording import (
 )
 
 QUEUE_COLUMNS: Final = (
-    "machines", "chunk_items", "finish_s", "finish_low_s", "finish_high_s", "cost_usd", "cost_low_usd", "cost_high_usd",
+    "machines", "finish_s", "finish_low_s", "finish_high_s", "cost_usd", "cost_low_usd", "cost_high_usd",
     "simulated_finish_s", "simulated_cost_usd", "in_time",
 )  # fmt: skip
 NOTES: Final = (
-    "intervals are those of interruptions alone; the rate itself has the interval that `tonnage plan` prints",
+    "finish, cost and intervals are those of `tonnage plan` for so many machines; each answer is kept as it comes",
     "simulated: the mean of 20 runs of the queue, event by event",
 )
 
@@ -59,8 +60,9 @@ def _queue_blocks(found: BatchBreakEven) -> Iterator[Block]:
         return
     gpus = render_gpus(option.gpu, option.gpu_count)
     where = f"{option.instance_type} ({gpus}) at {option.provider}, {render_purchase(option.purchase)}"
-    lost = f"; lost {found.rows[0].job.interruptions_per_hour:g} times an hour" if option.purchase == "spot" else ""
-    yield Paragraph(text=f"{render_count(found.job.items)} items on {where}{lost}.")
+    yield Paragraph(text=f"{render_count(found.job.items)} items on {where}.")
+    if option.spot is not None:
+        yield Paragraph(text=spot_words(option.spot), tone="faint")
     columns = (
         Column(title="machines", align="right"),
         Column(title="finish", align="right"),
@@ -74,9 +76,10 @@ def _queue_blocks(found: BatchBreakEven) -> Iterator[Block]:
 
 
 def _cells(row: QueueRow, chosen: bool) -> tuple[str, ...]:
-    finish, usd = row.expected.finish_s, row.expected.usd
+    finish, usd = row.option.time_s, row.option.cost_usd
+    assert finish is not None
     return (
-        str(row.job.machines),
+        str(row.option.count),
         render_duration(finish.value),
         render_time_interval(finish),
         render_money(usd.value),
@@ -124,7 +127,7 @@ def _document(found: BatchBreakEven) -> dict[str, Any]:
             "usd_per_instance_hour": plain_number(option.usd_per_instance_hour),
         },
         "queue": [_row_document(row) for row in found.rows],
-        "chosen_machines": None if found.chosen is None else found.chosen.job.machines,
+        "chosen_machines": None if found.chosen is None else found.chosen.option.count,
         "apis": [
             {
                 "name": api.prices.name,
@@ -142,10 +145,9 @@ def _document(found: BatchBreakEven) -> dict[str, Any]:
 
 def _row_document(row: QueueRow) -> dict[str, Any]:
     return {
-        "machines": row.job.machines,
-        "chunk_items": row.job.chunk_items,
-        "finish_s": plain_figure(row.expected.finish_s),
-        "cost_usd": plain_cost(row.expected.usd),
+        "machines": row.option.count,
+        "finish_s": plain_figure(row.option.time_s),
+        "cost_usd": plain_cost(row.option.cost_usd),
         "simulated_finish_s": plain_number(row.simulated_finish_s),
         "simulated_cost_usd": plain_usd(row.simulated_usd),
         "in_time": row.in_time,
@@ -153,10 +155,9 @@ def _row_document(row: QueueRow) -> dict[str, Any]:
 
 
 def _row(row: QueueRow) -> list[Any]:
-    finish, usd = row.expected.finish_s, row.expected.usd
+    finish, usd = row.option.time_s, row.option.cost_usd
     return [
-        row.job.machines,
-        row.job.chunk_items,
+        row.option.count,
         *(plain_number(getattr(finish, end)) for end in ("value", "low", "high")),
         *(plain_usd(getattr(usd, end)) for end in ("value", "low", "high")),
         plain_number(row.simulated_finish_s),

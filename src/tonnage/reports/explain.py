@@ -25,7 +25,7 @@ from tonnage.reports.plan_page import (
     price_blocks,
     workload_blocks,
 )
-from tonnage.reports.reasons import risk_words
+from tonnage.reports.reasons import miss_words, risk_words
 from tonnage.reports.rendering import Format, Look, Report, render_report
 from tonnage.reports.run_blocks import run_blocks
 from tonnage.reports.selection import Selection
@@ -223,6 +223,7 @@ def _rows(plan: Plan, selection: Selection | None) -> list[list[Any]]:
     ]  # fmt: skip
     return ranked + [
         ["refused", None, one.provider, one.instance_type, one.region, one.count, one.purchase, one.gpu,
-         plain_number(one.gpu_count), one.binding, one.needs, one.has, one.flips_when, one.platform]
+         plain_number(one.gpu_count), one.binding, said.needs, said.has, said.lifts, one.platform]
         for one in refused
+        for said in (miss_words(one.miss),)
     ]  # fmt: skip

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tonnage.planning.flips import Flip
 from tonnage.planning.plan import Option, Refusal
+from tonnage.planning.reasons.flips import Flip
 from tonnage.reports.blocks import Block, Column, Heading, Paragraph, Table
 from tonnage.reports.plain import plain_number
+from tonnage.reports.reasons import change_document, changes_words
 from tonnage.reports.wording import plural, render_bought, render_machines, render_money
 
 Flipped = tuple[Option | Refusal, tuple[Flip, ...]]
@@ -39,7 +40,7 @@ def _row(loser: Option | Refusal, flip: Flip) -> tuple[str, ...]:
     bought = "" if loser.purchase is None else render_bought(loser.purchase, loser.platform)
     becomes = "the winner" if flip.becomes == "winner" else "an option"
     name = f"{loser.provider} {render_machines(loser.count, loser.instance_type)}"
-    return (name, bought, flip.dimension, flip.text, becomes, render_money(flip.cost_usd))
+    return (name, bought, flip.dimension, changes_words(flip.changes), becomes, render_money(flip.cost_usd))
 
 
 def flips_document(flipped: Sequence[Flipped]) -> list[dict[str, Any]]:
@@ -51,7 +52,8 @@ def flips_document(flipped: Sequence[Flipped]) -> list[dict[str, Any]]:
             "purchase": loser.purchase,
             "platform": loser.platform,
             "limit": flip.dimension,
-            "change": flip.text,
+            "change": changes_words(flip.changes),
+            "changes": [change_document(one) for one in flip.changes],
             "becomes": flip.becomes,
             "cost_usd": plain_number(flip.cost_usd),
             "time_s": None if flip.time_s is None else plain_number(flip.time_s),

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from tonnage.calibration.local_profile import Curve, DeviceProfile
-from tonnage.planning.local import BrokenLimit, LocalPrediction
+from tonnage.planning.local import LocalPrediction
+from tonnage.planning.reasons.misses import Miss
 from tonnage.reports.blocks import Block, Column, Heading, Page, Pairs, Paragraph, Table
 from tonnage.reports.plain import plain_cost, plain_figure, plain_number
+from tonnage.reports.reasons import miss_document, miss_words
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import (
     render_duration,
@@ -133,7 +135,7 @@ def _curve_cells(curve: Curve) -> tuple[str, ...]:
     return (curve.operation, curve.precision, str(curve.threads), *shown, f"{100 * spread:.0f} %")
 
 
-def local_report(name: str, prediction: LocalPrediction, broken: tuple[BrokenLimit, ...]) -> Report:
+def local_report(name: str, prediction: LocalPrediction, broken: tuple[Miss, ...]) -> Report:
     """A training job on a measured device."""
     return Report(
         page=lambda: Page(
@@ -150,7 +152,7 @@ def _figure_row(key: str, figure: Figure) -> list[Any]:
     return [key, *(plain_number(getattr(figure, end)) for end in ("value", "low", "high"))]
 
 
-def _prediction_document(name: str, one: LocalPrediction, broken: tuple[BrokenLimit, ...]) -> dict[str, Any]:
+def _prediction_document(name: str, one: LocalPrediction, broken: tuple[Miss, ...]) -> dict[str, Any]:
     work = one.work
     return {
         "schema": PREDICTION_SCHEMA,
@@ -166,11 +168,22 @@ def _prediction_document(name: str, one: LocalPrediction, broken: tuple[BrokenLi
         "time_parts_s": {key: plain_number(seconds) for key, seconds in one.time_parts_s},
         "memory_parts_gib": {key: plain_number(size) for key, size in one.memory_parts_gib},
         "rows": {"time": one.time_rows, "memory": one.memory_rows},
-        "broken": [{"limit": item.limit, "needs": item.needs, "has": item.has} for item in broken],
+        "broken": [_broken_document(miss) for miss in broken],
     }  # fmt: skip
 
 
-def _prediction_blocks(one: LocalPrediction, broken: tuple[BrokenLimit, ...]) -> Iterator[Block]:
+def _broken_document(miss: Miss) -> dict[str, Any]:
+    words = miss_words(miss)
+    return {"limit": miss.binding, "needs": words.needs, "has": words.has, "reason": miss_document(miss)}
+
+
+def _broken(miss: Miss) -> str:
+    """The limit, and the change that was thought of."""
+    lifts = f" (or: {miss_words(miss).lifts})" if miss.lifted_by else ""
+    return f"{miss.binding}: {miss_words(miss).clause}{lifts}"
+
+
+def _prediction_blocks(one: LocalPrediction, broken: tuple[Miss, ...]) -> Iterator[Block]:
     work = one.work
     layout = f"{work.job.precision}, {work.processes} x {work.threads} threads, micro-batch {work.micro_batch}"
     cost = "unknown: the profile states no usd_per_hour"
@@ -189,7 +202,7 @@ def _prediction_blocks(one: LocalPrediction, broken: tuple[BrokenLimit, ...]) ->
         )
     )
     for item in broken:
-        yield Paragraph(text=f"{item.limit}: needs {item.needs}, has {item.has}", tone="warning")
+        yield Paragraph(text=_broken(item), tone="warning")
     yield Heading(text="Where a step's time goes")
     total = sum(seconds for _, seconds in one.time_parts_s)
     yield _parts_table(

@@ -8,6 +8,7 @@ from string import ascii_lowercase
 from tonnage.planning.plan import Option, Plan
 from tonnage.planning.reasons import Risk, has_figures, without_figures
 from tonnage.reports.blocks import Column, Pairs, Table
+from tonnage.reports.cheaper import price_words
 from tonnage.reports.reasons import risk_words
 from tonnage.reports.wording import (
     UNKNOWN,
@@ -41,6 +42,7 @@ def option_table(plan: Plan, options: Sequence[Option], *, best_first: bool) -> 
         Column(title="cost a month" if service else "cost", align="right"),
         Column(title="80 %", align="right", folds=6),
         Column(title="an hour each", align="right", folds=10, fold_text=""),
+        Column(title="price read", folds=5, fold_text="price {}"),
         Column(title="layout", folds=9, wraps=True),
         *((Column(title="front"),) if front else ()),
         Column(title="risks", folds=4, fold_text="risks {}"),
@@ -64,6 +66,7 @@ def _row(option: Option, notes: RiskNotes, *, service: bool, front: bool) -> tup
         render_money(option.cost_usd.value),
         render_money_interval(option.cost_usd),
         render_price(option.usd_per_instance_hour) if option.run.machines else UNKNOWN,
+        price_words(option),
         option.run.layout,
         *(("on" if option.pareto else "behind",) if front else ()),
         notes.letters(option),

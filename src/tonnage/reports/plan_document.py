@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tonnage.planning.plan import CatalogStamp, Interval, Need, Option, Plan, Refusal, RunDetail
+from tonnage.planning.plan import CatalogStamp, Interval, NearMiss, Need, Option, Plan, Refusal, RunDetail
 from tonnage.pricing.ledger import Ledger
+from tonnage.reports.cheaper import cheaper_document
 from tonnage.reports.plain import (
     plain_cost,
     plain_day,
@@ -15,14 +16,16 @@ from tonnage.reports.plain import (
     plain_price,
     plain_usd,
 )
-from tonnage.reports.reasons import risk_document, risk_words
+from tonnage.reports.reasons import miss_document, miss_words, risk_document, risk_words
+from tonnage.reports.reasons.flips import changes_document, near_miss_lifts, relaxation_document, relaxation_words
+from tonnage.reports.spot_words import spot_document
 
 PLAN_SCHEMA: Final = "tonnage/plan@1"
 OPTION_COLUMNS: Final = (
     "rank", "provider", "instance_type", "region", "count", "purchase", "gpu", "gpu_count", "layout",
     "time_s", "time_low_s", "time_high_s", "cost_usd", "cost_low_usd", "cost_high_usd", "usd_per_instance_hour",
     "price_read_on", "memory_gib", "memory_low_gib", "memory_high_gib", "memory_available_gib",
-    "latency_p95_s", "pareto", "risks", "loses_by", "platform",
+    "latency_p95_s", "pareto", "risks", "loses_by", "platform", "relied_on",
 )  # fmt: skip
 
 
@@ -37,8 +40,10 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         "needs": needs_document(plan.need),
         "options": [option_document(option) for option in plan.options],
         "refused": [refusal_document(refusal) for refusal in plan.refused],
-        "nearest_misses": [] if plan.options else [refusal_document(miss) for miss in plan.nearest_misses],
-        "relaxations": list(plan.relaxations),
+        "nearest_misses": [] if plan.options else [near_miss_document(miss) for miss in plan.nearest_misses],
+        "cheaper": [cheaper_document(one, plan) for one in plan.cheaper],
+        "relaxations": [relaxation_words(one) for one in plan.relaxations],
+        "relaxation_values": [relaxation_document(one) for one in plan.relaxations],
         "catalog": catalog_document(plan.catalog),
         "notes": list(plan.notes),
     }
@@ -82,8 +87,10 @@ def option_document(option: Option) -> dict[str, Any]:
         "cost_usd": plain_cost(option.cost_usd),
         "ledger": ledger_document(option.ledger),
         "run": run_document(option.run),
+        "spot": spot_document(option.spot),
         "risks": [risk_words(risk) for risk in option.risks],
         "risk_values": [risk_document(risk) for risk in option.risks],
+        "relied_on": option.relied_on,
         "pareto": option.pareto,
         "loses_by": option.loses_by,
     }
@@ -144,6 +151,7 @@ def interval_document(one: Interval) -> dict[str, Any]:
 
 def refusal_document(refusal: Refusal) -> dict[str, Any]:
     """One candidate that is out. `shortfall`: needs / has, null where they are not numbers."""
+    words = miss_words(refusal.miss)
     return {
         "provider": refusal.provider,
         "instance_type": refusal.instance_type,
@@ -154,10 +162,21 @@ def refusal_document(refusal: Refusal) -> dict[str, Any]:
         "gpu": refusal.gpu,
         "gpu_count": plain_number(refusal.gpu_count),
         "binding": refusal.binding,
-        "needs": refusal.needs,
-        "has": refusal.has,
-        "flips_when": refusal.flips_when,
+        "needs": words.needs,
+        "has": words.has,
+        "flips_when": words.lifts,
         "shortfall": plain_number(refusal.shortfall),
+        "reason": miss_document(refusal.miss),
+    }
+
+
+def near_miss_document(near: NearMiss) -> dict[str, Any]:
+    """A refusal, the changes that were tried and let it in, and what it costs then."""
+    return {
+        **refusal_document(near.refusal),
+        "flips_when": near_miss_lifts(near),
+        "changes": changes_document(near),
+        "cost_usd": plain_usd(near.flip.cost_usd),
     }
 
 
@@ -190,4 +209,5 @@ def _option_row(option: Option) -> list[Any]:
         "; ".join(risk_words(risk) for risk in option.risks),
         option.loses_by,
         option.platform,
+        option.relied_on,
     ]

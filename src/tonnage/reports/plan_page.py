@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from tonnage.planning.plan import CatalogStamp, Need, Option, Plan, Refusal
+from tonnage.planning.plan import CatalogStamp, NearMiss, Need, Option, Plan, Refusal
 from tonnage.reports.blocks import Block, Bullets, Column, Heading, Page, Pairs, Paragraph, Table
+from tonnage.reports.cheaper import cheaper_blocks
 from tonnage.reports.ledger_blocks import ledger_blocks
 from tonnage.reports.option_table import option_table
-from tonnage.reports.reasons import risk_words
+from tonnage.reports.reasons import miss_words, risk_words
+from tonnage.reports.reasons.flips import near_miss_lifts, relaxation_words
+from tonnage.reports.spot_words import spot_words
 from tonnage.reports.wording import (
     plural,
     promised_latency,
@@ -68,9 +71,9 @@ def _verdict(plan: Plan) -> Iterator[Block]:
     yield Paragraph(text=f"{best.run.layout}{held}.")
     if best.risks:
         yield Paragraph(text="Mind: " + "; ".join(risk_words(risk) for risk in best.risks) + ".", tone="warning")
-    dated = plan.best_dated
-    if dated is not None and dated is not best:
-        yield Paragraph(text=f"Best with a dated price, #{dated.rank}: {describe_option(dated, horizon=plan.horizon)}")
+    if best.spot is not None:
+        yield Paragraph(text=spot_words(best.spot), tone="faint")
+    yield from cheaper_blocks(plan)
 
 
 def describe_option(option: Option, *, horizon: str) -> str:
@@ -100,6 +103,12 @@ def _ranking(plan: Plan, top: int) -> Iterator[Block]:
     yield Heading(
         text=f"Ranking: {ORDER_WORDS[plan.objective]}, {len(shown):,} of {plural(len(plan.options), 'option')}"
     )
+    doubted = sum(not option.relied_on for option in plan.options)
+    if doubted and not plan.any_price:
+        yield Paragraph(
+            text=f"Options whose price one can rely on come first; the other {doubted:,} (marked ?) stand after them.",
+            tone="faint",
+        )
     table, legend = option_table(plan, shown, best_first=True)
     yield table
     if legend.rows:
@@ -179,16 +188,27 @@ def nothing_fits_blocks(plan: Plan) -> Iterator[Block]:
     said = f"None of {tried} meets the job and its constraints."
     if plan.nearest_misses:
         yield Paragraph(text=f"{said} The nearest misses:", tone="warning")
-        yield miss_table(plan.nearest_misses)
+        yield _near_miss_table(plan.nearest_misses)
     else:
         yield Paragraph(text=f"{said} No change that was tried lets one in.", tone="warning")
     if plan.relaxations:
         yield Paragraph(text="One constraint less would do:")
-        yield Bullets(items=plan.relaxations)
+        yield Bullets(items=tuple(relaxation_words(one) for one in plan.relaxations))
 
 
 def miss_table(misses: Sequence[Refusal], *, limit: bool = True) -> Table:
     """Refusals, one a row; `limit`: with the limit that binds."""
+    rows = [_miss_row(miss, miss_words(miss.miss).lifts, limit=limit) for miss in misses]
+    return _misses(rows, "would fit with" if limit else "what lifts this limit", limit=limit)
+
+
+def _near_miss_table(misses: Sequence[NearMiss]) -> Table:
+    """Refusals with the changes that were tried."""
+    rows = [_miss_row(one.refusal, near_miss_lifts(one), limit=True) for one in misses]
+    return _misses(rows, "would fit with", limit=True)
+
+
+def _misses(rows: Sequence[tuple[str, ...]], lifts: str, *, limit: bool) -> Table:
     columns = (
         Column(title="provider"),
         Column(title="machines", wraps=True),
@@ -197,21 +217,22 @@ def miss_table(misses: Sequence[Refusal], *, limit: bool = True) -> Table:
         *((Column(title="limit"),) if limit else ()),
         Column(title="needs", wraps=True, folds=1, fold_text="needs {}"),
         Column(title="has", wraps=True, folds=1, fold_text="has {}"),
-        Column(title="would fit with" if limit else "what lifts this limit", wraps=True, folds=1, fold_text="→ {}"),
+        Column(title=lifts, wraps=True, folds=1, fold_text="→ {}"),
     )
-    return Table(columns=columns, rows=tuple(_miss_row(miss, limit) for miss in misses))
+    return Table(columns=columns, rows=tuple(rows))
 
 
-def _miss_row(miss: Refusal, limit: bool) -> tuple[str, ...]:
+def _miss_row(miss: Refusal, lifts: str, *, limit: bool) -> tuple[str, ...]:
+    words = miss_words(miss.miss)
     return (
         miss.provider,
         render_machines(miss.count, miss.instance_type),
         render_gpus(miss.gpu, miss.gpu_count, miss.count),
         render_bought(miss.purchase, miss.platform),
         *((miss.binding,) if limit else ()),
-        miss.needs,
-        miss.has,
-        miss.flips_when,
+        words.needs,
+        words.has,
+        lifts,
     )
 
 
@@ -239,12 +260,15 @@ def _losers(plan: Plan) -> Iterator[Block]:
         Column(title="has", wraps=True, folds=2, fold_text="has {}"),
         Column(title="what lifts this limit", wraps=True, folds=3, fold_text="→ {}"),
     )
-    rows = tuple(
-        (binding, f"{len(group):,}", f"{group[0].provider} {render_machines(group[0].count, group[0].instance_type)}",
-         group[0].needs, group[0].has, group[0].flips_when)
-        for binding, group in by_binding(plan.refused)
-    )  # fmt: skip
+    rows = tuple(_loser_row(binding, group) for binding, group in by_binding(plan.refused))
     yield Table(columns=columns, rows=rows)
+
+
+def _loser_row(binding: str, group: Sequence[Refusal]) -> tuple[str, ...]:
+    nearest = group[0]
+    words = miss_words(nearest.miss)
+    machines = f"{nearest.provider} {render_machines(nearest.count, nearest.instance_type)}"
+    return (binding, f"{len(group):,}", machines, words.needs, words.has, words.lifts)
 
 
 def price_blocks(stamp: CatalogStamp) -> Iterator[Block]:

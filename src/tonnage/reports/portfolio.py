@@ -10,6 +10,7 @@ from tonnage.reports.blocks import Block, Bullets, Column, Heading, Page, Paragr
 from tonnage.reports.plain import plain_cost, plain_instant, plain_number, plain_usd
 from tonnage.reports.plan_document import catalog_document
 from tonnage.reports.plan_page import price_blocks
+from tonnage.reports.reasons.flips import unplaced_hint
 from tonnage.reports.rendering import Format, Look, Report, render_report
 from tonnage.reports.wording import (
     plural,
@@ -194,7 +195,10 @@ def _nothing(plan: PortfolioPlan) -> Iterator[Block]:
     if plan.unplaced:
         yield Paragraph(text="Some workloads fit nowhere, whatever the others do:", tone="warning")
         columns = (Column(title="workload"), Column(title="refused", align="right"), Column(title="how", wraps=True))
-        yield Table(columns=columns, rows=tuple((one.workload, str(one.refused), one.hint) for one in plan.unplaced))
+        yield Table(
+            columns=columns,
+            rows=tuple((one.workload, str(one.refused), unplaced_hint(one) or "") for one in plan.unplaced),
+        )
         return
     alone = [give for give in plan.gives if give.alone]
     if alone:
@@ -241,7 +245,8 @@ def _document(plan: PortfolioPlan) -> dict[str, Any]:
             for give in plan.gives
         ],
         "unplaced": [
-            {"workload": one.workload, "refused": one.refused, "flips_when": one.hint} for one in plan.unplaced
+            {"workload": one.workload, "refused": one.refused, "flips_when": unplaced_hint(one) or ""}
+            for one in plan.unplaced
         ],
         "catalog": catalog_document(plan.catalog),
         "notes": list(plan.notes),

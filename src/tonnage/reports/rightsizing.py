@@ -9,6 +9,7 @@ from tonnage.catalog import Catalog
 from tonnage.planning.rightsizing.rightsize import Finding, Rejected
 from tonnage.reports.blocks import Block, Bullets, Column, Heading, Page, Paragraph, Table
 from tonnage.reports.plain import plain_day, plain_number, plain_usd
+from tonnage.reports.reasons.rightsizing import broken_document, broken_words
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import UNKNOWN, plural, render_money, render_price, render_purchase
 
@@ -78,7 +79,7 @@ def _remarks(one: Finding) -> list[str]:
 
 
 def _cheaper_but(one: Rejected) -> str:
-    broken = "; ".join(f"{limit.limit}: needs {limit.needs}, has {limit.has}" for limit in one.broken)
+    broken = "; ".join(broken_words(limit).clause for limit in one.broken)
     return f"cheaper, but breaks: {one.instance.name} at {render_price(one.usd_per_hour)}: {broken}"
 
 
@@ -120,7 +121,7 @@ def _machine(one: Finding) -> dict[str, Any]:
                 "provider": rejected.instance.provider,
                 "instance_type": rejected.instance.name,
                 "usd_per_instance_hour": plain_number(rejected.usd_per_hour),
-                "breaks": [{"limit": b.limit, "needs": b.needs, "has": b.has} for b in rejected.broken],
+                "breaks": [broken_document(limit) for limit in rejected.broken],
             }
             for rejected in one.cheaper_but
         ],

@@ -11,6 +11,7 @@ from tonnage.reports.blocks import Block, Column, Heading, Page, Paragraph, Tabl
 from tonnage.reports.plain import plain_figure, plain_instant, plain_number
 from tonnage.reports.plan_document import needs_document, run_document, workload_document
 from tonnage.reports.plan_page import need_blocks, workload_blocks
+from tonnage.reports.reasons import miss_document, miss_words
 from tonnage.reports.rendering import Format, Look, Report, render_report
 from tonnage.reports.wording import (
     plural,
@@ -112,7 +113,7 @@ def _miss_blocks(report: SizeReport) -> Iterator[Block]:
         return
     groups: dict[str, list[SizeMiss]] = defaultdict(list)
     for miss in report.misses:
-        groups[miss.binding].append(miss)
+        groups[miss.miss.binding].append(miss)
     yield Heading(text=f"What does not: {plural(len(report.misses), 'kind')} of machine")
     columns = (
         Column(title="limit"),
@@ -122,12 +123,14 @@ def _miss_blocks(report: SizeReport) -> Iterator[Block]:
         Column(title="has", wraps=True, folds=2, fold_text="has {}"),
         Column(title="what lifts this limit", wraps=True, folds=3, fold_text="→ {}"),
     )
-    rows = tuple(
-        (binding, str(len(group)), f"{render_gpus(group[0].gpu, group[0].gpu_count)}, {group[0].instance_types[0]}",
-         group[0].needs, group[0].has, group[0].flips_when)
-        for binding, group in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
-    )  # fmt: skip
-    yield Table(columns=columns, rows=rows)
+    ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+    yield Table(columns=columns, rows=tuple(_miss_row(binding, group) for binding, group in ordered))
+
+
+def _miss_row(binding: str, group: list[SizeMiss]) -> tuple[str, ...]:
+    first, words = group[0], miss_words(group[0].miss)
+    example = f"{render_gpus(first.gpu, first.gpu_count)}, {first.instance_types[0]}"
+    return (binding, str(len(group)), example, words.needs, words.has, words.lifts)
 
 
 def _document(report: SizeReport) -> dict[str, Any]:
@@ -150,18 +153,21 @@ def _document(report: SizeReport) -> dict[str, Any]:
             }
             for row in report.rows
         ],
-        "misses": [
-            {
-                "gpu": miss.gpu,
-                "gpus_per_node": plain_number(miss.gpu_count),
-                "instance_types": list(miss.instance_types),
-                "binding": miss.binding,
-                "needs": miss.needs,
-                "has": miss.has,
-                "flips_when": miss.flips_when,
-            }
-            for miss in report.misses
-        ],
+        "misses": [_miss(miss) for miss in report.misses],
+    }
+
+
+def _miss(miss: SizeMiss) -> dict[str, Any]:
+    words = miss_words(miss.miss)
+    return {
+        "gpu": miss.gpu,
+        "gpus_per_node": plain_number(miss.gpu_count),
+        "instance_types": list(miss.instance_types),
+        "binding": miss.miss.binding,
+        "needs": words.needs,
+        "has": words.has,
+        "flips_when": words.lifts,
+        "reason": miss_document(miss.miss),
     }
 
 

@@ -28,8 +28,10 @@ def advice_report(answer: Advice) -> Report:
 
 
 def _ways(answer: Advice) -> list[tuple[str, RenewalRun]]:
+    asked = answer.question
+    own = asked.interval_h is not None or not asked.checkpoints
     return [
-        ("as asked", answer.chosen.value),
+        ("as asked" if own else "as plans save", answer.chosen.value),
         ("best interval", answer.best),
         ("Young's interval", answer.young),
         ("no checkpoints", answer.unsaved),

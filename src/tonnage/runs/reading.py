@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tonnage.errors import InputError, WorkloadError
-from tonnage.pricing.interruptions import Terms
+from tonnage.planning.spot.knowledge import other_machines
 from tonnage.runs.locations import absolute, files_at, is_remote
 from tonnage.runs.spec import (
     CheckpointSpec,
@@ -259,7 +259,7 @@ def _checkpoint(file: RunnableFile, run: SharedRunFields) -> CheckpointSpec:
         every_s = file.buy.checkpoint_interval
     if run.notices:  # who watches for them is on machines that are taken back
         rate = file.buy.interruptions_per_hour
-        taken_back = Terms().interruptions_per_hour if rate is None else float(rate)
+        taken_back = other_machines().per_h if rate is None else float(rate)
     return CheckpointSpec(
         every_steps=asked.every_steps, every_s=every_s, ends_per_hour=taken_back, keep=asked.keep,
         asynchronous=asked.asynchronous,

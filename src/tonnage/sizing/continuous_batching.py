@@ -35,8 +35,10 @@ class ContinuousBatching:
     and prompts go first (SGLang, TGI). `front_s`: the front end's work on a request, one after another, before the
     scheduler sees it (HTTP, tokeniser); `shared_s`: the same where it takes turns, so that of n requests that come at
     one instant none goes on before n times as long; `reply_s`: what each waits there beside the others. `kv_tokens`:
-    what the cache holds, of all requests together. `window_tokens`: a request keeps no more than these. Blocks of the
-    cache are not modelled: each request wastes half a block (8 tokens of vLLM's 16) that `kv_tokens` may leave out.
+    what the cache holds, of all requests together. `window_tokens`: a request keeps no more than these.
+    `cached_fraction`: of every prompt, found in the prefix cache: not read again, looked at by all, and not held by the
+    request (`kv_tokens` leaves out what is held of it once). Blocks of the cache are not modelled: each request wastes
+    half a block (8 tokens of vLLM's 16) that `kv_tokens` may leave out.
     """
 
     kv_tokens: int
@@ -46,6 +48,7 @@ class ContinuousBatching:
     admission: Literal["recompute", "reserve"] = "recompute"
     window_tokens: int | None = None
     prompts_first: bool = False
+    cached_fraction: float = 0.0
     front_s: float = 0.0
     shared_s: float = 0.0
     reply_s: float = 0.0
@@ -61,7 +64,7 @@ class DecoderServer:
     __slots__ = (
         "accepted_s", "busy_s", "context", "decoding", "end_step", "events", "finished", "front_free_s", "full_step",
         "growing", "instants", "log", "made", "now_s", "order", "peak_tokens", "pending", "policy", "prefilling",
-        "ready_s", "recompute", "steps", "times", "todo", "together", "used", "waiting", "window",
+        "ready_s", "recompute", "skip", "steps", "times", "todo", "together", "used", "waiting", "window",
     )  # fmt: skip
 
     def __init__(self, times: DecoderTimes, policy: ContinuousBatching, log: RequestLog) -> None:
@@ -76,6 +79,7 @@ class DecoderServer:
         self.waiting: deque[int] = deque()
         self.prefilling: deque[int] = deque()
         self.todo = [0] * count  # prompt tokens still to read
+        self.skip = [min(int(policy.cached_fraction * tokens), max(tokens - 1, 0)) for tokens in log.input_tokens]
         self.made = [0] * count  # tokens written up to the last time the request began to decode
         self.end_step = [GONE] * count  # step after which a running request is done
         self.full_step = [GONE] * count  # step after which it holds its window; GONE: it does not grow
@@ -89,7 +93,7 @@ class DecoderServer:
         longest = self.log.input_tokens[request] + self.log.output_tokens[request]
         if self.log.output_tokens[request] < 1:
             raise InputError(f"request {request} writes no token; a decoder's request writes at least one")
-        if min(longest, self.window) > self.policy.kv_tokens:
+        if self._own(request, longest) > self.policy.kv_tokens:
             raise InputError(
                 f"request {request} needs {longest:,} tokens of KV cache; the replica has {self.policy.kv_tokens:,}",
                 hint="more tensor parallelism, smaller weights or a larger GPU leave more room for the cache",
@@ -153,6 +157,10 @@ class DecoderServer:
         """Tokens of cache that a request keeps of the `tokens` it has read and written."""
         return int(min(tokens, self.window))
 
+    def _own(self, request: int, tokens: int) -> int:
+        """The same without what the prefix cache holds for all."""
+        return max(self._held(tokens) - self.skip[request], 0)
+
     def _admit(self) -> None:
         """Takes waiting requests while there are slots, cache and tokens left in the step to read them with."""
         policy, log, waiting = self.policy, self.log, self.waiting
@@ -164,15 +172,15 @@ class DecoderServer:
                 return
             read = log.input_tokens[request] + self.made[request]
             if self.recompute:
-                need, spare = self._held(read + 1), running  # one step of growth for all who run
+                need, spare = self._own(request, read + 1), running  # one step of growth for all who run
             else:
-                need, spare = self._held(log.input_tokens[request] + log.output_tokens[request]), 0
+                need, spare = self._own(request, log.input_tokens[request] + log.output_tokens[request]), 0
             if self.used + need + spare > policy.kv_tokens:
                 return
             waiting.popleft()
             self.used += need
-            self.todo[request] = read
-            self.pending += read
+            self.todo[request] = read - self.skip[request]
+            self.pending += self.todo[request]
             self.prefilling.append(request)
             self.order.append(request)
             running += 1
@@ -285,7 +293,7 @@ class DecoderServer:
         self.context -= held
         if self.full_step[request] != GONE:
             self._stop_growing(request)
-        self.used -= held if self.recompute else self._held(read + self.log.output_tokens[request])
+        self.used -= self._own(request, read + (made if self.recompute else self.log.output_tokens[request]))
 
     def _stop_growing(self, request: int) -> None:
         self.growing -= 1
@@ -299,7 +307,7 @@ class DecoderServer:
         if self.todo[request]:
             self.prefilling.remove(request)
             self.pending -= self.todo[request]
-            self.used -= self._held(self.log.input_tokens[request] + self.made[request] + 1)
+            self.used -= self._own(request, self.log.input_tokens[request] + self.made[request] + 1)
             self.todo[request] = 0
         else:
             made = self.log.output_tokens[request] - (self.end_step[request] - self.steps)

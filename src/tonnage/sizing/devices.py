@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -85,6 +85,20 @@ def peak_tflops(accelerator: Accelerator, precision: str) -> float:
     if peak is None:
         raise UnsizedHardware(f"{accelerator.name}: no {precision} rate is published (or the device has none)")
     return peak
+
+
+MissingFigure = Literal["vendor", "rate", "memory size", "memory bandwidth"]
+
+
+def missing_figure(accelerator: Accelerator, precision: str) -> MissingFigure | None:
+    """The first figure that sizing at `precision` needs and nobody publishes (`vendor`: nobody measured its like)."""
+    if accelerator.vendor not in SIZED_VENDORS:
+        return "vendor"
+    if accelerator.dense_tflops(precision) is None:  # type: ignore[arg-type]
+        return "rate"
+    if (accelerator.usable_memory_gib or accelerator.memory_gib) is None:
+        return "memory size"
+    return "memory bandwidth" if accelerator.memory_bandwidth_gb_per_s is None else None
 
 
 def usable_bytes(accelerator: Accelerator) -> float:

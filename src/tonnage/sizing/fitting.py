@@ -29,3 +29,12 @@ def fits(needed: float | Array, capacity: float | Array, margin_fraction: float)
     (True, False)
     """
     return np.asarray(np.asarray(needed) <= np.asarray(capacity) * (1.0 - margin_fraction))
+
+
+def holds(needed: float | Array, high_factor: float | Array, capacity: float | Array) -> np.ndarray:
+    """Whether the upper end of what may be needed stays within the device. No margin besides: the interval is one.
+
+    >>> bool(holds(60.0, 1.3, 80.0)), bool(holds(65.0, 1.3, 80.0))
+    (True, False)
+    """
+    return np.asarray(np.asarray(needed) * np.asarray(high_factor) <= np.asarray(capacity))

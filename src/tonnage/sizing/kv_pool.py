@@ -41,6 +41,11 @@ class EngineMemory:
     outside_bytes: Array
     pool_bytes: Array  # below 0: weights do not fit
 
+    @property
+    def held_bytes(self) -> Array:
+        """What is there beside the cache."""
+        return self.weights_bytes + self.step_bytes + self.outside_bytes
+
 
 def engine_memory(
     scheduler: Scheduler,

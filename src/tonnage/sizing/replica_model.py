@@ -13,10 +13,11 @@ from tonnage.sizing.continuous_batching import ContinuousBatching, DecoderServer
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.dynamic_batching import DynamicBatching, EncoderServer
 from tonnage.sizing.engines import Engine
-from tonnage.sizing.inference_memory import estimate_serving_memory
+from tonnage.sizing.inference_pass import FORMATS
 from tonnage.sizing.inference_time import default_engine
+from tonnage.sizing.kv_pool import cache_bytes_per_token, engine_memory, with_cache
 from tonnage.sizing.request_log import RequestLog
-from tonnage.sizing.schedulers import scheduler_of
+from tonnage.sizing.schedulers import SCHEDULERS, Scheduler, scheduler_of
 from tonnage.sizing.step_times import DecoderTimes, EncoderTimes, decoder_times, encoder_times
 from tonnage.workload.jobs import Requests
 from tonnage.workload.shapes import ModelShape
@@ -87,7 +88,7 @@ class ReplicaModel:
             )  # fmt: skip
             return cls(times=_known(table, table.batch_s, shape, tensor_parallel), policy=batching)
         longest = requests.input_tokens.maximum + requests.output_tokens.maximum
-        continuous = policy or _default_policy(shape, devices, weights, tensor_parallel, assumed, engine)
+        continuous = policy or _default_policy(shape, devices, weights, tensor_parallel, engine)
         if not isinstance(continuous, ContinuousBatching):
             raise InputError(f"{shape.name} writes tokens: it is served with continuous batching")
         most_tokens = continuous.step_tokens if continuous.chunked else longest + continuous.max_requests
@@ -122,16 +123,22 @@ def kv_tokens_of(
     weights: str,
     tensor_parallel: int,
     step_tokens: int,
-    assumed: Assumptions | None = None,
+    requests: int = 256,
+    scheduler: Scheduler = SCHEDULERS["vllm"],
+    kv_cache: str = "auto",
 ) -> int:
-    """Tokens of KV cache that one replica holds: (memory x usable share - fixed bytes) / bytes a token, per device."""
-    assumed = assumed or Assumptions()
-    memory = estimate_serving_memory(
-        shape, weights=weights, tensor_parallel=np.array([float(tensor_parallel)]), batch_tokens=float(step_tokens),
-        assumed=assumed,
+    """Tokens of KV cache that one replica holds, by the engine's own rule (`kv_pool.engine_memory`), as plans have it.
+
+    `requests` and `step_tokens`: what a full step of the engine holds.
+    """
+    served = with_cache(FORMATS[weights], kv_cache, scheduler)
+    ranks = np.array([float(tensor_parallel)])
+    memory = engine_memory(
+        scheduler, shape, served, devices, tensor_parallel=ranks, requests=float(requests),
+        step_tokens=float(step_tokens),
     )  # fmt: skip
-    usable = float(devices.memory_bytes[0]) * assumed.kv_cache_memory_fraction
-    return max(int((usable - float(memory.fixed_bytes[0])) / float(memory.kv_bytes_per_token[0])), 0)
+    each = float(np.max(cache_bytes_per_token(shape, served, ranks)))
+    return max(int(float(memory.pool_bytes[0]) / each), 0)
 
 
 def _default_policy(
@@ -139,7 +146,6 @@ def _default_policy(
     devices: Devices,
     weights: str,
     tensor_parallel: int,
-    assumed: Assumptions,
     engine: Engine | None,
 ) -> ContinuousBatching:
     chunked = shape.architecture == "decoder"  # an encoder-decoder reads its prompt in one piece
@@ -150,8 +156,9 @@ def _default_policy(
         shared_s=scheduler_of(None).accept_s,
     )  # fmt: skip
     tokens = kv_tokens_of(
-        shape, devices, weights=weights, tensor_parallel=tensor_parallel, step_tokens=base.step_tokens, assumed=assumed
-    )
+        shape, devices, weights=weights, tensor_parallel=tensor_parallel, step_tokens=base.step_tokens,
+        requests=base.max_requests,
+    )  # fmt: skip
     if tokens < 1:
         raise InputError(
             f"{shape.name} in {weights} leaves no memory for a KV cache on {tensor_parallel} device(s)",

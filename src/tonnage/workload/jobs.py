@@ -8,14 +8,19 @@ from typing import Final, Literal
 
 from tonnage.catalog.grammar import GpuFilter
 from tonnage.catalog.market import Platform, Purchase
+from tonnage.workload.exclusions import Exclusion
 from tonnage.workload.programs import Attention as Attention
 from tonnage.workload.programs import Optimizer as Optimizer
 from tonnage.workload.programs import Program
 from tonnage.workload.programs import Recompute as Recompute
+from tonnage.workload.quotas import Quota
 from tonnage.workload.shapes import ModelShape
 
 TrainPrecision = Literal["auto", "fp32", "tf32", "fp16", "bf16", "bf16-true", "fp8"]
 Objective = Literal["classification", "language-model"]
+NO_LIMIT: Final = 10**9  # machines
+Trust = Literal["dated", "any"]  # which prices may win
+Risk = Literal["memory", "deadline", "budget", "latency"]  # what may not hold at the far end of an interval
 Method = Literal["full", "lora", "qlora"]
 AdapterKind = Literal["lora", "dora", "llama-adapter", "prefix", "prompt"]
 Sharding = Literal["ddp", "zero1", "zero2", "zero3"]
@@ -210,7 +215,16 @@ class Constraints:
     max_gpus: int | None = None
     max_nodes: int = 8
     platforms: tuple[Platform, ...] = ()  # vm, databricks, sagemaker, vertex, bedrock
-    hold: bool = False  # True: limits hold at the far end of the 80 % interval, not only at the expected figure
+    hold: bool = False  # True: deadline, budget and latency hold at the far end of the 80 % interval too
+    accept_risk: tuple[Risk, ...] = ()  # what need not hold at the far end
+
+    trust: Trust = "dated"  # which prices may win: those one can rely on, or any
+    exclude: tuple[Exclusion, ...] = ()
+    quotas: tuple[Quota, ...] = ()
+
+    def held(self, what: Risk) -> bool:
+        """Whether `what` must hold at the far end of the 80 % interval: memory by default, the others with `hold`."""
+        return what not in self.accept_risk and (what == "memory" or self.hold)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -16,6 +16,7 @@ from tonnage.errors import WorkloadError, did_you_mean, nearest
 from tonnage.workload.file.freezing import freeze_workload
 from tonnage.workload.file.job_checks import find_job_problems
 from tonnage.workload.file.kinds import KINDS, TabularFile, WorkloadFile, requests_of
+from tonnage.workload.file.market_checks import MarketTerms, read_market_terms
 from tonnage.workload.file.model_reference import FetchConfig, ModelFinder
 from tonnage.workload.file.problems import (
     Problem,
@@ -86,12 +87,14 @@ class CheckedFile:
     document: Document
     name: str
     draft: ModelShape | None = None  # of speculative decoding
+    market: MarketTerms = field(default_factory=MarketTerms)
 
     def starting(self, as_of: datetime) -> Workload:
         """The workload whose clock starts at `as_of` (with its time zone)."""
         return freeze_workload(
-            self.entries, self.shape, name=self.name, as_of=as_of, source=self.document.file, draft=self.draft
-        )
+            self.entries, self.shape, name=self.name, as_of=as_of, source=self.document.file, draft=self.draft,
+            market=self.market,
+        )  # fmt: skip
 
 
 def check_workload(
@@ -111,9 +114,11 @@ def check_workload(
     problems += find_job_problems(entries, shape)
     problems += find_run_problems(entries)
     problems += find_term_problems(entries, as_of=as_of, catalog=catalog)
+    market, of_market = read_market_terms(entries.constraints, folder, catalog)
+    problems += of_market
     raise_problems(problems, document)
     return CheckedFile(entries=entries, shape=shape, document=document, name=entries.name or _name_from(document.file),
-                       draft=draft)  # fmt: skip
+                       draft=draft, market=market)  # fmt: skip
 
 
 def load_checked(

@@ -84,7 +84,7 @@ def question(job: ServeJob, curve: RateCurve | None = None) -> Question:
 
 
 def first_machine(workload: Workload, catalog: Catalog) -> Option | None:
-    return next((one for one in make_plan(workload, catalog, grounds=GROUNDS).options if is_machine(one)), None)
+    return next((one for one in make_plan(workload, catalog, grounds=GROUNDS).choices if is_machine(one)), None)
 
 
 def agrees(workload: Workload, catalog: Catalog) -> bool:
@@ -129,7 +129,7 @@ def test_a_unit_bills_what_the_ledger_does(seed: int, some: Catalog) -> None:
     assert isinstance(job, ServeJob)
     asked = question(job)
     for option in [one for one in make_plan(workload, some, grounds=GROUNDS).options if is_machine(one)]:
-        unit = replace(unit_of(option, workload, some, None, used=0.8), reserved_usd_per_hour=None)
+        unit = replace(unit_of(option, workload, some.services, (), None, used=0.8), reserved_usd_per_hour=None)
         fleet = month_fleet(unit, asked.demand, job.rate_per_s, asked.policy)
         assert fleet.machines_mean == option.count, option.identity
         assert fleet.usd == pytest.approx(option.cost_usd.value, rel=1e-6, abs=0.02), option.identity
@@ -141,7 +141,7 @@ def test_a_portfolio_of_one_has_the_plans_fleet(name: str, catalog: Catalog) -> 
     workload = load_workload(EXAMPLES / name, catalog=catalog)
     portfolio = Portfolio(name="one", as_of=workload.as_of, entries=(Entry(name=name, workload=workload),))
     plans = entry_plans(portfolio.entries[0], portfolio, catalog, None)
-    options = [option for plan in plans for option in plan.options]
+    options = [option for plan in plans for option in plan.choices]
     cheapest = candidates_of(0, portfolio.entries[0], options, portfolio, catalog)[0]
     best = make_plan(workload, catalog, grounds=GROUNDS).best
     assert best is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from tonnage.planning.plan import CatalogStamp, Option
+from tonnage.planning.plan import CatalogStamp, Option, Plan
 from tonnage.sizing.estimates import Figure
 from tonnage.workload.portfolio.values import Commitment
 
@@ -82,11 +82,15 @@ class Give:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unplaced:
-    """A workload that no option fits, whatever the portfolio: why, and what would let it in."""
+    """A workload that no option fits, whatever the portfolio.
+
+    `sellers`: where it could run, had they a share. Else `plan` says what is refused and what would let it in.
+    """
 
     workload: str
     refused: int
-    hint: str
+    sellers: tuple[str, ...]
+    plan: Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tonnage.catalog import Catalog
 from tonnage.planning.assumed import left_out_notes
 from tonnage.planning.grounds import Grounds
-from tonnage.planning.plan import CatalogStamp, Option, Plan
+from tonnage.planning.plan import CatalogStamp, Option, Plan, may_win
 from tonnage.planning.portfolio.answer import Assignment, Commit, PortfolioPlan, ProviderSpend, Unplaced
 from tonnage.planning.portfolio.elastic import find_gives
 from tonnage.planning.portfolio.model import Candidate, candidates_of, entry_plans
@@ -57,21 +57,16 @@ def plan_portfolio(portfolio: Portfolio, catalog: Catalog, *, grounds: Grounds |
 
 
 def _options(plans: Sequence[Plan]) -> list[Option]:
-    return [option for plan in plans for option in plan.options]
+    listed = (option for plan in plans for option in plan.options)
+    return list(may_win(listed, any_price=any(plan.any_price for plan in plans)))
 
 
 def _unplaced(entry: Entry, plans: Sequence[Plan]) -> Unplaced:
     plan = plans[0]
     if options := _options(plans):
-        sellers = ", ".join(sorted({option.provider for option in options}))
-        return Unplaced(workload=entry.name, refused=len(options), hint=f"it may run at {sellers}, which have no share")
-    misses = plan.nearest_misses
-    hint = f"{misses[0].provider} {misses[0].instance_type} would fit with: {misses[0].flips_when}" if misses else ""
-    return Unplaced(
-        workload=entry.name,
-        refused=sum(len(one.refused) for one in plans),
-        hint=plan.relaxations[0] if plan.relaxations else hint,
-    )
+        sellers = tuple(sorted({option.provider for option in options}))
+        return Unplaced(workload=entry.name, refused=len(options), sellers=sellers, plan=plan)
+    return Unplaced(workload=entry.name, refused=sum(len(one.refused) for one in plans), sellers=(), plan=plan)
 
 
 def _empty(

@@ -207,6 +207,24 @@ class UnpricedStorageRisk(Reason):
     kind: ClassVar[str] = "unpriced storage"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmHostRisk(Reason):
+    """The host's processors are Arm: what was built for x86-64 must be built again."""
+
+    kind: ClassVar[str] = "arm64 host"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RocmRisk(Reason):
+    """The devices run ROCm, not CUDA: what was built for CUDA must be built again."""
+
+    kind: ClassVar[str] = "rocm"
+    device: str
+
+
+PriceRisk = (  # a price with one of these is not relied on
+    OddPriceRisk | OddPremiumRisk | UndatedPriceRisk | OldPriceRisk | EstimatedFeeRisk | CommunityHostRisk
+)
 Risk = (
     DeadlineRisk
     | LatencyRisk
@@ -231,4 +249,6 @@ Risk = (
     | ConditionsRisk
     | ModelUnitsRisk
     | UnpricedStorageRisk
+    | ArmHostRisk
+    | RocmRisk
 )

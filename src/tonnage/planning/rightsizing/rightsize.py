@@ -13,7 +13,7 @@ from tonnage.catalog.market import InstanceType, Offer
 from tonnage.errors import InputError
 from tonnage.planning.plan import Plan
 from tonnage.planning.planner import make_plan
-from tonnage.planning.rightsizing.holding import Broken, broken_limits
+from tonnage.planning.rightsizing.holding import Broken, Differs, Unfit, broken_limits
 from tonnage.planning.rightsizing.usage import Usage
 from tonnage.workload.jobs import Workload
 
@@ -119,16 +119,15 @@ def plan_alone(workload: Workload, offer: Offer, catalog: Catalog, *, machines: 
     return make_plan(replace(workload, constraints=alone, buy=buy), replace(catalog, offers=(offer,)))
 
 
-def _broken_by(workload: Workload, offer: Offer, catalog: Catalog) -> tuple[Broken, ...]:
+def _broken_by(workload: Workload, offer: Offer, catalog: Catalog) -> tuple[Unfit, ...]:
     """Why the workload cannot run on one such machine; empty where it can."""
     plan = plan_alone(workload, offer, catalog, machines=1)
     if any(option.count == 1 for option in plan.options):
         return ()
     for refusal in plan.refused:
         if (refusal.provider, refusal.instance_type) == (offer.provider, offer.instance_type):
-            limit = f"{refusal.binding} ({workload.name})"
-            return (Broken(limit=limit, needs=refusal.needs, has=refusal.has),)
-    return (Broken(limit=f"one machine ({workload.name})", needs="more machines", has="1"),)
+            return (Unfit(workload=workload.name, miss=refusal.miss),)
+    return (Unfit(workload=workload.name, miss=None),)
 
 
 def _finding(
@@ -165,8 +164,7 @@ def _finding(
 
 def _otherness(one: Rejected) -> int:
     """How many limits break; a machine of another kind (no GPU, another maker or processor) comes last."""
-    kind = {"GPU", "GPU vendor", "processor"}
-    return len(one.broken) + 100 * any(broken.limit in kind for broken in one.broken)
+    return len(one.broken) + 100 * any(isinstance(broken, Differs) for broken in one.broken)
 
 
 def _changes(usage: Usage, now: Offer, new: InstanceType, offer: Offer) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""A batch on k spot machines beside prices per token: finish and cost for each k, and from how many items it pays."""
+"""A batch on k machines beside prices per token: finish and cost for each k as plans have them, and where it pays."""
 
 from __future__ import annotations
 
@@ -11,26 +11,24 @@ import numpy as np
 from tonnage.catalog import Catalog
 from tonnage.errors import InputError
 from tonnage.planning.grounds import Grounds
+from tonnage.planning.layout_grid import node_counts
 from tonnage.planning.plan import CatalogStamp, Option
 from tonnage.planning.planner import make_plan, terms_of
-from tonnage.planning.service.batch_queue import QueueJob, QueueResult, expected_queue, simulate_queue
-from tonnage.planning.service.crossings import find_crossings
+from tonnage.planning.service.batch_queue import QueueJob, simulate_queue
 from tonnage.planning.service.units import is_machine
 from tonnage.pricing.tokens import TokenPrices
 from tonnage.workload.jobs import BatchJob, Workload
 
-MACHINES = (1, 2, 4, 8, 16, 32, 64)
-CHUNK_S = 300.0  # work handed out at a time: what an interruption loses at most
-CHUNKS_EACH = 8  # at least so many chunks a machine, so that none is left with a long last one
 SIMULATED = 20
+HALVINGS = 24  # of the logarithm of the items, where machines begin to be cheaper
+FAR = 1e4  # times the items, either way, that are looked at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueRow:
-    """k machines: the closed form, and the mean of 20 simulated runs beside it."""
+    """k machines: the plan's option, and the mean of 20 simulated runs beside it."""
 
-    job: QueueJob
-    expected: QueueResult
+    option: Option
     simulated_finish_s: float
     simulated_usd: float
     in_time: bool
@@ -74,81 +72,103 @@ def batch_break_even(
     seed: int = 0,
     grounds: Grounds | None = None,
 ) -> BatchBreakEven:
-    """The cheapest machine of the plan (spot where it may be) as a queue of k machines. InputError on another kind."""
+    """The best machine of the plan, for each number of them that the plan tries. InputError on another kind.
+
+    A failed item is tried again, so the machines answer items / (1 - `item_failure`).
+    """
     if not isinstance(workload.job, BatchJob):
         raise InputError(f"{workload.name} is of kind {workload.kind}, not a batch", hint="kind: batch")
-    plan = make_plan(workload, catalog, grounds=grounds)
-    option = next((one for one in plan.options if is_machine(one)), None)
+    if not 0 <= item_failure < 1:
+        raise InputError("failures lie in 0 to below 1")
+    grounds = grounds or Grounds.packaged()
+    tried = _with_items(workload, workload.job.items / (1.0 - item_failure))
+    plan = make_plan(tried, catalog, grounds=grounds)
+    option = next((one for one in plan.choices if is_machine(one)), None)
     if option is None or option.run.time_s is None:
         return BatchBreakEven(
-            workload=workload,
-            option=None,
-            rows=(),
-            chosen=None,
-            apis=(),
-            catalog=plan.catalog,
+            workload=workload, option=None, rows=(), chosen=None, apis=(), catalog=plan.catalog,
             refused=len(plan.refused),
-        )
-    base = _queue_job(workload, option, item_failure)
-    most = workload.constraints.max_nodes
-    rows = tuple(_row(workload, _chunked(replace(base, machines=count)), seed) for count in MACHINES if count <= most)
-    chosen = min((row for row in rows if row.in_time), key=lambda row: row.expected.usd.value, default=None)
-    apis = tuple(_api(workload, workload.job, one, chosen or rows[-1], batch_prices, cached_fraction) for one in prices)
+        )  # fmt: skip
+    alone = _only(option, catalog)
+    every = [_of_count(tried, alone, count, grounds) for count in node_counts(workload.constraints.max_nodes)]
+    options = [option if one.count == option.count else one for one in every if one is not None]
+    rows = tuple(_row(workload, one, item_failure, seed) for one in options)
+    chosen = next((row for row in rows if row.option is option), None)
+    fleet = rows[-1] if chosen is None else chosen
+    apis = tuple(
+        _api(workload, one, alone, fleet.option.count, grounds, batch=batch_prices, cached=cached_fraction)
+        for one in prices
+    )
     return BatchBreakEven(
         workload=workload, option=option, rows=rows, chosen=chosen, apis=apis, catalog=plan.catalog,
         refused=len(plan.refused),
     )  # fmt: skip
 
 
-def _queue_job(workload: Workload, option: Option, item_failure: float) -> QueueJob:
+def _with_items(workload: Workload, items: float) -> Workload:
+    assert isinstance(workload.job, BatchJob)
+    return replace(workload, job=replace(workload.job, items=max(math.ceil(items - 1e-9), 1)))
+
+
+def _only(option: Option, catalog: Catalog) -> Catalog:
+    """The catalog with the offers of one option."""
+    place = (option.provider, option.instance_type, option.region, option.purchase)
+    offers = (one for one in catalog.offers if (one.provider, one.instance_type, one.region, one.purchase) == place)
+    return replace(catalog, offers=tuple(offers))
+
+
+def _of_count(workload: Workload, catalog: Catalog, count: int, grounds: Grounds) -> Option | None:
+    """The plan's option of so many machines, whatever the deadline and the budget."""
+    limits = replace(workload.constraints, max_nodes=count, deadline_s=None, budget_usd=None)
+    plan = make_plan(replace(workload, constraints=limits), catalog, objective="time", grounds=grounds)
+    return next((one for one in plan.choices if is_machine(one) and one.count == count), None)
+
+
+def _row(workload: Workload, option: Option, item_failure: float, seed: int) -> QueueRow:
     assert isinstance(workload.job, BatchJob)
     assert option.run.time_s is not None
-    terms = terms_of(workload.buy)
-    rate = workload.job.items / (option.run.time_s.value * option.count)
-    return QueueJob(
-        items=workload.job.items,
-        items_per_s=rate,
-        machines=1,
+    assert option.time_s is not None
+    rate = workload.job.items / (1.0 - item_failure) / (option.run.time_s.value * option.count)
+    spot = option.spot
+    layout = dict(option.run.layout_fields)
+    flying = int(layout["concurrency"]) * int(layout["replicas_per_node"])
+    job = QueueJob(
+        items=workload.job.items, items_per_s=rate, machines=option.count,
         usd_per_machine_hour=option.usd_per_instance_hour,
-        chunk_items=1,
-        interruptions_per_hour=terms.interruptions_per_hour if option.purchase == "spot" else 0.0,
-        startup_s=terms.startup_s,
+        in_flight=max(1, min(flying, workload.job.items // option.count)),
+        hazard=None if spot is None else spot.hazard.model, startup_s=terms_of(workload.buy).startup_s,
         item_failure=item_failure,
-    )
-
-
-def _chunked(job: QueueJob) -> QueueJob:
-    """With chunks of five minutes, smaller where that leaves a machine fewer than eight."""
-    return replace(
-        job, chunk_items=max(1, round(min(job.items_per_s * CHUNK_S, job.items / (CHUNKS_EACH * job.machines))))
-    )
-
-
-def _row(workload: Workload, job: QueueJob, seed: int) -> QueueRow:
-    expected = expected_queue(job)
+    )  # fmt: skip
     runs = [simulate_queue(job, seed=seed + number) for number in range(SIMULATED)]
-    deadline = math.inf if workload.constraints.deadline_s is None else workload.constraints.deadline_s
-    last = expected.finish_s.high if workload.constraints.hold else expected.finish_s.value
+    limits = workload.constraints
+    last = option.time_s.high if limits.held("deadline") else option.time_s.value
     return QueueRow(
-        job=job,
-        expected=expected,
-        simulated_finish_s=float(np.mean([run.finish_s.value for run in runs])),
-        simulated_usd=float(np.mean([run.usd.value for run in runs])),
-        in_time=last <= deadline,
+        option=option,
+        simulated_finish_s=float(np.mean([run.finish_s for run in runs])),
+        simulated_usd=float(np.mean([run.usd for run in runs])),
+        in_time=last <= (math.inf if limits.deadline_s is None else limits.deadline_s),
     )
 
 
 def _api(
-    workload: Workload, job: BatchJob, prices: TokenPrices, row: QueueRow, batch_prices: bool, cached: float
+    workload: Workload, prices: TokenPrices, alone: Catalog, count: int, grounds: Grounds, *, batch: bool, cached: float
 ) -> BatchApi:
+    job = workload.job
+    assert isinstance(job, BatchJob)
     read, written = workload.buy.tokens.of_request(job.requests)
-    each = prices.usd_per_request(input_tokens=read, output_tokens=written, cached_fraction=cached, batch=batch_prices)
+    each = prices.usd_per_request(input_tokens=read, output_tokens=written, cached_fraction=cached, batch=batch)
 
-    def own(items: float) -> float:
-        return expected_queue(_chunked(replace(row.job, items=max(round(items), 1)))).usd.value
+    def dearer(items: float) -> bool:
+        """Whether machines cost more than the API for so many items."""
+        option = _of_count(_with_items(workload, items), alone, count, grounds)
+        return option is None or option.cost_usd.value > each * items
 
-    grid = np.geomspace(max(job.items * 1e-4, 1.0), job.items * 1e4, 97)
-    found = [items for items, above in find_crossings(own, lambda items: each * items, grid) if above == "own fleet"]
-    never = own(job.items * 1e4) > each * job.items * 1e4
-    always = not found and not never
-    return BatchApi(prices=prices, usd=each * job.items, from_items=1.0 if always else found[0] if found else None)
+    low, high = max(job.items / FAR, 1.0), job.items * FAR
+    if dearer(high):
+        return BatchApi(prices=prices, usd=each * job.items, from_items=None)
+    if not dearer(low):
+        return BatchApi(prices=prices, usd=each * job.items, from_items=1.0)
+    for _ in range(HALVINGS):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if dearer(middle) else (low, middle)
+    return BatchApi(prices=prices, usd=each * job.items, from_items=high)

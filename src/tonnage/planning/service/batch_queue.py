@@ -1,13 +1,8 @@
-"""Items in a queue, worked off by k spot machines: when it ends and what it costs, in closed form and event by event.
+"""Items in a queue, worked off by k machines, event by event: written apart from the plan's closed form, to check it.
 
-A machine takes chunks of c items, tau = c / rate seconds each. Machines are lost at rate lambda, exponentially; a lost
-chunk goes back to the queue whole, and the machine is replaced R seconds later. An item fails with probability p and is
-tried again. Per chunk, with q = exp(-lambda·tau):
-
-    E[T] = (1/lambda + R)(1/q - 1),   chunks M = N / (1-p) / c,   finish = start + M·E[T]/k + the last chunks' imbalance
-
-(the first two terms of E[T]: Daly 2006, FGCS 22, without checkpoints). Machines are paid from start to the queue's end,
-their replacement's start-up included.
+A machine takes what it has in flight at a time. A lost machine's items go back to the queue; spot stays away for a
+while, and the next machine starts anew. An item fails with probability p and is tried again. Machines are paid while
+they live, till the queue is empty.
 """
 
 from __future__ import annotations
@@ -19,101 +14,97 @@ from dataclasses import dataclass
 import numpy as np
 
 from tonnage.errors import InputError
-from tonnage.sizing.estimates import Figure
+from tonnage.planning.spot.drawing import draws
+from tonnage.planning.spot.hazards import HazardModel
 from tonnage.units import SECONDS_PER_HOUR
-
-Z90 = 1.2816  # 90th percentile of a normal variable: an 80 % interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueJob:
-    """The work and the machines. Rates are of one machine."""
+    """The work and the machines. Rates are of one machine; `hazard` None: machines stay."""
 
     items: int
     items_per_s: float
     machines: int
     usd_per_machine_hour: float
-    chunk_items: int
-    interruptions_per_hour: float = 0.0
+    in_flight: int
+    hazard: HazardModel | None = None
     startup_s: float = 300.0
     item_failure: float = 0.0  # probability that one try fails
 
     def __post_init__(self) -> None:
-        if min(self.items, self.machines, self.chunk_items) < 1 or not self.items_per_s > 0:
-            raise InputError("a queue needs items, machines, chunks and a rate above 0")
-        if not 0 <= self.item_failure < 1 or self.interruptions_per_hour < 0 or self.startup_s < 0:
-            raise InputError("failures lie in 0 to below 1, interruptions and start-up at 0 or above")
+        if min(self.items, self.machines, self.in_flight) < 1 or not self.items_per_s > 0:
+            raise InputError("a queue needs items, machines and a rate above 0")
+        if not 0 <= self.item_failure < 1 or self.startup_s < 0:
+            raise InputError("failures lie in 0 to below 1, start-up at 0 or above")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueResult:
     """When the queue is empty, and what was paid till then."""
 
-    finish_s: Figure
-    usd: Figure
-
-
-def expected_queue(job: QueueJob) -> QueueResult:
-    """The closed form; the interval is that of interruptions alone, normal around the mean."""
-    chunks = max(job.items / (1.0 - job.item_failure) / job.chunk_items, 1.0)
-    mean, variance = _chunk_moments(job)
-    busy = min(float(job.machines), chunks)
-    imbalance = mean * (busy - 1.0) / (2.0 * busy)
-    finish = job.startup_s + chunks * mean / busy + imbalance
-    spread = Z90 * math.sqrt(chunks * variance) / busy
-    hourly = job.machines * job.usd_per_machine_hour / SECONDS_PER_HOUR
-    figure = Figure(value=finish, low=max(finish - spread, job.startup_s), high=finish + spread)
-    return QueueResult(finish_s=figure, usd=figure.scaled(hourly))
-
-
-def _chunk_moments(job: QueueJob) -> tuple[float, float]:
-    """Mean and variance of the seconds one machine takes for a chunk, losses and replacements included."""
-    tau, rate = job.chunk_items / job.items_per_s, job.interruptions_per_hour / SECONDS_PER_HOUR
-    if rate * tau < 1e-9:
-        return tau, 0.0
-    if rate * tau > 50:
-        raise InputError(
-            f"a chunk takes {tau / SECONDS_PER_HOUR:.1f} h and a machine is lost {job.interruptions_per_hour:g} times "
-            "an hour: hardly any chunk ends",
-            hint="smaller chunks",
-        )
-    kept = math.exp(-rate * tau)
-    lost = 1.0 - kept
-    fail_mean = 1.0 / rate - tau * kept / lost  # of the time till a loss, given one before tau
-    fail_square = 2.0 / rate**2 - kept * (tau * tau + 2.0 * tau / rate) / lost
-    each, each_variance = fail_mean + job.startup_s, fail_square - fail_mean**2
-    losses = lost / kept
-    mean = tau + losses * each
-    return mean, losses * each_variance + lost / kept**2 * each * each
+    finish_s: float
+    usd: float
 
 
 def simulate_queue(job: QueueJob, *, seed: int) -> QueueResult:
-    """One run of the queue, event by event."""
-    random = np.random.default_rng(seed)
-    todo, tau = job.items, job.chunk_items / job.items_per_s
-    rate = job.interruptions_per_hour / SECONDS_PER_HOUR
-    ready = [(job.startup_s, number) for number in range(job.machines)]
-    heapq.heapify(ready)
-    running: list[tuple[float, int, int, bool]] = []  # (until, machine, items, lost)
-    now = end = job.startup_s
-    while todo or running:
-        while todo and ready and ready[0][0] <= now:
-            _, machine = heapq.heappop(ready)
-            items = min(job.chunk_items, todo)
-            todo -= items
-            needs = tau * items / job.chunk_items
-            loss = float(random.exponential(1.0 / rate)) if rate else math.inf
-            heapq.heappush(running, (now + min(needs, loss), machine, items, loss < needs))
-        later = [events[0][0] for events in (running, ready if todo else []) if events]
-        now = max(min(later), now)
-        while running and running[0][0] <= now:
-            until, machine, items, lost = heapq.heappop(running)
+    """One run of the queue."""
+    return _Queue(job, np.random.default_rng(seed)).run()
+
+
+class _Queue:
+    """Machines, what they hold, and the items left."""
+
+    def __init__(self, job: QueueJob, random: np.random.Generator) -> None:
+        self.job, self.random, self.todo = job, random, job.items
+        self.launched, self.dies = [0.0] * job.machines, [math.inf] * job.machines
+        self.idle: list[int] = []
+        self.events: list[tuple[float, int, int, bool]] = []  # (when, machine, items in hand, lost)
+        self.paid_s = self.end_s = 0.0
+        for machine in range(job.machines):
+            self._launch(machine, 0.0)
+
+    def run(self) -> QueueResult:
+        working = 0
+        while self.events and (self.todo or working):
+            now, machine, items, lost = heapq.heappop(self.events)
+            working -= items > 0
             if lost:
-                todo += items
-                heapq.heappush(ready, (until + job.startup_s, machine))
-                continue
-            todo += int(random.binomial(items, job.item_failure)) if job.item_failure else 0
-            heapq.heappush(ready, (until, machine))
-            end = until
-    usd = job.machines * job.usd_per_machine_hour * end / SECONDS_PER_HOUR
-    return QueueResult(finish_s=Figure(value=end, low=end, high=end), usd=Figure(value=usd, low=usd, high=usd))
+                self.todo += items
+                self.paid_s += now - self.launched[machine]
+                self._launch(machine, now + self._away_s())
+            else:
+                if items:
+                    self.end_s = now
+                    self.todo += int(self.random.binomial(items, self.job.item_failure)) if self.job.item_failure else 0
+                self.idle.append(machine)
+            while self.todo and self.idle:
+                self._take(self.idle.pop(), now)
+                working += 1
+        for launched in self.launched:
+            self.paid_s += max(self.end_s - launched, 0.0)
+        return QueueResult(finish_s=self.end_s, usd=self.paid_s * self.job.usd_per_machine_hour / SECONDS_PER_HOUR)
+
+    def _take(self, machine: int, now: float) -> None:
+        items = min(self.job.in_flight, self.todo)
+        self.todo -= items
+        needs, dies = items / self.job.items_per_s, self.dies[machine]
+        lost = dies < now + needs
+        heapq.heappush(self.events, (max(dies, now) if lost else now + needs, machine, items, lost))
+
+    def _launch(self, machine: int, at_s: float) -> None:
+        self.launched[machine], self.dies[machine] = at_s, at_s + self._life_s()
+        ready = at_s + self.job.startup_s
+        lost = self.dies[machine] < ready
+        heapq.heappush(self.events, (self.dies[machine] if lost else ready, machine, 0, lost))
+
+    def _life_s(self) -> float:
+        return math.inf if self.job.hazard is None else self._drawn_s(self.job.hazard, up=True)
+
+    def _away_s(self) -> float:
+        assert self.job.hazard is not None
+        return self._drawn_s(self.job.hazard, up=False)
+
+    def _drawn_s(self, hazard: HazardModel, *, up: bool) -> float:
+        draw = draws(hazard.up if up else hazard.down, 1.0, np.ones(1))
+        return float(draw(self.random, np.zeros(1, dtype=np.intp))[0]) * SECONDS_PER_HOUR

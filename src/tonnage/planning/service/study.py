@@ -39,19 +39,26 @@ class Study:
         self.job = self.asked(workload.job.requests)
         sized = replace(workload, job=self.job)
         self.plan = make_plan(sized, catalog, grounds=self.grounds)
-        found = next((option for option in self.plan.options if is_machine(option)), None)
+        found = next((option for option in self.plan.choices if is_machine(option)), None)
         self.planned = None if found is None else self._unit(found)
         self.units: tuple[FleetUnit, ...] = ()
         if self.planned is not None:
             every = fleet_units(
-                capacity_plan(sized, catalog, self.grounds), sized, catalog,
+                capacity_plan(sized, catalog, self.grounds), sized, catalog.services,
                 reserved_discount=question.reserved_discount, grounds=self.grounds,
             )  # fmt: skip
             self.units = (self.planned, *(one for one in every if one.key != self.planned.key))
 
     def _unit(self, option: Option) -> FleetUnit:
         used = self.grounds.assumed.target_utilisation
-        return unit_of(option, self.workload, self.catalog, self.question.reserved_discount, used=used)
+        return unit_of(
+            option,
+            self.workload,
+            self.catalog.services,
+            self.plan.choices,
+            self.question.reserved_discount,
+            used=used,
+        )
 
     def asked(self, requests: Requests, cached: float | None = None) -> ServeJob:
         """The job for these requests, with the spare replicas asked for; a prefix cache of the own fleet holds the
@@ -90,7 +97,7 @@ class Study:
         Bursts and p99 are not in the closed form: there units that carry less are slowed until one that wins holds.
         """
         job = self.job
-        if not self.question.verify or job.prefix_cache_fraction or job.speculative:  # the simulation knows neither
+        if not self.question.verify or job.speculative:  # the simulation knows no speculative decoding
             return None
         done: dict[tuple[str, ...], Verified] = {}
         while self.units:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tonnage.catalog import Catalog
+from tonnage.catalog.services import ServicePrices
 from tonnage.planning.grounds import Grounds
-from tonnage.planning.plan import Option, Plan
+from tonnage.planning.plan import Option, Plan, may_win
 from tonnage.planning.planner import make_plan
 from tonnage.pricing.month import MonthBill, month_bill
 from tonnage.sizing.estimates import Figure
 from tonnage.units import HOURS_PER_MONTH
-from tonnage.workload.discounts import percent_off
-from tonnage.workload.jobs import ServeJob, Workload
+from tonnage.workload.jobs import NO_LIMIT, ServeJob, Workload
 
 FULL_RATE_PER_S = 1e7  # so many machines that the rounding to whole ones does not show
 Key = tuple[str, str, str]
@@ -73,7 +73,7 @@ def capacity_plan(workload: Workload, catalog: Catalog, grounds: Grounds | None 
     """The plan of a rate so high that every machine is filled: the capacity of each machine type."""
     assert isinstance(workload.job, ServeJob)
     job = replace(workload.job, rate_per_s=FULL_RATE_PER_S, replicas=None, **_plain(workload.job))
-    limits = replace(workload.constraints, budget_usd=None, max_gpus=None)
+    limits = replace(workload.constraints, budget_usd=None, max_gpus=None, max_nodes=NO_LIMIT, quotas=())
     return make_plan(replace(workload, job=job, constraints=limits), catalog, grounds=grounds)
 
 
@@ -86,7 +86,7 @@ def _plain(job: ServeJob) -> dict[str, Any]:
 def fleet_units(
     plan: Plan,
     workload: Workload,
-    catalog: Catalog,
+    services: ServicePrices,
     *,
     reserved_discount: float | None = None,
     grounds: Grounds | None = None,
@@ -95,9 +95,12 @@ def fleet_units(
 
     `reserved_discount`: part off the on-demand price that a year's commitment gives, where the catalog has no price.
     """
-    machines = [option for option in plan.options if is_machine(option)]
+    every = (option for option in plan.options if is_machine(option))
+    machines = may_win(every, any_price=plan.any_price)
     used = (grounds or Grounds.packaged()).assumed.target_utilisation
-    return worthwhile([unit_of(option, workload, catalog, reserved_discount, used=used) for option in machines])
+    return worthwhile(
+        [unit_of(option, workload, services, machines, reserved_discount, used=used) for option in machines]
+    )
 
 
 def is_machine(option: Option) -> bool:
@@ -121,9 +124,15 @@ def _per_request(unit: FleetUnit) -> float:
 
 
 def unit_of(
-    option: Option, workload: Workload, catalog: Catalog, reserved_discount: float | None, *, used: float
+    option: Option,
+    workload: Workload,
+    services: ServicePrices,
+    choices: Iterable[Option],
+    reserved_discount: float | None,
+    *,
+    used: float,
 ) -> FleetUnit:
-    """An option of a plan as what fleets are built of."""
+    """An option of a plan as what fleets are built of; `choices`: what the plan may choose beside it."""
     assert isinstance(workload.job, ServeJob)
     layout: Mapping[str, int | str] = dict(option.run.layout_fields)
     rate = dict(option.run.rates)["requests_per_s"]
@@ -134,22 +143,19 @@ def unit_of(
         used=used,
         usd_per_hour=option.usd_per_instance_hour,
         hours_per_month=workload.job.hours_per_month,
-        bill=month_bill(
-            workload, catalog.services, provider=option.provider, region=option.region, platform=option.platform
-        ),
-        reserved_usd_per_hour=_reserved(option, workload, catalog, reserved_discount),
+        bill=month_bill(workload, services, provider=option.provider, region=option.region, platform=option.platform),
+        reserved_usd_per_hour=_reserved(option, choices, reserved_discount),
     )
 
 
-def _reserved(option: Option, workload: Workload, catalog: Catalog, discount: float | None) -> float | None:
-    """A year's commitment of an on-demand machine: where the file buys such, or its discount is stated."""
+def _reserved(option: Option, choices: Iterable[Option], discount: float | None) -> float | None:
+    """A year's commitment of an on-demand machine: as the plan may choose it, or at its stated discount."""
     if option.purchase != "on_demand" or option.platform != "vm":
         return None
-    offers = catalog.offers_of(catalog.instance_type(option.instance_type, option.provider))
-    sold = [offer for offer in offers if offer.region == option.region and offer.purchase == "reserved_1y"]
-    if sold and "reserved_1y" in workload.buy.purchases:
-        off = percent_off(workload.buy.discount_percent, [option.provider], option.instance_type)
-        return min(float(offer.usd_per_instance_hour) for offer in sold) * (1.0 - off / 100.0)
+    place = (option.provider, option.instance_type, option.region, "reserved_1y")
+    listed = [one.usd_per_instance_hour for one in choices if one.identity[:4] == place]
+    if listed:
+        return min(listed)
     return None if discount is None else option.usd_per_instance_hour * (1.0 - discount)
 
 
@@ -167,4 +173,4 @@ def units_for(
     offers = tuple(offer for offer in catalog.offers if (offer.provider, offer.instance_type) in keys)
     changed = replace(workload, job=job)
     plan = capacity_plan(changed, replace(catalog, offers=offers), grounds)
-    return fleet_units(plan, changed, catalog, reserved_discount=reserved_discount, grounds=grounds)
+    return fleet_units(plan, changed, catalog.services, reserved_discount=reserved_discount, grounds=grounds)

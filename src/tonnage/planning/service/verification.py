@@ -9,8 +9,6 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import numpy as np
-
 from tonnage.catalog import Catalog
 from tonnage.catalog.hardware import Accelerator
 from tonnage.planning.grounds import Grounds, generates
@@ -21,11 +19,10 @@ from tonnage.sizing.continuous_batching import ContinuousBatching
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.engines import Engine
 from tonnage.sizing.inference_devices import serving_devices
-from tonnage.sizing.inference_pass import FORMATS
-from tonnage.sizing.kv_pool import cache_bytes_per_token, engine_memory, windowed, with_cache
+from tonnage.sizing.kv_pool import windowed
 from tonnage.sizing.percentiles import Percentiles, ServingPercentiles
 from tonnage.sizing.precision import SERVING_COMPUTE
-from tonnage.sizing.replica_model import ReplicaModel
+from tonnage.sizing.replica_model import ReplicaModel, kv_tokens_of
 from tonnage.sizing.schedulers import scheduler_of, usual_policy
 from tonnage.sizing.served_weights import served_weights
 from tonnage.sizing.simulation import simulate
@@ -146,18 +143,18 @@ def _replica(unit: FleetUnit, job: ServeJob, catalog: Catalog, grounds: Grounds)
 def _policy(job: ServeJob, device: Accelerator, devices: Devices, tensor: int, engine: Engine) -> ContinuousBatching:
     """The engine's scheduler over the cache that its own rule leaves."""
     scheduler = scheduler_of(job.engine)
-    served = with_cache(FORMATS[served_weights(job.weights, job.engine, device)], job.kv_cache, scheduler)
-    ranks = np.array([float(tensor)])
-    memory = engine_memory(
-        scheduler, job.model, served, devices, tensor_parallel=ranks, requests=float(scheduler.most_requests(device)),
-        step_tokens=float(scheduler.most_step_tokens(device)),
+    tokens = kv_tokens_of(
+        job.model, devices, weights=served_weights(job.weights, job.engine, device), tensor_parallel=tensor,
+        step_tokens=scheduler.most_step_tokens(device), requests=scheduler.most_requests(device), scheduler=scheduler,
+        kv_cache=job.kv_cache,
     )  # fmt: skip
-    tokens = float(memory.pool_bytes[0]) / float(np.max(cache_bytes_per_token(job.model, served, ranks)))
-    usual = usual_policy(scheduler.name, device, kv_tokens=max(int(tokens), 1))
+    shared = job.prefix_cache_fraction * job.requests.input_tokens.mean  # held once
+    usual = usual_policy(scheduler.name, device, kv_tokens=max(tokens - round(shared), 1))
     return replace(
         usual,
         max_requests=min(usual.max_requests, job.concurrency or usual.max_requests),
         window_tokens=windowed(job.model, scheduler).sliding_window or None,
+        cached_fraction=job.prefix_cache_fraction,
         front_s=engine.request_us * 1e-6,
         reply_s=engine.reply_us * 1e-6,
     )

@@ -16,7 +16,7 @@ import numpy as np
 from tonnage.errors import InputError
 from tonnage.planning.spot.drawing import drawn_windows, draws, lifetime, mean_h
 from tonnage.planning.spot.engine import Recorded, replay
-from tonnage.planning.spot.hazards import HazardModel
+from tonnage.planning.spot.hazards import AGES_H, NODES_EXPONENT, HazardModel
 from tonnage.planning.spot.job import LONGEST_H, SpotJob
 from tonnage.planning.spot.policy import TonnagePolicy
 from tonnage.pricing.interruptions import young_interval_s
@@ -27,21 +27,20 @@ from tonnage.pricing.renewal import (
     daly_hours,
     renewal_run,
 )
+from tonnage.pricing.spot_runs import SpotTerms, expected_spot_runs, save_interval_h
 from tonnage.units import SECONDS_PER_HOUR
 
 Z80: Final = 1.2816  # standard deviations to either end of an 80 % interval
 DIVERGES: Final = 10.0  # times the undisturbed hours from which spot is refused: judgement, 5 to 50
 RISK: Final = 0.05  # chance of a miss from which spot alone is refused a deadline: judgement, 0.01 to 0.2
-# Hazard of a job on n machines: n^0.15 of one. On the 4- and 16-node traces of the packaged model's source, taken at 1
-# and at all nodes, the exponent is 0.0, 0.13 and 0.3: capacity goes for all at once. Independent machines: 1.
-NODES_EXPONENT: Final = 0.15
 _RUNS: Final = 4000
 _WINDOWS: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpotQuestion:
-    """What is to be run. `interval_h` None: the best one; `checkpoints` False: none are saved. Prices as in SpotJob."""
+    """What is to be run. `interval_h` None: the one that plans take; `checkpoints` False: none are saved. Prices as in
+    SpotJob."""
 
     work_h: float
     changeover_h: float
@@ -58,7 +57,7 @@ class SpotQuestion:
         for name, value, low in (
             ("--hours", self.work_h, 1e-3), ("--changeover-hours", self.changeover_h, 0.0),
             ("--price-ratio", self.price_ratio, 1.0), ("--save-minutes", self.save_h, 0.0),
-            ("--checkpoint-minutes", 1.0 if self.interval_h is None else self.interval_h, 1e-3),
+            ("--checkpoint-minutes", 1.0 if self.interval_h is None else self.interval_h, 1e-6),
             ("--deadline-hours", 1.0 if self.deadline_h is None else self.deadline_h, 1e-3),
             ("--price", 1.0 if self.usd_per_h is None else self.usd_per_h, 1e-6), ("--nodes", self.nodes, 1.0),
         ):  # fmt: skip
@@ -117,10 +116,9 @@ def advise(question: SpotQuestion, model: HazardModel) -> Advice:
     life = lifetime(model.up, 0.0, nodes)
     terms = RenewalTerms(startup_h=question.changeover_h, save_h=question.save_h, wait_h=mean_h(model.down, 0.0))
     best = best_interval(question.work_h, life, terms)
-    interval = _interval(question, best)
-    ends = [lifetime(model.up, sign * Z80, nodes) for sign in (-1, 1)]
-    low, high = (renewal_run(question.work_h, interval, end, terms) for end in ends)
-    chosen = Expected(value=renewal_run(question.work_h, interval, life, terms), low=low, high=high)
+    interval = _interval(question, _columns(model, 0.0, nodes, terms))
+    value, low, high = (_run(question, interval, _columns(model, z, nodes, terms)) for z in (0.0, -Z80, Z80))
+    chosen = Expected(value=value, low=low, high=high)
     rate = 1.0 / mean_h(model.up, 0.0, nodes)
     young_h = float(young_interval_s(max(question.save_h, 1e-6), np.array([rate]))[0])
     young_h = min(young_h, question.work_h)
@@ -136,10 +134,32 @@ def advise(question: SpotQuestion, model: HazardModel) -> Advice:
     )  # fmt: skip
 
 
-def _interval(question: SpotQuestion, best: RenewalRun) -> float:
+def _interval(question: SpotQuestion, terms: SpotTerms) -> float:
+    """As asked, else the one that plans take: within a few percent of the best one's bill."""
     if not question.checkpoints:
         return question.work_h
-    return best.interval_h if question.interval_h is None else min(question.interval_h, question.work_h)
+    if question.interval_h is not None:
+        return min(question.interval_h, question.work_h)
+    return float(save_interval_h(np.array([question.work_h]), terms)[0])
+
+
+def _columns(model: HazardModel, deviations: float, nodes: float, terms: RenewalTerms) -> SpotTerms:
+    """The terms of a zone so many deviations from the typical one, as plans have them in columns."""
+    hazards = np.exp(model.up.log_mean + deviations * model.up.log_spread) * np.array(model.up.per_h) * nodes
+    return SpotTerms(
+        ages_h=AGES_H, hazard_per_h=hazards[None, :], startup_h=np.array([terms.startup_h]),
+        save_h=np.array([terms.save_h]), wait_h=np.array([terms.wait_h]),
+    )  # fmt: skip
+
+
+def _run(question: SpotQuestion, interval_h: float, terms: SpotTerms) -> RenewalRun:
+    """The expectation that a plan has of the same question."""
+    found = expected_spot_runs(np.array([question.work_h]), terms, interval_h=np.array([interval_h]))
+    billed, waited = float(found.billed_h[0]), float(found.waiting_h[0])
+    return RenewalRun(
+        interval_h=float(found.interval_h[0]), expected_h=billed + waited, billed_h=billed,
+        preemptions=float(found.preemptions[0]),
+    )  # fmt: skip
 
 
 def _refusal(question: SpotQuestion, run: RenewalRun, miss: float | None, policy: WithPolicy | None) -> str | None:

@@ -20,6 +20,7 @@ from tonnage.reports.comparison.figures import UNKNOWN, duration, money, rate, v
 from tonnage.reports.comparison.guidance import owned_parts, speed_parts
 from tonnage.reports.comparison.sections import Part, Section, Subheading
 from tonnage.reports.comparison.volume_charts import counts_people, volume_charts
+from tonnage.reports.reasons.why_not import why_not_words
 from tonnage.reports.wording import (
     render_date,
     render_gpus,
@@ -49,7 +50,7 @@ def cost_section(comparison: Comparison) -> Section:
     ]
     missing = [(name, row) for name, total in comparison.totals.items() for row in total.rows if row.option is None]
     if missing:
-        rows = tuple((comparison.title_of[name], row.work, row.why_not) for name, row in missing)
+        rows = tuple((comparison.title_of[name], row.work, why_not_words(row.why_not)) for name, row in missing)
         columns = (Column(title="Thing"), Column(title="Work"), Column(title="Why", wraps=True))
         parts += [Subheading(text="Not computed"), Table(columns=columns, rows=rows)]
     parts += owned_parts(comparison)

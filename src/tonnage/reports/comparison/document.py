@@ -22,6 +22,7 @@ from tonnage.reports.plain import (
     plain_usd,
 )
 from tonnage.reports.reasons import risk_document, risk_words
+from tonnage.reports.reasons.why_not import why_not_document, why_not_words
 from tonnage.sizing.estimates import Figure
 
 SCHEMA = "tonnage/compare@1"
@@ -146,7 +147,8 @@ def _row(row: Row) -> dict[str, Any]:
     option = row.option
     out: dict[str, Any] = {
         "work": row.work,
-        "why_not": row.why_not or None,
+        "why_not": why_not_words(row.why_not) or None,
+        "why_not_value": None if row.why_not is None else why_not_document(row.why_not),
         "usd_per_job": _money(row.usd_per_job),
         "usd_per_month": _money(row.usd_per_month),
         "option": None,

@@ -7,6 +7,7 @@ from typing import Any
 from tonnage.comparison.comparing import Advice, Answer, Comparison
 from tonnage.comparison.verdict import Verdict
 from tonnage.reports.plain import plain_cost, plain_number
+from tonnage.reports.reasons.why_not import why_not_document, why_not_words
 from tonnage.sizing.estimates import Figure
 
 
@@ -87,7 +88,8 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
                 "kind": one.kind,
                 "cost_usd": _money(one.usd),
                 "work": one.work or None,
-                "why": one.why or None,
+                "why": why_not_words(one.why) or one.model or one.leaf or None,
+                "why_value": None if one.why is None else why_not_document(one.why),
                 "rules": [match.standard for match in one.rules],
                 "weeks": plain_number(one.weeks),
             }

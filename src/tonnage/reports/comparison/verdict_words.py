@@ -8,6 +8,7 @@ from tonnage.comparison.horizons import WEEKS_PER_MONTH
 from tonnage.comparison.reasons import Reason
 from tonnage.comparison.verdict import Exclusion
 from tonnage.reports.comparison.figures import UNKNOWN, counted, money, volume
+from tonnage.reports.reasons.why_not import why_not_words
 from tonnage.reports.wording import render_money, short
 
 
@@ -120,9 +121,9 @@ def exclusion_words(comparison: Comparison, one: Exclusion) -> str:
     """Why a thing is out."""
     title, weeks = comparison.title_of[one.thing], counted(comparison.answer.verdict.weeks, "week")
     if one.kind == "cannot do the work":
-        return f"{title}: {one.work}: {one.why}"
+        return f"{title}: {one.work}: {why_not_words(one.why)}"
     if one.kind == "another model":
-        return (f"{title}: {one.work} not with the model asked for; the nearest there is {one.why}, all in all "
+        return (f"{title}: {one.work} not with the model asked for; the nearest there is {one.model}, all in all "
                 f"{money(one.usd)} over {weeks}")  # fmt: skip
     if one.kind == "cost not known":
         return f"{title}: its cost is not known"

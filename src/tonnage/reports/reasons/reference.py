@@ -8,6 +8,8 @@ from dataclasses import fields
 from typing import Any, Final, get_args
 
 from tonnage.planning.reasons import Risk
+from tonnage.planning.reasons.changes import AnyChange
+from tonnage.planning.reasons.misses import MachineMiss, TermMiss
 
 _HEAD: Final = """\
 # Reasons
@@ -18,7 +20,12 @@ this page.
 A reason in JSON has its `kind`, the fields below (their names end with their units) and `text`, its words. Programs
 read `kind` and the fields; the words may change.
 """
-SORTS: Final = (("Risks", "`risk_values` of an option", Risk),)
+SORTS: Final = (
+    ("Risks", "In `risk_values` of an option.", Risk),
+    ("Misses of terms", "In `reason` of a refusal. Each has `lifted_by`, the changes that lift it.", TermMiss),
+    ("Misses of machines", "The same.", MachineMiss),
+    ("Changes", "In `lifted_by` of a miss, `changes` of a near miss and of a flip, `relaxation_values`.", AnyChange),
+)
 
 
 def render_reference() -> str:
@@ -27,9 +34,9 @@ def render_reference() -> str:
 
 
 def _section(title: str, where: str, union: Any) -> Iterator[str]:
-    yield f"## {title}\n\nIn {where}.\n\n| kind | fields | meaning |\n| --- | --- | --- |"
+    yield f"## {title}\n\n{where}\n\n| kind | fields | meaning |\n| --- | --- | --- |"
     for kind in get_args(union):
-        names = ", ".join(f"`{field.name}`" for field in fields(kind))
+        names = ", ".join(f"`{field.name}`" for field in fields(kind) if field.name != "lifted_by")
         yield f"| `{kind.kind}` | {names} | {' '.join((kind.__doc__ or '').split())} |"
     yield ""
 

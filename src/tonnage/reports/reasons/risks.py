@@ -35,7 +35,9 @@ def risk_words(risk: Risk) -> str:
         case kinds.UnmeasuredRisk(names=names):
             return f"no measured row of {', '.join(names)}: predicted from published figures"
         case kinds.SpotRisk():
-            return "spot: may be interrupted or not to be had; the rate is an assumption"
+            return "spot: may be interrupted or not to be had"
+        case kinds.ArmHostRisk() | kinds.RocmRisk():
+            return _of_builds(risk)
         case kinds.CommitmentRisk(years=years, usd=usd):
             return f"commits to {years:g} year(s), ${usd:,.0f} in all before discounts"
         case _:
@@ -91,6 +93,19 @@ def _of_machines(
             return f"host memory {memory:g} GiB is less than the weights ({weights:.1f} GiB): load in shards"
         case kinds.CommunityHostRisk():
             return "community host: no data-centre guarantees"
+        case _:
+            assert_never(risk)
+
+
+def _of_builds(risk: kinds.ArmHostRisk | kinds.RocmRisk) -> str:
+    match risk:
+        case kinds.ArmHostRisk():
+            return "arm64 host: container images, wheels and compiled extensions must be built for aarch64"
+        case kinds.RocmRisk(device=device):
+            return (
+                f"{device} runs ROCm: it takes PyTorch's ROCm build, and CUDA extensions (flash-attn, bitsandbytes, "
+                "custom kernels) must be built for HIP"
+            )
         case _:
             assert_never(risk)
 

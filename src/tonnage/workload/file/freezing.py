@@ -12,10 +12,12 @@ from tonnage.units import SECONDS_PER_HOUR
 from tonnage.workload.file.job_fields import RequestFields, TabularFields
 from tonnage.workload.file.kinds import BatchFile, ServeFile, TabularFile, TrainFile, WorkloadFile, requests_of
 from tonnage.workload.file.length_fields import LengthFields, freeze_lengths
+from tonnage.workload.file.market_checks import MarketTerms
 from tonnage.workload.file.terms_checks import choose_purchases, is_interruptible
 from tonnage.workload.file.terms_fields import BuyFields, TeamFields
 from tonnage.workload.file.train_program import freeze_lora, program_terms
 from tonnage.workload.jobs import (
+    NO_LIMIT,
     BatchJob,
     Buy,
     Constraints,
@@ -45,14 +47,15 @@ def freeze_workload(
     as_of: datetime,
     source: str | None,
     draft: ModelShape | None = None,
+    market: MarketTerms | None = None,
 ) -> Workload:
     """The `Workload` of a file in which no problem was found. `shape` is None for tables only; `draft`: the model
-    that guesses, where there is one."""
+    that guesses, where there is one; `market`: what is excluded, and the quotas."""
     return Workload(
         name=file.name or name,
         kind=file.kind,
         job=_freeze_job(file, shape, draft),
-        constraints=_freeze_constraints(file, as_of),
+        constraints=_freeze_constraints(file, as_of, market or MarketTerms()),
         buy=_freeze_buy(file),
         team=_freeze_team(file.team),
         as_of=as_of,
@@ -189,7 +192,7 @@ def _count_items(file: BatchFile) -> int:
     return ceil(batch.items_per_hour * batch.hours)
 
 
-def _freeze_constraints(file: WorkloadFile, as_of: datetime) -> Constraints:
+def _freeze_constraints(file: WorkloadFile, as_of: datetime, market: MarketTerms) -> Constraints:
     limits = file.constraints
     return Constraints(
         deadline_s=_deadline_s(file, as_of),
@@ -202,8 +205,19 @@ def _freeze_constraints(file: WorkloadFile, as_of: datetime) -> Constraints:
         interruptible=is_interruptible(limits, file.buy, service=isinstance(file, ServeFile)),
         max_gpus=limits.max_gpus,
         hold=limits.hold,
-        max_nodes=limits.max_nodes or (64 if isinstance(file, ServeFile | BatchFile) else 8),
+        accept_risk=limits.accept_risk,
+        trust=limits.trust,
+        exclude=market.exclude,
+        quotas=market.quotas,
+        max_nodes=limits.max_nodes or _max_nodes(file),
     )
+
+
+def _max_nodes(file: WorkloadFile) -> int:
+    """Machines at once where the file states no limit: a service takes what its rate asks for."""
+    if isinstance(file, ServeFile):
+        return NO_LIMIT
+    return 64 if isinstance(file, BatchFile) else 8
 
 
 def _deadline_s(file: WorkloadFile, as_of: datetime) -> float | None:

@@ -177,20 +177,28 @@ def _request_problems(
     if requests.weights == "mxfp4" and not shape.experts:
         fault = f"found 'mxfp4', which holds experts in 4 bits; {shape.name} has none"
         yield Problem((section, "weights"), fault, "use int4 or fp8")
+    if shape.causal and not shape.lm_head:
+        yield from _one_pass_problems(section, requests, shape)
+        return
     if shape.causal:
         yield from _generation_problems(section, requests, shape)
         yield from _format_problems(section, requests)
         yield from _prefix_problems(section, requests, shape)
         yield from _speculative_problems(section, requests, shape)
         return
+    if requests.engine in GENERATING_ENGINES:
+        fault = f"found '{requests.engine}', which serves models that generate; {shape.name} does not"
+        yield Problem((section, "engine"), fault, "use tensorrt, onnxruntime or pytorch")
+    yield from _one_pass_problems(section, requests, shape)
+
+
+def _one_pass_problems(section: str, requests: RequestFields, shape: ModelShape) -> Iterator[Problem]:
+    """What a model that answers in one pass (encoders, decoders that embed or classify) has no use for."""
     if requests.prefix_cache_fraction:
         fault = f"{shape.name} generates no tokens and keeps no cache of them"
         yield Problem((section, "prefix_cache_fraction"), fault, "remove the key")
     if requests.speculative is not None:
         yield Problem((section, "speculative"), f"{shape.name} generates no tokens to guess", "remove the key")
-    if requests.engine in GENERATING_ENGINES:
-        fault = f"found '{requests.engine}', which serves models that generate; {shape.name} does not"
-        yield Problem((section, "engine"), fault, "use tensorrt, onnxruntime or pytorch")
     if requests.output_tokens is not None:
         fault = f"{shape.name} generates no tokens"
         yield Problem((section, "output_tokens"), fault, "remove the key: it answers in one pass")
@@ -212,7 +220,10 @@ def _input_problems(section: str, requests: RequestFields, shape: ModelShape) ->
 def _generation_problems(section: str, requests: RequestFields, shape: ModelShape) -> Iterator[Problem]:
     path = (section, "output_tokens")
     if requests.output_tokens is None:
-        yield Problem(path, "is missing", "tokens per answer: a number, or `{mean: 32, max: 64}`")
+        hint = "tokens per answer: a number, or `{mean: 32, max: 64}`"
+        if shape.architecture == "decoder":
+            hint += "; a decoder that embeds is read as one from a config.json saved by the bare model (`MistralModel`)"
+        yield Problem(path, "is missing", hint)
         return
     longest = requests.output_tokens.max
     if shape.architecture == "decoder" and requests.input_tokens is not None:
@@ -221,6 +232,7 @@ def _generation_problems(section: str, requests: RequestFields, shape: ModelShap
         together = longest + requests.input_tokens.max
         if not any(_position_problems(path, requests.input_tokens.max, shape)):  # else told there
             yield from _position_problems(path, together, shape, "input and output together")
+        yield from _context_problems(path, together, requests.engine or "vllm", shape)
         return
     yield from _position_problems(path, longest, shape)
 
@@ -269,6 +281,23 @@ def _position_problems(
             path,
             f"found {longest} ({what}), but {shape.name} has learned positions for {longest_possible}",
             f"cut it to {longest_possible}, or choose a model for longer texts",
+        )
+
+
+# They refuse a request longer than `max_model_len`: by default and at most `ModelShape.max_positions`.
+HOLDS_CONTEXT = ("vllm", "sglang", "tgi", "tensorrt-llm", "lmdeploy")
+
+
+def _context_problems(path: KeyPath, longest: int, engine: str, shape: ModelShape) -> Iterator[Problem]:
+    """Requests longer than computed positions were trained for, which serving engines refuse."""
+    if shape.positions not in ("rotary", "alibi") or not shape.max_positions or engine not in HOLDS_CONTEXT:
+        return
+    if longest > shape.max_positions:
+        yield Problem(
+            path,
+            f"found {longest} (input and output together), above the context of {shape.name}: {shape.max_positions}, "
+            f"which {engine} takes from its config.json",
+            f"cut it to {shape.max_positions}, choose another model, or give a config.json with `rope_scaling`",
         )
 
 

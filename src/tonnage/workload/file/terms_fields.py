@@ -31,6 +31,8 @@ from tonnage.workload.file.money_fields import (
     PriceFields,
     ScheduleFields,
 )
+from tonnage.workload.file.quota_fields import QuotaFields, as_quotas
+from tonnage.workload.jobs import Risk
 
 Purchases = Annotated[
     tuple[Purchase, ...],
@@ -41,6 +43,13 @@ Platforms = Annotated[
     tuple[Platform, ...],
     BeforeValidator(as_names),
     Spelled("list of `vm`, `databricks`, `sagemaker`, `vertex`, `bedrock`"),
+]
+
+
+Risks = Annotated[
+    tuple[Risk, ...],
+    BeforeValidator(as_names),
+    Spelled("list of `memory`, `deadline`, `budget`, `latency`"),
 ]
 
 
@@ -93,15 +102,40 @@ class ConstraintFields(Door):
     )
     max_gpus: Count | None = key("Most GPUs at once.", default=None, shown="no limit", unit="GPUs", example="64")
     hold: Flag = key(
-        "Whether deadline, budget, memory and promised latency must hold at the far end of the 80 % interval, not "
-        "only at the expected figure.",
+        "Whether deadline, budget and promised latency must hold at the far end of the 80 % interval, not only at the "
+        "expected figure. Memory always must, unless `accept_risk` names it.",
         default=False,
         example="true",
+    )
+    accept_risk: Risks = key(
+        "What need hold on its expected figure only: `memory`, and with `hold` also `deadline`, `budget`, `latency`.",
+        default=(),
+        shown="none",
+        example="memory",
+    )
+    trust: Literal["dated", "any"] = key(
+        "Which prices may win: `dated` ones, younger than --max-price-age, like those of their kind and of a data "
+        "centre; or `any`. The others are ranked after them.",
+        default="dated",
+        example="any",
+    )
+    exclude: Words = key(
+        "What is ruled out: `community` hosts, `undated` prices, `arm64` hosts, `rocm` devices, a provider, a GPU, an "
+        "instance family (`p5`, `aws/p5`, `Standard_ND*`).",
+        default=(),
+        shown="nothing",
+        example="[community, arm64, aws/p3]",
+    )
+    quota: Annotated[list[QuotaFields], BeforeValidator(as_quotas), Spelled("list of mappings, see Quotas")] = key(
+        "What the account may run at once; a file's name stands for `{file: ...}`.",
+        default=list,
+        shown="no limit known",
+        example="[{provider: aws, family: p5, vcpus: 192}]",
     )
     max_nodes: Count | None = key(
         "Most machines at once.",
         default=None,
-        shown="8; for a service or a batch 64",
+        shown="8; for a batch 64; for a service no limit",
         unit="machines",
         example="4",
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 from tonnage.workload.huggingface.heads import decoder_heads
 from tonnage.workload.huggingface.reader import ConfigReader
-from tonnage.workload.huggingface.rotary import read_experts, read_rotary_sizes
+from tonnage.workload.huggingface.rotary import longest_context, read_experts, read_rotary_sizes
 
 
 def read_latent(config: ConfigReader) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def read_latent(config: ConfigReader) -> dict[str, Any]:
         "kv_latent": config.integer("kv_lora_rank"),
         "query_latent": config.integer("q_lora_rank") if config.has("q_lora_rank") else 0,
         "vocab": config.integer("vocab_size"),
-        "max_positions": config.integer("max_position_embeddings"),
+        "max_positions": longest_context(config),
         "tied_embeddings": config.flag("tie_word_embeddings"),
         **decoder_heads(config, config.integer("hidden_size")),
         **read_shared_experts(config, layers),

@@ -152,10 +152,32 @@ def read_rotary_sizes(config: ConfigReader) -> dict[str, Any]:
         else config.divided("hidden_size", "num_attention_heads", heads),
         "ffn": config.integer("intermediate_size"),
         "vocab": config.integer("vocab_size"),
-        "max_positions": config.integer("max_position_embeddings"),
+        "max_positions": longest_context(config),
         "tied_embeddings": config.flag("tie_word_embeddings"),
         **decoder_heads(config, config.integer("hidden_size")),
     }
+
+
+STRETCHED_ALREADY = ("su", "longrope", "llama3", "mrope")  # `max_position_embeddings` counts what they add
+
+
+def longest_context(config: ConfigReader) -> int:
+    """Tokens that rotary positions reach: `max_position_embeddings`, times the factor of `rope_scaling`.
+
+    The rule of vLLM (`_get_and_verify_max_len`): yarn stretches the length before it; kinds of STRETCHED_ALREADY and
+    Gemma 3 state the stretched length.
+    """
+    longest = config.integer("max_position_embeddings")
+    if not config.has("rope_scaling") or str(config.values.get("model_type", "")).startswith("gemma3"):
+        return longest
+    scaling = config.section("rope_scaling")
+    kind = scaling.values.get("rope_type") or scaling.values.get("type")
+    factor = scaling.values.get("factor")
+    if kind in STRETCHED_ALREADY or isinstance(factor, bool) or not isinstance(factor, int | float) or factor <= 0:
+        return longest
+    if kind == "yarn" and scaling.has("original_max_position_embeddings"):
+        longest = scaling.integer("original_max_position_embeddings")
+    return int(longest * factor)
 
 
 def read_experts(config: ConfigReader, key: str) -> dict[str, Any]:

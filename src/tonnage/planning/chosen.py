@@ -1,0 +1,154 @@
+"""Rows of deals and node counts -> options: what may be relied on, the best of each group, what a risk would save."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tonnage.catalog import Catalog
+from tonnage.catalog.expected_prices import ExpectedPrices
+from tonnage.catalog.market import InstanceType
+from tonnage.planning.joined import Joined, join
+from tonnage.planning.options import OptionBuilder
+from tonnage.planning.plan import Objective, Option, Refusal
+from tonnage.planning.quotas import covering, most_machines
+from tonnage.planning.ranking import Limits, choose, pareto_rows, score, within
+from tonnage.planning.risks import price_risks
+from tonnage.planning.shortfalls import Quotas, limit_misses
+from tonnage.planning.sized import IntArray, Sized
+from tonnage.planning.sized_park import SizedPark
+from tonnage.planning.spot_columns import SpotColumns
+from tonnage.planning.terms import terms_of
+from tonnage.pricing.deals import Deal
+from tonnage.pricing.rates import Rates
+from tonnage.workload.jobs import Constraints, ServeJob, Workload
+from tonnage.workload.quotas import tightest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What a plan chooses from. `relied`: deals whose price one can rely on; `machine`: the park's index of each."""
+
+    workload: Workload
+    objective: Objective
+    deals: Sequence[Deal]
+    instances: Mapping[tuple[str, str], InstanceType]
+    spots: SpotColumns
+    machine: IntArray
+    rates: Rates
+    park: SizedPark
+    max_age_days: int
+    expected: ExpectedPrices
+    catalog: Catalog
+    relied: np.ndarray
+
+    @property
+    def service(self) -> bool:
+        return isinstance(self.workload.job, ServeJob)
+
+    def options(self) -> tuple[list[Option], list[Refusal]]:
+        """The options on machines, and a refusal for each group whose every row breaks a limit."""
+        joined = self._joined(self.park.sized)
+        allowed = self._allowed(joined)
+        built = self._built(self.park.sized, joined, np.flatnonzero(allowed).astype(np.intp))
+        rejected = limit_misses(
+            self.deals, self.instances, joined, self._groups(), allowed, limits_of(self.workload.constraints),
+            self._quotas(), service=self.service, startup_s=terms_of(self.workload.buy).startup_s,
+        )  # fmt: skip
+        return built, rejected
+
+    def best_of(self, sized: Sized | None, *, relied: bool = True) -> Option | None:
+        """The best option of a table of the park's machines, at a price one can rely on, or at one that one cannot."""
+        if sized is None:
+            return None
+        joined = self._joined(sized)
+        rows = np.flatnonzero(self._allowed(joined) & (self.relied[joined.offer] == relied)).astype(np.intp)
+        if not len(rows):
+            return None
+        value = score(joined, self.objective, service=self.service)
+        best = rows[[int(np.argmin(value[rows]))]]
+        return self._builder(sized, joined).built(best, np.zeros(len(joined.run), dtype=bool))[0]
+
+    def _joined(self, sized: Sized) -> Joined:
+        return join(
+            self.deals, self.machine, self.rates, sized, startup_s=terms_of(self.workload.buy).startup_s,
+            spots=self.spots, workload=self.workload,
+        )  # fmt: skip
+
+    def _allowed(self, joined: Joined) -> np.ndarray:
+        allowed = within(joined, limits_of(self.workload.constraints))
+        if self.service and getattr(self.workload.job, "spare_replicas", 0) < 1:
+            allowed &= ~joined.spot
+        return np.asarray(allowed & (joined.nodes <= self._most()[joined.offer]))
+
+    def _quotas(self) -> Quotas:
+        quotas = self.workload.constraints.quotas
+        return Quotas(
+            most=self._most(),
+            of=lambda deal: tightest(
+                covering(quotas, deal, self.instances, self.catalog),
+                self.instances[deal.offer.provider, deal.offer.instance_type],
+            )[1],
+        )
+
+    def _most(self) -> np.ndarray:
+        return most_machines(self.workload.constraints.quotas, self.deals, self.instances, self.catalog)
+
+    def _built(self, sized: Sized, joined: Joined, rows: IntArray) -> list[Option]:
+        """The best row of each group: of those that can be relied on, where it has such; and the front of all that can,
+        or of all where none can."""
+        relied = self.relied[joined.offer]
+        value = score(joined, self.objective, service=self.service)
+        groups = self._groups()
+        sure = np.isin(groups[joined.offer[rows]], groups[joined.offer[rows[relied[rows]]]])
+        kept = rows[relied[rows] | ~sure]
+        judged = kept[relied[kept]] if relied[kept].any() else kept
+        front = np.zeros(len(joined.run), dtype=bool)
+        front[judged] = pareto_rows(joined.cost_usd[judged], joined.wall_s[judged])
+        shown_front = front if self.objective == "pareto" else np.zeros_like(front)
+        return self._builder(sized, joined).built(choose(joined, kept, groups, value, shown_front), front)
+
+    def _groups(self) -> np.ndarray:
+        """One number per (provider, instance type, purchase, platform), in order of first appearance."""
+        numbers: dict[tuple[str, str, str, str], int] = {}
+        return np.array([numbers.setdefault(deal.group, len(numbers)) for deal in self.deals], dtype=np.intp)
+
+    def _builder(self, sized: Sized, joined: Joined) -> OptionBuilder:
+        return OptionBuilder(
+            workload=self.workload,
+            deals=self.deals,
+            instances=self.instances,
+            sized=sized,
+            joined=joined,
+            startup_s=terms_of(self.workload.buy).startup_s,
+            spots=self.spots,
+            service=self.service,
+            max_age_days=self.max_age_days,
+            expected=self.expected,
+            services=self.catalog.services,
+            vendors={device.name: device.vendor for device in self.catalog.accelerators},
+        )
+
+
+def relied_on(workload: Workload, deals: Sequence[Deal], expected: ExpectedPrices, max_age_days: int) -> np.ndarray:
+    """Deals without a risk of their price; all of them where the workload trusts any."""
+    if workload.constraints.trust == "any":
+        return np.ones(len(deals), dtype=bool)
+    return np.array([_sure(workload, deal, expected, max_age_days) for deal in deals], dtype=bool)
+
+
+def _sure(workload: Workload, deal: Deal, expected: ExpectedPrices, max_age_days: int) -> bool:
+    if next(price_risks(workload, deal, max_age_days), None) is not None:
+        return False
+    return expected.doubt(deal.offer) is None
+
+
+def limits_of(constraints: Constraints) -> Limits:
+    return Limits(
+        deadline_s=np.inf if constraints.deadline_s is None else constraints.deadline_s,
+        budget_usd=np.inf if constraints.budget_usd is None else constraints.budget_usd,
+        hold_deadline=constraints.held("deadline"),
+        hold_budget=constraints.held("budget"),
+    )

@@ -1,0 +1,150 @@
+"""Spot in a plan: how long each deal's machine is known to last, what a save takes, and the runs that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import exp
+from typing import Final
+
+import numpy as np
+
+from tonnage.catalog.market import InstanceType
+from tonnage.planning.sized import IntArray, Sized
+from tonnage.planning.spot.detail import SpotDetail
+from tonnage.planning.spot.drawing import mean_h
+from tonnage.planning.spot.hazards import AGES_H, NODES_EXPONENT
+from tonnage.planning.spot.knowledge import SpotHazard, spot_hazard
+from tonnage.planning.spot.saves import save_s, state_bytes, transfer_s
+from tonnage.pricing.deals import Deal
+from tonnage.pricing.spot_runs import SpotRuns, SpotTerms, expected_spot_runs, mean_life_to, save_interval_h
+from tonnage.sizing.estimates import Array, Figure
+from tonnage.units import SECONDS_PER_HOUR
+from tonnage.workload.jobs import Workload
+
+Z80: Final = 1.2816  # standard deviations to either end of an 80 % interval
+ENDS: Final = {"value": 0.0, "low": -Z80, "high": Z80}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpotColumns:
+    """Terms of all deals (those that are not spot have terms too, unused)."""
+
+    workload: Workload
+    hazards: tuple[SpotHazard, ...]  # each kind once
+    hazard: IntArray  # of each deal
+    save_h: Array
+    startup_h: Array
+
+    def runs(self, deal: IntArray, work_s: Array, nodes: Array, in_flight_s: Array, end: str = "value") -> SpotRuns:
+        """Expected runs of `work_s` on the deals of the rows; `end`: of the hazards' interval."""
+        keeps = np.isfinite(in_flight_s)
+        terms = self._terms(deal, np.where(keeps, 1.0, nodes), keeps, end)
+        work_h = work_s / SECONDS_PER_HOUR
+        found = expected_spot_runs(work_h, terms, interval_h=self._interval_h(work_h, terms, keeps, in_flight_s))
+        shared = keeps & (nodes > 1)
+        if not shared.any():
+            return found
+        return replace(found, waiting_h=np.where(shared, self._shared_wait_h(deal, found), found.waiting_h))
+
+    def _shared_wait_h(self, deal: IntArray, found: SpotRuns) -> Array:
+        """Waiting of machines that share a queue: the others go on, so an absence counts at most to the end, which is
+        half of the time away on average. Against simulated queues the time errs by less than a quarter (tested)."""
+        down = np.array([_down_per_h(one) for one in self.hazards]).reshape(len(self.hazards), len(AGES_H))
+        away = SpotTerms(
+            ages_h=AGES_H, hazard_per_h=down[self.hazard[deal]], startup_h=found.billed_h, save_h=found.billed_h,
+            wait_h=found.billed_h,
+        )  # fmt: skip
+        half = np.where(np.isfinite(found.billed_h), found.billed_h / 2.0, 0.0)
+        return np.asarray(found.preemptions * mean_life_to(away, half[:, None])[:, 0])
+
+    def _interval_h(self, work_h: Array, terms: SpotTerms, keeps: np.ndarray, in_flight_s: Array) -> Array | None:
+        stated = self.workload.buy.checkpoint_interval_s
+        if stated is None and not keeps.any():
+            return None
+        own = save_interval_h(work_h, terms) if stated is None else np.full(len(work_h), stated / SECONDS_PER_HOUR)
+        return np.where(keeps, np.maximum(in_flight_s / SECONDS_PER_HOUR, 1e-6), own)
+
+    def _terms(self, deal: IntArray, nodes: Array, keeps: np.ndarray, end: str) -> SpotTerms:
+        kind = self.hazard[deal]
+        levels = np.array([_per_h(one, ENDS[end]) for one in self.hazards]).reshape(len(self.hazards), len(AGES_H))
+        waits = np.array([mean_h(one.model.down, 0.0) for one in self.hazards])
+        return SpotTerms(
+            ages_h=AGES_H,
+            hazard_per_h=levels[kind] * (nodes**NODES_EXPONENT)[:, None],
+            startup_h=self.startup_h[deal],
+            save_h=np.where(keeps, 0.0, self.save_h[deal]),
+            wait_h=waits[kind],
+        )
+
+    def detail(self, deal: int, runs: SpotEnds, place: int, *, work_s: float, nodes: int, keeps: bool) -> SpotDetail:
+        """What is said of one option, whose runs stand at `place` of the columns."""
+        return SpotDetail(
+            hazard=self.hazards[int(self.hazard[deal])],
+            work_h=work_s / SECONDS_PER_HOUR,
+            startup_h=float(self.startup_h[deal]),
+            save_h=0.0 if keeps else float(self.save_h[deal]),
+            interval_h=float(runs.value.interval_h[place]),
+            nodes=1 if keeps else nodes,
+            preemptions=_figure(*(one.preemptions[place] for one in (runs.value, runs.low, runs.high))),
+            waiting_h=_figure(*(one.waiting_h[place] for one in (runs.value, runs.low, runs.high))),
+            keeps_items=keeps,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpotEnds:
+    """Runs as expected, and at the ends of the 80 % interval of work and hazard together."""
+
+    value: SpotRuns
+    low: SpotRuns
+    high: SpotRuns
+
+
+def _per_h(hazard: SpotHazard, deviations: float) -> Array:
+    up = hazard.model.up
+    return exp(up.log_mean + deviations * up.log_spread) * np.array(up.per_h)
+
+
+def _down_per_h(hazard: SpotHazard) -> Array:
+    down = hazard.model.down
+    return exp(down.log_mean) * np.array(down.per_h)
+
+
+def _figure(value: float, low: float, high: float) -> Figure:
+    middle = float(value)
+    return Figure(value=middle, low=min(float(low), middle), high=max(float(high), middle), basis="assumed")
+
+
+def spot_columns(
+    deals: Sequence[Deal], instances: Mapping[tuple[str, str], InstanceType], workload: Workload, startup_s: float
+) -> SpotColumns:
+    """The columns of `deals`; what holds for a machine and a region is looked up once."""
+    size = state_bytes(workload.job)
+    found: dict[SpotHazard, int] = {}
+    hazard, save, startup = [], [], []
+    known: dict[tuple[str, str, str], tuple[int, float, float]] = {}
+    for deal in deals:
+        offer = deal.offer
+        place = (offer.provider, offer.instance_type, offer.region)
+        if place not in known:
+            instance = instances[place[:2]]
+            one = spot_hazard(*place, instance.accelerator, workload.buy)
+            back = transfer_s(size, instance)
+            known[place] = (found.setdefault(one, len(found)), save_s(size, instance), startup_s + back)
+        kind, saves, starts = known[place]
+        hazard.append(kind)
+        save.append(saves / SECONDS_PER_HOUR)
+        startup.append(starts / SECONDS_PER_HOUR)
+    return SpotColumns(
+        workload=workload,
+        hazards=tuple(found),
+        hazard=np.array(hazard, dtype=np.intp),
+        save_h=np.array(save),
+        startup_h=np.array(startup),
+    )
+
+
+def no_items(sized: Sized) -> Array:
+    """Seconds of work in flight, a row each; NaN where work is saved at checkpoints."""
+    return np.full(len(sized.machine), np.nan) if sized.in_flight_s is None else sized.in_flight_s
