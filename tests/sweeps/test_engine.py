@@ -49,7 +49,7 @@ class Pretended:
         self.values: dict[int, Mapping[str, Any]] = {}
         self.runs: dict[int, Seen] = {}
         self.then: Callable[[int], Seen] = lambda number: succeeded(float(number))
-        self.on_start: Callable[[int], None] = lambda number: None
+        self.on_start: Callable[[int], None] = _nothing
 
     def observe(self, number: int) -> Seen | None:
         return self.runs.get(number)
@@ -131,7 +131,7 @@ def test_a_seed_gives_the_same_values_killed_or_not(tmp_path: Path, sampler: str
     broken.on_start = _kill_at(2)
     with pytest.raises(Killed):
         carry_out(sweep, tmp_path / "broken", broken)
-    broken.on_start = lambda number: None
+    broken.on_start = _nothing
     carry_out(sweep, tmp_path / "broken", broken)
     assert broken.values == whole.values
     assert broken.started == [1, 2, 3]
@@ -145,7 +145,7 @@ def test_after_a_kill_each_trial_is_taken_up_as_it_stands(tmp_path: Path) -> Non
         with pytest.raises(Killed):
             carry_out(sweep, home, runs)
         chosen = runs.values[2]
-        runs.on_start = lambda number: None
+        runs.on_start = _nothing
         if found is None:
             del runs.runs[2]
         else:
@@ -179,7 +179,7 @@ def test_a_grid_tries_each_combination_once(tmp_path: Path) -> None:
     runs.on_start = _kill_at(3)
     with pytest.raises(Killed):
         carry_out(sweep, tmp_path, runs)
-    runs.on_start = lambda number: None
+    runs.on_start = _nothing
     assert carry_out(sweep, tmp_path, runs).why == "done"
     assert runs.started == [1, 2, 3, 4, 5, 6]
     assert len({str(values) for values in runs.values.values()}) == 6
@@ -237,7 +237,7 @@ def test_failures_do_not_end_the_sweep(tmp_path: Path) -> None:
 def test_a_figure_that_is_never_printed_ends_the_sweep(tmp_path: Path) -> None:
     """Where the task could print it but this run does not, the first trial tells, with the figures there are."""
     sweep, runs = sweep_of(tmp_path), Pretended()
-    runs.then = lambda number: Seen(state=State.SUCCEEDED, over=True, metrics={"accuracy": 1.0})
+    runs.then = lambda _: Seen(state=State.SUCCEEDED, over=True, metrics={"accuracy": 1.0})
     with pytest.raises(InputError, match="named 'rmse'") as raised:
         carry_out(sweep, tmp_path, runs)
     assert "accuracy" in (raised.value.hint or "")
@@ -259,7 +259,7 @@ def test_a_wall_limit_counts_earlier_sessions(tmp_path: Path) -> None:
     """A sweep that was under way for its whole time before starts nothing, and what runs is stopped."""
     sweep, runs = sweep_of(tmp_path, "limits: {wall: 1h}"), Pretended()
     runs.on_start = _kill_at(1)
-    runs.then = lambda number: RUNNING
+    runs.then = lambda _: RUNNING
     with pytest.raises(Killed):
         carry_out(sweep, tmp_path, runs)
     SweepFolder(tmp_path / "sweeps" / "one").save_seconds(3600.0)
@@ -270,7 +270,7 @@ def test_a_wall_limit_counts_earlier_sessions(tmp_path: Path) -> None:
 def test_an_interrupt_stops_and_a_resumption_goes_on(tmp_path: Path) -> None:
     """Ctrl-C: trials under way are asked to save; the next session resumes them and starts the rest."""
     sweep, runs = sweep_of(tmp_path, "trials: 3\nparallel: 2"), Pretended()
-    runs.then = lambda number: RUNNING
+    runs.then = lambda _: RUNNING
 
     def interrupt(number: int) -> None:
         if number == 2:
@@ -279,7 +279,7 @@ def test_an_interrupt_stops_and_a_resumption_goes_on(tmp_path: Path) -> None:
     runs.on_start = interrupt
     ended = carry_out(sweep, tmp_path, runs)
     assert (ended.why, ended.paused) == ("interrupted", 2)
-    runs.then, runs.on_start = (lambda number: succeeded(float(number))), lambda number: None
+    runs.then, runs.on_start = (lambda number: succeeded(float(number))), _nothing
     assert carry_out(sweep, tmp_path, runs).why == "done"
     assert (sorted(runs.resumed), runs.started) == ([1, 2], [1, 2, 3])
 
@@ -326,6 +326,10 @@ def test_bad_input_is_told_before_the_start(tmp_path: Path, old: str, new: str, 
         load_sweep(path)
     assert raised.value.key
     assert hint in (raised.value.hint or "")
+
+
+def _nothing(_: int) -> None:
+    """Nobody kills."""
 
 
 def _kill_at(last: int) -> Callable[[int], None]:
