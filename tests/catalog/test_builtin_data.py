@@ -290,3 +290,10 @@ def test_clocks_agree_with_published_rates(catalog: Catalog, name: str, multipro
     assert device.dense_fp32_tflops
     per_clock = device.dense_fp32_tflops * 1e6 / device.boost_clock_mhz
     assert per_clock / (2 * LANES[device.compute_capability or ""]) == pytest.approx(multiprocessors, rel=0.02)
+
+
+def test_what_is_not_sold_on_demand_has_no_such_price(catalog: Catalog) -> None:
+    """Google sells A3 High below eight GPUs as Spot or Flex-start alone: a sum of list prices is no offer."""
+    for name in ("a3-highgpu-1g", "a3-highgpu-2g", "a3-highgpu-4g"):
+        assert {offer.purchase for offer in catalog.offers_named("gcp", name)} == {"spot"}
+    assert "on_demand" in {offer.purchase for offer in catalog.offers_named("gcp", "a3-highgpu-8g")}

@@ -149,11 +149,25 @@ def test_bad_input_is_one_sentence(inside: Run, training: str, arguments: tuple[
     assert len(done.stderr.splitlines()) <= 2
 
 
-def test_a_broken_cell_names_its_place(inside: Run, tmp_path: Path) -> None:
-    path = table(tmp_path / "f.csv", TrainingRow, [{}, {"value": "fast"}])
-    done = inside("validate", "training", path)
-    assert done.returncode == 2
-    assert "f.csv, line 3, column 'value': 'fast' is not a number" in done.stderr
+@pytest.mark.parametrize(
+    ("column", "cell", "fault"),
+    [
+        ("value", "fast", "value is not a number"),
+        ("params", "lots", "params is not a number"),
+        ("n_layers", "2.5", "n_layers is not a whole number"),
+        ("seq_len", "nan", "seq_len is not finite"),
+        ("value", "-3", "value is negative"),
+    ],
+)
+def test_a_broken_cell_skips_its_row(inside: Run, tmp_path: Path, column: str, cell: str, fault: str) -> None:
+    """The other rows are judged; file, line and column of the cell are named."""
+    path = table(tmp_path / "f.csv", TrainingRow, [{}, {column: cell}, {}])
+    done = inside("validate", "training", path, "-o", "json")
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["predicted"], found["skipped"]) == (0, 2, {fault: 1})
+    assert (found["file"], found["skipped_at"]) == ("f.csv", {fault: [3]})
+    page = " ".join(inside("validate", "training", path, "-o", "md").stdout.replace("\\", "").split())
+    assert f"{fault} (f.csv, line 3)" in page
 
 
 @pytest.mark.parametrize(

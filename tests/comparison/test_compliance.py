@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import date
+from typing import Final
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -88,14 +90,15 @@ def test_a_typing_error_is_told(ask: Callable[..., Request], standard: str) -> N
 
 
 def test_what_is_not_known_is_left_out_of_every_choice(compared: Callable[..., Comparison], standard: str) -> None:
-    """SageMaker's HIPAA is not on record: out of ranking, recommendation and split, with the words to act on."""
-    text = standard.replace("usd_per_hour: 100", "usd_per_hour: 100, compliance: [HIPAA]")
-    found = compared(text)
-    assert found.standing.needs == ("hipaa",)
+    """SageMaker's C5 is not on record: out of ranking, recommendation and split, with the words to act on."""
+    text = standard.replace("usd_per_hour: 100", "usd_per_hour: 100, compliance: [C5]")
+    text = text.replace("- self-managed-aws\n", "- {name: self-managed-aws, attests: {C5: our copy}}\n")
+    found = compared(text.replace('title: "Databricks <b>"', 'title: "Databricks <b>", attests: {C5: our copy}'))
+    assert found.standing.needs == ("c5",)
     assert {one.thing for one in found.ranking} == {"self-managed-aws", "databricks"}
     outs = [advice.verdict.out_of("sagemaker") for advice in found.advice]
     assert all(out is not None and out.kind == "rule not known" for out in outs)
-    assert all(out is not None and [match.standard for match in out.rules] == ["hipaa"] for out in outs)
+    assert all(out is not None and [match.standard for match in out.rules] == ["c5"] for out in outs)
     assert "sagemaker" not in {place for _, place in found.split.places}
     for form in ("md", "html", "table"):
         assert "not known: ask the vendor" in render_comparison(found, form)  # type: ignore[arg-type]
@@ -140,3 +143,71 @@ def test_evidence_of_ones_own(compared: Callable[..., Comparison], standard: str
     assert "you state: our BAA of May 2026" in render_comparison(found, "md")
     with pytest.raises(WorkloadError, match="'hippa'"):
         compared(mine.replace("attests: {HIPAA", "attests: {hippa"))
+
+
+VENDORS: Final[Mapping[str, tuple[str, ...]]] = {
+    "aws": ("aws.amazon.com", "awsstatic.com"),
+    "azure": ("microsoft.com", "github.com/MicrosoftDocs"),
+    "gcp": ("cloud.google.com",),
+    "databricks": ("databricks.com",),
+    "digitalocean": ("digitalocean.com",),
+    "modal": ("modal.com",),
+}
+OF_PROFILE: Final = {
+    "self-managed-aws": "aws", "sagemaker": "aws", "bedrock": "aws", "self-managed-azure": "azure", "azure-ml": "azure",
+    "self-managed-gcp": "gcp", "vertex-ai": "gcp", "databricks": "databricks", "serverless-gpu": "modal",
+    "self-managed-digitalocean": "digitalocean",
+}  # fmt: skip
+STANDARDS: Final = ("iso.org", "fedramp.gov", "pcisecuritystandards.org", "aicpa.org", "hhs.gov", "bsi.bund.de")
+
+
+def of_vendor(url: str, vendor: str) -> bool:
+    """Whether a page stands on the vendor's own site, or on that of a standard's body."""
+    parts = urlsplit(url)
+    for site in (*VENDORS[vendor], *STANDARDS):
+        host, _, folder = site.partition("/")
+        named = parts.hostname == host or (parts.hostname or "").endswith("." + host)
+        if named and parts.path.startswith("/" + folder):
+            return True
+    return False
+
+
+def test_compliance_is_said_by_vendors_alone() -> None:
+    """No statement of a shipped profile on compliance rests on another site than the vendor's or a standard's."""
+    attesting = [profile for profile in load_profiles().values() if profile.attestations]
+    assert {profile.name for profile in attesting} == set(OF_PROFILE)
+    for profile in attesting:
+        cell = profile.cells["compliance"].evidence
+        attested = [one for each in profile.attestations.values() for one in each.evidence]
+        for one in (*cell, *attested):
+            if not one.judgement:
+                assert one.url is not None
+                assert of_vendor(one.url, OF_PROFILE[profile.name]), (profile.name, one.url)
+
+
+@pytest.mark.parametrize(
+    ("url", "good"),
+    [
+        ("https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-compliance.html", True),
+        ("https://www.iso.org/standard/27001", True),
+        ("https://docslib.org/doc/2181781/architecting-for-hipaa", False),
+        ("https://aws.amazon.com.example.org/compliance", False),
+        ("https://github.com/someone/aws-notes", False),
+    ],
+)
+def test_a_copy_elsewhere_is_no_vendor(url: str, good: bool) -> None:
+    """A host that only begins or ends like the vendor's is another's."""
+    assert of_vendor(url, "aws") is good
+
+
+PUBLIC: Final = [
+    ("self-managed-aws", "iso27001"), ("self-managed-azure", "iso27001"), ("self-managed-gcp", "iso27001"),
+    ("sagemaker", "hipaa"), ("sagemaker", "fedramp"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "rule"), PUBLIC)
+def test_what_vendors_publish_is_on_record(name: str, rule: str) -> None:
+    """ISO 27001 of the three clouds and HIPAA and FedRAMP of SageMaker are met, on whatever condition is stated."""
+    (found,) = match_rules(load_profiles()[name], (rule,), {}, ())
+    assert found.met is True

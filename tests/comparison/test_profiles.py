@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib.resources import files
 from pathlib import Path
 
@@ -177,3 +178,36 @@ def test_null_is_not_verified() -> None:
         profile = parse_profiles({"ours.yaml": GOOD.replace(f"read_on: {before}", f"read_on: {after}")})["ours"]
         assert not profile.cells["hardware"].evidence[0].verified
     assert parse_profiles({"ours.yaml": GOOD})["ours"].cells["hardware"].evidence[0].verified
+
+
+def test_the_transports_of_a_cloud_are_told_apart() -> None:
+    """TCPX is A3 High's and TCPXO A3 Mega's; what NCCL measures is called a bus bandwidth, never a link's rate."""
+    said = load_profiles()["self-managed-gcp"].cells["network"].value
+    assert "GPUDirect-TCPX on A3 High" in said
+    assert "GPUDirect-TCPXO on A3 Mega" in said
+    assert "bus bandwidth of about 340 GB/s" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "named"),
+    [
+        ("self-managed-aws", ("B200", "P6-B200")),
+        ("self-managed-gcp", ("A3 Ultra (H200)", "A4 (B200)", "A4X (GB200)", "G4 (RTX PRO 6000)", "Flex-start only")),
+    ],
+)
+def test_newer_machines_are_named(name: str, named: tuple[str, ...]) -> None:
+    """The families that the catalog holds stand in the profile of their cloud."""
+    said = load_profiles()[name].cells["hardware"].value
+    assert all(one in said for one in named)
+
+
+def test_pages_are_cited_in_english() -> None:
+    """A vendor's page that has an English edition is not cited in another language."""
+    urls = [
+        one.url or ""
+        for profile in load_profiles().values()
+        for cell in profile.cells.values()
+        for one in cell.evidence
+    ]
+    other = re.compile(r"/(?!en-)[a-z]{2}[-_][a-z]{2}/|/(ja|jp|de|fr|es|ko)/|[?&](hl|authuser)=")
+    assert [url for url in urls if other.search(url)] == []

@@ -210,3 +210,10 @@ def test_a_spot_price_far_below_its_own_on_demand_price_is_doubted(catalog: Cata
     assert doubt.ratio < 1 / 3
     usual = next(one for one in catalog.offers if one.instance_type == "g2-standard-4" and one.purchase == "spot")
     assert ExpectedPrices(catalog).doubt(usual) is None
+
+
+def test_a_batch_above_the_samples_is_noted(catalog: Catalog, make_train: Maker) -> None:
+    """A global batch that no epoch fills is said in the notes; one that it does is not."""
+    said = [any("above the" in note for note in make_plan(make_train(samples=size, global_batch=64), catalog).notes)
+            for size in (32, 6400)]  # fmt: skip
+    assert said == [True, False]

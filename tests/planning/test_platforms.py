@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -99,10 +100,33 @@ def test_sagemaker_is_a_premium_over_the_plain_machine(catalog: Catalog, make_tr
 
 
 def test_a_premium_out_of_line_is_said(catalog: Catalog, make_train: Maker) -> None:
-    """ml.p4d.24xlarge was read before the machine's price fell: the premium is doubted, others are not."""
-    plan = make_plan(make_train(constraints=Constraints(platforms=("sagemaker",))), catalog)
+    """An ml. price at twice the usual ratio is doubted: the one machine and no other."""
+    dear = tuple(
+        replace(one, usd_per_instance_hour=2 * one.usd_per_instance_hour) if one.instance_type == "g5.xlarge" else one
+        for one in catalog.managed.ml_instances
+    )
+    changed = replace(catalog, managed=replace(catalog.managed, ml_instances=dear))
+    plan = make_plan(make_train(constraints=Constraints(platforms=("sagemaker",))), changed)
     doubted = {o.instance_type for o in plan.options if any(isinstance(risk, OddPremiumRisk) for risk in o.risks)}
-    assert doubted == {"p4d.24xlarge", "p5.48xlarge"}
+    assert doubted == {"g5.xlarge"}
+
+
+def test_a_premium_across_a_price_cut_is_unknown(catalog: Catalog, make_train: Maker) -> None:
+    """ml.p5.48xlarge was read before AWS's cut of June 2025, the machine after it: no premium is made of the two.
+
+    It is refused with the two days; asked for by name its premium is an estimate from other machines."""
+    unasked = make_plan(make_train(), catalog)
+    out = {r.instance_type: r for r in unasked.refused if r.platform == "sagemaker" and r.binding == "price"}
+    assert {"p4d.24xlarge", "p5.48xlarge"} <= set(out)
+    miss = out["p5.48xlarge"].miss
+    assert isinstance(miss, UnpricedMiss)
+    assert miss.apart is not None
+    assert (miss.apart.first_on, miss.apart.cut_on) == (date(2025, 1, 26), date(2025, 6, 5))
+    asked = make_plan(make_train(constraints=Constraints(platforms=("sagemaker",))), catalog)
+    plain = [o for o in asked.options if o.purchase == "on_demand" and o.instance_type in ("p5.48xlarge", "g5.xlarge")]
+    guessed = {o.instance_type for o in plain if any(isinstance(risk, EstimatedFeeRisk) for risk in o.risks)}
+    assert guessed == {"p5.48xlarge"}
+    assert {o.instance_type for o in plain} == {"p5.48xlarge", "g5.xlarge"}
 
 
 def test_vertex_adds_its_fee_where_it_is_known(catalog: Catalog, make_train: Maker) -> None:

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from tonnage.planning.reasons import Reason, changes, machine_misses, risks, term_misses, without_figures
 from tonnage.planning.reasons.changes import AnyChange
 from tonnage.planning.reasons.miss import AnyMiss
-from tonnage.planning.reasons.misses import MachineMiss, Miss, TermMiss
+from tonnage.planning.reasons.misses import MachineMiss, Miss, TermMiss, UnpricedMiss
 from tonnage.planning.reasons.risks import LatencyRisk, OddPriceRisk, Risk
 from tonnage.planning.rightsizing.holding import Broken
+from tonnage.pricing.price_dates import PricesApart
 from tonnage.reports.reasons import (
     change_document,
     change_words,
@@ -141,3 +142,16 @@ def test_the_page_of_reasons_is_fresh() -> None:
     """docs/reasons.md is what the kinds make it: `python -m tonnage.reports.reasons.reference > docs/reasons.md`."""
     page = Path(__file__).parents[2] / "docs" / "reasons.md"
     assert page.read_text() == render_reference()
+
+
+@pytest.mark.parametrize(
+    ("cut_on", "said"),
+    [(date(2025, 6, 5), "the price cut of 2025-06-05 may lie between"), (None, "too far apart to compare")],
+)
+def test_a_price_across_a_cut_is_told(cut_on: date | None, said: str) -> None:
+    """A price that is held and says nothing beside the machine's is told with both days, never as none."""
+    apart = PricesApart(first_on=date(2025, 1, 26), second_on=None, cut_on=cut_on)
+    words = miss_words(UnpricedMiss(of="ml instance", name="p5.48xlarge", apart=apart))
+    assert words.needs == "the price of ml.p5.48xlarge"
+    assert "2025-01-26 beside the machine's of an unknown day" in words.has
+    assert said in words.has

@@ -1,4 +1,4 @@
-"""Measured-facts tables row by row: typed values, a reason where a row cannot be used, an error on a broken cell.
+"""Measured-facts tables row by row: typed values, a reason where a row cannot be used, an error on a broken table.
 
 A file of any length is streamed: what stays in memory is one batch of rows and eight bytes for each id seen.
 """
@@ -12,7 +12,7 @@ from itertools import islice
 from math import isfinite
 from pathlib import Path
 from types import UnionType
-from typing import Any, Final, Generic, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from tonnage.calibration.judgement import Skipped
 from tonnage.calibration.rows import InferenceRow, TrainingRow
@@ -33,9 +33,10 @@ _OPTIONAL: Final = frozenset(
 
 
 def read_training_rows(path: str | Path) -> Iterator[TrainingRow | Skipped]:
-    """Rows of a training table in file order; a row that cannot be used comes as `Skipped` with its reason.
+    """Rows of a training table in file order; a row that cannot be used comes as `Skipped` with its reason (the column
+    of a cell that is no number) and line.
 
-    Raises InputError (file, line, column, value) when the file or a cell cannot be read.
+    Raises InputError (file, line, column) when the file cannot be read as a table of these columns.
     """
     return _TableReader(TrainingRow, Path(path)).rows()
 
@@ -57,7 +58,7 @@ def in_batches(items: Iterable[T], size: int = BATCH_ROWS) -> Iterator[list[T]]:
 
 
 class _Unusable(Exception):
-    """A row that is well formed but says nothing one can judge."""
+    """A row that says nothing one can judge."""
 
 
 class _TableReader(Generic[R]):
@@ -137,47 +138,41 @@ class _TableReader(Generic[R]):
         identity = cells["id"] or f"line {line}"
         suspect = cells.get("quality", "") == "suspect"
         try:
-            row = self._value(line, cells | {"id": identity})
+            row = self._value(cells | {"id": identity})
             if self.seen.add(identity):
                 raise _Unusable(DUPLICATE_ID)
         except _Unusable as reason:
             return Skipped(row_id=identity, metric=cells["metric"], reason=str(reason), suspect=suspect, line=line)
         return row
 
-    def _value(self, line: int, cells: dict[str, str]) -> R:
+    def _value(self, cells: dict[str, str]) -> R:
         values: dict[str, Any] = {}
         for name, kind in self.kinds.items():
             cell = cells.get(name, "")
             if kind is str:
                 values[name] = cell or self.defaults.get(name, "")
             elif cell:
-                values[name] = self._number(line, name, cell, whole=kind is int)
+                values[name] = _number(name, cell, whole=kind is int)
             else:
                 values[name] = None
         _check_value(values["metric"], values["value"])
         return self.row_type(**values)
 
-    def _number(self, line: int, name: str, cell: str, *, whole: bool) -> float:
-        try:
-            number = float(cell)
-        except ValueError:
-            self._fail(line, name, cell, "a number")
-        if not isfinite(number):
-            raise _Unusable(f"{name} is not finite")
-        if number < 0:
-            raise _Unusable(f"{name} is negative")
-        if not whole:
-            return number
-        if not number.is_integer():
-            self._fail(line, name, cell, "a whole number")
-        return int(number)
 
-    def _fail(self, line: int, column: str, cell: str, expected: str) -> NoReturn:
-        shown = cell if len(cell) <= 60 else cell[:60] + "…"
-        raise InputError(
-            f"{self.path}, line {line}, column '{column}': '{shown}' is not {expected}",
-            hint="correct the cell, or leave it blank where the figure is not stated",
-        )
+def _number(name: str, cell: str, *, whole: bool) -> float:
+    try:
+        number = float(cell)
+    except ValueError:
+        raise _Unusable(f"{name} is not a number") from None
+    if not isfinite(number):
+        raise _Unusable(f"{name} is not finite")
+    if number < 0:
+        raise _Unusable(f"{name} is negative")
+    if not whole:
+        return number
+    if not number.is_integer():
+        raise _Unusable(f"{name} is not a whole number")
+    return int(number)
 
 
 def _check_value(metric: str, value: float | None) -> None:

@@ -33,6 +33,7 @@ from tonnage.catalog.market import InstanceType, Offer
 from tonnage.catalog.offer_rows import read_offers
 from tonnage.catalog.reserved import reserved_offers
 from tonnage.catalog.rows import Row, read_rows
+from tonnage.catalog.sold_only_as import sold_offers
 from tonnage.errors import CatalogError
 
 INSTANCE_COLUMNS = (
@@ -102,7 +103,7 @@ def load_catalog(folder: Path | None = None, *, strict: bool = True) -> Catalog:
         notes=meta.notes,
         accelerators=accelerators,
         instance_types=instances,
-        offers=(*offers, *committed),
+        offers=sold_offers((*offers, *committed)),
         links=links,
         cpus=tuple(read_cpu(row) for row in read_rows(data / "cpus.csv", CPU_COLUMNS)),
         providers=providers,

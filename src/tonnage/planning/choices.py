@@ -70,7 +70,7 @@ def _refusal(deal: Deal, instances: Instances, miss: Miss) -> Refusal:
 
 
 def _gap_refusal(gap: Gap, instances: Instances) -> Refusal:
-    miss = UnpricedMiss(of=gap.of, name=gap.name, sku=gap.sku, lifted_by=(Publish(what="price"),))
+    miss = UnpricedMiss(of=gap.of, name=gap.name, sku=gap.sku, apart=gap.apart, lifted_by=(Publish(what="price"),))
     return _refusal(Deal(offer=gap.offer, platform=gap.platform), instances, miss)
 
 

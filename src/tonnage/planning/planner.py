@@ -21,6 +21,7 @@ from tonnage.planning.need import needs_of
 from tonnage.planning.order import ranked
 from tonnage.planning.plan import CatalogStamp, Objective, Plan, Refusal, Relaxation
 from tonnage.planning.relaxations import best_of_each_gpu, relaxations
+from tonnage.planning.risks import PRICE_AGE_DAYS
 from tonnage.planning.sized_park import SizedPark, size_job
 from tonnage.planning.spot_columns import spot_columns
 from tonnage.planning.summary import summarise
@@ -29,7 +30,7 @@ from tonnage.planning.token_options import TokenOptions, token_options
 from tonnage.pricing.deals import Deal
 from tonnage.pricing.extras import OWN, Extras
 from tonnage.pricing.rates import rates_of
-from tonnage.workload.jobs import ServeJob, Workload
+from tonnage.workload.jobs import ServeJob, TrainJob, Workload
 
 __all__ = ["limits_of", "make_plan", "terms_of"]
 
@@ -40,7 +41,7 @@ def make_plan(
     *,
     objective: Objective = "cost",
     grounds: Grounds | None = None,
-    max_price_age_days: int = 180,
+    max_price_age_days: int = PRICE_AGE_DAYS,
 ) -> Plan:
     """Rank every way in the catalog to do `workload`. `grounds`: what predictions stand on; the packaged calibration
     by default.
@@ -175,4 +176,10 @@ def _notes(workload: Workload, catalog: Catalog) -> tuple[str, ...]:
     notes = [f"no {purchase} price is in the catalog: such options are left out, not free" for purchase in missing]
     if workload.kind != "serve" and (note := terms_note(workload)) is not None:
         notes.append(note)
+    job = workload.job
+    if isinstance(job, TrainJob) and job.global_batch > job.samples:
+        notes.append(
+            f"global_batch ({job.global_batch:,}) is above the {job.samples:,} samples of an epoch: a step is counted "
+            "as full, and no program fills it"
+        )
     return (*left_out_notes(catalog), *notes, *Extras(workload=workload).gaps(), *platform_notes(workload, catalog))

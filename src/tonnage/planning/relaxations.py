@@ -25,10 +25,10 @@ KEYS: Final[tuple[FreeKey, ...]] = (
 def relaxed_workloads(workload: Workload) -> list[tuple[RelaxingChange, Workload]]:
     """The workload without each constraint it states, one at a time, as (what was taken away, workload)."""
     stated = workload.constraints
-    changes: list[RelaxingChange] = [LeaveOut(key=key) for key in KEYS]
-    changes += [DropExclusion(exclusion=one.text) for one in stated.exclude]
+    changes: list[RelaxingChange] = [DropExclusion(exclusion=one.text) for one in stated.exclude]
     if len(stated.exclude) > 1:
         changes.append(LeaveOut(key="exclude"))
+    changes += [LeaveOut(key=key) for key in KEYS]
     changes.append(LeaveOut(key="quotas"))
     if stated.held("memory"):
         changes.append(AcceptRisk(limit="memory"))

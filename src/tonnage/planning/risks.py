@@ -34,6 +34,7 @@ from tonnage.pricing.usage import TERM_HOURS
 from tonnage.sizing.estimates import Figure
 from tonnage.workload.jobs import ServeJob, Workload
 
+PRICE_AGE_DAYS = 180  # older prices are not relied on, where nobody says otherwise: judgement
 VCPUS_PER_GPU_COMFORTABLE = 4.0  # input workers per device that keep a fine-tune fed: judgement
 
 

@@ -12,6 +12,7 @@ from tonnage.catalog import Catalog, Source
 from tonnage.catalog.managed import DbuPrice, DbuRate, ManagementFee, MlInstancePrice
 from tonnage.catalog.market import Offer, Platform
 from tonnage.pricing.fee_estimates import CENT, Estimate, ratio_estimate, serving_estimate, vertex_estimate
+from tonnage.pricing.price_dates import PricesApart, prices_apart
 from tonnage.workload.jobs import Buy, Workload
 
 DATABRICKS_CLOUDS: Final = ("aws", "azure", "gcp")
@@ -91,6 +92,7 @@ class Gap:
     of: PlatformPrice
     name: str  # of the machine
     sku: str = ""  # of a Databricks unit
+    apart: PricesApart | None = None  # a price is held, and cannot be set against the machine's
 
 
 def platform_deals(
@@ -117,7 +119,7 @@ def platform_deals(
                 deals = [deal for deal in tables.estimated(platform, group, workload.kind) if deal.fee is not None]
             found += deals
             if not deals:
-                gaps.append(tables.gap(group[0], platform, needed))
+                gaps.append(tables.gap(group, platform, needed))
     return found, gaps
 
 
@@ -157,10 +159,19 @@ class _Tables:
             return "vertex"
         return None
 
-    def gap(self, offer: Offer, platform: Platform, needed: PlatformPrice) -> Gap:
-        """The price `needed` is not known of this offer's machine."""
-        sku = self.sku if needed == "dbu" else ""
-        return Gap(offer=offer, platform=platform, of=needed, name=offer.instance_type, sku=sku)
+    def gap(self, offers: Sequence[Offer], platform: Platform, needed: PlatformPrice) -> Gap:
+        """The price `needed` is not known of these offers' machine, or was read on another side of a price cut."""
+        offer = offers[0]
+        pairs = [(self.ml.get((one.instance_type, one.region)), one) for one in offers if needed == "ml instance"]
+        apart = [_apart(price, one) for price, one in pairs if price is not None]
+        return Gap(
+            offer=offer,
+            platform=platform,
+            of=needed,
+            name=offer.instance_type,
+            sku=self.sku if needed == "dbu" else "",
+            apart=next((one for one in apart if one is not None), None),
+        )
 
     def deals(self, platform: Platform, offers: Sequence[Offer], kind: str) -> list[Deal]:
         """One machine's offers with what the platform adds; a fee of None where its price is not known."""
@@ -223,7 +234,7 @@ class _Tables:
 
     def _sagemaker(self, offer: Offer) -> Fee | None:
         price = self.ml.get((offer.instance_type, offer.region))
-        if price is None or price.usd_per_instance_hour < offer.usd_per_instance_hour:
+        if price is None or price.usd_per_instance_hour < offer.usd_per_instance_hour or _apart(price, offer):
             return None
         ratio = float(price.usd_per_instance_hour / offer.usd_per_instance_hour)
         usual = self.usual_premium
@@ -262,14 +273,20 @@ ODD_PREMIUM: Final = 1.2  # a price this much above the usual ratio of ml. to pl
 
 
 def _premiums(catalog: Catalog) -> list[tuple[float, Source]]:
-    """ml. price over plain on-demand price in the same region, smallest first, each with the ml. price's source."""
+    """ml. price over plain on-demand price in the same region, smallest first, each with the ml. price's source.
+
+    Pairs whose days a price cut parts say nothing of a premium and are left out."""
     ratios = [
         (float(price.usd_per_instance_hour / offer.usd_per_instance_hour), price.source)
         for price in catalog.managed.ml_instances
         for offer in catalog.offers_named("aws", price.instance_type)
-        if (offer.region, offer.purchase) == (price.region, "on_demand")
+        if (offer.region, offer.purchase) == (price.region, "on_demand") and not _apart(price, offer)
     ]
     return sorted(ratios, key=lambda one: one[0])
+
+
+def _apart(price: MlInstancePrice, offer: Offer) -> PricesApart | None:
+    return prices_apart("aws", price.instance_type, price.source.read_on, offer.read_on)
 
 
 def _older(first: date | None, second: date | None) -> date | None:

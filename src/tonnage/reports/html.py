@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tonnage.reports.blocks import Page
+from tonnage.reports.visible import visible_page
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 def render_html(page: Page, *, fragment: bool = False) -> str:
     """The page as HTML, all text escaped, styles inside, no script and nothing fetched."""
-    return _template().render(page=page, fragment=fragment)
+    return _template().render(page=visible_page(page), fragment=fragment)
 
 
 def make_environment() -> Environment:

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 
 from tonnage.reports.blocks import Block, Bullets, Code, Heading, LineChart, Page, Pairs, Table
 from tonnage.reports.line_chart import chart_lines
+from tonnage.reports.visible import visible_page
 
 _SPARK = 60  # blocks in a row
 
 
 def render_markdown(page: Page) -> str:
     """The page as Markdown text, every column present."""
+    page = visible_page(page)
     lines = [f"# {escape(page.title)}", ""]
     for block in page.blocks:
         lines += [*_block_lines(block), ""]

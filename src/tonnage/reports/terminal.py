@@ -12,6 +12,7 @@ from rich.text import Text
 
 from tonnage.reports.blocks import Block, Bullets, Code, Column, Heading, LineChart, Page, Pairs, Paragraph, Table
 from tonnage.reports.line_chart import chart_lines
+from tonnage.reports.visible import visible_page
 
 GAP: Final = 2
 INDENT: Final = 2
@@ -23,6 +24,7 @@ _TONES: Final = {"plain": "", "faint": "dim", "good": "bold green", "warning": "
 
 def render_terminal(page: Page, *, width: int, color: bool) -> str:
     """The page as text of at most `width` cells a line, with colours where asked for."""
+    page = visible_page(page)
     width = max(width, NARROWEST)
     console = Console(
         file=io.StringIO(),

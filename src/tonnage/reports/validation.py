@@ -63,6 +63,7 @@ def _document(found: ValidationReport, context: ValidationContext) -> dict[str, 
     return {
         "schema": SCHEMA,
         "kind": context.kind,
+        "file": context.file,
         "left_out": context.left_out,
         "calibration": context.calibration,
         "rows": found.rows,
@@ -120,7 +121,10 @@ def _blocks(found: ValidationReport, context: ValidationContext) -> Iterator[Blo
         yield Heading(text="Skipped")
         columns = (Column(title="rows", align="right"), Column(title="reason", wraps=True))
         places = dict(found.skipped_at)
-        rows = tuple((f"{count:,}", _placed(reason, count, places.get(reason, ()))) for reason, count in found.skipped)
+        rows = tuple(
+            (f"{count:,}", _placed(reason, count, context.file, places.get(reason, ())))
+            for reason, count in found.skipped
+        )
         yield Table(columns=columns, rows=rows)
     if found.suspect.metrics:
         yield Heading(text="Rows of doubtful quality, counted apart")
@@ -132,16 +136,16 @@ def _blocks(found: ValidationReport, context: ValidationContext) -> Iterator[Blo
     )
 
 
-def _placed(reason: str, count: int, lines: tuple[int, ...]) -> str:
-    """The reason, with the lines it was met in.
+def _placed(reason: str, count: int, file: str, lines: tuple[int, ...]) -> str:
+    """The reason, with the file and the lines it was met in.
 
-    >>> _placed("seq_len is negative", 9, (3, 8))
-    'seq_len is negative (lines 3, 8, ...)'
+    >>> _placed("seq_len is negative", 9, "facts.csv", (3, 8))
+    'seq_len is negative (facts.csv, lines 3, 8, ...)'
     """
     if not lines:
         return reason
     more = ", ..." if count > len(lines) else ""
-    return f"{reason} (line{'s' if count > 1 else ''} {', '.join(map(str, lines))}{more})"
+    return f"{reason} ({file}, line{'s' if count > 1 else ''} {', '.join(map(str, lines))}{more})"
 
 
 def _summary(found: ValidationReport, context: ValidationContext) -> Iterator[tuple[str, str]]:

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 from tonnage.catalog.market import Purchase
 from tonnage.planning.reasons.miss import AnyMiss, Unknown
 from tonnage.planning.reasons.risks import Promise
+from tonnage.pricing.price_dates import PricesApart
 from tonnage.workload.quotas import QuotaUnit
 
 NeededPrice = Literal[
@@ -110,6 +111,7 @@ class UnpricedMiss(AnyMiss):
     name: str = ""
     sku: str = ""  # of a Databricks unit
     size_gb: float | None = None  # of data that moves
+    apart: PricesApart | None = None  # a price is held, and cannot be set against the machine's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

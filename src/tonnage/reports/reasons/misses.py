@@ -7,6 +7,7 @@ from typing import Any, Final, assert_never
 
 from tonnage.planning.reasons import misses as kinds
 from tonnage.planning.reasons.misses import MachineMiss, Miss, TermMiss
+from tonnage.pricing.price_dates import PricesApart
 from tonnage.reports.reasons.changes import PROMISED, change_document, change_words, latency_words, money_words
 from tonnage.reports.reasons.document import reason_document
 from tonnage.units import SECONDS_PER_HOUR
@@ -98,6 +99,15 @@ def _of_terms(miss: TermMiss) -> tuple[str, str]:
             return _of_time(miss)
 
 
+def _apart_words(apart: PricesApart) -> str:
+    """Why a price that is held says nothing beside the machine's."""
+    first, second = (str(day or "an unknown day") for day in (apart.first_on, apart.second_on))
+    days = f"a price of {first} beside the machine's of {second}"
+    if apart.cut_on is None:
+        return f"{days}: too far apart to compare"
+    return f"{days}: the price cut of {apart.cut_on} may lie between"
+
+
 def _place(miss: kinds.ResidencyMiss) -> str:
     if miss.priced_for is not None:
         return f"an API priced for {miss.priced_for}"
@@ -122,9 +132,10 @@ def _of_money(
             when = "" if miss.newer_read_on is None else f" of {miss.newer_read_on}"
             has = f"{older}, older than the {newer}{when} under the name {miss.newer_name}"
             return "the newest price of the machine", has
-        case kinds.UnpricedMiss(of=of, name=name, sku=sku, size_gb=size_gb):
+        case kinds.UnpricedMiss(of=of, name=name, sku=sku, size_gb=size_gb, apart=apart):
             size = "" if size_gb is None else f"{size_gb:g}"
             has = "not stated" if of in ("model units", "hours") else NONE
+            has = has if apart is None else _apart_words(apart)
             return PRICES[of].format(name=name, sku=sku, size=size), has
         case kinds.BudgetMiss(needed_usd=needed, budget_usd=budget):
             return money_words(needed), money_words(budget)
