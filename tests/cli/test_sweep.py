@@ -144,7 +144,7 @@ kind: tabular
 tabular: {rows: 120, features: 2, method: boosted-trees, trees: 5, depth: 2}
 run: {data: {train: rows.csv}, objective: regression, threads: 1}
 sweep:
-  parameters: {tabular.trees: [1, 30], run.learning_rate: [0.1, 0.5]}
+  parameters: {tabular.trees: [1, 30], run.learning_rate: [0.01, 0.5]}
   objective: rmse
   sampler: grid
   parallel: 2

@@ -48,11 +48,15 @@ class Pretended:
         self.resumed: list[int] = []
         self.values: dict[int, Mapping[str, Any]] = {}
         self.runs: dict[int, Seen] = {}
+        self.later: dict[int, Seen] = {}  # how they stand from the second look on
         self.then: Callable[[int], Seen] = lambda number: succeeded(float(number))
         self.on_start: Callable[[int], None] = _nothing
 
     def observe(self, number: int) -> Seen | None:
-        return self.runs.get(number)
+        seen = self.runs.get(number)
+        if number in self.later:
+            self.runs[number] = self.later.pop(number)
+        return seen
 
     def start(self, number: int, values: Mapping[str, Any]) -> None:
         self.started.append(number)
@@ -101,7 +105,8 @@ def study_of(sweep: Sweep, home: Path) -> Study:
 
 def test_every_trial_is_told_once(tmp_path: Path) -> None:
     """As many as asked, each with values of its own, the value told; files are the user's alone."""
-    sweep, runs, said = sweep_of(tmp_path), Pretended(), []
+    sweep, runs = sweep_of(tmp_path), Pretended()
+    said: list[str] = []
     assert carry_out(sweep, tmp_path, runs, said).why == "done"
     tried = study_of(sweep, tmp_path).tried()
     assert [(one.number, one.state, one.value) for one in tried] == [(n, "complete", float(n)) for n in (1, 2, 3)]
@@ -193,11 +198,10 @@ def test_a_poor_trial_is_given_up(tmp_path: Path) -> None:
         course = {10: {"rmse": 9.0 if number == 6 else 1.0 + number / 100}}
         if number == 6:
             return Seen(state=State.RUNNING, over=False, evaluations=course)
-        seen = succeeded(1.0)
-        runs.later[number] = seen
+        runs.later[number] = succeeded(1.0)
         return Seen(state=State.RUNNING, over=False, evaluations=course)
 
-    _end_when_looked_at(runs, then)
+    runs.then = then
     assert carry_out(sweep, tmp_path, runs).why == "done"
     states = [one.state for one in study_of(sweep, tmp_path).tried()]
     assert states[5] == "pruned"
@@ -338,18 +342,3 @@ def _kill_at(last: int) -> Callable[[int], None]:
             raise Killed
 
     return kill
-
-
-def _end_when_looked_at(runs: Pretended, then: Callable[[int], Seen]) -> None:
-    """Runs stand as `then` says at the first look, and as `later` says at the next."""
-    runs.later = {}  # type: ignore[attr-defined]
-    runs.then = then
-    looked: set[int] = set()
-
-    def observe(number: int) -> Seen | None:
-        if number in looked and number in runs.later:  # type: ignore[attr-defined]
-            return runs.later[number]  # type: ignore[attr-defined, no-any-return]
-        looked.add(number)
-        return runs.runs.get(number)
-
-    runs.observe = observe  # type: ignore[method-assign]
