@@ -13,9 +13,10 @@ from tonnage.catalog.grammar import parse_gpu_filter
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.layout_grid import grid_for
 from tonnage.planning.machines import accelerator_park
-from tonnage.planning.reasons.misses import WholeMachinesMiss
+from tonnage.planning.reasons.misses import DegreesMiss, WholeMachinesMiss
 from tonnage.planning.sizes import make_size_report
 from tonnage.planning.train_sizing import size_training
+from tonnage.reports.reasons.misses import miss_words
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Machine
 from tonnage.workload.forced_layout import force_layout
@@ -71,6 +72,29 @@ def test_size_shows_the_forced_layout(make_train: Make, catalog: Catalog) -> Non
     assert {miss.miss.binding for miss in none.misses} == {"layout"}
     assert isinstance(none.misses[0].miss, WholeMachinesMiss)
     assert (none.misses[0].miss.gpus, none.misses[0].miss.gpus_per_machine) == (4, 8)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "layout", "degrees", "needed", "there"),
+    [
+        ("H100-SXM:8", "tp=12", ("tensor parallel 12",), 12, 8),
+        ("H100-SXM:1", "tp=2", ("tensor parallel 2",), 2, 1),
+        ("H100-SXM:8", "tp=4,pp=4", ("tensor parallel 4", "pipeline parallel 4"), 16, 8),
+    ],
+)
+def test_degrees_over_the_gpus_are_the_limit_named(
+    make_train: Make, catalog: Catalog, gpus: str, layout: str, degrees: tuple[str, ...], needed: int, there: int
+) -> None:
+    """Not the global batch: the degrees multiply to more GPUs than the machine has, and lower ones lift that."""
+    terms = Constraints(gpus=(parse_gpu_filter(gpus),), max_nodes=1)
+    report = make_size_report(force_layout(replace(make_train(), constraints=terms), layout), catalog)
+    assert not report.rows
+    (miss,) = {one.miss for one in report.misses}
+    assert isinstance(miss, DegreesMiss)
+    assert (miss.degrees, miss.needed_gpus, miss.gpus) == (degrees, needed, there)
+    words = miss_words(miss)
+    assert "global batch" not in words.needs + words.has + words.lifts
+    assert " x ".join(degrees) in words.needs
 
 
 def test_more_nodes_allowed_change_no_other_option(make_train: Make, machines: tuple[Machine, ...]) -> None:

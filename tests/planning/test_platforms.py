@@ -14,6 +14,7 @@ import pytest
 from tonnage.catalog import Catalog
 from tonnage.catalog.expected_prices import ExpectedPrices
 from tonnage.catalog.grammar import parse_gpu_filter
+from tonnage.catalog.services import ServicePrices
 from tonnage.errors import InputError
 from tonnage.planning import Option, Plan, make_plan
 from tonnage.planning.choices import choose_deals
@@ -26,6 +27,7 @@ from tonnage.planning.reasons.changes import Include, LeaveOut, State
 from tonnage.planning.reasons.misses import NeverDoneMiss, QuotaMiss, SetAsidePriceMiss, UnpricedMiss
 from tonnage.planning.reasons.risks import CommitmentRisk, EstimatedFeeRisk, OddPremiumRisk, OtherModelRisk
 from tonnage.planning.sized_park import size_job
+from tonnage.planning.spot_columns import spot_columns
 from tonnage.planning.terms import terms_of
 from tonnage.pricing.rates import rates_of
 from tonnage.workload.jobs import (
@@ -228,7 +230,8 @@ def test_data_pays_to_leave(catalog: Catalog, make_train: Maker) -> None:
     data = DataPlace(provider="aws", region="us-east-1", size_gb=100)
     prices = OwnPrices(egress_usd_per_gb=0.09, object_storage_usd_per_gb_month=0.02)
     workload = replace(make_train(buy=Buy(prices=prices)), data=data)
-    plan = make_plan(workload, catalog)
+    bare = replace(catalog, services=ServicePrices())
+    plan = make_plan(workload, bare)
     for option in plan.options:
         moved = lines(option).get("data out of aws")
         assert (moved is None) == (option.provider == "aws")
@@ -238,9 +241,28 @@ def test_data_pays_to_leave(catalog: Catalog, make_train: Maker) -> None:
     stranded = [r for r in plan.refused if isinstance(r.miss, UnpricedMiss) and r.miss.size_gb == 100]
     assert stranded
     assert all(r.binding == "price" and r.provider == "aws" for r in stranded)
-    silent = make_plan(replace(workload, buy=Buy()), catalog)
+    silent = make_plan(replace(workload, buy=Buy()), bare)
     assert {o.provider for o in silent.options} == {"aws"}
     assert any("object storage" in note for note in silent.notes)
+
+
+def test_catalog_prices_of_services_stand_in_for_stated_ones(catalog: Catalog, make_train: Maker) -> None:
+    """100 GB leave us-east-1 for 9 USD (100 x 0.09), for another region for 2 (100 x 0.02), the page as source."""
+    data = DataPlace(provider="aws", region="us-east-1", size_gb=100)
+    plan = make_plan(replace(make_train(buy=Buy(disk_gb=73.0)), data=data), catalog)
+    abroad = next(o for o in plan.options if o.provider == "gcp")
+    moved = lines(abroad)["data out of aws"]
+    assert (moved.usd, moved.billed_by, moved.read_on) == (9, "aws", None)
+    assert moved.source.startswith("https://aws.amazon.com/ec2/pricing/")
+    home = next(o for o in plan.options if (o.provider, o.region) == ("aws", "us-east-1"))
+    disks = lines(home)["disks"]
+    assert disks.usd_per_unit == Decimal("0.08")
+    assert "data out of aws" not in lines(home)
+    for option in plan.options:
+        inside = option.provider == "aws" and option.region != "us-east-1"
+        assert not inside or lines(option)["data out of aws"].usd == 2
+        assert sum(line.usd for line in option.ledger.lines) == option.ledger.total_usd
+    assert any("disks of the machines are in the totals only where" in note for note in plan.notes)
 
 
 def test_people_count_by_platform(catalog: Catalog, make_train: Maker, make_serve: Maker) -> None:
@@ -310,12 +332,14 @@ def test_columns_and_ledgers_agree(kind: str, catalog: Catalog, make_train: Make
     chosen = choose_deals(offers, instances, catalog, workload, park.index).deals
     deals = [deal for deal in chosen if (deal.offer.provider, deal.offer.instance_type) in park.index]
     machine = np.array([park.index[deal.offer.provider, deal.offer.instance_type] for deal in deals], dtype=np.intp)
-    rates, terms = rates_of(deals, catalog, workload), terms_of(workload.buy)
-    joined = join(deals, machine, rates, park.sized, terms=terms, workload=workload)
+    rates, startup_s = rates_of(deals, catalog, workload), terms_of(workload.buy).startup_s
+    spots = spot_columns(deals, instances, workload, startup_s)
+    joined = join(deals, machine, rates, park.sized, startup_s=startup_s, spots=spots, workload=workload)
     rows = np.flatnonzero(np.isfinite(joined.wall_s))[::7]
     builder = OptionBuilder(
         workload=workload, deals=deals, instances=instances, sized=park.sized, joined=joined,
-        terms=terms, service=kind == "serve", max_age_days=180, expected=ExpectedPrices(catalog), vendors={},
+        startup_s=startup_s, spots=spots, service=kind == "serve", max_age_days=180, expected=ExpectedPrices(catalog),
+        vendors={}, services=catalog.services,
     )  # fmt: skip
     options = builder.built(rows, np.zeros(len(joined.run), dtype=bool))
     assert {o.platform for o in options} >= ({"vm", "databricks", "sagemaker"} if kind == "train" else {"vm"})
@@ -461,7 +485,8 @@ def test_data_is_moved_to_token_platforms_too(catalog: Catalog, make_train: Make
     moved, near = of_tokens(far), of_tokens(replace(far, provider="aws", region="us-east-1"))
     assert lines(moved)["data out of gcp"].usd == Decimal(20)
     assert moved.ledger.total_usd == near.ledger.total_usd + 20
-    unpriced = make_plan(replace(make_train(buy=replace(buy, prices=OwnPrices())), data=far), catalog)
+    bare = replace(catalog, services=ServicePrices())
+    unpriced = make_plan(replace(make_train(buy=replace(buy, prices=OwnPrices())), data=far), bare)
     assert [r.binding for r in unpriced.refused if r.platform == "bedrock"] == ["price"]
 
 

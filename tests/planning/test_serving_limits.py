@@ -13,8 +13,9 @@ from tonnage.planning.grounds import Grounds
 from tonnage.planning.need import needs_of
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.changes import SetField
-from tonnage.planning.reasons.misses import NoFp8Miss, NvidiaOnlyMiss
+from tonnage.planning.reasons.misses import NoFp8Miss, NoMxfp4Miss, NvidiaOnlyMiss, UnpublishedMiss
 from tonnage.planning.sized_park import SizedPark, size_job
+from tonnage.reports.reasons.misses import miss_words
 from tonnage.sizing.devices import Machine
 from tonnage.workload.jobs import BatchJob, Buy, Constraints, Lengths, Requests, Team, Workload
 from tonnage.workload.known import find_model
@@ -119,3 +120,23 @@ def test_fp8_under_an_engine_that_multiplies_in_fp8_is_refused_where_the_device_
     assert not len(found.sized.machine)
     assert all(isinstance(miss, NoFp8Miss) for miss in found.unsized.values())
     assert len(sized_on(job, "H100-SXM").sized.machine)
+
+
+def test_mxfp4_is_refused_where_the_engine_does_not_multiply_it() -> None:
+    """TensorRT-LLM on A100: the miss names vLLM, which runs there; on H100 it is planned."""
+    job = replace(BATCH, model=find_model("gpt-oss-20b"), engine="tensorrt-llm", weights="mxfp4")
+    found = sized_on(job, "A100-80GB-SXM")
+    assert not len(found.sized.machine)
+    for miss in found.unsized.values():
+        assert isinstance(miss, NoMxfp4Miss)
+        assert miss.lifted_by == (SetField(key="engine", value="vllm"),)
+    assert len(sized_on(replace(job, engine="vllm"), "A100-80GB-SXM").sized.machine)
+    assert len(sized_on(job, "H100-SXM").sized.machine)
+
+
+@pytest.mark.parametrize(("model", "weights"), [("llama-3.1-8b", "fp8"), ("gpt-oss-20b", "mxfp4")])
+def test_a_format_without_a_rate_names_itself_in_the_remedy(model: str, weights: Any) -> None:
+    """On T4, which multiplies neither fp8 nor bf16, fp16 is what runs, in place of the format that was asked for."""
+    for miss in sized_on(replace(BATCH, model=find_model(model), weights=weights), "T4").unsized.values():
+        assert isinstance(miss, UnpublishedMiss)
+        assert miss_words(miss).lifts == f"fp16 in place of {weights}"

@@ -10,6 +10,7 @@ import pytest
 from tonnage.catalog import Catalog, load_catalog
 from tonnage.catalog.hardware import Source
 from tonnage.catalog.market import Offer
+from tonnage.catalog.services import ServicePrices
 from tonnage.pricing.deals import Deal
 from tonnage.pricing.lines import Hours, machine_ledger
 from tonnage.workload.jobs import Buy, Constraints, Schedule, TabularJob, Team, Workload
@@ -37,7 +38,7 @@ def month(offer: Offer, count: int, schedule: tuple[float, float]) -> Decimal:
     """What `count` machines on a schedule cost in a month."""
     hours = Schedule(hours_per_day=schedule[0], days_per_month=schedule[1]).hours_per_month
     used = Hours(spent=(("use", hours),), billed_h=hours, unused_h=0.0, wall_h=hours)
-    return machine_ledger(Deal(offer=offer), count, used, WORK).total_usd
+    return machine_ledger(Deal(offer=offer), count, used, WORK, ServicePrices()).total_usd
 
 
 @pytest.mark.parametrize(("what", "count", "name", "schedule", "price", "exact", "printed", "today"), ESTIMATES)

@@ -109,6 +109,25 @@ def test_adapters_in_the_base_format_are_cheaper(devices: Make) -> None:
     assert whole < narrow < wide
 
 
+def test_dora_takes_the_norm_of_each_adapted_matrix(devices: Make) -> None:
+    """A step of DoRA costs more than one of LoRA by at least the bytes of seven passes over each adapted matrix, and
+    as much more whatever the tokens; the model's own FLOP stay the same."""
+    device, layouts = devices("H100-SXM"), one_layout(micro_batch=1)
+    bandwidth = float(device.bandwidth_bytes_per_s[0])
+    more = []
+    for length in (512, 2048):
+        plain, dora = (
+            step(job("llama-3.1-8b", length=length, method="lora", precision="bf16-true", lora=Lora(kind=kind)), device,
+                 layouts=layouts)
+            for kind in ("lora", "dora")
+        )  # fmt: skip
+        assert dora.model_flop[0] == plain.model_flop[0]
+        more.append(float(dora.forward_s[0] - plain.forward_s[0]))
+    adapted = find_model("llama-3.1-8b").layers * (2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14336)
+    assert all(seconds > 7 * 2 * adapted / bandwidth for seconds in more)
+    assert more[1] < 4 * more[0]
+
+
 def test_overlapped_tensor_parallel_traffic_costs_less(devices: Make) -> None:
     """What runs beside products is hidden in part, never more than the products take."""
     device = devices("H100-SXM", count=8, link="nvlink4")

@@ -35,6 +35,11 @@ def test_each_migration_goes_up_and_down(url: str) -> None:
     """Up, one step down, all the way down, and up again."""
     database = Database(url)
     database.migrate()
+    database.migrate("0002")
+    with database.read() as connection:
+        names = {column["name"] for column in inspect(connection).get_columns("training_measurements")}
+    assert "quality" in names
+    assert "program" not in names
     database.migrate("0001")
     assert tables(database) == {"runs", "events", "training_measurements", "inference_measurements"}
     database.migrate("base")
@@ -70,7 +75,7 @@ def test_a_newer_database_is_left_alone(url: str) -> None:
     file.execute("UPDATE alembic_version SET version_num = '9999'")
     file.commit()
     file.close()
-    with pytest.raises(StoreError, match=r"newer tonnage .*9999.* up to 0002") as caught:
+    with pytest.raises(StoreError, match=r"newer tonnage .*9999.* up to 0003") as caught:
         open_store(url)
     assert "upgrade" in str(caught.value.hint)
 

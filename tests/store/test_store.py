@@ -71,6 +71,16 @@ def test_the_same_row_is_kept_once(store: Store) -> None:
     assert store.add_measurements([{**ROW, "value": "12.6"}]) == 1
 
 
+def test_program_columns_are_kept(store: Store) -> None:
+    """They come back where a row fills them; two programs are two rows, and a row without stays the row it was."""
+    told = [{**ROW, "program": "torchtune", "loss": "chunked"}, {**ROW, "program": "axolotl"}]
+    assert store.add_measurements([ROW, *told, told[0]]) == 3
+    rows = store.measurements()
+    assert tuple(rows[0]) == (*TRAINING_COLUMNS, "program", "loss")
+    assert [(row["program"], row["loss"]) for row in rows] == [("", ""), ("torchtune", "chunked"), ("axolotl", "")]
+    assert store.add_measurements(rows) == 0
+
+
 def test_rows_of_runs_name_theirs(store: Store) -> None:
     """Where nobody says which run a row is of, its source does."""
     store.add_measurements([{**ROW, "source": "tonnage run reviews"}])

@@ -332,6 +332,9 @@ CONTRADICTIONS = {
     "weights that the engine does not run": Bad(
         SERVE + "  engine: llama.cpp\n  weights: fp8\n", 8, "serve.weights", "found 'fp8'", "0.5 and later"
     ),
+    "a cache that the engine does not keep": Bad(
+        SERVE + "  engine: lmdeploy\n  kv_cache: fp8\n", 8, "serve.kv_cache", "lmdeploy does not keep", "use vllm"
+    ),
     "prefixes that an engine does not share": Bad(
         SERVE + "  engine: llama.cpp\n  prefix_cache_fraction: 0.5\n",
         8,

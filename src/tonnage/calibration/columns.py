@@ -30,10 +30,16 @@ FACT_COLUMNS: Final[dict[FactTable, tuple[str, ...]]] = {
 }
 
 
+KEPT_COLUMNS: Final[dict[FactTable, tuple[str, ...]]] = {  # all that a row may have, optional ones last
+    "training": (*TRAINING_COLUMNS, *PROGRAM_COLUMNS),
+    "inference": INFERENCE_COLUMNS,
+}
+
+
 def table_of(columns: frozenset[str] | set[str]) -> FactTable | None:
     """Which table a row with these columns belongs to; None where a column is of neither.
 
     >>> table_of({"id", "metric", "value", "micro_batch_per_gpu"}), table_of({"engine", "value"}), table_of({"x"})
     ('training', 'inference', None)
     """
-    return next((name for name, known in FACT_COLUMNS.items() if columns <= set(known)), None)
+    return next((name for name, known in KEPT_COLUMNS.items() if columns <= set(known)), None)

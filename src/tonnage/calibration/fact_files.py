@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from tonnage.calibration.columns import FACT_COLUMNS, FactTable, table_of
+from tonnage.calibration.columns import FACT_COLUMNS, KEPT_COLUMNS, FactTable, table_of
 from tonnage.errors import InputError
 
 
@@ -42,7 +42,7 @@ def _table(path: Path, header: Sequence[str]) -> FactTable:
     table = table_of(set(header))
     twice = next((name for name in header if header.count(name) > 1), None)
     if table is None or twice is not None or "metric" not in header or "value" not in header:
-        known = {name for columns in FACT_COLUMNS.values() for name in columns}
+        known = {name for columns in KEPT_COLUMNS.values() for name in columns}
         strange = next((name for name in header if name not in known), None)
         what = f"column '{twice}' stands twice" if twice else f"column '{strange}' is none of the facts"
         what = what if twice or strange else "columns 'metric' and 'value' of one table are needed"

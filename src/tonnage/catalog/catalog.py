@@ -13,6 +13,7 @@ from tonnage.catalog.grammar import GpuFilter
 from tonnage.catalog.hardware import Accelerator, Cpu, Link
 from tonnage.catalog.managed import BillingRule, ManagedPrices, Quarantined
 from tonnage.catalog.market import InstanceType, Offer
+from tonnage.catalog.services import ServicePrices
 from tonnage.errors import (
     CatalogError,
     UnknownAccelerator,
@@ -79,6 +80,7 @@ class Catalog:
     quarantined: tuple[Quarantined, ...] = ()  # prices on record that are not believed
     left_out: tuple[str, ...] = ()  # rows of the snapshot's prices that cannot be used: which, and why
     billing: tuple[BillingRule, ...] = ()
+    services: ServicePrices = field(default_factory=ServicePrices)
     _accelerators: Mapping[str, Accelerator] = field(init=False, repr=False)
     _instances: Mapping[str, tuple[InstanceType, ...]] = field(init=False, repr=False)
     _offers: Mapping[InstanceKey, tuple[Offer, ...]] = field(init=False, repr=False)

@@ -33,6 +33,7 @@ from tonnage.catalog.market import InstanceType, Offer
 from tonnage.catalog.offer_rows import read_offers
 from tonnage.catalog.reserved import reserved_offers
 from tonnage.catalog.rows import Row, read_rows
+from tonnage.catalog.services import read_services
 from tonnage.catalog.sold_only_as import sold_offers
 from tonnage.errors import CatalogError
 
@@ -113,6 +114,7 @@ def load_catalog(folder: Path | None = None, *, strict: bool = True) -> Catalog:
         quarantined=quarantined,
         left_out=rows.left_out,
         billing=read_billing(data / "billing.csv"),
+        services=read_services(data / "services.csv", [provider.name for provider in providers]),
     )
 
 

@@ -58,7 +58,7 @@ class Row:
             self.fail(column, "is blank")
         return figure
 
-    def price(self, column: str, high: float) -> Decimal:
+    def price(self, column: str, high: float, *, per: str = "an hour") -> Decimal:
         """A price above zero, kept as printed."""
         value = self.text(column)
         try:
@@ -68,7 +68,7 @@ class Row:
         if not amount.is_finite() or amount <= 0:
             self.fail(column, f"{value} is not above zero; leave a price that is not known out")
         if amount > high:
-            self.fail(column, f"{value} is above {high:g} USD an hour: a sentinel or a wrong unit")
+            self.fail(column, f"{value} is above {high:g} USD {per}: a sentinel or a wrong unit")
         return amount
 
     def one_of(self, column: str, allowed: Sequence[str]) -> str:

@@ -121,6 +121,27 @@ def offers(
     session.show(offers_report(known, found, top=top))
 
 
+@commands.command("services", short_help="Storage, data that moves, balancers, gateways, addresses")
+def services(
+    provider: options.Providers = None,
+    top: options.ListTop = None,
+    catalog: options.CatalogFolder = None,
+    output: options.Output = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """List prices of what comes besides machines, with source and date. A plan charges storage, disks and egress."""
+    session, known, _ = _opened(None, catalog, output, quiet)
+    from tonnage.errors import InputError
+    from tonnage.reports.catalog_lists import services_report
+
+    sellers = sorted({row.provider for row in known.services.rows})
+    unknown = sorted(set(provider or ()).difference(sellers))
+    if unknown:
+        raise InputError(f"no services of '{unknown[0]}' are priced here", hint=f"one of {', '.join(sellers)}")
+    found = [row for row in known.services.rows if not provider or row.provider in provider]
+    session.show(services_report(known, found, top=top))
+
+
 @commands.command("show", short_help="All about one machine or GPU")
 def show(
     name: Annotated[

@@ -113,7 +113,7 @@ def export(
     name = _table(table)
     with open_store(session.settings.database_url) as store:
         rows = store.measurements(name, **({} if run is None else {"run": run}))
-    text = dump_facts(FACT_COLUMNS[name], rows)
+    text = dump_facts(tuple(rows[0]) if rows else FACT_COLUMNS[name], rows)
     if str(file) == "-":
         write_stdout(text)
         return

@@ -50,14 +50,16 @@ def choose_deals(
         refused += [_platform_refusal(deal, instances, wanted) for deal in out.values()]
         deals = [deal for deal in deals if deal.platform in wanted]
     if workload.data is not None:
-        deals, stranded = _movable(deals, Extras(workload=workload))
+        deals, stranded = _movable(deals, Extras(workload=workload, services=catalog.services))
         refused += [_egress_refusal(deal, instances, workload) for deal in stranded]
     return Choices(deals=tuple(deals), refused=tuple(refused))
 
 
 def _movable(deals: Sequence[Deal], extras: Extras) -> tuple[list[Deal], list[Deal]]:
     """Deals whose egress is priced (or not needed), and one of each group that has none such."""
-    kept = [deal for deal in deals if extras.egress_usd_per_gb(deal) is not None]
+    places = {(deal.offer.provider, deal.offer.region) for deal in deals}
+    reached = {place for place in places if extras.moving(*place) is not None}
+    kept = [deal for deal in deals if (deal.offer.provider, deal.offer.region) in reached]
     groups = {deal.group for deal in kept}
     stranded = {deal.group: deal for deal in reversed(deals) if deal.group not in groups}
     return kept, list(stranded.values())

@@ -127,6 +127,7 @@ class Choice:
             service=self.service,
             max_age_days=self.max_age_days,
             expected=self.expected,
+            services=self.catalog.services,
             vendors={device.name: device.vendor for device in self.catalog.accelerators},
         )
 

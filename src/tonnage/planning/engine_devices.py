@@ -10,10 +10,10 @@ from tonnage.catalog.market import InstanceType
 from tonnage.planning.grounds import generates
 from tonnage.planning.machines import Key
 from tonnage.planning.reasons.changes import SetField
-from tonnage.planning.reasons.misses import Miss, NoFp8Miss, NvidiaOnlyMiss
+from tonnage.planning.reasons.misses import Miss, NoFp8Miss, NoMxfp4Miss, NvidiaOnlyMiss
 from tonnage.sizing.devices import SIZED_VENDORS
 from tonnage.sizing.engines import nvidia_only
-from tonnage.sizing.served_weights import lacks_fp8, served_weights
+from tonnage.sizing.served_weights import lacks_fp8, lacks_mxfp4, served_weights
 from tonnage.workload.jobs import BatchJob, ServeJob
 
 
@@ -48,6 +48,9 @@ def _refused(job: ServeJob | BatchJob, engine: str, device: Accelerator) -> Miss
         return _other_vendor(job, engine, device.vendor)
     if job.weights == "fp8" and generates(job) and lacks_fp8(device):
         return None if served_weights(job.weights, engine, device) != job.weights else _no_fp8(engine, device)
+    if job.weights == "mxfp4" and lacks_mxfp4(engine, device):
+        other = () if lacks_mxfp4("vllm", device) else (SetField(key="engine", value="vllm"),)
+        return NoMxfp4Miss(engine=engine, device=device.name, lifted_by=other)
     return None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -116,6 +117,20 @@ def _model_parallel(job: TrainJob, per_node: int, gpus: int) -> list[tuple[int, 
     context = job.context_parallel or 1
     pairs = [(t, p) for t in tensors for p in pipelines if gpus % (t * p * context) == 0]
     return [(t, p) for t, p in pairs if job.data_parallel in (None, gpus // (t * p * context))]
+
+
+def fixed_degrees(job: TrainJob) -> dict[str, int]:
+    """Degrees above one that the job fixes; a data-parallel rank has the product of these GPUs."""
+    degrees = {"tensor parallel": job.tensor_parallel, "pipeline parallel": job.pipeline_parallel,
+               "context parallel": job.context_parallel}  # fmt: skip
+    return {name: degree for name, degree in degrees.items() if degree is not None and degree > 1}
+
+
+def degrees_divide(job: TrainJob, machine: Machine, max_nodes: int) -> bool:
+    """Whether some count of these machines has GPUs that the fixed degrees divide."""
+    counts = _node_counts(job, machine.count, max_nodes, multi_node=machine.network_gb_per_s is not None)
+    needed = prod(fixed_degrees(job).values())
+    return any(count * machine.count % needed == 0 for count in counts)
 
 
 def _divides_heads(job: TrainJob, tensor: int) -> bool:

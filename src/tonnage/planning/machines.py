@@ -27,16 +27,16 @@ class MachinePark:
 
 
 def accelerator_park(
-    catalog: Catalog, instances: Iterable[InstanceType], *, precision: str, assumed: Assumptions
+    catalog: Catalog, instances: Iterable[InstanceType], *, precision: str, assumed: Assumptions, stated: str = ""
 ) -> MachinePark:
     """Machines with accelerators that publish what sizing at `precision` needs. Instance types that differ only in
-    processors, memory or name share a machine."""
+    processors, memory or name share a machine. `stated`: the format of the weights, where it is not `precision`."""
     machines: list[Machine] = []
     seen: dict[tuple[object, ...], int] = {}
     index: dict[Key, int] = {}
     unsized: dict[Key, Miss] = {}
     for instance in instances:
-        miss = _unsized(catalog, instance, precision)
+        miss = _unsized(catalog, instance, precision, stated or precision)
         if miss is not None:
             unsized[instance.key] = miss
             continue
@@ -54,7 +54,7 @@ def accelerator_park(
     return MachinePark(machines=tuple(machines), index=index, unsized=unsized)
 
 
-def _unsized(catalog: Catalog, instance: InstanceType, precision: str) -> Miss | None:
+def _unsized(catalog: Catalog, instance: InstanceType, precision: str, stated: str) -> Miss | None:
     """Why this instance type cannot be sized for work on accelerators, or None."""
     if instance.accelerator is None:
         return NoGpuMiss(lifted_by=(TakeGpu(),))
@@ -64,14 +64,14 @@ def _unsized(catalog: Catalog, instance: InstanceType, precision: str) -> Miss |
     missing = missing_figure(accelerator, precision)
     if missing is None:
         return None
-    in_fp16 = precision == "bf16" and missing_figure(accelerator, "fp16") is None
+    in_fp16 = missing == "rate" and precision in ("bf16", "fp8") and missing_figure(accelerator, "fp16") is None
     return UnpublishedMiss(
         binding="rate",
         what=missing,
         device=accelerator.name,
         vendor=accelerator.vendor if missing == "vendor" else "",
         precision=precision if missing == "rate" else "",
-        lifted_by=(UseFp16() if in_fp16 else Publish(what="figure"),),
+        lifted_by=(UseFp16(stated=stated) if in_fp16 else Publish(what="figure"),),
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from tonnage.catalog.expected_prices import ExpectedPrices, PriceDoubt
 from tonnage.catalog.market import InstanceType
+from tonnage.catalog.services import ServicePrices
 from tonnage.planning.joined import Joined
 from tonnage.planning.plan import Option, RunDetail
 from tonnage.planning.risks import risks_of
@@ -39,6 +40,7 @@ class OptionBuilder:
     service: bool
     max_age_days: int
     expected: ExpectedPrices
+    services: ServicePrices
     vendors: Mapping[str, str]  # of each device
 
     def built(self, rows: IntArray, front: np.ndarray) -> list[Option]:
@@ -163,4 +165,6 @@ class OptionBuilder:
             unused_h=unused_h,
             wall_h=float(joined.wall_s[row]) / SECONDS_PER_HOUR,
         )
-        return machine_ledger(self.deals[int(joined.offer[row])], int(joined.nodes[row]), used, self.workload)
+        return machine_ledger(
+            self.deals[int(joined.offer[row])], int(joined.nodes[row]), used, self.workload, self.services
+        )

@@ -182,4 +182,5 @@ def _notes(workload: Workload, catalog: Catalog) -> tuple[str, ...]:
             f"global_batch ({job.global_batch:,}) is above the {job.samples:,} samples of an epoch: a step is counted "
             "as full, and no program fills it"
         )
-    return (*left_out_notes(catalog), *notes, *Extras(workload=workload).gaps(), *platform_notes(workload, catalog))
+    gaps = Extras(workload=workload, services=catalog.services).gaps()
+    return (*left_out_notes(catalog), *notes, *gaps, *platform_notes(workload, catalog))

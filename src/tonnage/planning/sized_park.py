@@ -48,7 +48,9 @@ def size_job(workload: Workload, catalog: Catalog, instances: Sequence[InstanceT
     refused = refused_by_engine(job, catalog, instances)
     parts = []
     for weights, subset in by_weights(job, catalog, [one for one in instances if one.key not in refused]):
-        park = accelerator_park(catalog, subset, precision=SERVING_COMPUTE[weights], assumed=assumed)
+        park = accelerator_park(
+            catalog, subset, precision=SERVING_COMPUTE[weights], assumed=assumed, stated=job.weights
+        )
         parts.append((replace(park, unsized=park.unsized | refused), _served(job, park, constraints, grounds)))
     return _merge(parts)
 

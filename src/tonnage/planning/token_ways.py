@@ -16,7 +16,7 @@ from tonnage.planning.reasons.risks import ConditionsRisk, ModelUnitsRisk, Risk,
 from tonnage.planning.reasons.term_misses import NeededPrice
 from tonnage.planning.token_work import MILLION, TokenWork
 from tonnage.pricing.deals import DATABRICKS_CLOUDS
-from tonnage.pricing.extras import OWN, Extras, exact, stated_line
+from tonnage.pricing.extras import OWN, Extras, exact, people_lines
 from tonnage.pricing.ledger import Ledger, LedgerLine, hours
 from tonnage.pricing.lines import credit_lines
 from tonnage.pricing.rates import after_discount
@@ -52,7 +52,7 @@ class Way:
 
     def ledger(self, workload: Workload) -> Ledger:
         """With people and credit."""
-        lines = [*self.lines, *Extras(workload=workload).people_lines(self.platform)]
+        lines = [*self.lines, *people_lines(self.platform, workload)]
         return Ledger(lines=(*lines, *credit_lines(lines, workload)))
 
 
@@ -81,17 +81,17 @@ def _with_data(way: Way, workload: Workload, catalog: Catalog) -> Way:
 
     A price that holds in several regions of AWS holds in the one where the data is.
     """
-    data, prices = workload.data, workload.buy.prices
+    data = workload.data
     if data is None or (way.platform == "databricks" and data.provider in DATABRICKS_CLOUDS):
         return way
     elsewhere = data.provider != "aws"
     if not elsewhere and (way.region == data.region or catalog.region("aws", way.region) is None):
         return way
-    price = prices.egress_usd_per_gb if elsewhere else prices.egress_region_usd_per_gb
-    if price is None:
+    charges = Extras(workload=workload, services=catalog.services).moving("aws", way.region)
+    if charges is None:
         return replace(way, missing=way.missing or unpriced_egress(data, elsewhere=elsewhere))
-    line = stated_line(f"data out of {data.provider}", data.size_gb, "GB", price, data.provider)
-    return way if line is None else replace(way, lines=(*way.lines, line))
+    moved = (charge.line(f"data out of {data.provider}", data.provider) for charge in charges)
+    return replace(way, lines=(*way.lines, *(line for line in moved if line is not None)))
 
 
 def unpriced_egress(data: DataPlace, *, elsewhere: bool) -> UnpricedMiss:

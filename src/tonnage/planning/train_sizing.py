@@ -4,14 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 
 from tonnage.planning.grounds import Grounds
-from tonnage.planning.layout_grid import LayoutGrid, grid_for
+from tonnage.planning.layout_grid import LayoutGrid, degrees_divide, fixed_degrees, grid_for
 from tonnage.planning.plan import Interval, RunDetail
-from tonnage.planning.reasons.changes import AcceptRisk, AnyChange, DivideBatch, Publish, WholeMachines
-from tonnage.planning.reasons.misses import BatchDivisionMiss, MemoryMiss, Miss, UnpublishedMiss, WholeMachinesMiss
+from tonnage.planning.reasons.changes import (
+    AcceptRisk,
+    AnyChange,
+    DivideBatch,
+    DivideGpus,
+    Publish,
+    WholeMachines,
+)
+from tonnage.planning.reasons.misses import (
+    BatchDivisionMiss,
+    DegreesMiss,
+    MemoryMiss,
+    Miss,
+    UnpublishedMiss,
+    WholeMachinesMiss,
+)
 from tonnage.planning.sized import IntArray, Sized, best_per_group, group_numbers
 from tonnage.planning.training_flips import cheapest_fit
 from tonnage.sizing.assumptions import Assumptions
@@ -252,7 +267,7 @@ def _misses(
     any_fit = set(grid.machine[spaces.enough].tolist())
     for index, flip in zip(missing, flips, strict=True):
         if index not in lean_row:
-            out[index] = _no_layout(job, machines[index])
+            out[index] = _no_layout(job, machines[index], constraints.max_nodes)
             continue
         if index in any_fit:
             out[index] = UnpublishedMiss(
@@ -288,8 +303,8 @@ def _risky_miss(spaces: _Room, row: int, layout: str, flip: AnyChange | None, _:
     )
 
 
-def _no_layout(job: TrainJob, machine: Machine) -> Miss:
-    """No layout divides over this machine: the GPUs or nodes that are fixed, else the global batch."""
+def _no_layout(job: TrainJob, machine: Machine, max_nodes: int) -> Miss:
+    """No layout divides over this machine: the GPUs or nodes that are fixed, the degrees, else the global batch."""
     fixed = job.gpus or (job.nodes or 0) * machine.count
     if fixed and (fixed % machine.count or (fixed > machine.count and machine.network_gb_per_s is None)):
         lift = WholeMachines(gpus_per_machine=machine.count, one_machine=not fixed % machine.count)
@@ -298,6 +313,14 @@ def _no_layout(job: TrainJob, machine: Machine) -> Miss:
             gpus_per_machine=machine.count,
             network_known=bool(fixed % machine.count),
             lifted_by=(lift,),
+        )
+    if not degrees_divide(job, machine, max_nodes):
+        degrees = fixed_degrees(job)
+        return DegreesMiss(
+            degrees=tuple(f"{name} {degree}" for name, degree in degrees.items()),
+            needed_gpus=prod(degrees.values()),
+            gpus=machine.count,
+            lifted_by=(DivideGpus(gpus=machine.count),),
         )
     divide = DivideBatch(gpus=machine.count)
     return BatchDivisionMiss(global_batch=job.global_batch, gpus=machine.count, lifted_by=(divide,))

@@ -1,10 +1,17 @@
-"""What comes besides machines: moving and keeping data, disks, a load balancer, people. Only stated prices are used."""
+"""What comes besides machines: moving and keeping data, disks, a load balancer, people.
+
+A price that the workload states goes before one of the catalog (`services.csv`); where neither has one, nothing is
+charged and `Extras.gaps` says so (for data that must move the option is refused).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal
 
+from tonnage.catalog.services import Service, ServicePrices, split
 from tonnage.pricing.deals import Deal
 from tonnage.pricing.ledger import LedgerLine, hours
 from tonnage.pricing.usage import HOURS_PER_MONTH
@@ -19,104 +26,172 @@ def exact(value: float) -> Decimal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Charge:
+    """An amount at one price, before it is a line: of a month, where the unit is one of storage."""
+
+    quantity: float
+    unit: str
+    usd_per_unit: Decimal
+    source: str
+    read_on: date | None
+    tier: str = ""  # which one, where there are several
+
+    @property
+    def usd(self) -> float:
+        return self.quantity * float(self.usd_per_unit)
+
+    def line(self, what: str, billed_by: str, *, times: float = 1.0) -> LedgerLine | None:
+        """`times` the charge; None where there is nothing to pay."""
+        if not self.usd_per_unit or self.quantity * times <= 0:
+            return None
+        return LedgerLine(
+            what=what + self.tier,
+            quantity=hours(self.quantity * times),
+            unit=self.unit,
+            usd_per_unit=self.usd_per_unit,
+            source=self.source,
+            read_on=self.read_on,
+            billed_by=billed_by,
+        )
+
+
+def total(charges: Sequence[Charge] | None) -> float:
+    """USD of all charges; 0 where no price is known."""
+    return sum(charge.usd for charge in charges or ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Extras:
     """The lines besides machines of one workload, and the same as rates for whole columns."""
 
     workload: Workload
+    services: ServicePrices
 
     @property
     def service(self) -> bool:
         return isinstance(self.workload.job, ServeJob)
 
-    def egress_usd_per_gb(self, deal: Deal) -> float | None:
-        """Price of bringing the data to a deal: 0 where it is there already (or none is stated), None if not known."""
-        return self.egress_to_usd_per_gb(deal.offer.provider, deal.offer.region)
-
-    def egress_to_usd_per_gb(self, provider: str, region: str) -> float | None:
-        """The same for a place."""
+    def moving(self, provider: str, region: str) -> tuple[Charge, ...] | None:
+        """What bringing the data to a place costs: nothing where it is there (or none is stated), None if not known."""
         data, prices = self.workload.data, self.workload.buy.prices
         if data is None or (provider, region) == (data.provider, data.region):
-            return 0.0
-        return prices.egress_region_usd_per_gb if provider == data.provider else prices.egress_usd_per_gb
+            return ()
+        inside = provider == data.provider
+        stated = prices.egress_region_usd_per_gb if inside else prices.egress_usd_per_gb
+        service: Service = "egress region" if inside else "egress internet"
+        return self._charges(stated, service, (data.provider, data.region), data.size_gb, "GB")
 
-    def egress_usd(self, deal: Deal) -> float:
-        """USD once, billed by the provider that holds the data; callers have dropped deals whose price is missing."""
-        data = self.workload.data
-        return 0.0 if data is None else data.size_gb * (self.egress_usd_per_gb(deal) or 0.0)
+    def egress_usd(self, provider: str, region: str) -> float:
+        """USD once, billed by the provider that holds the data; callers have dropped places whose price is missing."""
+        return total(self.moving(provider, region))
 
-    @property
-    def disk_usd_per_machine_hour(self) -> float:
+    def disk(self, provider: str, region: str) -> tuple[Charge, ...] | None:
+        """One machine's disk for a month; None if not known."""
         buy = self.workload.buy
-        return buy.disk_gb * (buy.prices.block_storage_usd_per_gb_month or 0.0) / HOURS_PER_MONTH
+        stated = buy.prices.block_storage_usd_per_gb_month
+        return self._charges(stated, "block storage", (provider, region), buy.disk_gb, "GB-month")
 
-    @property
-    def place_usd_per_hour(self) -> float:
+    def storage(self, provider: str, region: str) -> tuple[Charge, ...] | None:
+        """The data in object storage for a month; None if not known."""
+        data = self.workload.data
+        if data is None:
+            return ()
+        stated = self.workload.buy.prices.object_storage_usd_per_gb_month
+        return self._charges(stated, "object storage", (provider, region), data.size_gb, "GB-month")
+
+    def _charges(
+        self, stated: float | None, service: Service, place: tuple[str, str], quantity_gb: float, unit: str
+    ) -> tuple[Charge, ...] | None:
+        if quantity_gb <= 0:
+            return ()
+        if stated is not None:
+            own = Charge(quantity=quantity_gb, unit=unit, usd_per_unit=exact(stated), source=OWN, read_on=None)
+            return (own,)
+        tiers = self.services.tiers(*place, service)
+        if not tiers:
+            return None
+        return tuple(
+            Charge(
+                quantity=quantity,
+                unit=row.unit,
+                usd_per_unit=row.usd_per_unit,
+                source=row.source.text,
+                read_on=row.source.read_on,
+                tier=f", from {row.from_quantity:,.0f} {row.unit}" if row.from_quantity else "",
+            )
+            for quantity, row in split(tiers, quantity_gb)
+        )
+
+    def disk_usd_per_machine_hour(self, provider: str, region: str) -> float:
+        return total(self.disk(provider, region)) / HOURS_PER_MONTH
+
+    def place_usd_per_hour(self, provider: str, region: str) -> float:
         """Object storage of the data and a service's load balancer, per hour of wall clock."""
-        prices, data = self.workload.buy.prices, self.workload.data
-        storage = 0.0 if data is None else data.size_gb * (prices.object_storage_usd_per_gb_month or 0.0)
-        balancer = (prices.load_balancer_usd_per_hour or 0.0) if self.service else 0.0
-        return storage / HOURS_PER_MONTH + balancer
-
-    def people_hours(self, platform: str) -> tuple[float, float]:
-        """Hours of set-up (a month's part of it for a service) and of operation."""
-        team = self.workload.team
-        if team.hourly_usd is None:
-            return 0.0, 0.0
-        setup = {str(name): value for name, value in team.setup_hours}.get(platform, 0.0)
-        operation = {str(name): value for name, value in team.operation_hours}.get(platform, 0.0)
-        return setup / team.setup_months if self.service else setup, operation
+        stored = total(self.storage(provider, region))
+        balancer = (self.workload.buy.prices.load_balancer_usd_per_hour or 0.0) if self.service else 0.0
+        return stored / HOURS_PER_MONTH + balancer
 
     def people_usd(self, platform: str) -> float:
-        return sum(self.people_hours(platform)) * (self.workload.team.hourly_usd or 0.0)
+        return sum(people_hours(platform, self.workload)) * (self.workload.team.hourly_usd or 0.0)
 
     def lines(self, deal: Deal, *, machine_hours: float, wall_hours: float) -> list[LedgerLine]:
         """Data, disks, load balancer and people of one option."""
-        prices, provider = self.workload.buy.prices, deal.offer.provider
-        data = self.workload.data
+        provider, data = deal.offer.provider, self.workload.data
+        place = (provider, deal.offer.region)
         found: list[LedgerLine | None] = []
         if data is not None:
-            moved = self.egress_usd_per_gb(deal)
             months = wall_hours / HOURS_PER_MONTH
-            found.append(stated_line(f"data out of {data.provider}", data.size_gb, "GB", moved, data.provider))
-            keep = prices.object_storage_usd_per_gb_month
-            found.append(stated_line("object storage", data.size_gb * months, "GB-month", keep, provider))
-        disk = self.workload.buy.disk_gb * machine_hours / HOURS_PER_MONTH
-        found.append(stated_line("disks", disk, "GB-month", prices.block_storage_usd_per_gb_month, provider))
+            found += [one.line(f"data out of {data.provider}", data.provider) for one in self.moving(*place) or ()]
+            found += [one.line("object storage", provider, times=months) for one in self.storage(*place) or ()]
+        disk_months = machine_hours / HOURS_PER_MONTH
+        found += [one.line("disks", provider, times=disk_months) for one in self.disk(*place) or ()]
         if self.service:
-            found.append(stated_line("load balancer", wall_hours, "hour", prices.load_balancer_usd_per_hour, provider))
-        return [*(line for line in found if line is not None), *self.people_lines(deal.platform)]
-
-    def people_lines(self, platform: str) -> list[LedgerLine]:
-        setup, operation = self.people_hours(platform)
-        months = f", a month of {self.workload.team.setup_months:g}" if self.service else ""
-        rate = self.workload.team.hourly_usd
-        found = (
-            stated_line(f"people: set-up{months}", setup, "person-hour", rate, ""),
-            stated_line("people: operation", operation, "person-hour", rate, ""),
-        )
-        return [line for line in found if line is not None]
+            balancer = self.workload.buy.prices.load_balancer_usd_per_hour
+            found.append(stated_line("load balancer", wall_hours, "hour", balancer, provider))
+        return [*(line for line in found if line is not None), *people_lines(deal.platform, self.workload)]
 
     def gaps(self) -> tuple[str, ...]:
-        """Costs that the workload raises and nobody prices: said in the plan, and missing from every total alike."""
+        """Costs that the workload raises and that are not in every total: said in the plan."""
         prices, buy = self.workload.buy.prices, self.workload.buy
         out = []
         if self.workload.data is not None and prices.object_storage_usd_per_gb_month is None:
-            out.append("object storage of the data is not in the totals: buy.prices states no price for it")
+            out.append(self._gap("object storage of the data is", "object storage"))
         if buy.disk_gb and prices.block_storage_usd_per_gb_month is None:
-            out.append("disks of the machines are not in the totals: buy.prices states no price for them")
+            out.append(self._gap("disks of the machines are", "block storage"))
         return tuple(out)
+
+    def _gap(self, what: str, service: Service) -> str:
+        sellers = ", ".join(self.services.sellers(service))
+        if not sellers:
+            return f"{what} not in the totals: buy.prices states no price for them"
+        where = f"{sellers}, not in every region"
+        return f"{what} in the totals only where the catalog has a price ({where}): buy.prices states none"
+
+
+def people_hours(platform: str, workload: Workload) -> tuple[float, float]:
+    """Hours of set-up (a month's part of it for a service) and of operation."""
+    team = workload.team
+    if team.hourly_usd is None:
+        return 0.0, 0.0
+    setup = {str(name): value for name, value in team.setup_hours}.get(platform, 0.0)
+    operation = {str(name): value for name, value in team.operation_hours}.get(platform, 0.0)
+    return setup / team.setup_months if isinstance(workload.job, ServeJob) else setup, operation
+
+
+def people_lines(platform: str, workload: Workload) -> list[LedgerLine]:
+    setup, operation = people_hours(platform, workload)
+    months = f", a month of {workload.team.setup_months:g}" if isinstance(workload.job, ServeJob) else ""
+    rate = workload.team.hourly_usd
+    found = (
+        stated_line(f"people: set-up{months}", setup, "person-hour", rate, ""),
+        stated_line("people: operation", operation, "person-hour", rate, ""),
+    )
+    return [line for line in found if line is not None]
 
 
 def stated_line(what: str, quantity: float, unit: str, price: float | None, billed_by: str) -> LedgerLine | None:
-    """A line at a stated price; None where there is nothing to pay, or no price (see `Extras.gaps`)."""
-    if not price or quantity <= 0:
+    """A line at a price that the workload states; None where it states none, or there is nothing to pay."""
+    if price is None:
         return None
-    return LedgerLine(
-        what=what,
-        quantity=hours(quantity),
-        unit=unit,
-        usd_per_unit=exact(price),
-        source=OWN,
-        read_on=None,
-        billed_by=billed_by,
-    )
+    own = Charge(quantity=quantity, unit=unit, usd_per_unit=exact(price), source=OWN, read_on=None)
+    return own.line(what, billed_by)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
+from tonnage.catalog.services import ServicePrices
 from tonnage.pricing.deals import Deal
 from tonnage.pricing.extras import OWN, Extras, exact
 from tonnage.pricing.ledger import Ledger, LedgerLine, hours
@@ -24,9 +25,9 @@ class Hours:
     wall_h: float
 
 
-def machine_ledger(deal: Deal, count: int, used: Hours, workload: Workload) -> Ledger:
+def machine_ledger(deal: Deal, count: int, used: Hours, workload: Workload, services: ServicePrices) -> Ledger:
     """All lines of `count` machines bought as `deal`."""
-    extras = Extras(workload=workload)
+    extras = Extras(workload=workload, services=services)
     lines = [
         *_machine_lines(deal, count, used, workload),
         *_fee_lines(deal, count, used, workload),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tonnage.catalog.services import ServicePrices
 from tonnage.pricing.extras import Extras
 from tonnage.workload.jobs import ServeJob, Workload
 
@@ -22,17 +23,17 @@ class MonthBill:
         return max(machines_usd + self.beside_usd - self.credit_usd, 0.0) + self.outside_usd
 
 
-def month_bill(workload: Workload, *, provider: str, region: str, platform: str) -> MonthBill:
+def month_bill(workload: Workload, services: ServicePrices, *, provider: str, region: str, platform: str) -> MonthBill:
     """The bill of a service at one place, after the workload's prices, people and commitments."""
     assert isinstance(workload.job, ServeJob)
-    extras, data = Extras(workload=workload), workload.data
+    extras, data = Extras(workload=workload, services=services), workload.data
     credit = dict(workload.buy.committed_usd)
-    moved = 0.0 if data is None else data.size_gb * (extras.egress_to_usd_per_gb(provider, region) or 0.0)
+    moved = extras.egress_usd(provider, region)
     own = data is None or data.provider == provider
     abroad = 0.0 if data is None or own else max(moved - credit.get(data.provider, 0.0), 0.0)
     return MonthBill(
-        disk_usd_per_machine_hour=extras.disk_usd_per_machine_hour,
-        beside_usd=extras.place_usd_per_hour * workload.job.hours_per_month + (moved if own else 0.0),
+        disk_usd_per_machine_hour=extras.disk_usd_per_machine_hour(provider, region),
+        beside_usd=extras.place_usd_per_hour(provider, region) * workload.job.hours_per_month + (moved if own else 0.0),
         credit_usd=credit.get(provider, 0.0),
         outside_usd=extras.people_usd(platform) + abroad,
     )

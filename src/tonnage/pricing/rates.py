@@ -27,6 +27,8 @@ class Rates:
     quantum_s: Array
     minimum_s: Array
     term_h: Array  # 0: no commitment
+    disk_usd_per_h: Array  # of one machine
+    place_usd_per_h: Array  # of the whole run: object storage, load balancer
     once_usd: Array
     outside_usd: Array  # people; data leaving another provider, after its credit
     credit_usd: Array  # with the machine's provider
@@ -65,19 +67,21 @@ def after_discount(price: Decimal, percent: float) -> Decimal:
 
 def rates_of(deals: Sequence[Deal], catalog: Catalog, workload: Workload) -> Rates:
     """The columns of `deals`: what holds for a whole group is looked up once for it."""
-    buy, extras = workload.buy, Extras(workload=workload)
+    buy, extras = workload.buy, Extras(workload=workload, services=catalog.services)
     credit = dict(buy.committed_usd)
     number: dict[tuple[str, str, str, str], int] = {}
     group = np.array([number.setdefault(deal.group, len(number)) for deal in deals], dtype=np.intp)
     shared = np.array([_shared(deal, catalog, extras, credit) for deal in _firsts(deals, number)]).reshape(-1, 7)
     machine = np.fromiter((float(deal.offer.usd_per_instance_hour) for deal in deals), np.float64, len(deals))
-    columns = np.zeros((len(deals), 4))  # fee, databricks, once, outside
+    columns = np.zeros((len(deals), 6))  # fee, databricks, once, outside, disk, place
+    besides = _Besides(extras)
     for row, deal in enumerate(deals):
         if deal.fee is not None:
             fee = float(deal.fee.usd_per_instance_hour) * (1 - fee_percent(deal, buy) / 100)
             columns[row, 1 if deal.platform == "databricks" else 0] = fee
-        if workload.data is not None:
-            columns[row, 2:] = _once(extras, deal, credit)
+        if besides.any:
+            columns[row, 2:4] = _once(besides, deal, credit)
+            columns[row, 4:] = besides.hourly(deal)
     shares, quantum, minimum, term, people, provider, databricks = shared[group].T
     return Rates(
         machine_usd_per_h=machine * shares,
@@ -86,6 +90,8 @@ def rates_of(deals: Sequence[Deal], catalog: Catalog, workload: Workload) -> Rat
         quantum_s=quantum,
         minimum_s=minimum,
         term_h=term,
+        disk_usd_per_h=columns[:, 4],
+        place_usd_per_h=columns[:, 5],
         once_usd=columns[:, 2],
         outside_usd=columns[:, 3] + people,
         credit_usd=provider,
@@ -116,9 +122,38 @@ def _shared(deal: Deal, catalog: Catalog, extras: Extras, credit: dict[str, floa
     )
 
 
-def _once(extras: Extras, deal: Deal, credit: dict[str, float]) -> tuple[float, float]:
+class _Besides:
+    """What the places of deals cost besides machines, looked up once for each place."""
+
+    def __init__(self, extras: Extras) -> None:
+        buy = extras.workload.buy
+        self.extras, self._known = extras, dict[tuple[str, str], tuple[float, float, float]]()
+        balancer = extras.service and bool(buy.prices.load_balancer_usd_per_hour)
+        self.any = extras.workload.data is not None or buy.disk_gb > 0 or balancer
+
+    def _of(self, deal: Deal) -> tuple[float, float, float]:
+        place = (deal.offer.provider, deal.offer.region)
+        if place not in self._known:
+            extras = self.extras
+            self._known[place] = (
+                extras.egress_usd(*place),
+                extras.disk_usd_per_machine_hour(*place),
+                extras.place_usd_per_hour(*place),
+            )
+        return self._known[place]
+
+    def moved(self, deal: Deal) -> float:
+        """USD once for the data."""
+        return self._of(deal)[0]
+
+    def hourly(self, deal: Deal) -> tuple[float, float]:
+        """USD an hour: the disk of a machine, and what the place costs."""
+        return self._of(deal)[1:]
+
+
+def _once(besides: _Besides, deal: Deal, credit: dict[str, float]) -> tuple[float, float]:
     """Data that moves: (billed by the machine's own provider, billed by another, after its credit)."""
-    data, moved = extras.workload.data, extras.egress_usd(deal)
+    data, moved = besides.extras.workload.data, besides.moved(deal)
     if data is None or data.provider == deal.offer.provider:
         return moved, 0.0
     return 0.0, max(moved - credit.get(data.provider, 0.0), 0.0)
@@ -143,12 +178,11 @@ def total_usd(rates: Rates, nodes: Array, sessions: Sessions, workload: Workload
 
 
 def _total_usd(rates: Rates, nodes: Array, sessions: Sessions, workload: Workload) -> Array:
-    extras = Extras(workload=workload)
     billed = billed_hours(sessions, idle_s=idle_s(workload), quantum_s=rates.quantum_s, minimum_s=rates.minimum_s)
-    unused = unused_hours(billed, rates.term_h, workload.buy, service=extras.service)
+    unused = unused_hours(billed, rates.term_h, workload.buy, service=isinstance(workload.job, ServeJob))
     machines = nodes * ((billed + unused) * rates.machine_usd_per_h)
-    hourly = nodes * billed * (rates.fee_usd_per_h + extras.disk_usd_per_machine_hour)
-    place = sessions.wall_s / SECONDS_PER_HOUR * extras.place_usd_per_hour if extras.place_usd_per_hour else 0.0
+    hourly = nodes * billed * (rates.fee_usd_per_h + rates.disk_usd_per_h)
+    place = sessions.wall_s / SECONDS_PER_HOUR * rates.place_usd_per_h if rates.place_usd_per_h.any() else 0.0
     provider = np.maximum(machines + hourly + place + rates.once_usd - rates.credit_usd, 0.0)
     databricks = np.maximum(nodes * billed * rates.databricks_usd_per_h - rates.databricks_credit_usd, 0.0)
     return provider + databricks + rates.outside_usd

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tonnage.catalog import Accelerator, Catalog, Finding, InstanceType, Offer, usd_per_gpu_hour
+from tonnage.catalog.services import ServicePrice
 from tonnage.reports.listing import Field, Listing, listing_report
 from tonnage.reports.plain import plain_day
 from tonnage.reports.rendering import Report
@@ -54,6 +55,22 @@ _INSTANCE_FIELDS: tuple[Field[InstanceType], ...] = (
     Field(key="notes", read=lambda one: one.notes),
     Field(key="source", read=lambda one: one.source.text),
     Field(key="read_on", read=lambda one: plain_day(one.source.read_on)),
+)  # fmt: skip
+_SERVICE_FIELDS: tuple[Field[ServicePrice], ...] = (
+    Field(key="provider", title="provider", read=lambda one: one.provider),
+    Field(key="service", title="service", read=lambda one: one.service, wraps=True),
+    Field(key="product", title="product", read=lambda one: one.product, wraps=True, folds=3),
+    Field(key="regions", title="regions", read=lambda one: one.regions, wraps=True,
+          show=lambda names: " ".join(names) or "all"),
+    Field(key="from_quantity", title="from", read=lambda one: one.from_quantity, right=True, folds=4,
+          fold_text="from {}"),
+    Field(key="usd_per_unit", title="USD", read=lambda one: float(one.usd_per_unit), show=lambda usd: f"{usd:g}",
+          right=True),
+    Field(key="unit", title="per", read=lambda one: one.unit),
+    Field(key="read_on", title="read", read=lambda one: plain_day(one.source.read_on),
+          show=lambda day: day or render_date(None), folds=1, fold_text="read {}"),
+    Field(key="source", title="source", read=lambda one: one.source.text, wraps=True, folds=5),
+    Field(key="notes", title="notes", read=lambda one: one.notes, wraps=True, folds=6),
 )  # fmt: skip
 _FINDING_FIELDS: tuple[Field[Finding], ...] = (
     Field(key="severity", title="severity", read=lambda one: one.severity),
@@ -128,6 +145,22 @@ def offers_report(catalog: Catalog, found: Sequence[Offer], *, top: int | None) 
             head={"catalog": catalog.name},
             fields=_offer_fields(catalog),
             items=found,
+            most=top,
+        )
+    )
+
+
+def services_report(catalog: Catalog, found: Sequence[ServicePrice], *, top: int | None) -> Report:
+    """List prices of what comes besides machines."""
+    return listing_report(
+        Listing(
+            schema="tonnage/catalog-services@1",
+            title=f"{plural(len(found), 'price')} of services besides machines",
+            name="services",
+            head={"catalog": catalog.name},
+            fields=_SERVICE_FIELDS,
+            items=found,
+            remarks=("A price without a date comes from a third party or an undated page: its notes say which.",),
             most=top,
         )
     )

@@ -12,6 +12,19 @@ from tonnage.sizing.schedulers import scheduler_of
 # kernels, W8A16: docs.vllm.ai, «FP8 W8A8»; SGLang's Fp8LinearMethod takes the same kernels).
 _WEIGHT_ONLY_ENGINES: Final = ("vllm", "sglang")
 
+# Compute capability from which an engine multiplies mxfp4 experts: TensorRT-LLM on Hopper and later («WFP4A16 MoE is
+# unsupported on SM89», NVIDIA/TensorRT-LLM issue 6717), vLLM on Ampere and later (its `Mxfp4Config`; vllm issue 23203).
+MXFP4_CAPABILITY: Final = {"tensorrt-llm": (9, 0), "vllm": (8, 0)}
+
+
+def lacks_mxfp4(engine: str | None, device: Accelerator) -> bool:
+    """An NVIDIA device older than those on which the engine multiplies experts in mxfp4."""
+    least = MXFP4_CAPABILITY.get(scheduler_of(engine).name)
+    if least is None or device.vendor != "NVIDIA" or device.compute_capability is None:
+        return False
+    major, _, minor = device.compute_capability.partition(".")
+    return (int(major), int(minor or 0)) < least
+
 
 def lacks_fp8(device: Accelerator) -> bool:
     """An Ampere device: its tensor cores multiply no fp8, but 16 bit that fp8 weights may be expanded to."""

@@ -12,9 +12,10 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from tonnage.sizing.adapter_work import adapter_operator, norm_operators
 from tonnage.sizing.estimates import Array, Num, column
 from tonnage.sizing.layouts import RECOMPUTES, SHARDINGS, Layouts
-from tonnage.sizing.operators import Operator, elementwise
+from tonnage.sizing.operators import Operator
 from tonnage.sizing.precision import (
     NF4_BYTES_PER_PARAMETER,
     TRAINING,
@@ -34,8 +35,8 @@ MATRIX_KINDS = ("gemm", "attention", "convolution")
 COMPUTES = ("fp32", "tf32", "fp16", "bf16", "fp8")  # `StepWork.compute` holds the index
 # Kernels that an eager framework launches beyond those that `operators` counts: casts of autocast for each matrix
 # product (input, weight, bias; the weight's stands for all uses of a step), the parts of rotary positions and of an RMS
-# norm (as `inference_pass` spells them), and for each adapter two products, a scale and a sum.
-AUTOCAST_CASTS, ADAPTER_KERNELS = 1.5, 4.0
+# norm (as `inference_pass` spells them).
+AUTOCAST_CASTS = 1.5
 ROTARY_KERNELS, RMS_KERNELS = 12.0, 8.0 / 3.0
 # GELU by its tanh formula in primitives (transformers, `NewGELUActivation`): cube, two scales, two sums, tanh,
 # half of the input, product: 18 elements moved where one kernel moves 2; autocast computes the cube, and the rest, in
@@ -100,7 +101,8 @@ def step_work(job: TrainJob, layouts: Layouts, practice: Practice | None = None)
     stages = training_stages(job, layouts, length=job.lengths.mean, numbers=numbers, practice=practice)
     works = _works(job, stages, layouts, numbers, practice)
     rows, full = len(layouts.nodes), job.method == "full"
-    flop: Num = sum((w.times * w.operator.count * w.operator.flop for w in works), start=np.float64(0.0))
+    modelled = [work for work in works if np.any(work.backward)]  # the norms of DoRA are none of the model's
+    flop: Num = sum((w.times * w.operator.count * w.operator.flop for w in modelled), start=np.float64(0.0))
     columns = {
         "compute": COMPUTES.index(numbers.compute),
         "accumulation": layouts.accumulation,
@@ -130,40 +132,18 @@ def _works(
             found.append(Work(operator=spelt, times=repeats, backward=_backward(job, op), again=again, fused=fused))
     if job.method != "full" and job.lora.kind in ("lora", "dora"):
         repeats = np.ceil(job.model.layers / layouts.pipeline_parallel)
-        again = np.where(full, 1.0, 0.0)
-        adapters = _adapters(job, layouts, numbers, practice)
-        fused = _fusion(job, practice)
-        found.append(
-            Work(
-                operator=adapters, times=repeats, backward=1.0, again=again, fused=IMAGES if fused == UNFUSED else fused
-            )
-        )
+        again, fused = np.where(full, 1.0, 0.0), _fusion(job, practice)
+        fused = IMAGES if fused == UNFUSED else fused
+        beside = adapter_operator(job, layouts, numbers, practice)
+        found.append(Work(operator=beside, times=repeats, backward=1.0, again=again, fused=fused))
+        for op in norm_operators(job, layouts, numbers, practice):
+            found.append(Work(operator=op, times=repeats, backward=0.0, again=again, fused=fused))
     return tuple(found)
 
 
 def _again_per_op(op: Operator) -> float:
     """Forwards that backward repeats where attention and every second matrix product are kept."""
     return {"attention": 0.0, "gemm": 0.5}.get(op.kind, 1.0)
-
-
-def _adapters(job: TrainJob, layouts: Layouts, numbers: TrainingNumbers, practice: Practice) -> Operator:
-    """What low-rank adapters do beside the matrices of one layer: products too thin to fill a device, so that reading
-    and writing is their cost. The first product reads the input, the second writes the output, which is scaled (read,
-    write) and added (two reads, a write). Adapters held wider than their base cast the input and the sum.
-    """
-    element = numbers.element_bytes
-    held = max(practice.adapter_bytes, element)
-    cast = 1.0 if held > element else 0.0
-    layers = max(job.model.layers, 1)
-    # Of experts a token meets those it is sent to: as one wider network.
-    met = replace(job.model, experts=0, ffn=job.model.ffn * max(job.model.experts_per_token, 1))
-    matrices = adapted_matrices(met if job.model.experts else job.model, job.lora.targets)
-    inputs = sum(width * count for width, _, count in matrices) / layers
-    outputs = sum(width * count for _, width, count in matrices) / layers
-    per_token = inputs * (held + cast * (element + held)) + outputs * (4 * held + 2 * element + cast * (element + held))
-    tokens = layouts.micro_batch * job.lengths.mean / layouts.context_parallel / layouts.tensor_parallel
-    kernels = sum(count for *_, count in matrices) / layers * (ADAPTER_KERNELS + 2.0 * cast)
-    return elementwise("adapters", moved_bytes=per_token * tokens, kernels=kernels)
 
 
 def _launched(op: Operator, job: TrainJob, numbers: TrainingNumbers, practice: Practice) -> Operator:

@@ -9,7 +9,7 @@ from typing import Final
 
 from sqlalchemy import Column, Float, ForeignKey, Integer, MetaData, String, Table, Text, UniqueConstraint
 
-from tonnage.calibration.columns import FACT_COLUMNS, FactTable
+from tonnage.calibration.columns import FACT_COLUMNS, KEPT_COLUMNS, FactTable
 
 METADATA: Final = MetaData(
     naming_convention={
@@ -76,6 +76,7 @@ SPEND: Final = Table(
 
 def _measurements(name: FactTable) -> Table:
     """The columns of a facts file as text, cell by cell, so that an export is what was imported."""
+    optional = KEPT_COLUMNS[name][len(FACT_COLUMNS[name]) :]
     return Table(
         f"{name}_measurements",
         METADATA,
@@ -86,6 +87,7 @@ def _measurements(name: FactTable) -> Table:
         Column("versions", Text, nullable=False),
         Column("recorded_at", String(40), nullable=False),
         *(Column(column, Text, nullable=False) for column in FACT_COLUMNS[name]),
+        *(Column(column, Text, nullable=False, server_default="") for column in optional),
     )
 
 

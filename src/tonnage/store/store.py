@@ -13,7 +13,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Insert, Row, Table, delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from tonnage.calibration.columns import FACT_COLUMNS, FactTable, table_of
+from tonnage.calibration.columns import FACT_COLUMNS, KEPT_COLUMNS, FactTable, table_of
 from tonnage.errors import InputError, did_you_mean, nearest
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import Event
@@ -135,23 +135,23 @@ class Store:
             for row in rows:
                 of = run or _run_of(row)
                 name = table or _table_of(row)
-                cells = [str(row.get(column, "")) for column in FACT_COLUMNS[name]]
+                cells = {column: str(row.get(column, "")) for column in KEPT_COLUMNS[name]}
                 booked = (of, row.get("gpu", ""), versions, stamp)
                 values = {
-                    "sha256": _digest(cells),
+                    "sha256": _digest(name, cells),
                     **dict(zip(_BOOKED, booked, strict=True)),
-                    **dict(zip(FACT_COLUMNS[name], cells, strict=True)),
+                    **cells,
                 }
                 insert = self._insert(MEASUREMENTS[name]).values(values).on_conflict_do_nothing()
                 added += len(connection.execute(insert.returning(MEASUREMENTS[name].c.number)).all())
         return added
 
     def measurements(self, table: FactTable = "training", **filters: str) -> list[dict[str, str]]:
-        """Rows in the columns of a facts file, in the order they came.
+        """Rows in the columns of a facts file, in the order they came; of the optional ones, those that a row fills.
 
         A filter names a column of the file, or `run`, `device`, `versions`.
         """
-        known, columns = MEASUREMENTS[table], FACT_COLUMNS[table]
+        known, columns = MEASUREMENTS[table], KEPT_COLUMNS[table]
         query = select(*(known.c[column] for column in columns)).order_by(known.c.number)
         for name, wanted in filters.items():
             if name not in columns and name not in _BOOKED:
@@ -159,7 +159,9 @@ class Store:
                 raise InputError(f"no column '{name}' in {table} measurements", hint=hint)
             query = query.where(known.c[name] == wanted)
         with self._database.read() as connection:
-            return [dict(zip(columns, row, strict=True)) for row in connection.execute(query)]
+            rows = [dict(zip(columns, row, strict=True)) for row in connection.execute(query)]
+        shown = [name for name in columns if name in FACT_COLUMNS[table] or any(row[name] for row in rows)]
+        return [{name: row[name] for name in shown} for row in rows]
 
     # plans
 
@@ -217,14 +219,17 @@ def _run_of(row: Mapping[str, str]) -> str | None:
 def _table_of(row: Mapping[str, str]) -> FactTable:
     found = table_of(set(row))
     if found is None:
-        strange = sorted(set(row) - set(FACT_COLUMNS["training"]) - set(FACT_COLUMNS["inference"]))
+        strange = sorted(set(row) - set(KEPT_COLUMNS["training"]) - set(KEPT_COLUMNS["inference"]))
         what = f"no measured table has the column '{strange[0]}'" if strange else "columns of two measured tables"
         raise InputError(what, hint=f"training rows have {', '.join(FACT_COLUMNS['training'])}")
     return found
 
 
-def _digest(cells: Sequence[str]) -> str:
-    return hashlib.sha256(json.dumps(cells, ensure_ascii=False).encode()).hexdigest()
+def _digest(table: FactTable, cells: Mapping[str, str]) -> str:
+    """Of the cells every file has, and of those optional ones that are filled: older rows keep their digest."""
+    told: list[str | list[str]] = [cells[name] for name in FACT_COLUMNS[table]]
+    told += [[name, cell] for name, cell in cells.items() if cell and name not in FACT_COLUMNS[table]]
+    return hashlib.sha256(json.dumps(told, ensure_ascii=False).encode()).hexdigest()
 
 
 def _text(instant: datetime) -> str:

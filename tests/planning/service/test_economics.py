@@ -35,7 +35,7 @@ def workload() -> Workload:
 
 @pytest.fixture(scope="module")
 def units(workload: Workload, catalog: Catalog) -> tuple[FleetUnit, ...]:
-    return fleet_units(capacity_plan(workload, catalog), workload, reserved_discount=0.4)
+    return fleet_units(capacity_plan(workload, catalog), workload, catalog.services, reserved_discount=0.4)
 
 
 def prices(usd: float, **more: object) -> TokenPrices:

@@ -129,7 +129,7 @@ def test_a_unit_bills_what_the_ledger_does(seed: int, some: Catalog) -> None:
     assert isinstance(job, ServeJob)
     asked = question(job)
     for option in [one for one in make_plan(workload, some, grounds=GROUNDS).options if is_machine(one)]:
-        unit = replace(unit_of(option, workload, (), None, used=0.8), reserved_usd_per_hour=None)
+        unit = replace(unit_of(option, workload, some.services, (), None, used=0.8), reserved_usd_per_hour=None)
         fleet = month_fleet(unit, asked.demand, job.rate_per_s, asked.policy)
         assert fleet.machines_mean == option.count, option.identity
         assert fleet.usd == pytest.approx(option.cost_usd.value, rel=1e-6, abs=0.02), option.identity

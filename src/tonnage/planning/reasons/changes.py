@@ -172,9 +172,10 @@ class SetField(Reason):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UseFp16(Reason):
-    """The job calculates in fp16 instead of bf16."""
+    """The job is in fp16. `stated`: the number format that it replaces."""
 
     kind: ClassVar[str] = "fp16"
+    stated: str = "bf16"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,6 +207,14 @@ class DivideBatch(Reason):
     """The global batch is a multiple of the GPUs, and as many GPUs are allowed."""
 
     kind: ClassVar[str] = "divide batch"
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DivideGpus(Reason):
+    """The layout's degrees multiply to a divisor of the machine's GPUs."""
+
+    kind: ClassVar[str] = "divide gpus"
     gpus: int
 
 
@@ -372,6 +381,7 @@ OneChange = (
     | FewerOutputTokens
     | SmallerTable
     | DivideBatch
+    | DivideGpus
     | WholeMachines
     | SetPools
     | FewerPoolReplicas

@@ -133,6 +133,17 @@ class WholeMachinesMiss(AnyMiss):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DegreesMiss(AnyMiss):
+    """The layout's degrees multiply to GPUs that the machine does not have: `degrees` are those above one."""
+
+    kind: ClassVar[str] = "degrees"
+    binding: Literal["layout"] = "layout"
+    degrees: tuple[str, ...]
+    needed_gpus: int
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BatchDivisionMiss(AnyMiss):
     """The global batch does not divide over the machine's GPUs."""
 
@@ -224,6 +235,16 @@ class NoFp8Miss(AnyMiss):
     """The engine multiplies fp8 weights in fp8, which the device lacks."""
 
     kind: ClassVar[str] = "no fp8"
+    binding: Literal["hardware"] = "hardware"
+    engine: str
+    device: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoMxfp4Miss(AnyMiss):
+    """The engine multiplies no mxfp4 experts on devices as old as this one."""
+
+    kind: ClassVar[str] = "no mxfp4"
     binding: Literal["hardware"] = "hardware"
     engine: str
     device: str

@@ -5,12 +5,14 @@ from __future__ import annotations
 from tonnage.planning.reasons.machine_misses import (
     BatchDivisionMiss,
     ConcurrencyMiss,
+    DegreesMiss,
     GpuLimitMiss,
     LatencyMiss,
     MemoryMiss,
     NodesMiss,
     NoFp8Miss,
     NoGpuMiss,
+    NoMxfp4Miss,
     NvidiaOnlyMiss,
     PoolLinkMiss,
     PoolPromiseMiss,
@@ -48,6 +50,7 @@ __all__ = [
     "BudgetMiss",
     "ConcurrencyMiss",
     "DeadlineMiss",
+    "DegreesMiss",
     "ExcludedMiss",
     "GpuLimitMiss",
     "InterruptibleMiss",
@@ -58,6 +61,7 @@ __all__ = [
     "NeverDoneMiss",
     "NoFp8Miss",
     "NoGpuMiss",
+    "NoMxfp4Miss",
     "NoPriceMiss",
     "NoSpareMiss",
     "NodesMiss",
@@ -115,11 +119,13 @@ MachineMiss = (
     | PoolLinkMiss
     | NodesMiss
     | WholeMachinesMiss
+    | DegreesMiss
     | BatchDivisionMiss
     | ReplicasMiss
     | ConcurrencyMiss
     | NvidiaOnlyMiss
     | NoFp8Miss
+    | NoMxfp4Miss
     | UnmeasuredTreesMiss
 )
 Miss = TermMiss | MachineMiss

@@ -44,14 +44,21 @@ class Study:
         self.units: tuple[FleetUnit, ...] = ()
         if self.planned is not None:
             every = fleet_units(
-                capacity_plan(sized, catalog, self.grounds), sized,
+                capacity_plan(sized, catalog, self.grounds), sized, catalog.services,
                 reserved_discount=question.reserved_discount, grounds=self.grounds,
             )  # fmt: skip
             self.units = (self.planned, *(one for one in every if one.key != self.planned.key))
 
     def _unit(self, option: Option) -> FleetUnit:
         used = self.grounds.assumed.target_utilisation
-        return unit_of(option, self.workload, self.plan.choices, self.question.reserved_discount, used=used)
+        return unit_of(
+            option,
+            self.workload,
+            self.catalog.services,
+            self.plan.choices,
+            self.question.reserved_discount,
+            used=used,
+        )
 
     def asked(self, requests: Requests, cached: float | None = None) -> ServeJob:
         """The job for these requests, with the spare replicas asked for; a prefix cache of the own fleet holds the

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tonnage.catalog import Catalog
+from tonnage.catalog.services import ServicePrices
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.plan import Option, Plan, may_win
 from tonnage.planning.planner import make_plan
@@ -85,6 +86,7 @@ def _plain(job: ServeJob) -> dict[str, Any]:
 def fleet_units(
     plan: Plan,
     workload: Workload,
+    services: ServicePrices,
     *,
     reserved_discount: float | None = None,
     grounds: Grounds | None = None,
@@ -96,7 +98,9 @@ def fleet_units(
     every = (option for option in plan.options if is_machine(option))
     machines = may_win(every, any_price=plan.any_price)
     used = (grounds or Grounds.packaged()).assumed.target_utilisation
-    return worthwhile([unit_of(option, workload, machines, reserved_discount, used=used) for option in machines])
+    return worthwhile(
+        [unit_of(option, workload, services, machines, reserved_discount, used=used) for option in machines]
+    )
 
 
 def is_machine(option: Option) -> bool:
@@ -120,7 +124,13 @@ def _per_request(unit: FleetUnit) -> float:
 
 
 def unit_of(
-    option: Option, workload: Workload, choices: Iterable[Option], reserved_discount: float | None, *, used: float
+    option: Option,
+    workload: Workload,
+    services: ServicePrices,
+    choices: Iterable[Option],
+    reserved_discount: float | None,
+    *,
+    used: float,
 ) -> FleetUnit:
     """An option of a plan as what fleets are built of; `choices`: what the plan may choose beside it."""
     assert isinstance(workload.job, ServeJob)
@@ -133,7 +143,7 @@ def unit_of(
         used=used,
         usd_per_hour=option.usd_per_instance_hour,
         hours_per_month=workload.job.hours_per_month,
-        bill=month_bill(workload, provider=option.provider, region=option.region, platform=option.platform),
+        bill=month_bill(workload, services, provider=option.provider, region=option.region, platform=option.platform),
         reserved_usd_per_hour=_reserved(option, choices, reserved_discount),
     )
 
@@ -163,4 +173,4 @@ def units_for(
     offers = tuple(offer for offer in catalog.offers if (offer.provider, offer.instance_type) in keys)
     changed = replace(workload, job=job)
     plan = capacity_plan(changed, replace(catalog, offers=offers), grounds)
-    return fleet_units(plan, changed, reserved_discount=reserved_discount, grounds=grounds)
+    return fleet_units(plan, changed, catalog.services, reserved_discount=reserved_discount, grounds=grounds)

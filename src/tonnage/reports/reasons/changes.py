@@ -193,6 +193,7 @@ def _of_job(
     | kinds.FewerOutputTokens
     | kinds.SmallerTable
     | kinds.DivideBatch
+    | kinds.DivideGpus
     | kinds.WholeMachines
     | kinds.SetPools
     | kinds.FewerPoolReplicas
@@ -205,8 +206,8 @@ def _of_job(
         case kinds.SetField(key=key, value=value, alike=alike):
             others = f" (or {', '.join(alike)})" if alike else ""
             return f"{SECTIONS.get(key, '')}{key}: {value}{others}"
-        case kinds.UseFp16():
-            return "fp16 in place of bf16"
+        case kinds.UseFp16(stated=stated):
+            return f"fp16 in place of {stated}"
         case kinds.CutSequences(maximum_tokens=most):
             return f"sequences cut at {most} tokens"
         case kinds.FewerOutputTokens(mean_tokens=tokens):
@@ -215,6 +216,8 @@ def _of_job(
             return f"rows x features fall by {100 * fall:.0f} %"
         case kinds.DivideBatch(gpus=gpus):
             return f"global_batch is a multiple of {gpus} (and max_gpus allows {gpus})"
+        case kinds.DivideGpus(gpus=gpus):
+            return "degrees of 1" if gpus == 1 else f"degrees whose product divides {gpus}"
         case kinds.WholeMachines(gpus_per_machine=gpus, one_machine=one):
             return f"layout.gpus is {'' if one else 'a multiple of '}{gpus}"
         case kinds.SetPools(prefill_replicas=prefill, decode_replicas=decode):

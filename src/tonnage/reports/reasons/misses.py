@@ -191,6 +191,8 @@ def _of_machines(miss: MachineMiss) -> tuple[str, str]:
         case kinds.NoFp8Miss(engine=engine, device=device):
             needs = f"fp8 products: the engine {engine} multiplies fp8 weights in fp8"
             return needs, f"{device}: the device has no fp8"
+        case kinds.NoMxfp4Miss(engine=engine, device=device):
+            return f"mxfp4 products: the engine {engine} has them on newer devices only", f"{device}"
         case kinds.UnmeasuredTreesMiss():
             return "boosted trees on ROCm", "no measurement of them"
         case kinds.LatencyMiss(promise=promise, best_s=best_s, promised_s=promised_s):
@@ -243,6 +245,7 @@ def _of_layouts(
     | kinds.PoolSizesMiss
     | kinds.PoolPromiseMiss
     | kinds.WholeMachinesMiss
+    | kinds.DegreesMiss
     | kinds.BatchDivisionMiss
     | kinds.ReplicasMiss
     | kinds.ConcurrencyMiss,
@@ -258,6 +261,8 @@ def _of_layouts(
         case kinds.WholeMachinesMiss(gpus=gpus, gpus_per_machine=each, network_known=known):
             between = "" if known else " and no published network between machines"
             return f"{gpus} GPUs on full machines", f"{each} GPUs a machine{between}"
+        case kinds.DegreesMiss(degrees=degrees, needed_gpus=needed, gpus=gpus):
+            return f"a multiple of {needed} GPUs ({' x '.join(degrees)})", f"{gpus} GPU{'s' if gpus > 1 else ''}"
         case kinds.BatchDivisionMiss(global_batch=batch, gpus=gpus):
             return f"a global batch that divides over {gpus} GPUs", f"global batch {batch}"
         case kinds.ReplicasMiss(needed_replicas=needed, given_replicas=given, rate_per_s=rate):

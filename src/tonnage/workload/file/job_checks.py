@@ -25,6 +25,10 @@ UNSUPPORTED = {
     ("llama.cpp", "fp8"): "use int8 (its Q8_0), or vllm (0.5 and later) or tensorrt-llm (0.5 and later) for fp8",
 }
 
+NO_FP8_CACHE = {  # engines that keep no keys and values in fp8; lmdeploy's TurboMind has int8 and int4 (its PR 4563)
+    "lmdeploy": "use vllm, sglang or tensorrt-llm, or remove the key: only lmdeploy's PyTorch backend has it",
+}
+
 
 def find_job_problems(file: WorkloadFile, shape: ModelShape | None) -> Iterator[Problem]:
     """Everything in the job that cannot hold; without a shape, what can be said without one."""
@@ -241,6 +245,9 @@ def _format_problems(section: str, requests: RequestFields) -> Iterator[Problem]
     known = UNSUPPORTED.get((requests.engine or "vllm", requests.weights or ""))
     if known is not None:
         yield Problem((section, "weights"), f"found '{requests.weights}', which {requests.engine} does not run", known)
+    if requests.kv_cache == "fp8" and requests.engine in NO_FP8_CACHE:
+        fault = f"found 'fp8', which {requests.engine} does not keep"
+        yield Problem((section, "kv_cache"), fault, NO_FP8_CACHE[requests.engine])
 
 
 def _prefix_problems(section: str, requests: RequestFields, shape: ModelShape) -> Iterator[Problem]:

@@ -39,25 +39,25 @@ class ScheduleFields(Door):
 
 
 class PriceFields(Door):
-    """Prices that the catalog has no source for. One left out is a gap that the plan states."""
+    """Prices of your own, before those of the catalog (`tonnage catalog services`). No price at all is a stated gap."""
 
     object_storage_usd_per_gb_month: PositiveOrZero | None = key(
-        "Object storage of the data.", default=None, shown="a stated gap", unit="USD per GB and month", example="0.02"
+        "Object storage of the data.", default=None, shown="the catalog's", unit="USD per GB and month", example="0.02"
     )
     block_storage_usd_per_gb_month: PositiveOrZero | None = key(
-        "Disks of the machines.", default=None, shown="a stated gap", unit="USD per GB and month", example="0.08"
+        "Disks of the machines.", default=None, shown="the catalog's", unit="USD per GB and month", example="0.08"
     )
     egress_usd_per_gb: PositiveOrZero | None = key(
         "Data that leaves the provider that holds it.",
         default=None,
-        shown="options elsewhere are refused",
+        shown="the catalog's, else refused",
         unit="USD per GB",
         example="0.09",
     )
     egress_region_usd_per_gb: PositiveOrZero | None = key(
         "Data that moves to another region of its provider.",
         default=None,
-        shown="options there are refused",
+        shown="the catalog's, else refused",
         unit="USD per GB",
         example="0.02",
     )
