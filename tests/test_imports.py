@@ -15,7 +15,7 @@ ORDER = (
 )  # fmt: skip
 ADAPTERS = (
     "sources", "store", "fetching", "recipes", "runners", "tracking", "serving", "gateway", "benchmarks", "monitoring",
-    "pipelines",
+    "pipelines", "sweeps",
 )  # fmt: skip
 TOP = (
     "settings",

@@ -8,14 +8,17 @@ from typing import Any
 import pytest
 
 from tonnage.catalog import load_catalog
+from tonnage.catalog.grammar import parse_gpu_filter
 from tonnage.planning.batch_sizing import size_batch
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.need import needs_of
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.changes import SetField
-from tonnage.planning.reasons.misses import NoFp8Miss, NoMxfp4Miss, NvidiaOnlyMiss, UnpublishedMiss
+from tonnage.planning.reasons.misses import ConcurrencyMiss, NoFp8Miss, NoMxfp4Miss, NvidiaOnlyMiss, UnpublishedMiss
 from tonnage.planning.sized_park import SizedPark, size_job
+from tonnage.planning.sizes import make_size_report
 from tonnage.reports.reasons.misses import miss_words
+from tonnage.reports.size import render_size
 from tonnage.sizing.devices import Machine
 from tonnage.workload.jobs import BatchJob, Buy, Constraints, Lengths, Requests, Team, Workload
 from tonnage.workload.known import find_model
@@ -137,6 +140,31 @@ def test_mxfp4_is_refused_where_the_engine_does_not_multiply_it() -> None:
 @pytest.mark.parametrize(("model", "weights"), [("llama-3.1-8b", "fp8"), ("gpt-oss-20b", "mxfp4")])
 def test_a_format_without_a_rate_names_itself_in_the_remedy(model: str, weights: Any) -> None:
     """On T4, which multiplies neither fp8 nor bf16, fp16 is what runs, in place of the format that was asked for."""
-    for miss in sized_on(replace(BATCH, model=find_model(model), weights=weights), "T4").unsized.values():
+    found = sized_on(replace(BATCH, model=find_model(model), weights=weights), "T4").unsized
+    assert found
+    for miss in found.values():
         assert isinstance(miss, UnpublishedMiss)
         assert miss_words(miss).lifts == f"fp16 in place of {weights}"
+
+
+def test_a_fixed_batch_over_the_cache_names_the_batch() -> None:
+    """2,000 tokens of 131,072 bytes a request: 2,048 of them are the limit, and a batch that the cache holds lifts it;
+    weights in fp8 are not advised to be fp8."""
+    job = replace(BATCH, engine="pytorch", weights="fp8", batch=2048)
+    found = sized_on(job, "H100-SXM").sized.misses
+    assert found
+    for miss in found.values():
+        assert isinstance(miss, ConcurrencyMiss)
+        (change,) = miss.lifted_by
+        assert isinstance(change, SetField)
+        assert (miss.asked_requests, change.key) == (2048, "batch")
+        assert change.value == int(miss.held_requests) < 2048
+
+
+def test_size_says_which_memory_a_service_shows() -> None:
+    """What is in use, not what nvidia-smi shows of an engine that sets its pool aside."""
+    terms = Constraints(gpus=(parse_gpu_filter("H100-SXM:1"),))
+    work = Workload(name="batch", kind="batch", job=BATCH, constraints=terms, buy=Buy(), team=Team(), as_of=AS_OF)
+    text = " ".join(render_size(make_size_report(work, CATALOG), "md").split())
+    assert "Memory is what is in use" in text
+    assert "nvidia-smi shows more" in text

@@ -30,6 +30,7 @@ VERBS: Final = (
     Verb("diff", "diff", "diff", "What a change costs a month: of files, of prices"),
     Verb("init", "init", "init", "Write a starter for a task: file, rows, a small model"),
     Verb("run", "carry_out", "run", "Carry a workload out on this machine"),
+    Verb("sweep", "sweep", "sweep", "Many trials of a run, by the best figure"),
     Verb("ps", "ps", "ps", "Runs and where they stand"),
     Verb("logs", "logs", "logs", "What a run prints"),
     Verb("stop", "stop", "stop", "Let a run save and end"),

@@ -137,7 +137,7 @@ def run(
     Exit code 4: stopped at a limit, or refused; 5: lost to preemption; 130: stopped by someone.
     """
     session = open_session(output=output, quiet=quiet)
-    from tonnage.cli.launching import prepare
+    from tonnage.cli.launching import prepare, start
 
     given = {
         "name": name, "runner": runner, "processes": processes, "device": _device(device),
@@ -155,9 +155,8 @@ def run(
         return
     _announce(session, launch)
     if launch.doubts and not yes:
-        _confirm()
-    _create(launch)
-    launch.runner.submit(launch.job, launch.folder)
+        confirm()
+    start(launch)
     _go_on(session, launch.folder, detach=detach)
 
 
@@ -233,34 +232,12 @@ def _announce(session: Session, launch: Launch) -> None:
         session.say(f"doubtful: {doubt.message}" + (f" ({doubt.hint})" if doubt.hint else ""))
 
 
-def _confirm() -> None:
+def confirm() -> None:
     """Ask on a terminal; elsewhere the doubts stand on stderr and the run starts."""
     import sys
 
     if sys.stdin.isatty() and sys.stderr.isatty() and not typer.confirm("start it?", err=True):
         raise typer.Exit(4)
-
-
-def _create(launch: Launch) -> None:
-    import json
-    from dataclasses import replace
-
-    from tonnage.cli.launching import how
-    from tonnage.errors import InputError, TonnageError
-    from tonnage.runs.data_prints import with_prints
-    from tonnage.runs.folder import write_whole
-    from tonnage.runs.journal import EventKind
-    from tonnage.runs.secrets import masked
-
-    name = launch.spec.name
-    try:
-        launch.folder.create(replace(launch.spec, data=with_prints(launch.spec.data)))
-    except FileExistsError as error:  # another of this name was faster
-        raise InputError(f"a run named '{name}' is there already", hint="--name NAME starts another") from error
-    except OSError as error:
-        raise TonnageError(f"{launch.folder.path} cannot be made: {error.strerror}", hint="set TONNAGE_HOME") from error
-    write_whole(launch.folder.prediction_file, masked(json.dumps(launch.prediction, indent=2)) + "\n")
-    launch.folder.record(EventKind.SUBMITTED, who="cli", name=name, **how(launch.spec))
 
 
 def _go_on(session: Session, folder: RunFolder, *, detach: bool, log_offset: int = 0) -> None:

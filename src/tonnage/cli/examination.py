@@ -33,6 +33,7 @@ EXTRAS: Final = {  # one module of each is enough
     "qlora": ("bitsandbytes",),
     "postgres": ("psycopg",),
     "report": ("typst", "vl_convert"),
+    "sweep": ("optuna",),
     "ui": ("nicegui",),
 }
 

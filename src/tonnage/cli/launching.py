@@ -34,13 +34,18 @@ class Launch:
 
 def prepare(settings: Settings, file: str, given: dict[str, Any]) -> Launch:
     """Read, check and render. InputError and PlanRefused say what stands against the run."""
+    return prepare_spec(settings, overridden(read_spec(file), given))
+
+
+def prepare_spec(settings: Settings, asked: RunSpec) -> Launch:
+    """The same, of a specification."""
     from tonnage.cli.predicting import predict_run
     from tonnage.runners.machine import look_at_machine
     from tonnage.runs.folder import RunFolder
     from tonnage.runs.guards import check_guard
     from tonnage.runs.secrets import hide_secrets
 
-    spec, secrets = hide_secrets(overridden(read_spec(file), given))
+    spec, secrets = hide_secrets(asked)
     os.environ.update(secrets)  # for the supervisor and its workers: no file of the run holds them
     check_guard(spec.guard)
     folder = RunFolder(runs_folder(settings.home) / spec.name)
@@ -52,6 +57,28 @@ def prepare(settings: Settings, file: str, given: dict[str, Any]) -> Launch:
     return Launch(
         spec=spec, folder=folder, runner=runner, job=runner.render(spec, folder), prediction=prediction, doubts=doubts
     )
+
+
+def start(launch: Launch) -> None:
+    """Write the run down and submit it."""
+    import json
+
+    from tonnage.errors import TonnageError
+    from tonnage.runs.data_prints import with_prints
+    from tonnage.runs.folder import write_whole
+    from tonnage.runs.journal import EventKind
+    from tonnage.runs.secrets import masked
+
+    name = launch.spec.name
+    try:
+        launch.folder.create(replace(launch.spec, data=with_prints(launch.spec.data)))
+    except FileExistsError as error:  # another of this name was faster
+        raise InputError(f"a run named '{name}' is there already", hint="--name NAME starts another") from error
+    except OSError as error:
+        raise TonnageError(f"{launch.folder.path} cannot be made: {error.strerror}", hint="set TONNAGE_HOME") from error
+    write_whole(launch.folder.prediction_file, masked(json.dumps(launch.prediction, indent=2)) + "\n")
+    launch.folder.record(EventKind.SUBMITTED, who="cli", name=name, **how(launch.spec))
+    launch.runner.submit(launch.job, launch.folder)
 
 
 def read_spec(file: str) -> RunSpec:

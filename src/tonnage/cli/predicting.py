@@ -42,6 +42,8 @@ def _on_this_machine(spec: RunSpec, profile: DeviceProfile, settings: Settings) 
     from tonnage.calibration.store import read_calibration
     from tonnage.planning.local import predict_local, training_job
 
+    if spec.sweep is not None:  # the file's own values are not those of the trial
+        raise InputError("trials of a sweep are not predicted", hint="run the workload file itself")
     if spec.workload_file is None:
         raise InputError("a specification without its workload file", hint="run the workload file itself")
     own = None if settings.calibration is None else read_calibration(settings.calibration)

@@ -9,7 +9,7 @@ import numpy as np
 
 from tonnage.planning.decoder_table import DecoderTable
 from tonnage.planning.plan import Interval, RunDetail
-from tonnage.planning.reasons.changes import AcceptRisk, LargerGpus, SetField
+from tonnage.planning.reasons.changes import AcceptRisk, JobField, LargerGpus, SetField
 from tonnage.planning.reasons.misses import ConcurrencyMiss, MemoryMiss, Miss
 from tonnage.planning.reasons.risks import Promise
 from tonnage.planning.replica_layouts import ReplicaLayout
@@ -164,7 +164,8 @@ def _memory_miss(table: DecoderTable, row: int) -> Miss:
     kind, memory = int(table.kind[row]), table.memory
     degree = int(table.tensor_parallel[row])
     pool, longest = float(memory.pool_bytes[kind]), float(table.longest_bytes[kind])
-    limit = table.job.concurrency
+    key: JobField = "batch" if table.job.batch else "concurrency"
+    limit = table.job.batch or table.job.concurrency
     if pool >= longest and limit is not None and table.room[kind] < limit:
         room = int(table.room[kind])
         return ConcurrencyMiss(
@@ -172,7 +173,7 @@ def _memory_miss(table: DecoderTable, row: int) -> Miss:
             held_requests=float(table.room[kind]),
             cache_gib=to_gib(pool),
             tensor_parallel=degree,
-            lifted_by=(SetField(key="concurrency", value=room) if room else LargerGpus(),),
+            lifted_by=(SetField(key=key, value=room) if room else LargerGpus(),),
         )
     total = to_gib(float(table.devices.memory_bytes[row]))
     needs = total - to_gib(pool) + to_gib(longest)
@@ -202,6 +203,6 @@ def _smaller_weights(table: DecoderTable, kind: int, missing_bytes: float) -> st
     now = weights_bytes(rows.shape, rows.served)
     for weights in ("fp8", "int8", "int4"):
         saved = (now - weights_bytes(rows.shape, FORMATS[weights])) / float(rows.tensor_parallel[kind])
-        if saved * 0.8 >= missing_bytes:  # engines keep at least 0.8 of what is freed
+        if saved > 0 and saved * 0.8 >= missing_bytes:  # engines keep at least 0.8 of what is freed
             return weights
     return None

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from tonnage.errors import InputError
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import EventKind
 from tonnage.runs.spec import TrainingSpec
-
-_LOWER: Final = ("loss", "perplexity", "rmse", "mae", "error")  # in the name of a figure: less is better
+from tonnage.workload.run_terms import less_is_better
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,4 +47,4 @@ def _value(metrics: Mapping[str, float], name: str | None) -> float:
     name = name or next(iter(metrics))
     if name not in metrics:
         raise InputError(f"no figure of the evaluation is named '{name}'", hint=f"`best_by`: {', '.join(metrics)}")
-    return -metrics[name] if any(word in name for word in _LOWER) else metrics[name]
+    return -metrics[name] if less_is_better(name) else metrics[name]

@@ -16,7 +16,7 @@ from tonnage.runs.summary import RunSummary
 from tonnage.units import to_gib
 
 SCHEMA: Final = "tonnage/run-comparison@1"
-_NOT_ASKED: Final = frozenset({"name", "schema", "workload_file"})  # differ without meaning anything
+_NOT_ASKED: Final = frozenset({"name", "schema", "sweep", "workload_file"})  # differ without meaning anything
 _SPEED: Final = ("median_step_s", "p90_step_s", "samples_per_s", "tokens_per_s", "data_wait_fraction")
 _LABELS: Final = {
     "median_step_s": "step, median", "p90_step_s": "step, 90th percentile", "samples_per_s": "samples/s",

@@ -29,6 +29,10 @@ SIZE_COLUMNS: Final = (
     "memory_available_gib", "time_s", "time_low_s", "time_high_s", "latency_p95_s", "rate", "rate_value",
     "instance_types",
 )  # fmt: skip
+IN_USE: Final = (
+    "Memory is what is in use: weights, activations, the runtime's context and the cache of the requests in flight. "
+    "nvidia-smi shows more where the engine sets a pool aside: all of the pool."
+)
 
 
 def size_report(report: SizeReport, *, top: int, every_row: bool) -> Report:
@@ -55,6 +59,8 @@ def _page(report: SizeReport, *, top: int, every_row: bool) -> Page:
         what = "Machines that hold it" if every_row else "The fewest of each GPU that hold it"
         blocks += [Heading(text=f"{what}: {min(top, len(rows)):,} of {len(rows):,}"), _table(report, rows[:top])]
         blocks.append(Paragraph(text="Memory is per GPU; times and rates are without start-up.", tone="faint"))
+        if any("kv_cache" in dict(row.run.layout_fields) for row in rows):
+            blocks.append(Paragraph(text=IN_USE, tone="faint"))
     else:
         blocks.append(Heading(text="Nothing in the catalog holds it"))
     blocks += _miss_blocks(report)

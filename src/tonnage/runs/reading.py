@@ -59,6 +59,11 @@ def load_run_spec(path: Path, *, as_of: datetime | None = None, fetch_config: Fe
     a deadline is held against; `fetch_config` reads the config.json of an `hf://` model.
     """
     checked = load_checked(Path(path), as_of=as_of or datetime.now(UTC), fetch_config=fetch_config)
+    return run_spec_of(checked, Path(path))
+
+
+def run_spec_of(checked: CheckedFile, path: Path) -> RunSpec:
+    """The run of a checked file; relative paths start from the folder of `path`."""
     file = checked.entries
     if isinstance(file, ServeFile):
         raise WorkloadError(
@@ -67,7 +72,7 @@ def load_run_spec(path: Path, *, as_of: datetime | None = None, fetch_config: Fe
     if file.run is None:
         hint = "add `run:` with the rows (and task and weights); docs/run-tasks.md shows each task"
         raise WorkloadError("says nothing of how to run it", hint=hint, file=str(path), key="run")
-    return _Reader(checked, Path(path).absolute()).spec(file)
+    return _Reader(checked, path.absolute()).spec(file)
 
 
 class _Reader:

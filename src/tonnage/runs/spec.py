@@ -200,6 +200,7 @@ class RunSpec:
     launch: LaunchSpec = field(default_factory=LaunchSpec)
     tracking: TrackingSpec = field(default_factory=TrackingSpec)
     workload_file: str | None = None
+    sweep: str | None = None  # the sweep it is a trial of; its values are then not those of the file
     schema: Literal["tonnage/run@1"] = SCHEMA
 
     def column(self, role: str) -> str | None:

@@ -115,7 +115,7 @@ class Tracker:
         if run is None:
             run = client.create_run(
                 self._experiment(client), run_name=self._spec.name, start_time=self._began_ms(),
-                tags={KEY: sent.key, "tonnage.folder": str(self._folder.path), "tonnage.task": self._spec.task},
+                tags={KEY: sent.key, "tonnage.folder": str(self._folder.path), **_tags(self._spec)},
             )  # fmt: skip
         known = replace(sent, run_id=run.info.run_id).at_offsets(run.data.tags.get(OFFSETS))
         known = replace(known, finished="", model_version=None) if sent.run_id != known.run_id else known
@@ -271,3 +271,9 @@ def _names_checked() -> Iterator[None]:
 def _run_id(sent: Sent) -> str:
     assert sent.run_id is not None
     return sent.run_id
+
+
+def _tags(spec: RunSpec) -> dict[str, str]:
+    """What a run is found by in MLflow."""
+    of_sweep = {} if spec.sweep is None else {"tonnage.sweep": spec.sweep}
+    return {"tonnage.task": spec.task, **of_sweep}

@@ -26,6 +26,7 @@ from tonnage.workload.file.problems import (
     shorten,
 )
 from tonnage.workload.file.run_checks import find_run_problems
+from tonnage.workload.file.sweep_checks import find_sweep_problems
 from tonnage.workload.file.terms_checks import find_term_problems
 from tonnage.workload.file.yaml_lines import Document, read_yaml
 from tonnage.workload.jobs import Workload
@@ -113,6 +114,7 @@ def check_workload(
     problems += of_draft
     problems += find_job_problems(entries, shape)
     problems += find_run_problems(entries)
+    problems += find_sweep_problems(entries)
     problems += find_term_problems(entries, as_of=as_of, catalog=catalog)
     market, of_market = read_market_terms(entries.constraints, folder, catalog)
     problems += of_market

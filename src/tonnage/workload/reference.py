@@ -35,6 +35,7 @@ from tonnage.workload.file.run_fields import (
     TrackingFields,
     TrainRunFields,
 )
+from tonnage.workload.file.sweep_fields import ObjectiveFields, ParameterFields, SweepFields, SweepLimitFields
 from tonnage.workload.file.terms_fields import (
     BuyFields,
     ConstraintFields,
@@ -92,6 +93,10 @@ _TITLES: Final[Mapping[type[BaseModel], str]] = {
     LimitFields: "`run.limits`",
     TrackingFields: "`run.tracking`",
     SourceFields: "Rows",
+    SweepFields: "`sweep`",
+    ParameterFields: "A parameter of a sweep",
+    ObjectiveFields: "`sweep.objective`",
+    SweepLimitFields: "`sweep.limits`",
     ConstraintFields: "`constraints`",
     BuyFields: "`buy`",
     ScheduleFields: "`buy.schedule`",
@@ -140,7 +145,10 @@ def render_workload_reference() -> str:
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
 
 
-_OF_RUNS: Final = (RunDataFields, SourceFields, CheckpointFields, LimitFields, TrackingFields)
+_OF_RUNS: Final = (
+    RunDataFields, SourceFields, CheckpointFields, LimitFields, TrackingFields, SweepFields, ParameterFields,
+    ObjectiveFields, SweepLimitFields,
+)  # fmt: skip
 _SHARED: Final = (
     *_OF_RUNS,
     ConstraintFields,

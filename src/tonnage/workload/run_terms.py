@@ -40,11 +40,21 @@ FIGURES: Final[dict[Task, tuple[str, ...]]] = {  # of an evaluation, the first o
     "image-classification": ("accuracy", "macro_f1"),
     "mlp": ("accuracy", "macro_f1", "auc", "rmse", "mae"),  # by the objective
 }  # an own task has its own
+_LOWER: Final = ("loss", "perplexity", "rmse", "mae", "error")  # in the name of a figure: less is better
 ONE_PROCESS: Final[tuple[Task, ...]] = ("boosted-trees", "text-generation")  # no training loop to share out
 SUFFIXES: Final[dict[str, DataFormat]] = {
     ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet",
     ".png": "images", ".jpg": "images", ".jpeg": "images", ".webp": "images", ".bmp": "images", ".gif": "images",
 }  # fmt: skip
+
+
+def less_is_better(figure: str) -> bool:
+    """Whether the lower value of a figure is the better one, by its name.
+
+    >>> less_is_better("loss_per_token"), less_is_better("macro_f1")
+    (True, False)
+    """
+    return any(word in figure for word in _LOWER)
 
 
 def format_of(location: str) -> DataFormat | None:

@@ -16,8 +16,8 @@ FreeKey = Literal[
     "gpus", "providers", "regions", "residency", "platforms", "deadline", "budget_usd", "max_gpus", "exclude", "quotas"
 ]
 JobField = Literal[
-    "spare_replicas", "replicas", "concurrency", "weights", "engine", "method", "optimizer", "attention", "recompute",
-    "micro_batch", "precision",
+    "spare_replicas", "replicas", "concurrency", "batch", "weights", "engine", "method", "optimizer", "attention",
+    "recompute", "micro_batch", "precision",
 ]  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from tonnage.workload.file.job_fields import (
 )
 from tonnage.workload.file.layout_fields import ServingLayoutFields, TrainLayoutFields
 from tonnage.workload.file.run_fields import GenerateRunFields, TableRunFields, TrainRunFields
+from tonnage.workload.file.sweep_fields import SweepFields
 from tonnage.workload.file.terms_fields import SharedFields
 
 
@@ -48,6 +49,9 @@ class TrainFile(SharedFields):
         "How the work is spread, where it is fixed.", default=TrainLayoutFields, shown="chosen"
     )
     run: TrainRunFields | None = key("How `tonnage run` carries it out.", default=None, shown="not to be run")
+    sweep: SweepFields | None = key(
+        "What `tonnage sweep` tries, by the best of which figure.", default=None, shown="none"
+    )
 
 
 class ServeFile(SharedFields):
@@ -79,6 +83,9 @@ class TabularFile(SharedFields):
     kind: Literal["tabular"] = key("What is to be done.", example="tabular")
     tabular: TabularFields = key("The table, and what is learned from it.")
     run: TableRunFields | None = key("How `tonnage run` carries it out.", default=None, shown="not to be run")
+    sweep: SweepFields | None = key(
+        "What `tonnage sweep` tries, by the best of which figure.", default=None, shown="none"
+    )
 
 
 WorkloadFile = TrainFile | ServeFile | BatchFile | TabularFile

@@ -1,0 +1,131 @@
+"""The trials of a sweep as runs: started, watched and ended as those of `tonnage run` are."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tonnage.cli.home_runs import runs_folder
+from tonnage.runs.folder import RunFolder
+from tonnage.runs.journal import EventKind
+from tonnage.runs.liveness import has_supervisor, observed_state, read_heartbeat
+from tonnage.runs.states import State
+from tonnage.sweeps.engine import Seen
+
+if TYPE_CHECKING:
+    from tonnage.reports.rendering import Report
+    from tonnage.settings import Settings
+    from tonnage.sweeps.folder import SweepFolder
+    from tonnage.sweeps.study import Study
+    from tonnage.sweeps.sweep import Sweep
+
+WHO = "sweep"
+
+
+class TrialRuns:
+    """Runs by the number of their trial."""
+
+    def __init__(self, sweep: Sweep, settings: Settings) -> None:
+        self._sweep, self._settings = sweep, settings
+        self._read: dict[int, tuple[int, Seen]] = {}  # size of the journal, and what it said
+
+    def observe(self, number: int) -> Seen | None:
+        folder = self._folder(number)
+        if not folder.spec_file.exists():
+            return None
+        alive = has_supervisor(folder)
+        size = folder.journal_file.stat().st_size if folder.journal_file.exists() else 0
+        known = self._read.get(number)
+        if known is not None and alive and known[0] == size:  # nothing was told since
+            return known[1]
+        seen = _look(folder, alive=alive)
+        self._read[number] = (size, seen)
+        return seen
+
+    def start(self, number: int, values: Mapping[str, Any]) -> None:
+        from tonnage.cli.launching import prepare_spec, start
+        from tonnage.runners.machine import look_at_machine
+
+        spec = self._sweep.spec(number, values, cores=look_at_machine().cores)
+        start(prepare_spec(self._settings, spec))
+
+    def resume(self, number: int) -> None:
+        from tonnage.cli.resuming import resume_run
+
+        resume_run(self._folder(number), {}, self._settings)
+
+    def stop(self, number: int) -> None:
+        from tonnage.cli.launching import runner_of
+
+        folder = self._folder(number)
+        runner_of(folder).stop(folder, by=WHO, reason="the sweep stops")
+
+    def cancel(self, number: int) -> None:
+        from tonnage.cli.launching import runner_of
+
+        folder = self._folder(number)
+        runner_of(folder).cancel(folder, by=WHO, reason="worse than the median of the sweep")
+
+    def _folder(self, number: int) -> RunFolder:
+        return RunFolder(runs_folder(self._settings.home) / self._sweep.run_name(number))
+
+
+def _look(folder: RunFolder, *, alive: bool) -> Seen:
+    state, beat = observed_state(folder), read_heartbeat(folder)
+    return Seen(
+        state=state.state,
+        over=state.state.ended and not alive,
+        reason=state.reason,
+        message=state.message,
+        step=state.step,
+        metrics=_metrics(folder) if state.state is State.SUCCEEDED else {},
+        evaluations={
+            int(event.fields["step"]): event.fields["metrics"]
+            for event in folder.events(brief=True)
+            if event.kind is EventKind.EVALUATED and not event.fields.get("finished")
+        },
+        seconds=None if beat is None else beat.held_s,
+        usd=None if beat is None else beat.spent_usd,
+    )
+
+
+def _metrics(folder: RunFolder) -> dict[str, float]:
+    try:
+        return dict(json.loads(folder.result_file.read_text(encoding="utf-8")).get("metrics") or {})
+    except (FileNotFoundError, ValueError):
+        return {}
+
+
+def result_of(sweep: Sweep, folder: SweepFolder, study: Study, runs: TrialRuns) -> Report:
+    """Every trial so far; of those under way, how far they are."""
+    from tonnage.sweeps.report import SweepResult, sweep_report
+
+    tried = tuple(study.tried())
+    seen = [runs.observe(one.number) for one in tried]
+    return sweep_report(
+        SweepResult(
+            sweep=sweep,
+            folder=folder.path,
+            tried=tried,
+            seconds=folder.seconds(),
+            steps=tuple(0 if one is None else one.step for one in seen),
+            usd=tuple(None if one is None else one.usd for one in seen),
+        )
+    )
+
+
+@contextlib.contextmanager
+def terminations_interrupt() -> Iterator[None]:
+    """SIGTERM ends a sweep as Ctrl-C does."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
