@@ -144,6 +144,7 @@ def _ahead(interval: Array, terms: SpotTerms) -> tuple[Array, Array]:
     saves = (life - before) / step - begun / 2.0
     later = survival(terms, start + 1e-3)[:, 0]
     saves += step * (begun - later) / 1e-3 / 12.0
+    saves = np.maximum(saves, survival(terms, start + step[:, None])[:, 0])  # the first one's: the formula may pass 0
     return life / saves, 1.0 / saves
 
 
