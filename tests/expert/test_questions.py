@@ -72,7 +72,7 @@ def test_cheaper_than(question: dict[str, Any]) -> None:
 
 def out_of_range(option: Any, expect: dict[str, Any]) -> list[str]:
     """Every figure of an option outside its expected range."""
-    hours = None if option.time_s is None else option.time_s.value / 3600
+    hours = None if option.run.time_s is None else option.run.time_s.value / 3600  # the work: no start, no waiting
     figures = {
         "usd": option.cost_usd.value,
         "hours": hours,

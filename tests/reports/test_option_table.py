@@ -13,7 +13,7 @@ def test_risks_that_differ_in_figures_share_a_letter(plan: Plan) -> None:
     table, legend = option_table(plan, plan.options, best_first=True)
     assert [row[-1] for row in table.rows] == ["a b", "b c", ""]
     assert legend.rows == (
-        ("a", "spot: may be interrupted or not to be had; the rate is an assumption"),
+        ("a", "spot: may be interrupted or not to be had"),
         ("b", "the price is 123 days old (#1; 1 other alike)"),
         ("c", "community host: no data-centre guarantees"),
     )

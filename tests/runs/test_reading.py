@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tonnage.errors import WorkloadError
-from tonnage.pricing.interruptions import Terms
+from tonnage.planning.spot.knowledge import other_machines
 from tonnage.runs.reading import load_run_spec
 from tonnage.runs.spec import RunSpec, dump_spec, load_spec
 from tonnage.workload.jobs import Lora
@@ -103,7 +103,7 @@ def test_checkpoints_where_the_file_does_not_say_when(tmp_path: Path) -> None:
 
     assert saved("") == (None, None)
     assert saved("buy: {checkpoint_interval: 20m}\n") == (1200.0, None)
-    assert saved("  notices: aws\n") == (None, Terms().interruptions_per_hour)
+    assert saved("  notices: aws\n") == (None, other_machines().per_h)
     assert saved("  notices: aws\nbuy: {interruptions_per_hour: 0.5}\n") == (None, 0.5)
     assert saved("  checkpoint: {every_steps: 7}\nbuy: {checkpoint_interval: 20m}\n") == (None, None)
 
