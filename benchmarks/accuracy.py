@@ -296,8 +296,8 @@ weights, with and without checkpointing) and `benchmarks/gpu_grid.py` (plain mod
 an H100 and on an H200, of which no training row is in any fit. They were in view while the physics of host launches,
 adapters and kept activations was written, and memory on the H200 reads as on the H100, so they are a check, not an
 independent test. Small batches are bound by the host, whose speed is not known beforehand: the two machines differ by a
-factor of 1.5; the mean speed of such hosts was chosen on these rows. Memory intervals of known programs rest on the peaks
-of the H100.
+factor of 1.5; the mean speed of such hosts was chosen on these rows. Memory intervals of known programs rest on the
+peaks of the H100.
 """
 
 
