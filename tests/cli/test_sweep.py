@@ -132,6 +132,7 @@ def test_interrupted_and_resumed(tonnage: Run, environment: dict[str, str], file
     assert {path.name: starts(path) for path in runs.glob("*")} == {"one-001": 2, "one-002": 1, "one-003": 1}
 
 
+@pytest.mark.slow
 def test_trials_that_really_learn(tonnage: Run, runs: Path, tmp_path: Path) -> None:
     """Four trainings of trees: the best of the table has the lowest error, its values in its specification, and is
     found by `--show` as it was; all files of the sweep are the user's alone."""
