@@ -152,7 +152,7 @@ def load_catalog(folder: Path | str | None = None, *, settings: Settings | None 
     """The snapshot in `folder`; else the one the settings name, else the newest of those at home and the built-in."""
     if folder is not None:
         return load_snapshot(Path(folder))
-    settings = settings or _settings()
+    settings = settings or settings_of()
     if settings.catalog is not None:
         return load_snapshot(settings.catalog)
     return load_snapshot(newest_snapshot(settings.home))
@@ -186,14 +186,24 @@ def load_workload(
 
     Without a clock the work starts today, or now where its deadline is an instant.
     """
-    settings = settings or _settings(as_of)
+    settings = settings or settings_of(as_of)
     catalog = catalog or load_catalog(settings=settings)
+    clock = clock_of(settings)
+    return started(check_source(source, clock, catalog, settings), clock, settings)
+
+
+def clock_of(settings: Settings) -> datetime:
+    """The clock that files are held against: as set, else now, to the minute."""
+    return settings.as_of or datetime.now(UTC).replace(second=0, microsecond=0)
+
+
+def started(checked: CheckedFile, clock: datetime, settings: Settings) -> Workload:
+    """The workload under a clock as set; else it starts today, or now where its deadline is an instant."""
+    at_clock = checked.starting(clock)
     if settings.as_of is not None:
-        return check_source(source, settings.as_of, catalog, settings).starting(settings.as_of)
-    now = datetime.now(UTC).replace(second=0, microsecond=0)
-    checked = check_source(source, now, catalog, settings)
-    at_now, at_today = checked.starting(now), checked.starting(now.replace(hour=0, minute=0))
-    return at_today if at_today.constraints == at_now.constraints else at_now
+        return at_clock
+    at_today = checked.starting(clock.replace(hour=0, minute=0))
+    return at_today if at_today.constraints == at_clock.constraints else at_clock
 
 
 def plan(
@@ -221,7 +231,7 @@ def plan(
         raise InputError(f"cannot rank by '{rank}'", hint="one of cost, time, pareto")
     if top < 1:
         raise InputError(f"found {top} for top, expected 1 or more")
-    settings = settings or _settings(as_of)
+    settings = settings or settings_of(as_of)
     market = catalog if isinstance(catalog, Catalog) else load_catalog(catalog, settings=settings)
     job = override_constraints(_workload(workload, as_of, market, settings), market, **constraints)
     job = job if layout is None else force_layout(job, layout)
@@ -252,7 +262,7 @@ def size(
 
     `layout` ('tp=2,pp=2,micro_batch=4') goes before the workload's own.
     """
-    settings = settings or _settings(as_of)
+    settings = settings or settings_of(as_of)
     market = catalog if isinstance(catalog, Catalog) else load_catalog(catalog, settings=settings)
     filters = parse_override_gpus(gpus, market)
     job = _workload(workload, as_of, market, settings)
@@ -275,7 +285,7 @@ def compare(
     from tonnage.comparison.comparing import compare as compare_all
     from tonnage.comparison.request import load_request
 
-    settings = settings or _settings(as_of)
+    settings = settings or settings_of(as_of)
     market = catalog if isinstance(catalog, Catalog) else load_catalog(catalog, settings=settings)
     request = load_request(file, profile_folders=profile_folders)
     read = [load_workload(work.file, catalog=market, settings=settings) for work in request.works]
@@ -318,7 +328,8 @@ def grounds_of(
     return replace(grounds, assumed=replace(grounds.assumed, memory_margin_fraction=memory_margin))
 
 
-def _settings(as_of: Clock | None = None) -> Settings:
+def settings_of(as_of: Clock | None = None) -> Settings:
+    """The settings of the environment and the files, with a clock where one is given."""
     return load_settings({"as_of": as_of}, os.environ, Path.cwd())
 
 

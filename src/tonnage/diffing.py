@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from tonnage.api import Clock, check_source, config_reader, grounds_of, load_catalog
+from tonnage.api import (
+    Clock,
+    check_source,
+    clock_of,
+    config_reader,
+    grounds_of,
+    load_catalog,
+    settings_of,
+    started,
+)
 from tonnage.catalog import Catalog
 from tonnage.errors import InputError
 from tonnage.planning import Plan, make_plan
@@ -25,7 +34,7 @@ from tonnage.planning.whatif.cost_change import (
     steps_of,
 )
 from tonnage.planning.whatif.key_changes import KeyChange, changed_keys, states_between
-from tonnage.settings import Settings, load_settings
+from tonnage.settings import Settings
 from tonnage.workload.file.mapping_values import as_document
 from tonnage.workload.jobs import ServeJob
 from tonnage.workload.loading import CheckedFile, WorkloadText, check_workload
@@ -55,11 +64,10 @@ def diff(
     if not 0 < runs_per_month <= MOST_RUNS:
         hint = f"expected a number above 0, at most {MOST_RUNS:,.0f}"
         raise InputError(f"found {runs_per_month} runs a month", hint=hint)
-    settings = settings or load_settings({"as_of": as_of}, {}, Path.cwd())
+    settings = settings or settings_of(as_of)
     old = catalog if isinstance(catalog, Catalog) else load_catalog(catalog, settings=settings)
     new = old if catalog_after is None else _catalog(catalog_after, settings)
-    clock = settings.as_of or datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    desk = _Desk(settings, grounds_of(None, None, settings), clock, runs_per_month)
+    desk = _Desk(settings, grounds_of(None, None, settings), clock_of(settings), runs_per_month)
     return desk.compare(before, after, old, new, file=file)
 
 
@@ -96,7 +104,7 @@ class _Desk:
     def _side(self, checked: CheckedFile | None, catalog: Catalog) -> tuple[Side, Plan | None]:
         if checked is None:
             return NO_FILE, None
-        workload = checked.starting(self.clock)
+        workload = started(checked, self.clock, self.settings)
         check_limits(workload, catalog)
         age = self.settings.max_price_age_days
         plan = make_plan(workload, catalog, grounds=self.grounds, max_price_age_days=age)

@@ -9,10 +9,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 import yaml
+
+from tonnage import diff
+from tonnage.errors import InputError
 
 ROOT = Path(__file__).parents[2]
 BERT = ROOT / "examples" / "bert-finetune.tonnage.yaml"
@@ -191,3 +195,22 @@ def test_the_workflow_comments_what_a_change_costs(repository: Path, environment
     assert comment == (repository / "cost.md").read_text()
     assert "| data.samples | 67000 | 6700000 |" in comment
     assert "the change costs more than 0.10 USD a month" in comment
+
+
+def test_an_instant_is_held_against_now_as_in_a_plan(tonnage: Run, tmp_path: Path) -> None:
+    """A deadline ten minutes away is refused by both: the day's midnight would make it hours."""
+    soon = datetime.now(UTC) + timedelta(minutes=4)
+    file = tmp_path / "soon.tonnage.yaml"
+    shutil.copy(BERT, file)
+    changed(file, ("deadline: 8h", f'deadline: "{soon:%Y-%m-%dT%H:%MZ}"'))
+    planned, compared = tonnage("plan", str(file)), tonnage("diff", str(file), str(file))
+    assert planned.returncode == compared.returncode == 2
+    assert "machine starts in" in planned.stderr
+    assert "machine starts in" in compared.stderr
+
+
+def test_python_reads_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`tonnage.diff` holds to the settings of the environment as the command does."""
+    monkeypatch.setenv("TONNAGE_AS_OF", "no-date")
+    with pytest.raises(InputError, match="no-date"):
+        diff(BERT, BERT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from tonnage.sizing.inference_memory import weights_bytes
 from tonnage.sizing.inference_pass import FORMATS
 from tonnage.units import to_gib
 
+FRONT_END_BINDS: Final = 0.75  # share of a second that the front end is busy at a replica's capacity
 Percentiles = tuple[tuple[str, tuple[tuple[str, float], ...]], ...]
 
 
@@ -92,9 +94,21 @@ def decoder_detail(
                           (("ttft", first), ("tpot", token), ("latency", latency))),
         promise=promise,
         utilisation=utilisation,
-        notes=notes,
+        notes=(*notes, *_front_end(table, requests_per_s / replicas)),
         intervals=(*(() if time is None else (time[0],)), of_latency, of_ttft, of_rate, table.held),
     )  # fmt: skip
+
+
+def _front_end(table: DecoderTable, replica_per_s: float) -> tuple[str, ...]:
+    """Where not the device but the engine's front end limits a replica: which rate, and what would lift it."""
+    each_s = table.scheduler.accept_s
+    if replica_per_s * each_s < FRONT_END_BINDS:
+        return ()
+    return (
+        f"{table.scheduler.name}'s front end, not the GPU, limits a replica: {1e3 * each_s:.1f} ms a request "
+        f"({1.0 / each_s:.0f} a second), measured on bursts of one installation; several API servers, or a larger "
+        "batch a request, lift it",
+    )
 
 
 def _counted(replicas: int, per_node: int, pools: tuple[int, int] | None) -> tuple[tuple[str, int], ...]:

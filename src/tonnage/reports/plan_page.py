@@ -41,8 +41,9 @@ def plan_page(plan: Plan, *, top: int) -> Page:
     else:
         blocks += nothing_fits_blocks(plan)
     blocks += [*_losers(plan), *price_blocks(plan.catalog)]
-    if plan.notes:
-        blocks += [Heading(text="Notes"), Bullets(items=plan.notes)]
+    of_best = () if plan.best is None else tuple(f"the first option: {note}" for note in plan.best.run.notes)
+    if notes := (*of_best, *plan.notes):
+        blocks += [Heading(text="Notes"), Bullets(items=notes)]
     return Page(title=f"Plan for {plan.name} ({plan.kind}), as of {plan.as_of:%Y-%m-%d}", blocks=tuple(blocks))
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from tonnage.errors import InputError
 from tonnage.sizing.estimates import Array
+from tonnage.sizing.length_points import CHAT_LONGEST, CHAT_SPREAD
 from tonnage.sizing.traces import Counts, Trace
 from tonnage.workload.jobs import Lengths, Requests
 
@@ -106,10 +107,6 @@ class SpreadLengths:
         output = self.requests.output_tokens
         prompts = _log_normal(random, count, self.requests.input_tokens)
         return prompts, np.zeros(count, dtype=np.int64) if output is None else _log_normal(random, count, output)
-
-
-CHAT_SIGMA = 0.9  # of the logarithm of lengths in a recorded conversation trace: prompts 0.99, answers 0.86
-CHAT_LONGEST = 4.7  # longest answer over the mean one there; serving benchmarks cut prompts near it too (1,024 tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +206,7 @@ def _log_normal(random: Random, count: int, lengths: Lengths) -> Counts:
 
 
 def _chat(random: Random, count: int, mean: float) -> Counts:
-    drawn = np.minimum(np.exp(CHAT_SIGMA * random.standard_normal(count) - CHAT_SIGMA**2 / 2.0), CHAT_LONGEST)
+    drawn = np.minimum(np.exp(CHAT_SPREAD * random.standard_normal(count) - CHAT_SPREAD**2 / 2.0), CHAT_LONGEST)
     lengths: Counts = np.maximum(np.rint(drawn * (mean / drawn.mean())), 1).astype(np.int64)
     return lengths
 

@@ -78,8 +78,9 @@ def capacity_plan(workload: Workload, catalog: Catalog, grounds: Grounds | None 
 
 
 def _plain(job: ServeJob) -> dict[str, Any]:
-    """Layouts that are not tried at other volumes unless asked for: what they add is little, their search not."""
-    tried = {"expert_parallel": 1, "attention_data_parallel": 1, "prefill_replicas": 0, "decode_replicas": 0}
+    """Pools of prompts and answers are not tried at other volumes unless asked for: what they add is little, their
+    search not. Experts dealt out are: without them a promise may not be kept that the plan keeps."""
+    tried = {"prefill_replicas": 0, "decode_replicas": 0}
     return {name: least for name, least in tried.items() if getattr(job, name) is None}
 
 
