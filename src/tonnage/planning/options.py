@@ -15,7 +15,7 @@ from tonnage.planning.plan import Option, RunDetail
 from tonnage.planning.risks import risks_of
 from tonnage.planning.sized import IntArray, Sized
 from tonnage.planning.spot.detail import SpotDetail
-from tonnage.planning.spot_columns import SpotColumns, no_items
+from tonnage.planning.spot_columns import SpotColumns, SpotRows, spot_rows
 from tonnage.pricing.deals import Deal
 from tonnage.pricing.ledger import Ledger
 from tonnage.pricing.lines import Hours, machine_ledger
@@ -132,19 +132,16 @@ class OptionBuilder:
         joined = self.joined
         if joined.interrupted is None or not joined.spot[row]:
             return None
-        run = int(joined.run[row])
-        return self.spots.detail(
-            int(joined.offer[row]),
-            joined.interrupted,
-            int(joined.interrupted_row[row]),
-            work_s=float(self.sized.work_s[run]),
-            nodes=int(joined.nodes[row]),
-            keeps=bool(np.isfinite(no_items(self.sized)[run])),
-        )
+        return self.spots.detail(self._spot_row(row), joined.interrupted, int(joined.interrupted_row[row]))
+
+    def _spot_row(self, row: int) -> SpotRows:
+        one = np.array([row], dtype=np.intp)
+        return spot_rows(self.sized, self.joined.run[one], self.joined.offer[one])
 
     def _reading_s(self, row: int) -> float:
         """What a start on spot takes beyond that of any machine: reading the state."""
-        return float(self.spots.startup_h[int(self.joined.offer[row])]) * SECONDS_PER_HOUR - self.startup_s
+        one = self._spot_row(row)
+        return float(self.spots.startup_h(one.deal, one.nodes, one.writers)[0]) * SECONDS_PER_HOUR - self.startup_s
 
     def _ledger(self, row: int, billed_h: float, unused_h: float) -> Ledger:
         """The hours of one machine by what they are spent on, then everything else."""

@@ -118,10 +118,11 @@ def _stacked(tables: Sequence[Sized], offsets: Sequence[int]) -> Sized:
         part = int(np.searchsorted(first_rows, row, side="right")) - 1
         return tables[part].detail(row - int(first_rows[part]))
 
-    flying = [np.full(len(one.machine), np.nan) if one.in_flight_s is None else one.in_flight_s for one in tables]
-
-    def column(name: str) -> np.ndarray:
-        return np.concatenate([getattr(sized, name) for sized in tables])
+    def column(name: str, absent: float = np.nan) -> np.ndarray:
+        found = [getattr(sized, name) for sized in tables]
+        return np.concatenate(
+            [np.full(len(one.machine), absent) if of is None else of for one, of in zip(tables, found, strict=True)]
+        )
 
     machine = [sized.machine + offset for sized, offset in zip(tables, offsets, strict=False)]
     return Sized(
@@ -133,6 +134,7 @@ def _stacked(tables: Sequence[Sized], offsets: Sequence[int]) -> Sized:
         nodes_low=column("nodes_low"),
         nodes_high=column("nodes_high"),
         detail=detail,
-        in_flight_s=np.concatenate(flying),
+        in_flight_s=column("in_flight_s"),
+        state_parts=column("state_parts", 1.0),
         misses=misses,
     )

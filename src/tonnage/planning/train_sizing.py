@@ -33,6 +33,7 @@ from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Devices, Machine, stack
 from tonnage.sizing.estimates import Array, Figure
 from tonnage.sizing.fitting import fits, holds, room
+from tonnage.sizing.layouts import SHARDINGS, Layouts
 from tonnage.sizing.precision import TRAINING
 from tonnage.sizing.training_memory import TrainingMemory
 from tonnage.sizing.training_practice import Practice
@@ -133,8 +134,17 @@ def _columns(table: TrainingTable, best: IntArray, misses: Mapping[int, Miss]) -
         nodes_high=nodes,
         work_s=table.step.total_s[best] * steps,
         detail=lambda row: _detail(table, int(best[row]), float(steps)),
+        state_parts=_state_parts(table.grid.layouts.take(best)),
         misses=misses,
     )
+
+
+def _state_parts(layouts: Layouts) -> Array:
+    """Machines that each save a part of the state: all of them where the ranks split it, by sharding or by tensor and
+    pipeline parallel degrees that span machines; else the first one saves it."""
+    split = layouts.tensor_parallel * layouts.pipeline_parallel
+    spanned = np.clip(split * layouts.nodes / layouts.gpus, 1.0, layouts.nodes)
+    return np.where(layouts.sharding == SHARDINGS.index("ddp"), spanned, layouts.nodes)
 
 
 def _largest_micro_batches(grid: LayoutGrid, enough: np.ndarray) -> IntArray:

@@ -8,9 +8,9 @@ import pytest
 
 from tonnage.catalog import Catalog, load_catalog
 from tonnage.planning.spot.drawing import mean_h
-from tonnage.planning.spot.knowledge import RUN_H, bands, other_machines, spot_hazard
+from tonnage.planning.spot.knowledge import RUN_H, bands, machine_hazard, other_machines, spot_hazard
 from tonnage.planning.spot.model_file import packaged_model
-from tonnage.planning.spot.saves import save_s, state_bytes, transfer_s
+from tonnage.planning.spot.saves import machine_save_s, restore_s, save_rates, state_bytes
 from tonnage.workload.jobs import Buy
 
 from ..conftest import serve, train
@@ -73,9 +73,9 @@ def test_saves_follow_what_is_trained(catalog: Catalog) -> None:
     machine = catalog.instance_type("p4d.24xlarge", "aws")
     full = state_bytes(train().job)
     assert full == pytest.approx(12 * 109.5e6, rel=0.02)
-    assert save_s(full, machine) == pytest.approx(1 + full / 0.5e9)
+    assert machine_save_s(full, machine) == pytest.approx(1 + full / 0.5e9)
     assert state_bytes(serve().job) == 0.0
-    assert save_s(0.0, machine) == 0.0
+    assert machine_save_s(0.0, machine) == 0.0
     assert state_bytes(train("gpt-j-6b", method="lora").job) < 0.01 * state_bytes(train("gpt-j-6b").job)
 
 
@@ -83,4 +83,34 @@ def test_a_slow_network_bounds_a_save(catalog: Catalog) -> None:
     """A machine of less than 4 Gbit/s writes at its network's rate."""
     slow = next(one for one in catalog.instance_types if one.network_gbit_per_s and one.network_gbit_per_s < 4)
     assert slow.network_gbit_per_s is not None
-    assert transfer_s(1e9, slow) == pytest.approx(8.0 / slow.network_gbit_per_s)
+    assert machine_save_s(1e9, slow) == pytest.approx(1 + 8.0 / slow.network_gbit_per_s)
+    assert float(restore_s(1e9, save_rates([slow]))[0]) == pytest.approx(8.0 / slow.network_gbit_per_s)
+
+
+def test_shards_are_written_at_the_same_time_up_to_the_stores_rate(catalog: Catalog) -> None:
+    """Eight machines that write their parts take an eighth of one's time; Azure's store takes 25 Gbit/s from all."""
+    amazon = catalog.instance_type("p4d.24xlarge", "aws")
+    azure = catalog.instance_type("Standard_ND96asr_v4", "azure")
+    for machine, at_once_gb_per_s in ((amazon, 4.0), (azure, 25 / 8)):
+        assert machine_save_s(80e9, machine) == pytest.approx(1 + 80 / 0.5)
+        assert machine_save_s(80e9, machine, 8) == pytest.approx(1 + 80 / at_once_gb_per_s)
+
+
+def test_machines_that_hold_all_of_the_state_read_it_all(catalog: Catalog) -> None:
+    """Under DDP sixteen machines read sixteen times the bytes; Azure's store gives 50 Gbit/s to all together."""
+    amazon, azure = (
+        save_rates([catalog.instance_type(*name)])
+        for name in (("p4d.24xlarge", "aws"), ("Standard_ND96asr_v4", "azure"))
+    )
+    assert float(restore_s(80e9, amazon, 16, 1)[0]) == pytest.approx(80 / 0.5)
+    assert float(restore_s(80e9, azure, 16, 1)[0]) == pytest.approx(16 * 80 / 6.25)
+    assert float(restore_s(80e9, amazon, 16, 16)[0]) == pytest.approx(80 / 16 / 0.5)
+
+
+def test_a_machines_hazard_is_that_of_plans(catalog: Catalog) -> None:
+    """A traced machine has the fit; one with a band has it in its region and not elsewhere."""
+    assert machine_hazard(catalog.instance_type("p3.2xlarge", "aws"), "").known == "traces"
+    provider, name, region = next(key for key in bands() if catalog.instance_type(key[1], key[0]).accelerator == "A10G")
+    machine = catalog.instance_type(name, provider)
+    assert machine_hazard(machine, region).known == "band"
+    assert machine_hazard(machine, "").known == "other machines"

@@ -5,11 +5,13 @@ from tonnage.planning.spot.engine import Moment, Outcome, Policy, Recorded, Worl
 from tonnage.planning.spot.fitting import SpotFit, fit_traces
 from tonnage.planning.spot.hazards import AGES_H, Direction, HazardModel, fit_hazards
 from tonnage.planning.spot.job import TICK_H, SpotJob
+from tonnage.planning.spot.knowledge import SpotHazard, machine_hazard
 from tonnage.planning.spot.model_file import model_document, model_text, packaged_model, parse_model
 from tonnage.planning.spot.optimum import optimal_cost, optimal_costs
 from tonnage.planning.spot.policy import TonnagePolicy
 from tonnage.planning.spot.replaying import POLICIES, PolicyResult, ReplayResult, TraceResult, replay_traces
 from tonnage.planning.spot.rivals import Greedy, OnDemand, TimeSliced, UniformProgress
+from tonnage.planning.spot.saves import machine_save_s
 from tonnage.planning.spot.traces import Trace, TraceError, parse_trace
 from tonnage.planning.spot.windows import Windows, draw_joint_windows, draw_windows
 
@@ -29,6 +31,7 @@ __all__ = [
     "Recorded",
     "ReplayResult",
     "SpotFit",
+    "SpotHazard",
     "SpotJob",
     "SpotQuestion",
     "TimeSliced",
@@ -44,6 +47,8 @@ __all__ = [
     "draw_windows",
     "fit_hazards",
     "fit_traces",
+    "machine_hazard",
+    "machine_save_s",
     "model_document",
     "model_text",
     "optimal_cost",

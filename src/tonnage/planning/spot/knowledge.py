@@ -23,6 +23,7 @@ from importlib.resources import files
 from math import log
 from typing import Final, Literal
 
+from tonnage.catalog.market import InstanceType
 from tonnage.planning.spot.drawing import mean_h
 from tonnage.planning.spot.hazards import BUCKETS, Direction, HazardModel
 from tonnage.planning.spot.model_file import packaged_model
@@ -75,6 +76,11 @@ def spot_hazard(provider: str, instance_type: str, region: str, accelerator: str
         return SpotHazard(model=packaged_model(), known="traces", source=packaged_model().source)
     band = bands().get((provider, instance_type, region))
     return other_machines() if band is None else _banded(band)
+
+
+def machine_hazard(instance: InstanceType, region: str) -> SpotHazard:
+    """What plans take for a machine of which a workload states nothing. Bands are of a region: "" finds none."""
+    return spot_hazard(instance.provider, instance.name, region, instance.accelerator, Buy())
 
 
 def _traced(provider: str, accelerator: str | None) -> bool:
