@@ -13,7 +13,8 @@ from tonnage.planning.spot.knowledge import other_machines
 from tonnage.planning.spot.saves import WRITE_GB_PER_S, WRITE_RANGE, WRITE_SOURCE
 from tonnage.planning.spot_columns import Z80
 from tonnage.pricing.interruptions import STARTUP_SOURCE, Terms
-from tonnage.sizing.assumptions import Assumption, listed
+from tonnage.sizing.assumptions import Assumption, HostAssumptions, listed
+from tonnage.sizing.host import host_item, used_assumptions
 from tonnage.sizing.tabular_assumptions import TabularAssumptions, listed_tabular
 from tonnage.workload.jobs import BatchJob, ServeJob, TabularJob, TrainJob, Workload
 
@@ -50,7 +51,13 @@ SERVING: Final = (  # rates of inference are figures of the engine: sizing/engin
 
 def assumptions_used(workload: Workload, grounds: Grounds) -> tuple[Assumption, ...]:
     """The judgements behind a plan of `workload`, with ranges and sources; what the workload states is none."""
-    return (*_sizing(workload, grounds), *terms_assumed(workload))
+    return (*_sizing(workload, grounds), *host_assumed(workload), *terms_assumed(workload))
+
+
+def host_assumed(workload: Workload) -> tuple[Assumption, ...]:
+    """The judgements behind what the host gets ready."""
+    assumed = HostAssumptions()
+    return used_assumptions(host_item(workload.job, workload.host, assumed), assumed)
 
 
 def engine_figures(job: ServeJob | BatchJob, grounds: Grounds) -> tuple[Assumption, ...]:

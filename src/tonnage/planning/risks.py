@@ -15,6 +15,7 @@ from tonnage.planning.reasons.risks import (
     DriverRisk,
     EstimatedFeeRisk,
     FewVcpusRisk,
+    HostLimitRisk,
     HostMemoryRisk,
     LatencyRisk,
     MemoryRisk,
@@ -27,6 +28,7 @@ from tonnage.planning.reasons.risks import (
     RocmRisk,
     SpotRisk,
     UndatedPriceRisk,
+    UnknownHostRisk,
     UnmeasuredRisk,
 )
 from tonnage.pricing.deals import Deal
@@ -59,7 +61,7 @@ def risks_of(
         *([OddPriceRisk(doubt=doubt)] if doubt else []),
         *price_risks(workload, deal, max_age_days),
         *_purchase_risks(workload, deal, count),
-        *_host_risks(instance, run),
+        *_host_risks(instance, run, count),
         *_build_risks(instance, vendor),
     ]
     return tuple(found)
@@ -144,9 +146,16 @@ def _build_risks(instance: InstanceType, vendor: str | None) -> Iterator[Risk]:
         yield RocmRisk(device=instance.accelerator)
 
 
-def _host_risks(instance: InstanceType, run: RunDetail) -> Iterator[Risk]:
-    gpus = instance.accelerator_count
-    if gpus and instance.vcpus is not None and instance.vcpus / gpus < VCPUS_PER_GPU_COMFORTABLE:
+def _host_risks(instance: InstanceType, run: RunDetail, count: int) -> Iterator[Risk]:
+    gpus, host = instance.accelerator_count, run.host
+    if host is not None and host.items_per_s is None:
+        if host.needed_vcpus / count > VCPUS_PER_GPU_COMFORTABLE * gpus:
+            yield UnknownHostRisk(stage=host.stage, needed_vcpus=host.needed_vcpus / count)
+    elif host is not None and host.binds and host.items_per_s is not None:
+        yield HostLimitRisk(
+            stage=host.stage, vcpus=host.vcpus, items_per_s=host.items_per_s.value, devices_per_s=host.devices_per_s
+        )
+    if host is None and gpus and instance.vcpus is not None and instance.vcpus / gpus < VCPUS_PER_GPU_COMFORTABLE:
         yield FewVcpusRisk(vcpus_per_gpu=instance.vcpus / gpus)
     weights = dict(run.memory_parts_gib).get("weights", 0.0)
     if instance.memory_gib is not None and weights > instance.memory_gib:

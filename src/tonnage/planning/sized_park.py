@@ -19,7 +19,9 @@ from tonnage.planning.serve_sizing import size_service
 from tonnage.planning.sized import Sized
 from tonnage.planning.tabular_sizing import size_tabular
 from tonnage.planning.train_sizing import size_training
+from tonnage.sizing.assumptions import HostAssumptions
 from tonnage.sizing.devices import Machine
+from tonnage.sizing.host import host_item
 from tonnage.sizing.precision import SERVING_COMPUTE, TRAINING
 from tonnage.workload.jobs import BatchJob, Constraints, ServeJob, TabularJob, TrainJob, TrainPrecision, Workload
 
@@ -36,12 +38,13 @@ class SizedPark:
 def size_job(workload: Workload, catalog: Catalog, instances: Sequence[InstanceType], grounds: Grounds) -> SizedPark:
     """Size the workload on every instance type given."""
     job, constraints, assumed = workload.job, workload.constraints, grounds.assumed
+    item = host_item(job, workload.host, HostAssumptions())
     if isinstance(job, TabularJob):
         return _merge(size_tabular(job, catalog, instances, constraints, assumed))  # no layouts to choose from
     if isinstance(job, TrainJob):
         parts = []
         for precision, subset in _by_precision(job, catalog, instances):
-            park = accelerator_park(catalog, subset, precision=TRAINING[precision].compute, assumed=assumed)
+            park = accelerator_park(catalog, subset, precision=TRAINING[precision].compute, assumed=assumed, item=item)
             concrete = replace(job, precision=precision)
             parts.append((park, size_training(concrete, park.machines, constraints, grounds)))
         return _merge(parts)
@@ -49,7 +52,7 @@ def size_job(workload: Workload, catalog: Catalog, instances: Sequence[InstanceT
     parts = []
     for weights, subset in by_weights(job, catalog, [one for one in instances if one.key not in refused]):
         park = accelerator_park(
-            catalog, subset, precision=SERVING_COMPUTE[weights], assumed=assumed, stated=job.weights
+            catalog, subset, precision=SERVING_COMPUTE[weights], assumed=assumed, stated=job.weights, item=item
         )
         parts.append((replace(park, unsized=park.unsized | refused), _served(job, park, constraints, grounds)))
     return _merge(parts)

@@ -9,6 +9,7 @@ from math import prod
 import numpy as np
 
 from tonnage.planning.grounds import Grounds
+from tonnage.planning.hosts import Hosts, hosts_of, longer
 from tonnage.planning.layout_grid import LayoutGrid, degrees_divide, fixed_degrees, grid_for
 from tonnage.planning.plan import Interval, RunDetail
 from tonnage.planning.reasons.changes import (
@@ -43,6 +44,7 @@ from tonnage.units import to_gib
 from tonnage.workload.jobs import Constraints, TrainJob
 from tonnage.workload.programs import SPLITTING
 
+WAITS = "waiting for the host"  # part of a step
 NOTED_GIB = 0.05  # an allocator's slack below this goes without saying
 
 
@@ -77,6 +79,7 @@ class TrainingTable:
     step: TrainingStep
     usable_bytes: Array
     intervals: _Intervals
+    hosts: Hosts
 
 
 def size_training(
@@ -106,7 +109,7 @@ def size_training(
     enough = held if constraints.held("memory") else expected
     safe, every = _largest_micro_batches(grid, enough), _largest_micro_batches(grid, expected)
     candidates = np.union1d(safe, every).astype(np.intp)
-    table = _timed(job, grid, candidates, stacked, assumed, intervals, practice)
+    table = _timed(job, grid, candidates, stacked, assumed, intervals, practice, hosts_of(machines))
     known = np.isfinite(table.step.total_s)
     best = _fastest(table, known & np.isin(candidates, safe))
     boldest = best if len(safe) == len(candidates) else _fastest(table, known & np.isin(candidates, every))
@@ -125,18 +128,31 @@ def _columns(table: TrainingTable, best: IntArray, misses: Mapping[int, Miss]) -
     steps = np.ceil(job.samples / job.global_batch) * job.epochs
     nodes = table.grid.layouts.nodes[best]
     spreads = [_time_interval(table, int(row)).spread for row in best]
+    work = table.step.total_s[best] * steps
+    low, high = (np.array([getattr(one, end) for one in spreads], np.float64) for end in ("low_factor", "high_factor"))
+    if table.hosts.any:
+        work, low, high = _with_hosts(table, best, work, work * low, work * high)
     return Sized(
         machine=table.grid.machine[best],
         nodes=nodes,
-        low_factor=np.array([one.low_factor for one in spreads], dtype=np.float64),
-        high_factor=np.array([one.high_factor for one in spreads], dtype=np.float64),
+        low_factor=low,
+        high_factor=high,
         nodes_low=nodes,
         nodes_high=nodes,
-        work_s=table.step.total_s[best] * steps,
+        work_s=work,
         detail=lambda row: _detail(table, int(best[row]), float(steps)),
         state_parts=_state_parts(table.grid.layouts.take(best)),
         misses=misses,
     )
+
+
+def _with_hosts(table: TrainingTable, best: IntArray, work: Array, low: Array, high: Array) -> tuple[Array, ...]:
+    """Seconds where hosts may hold devices up, and their ends as factors on them."""
+    items = table.job.samples * table.job.epochs / table.grid.layouts.nodes[best]
+    machine, hosts = table.grid.machine[best], table.hosts
+    bounded = np.maximum(work, items / hosts.value[machine])
+    least, most = np.maximum(low, items / hosts.high[machine]), np.maximum(high, items / hosts.low[machine])
+    return bounded, least / bounded, most / bounded
 
 
 def _state_parts(layouts: Layouts) -> Array:
@@ -165,7 +181,7 @@ def _largest_micro_batches(grid: LayoutGrid, enough: np.ndarray) -> IntArray:
 
 def _timed(
     job: TrainJob, grid: LayoutGrid, rows: IntArray, stacked: Devices, assumed: Assumptions, intervals: _Intervals,
-    practice: Practice | None,
+    practice: Practice | None, hosts: Hosts,
 ) -> TrainingTable:  # fmt: skip
     layouts = grid.layouts.take(rows)
     machine = grid.machine[rows]
@@ -179,6 +195,7 @@ def _timed(
         step=predicted.step,
         usable_bytes=devices.memory_bytes,
         intervals=intervals,
+        hosts=hosts,
     )
 
 
@@ -201,9 +218,12 @@ def _detail(table: TrainingTable, row: int, steps: float) -> RunDetail:
     step_s = float(table.step.total_s[row])
     machine = int(table.grid.machine[row])
     of_time, of_memory = _time_interval(table, row), table.intervals.memory[machine]
-    time, rate = of_time.around(step_s * steps), of_time.around(step_s)
     per_step = float(job.global_batch)
+    host = table.hosts.figure(machine, layout.nodes)
+    rate = longer(of_time.around(step_s), per_step, host)
+    time = longer(of_time.around(step_s * steps), job.samples * job.epochs, host)
     samples = _inverse(rate, per_step)
+    waits = ((WAITS, rate.value - step_s),) if rate.value > step_s else ()
     rates = [("samples_per_s", samples)]
     if job.model.architecture not in ("vision-transformer", "convolution"):
         rates.append(("tokens_per_s", samples.scaled(job.lengths.mean)))
@@ -229,7 +249,7 @@ def _detail(table: TrainingTable, row: int, steps: float) -> RunDetail:
             *((("program", job.program.name),) if job.program.name else ()),
         ),
         time_s=time,
-        time_parts=tuple(table.step.parts(row).items()),
+        time_parts=(*table.step.parts(row).items(), *waits),
         time_parts_of="step",
         memory_gib=of_memory.around(to_gib(float(table.memory.needed_bytes[row]))),
         memory_parts_gib=tuple((name, to_gib(size)) for name, size in parts.items()),
@@ -237,6 +257,7 @@ def _detail(table: TrainingTable, row: int, steps: float) -> RunDetail:
         rates=(*rates, ("mfu_fraction", mfu)),
         notes=notes,
         intervals=(of_time, of_memory),
+        host=table.hosts.share(machine, layout.nodes, per_step / step_s),
     )
 
 

@@ -10,6 +10,7 @@ from tonnage.catalog.market import Platform
 from tonnage.planning.reasons.reason import Reason
 from tonnage.pricing.deals import OddPremium
 from tonnage.pricing.fee_estimates import Parts
+from tonnage.sizing.host import HostStage
 
 Promise = Literal["latency", "ttft", "tpot"]  # which latency a service promised
 
@@ -136,6 +137,28 @@ class FewVcpusRisk(Reason):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostLimitRisk(Reason):
+    """The hosts get fewer items ready than the devices take: figures of the option are the hosts'. `vcpus`: of one
+    machine."""
+
+    kind: ClassVar[str] = "host limit"
+    stage: HostStage
+    vcpus: float | None
+    items_per_s: float
+    devices_per_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownHostRisk(Reason):
+    """How many vCPUs the machine has is not stated: whether its host keeps up is not known. `needed_vcpus`: of one
+    machine."""
+
+    kind: ClassVar[str] = "unknown host"
+    stage: HostStage
+    needed_vcpus: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostMemoryRisk(Reason):
     """The weights are larger than the memory of the host that loads them."""
 
@@ -240,6 +263,8 @@ Risk = (
     | CommitmentRisk
     | DriverRisk
     | FewVcpusRisk
+    | HostLimitRisk
+    | UnknownHostRisk
     | HostMemoryRisk
     | UnknownFinishRisk
     | UnknownQuotaRisk
