@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tonnage.catalog.capacity import CapacityRule
 from tonnage.catalog.expected_prices import ExpectedPrices, PriceDoubt
 from tonnage.catalog.market import InstanceType
 from tonnage.catalog.services import ServicePrices
@@ -42,6 +43,7 @@ class OptionBuilder:
     expected: ExpectedPrices
     services: ServicePrices
     vendors: Mapping[str, str]  # of each device
+    capacity: Mapping[tuple[str, str, str], CapacityRule]  # by provider, machine and purchase
 
     def built(self, rows: IntArray, front: np.ndarray) -> list[Option]:
         """Options for `rows`, in their order."""
@@ -121,6 +123,7 @@ class OptionBuilder:
                 doubt,
                 count=int(joined.nodes[row]),
                 vendor=self.vendors.get(instance.accelerator or ""),
+                capacity=self.capacity.get((offer.provider, offer.instance_type, offer.purchase)),
             ),
             pareto=on_front,
             loses_by="",

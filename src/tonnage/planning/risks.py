@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tonnage.catalog.capacity import CapacityRule
 from tonnage.catalog.expected_prices import PriceDoubt
 from tonnage.catalog.market import InstanceType, is_community
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.risks import (
     ArmHostRisk,
+    CapacityRisk,
     CommitmentRisk,
     CommunityHostRisk,
     DeadlineRisk,
@@ -36,6 +38,7 @@ from tonnage.pricing.usage import TERM_HOURS
 from tonnage.sizing.estimates import Figure
 from tonnage.workload.jobs import ServeJob, Workload
 
+SECONDS_PER_DAY = 86_400.0
 PRICE_AGE_DAYS = 180  # older prices are not relied on, where nobody says otherwise: judgement
 VCPUS_PER_GPU_COMFORTABLE = 4.0  # input workers per device that keep a fine-tune fed: judgement
 
@@ -51,9 +54,10 @@ def risks_of(
     *,
     count: int = 1,
     vendor: str | None = None,
+    capacity: CapacityRule | None = None,
 ) -> tuple[Risk, ...]:
     """Risks of one option, the gravest first. `doubt`: what the catalog holds of its price, if it is odd; `vendor`: of
-    the devices."""
+    the devices; `capacity`: why the machine may not be had at once."""
     found = [
         *_promise_risks(workload, run, time),
         *_memory_risks(run),
@@ -61,6 +65,7 @@ def risks_of(
         *([OddPriceRisk(doubt=doubt)] if doubt else []),
         *price_risks(workload, deal, max_age_days),
         *_purchase_risks(workload, deal, count),
+        *_capacity_risks(workload, deal, time, capacity),
         *_host_risks(instance, run, count),
         *_build_risks(instance, vendor),
     ]
@@ -136,6 +141,18 @@ def _purchase_risks(workload: Workload, deal: Deal, count: int) -> Iterator[Risk
         yield CommitmentRisk(years=term / 8760, usd=term * count * float(deal.offer.usd_per_instance_hour))
     if deal.platform == "databricks" and count > 1 and workload.kind != "serve":
         yield DriverRisk()
+
+
+def _capacity_risks(workload: Workload, deal: Deal, time: Figure | None, rule: CapacityRule | None) -> Iterator[Risk]:
+    """A wait before the machine is there. Of a quota only where none is stated and the deadline does not leave it."""
+    if rule is None or deal.platform != "vm":
+        return
+    if rule.way == "quota":
+        deadline_s, lead_s = workload.constraints.deadline_s, (rule.lead_days or 0.0) * SECONDS_PER_DAY
+        stated = any(quota.provider == rule.provider for quota in workload.constraints.quotas)
+        if stated or deadline_s is None or time is None or time.value + lead_s <= deadline_s:
+            return
+    yield CapacityRisk(way=rule.way, lead_days=rule.lead_days, longest_days=rule.longest_days, source=rule.source.text)
 
 
 def _build_risks(instance: InstanceType, vendor: str | None) -> Iterator[Risk]:

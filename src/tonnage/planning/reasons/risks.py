@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from tonnage.catalog.capacity import CapacityWay
 from tonnage.catalog.expected_prices import PriceDoubt
 from tonnage.catalog.market import Platform
 from tonnage.planning.reasons.reason import Reason
@@ -126,6 +127,18 @@ class DriverRisk(Reason):
     """A Databricks cluster of several machines needs a driver that the ledger does not hold."""
 
     kind: ClassVar[str] = "driver"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapacityRisk(Reason):
+    """The machine may not be had at once. `lead_days`: how long ahead it is reserved, or a raised quota takes, at most;
+    `longest_days`: of one reservation."""
+
+    kind: ClassVar[str] = "capacity"
+    way: CapacityWay
+    lead_days: float | None
+    longest_days: float | None
+    source: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,6 +275,7 @@ Risk = (
     | CommunityHostRisk
     | CommitmentRisk
     | DriverRisk
+    | CapacityRisk
     | FewVcpusRisk
     | HostLimitRisk
     | UnknownHostRisk

@@ -34,6 +34,8 @@ def risk_words(risk: Risk) -> str:
             return _of_machines(risk)
         case kinds.HostLimitRisk() | kinds.UnknownHostRisk():
             return _of_hosts(risk)
+        case kinds.CapacityRisk():
+            return _of_capacity(risk)
         case kinds.UnmeasuredRisk(names=names):
             return f"no measured row of {', '.join(names)}: predicted from published figures"
         case kinds.SpotRisk():
@@ -97,6 +99,15 @@ def _of_machines(
             return "community host: no data-centre guarantees"
         case _:
             assert_never(risk)
+
+
+def _of_capacity(risk: kinds.CapacityRisk) -> str:
+    lead = "not known" if risk.lead_days is None else f"up to {risk.lead_days:g} days"
+    if risk.way == "quota":
+        return f"the deadline leaves no time for a quota: a new account may run none of these, a raise takes {lead}"
+    longest = "" if risk.longest_days is None else f", for {risk.longest_days:g} days at most"
+    sold = "an EC2 Capacity Block" if risk.way == "capacity block" else "a future reservation"
+    return f"may not be had on demand: for certain only as {sold}, booked {lead} ahead{longest}"
 
 
 def _of_hosts(risk: kinds.HostLimitRisk | kinds.UnknownHostRisk) -> str:
