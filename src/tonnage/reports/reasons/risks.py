@@ -115,10 +115,8 @@ def _of_hosts(risk: kinds.HostLimitRisk | kinds.UnknownHostRisk) -> str:
         case kinds.HostLimitRisk(stage="reading", items_per_s=items, devices_per_s=devices):
             return f"host: reading over the network limits to {items:,.0f} items/s, of {devices:,.0f} the devices take"
         case kinds.HostLimitRisk(stage=stage, vcpus=vcpus, items_per_s=items, devices_per_s=devices):
-            return (
-                f"host: {stage} on {vcpus:g} vCPUs a machine limits to {items:,.0f} items/s, of {devices:,.0f} the "
-                "devices take"
-            )
+            on = "" if vcpus is None else f" on {vcpus:g} vCPUs a machine"
+            return f"host: {stage}{on} limits to {items:,.0f} items/s, of {devices:,.0f} the devices take"
         case kinds.UnknownHostRisk(stage=stage, needed_vcpus=needed):
             return f"host: {stage} takes {needed:,.0f} vCPUs a machine to keep up, and how many it has is not stated"
         case _:
