@@ -10,7 +10,7 @@ from statistics import median
 import pytest
 
 from tonnage.sizing.assumptions import HostAssumptions
-from tonnage.sizing.host import host_item, host_rate
+from tonnage.sizing.host import host_item, host_rate, used_assumptions
 from tonnage.workload.host import HostTerms
 from tonnage.workload.jobs import BatchJob, Lengths, Requests, TrainJob
 from tonnage.workload.known import find_model
@@ -112,6 +112,22 @@ def test_pictures_decoded_on_the_gpu_are_read_all_the_same() -> None:
     assert read is not None
     assert read.stage == "reading"
     assert host_rate(item, None, None, ASSUMED) is None
+
+
+@pytest.mark.parametrize(
+    ("job", "terms", "names"),
+    [
+        (PICTURES, HostTerms(), {"picture_us", "picture_us_per_megapixel", "vcpu_share_kept", "read_network_fraction"}),
+        (TEXTS, HostTerms(), {"text_us", "text_us_per_token", "vcpu_share_kept"}),
+        (TEXTS, HostTerms(items_per_s_per_vcpu=10), set()),
+        (PICTURES, HostTerms(input="prepared"), set()),
+    ],
+)
+def test_the_judgements_behind_a_rate_are_listed(job: TrainJob | BatchJob, terms: HostTerms, names: set[str]) -> None:
+    """What `explain` prints of the host: the judgements that the rate takes, in their ranges, and no others."""
+    used = used_assumptions(host_item(job, terms, ASSUMED), ASSUMED)
+    assert {one.name for one in used} == names
+    assert all(one.low < one.value < one.high and one.source for one in used)
 
 
 def test_unknown_vcpus_stay_unknown() -> None:

@@ -116,10 +116,7 @@ def used_assumptions(item: HostItem | None, assumed: HostAssumptions) -> tuple[A
     """The judgements behind the rate of such items."""
     if item is None:
         return ()
-    names = {
-        "tokenising": ("text_us", "text_us_per_token"),
-        "JPEG decoding": ("picture_us", "picture_us_per_megapixel"),
-    }
+    names = {"tokenising": (*TEXT, SHARE), "JPEG decoding": (*PICTURE, SHARE)}.get(item.stage or "", ())
     return tuple(_assumption(assumed, name) for name in (*names, *((READ,) if item.read_bytes else ())))
 
 
