@@ -97,7 +97,7 @@ def fake_plan(workload: Workload, _: Catalog) -> Plan:
         run=run,
         risks=(OldPriceRisk(age_days=123),),
         pareto=True,
-        loses_by="",
+        loses_by=None,
         platform=platform,
     )
     able = not (service and platform == "databricks")

@@ -123,7 +123,7 @@ class OptionBuilder:
                 vendor=self.vendors.get(instance.accelerator or ""),
             ),
             pareto=on_front,
-            loses_by="",
+            loses_by=None,
             platform=deal.platform,
             spot=self._spot(row),
         )

@@ -1,7 +1,7 @@
 """What comes besides machines: moving and keeping data, disks, a load balancer, people.
 
 A price that the workload states goes before one of the catalog (`services.csv`); where neither has one, nothing is
-charged and `Extras.gaps` says so (for data that must move the option is refused).
+charged and `Extras.unpriced` names it (for data that must move the option is refused).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
+from typing import Literal
 
 from tonnage.catalog.services import Service, ServicePrices, split
 from tonnage.pricing.deals import Deal
@@ -150,22 +151,15 @@ class Extras:
             found.append(stated_line("load balancer", wall_hours, "hour", balancer, provider))
         return [*(line for line in found if line is not None), *people_lines(deal.platform, self.workload)]
 
-    def gaps(self) -> tuple[str, ...]:
-        """Costs that the workload raises and that are not in every total: said in the plan."""
+    def unpriced(self) -> tuple[Literal["object storage", "block storage"], ...]:
+        """Services that the workload uses and states no price for: the catalog's prices do not hold in every region."""
         prices, buy = self.workload.buy.prices, self.workload.buy
-        out = []
+        found: list[Literal["object storage", "block storage"]] = []
         if self.workload.data is not None and prices.object_storage_usd_per_gb_month is None:
-            out.append(self._gap("object storage of the data is", "object storage"))
+            found.append("object storage")
         if buy.disk_gb and prices.block_storage_usd_per_gb_month is None:
-            out.append(self._gap("disks of the machines are", "block storage"))
-        return tuple(out)
-
-    def _gap(self, what: str, service: Service) -> str:
-        sellers = ", ".join(self.services.sellers(service))
-        if not sellers:
-            return f"{what} not in the totals: buy.prices states no price for them"
-        where = f"{sellers}, not in every region"
-        return f"{what} in the totals only where the catalog has a price ({where}): buy.prices states none"
+            found.append("block storage")
+        return tuple(found)
 
 
 def people_hours(platform: str, workload: Workload) -> tuple[float, float]:
