@@ -12,6 +12,7 @@ from tonnage.planning.reasons.changes import Publish, SetField
 from tonnage.planning.reasons.distances import DearerDistance
 from tonnage.planning.reasons.misses import MemoryMiss, NoPriceMiss, UnpublishedMiss
 from tonnage.planning.reasons.notes import NoOffersNote
+from tonnage.planning.reasons.origins import FromShape, WholeState
 from tonnage.planning.reasons.risks import CommunityHostRisk, OldPriceRisk, SpotRisk
 from tonnage.planning.sizes import SizeMiss, SizeReport, SizeRow
 from tonnage.pricing.ledger import Ledger, LedgerLine
@@ -24,8 +25,8 @@ BEHIND = DearerDistance(
 SUMMARY = (("model", "bert-base-uncased, 109 M parameters"), ("constraints", "within 8 h"))
 NEED = Need(
     figures=(
-        ("parameters", Figure(value=109482240.0, low=109482240.0, high=109482240.0), "from the model's shape"),
-        ("state_gib", Figure(value=1.63141250, low=1.63141250, high=1.63141250), "weights, gradients, optimizer"),
+        ("parameters", Figure(value=109482240.0, low=109482240.0, high=109482240.0), FromShape()),
+        ("state_gib", Figure(value=1.63141250, low=1.63141250, high=1.63141250), WholeState()),
     )
 )
 
@@ -49,6 +50,7 @@ def run_detail(*, service: bool = False) -> RunDetail:
 def option(rank: int, **changes: object) -> Option:
     line = LedgerLine(
         what="compute, g4dn.xlarge spot",
+        part="machines",
         quantity=Decimal("0.2015"),
         unit="instance-hour",
         usd_per_unit=Decimal("0.2039"),

@@ -20,6 +20,7 @@ from tonnage.planning.reasons import (
     distances,
     machine_misses,
     notes,
+    origins,
     risks,
     term_misses,
     without_figures,
@@ -29,6 +30,7 @@ from tonnage.planning.reasons.distances import Distance
 from tonnage.planning.reasons.miss import AnyMiss
 from tonnage.planning.reasons.misses import MachineMiss, Miss, TermMiss, UnpricedMiss
 from tonnage.planning.reasons.notes import Note
+from tonnage.planning.reasons.origins import Origin
 from tonnage.planning.reasons.risks import LatencyRisk, OddPriceRisk, Risk
 from tonnage.planning.rightsizing import remarks
 from tonnage.planning.rightsizing.holding import Broken
@@ -46,6 +48,7 @@ from tonnage.reports.reasons import (
 )
 from tonnage.reports.reasons.distances import distance_document, distance_words
 from tonnage.reports.reasons.notes import note_words, notes_document
+from tonnage.reports.reasons.origins import origin_document, origin_words
 from tonnage.reports.reasons.reference import render_reference
 from tonnage.reports.reasons.rightsizing import broken_document, broken_words, remark_document, remark_words
 from tonnage.reports.reasons.spot_refusals import spot_refusal_document, spot_refusal_words
@@ -55,6 +58,7 @@ SORTS = [
     *((kind, note_words, lambda note: notes_document([note])["note_values"][0]) for kind in get_args(Note)),
     *((kind, remark_words, remark_document) for kind in get_args(Difference | Doubt)),
     *((kind, spot_refusal_words, spot_refusal_document) for kind in get_args(SpotRefusal)),
+    *((kind, origin_words, origin_document) for kind in get_args(Origin)),
     *((kind, distance_words, distance_document) for kind in get_args(Distance)),
     *((kind, change_words, change_document) for kind in get_args(AnyChange)),
     *((kind, lambda miss: miss_words(miss).clause, miss_document) for kind in get_args(Miss)),
@@ -66,6 +70,7 @@ SORTS = [
 MODULES = [
     (risks, Reason, get_args(Risk)),
     (notes, Reason, get_args(Note)),
+    (origins, Reason, get_args(Origin)),
     (distances, Reason, get_args(Distance)),
     (remarks, Reason, get_args(Difference | Doubt)),
     (refusals, Reason, get_args(SpotRefusal)),
@@ -145,7 +150,9 @@ def test_kinds_are_a_closed_set(module: ModuleType, base: type[Reason], kinds: t
     assert made - {Reason, AnyMiss} == set(kinds)
 
 
-@pytest.mark.parametrize("union", [Risk, Note, Distance, Difference | Doubt, SpotRefusal, AnyChange, Miss, Broken])
+@pytest.mark.parametrize(
+    "union", [Risk, Origin, Note, Distance, Difference | Doubt, SpotRefusal, AnyChange, Miss, Broken]
+)
 def test_kinds_are_told_apart(union: Any) -> None:
     """No two kinds of one sort share their name."""
     names = [kind.kind for kind in get_args(union)]

@@ -15,6 +15,7 @@ from tonnage.planning.reasons.flips import Flip
 from tonnage.planning.reasons.miss import Binding, Unknown
 from tonnage.planning.reasons.misses import Miss
 from tonnage.planning.reasons.notes import PlanNote, RunNote
+from tonnage.planning.reasons.origins import Origin
 from tonnage.planning.reasons.risks import PriceRisk, Promise, Risk
 from tonnage.planning.spot.detail import SpotDetail
 from tonnage.pricing.ledger import Ledger
@@ -172,7 +173,7 @@ class Relaxation:
 class Need:
     """What the job needs wherever it runs: (key with unit, figure, how it was found)."""
 
-    figures: tuple[tuple[str, Figure, str], ...]
+    figures: tuple[tuple[str, Figure, Origin], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

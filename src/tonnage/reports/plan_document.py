@@ -21,6 +21,7 @@ from tonnage.reports.reasons import miss_document, miss_words, risk_document, ri
 from tonnage.reports.reasons.distances import distance_document, distance_words
 from tonnage.reports.reasons.flips import changes_document, near_miss_lifts, relaxation_document, relaxation_words
 from tonnage.reports.reasons.notes import notes_document
+from tonnage.reports.reasons.origins import origin_document, origin_words
 from tonnage.reports.spot_words import spot_document
 
 PLAN_SCHEMA: Final = "tonnage/plan@1"
@@ -58,7 +59,10 @@ def workload_document(name: str, kind: str, summary: tuple[tuple[str, str], ...]
 
 def needs_document(need: Need) -> dict[str, Any]:
     """Key with unit -> figure, and how it was found."""
-    return {key: {**(plain_figure(figure) or {}), "how": how} for key, figure, how in need.figures}
+    return {
+        key: {**(plain_figure(figure) or {}), "how": origin_words(how), "how_value": origin_document(how)}
+        for key, figure, how in need.figures
+    }
 
 
 def catalog_document(stamp: CatalogStamp) -> dict[str, Any]:
@@ -105,6 +109,7 @@ def ledger_document(ledger: Ledger) -> list[dict[str, Any]]:
     return [
         {
             "what": line.what,
+            "part": line.part,
             "quantity": float(line.quantity),
             "unit": line.unit,
             "usd_per_unit": float(line.usd_per_unit),

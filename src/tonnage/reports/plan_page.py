@@ -14,6 +14,7 @@ from tonnage.reports.reasons import miss_words, risk_words
 from tonnage.reports.reasons.distances import distance_words
 from tonnage.reports.reasons.flips import near_miss_lifts, relaxation_words
 from tonnage.reports.reasons.notes import note_words
+from tonnage.reports.reasons.origins import origin_words
 from tonnage.reports.spot_words import spot_words
 from tonnage.reports.wording import (
     plural,
@@ -59,7 +60,7 @@ def need_blocks(need: Need) -> Iterator[Block]:
     rows = []
     for key, figure, how in need.figures:
         label, text = render_quantity(key, figure.value)
-        rows.append((label, text, how))
+        rows.append((label, text, origin_words(how)))
     columns = (Column(title=""), Column(title="", align="right"), Column(title="", wraps=True))
     yield Table(columns=columns, rows=tuple(rows))
 

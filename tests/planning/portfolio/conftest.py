@@ -26,7 +26,7 @@ def option(provider: str, name: str, usd: float, hours: float, gpus: float = 1.0
     """One machine with `gpus` T4, `hours` long, for `usd` in all."""
     price = usd / hours
     line = LedgerLine(
-        what="compute", quantity=Decimal(repr(round(hours, 6))), unit="instance-hour",
+        what="compute", part="machines", quantity=Decimal(repr(round(hours, 6))), unit="instance-hour",
         usd_per_unit=Decimal(repr(price)), source="made up", read_on=date(2026, 11, 1),
     )  # fmt: skip
     run = RunDetail(

@@ -12,6 +12,7 @@ from tonnage.planning.reasons.changes import AnyChange
 from tonnage.planning.reasons.distances import Distance
 from tonnage.planning.reasons.misses import MachineMiss, TermMiss
 from tonnage.planning.reasons.notes import Note
+from tonnage.planning.reasons.origins import Origin
 from tonnage.planning.rightsizing.remarks import Difference, Doubt
 from tonnage.planning.spot.refusals import SpotRefusal
 
@@ -27,6 +28,7 @@ read `kind` and the fields; the words may change.
 SORTS: Final = (
     ("Risks", "In `risk_values` of an option.", Risk),
     ("Notes", "In `note_values` of a plan, a portfolio and the run of an option.", Note),
+    ("Origins", "In `how_value` of a figure in `needs`.", Origin),
     ("Distances", "In `loses_by_value` of an option; null for the winner.", Distance),
     ("Differences", "In `change_values` of a machine in `tonnage rightsize`.", Difference),
     ("Doubts", "In `reason_values` of a machine in `tonnage rightsize`.", Doubt),
