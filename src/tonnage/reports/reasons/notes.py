@@ -9,6 +9,7 @@ from tonnage.planning.intervals import Interval
 from tonnage.planning.reasons import notes as kinds
 from tonnage.planning.reasons.notes import Note, PlanNote, RunNote
 from tonnage.reports.reasons.document import reason_document
+from tonnage.sizing.program_practice import UNSTATED_MEMORY
 
 ENGINE_WORDS: Final[dict[kinds.EngineClass, str]] = {
     "eager": "a framework that launches one kernel an operation",
@@ -159,6 +160,8 @@ def interval_words(interval: Interval) -> str:
     """What stands behind an 80 % interval."""
     measured = f"{interval.rows:,} left-out rows of {interval.families} families"
     behind = measured if interval.rows else "judgement"
+    if interval.group == UNSTATED_MEMORY:
+        behind += " (`train.program` says what it holds, and narrows this)"
     if not interval.unknown:
         return f"{interval.group}: {behind}"
     how = f"as {interval.far_rows:,} rows of unseen devices ask" if interval.far_rows else "by judgement"
