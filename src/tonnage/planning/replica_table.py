@@ -10,9 +10,11 @@ import numpy as np
 
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.hosts import Hosts, hosts_of, longer, slower
-from tonnage.planning.plan import Interval, RunDetail
+from tonnage.planning.intervals import Interval
+from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.changes import AcceptRisk, LargerGpus, SetField
 from tonnage.planning.reasons.misses import MemoryMiss, Miss
+from tonnage.planning.reasons.notes import RunNote
 from tonnage.planning.reasons.risks import Promise
 from tonnage.planning.replica_layouts import tensor_degrees
 from tonnage.planning.sized import IntArray
@@ -120,7 +122,7 @@ class ReplicaTable:
         nodes: int,
         time: tuple[Interval, float] | None = None,
         utilisation: float | None = None,
-        notes: tuple[str, ...] = (),
+        notes: tuple[RunNote, ...] = (),
         promise: Promise = "latency",
     ) -> RunDetail:
         """The breakdown of one row on `nodes` machines. `time`: the items of the whole work, with the interval of their
