@@ -70,7 +70,7 @@ def test_cost_against_time_ends_at_the_cost_of_the_horizon(compared: Callable[..
             assert ends[title] == pytest.approx(one.usd.value)
             starts = next(course.points[0][1] for course in chart.drawing.courses if course.name == title)
             entry = comparison.entries[one.thing].usd
-            expected = 0.0 if entry is None or one.thing == comparison.answer.grounds.origin else entry.value
+            expected = 0.0 if entry is None or one.thing == comparison.answer.inputs.origin else entry.value
             assert starts == pytest.approx(expected)
 
 

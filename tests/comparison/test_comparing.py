@@ -154,7 +154,7 @@ def test_trade_offs_name_leads_of_a_point(compared: Callable[..., Comparison]) -
 def test_the_leaf_means_things(compared: Callable[..., Comparison], standard: str) -> None:
     """A leaf that names a profile prefers it; data that must not leave excludes model APIs, whatever they cost."""
     found = compared(standard.replace("custom_fine_tuning: false", "custom_fine_tuning: true"))
-    assert found.answer.grounds.preference.things == ("databricks",)
+    assert found.answer.inputs.preference.things == ("databricks",)
     text = standard.replace("rules: seed-databricks-bedrock", "rules: computed-cost").split("needs:")[0]
     text = text.replace(*SERVICE).replace("- sagemaker", "- sagemaker\n  - bedrock")
     assert compared(text).answer.choice == "bedrock"

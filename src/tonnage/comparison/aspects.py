@@ -13,7 +13,7 @@ from pydantic import Field
 
 from tonnage.comparison.door import Name, Text, parse_entries
 from tonnage.sizing.estimates import Figure
-from tonnage.workload.file.fields import Door
+from tonnage.workload.file.fields import StrictModel
 from tonnage.workload.file.problems import Problem, raise_problems
 
 PAGE: Final = "docs/adding-a-platform.md"
@@ -51,7 +51,7 @@ class Aspect:
         return bool(self.rubric) or self.measure is not None
 
 
-class AspectEntry(Door):
+class AspectEntry(StrictModel):
     title: Text
     group: Text
     asks: Text
@@ -62,7 +62,7 @@ class AspectEntry(Door):
     of: Literal["any", "framework"] = "any"
 
 
-class AspectsFile(Door):
+class AspectsFile(StrictModel):
     aspects: dict[Name, AspectEntry]
 
 

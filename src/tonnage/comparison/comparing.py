@@ -13,7 +13,7 @@ from tonnage.comparison.alike import Alike, speeds_alike, with_speeds
 from tonnage.comparison.aspects import Aspect, load_aspects
 from tonnage.comparison.changes import Change, changes_of, people_share, without_people
 from tonnage.comparison.compliance import Match, Standing, match_rules, rule_problems, standards_of
-from tonnage.comparison.computed import Planner, Sought, Total, compute_total
+from tonnage.comparison.computed import Planner, Total, WorkDemand, compute_total
 from tonnage.comparison.crossings import BreakEven, break_evens
 from tonnage.comparison.decision import Decision, decide
 from tonnage.comparison.facts import gather_facts, has_tag, is_managed
@@ -38,7 +38,7 @@ from tonnage.comparison.sizes import USUAL, Size, load_sizes
 from tonnage.comparison.splitting import Split, best_split
 from tonnage.comparison.tasks import load_templates
 from tonnage.comparison.thing_checks import check_things
-from tonnage.comparison.verdict import Grounds, Preference, Verdict, reach_verdict
+from tonnage.comparison.verdict import DecisionInputs, Preference, Verdict, decide_verdict
 from tonnage.comparison.worth import ImpliedLead, ImpliedPrice, implied_lead, implied_prices
 from tonnage.errors import WorkloadError
 from tonnage.sizing.assumptions import Assumption
@@ -73,7 +73,7 @@ class Answer:
     """The one answer, for the user's own size and the horizon decided over; and what would change it."""
 
     verdict: Verdict
-    grounds: Grounds
+    inputs: DecisionInputs
     reasons: tuple[Reason, ...]
     changes: tuple[Change, ...]
     without_people: str | None  # the answer if nobody's hours were counted
@@ -98,7 +98,7 @@ class Comparison:
     request: Request
     as_of: datetime
     aspects: tuple[Aspect, ...]
-    works: tuple[Sought, ...]
+    works: tuple[WorkDemand, ...]
     totals: Mapping[str, Total]
     scores: Scores
     able: tuple[str, ...]  # things that can do all the work
@@ -138,9 +138,9 @@ class Comparison:
         return {thing.name: thing.title for thing in self.request.things}
 
 
-def match_works(request: Request, workloads: Sequence[Workload]) -> tuple[Sought, ...]:
+def match_works(request: Request, workloads: Sequence[Workload]) -> tuple[WorkDemand, ...]:
     """Each workload with its volume. WorkloadError where a job has none, a service has one, or names repeat."""
-    out: list[Sought] = []
+    out: list[WorkDemand] = []
     for place, (entry, workload) in enumerate(zip(request.works, workloads, strict=True)):
         key = f"workloads[{place}]"
         service = isinstance(workload.job, ServeJob)
@@ -155,7 +155,7 @@ def match_works(request: Request, workloads: Sequence[Workload]) -> tuple[Sought
             raise WorkloadError(
                 f"a second workload is named '{workload.name}'", hint="give it a `name`", file=request.file, key=key
             )
-        out.append(Sought(workload=workload, jobs_per_month=entry.jobs_per_month))
+        out.append(WorkDemand(workload=workload, jobs_per_month=entry.jobs_per_month))
     return tuple(out)
 
 
@@ -196,7 +196,7 @@ def compare(
     decision = decide(rules, gather_facts(request, rules, works, totals, standing))
     migration = _migration(request, works, as_of)
     entries = {thing.name: _entry(request, works, totals[thing.name], as_of) for thing in request.things}
-    grounds = _grounds(request, totals, entries, standing, scores, preference_of(decision, request))
+    inputs = _inputs(request, totals, entries, standing, scores, preference_of(decision, request))
     counted = common_aspects(scores, request.weights, running)
     return Comparison(
         request=request,
@@ -214,8 +214,8 @@ def compare(
         first_share=stability(scores, request.weights, running, draws=request.draws, seed=request.seed),
         crossings=break_evens(tuple(totals.values())),
         decision=decision,
-        answer=_answer(grounds, request, totals, aspects, ranking, counted),
-        advice=_advise(grounds, request),
+        answer=_answer(inputs, request, totals, aspects, ranking, counted),
+        advice=_advise(inputs, request),
         entries=entries,
         size=load_sizes().of(request.organisation.employees),
         split=best_split(totals, standing),
@@ -243,14 +243,14 @@ def preference_of(decision: Decision, request: Request) -> Preference:
     return Preference(leaf=leaf.name, things=tuple(found), must=leaf.must)
 
 
-def _grounds(
+def _inputs(
     request: Request,
     totals: Mapping[str, Total],
     entries: Mapping[str, Entry],
     standing: Standing,
     scores: Scores,
     preference: Preference,
-) -> Grounds:
+) -> DecisionInputs:
     """For the user's own size and the horizon decided over."""
     lacking: dict[str, tuple[str, WhyNot]] = {}
     instead: dict[str, tuple[str, str]] = {}
@@ -262,7 +262,7 @@ def _grounds(
             if row.instead is not None:
                 instead.setdefault(name, (row.work, row.instead.say))
     size = load_sizes().of(request.organisation.employees)
-    return Grounds(
+    return DecisionInputs(
         bills={
             name: Bill(run=total.run_usd_per_month, people=total.people_usd_per_month, entry=entries[name])
             for name, total in totals.items()
@@ -285,28 +285,28 @@ def _sized(request: Request, size: Size | None) -> dict[str, float]:
 
 
 def _answer(
-    grounds: Grounds,
+    inputs: DecisionInputs,
     request: Request,
     totals: Mapping[str, Total],
     aspects: Sequence[Aspect],
     ranking: Sequence[Scored],
     counted: Sequence[str],
 ) -> Answer:
-    verdict = reach_verdict(grounds)
+    verdict = decide_verdict(inputs)
     months = {name: cost.value for name, total in totals.items() if (cost := total.usd_per_month) is not None}
     lead = None
     best = ranking[0].thing if ranking else None
     if verdict.choice is not None and best in months and best != verdict.choice:
         pair = (best, verdict.choice)
         lead = implied_lead(
-            aspects, grounds.scores, request.weights, counted, pair, (months[best], months[verdict.choice])
+            aspects, inputs.scores, request.weights, counted, pair, (months[best], months[verdict.choice])
         )
-    bare, share = without_people(grounds), None if verdict.choice is None else people_share(grounds, verdict.choice)
+    bare, share = without_people(inputs), None if verdict.choice is None else people_share(inputs, verdict.choice)
     return Answer(
         verdict=verdict,
-        grounds=grounds,
-        reasons=reasons_of(grounds, verdict, bare, share),
-        changes=changes_of(grounds, verdict, totals),
+        inputs=inputs,
+        reasons=reasons_of(inputs, verdict, bare, share),
+        changes=changes_of(inputs, verdict, totals),
         without_people=bare,
         people_share=share,
         implied=implied_prices(aspects, request.weights, months.get(verdict.choice or "")),
@@ -314,13 +314,13 @@ def _answer(
     )
 
 
-def _advise(grounds: Grounds, request: Request) -> tuple[Advice, ...]:
+def _advise(inputs: DecisionInputs, request: Request) -> tuple[Advice, ...]:
     """The verdict of each size and horizon."""
     return tuple(
         Advice(
             size=size,
             horizon=name,
-            verdict=reach_verdict(replace(grounds, weights=_sized(request, size), weeks=request.horizon_weeks[name])),
+            verdict=decide_verdict(replace(inputs, weights=_sized(request, size), weeks=request.horizon_weeks[name])),
         )
         for size in load_sizes().sizes
         for name in HORIZONS
@@ -332,7 +332,7 @@ def providers_of(total: Total) -> tuple[str, ...]:
     return tuple(sorted({row.option.provider for row in total.rows if row.option is not None}))
 
 
-def _standing(request: Request, works: Sequence[Sought], totals: Mapping[str, Total]) -> Standing:
+def _standing(request: Request, works: Sequence[WorkDemand], totals: Mapping[str, Total]) -> Standing:
     """The rules of the compare file and of its workloads, beside what each thing's profile attests."""
     profiles = {thing.name: thing.profile for thing in request.things}
     asked = [rule for one in works for rule in one.workload.team.compliance]
@@ -349,19 +349,19 @@ def _standing(request: Request, works: Sequence[Sought], totals: Mapping[str, To
     return Standing(needs=needs, matches=matches)
 
 
-def _migration(request: Request, works: Sequence[Sought], as_of: datetime) -> Migration | None:
+def _migration(request: Request, works: Sequence[WorkDemand], as_of: datetime) -> Migration | None:
     if request.move is None:
         return None
     return _plan_move(request, request.move, works, as_of)
 
 
-def _plan_move(request: Request, move: Move, works: Sequence[Sought], as_of: datetime) -> Migration:
+def _plan_move(request: Request, move: Move, works: Sequence[WorkDemand], as_of: datetime) -> Migration:
     things = {thing.name: thing for thing in request.things}
     file = request.file or "compare.tonnage.yaml"
     return plan_migration(move, things, works, load_templates(), today=as_of.date(), compare_file=file)
 
 
-def _moves(request: Request, works: Sequence[Sought], as_of: datetime) -> tuple[Migration, ...]:
+def _moves(request: Request, works: Sequence[WorkDemand], as_of: datetime) -> tuple[Migration, ...]:
     """Every pair of up to four things; of more, those from where one is now (else from the first)."""
     names = [thing.name for thing in request.things]
     move = request.move or Move(origin=names[0], target=names[1], start=None, people=1, hours_per_day=HOURS_PER_DAY)
@@ -389,7 +389,7 @@ def _leaders(
     return tuple(out)
 
 
-def _entry(request: Request, works: Sequence[Sought], total: Total, as_of: datetime) -> Entry:
+def _entry(request: Request, works: Sequence[WorkDemand], total: Total, as_of: datetime) -> Entry:
     """Being there already costs nothing; else the set-up, and the move where there is something to move from."""
     move, rate = request.move, request.organisation.usd_per_hour
     if move is not None and move.origin == total.thing:

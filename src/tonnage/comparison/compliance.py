@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from tonnage.comparison.door import Name, Names, Text, parse_entries, unknown
 from tonnage.comparison.profiles import Attestation, Evidence, Profile
-from tonnage.workload.file.fields import Door
+from tonnage.workload.file.fields import StrictModel
 from tonnage.workload.file.problems import Problem
 from tonnage.workload.file.yaml_lines import KeyPath
 
@@ -29,12 +29,12 @@ class Standard:
     also: tuple[str, ...]
 
 
-class StandardEntry(Door):
+class StandardEntry(StrictModel):
     title: Text
     also: Names = ()
 
 
-class StandardsFile(Door):
+class StandardsFile(StrictModel):
     standards: dict[Name, StandardEntry]
 
 
@@ -87,8 +87,8 @@ def provider_attestations(profiles: Mapping[str, Profile]) -> dict[str, Mapping[
     """What each provider of machines attests: of the profile that is its machines and no other's."""
     out: dict[str, Mapping[str, Attestation]] = {}
     for profile in profiles.values():
-        if profile.reach.platforms == ("vm",) and len(profile.reach.providers) == 1 and profile.attestations:
-            out[profile.reach.providers[0]] = profile.attestations
+        if profile.scope.platforms == ("vm",) and len(profile.scope.providers) == 1 and profile.attestations:
+            out[profile.scope.providers[0]] = profile.attestations
     return out
 
 

@@ -31,7 +31,7 @@ SERVICE_GRID: Final = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # vol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sought:
+class WorkDemand:
     """One workload and how often its job runs a month (None: a service)."""
 
     workload: Workload
@@ -195,7 +195,7 @@ def people_usd(hours: Hours | None, usd_per_hour: float | None) -> Figure | None
 
 def compute_total(
     thing: Thing,
-    works: Sequence[Sought],
+    works: Sequence[WorkDemand],
     catalog: Catalog,
     planner: Planner,
     *,
@@ -219,7 +219,7 @@ def compute_total(
 
 def compute_row(
     thing: Thing,
-    work: Sought,
+    work: WorkDemand,
     catalog: Catalog,
     planner: Planner,
     *,
@@ -341,7 +341,7 @@ def _by_purchase(plan: Plan) -> tuple[Option, ...]:
     return tuple(sorted(found.values(), key=lambda one: one.cost_usd.value))
 
 
-def _hours_at_work(option: Option, work: Sought) -> Figure:
+def _hours_at_work(option: Option, work: WorkDemand) -> Figure:
     """Hours of a month in which the machines of an option work, all of them together being one."""
     job = work.workload.job
     if isinstance(job, ServeJob):

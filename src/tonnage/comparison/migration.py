@@ -8,7 +8,7 @@ from datetime import date, timedelta
 from shlex import quote
 from typing import Final, Literal
 
-from tonnage.comparison.computed import Sought
+from tonnage.comparison.computed import WorkDemand
 from tonnage.comparison.request import Move, Thing
 from tonnage.comparison.tasks import Range, Template, Templates
 
@@ -92,7 +92,7 @@ def working_date(start: date, days: int) -> date:
 def plan_migration(
     move: Move,
     things: Mapping[str, Thing],
-    works: Sequence[Sought],
+    works: Sequence[WorkDemand],
     templates: Templates,
     *,
     today: date,
@@ -117,11 +117,11 @@ def plan_migration(
 
 
 def _make_tasks(
-    templates: Templates, move: Move, origin: Thing, target: Thing, works: Sequence[Sought], compare_file: str
+    templates: Templates, move: Move, origin: Thing, target: Thing, works: Sequence[WorkDemand], compare_file: str
 ) -> tuple[Task, ...]:
     """Every template that applies, once or for each workload; dependencies on what does not apply fall through."""
     made: dict[str, tuple[str, ...]] = {}
-    out: list[tuple[Template, Sought | None]] = []
+    out: list[tuple[Template, WorkDemand | None]] = []
     for template in templates.tasks.values():
         if not _applies(template, move, origin, target):
             continue
@@ -183,7 +183,7 @@ def _scaled(span: Range, template: Template, move: Move) -> Range:
 def _task(
     template: Template,
     move: Move,
-    work: Sought | None,
+    work: WorkDemand | None,
     made: Mapping[str, tuple[str, ...]],
     templates: Templates,
     origin: Thing,
@@ -202,7 +202,7 @@ def _task(
 
 
 def _before(
-    template: Template, work: Sought | None, made: Mapping[str, tuple[str, ...]], templates: Templates
+    template: Template, work: WorkDemand | None, made: Mapping[str, tuple[str, ...]], templates: Templates
 ) -> tuple[str, ...]:
     """What must be done first: of tasks by workload its own one, or all; through those that do not apply."""
     out: dict[str, None] = {}
@@ -219,7 +219,7 @@ def _fill(
     text: str,
     origin: Thing,
     target: Thing,
-    work: Sought | None,
+    work: WorkDemand | None,
     compare_file: str,
     quoted: Callable[[str], str] = str,
 ) -> str:
@@ -239,9 +239,9 @@ def _fill(
 
 def _plan_options(target: Thing) -> str:
     """The options of `tonnage plan` that keep it to the target; the values are names of profiles, safe in a shell."""
-    reach = target.profile.reach
-    flags = [f"--platform {name}" for name in reach.platforms]
-    flags += [f"--provider {name}" for name in target.providers or reach.providers]
+    scope = target.profile.scope
+    flags = [f"--platform {name}" for name in scope.platforms]
+    flags += [f"--provider {name}" for name in target.providers or scope.providers]
     return " ".join([*flags, *(f"--gpu {quote(gpu)}" for gpu in target.gpus)])
 
 

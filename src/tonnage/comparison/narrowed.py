@@ -32,7 +32,7 @@ def of_its_machines(thing: Thing, catalog: Catalog) -> Thing:
 
 
 def _machines(thing: Thing, catalog: Catalog) -> tuple[InstanceType, ...]:
-    providers = thing.providers or thing.profile.reach.providers
+    providers = thing.providers or thing.profile.scope.providers
     wanted = [parse_gpu_filter(text) for text in thing.gpus]
     devices = {device.name for one in wanted for device in catalog.accelerators_matching(one)}
     return tuple(

@@ -18,7 +18,7 @@ from tonnage.comparison.profile_file import (
     HoursEntry,
     Kind,
     ProfileFile,
-    ReachEntry,
+    ScopeEntry,
     SourceEntry,
 )
 from tonnage.errors import UnknownName, WorkloadError, did_you_mean, nearest
@@ -75,7 +75,7 @@ class Hours:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
+class Scope:
     """What of the catalog the planner may use for it. Empty tuples: no limit. `computed` False: nothing is computed."""
 
     computed: bool = True
@@ -95,7 +95,7 @@ class Profile:
     kind: Kind
     about: str
     tags: tuple[str, ...]
-    reach: Reach
+    scope: Scope
     setup_hours: Hours | None
     operation_hours_per_month: Hours | None
     cells: Mapping[str, Cell]
@@ -216,7 +216,7 @@ def _freeze(name: str, known: Mapping[str, _Read]) -> Profile:
         kind=entries.kind,
         about=entries.about,
         tags=entries.tags,
-        reach=_reach(entries.plan),
+        scope=_scope(entries.plan),
         setup_hours=freeze_hours(entries.setup_hours),
         operation_hours_per_month=freeze_hours(entries.operation_hours_per_month),
         cells=own,
@@ -236,7 +236,7 @@ def _inherit(profile: Profile, base: Profile, entries: ProfileFile) -> Profile:
     return replace(
         profile,
         tags=profile.tags or base.tags,
-        reach=base.reach if entries.plan is None else profile.reach,
+        scope=base.scope if entries.plan is None else profile.scope,
         setup_hours=profile.setup_hours or base.setup_hours,
         operation_hours_per_month=profile.operation_hours_per_month or base.operation_hours_per_month,
         cells={**base.cells, **profile.cells},
@@ -250,10 +250,10 @@ def _inherit(profile: Profile, base: Profile, entries: ProfileFile) -> Profile:
     )
 
 
-def _reach(entry: ReachEntry | None) -> Reach:
+def _scope(entry: ScopeEntry | None) -> Scope:
     if entry is None:
-        return Reach(computed=False, why_not="the profile does not say which offers are its own")
-    return Reach(
+        return Scope(computed=False, why_not="the profile does not say which offers are its own")
+    return Scope(
         computed=entry.computed,
         platforms=entry.platforms,
         providers=entry.providers,

@@ -18,7 +18,17 @@ from tonnage.comparison.energy import CarbonEntry, Stated
 from tonnage.comparison.owned import Owned, OwnedEntry, freeze_owned
 from tonnage.comparison.profile_file import HoursEntry
 from tonnage.comparison.profiles import Attestation, Hours, Profile, freeze_hours, load_profiles
-from tonnage.workload.file.fields import Count, Door, Flag, Positive, PositiveOrZero, Spelled, Word, Words, as_names
+from tonnage.workload.file.fields import (
+    Count,
+    Flag,
+    Positive,
+    PositiveOrZero,
+    Spelled,
+    StrictModel,
+    Word,
+    Words,
+    as_names,
+)
 from tonnage.workload.file.problems import Problem, raise_problems
 
 PAGE: Final = "docs/compare.md"
@@ -49,9 +59,9 @@ class Thing:
         """Whose machines and storage it runs on; None: any cloud's."""
         if self.owned is not None or "on-premise" in self.profile.tags:
             return frozenset({"on-premise"})
-        if self.profile.reach.platforms == ("bedrock",):
+        if self.profile.scope.platforms == ("bedrock",):
             return frozenset({"aws"})
-        return frozenset(self.providers or self.profile.reach.providers) or None
+        return frozenset(self.providers or self.profile.scope.providers) or None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +128,7 @@ class Request:
     attestations: Mapping[str, Mapping[str, Attestation]]  # of providers of machines, by provider
 
 
-class ThingEntry(Door):
+class ThingEntry(StrictModel):
     name: Name
     profile: Name | None = None
     title: Text | None = None
@@ -135,13 +145,13 @@ def _as_thing(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
 
-class WorkEntry(Door):
+class WorkEntry(StrictModel):
     file: Word
     name: Name | None = None
     jobs_per_month: Positive | None = None
 
 
-class OrganisationEntry(Door):
+class OrganisationEntry(StrictModel):
     employees: Count | None = None
     team_size: Count | None = None
     ml_expertise: Expertise | None = None
@@ -150,7 +160,7 @@ class OrganisationEntry(Door):
     usd_per_hour: Positive | None = None
 
 
-class MoveEntry(Door):
+class MoveEntry(StrictModel):
     origin: Annotated[Name, Field(alias="from")]
     target: Annotated[Name, Field(alias="to")]
     start: Day | None = None
@@ -161,13 +171,13 @@ class MoveEntry(Door):
     uses: Annotated[tuple[Used, ...], BeforeValidator(as_names), Field(strict=False)] | None = None
 
 
-class HorizonEntry(Door):
+class HorizonEntry(StrictModel):
     short: Positive = 2.0
     medium: Positive = 13.0
     long: Positive = 52.0
 
 
-class RequestFile(Door):
+class RequestFile(StrictModel):
     """A compare file, NAME.tonnage.yaml with `kind: compare`."""
 
     kind: Literal["compare"]

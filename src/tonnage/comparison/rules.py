@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from tonnage.comparison.door import Link, Name, Text, load_text, parse_entries, unknown
 from tonnage.errors import UnknownName, did_you_mean, nearest
-from tonnage.workload.file.fields import Door, Flag, Positive, refusal
+from tonnage.workload.file.fields import Flag, Positive, StrictModel, refusal
 from tonnage.workload.file.problems import Problem, raise_problems
 
 PAGE: Final = "docs/decision-rules.md"
@@ -93,7 +93,7 @@ class Rules:
     needs: Mapping[str, str]  # facts that the compare file's `needs` gives: name -> what it means
 
 
-class QuestionEntry(Door):
+class QuestionEntry(StrictModel):
     ask: Text
     fact: Annotated[str, Field(min_length=1, max_length=120)]
     is_: Annotated[Flag | str | None, Field(alias="is")] = None
@@ -130,14 +130,14 @@ def _numbers(value: Any) -> Any:
     return value
 
 
-class LeafEntry(Door):
+class LeafEntry(StrictModel):
     say: Text
     choose: Name | None = None
     because: Text
     must: Flag = False
 
 
-class RulesFile(Door):
+class RulesFile(StrictModel):
     """A rule set, NAME.yaml."""
 
     name: Name

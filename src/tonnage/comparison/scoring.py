@@ -66,7 +66,7 @@ def score_all(
 def learn_apart(things: Sequence[Thing], totals: Mapping[str, Total]) -> bool:
     """Whether a table is learnt by different methods: a pass of a tree and one of a network are not the same work."""
     tabular = any(row.kind == "tabular" for total in totals.values() for row in total.rows)
-    return tabular and len({thing.profile.reach.tabular_method for thing in things}) > 1
+    return tabular and len({thing.profile.scope.tabular_method for thing in things}) > 1
 
 
 def _measured(aspect: Aspect, totals: Mapping[str, Total], costs: Mapping[str, Figure | None]) -> dict[str, Score]:

@@ -24,8 +24,8 @@ def _faults(thing: Thing, catalog: Catalog) -> Iterator[Fault]:
     for name in thing.providers:
         if name not in providers:
             yield "providers", f"no provider is named '{name}'", _near(name, providers)
-        elif thing.profile.reach.providers and name not in thing.profile.reach.providers:
-            reached = ", ".join(thing.profile.reach.providers)
+        elif thing.profile.scope.providers and name not in thing.profile.scope.providers:
+            reached = ", ".join(thing.profile.scope.providers)
             yield "providers", f"{thing.profile.name} does not run on {name}", f"it runs on {reached}"
     for text in thing.gpus:
         yield from _gpu_faults(text, catalog)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tonnage.catalog import Catalog
-from tonnage.planning.grounds import Grounds
+from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.plan import Option
 from tonnage.planning.spot.drawing import mean_h
 from tonnage.planning.spot.knowledge import other_machines
@@ -48,17 +48,17 @@ SERVING: Final = (  # rates of inference are figures of the engine: sizing/engin
 )
 
 
-def assumptions_used(workload: Workload, grounds: Grounds) -> tuple[Assumption, ...]:
+def assumptions_used(workload: Workload, calibrated: CalibratedModel) -> tuple[Assumption, ...]:
     """The judgements behind a plan of `workload`, with ranges and sources; what the workload states is none."""
-    return (*_sizing(workload, grounds), *terms_assumed(workload))
+    return (*_sizing(workload, calibrated), *terms_assumed(workload))
 
 
-def engine_figures(job: ServeJob | BatchJob, grounds: Grounds) -> tuple[Assumption, ...]:
+def engine_figures(job: ServeJob | BatchJob, calibrated: CalibratedModel) -> tuple[Assumption, ...]:
     """What the engine's class costs, figure by figure: value, range it may take, what it means and what it rests on."""
     from tonnage.calibration.inference_fit import RANGES
 
-    engine = grounds.engine(job)
-    fitted = grounds.inference
+    engine = calibrated.engine(job)
+    fitted = calibrated.inference
     rows = fitted.rows.get(engine.name, 0) if fitted else 0
     ranges = fitted.ranges if fitted else RANGES
     named = f"{job.engine} is of the class {engine.name}" if job.engine else f"engine class {engine.name}, the default"
@@ -77,11 +77,11 @@ def engine_figures(job: ServeJob | BatchJob, grounds: Grounds) -> tuple[Assumpti
     )
 
 
-def prediction_notes(workload: Workload, options: Sequence[Option], grounds: Grounds) -> tuple[str, ...]:
+def prediction_notes(workload: Workload, options: Sequence[Option], calibrated: CalibratedModel) -> tuple[str, ...]:
     """What the figures of a plan stand on: the engine, the form of the percentiles, the rows behind the intervals."""
     job, notes = workload.job, []
     if isinstance(job, ServeJob | BatchJob):
-        engine = grounds.engine(job)
+        engine = calibrated.engine(job)
         chosen = f"{job.engine} (class {engine.name})" if job.engine else f"an engine of the class {engine.name}"
         other = "" if job.engine else "; `engine:` names another"
         notes.append(f"inference figures are those of {chosen}: {ENGINE_WORDS[engine.name]}{other}")
@@ -91,7 +91,7 @@ def prediction_notes(workload: Workload, options: Sequence[Option], grounds: Gro
     if intervals and not any(one.rows for one in intervals):
         notes.append("80 % intervals are judgements: no measured rows stand behind them")
     elif intervals:
-        dated = f"calibration of {grounds.made_on}" if grounds.made_on else "no calibration"
+        dated = f"calibration of {calibrated.made_on}" if calibrated.made_on else "no calibration"
         notes.append(
             f"80 % intervals of the first option, {dated}: "
             + "; ".join(f"{one.of} by {one.describe()}" for one in intervals)
@@ -145,13 +145,13 @@ def terms_note(workload: Workload) -> str | None:
     return "assumed, as the workload does not say: " + "; ".join(parts) if parts else None
 
 
-def _sizing(workload: Workload, grounds: Grounds) -> tuple[Assumption, ...]:
+def _sizing(workload: Workload, calibrated: CalibratedModel) -> tuple[Assumption, ...]:
     job = workload.job
     if isinstance(job, TabularJob):
         return listed_tabular(TabularAssumptions())
-    judgements = listed(grounds.assumed)
+    judgements = listed(calibrated.assumed)
     if not isinstance(job, TrainJob):
-        return (*(one for one in judgements if one.name in SERVING), *engine_figures(job, grounds))
+        return (*(one for one in judgements if one.name in SERVING), *engine_figures(job, calibrated))
     unused = {*SERVING_ONLY, "collective_buffers_gib"}
     if job.model.architecture != "convolution":
         unused |= {"convolution_peak_fraction", "training_convolution_fraction"}

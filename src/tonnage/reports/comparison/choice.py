@@ -62,7 +62,7 @@ def decision_words(comparison: Comparison) -> str:
     if decision.leaf is None:
         return f"The rules are undecided: {decision.missing} is not known"
     said = f"{decision.leaf.say}: {decision.leaf.because}"
-    named = answer.grounds.preference.things
+    named = answer.inputs.preference.things
     if named is None or answer.choice in named:
         return said
     effect = "a must-have" if decision.leaf.must else "it counts among things that cost alike"
@@ -157,7 +157,7 @@ def score_section(comparison: Comparison) -> Section:
         ),
         Subheading(text="What the weights would pay"),
         Bullets(items=implied_lines(comparison) or ("nothing: cost has no weight, or no cost is known",)),
-        Subheading(text="Who leads by which grounds"),
+        Subheading(text="Who leads on which criteria"),
         Pairs(rows=tuple((part, level(comparison, things)) for part, things in comparison.leaders)),
         Subheading(text="Weights"),
         Pairs(rows=_weight_rows(comparison)),

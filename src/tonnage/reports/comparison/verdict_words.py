@@ -114,7 +114,7 @@ def change_words(comparison: Comparison, change: Change) -> str:
 
 
 def _instead(comparison: Comparison, thing: str) -> str:
-    return comparison.answer.grounds.instead[thing][1]
+    return comparison.answer.inputs.instead[thing][1]
 
 
 def exclusion_words(comparison: Comparison, one: Exclusion) -> str:
