@@ -205,7 +205,7 @@ def test_curves_turn_where_the_cheapest_changes(compared: Callable[..., Comparis
     totals = [comparison.totals[name] for name in comparison.able]
 
     def cheapest(factor: float) -> str:
-        return min(totals, key=lambda total: cost_at(total, factor)).thing
+        return min(totals, key=lambda total: cost_at(total, factor)).alternative
 
     ends = (curves.curves[0].points[0][0], curves.curves[0].points[-1][0])
     assert len({cheapest(end) for end in ends}) == 2
@@ -230,7 +230,7 @@ def test_a_front_holds_what_nothing_beats(compared: Callable[..., Comparison]) -
 
 
 def test_memory_of_equal_devices_is_shown_once(compared: Callable[..., Comparison]) -> None:
-    """Three things on one device are one bar that names them all in its table."""
+    """Three alternatives on one device are one bar that names them all in its table."""
     memory = charts_of(compared())["chart-memory-1"]
     assert isinstance(memory.drawing, Stack)
     (bar,) = memory.drawing.bars
