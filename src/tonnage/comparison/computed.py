@@ -12,7 +12,7 @@ from tonnage.catalog import Catalog
 from tonnage.comparison.energy import Footprint, Stated, footprint
 from tonnage.comparison.energy import total as sum_footprints
 from tonnage.comparison.equivalents import Equivalent, equivalent_of
-from tonnage.comparison.fronts import front_of
+from tonnage.comparison.fronts import pareto_front
 from tonnage.comparison.profiles import Hours
 from tonnage.comparison.reaching import WhyNot, enough_machines, narrow_to, only_of, why_none
 from tonnage.comparison.request import Alternative
@@ -264,7 +264,7 @@ def compute_row(
         fastest=_fastest(plan),
         purchases=_by_purchase(plan),
         footprint=footprint(plan.best, _hours_at_work(plan.best, work), catalog, power),
-        front=front_of(plan.options),
+        front=pareto_front(plan.options),
         by_devices=_by_devices(plan),
     )
     if isinstance(job, ServeJob):

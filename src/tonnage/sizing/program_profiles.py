@@ -61,6 +61,8 @@ def trainer_of(job: TrainJob) -> TrainerProfile:
         flat_gradients=bool(program.flat_gradients),
         tables_apart=bool(program.tables_apart),
         separate_gathers=bool(program.separate_gathers),
+        lists_when_sharded=bool(program.lists_when_sharded),
+        wide_gathers=bool(program.wide_gathers),
     )
 
 
