@@ -10,7 +10,7 @@ import pytest
 from tonnage.api import load_workload
 from tonnage.catalog import Catalog
 from tonnage.planning import make_plan
-from tonnage.planning.grounds import Grounds
+from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.plan import Option, Plan
 from tonnage.planning.reasons.risks import HostLimitRisk, UnknownHostRisk
 from tonnage.planning.sizes import make_size_report
@@ -20,7 +20,7 @@ from tonnage.workload.host import HostTerms
 from tonnage.workload.jobs import Workload
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-GROUNDS = Grounds.packaged()
+CALIBRATED = CalibratedModel.packaged()
 TRAIN = """
 kind: train
 model: resnet-50
@@ -48,7 +48,7 @@ buy: {purchases: [on_demand]}
 def planned(text: str, catalog: Catalog, **host: object) -> tuple[Workload, Plan]:
     workload = load_workload(text, catalog=catalog)
     workload = replace(workload, host=HostTerms(**host))  # type: ignore[arg-type]
-    return workload, make_plan(workload, catalog, grounds=GROUNDS)
+    return workload, make_plan(workload, catalog, calibrated=CALIBRATED)
 
 
 def limit(option: Option) -> HostLimitRisk | None:
@@ -117,7 +117,7 @@ def test_a_batch_of_pictures_is_as_fast_as_its_hosts(catalog: Catalog) -> None:
         assert host.items_per_s is not None
         assert time.value == pytest.approx(50e6 / host.items_per_s.value)
         assert time.high >= 50e6 / host.items_per_s.low * (1 - 1e-9)
-        rows = [row for row in make_size_report(workload, catalog, grounds=GROUNDS).rows if row.gpu == one.gpu]
+        rows = [row for row in make_size_report(workload, catalog, calibrated=CALIBRATED).rows if row.gpu == one.gpu]
         assert any(row.run.host is not None for row in rows)
 
 
@@ -156,4 +156,4 @@ def test_unknown_vcpus_are_said(catalog: Catalog) -> None:
 def test_a_training_on_texts_is_as_before(catalog: Catalog) -> None:
     """Its texts are tokenised before: no machine is told apart by its processors."""
     workload = load_workload(EXAMPLES / "bert-finetune.tonnage.yaml", catalog=catalog)
-    assert all(one.run.host is None for one in make_plan(workload, catalog, grounds=GROUNDS).options)
+    assert all(one.run.host is None for one in make_plan(workload, catalog, calibrated=CALIBRATED).options)
