@@ -92,7 +92,9 @@ def test_a_batch_saves_nothing_and_loses_what_is_in_flight(catalog: Catalog) -> 
 def test_many_machines_save_their_parts_at_the_same_time(catalog: Catalog) -> None:
     """A sharded training on four machines saves in a quarter of the seconds beside the second that does not shrink."""
     workload = load_workload(EXAMPLES / "llama-65b-full.tonnage.yaml", catalog=catalog)
-    found = [one for one in make_plan(workload, catalog, grounds=GROUNDS).options if one.spot and one.platform == "vm"]
+    found = [
+        one for one in make_plan(workload, catalog, calibrated=CALIBRATED).options if one.spot and one.platform == "vm"
+    ]
     of_amazon = [one for one in found if one.provider == "aws"]
     assert of_amazon
     size = state_bytes(workload.job)

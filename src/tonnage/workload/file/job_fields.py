@@ -55,7 +55,7 @@ VersionText = Annotated[str, Field(pattern=r"^\d+(\.\d+)*$"), BeforeValidator(_v
 HiddenLayers = Annotated[list[Count], Field(min_length=1, max_length=100), Spelled("list of whole numbers")]
 
 
-class HostFields(Door):
+class HostFields(StrictModel):
     """What the host does for each item before a device sees it. It can hold up devices: a plan says where it does."""
 
     input: HostInput | None = key(
