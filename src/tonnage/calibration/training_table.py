@@ -58,7 +58,7 @@ _WORKS: dict[int, tuple[Case, StepWork]] = {}
 def _work_once(case: Case) -> StepWork:
     """The work of a case, remembered with it (held, so that no other takes its place)."""
     if id(case) not in _WORKS:
-        _WORKS[id(case)] = (case, work_of(case.jobs, case.layouts, case.practice))
+        _WORKS[id(case)] = (case, work_of(case.jobs, case.layouts, case.trainer))
     return _WORKS[id(case)][1]
 
 
