@@ -79,7 +79,7 @@ def _pdf(comparison: Comparison) -> bytes:
 
 
 def test_the_page_of_aspects_is_fresh() -> None:
-    """docs/aspects.md is what its module writes: reports refer to it."""
+    """docs/aspects.md is what its module writes."""
     assert (ROOT / "docs" / "aspects.md").read_text(encoding="utf-8") == render_aspects()
 
 
