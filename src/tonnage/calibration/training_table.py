@@ -48,7 +48,7 @@ def training_table(cases: Sequence[Case], assumed: Assumptions | None = None) ->
     return TrainingTable(
         cases=tuple(cases),
         work=StepWork(works=_flattened(works), **columns),
-        devices=_joined(stacked),
+        devices=_priced(stacked),
     )
 
 
@@ -58,7 +58,7 @@ _WORKS: dict[int, tuple[Case, StepWork]] = {}
 def _work_once(case: Case) -> StepWork:
     """The work of a case, remembered with it (held, so that no other takes its place)."""
     if id(case) not in _WORKS:
-        _WORKS[id(case)] = (case, work_of(case.jobs, case.layouts, case.practice))
+        _WORKS[id(case)] = (case, work_of(case.jobs, case.layouts, case.trainer))
     return _WORKS[id(case)][1]
 
 
@@ -122,7 +122,7 @@ def _column(values: Sequence[Num]) -> Array:
     return np.array([_number(value) for value in values])
 
 
-def _joined(devices: Sequence[Devices]) -> Devices:
+def _priced(devices: Sequence[Devices]) -> Devices:
     """All devices in one; a column that none of them tells stays untold."""
     columns = {name: [getattr(device, name) for device in devices] for name in Devices.__dataclass_fields__}
     told = {name: values for name, values in columns.items() if values[0] is not None}

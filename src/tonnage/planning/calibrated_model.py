@@ -19,7 +19,7 @@ from tonnage.sizing.devices import GENERATIONS
 from tonnage.sizing.engines import ENGINES, Engine, engine_class
 from tonnage.sizing.inference_time import default_engine
 from tonnage.sizing.precision import SERVING_COMPUTE
-from tonnage.sizing.program_practice import memory_group, program_class
+from tonnage.sizing.program_profiles import memory_group, program_class
 from tonnage.sizing.served_weights import served_weights
 from tonnage.workload.jobs import BatchJob, ServeJob, TrainJob
 
@@ -36,7 +36,7 @@ class Unknown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grounds:
+class CalibratedModel:
     """Figures and intervals that sizing works with. `training` and `inference` are the calibration's fits, if any."""
 
     assumed: Assumptions
@@ -48,7 +48,7 @@ class Grounds:
     made_on: str | None = None  # of the calibration; None: the library's own judgements
 
     @classmethod
-    def of(cls, calibration: Calibration | None, assumed: Assumptions | None = None) -> Grounds:
+    def of(cls, calibration: Calibration | None, assumed: Assumptions | None = None) -> CalibratedModel:
         """What a calibration says. `assumed`, where given, is used as it is, in place of the fitted figures."""
         if calibration is None:
             return cls(assumed=assumed or Assumptions(), engines=ENGINES, intervals=Intervals())
@@ -64,7 +64,7 @@ class Grounds:
         )
 
     @classmethod
-    def packaged(cls) -> Grounds:
+    def packaged(cls) -> CalibratedModel:
         """The calibration that comes with this build."""
         return cls.of(load_calibration())
 
