@@ -11,14 +11,16 @@ from typing import get_args
 import pytest
 
 from tonnage.calibration.intervals import GroupInterval, Intervals
-from tonnage.calibration.store import Calibration, SeenNames, load_calibration
+from tonnage.calibration.store import Calibration, SeenNames, calibrated_engines, load_calibration
 from tonnage.catalog import Catalog
 from tonnage.planning import make_plan
 from tonnage.planning.assumed import ENGINE_WORDS, assumptions_used
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.reasons.risks import UnmeasuredRisk
-from tonnage.sizing.engines import ENGINES, engine_class
+from tonnage.sizing.engines import engine_class
 from tonnage.workload.jobs import GENERATING_ENGINES, EngineName, Workload
+
+ENGINES = calibrated_engines()
 
 Maker = Callable[..., Workload]
 

@@ -11,8 +11,8 @@ from tonnage.calibration.inference_predict import lay_out
 from tonnage.calibration.inference_reading import Case, is_suspect, read_case
 from tonnage.calibration.judgement import Judged, Skipped
 from tonnage.calibration.rows import InferenceRow
+from tonnage.calibration.store import calibrated_engines
 from tonnage.catalog.catalog import Catalog
-from tonnage.sizing.engines import ENGINES
 
 
 def judge_inference(
@@ -20,9 +20,9 @@ def judge_inference(
 ) -> list[Judged | Skipped]:
     """Predict every row that states what was run; the others come back with the reason. Order is kept.
 
-    `fitted`: engine figures to predict with; the packaged ones (`ENGINES`) by default.
+    `fitted`: engine figures to predict with; those of the packaged calibration by default.
     """
-    engines = {**ENGINES, **(fitted.apply() if fitted else {})}
+    engines = {**calibrated_engines(), **(fitted.apply() if fitted else {})}
     read = [read_case(row, catalog) for row in rows]
     cases = [case for case in read if not isinstance(case, Skipped)]
     predicted = iter(lay_out(cases, engines).predict(engines) if cases else ())

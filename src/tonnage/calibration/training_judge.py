@@ -11,12 +11,11 @@ from tonnage.calibration.judgement import Judged, Skipped
 from tonnage.calibration.rows import TrainingRow
 from tonnage.calibration.training_case import Case, NoCase, build_case
 from tonnage.calibration.training_memory_rows import MEMORY_METRICS, judge_memory_row
-from tonnage.calibration.training_table import case_devices
 from tonnage.calibration.training_unstated import fitted_to_device
 from tonnage.catalog.catalog import Catalog
 from tonnage.errors import TonnageError
 from tonnage.sizing.assumptions import Assumptions
-from tonnage.sizing.devices import peak_tflops
+from tonnage.sizing.devices import Devices, peak_tflops, stack
 from tonnage.sizing.precision import TRAINING
 from tonnage.sizing.training_prediction import predict_training
 from tonnage.sizing.training_work import FULL, counted_flop_per_token
@@ -81,6 +80,11 @@ def predicted_step_s(case: Case, assumed: Assumptions) -> float:
     """Seconds of one step of a case."""
     devices = case_devices(case, assumed)
     return float(predict_training(case.jobs, case.layouts, devices, assumed, case.practice).step.total_s[0])
+
+
+def case_devices(case: Case, assumed: Assumptions) -> Devices:
+    """The machine of a case at the precision it computes in."""
+    return stack([case.machine], TRAINING[case.jobs[0].precision].compute, assumed)
 
 
 def in_convention(case: Case, seconds: float) -> float:

@@ -41,7 +41,7 @@ from tonnage.comparison.thing_checks import check_things
 from tonnage.comparison.verdict import Grounds, Preference, Verdict, reach_verdict
 from tonnage.comparison.worth import ImpliedLead, ImpliedPrice, implied_lead, implied_prices
 from tonnage.errors import WorkloadError
-from tonnage.sizing.assumptions import Assumption
+from tonnage.sizing.assumption_table import Assumption
 from tonnage.sizing.estimates import Figure
 from tonnage.workload.jobs import ServeJob, Workload
 

@@ -11,13 +11,13 @@ from types import MappingProxyType
 from typing import Any
 
 from tonnage.calibration.intervals import FARTHEST, Intervals
-from tonnage.calibration.store import Calibration, load_calibration
+from tonnage.calibration.store import Calibration, calibrated_engines, load_calibration
 from tonnage.catalog.hardware import Accelerator
 from tonnage.planning.plan import Interval
 from tonnage.sizing.assumptions import INFERENCE_MEMORY_SPREAD, Assumptions
 from tonnage.sizing.devices import GENERATIONS
-from tonnage.sizing.engines import ENGINES, Engine, engine_class
-from tonnage.sizing.inference_time import default_engine
+from tonnage.sizing.engines import Engine, engine_class
+from tonnage.sizing.inference_time import default_engine_class
 from tonnage.sizing.precision import SERVING_COMPUTE
 from tonnage.sizing.program_practice import memory_group, program_class
 from tonnage.sizing.served_weights import served_weights
@@ -51,11 +51,11 @@ class Grounds:
     def of(cls, calibration: Calibration | None, assumed: Assumptions | None = None) -> Grounds:
         """What a calibration says. `assumed`, where given, is used as it is, in place of the fitted figures."""
         if calibration is None:
-            return cls(assumed=assumed or Assumptions(), engines=ENGINES, intervals=Intervals())
+            return cls(assumed=assumed or Assumptions(), engines=calibrated_engines(), intervals=Intervals())
         training, inference = calibration.training, calibration.inference
         return cls(
             assumed=assumed or (training.assumptions() if training else Assumptions()),
-            engines={**ENGINES, **(inference.apply() if inference else {})},
+            engines={**calibrated_engines(), **(inference.apply() if inference else {})},
             intervals=calibration.intervals,
             training=training,
             inference=inference,
@@ -102,7 +102,7 @@ class Grounds:
     def engine(self, job: ServeJob | BatchJob) -> Engine:
         """The figures of the engine a job names, or of the usual one for its model."""
         if job.engine is None:
-            return self.engines[default_engine(job.model, generates=generates(job)).name]
+            return self.engines[default_engine_class(generates=generates(job))]
         return self.engines[engine_class(job.engine, generates=generates(job))]
 
     def _pass_group(self, job: ServeJob | BatchJob) -> str:
