@@ -14,10 +14,11 @@ FittedBy = Literal["", "training time", "training memory", "inference"]
 # Last words of a parameter's name -> its unit; the first that fits. The name alone says it.
 _UNITS: Final = (
     ("_tflop_12nm", "J/TFLOP"), ("_tflop_7nm", "J/TFLOP"), ("_tflop_5nm", "J/TFLOP"), ("_cells_per_s", "cells/s"),
-    ("_updates_per_s", "cells/s"), ("_flop_per_s", "FLOP/s"), ("_bytes_per_s", "B/s"), ("_gb_per_s", "GB/s"), ("_per_hour", "1/h"), ("_us_per_kernel", "us"),
-    ("_us_per_tensor", "us"), ("_bytes_per_logit", "B"), ("_bytes_per_bin", "B"), ("_cycles_per_element", "cycles"),
-    ("_us", "us"), ("_s", "s"), ("_gib", "GiB"), ("_bytes", "B"), ("_tokens", "tokens"), ("_nodes", "nodes"),
-    ("_passes", "passes"), ("_to_half", "tiles"), ("_to_half_rate", "tiles"),
+    ("_updates_per_s", "cells/s"), ("_flop_per_s", "FLOP/s"), ("_bytes_per_s", "B/s"), ("_gb_per_s", "GB/s"),
+    ("_per_hour", "1/h"), ("_us_per_kernel", "us"), ("_us_per_tensor", "us"), ("_bytes_per_logit", "B"),
+    ("_bytes_per_bin", "B"), ("_cycles_per_element", "cycles"), ("_us", "us"), ("_s", "s"), ("_gib", "GiB"),
+    ("_bytes", "B"), ("_tokens", "tokens"), ("_nodes", "nodes"), ("_passes", "passes"), ("_to_half", "tiles"),
+    ("_to_half_rate", "tiles"),
 )  # fmt: skip
 
 
