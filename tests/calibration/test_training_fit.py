@@ -88,8 +88,11 @@ def test_distance_counts_what_was_not_seen(row: Row, catalog: Catalog) -> None:
     rows = [replace(one, program="llm-foundry") for one in measured_by(Assumptions(), grid(row), catalog)]
     fit = fit_training(rows, catalog)
     other = [replace(rows[0], gpu="H100-80GB-SXM", precision="fp8"), replace(rows[0], program="")]
-    found = [one.far for one in judge_training([rows[0], *other], catalog, fit) if isinstance(one, Judged)]
-    assert found == [0, 3, 1]
+    judged = [one for one in judge_training([rows[0], *other], catalog, fit) if isinstance(one, Judged)]
+    assert [(one.far, one.foreign) for one in judged] == [(0, 0), (3, 2), (1, 0)]
+    planned = fit.unseen_factors(catalog.accelerator("H100-80GB-SXM"), "fp8", "pytorch", devices={"A100-80GB-SXM"})
+    assert planned.foreign == ("Hopper GPUs", "precision fp8")
+    assert planned.near[0] == catalog.accelerator("H100-80GB-SXM").name
 
 
 def test_values_of_other_formulas_are_refused(row: Row, catalog: Catalog) -> None:

@@ -59,7 +59,7 @@ def _fitted(engine: Engine, cases: Sequence[Case], figures: Sequence[str], sched
         {name: getattr(engine, name) for name in figures}, weights=weights / weights.sum(), schedule=schedule,
         penalty=departure,
     )  # fmt: skip
-    return replace(engine, **values)
+    return engine.with_figures(values)
 
 
 def _informed(name: str, cases: Sequence[Case]) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -17,6 +17,7 @@ from tonnage.calibration.inference_reading import Case, is_suspect, read_case
 from tonnage.calibration.judgement import Skipped
 from tonnage.calibration.memo import MEMO
 from tonnage.calibration.rows import InferenceRow
+from tonnage.calibration.unseen import UnseenFactors, unseen
 from tonnage.catalog.catalog import Catalog
 from tonnage.catalog.hardware import Accelerator
 from tonnage.sizing.engines import FIGURES, PRIORS, Engine
@@ -63,10 +64,19 @@ class InferenceFit:
     generations: frozenset[str] = SEEN_GENERATIONS  # of devices, after the kind of work: "decoder Hopper"
     formats: frozenset[str] = SEEN_FORMATS  # that products ran at: "encoder int8"
 
-    def not_seen(self, kind: str, generation: str, compute: str) -> tuple[str, ...]:
-        """What no row of that kind of work (encoder, vision, decoder) had: device generation, number format."""
-        device = () if f"{kind} {generation}" in self.generations else (f"{generation} GPUs",)
-        return (*device, *(() if f"{kind} {number_format(compute)}" in self.formats else (f"precision {compute}",)))
+    def unseen_factors(
+        self, kind: str, device: Accelerator, compute: str, engine: str, *, devices: Container[str] | None = None
+    ) -> UnseenFactors:
+        """What of device, engine class, generation and number format no fitted row had; the last two of rows of that
+        `kind` of work (encoder, vision, decoder). `devices`: those that rows name, where that is known."""
+        generation = generation_of(device)
+        seen_classes = {name for name, rows in self.rows.items() if rows}
+        near = unseen((device.name, device.name, devices), (f"engine {engine}", engine, seen_classes))
+        foreign = unseen(
+            (f"{generation} GPUs", f"{kind} {generation}", self.generations),
+            (f"precision {compute}", f"{kind} {number_format(compute)}", self.formats),
+        )
+        return UnseenFactors(near=near, foreign=foreign)
 
     def apply(self) -> Mapping[str, Engine]:
         """The engines to hand to `InferenceBatch.predict` or, one by one, to the functions of `sizing`."""

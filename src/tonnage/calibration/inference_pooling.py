@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -77,12 +77,12 @@ def _informed(engine: Engine, cases: Sequence[Case]) -> tuple[str, ...]:
 
 def moved(engine: Engine, by: Mapping[str, float]) -> Engine:
     """`engine` with figures moved in the logarithm, inside their ranges; a figure of 0 is a structure and stays."""
-    changed: dict[str, Any] = {
+    shifted = {
         name: FIGURES[name].inside(getattr(engine, name) * math.exp(shift))
         for name, shift in by.items()
         if getattr(engine, name) > 0
     }
-    return replace(engine, **changed)
+    return engine.with_figures(shifted)
 
 
 def _common(classes: Sequence[_Class], fitted: Sequence[Engine]) -> dict[str, float]:
@@ -109,4 +109,4 @@ def _fit(one: _Class, common: Mapping[str, float]) -> Engine:
         replace(one.batch, engine=start), [FIGURES[name] for name in one.informed],
         {name: getattr(start, name) for name in one.informed}, weights=one.weights, schedule=SCHEDULE, penalty=pull,
     )  # fmt: skip
-    return replace(start, **values)
+    return start.with_figures(values)

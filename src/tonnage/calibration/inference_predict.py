@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -75,7 +75,7 @@ class EngineBatch:
 
     def log_errors(self, values: Values) -> Array:
         """log(predicted / measured) of each case under these figures of the class."""
-        return self.errors_under(replace(self.engine, **values))
+        return self.errors_under(self.engine.with_figures(values))
 
     def errors_under(self, engine: Engine) -> Array:
         """log(predicted / measured) of each case under `engine`."""

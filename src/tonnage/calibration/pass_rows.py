@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +41,7 @@ class PassBatch:
 
     def log_errors(self, values: Values) -> Array:
         """log(predicted / measured) of every row under these figures of the class, in the order the rows were given."""
-        engine = replace(self.engine, **values)
+        engine = self.engine.with_figures(values)
         seconds = self.table.seconds(engine)[self.place]
         lasting = request_s(seconds, self.fixed_s, self.sending_s, self.batching)
         errors = self.offset + self.sign * np.log(lasting) - self.measured

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -18,7 +18,9 @@ from tonnage.calibration.training_case import Case
 from tonnage.calibration.training_judge import time_case
 from tonnage.calibration.training_memory_rows import MemoryBatch, memory_batch
 from tonnage.calibration.training_table import TrainingBatch, training_batch
+from tonnage.calibration.unseen import UnseenFactors, unseen
 from tonnage.catalog.catalog import Catalog
+from tonnage.catalog.hardware import Accelerator
 from tonnage.errors import InputError
 from tonnage.sizing.assumption_table import Assumption
 from tonnage.sizing.assumptions import Assumptions, fitted_parameters, unfitted
@@ -65,14 +67,20 @@ class TrainingFit:
             )
         return replace(base or Assumptions(), **dict(self.values))
 
-    def distance(self, case: Case) -> int:
-        """How many of device, its generation, precision and engine no fitted row had: of a generation that none had,
-        there was no device either."""
-        return (
-            2 * (generation_of(case) not in self.generations)
-            + (case.jobs[0].precision not in self.precisions)
-            + (case.program_class not in self.engines)
+    def unseen_factors(
+        self, device: Accelerator, precision: str, program: str, *, devices: Container[str] | None = None
+    ) -> UnseenFactors:
+        """What of device, its generation, precision and program class no fitted row had. `devices`: those that rows
+        name, where that is known; of a generation that no row had, there was no device either."""
+        generation = generation_of(device)
+        near = unseen(
+            (device.name, device.name, devices if generation in self.generations else ()),
+            (f"engine {program}" if program else "program not stated", program, self.engines),
         )
+        foreign = unseen(
+            (f"{generation} GPUs", generation, self.generations), (f"precision {precision}", precision, self.precisions)
+        )
+        return UnseenFactors(near=near, foreign=foreign)
 
 
 def apply(fit: TrainingFit) -> Assumptions:
@@ -165,21 +173,26 @@ def fit_cases(batch: TrainingBatch, *, start: TrainingFit | None = None) -> Trai
         ranges=_ranges(TIME),
         rows=len(batch.cases),
         residuals=_residuals(batch.cases, errors),
-        generations=frozenset(generation_of(case) for case in batch.cases),
+        generations=frozenset(_generations(batch.cases)),
         precisions=frozenset(case.jobs[0].precision for case in batch.cases),
         engines=frozenset(case.program_class for case in batch.cases) - {""},
     )
 
 
-def generation_of(case: Case) -> str:
-    """Device generation of a case, as the rates know it."""
-    first = case.machine.accelerator.architecture.split(" ")[0]
-    return first if first in GENERATIONS else case.machine.accelerator.architecture
+def generation_of(device: Accelerator) -> str:
+    """Generation of a device, as the rates know it."""
+    first = device.architecture.split(" ")[0]
+    return first if first in GENERATIONS else device.architecture
+
+
+def _generations(cases: Sequence[Case]) -> list[str]:
+    return [generation_of(case.machine.accelerator) for case in cases]
 
 
 def _residuals(cases: Sequence[Case], errors: Array) -> tuple[Residuals, ...]:
-    groups = ["all", *sorted({generation_of(case) for case in cases})]
-    masks = [np.array([group in ("all", generation_of(case)) for case in cases]) for group in groups]
+    generations = _generations(cases)
+    groups = ["all", *sorted(set(generations))]
+    masks = [np.array([group in ("all", one) for one in generations]) for group in groups]
     return tuple(residuals_of(group, errors[mask]) for group, mask in zip(groups, masks, strict=True))
 
 

@@ -12,6 +12,7 @@ from tonnage.calibration.rows import TrainingRow
 from tonnage.calibration.training_case import Case, NoCase, build_case
 from tonnage.calibration.training_memory_rows import MEMORY_METRICS, judge_memory_row
 from tonnage.calibration.training_unstated import fitted_to_device
+from tonnage.calibration.unseen import UnseenFactors
 from tonnage.catalog.catalog import Catalog
 from tonnage.errors import TonnageError
 from tonnage.sizing.assumptions import Assumptions
@@ -129,7 +130,9 @@ def _judged(case: Case, value: float, fitted: TrainingFit | None) -> Judged | Sk
     row = case.row
     if not np.isfinite(value) or value <= 0:
         return _skipped(row, "a link between its devices has no published bandwidth")
-    image = case.jobs[0].model.architecture in IMAGES
+    image, far = case.jobs[0].model.architecture in IMAGES, UnseenFactors()
+    if fitted is not None:
+        far = fitted.unseen_factors(case.machine.accelerator, case.jobs[0].precision, case.program_class)
     return Judged(
         row_id=row.id,
         metric=row.metric,
@@ -139,7 +142,8 @@ def _judged(case: Case, value: float, fitted: TrainingFit | None) -> Judged | Sk
         predicted=value,
         suspect=row.quality == "suspect",
         group="image " + TIME_GROUP if image else TIME_GROUP,
-        far=fitted.distance(case) if fitted else 0,
+        far=len(far.names),
+        foreign=len(far.foreign),
     )
 
 

@@ -9,10 +9,10 @@ the functions that use them (`calibration.store.calibrated_engines` has those of
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from tonnage.errors import UnknownName, did_you_mean, nearest
 from tonnage.sizing.assumption_table import Assumption, listed, parameter
@@ -89,6 +89,11 @@ class Engine:
     spelt_out: bool = False  # RMS norms and rotary positions are chains of small kernels, as their authors wrote them
     mixed_residual: bool = False  # 16-bit passes keep the residual stream in fp32 (autocast)
     # fmt: on
+
+    def with_figures(self, values: Mapping[str, float]) -> Engine:
+        """The class with these figures, by name, in place of its own."""
+        changed: dict[str, Any] = dict(values)
+        return replace(self, **changed)
 
 
 # What a class's structure says before any row; fits start here. Python dispatches an operation in some 20 us, a C++

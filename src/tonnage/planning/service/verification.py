@@ -135,7 +135,6 @@ def _replica(unit: FleetUnit, job: ServeJob, catalog: Catalog, grounds: Grounds)
         weights=weights,
         tensor_parallel=tensor,
         policy=policy,
-        assumed=assumed,
         engine=grounds.engine(job),
     )
 
