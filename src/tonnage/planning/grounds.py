@@ -14,7 +14,7 @@ from tonnage.calibration.intervals import FARTHEST, Intervals
 from tonnage.calibration.store import Calibration, calibrated_engines, load_calibration
 from tonnage.calibration.unseen import UnseenFactors
 from tonnage.catalog.hardware import Accelerator
-from tonnage.planning.plan import Interval
+from tonnage.planning.intervals import Interval
 from tonnage.sizing.assumptions import INFERENCE_MEMORY_SPREAD, Assumptions
 from tonnage.sizing.engines import Engine, engine_class
 from tonnage.sizing.inference_time import default_engine_class
