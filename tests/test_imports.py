@@ -89,7 +89,8 @@ def test_imports_point_one_way(path: Path) -> None:
 
 def test_sizing_reads_no_packaged_data() -> None:
     """Figures of a calibration reach the physics as arguments: no module of `sizing` opens files of a package."""
-    readers = {path.name for path in FILES if path.is_relative_to(SOURCE / "sizing") and "importlib" in path.read_text()}
+    physics = (path for path in FILES if path.is_relative_to(SOURCE / "sizing"))
+    readers = {path.name for path in physics if "importlib" in path.read_text(encoding="utf-8")}
     assert readers == set()
 
 
