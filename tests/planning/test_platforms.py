@@ -353,6 +353,7 @@ def test_a_discount_never_raises_a_cost(catalog: Catalog, make_train: Maker) -> 
     before = make_plan(make_train(), catalog)
     after = make_plan(make_train(buy=Buy(discount_percent=(("aws", 15.0),))), catalog)
     costs = {(o.provider, o.instance_type, o.purchase, o.platform): o.cost_usd.value for o in after.options}
+    assert {option.provider == "aws" for option in before.options} == {True, False}
     for option in before.options:
         now = costs[option.provider, option.instance_type, option.purchase, option.platform]
         assert now < option.cost_usd.value if option.provider == "aws" else now == option.cost_usd.value
