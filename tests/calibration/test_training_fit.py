@@ -110,7 +110,7 @@ def test_table_equals_cases_one_by_one(row: Row, catalog: Catalog) -> None:
     apart = [
         float(
             estimate_training_step(
-                case.jobs[0], case.layouts, table.devices.take(np.array([index])), practice=case.practice
+                case.jobs[0], case.layouts, table.devices.take(np.array([index])), trainer=case.trainer
             ).total_s[0]
         )
         for index, case in enumerate(cases)

@@ -107,12 +107,12 @@ def test_what_an_aspect_is_worth_is_money() -> None:
 
 
 def test_rules_prefer_among_equals_and_exclude_where_they_must() -> None:
-    """A preferred thing wins among those that cost alike; a must leaves it alone, whatever it costs."""
+    """A preferred alternative wins among those that cost alike; a must leaves it alone, whatever it costs."""
     alike = {"a": bill(100), "b": bill(110), "c": bill(105)}
-    assert reach_verdict(grounds(alike, preference=Preference(things=("c",)))).choice == "c"
+    assert reach_verdict(grounds(alike, preference=Preference(alternatives=("c",)))).choice == "c"
     dear = {**alike, "c": bill(300)}
-    assert reach_verdict(grounds(dear, preference=Preference(things=("c",)))).choice == "b"
-    found = reach_verdict(grounds(dear, preference=Preference(leaf="so", things=("c",), must=True)))
+    assert reach_verdict(grounds(dear, preference=Preference(alternatives=("c",)))).choice == "b"
+    found = reach_verdict(grounds(dear, preference=Preference(leaf="so", alternatives=("c",), must=True)))
     assert (found.choice, found.ground) == ("c", "only one")
     assert {one.kind for one in found.out} == {"excluded by the rules"}
 
@@ -121,7 +121,7 @@ def test_nothing_left() -> None:
     """Where each fails a must-have there is no answer, and each says which."""
     found = reach_verdict(grounds({"a": bill(100, weeks=80), "b": replace(bill(1), run=None)}))
     assert found.choice is None
-    assert [(one.thing, one.kind) for one in found.out] == [("a", "not reached in time"), ("b", "cost not known")]
+    assert [(one.alternative, one.kind) for one in found.out] == [("a", "not reached in time"), ("b", "cost not known")]
 
 
 def text_of(found: Comparison) -> str:
@@ -131,7 +131,7 @@ def text_of(found: Comparison) -> str:
 
 
 def test_one_answer_is_said(compared: Callable[..., Comparison], standard: str) -> None:
-    """Rules that name another thing do not make a second recommendation."""
+    """Rules that name another alternative do not make a second recommendation."""
     found = compared(standard.replace("custom_fine_tuning: false", "custom_fine_tuning: true"))
     title = found.title_of[found.answer.choice or ""]
     assert headline(found).startswith(f"Choose {title}: $")
@@ -204,7 +204,7 @@ def test_a_worth_needs_its_unit(compared: Callable[..., Comparison], standard: s
     ("key", "said"), [("cost", "is money already"), ("purpose", "not scored"), ("scalin", "named")]
 )
 def test_a_worth_is_of_a_judged_aspect(compared: Callable[..., Comparison], standard: str, key: str, said: str) -> None:
-    """Money, unscored aspects and names that are none cannot be worth something."""
+    """Money, unscored criteria and names that are none cannot be worth something."""
     with pytest.raises(WorkloadError, match=said):
         compared(standard + f"worth: {{{key}: 5 USD/month}}\n")
 
@@ -219,7 +219,7 @@ def test_weights_show_their_price(compared: Callable[..., Comparison], standard:
     found = compared(standard + "weights: {cost: 3, scaling: 4.5}\n")
     month = found.totals[found.answer.choice or ""].usd_per_month
     assert month is not None
-    (price,) = [one for one in found.answer.implied if one.aspect == "scaling"]
+    (price,) = [one for one in found.answer.implied if one.criterion == "scaling"]
     assert price.usd_per_month == pytest.approx(month.value)
     assert any("Scaling, weight 4.5: you would pay" in line for line in implied_lines(found))
 

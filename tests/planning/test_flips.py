@@ -14,7 +14,7 @@ from tonnage.catalog.grammar import parse_gpu_filter
 from tonnage.catalog.market import Platform
 from tonnage.planning import Plan, make_plan
 from tonnage.planning.flips import flips_of
-from tonnage.planning.levers import Lever, round_outward, smallest_pull
+from tonnage.planning.parameters import Lever, round_outward, smallest_pull
 from tonnage.planning.plan import Option, Refusal
 from tonnage.planning.reasons.changes import FasterGpus
 from tonnage.planning.reasons.flips import Flip

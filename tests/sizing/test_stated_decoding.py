@@ -11,7 +11,7 @@ import pytest
 from tonnage.calibration.store import calibrated_engines
 from tonnage.catalog import load_catalog
 from tonnage.planning.batch_sizing import size_batch
-from tonnage.planning.grounds import Grounds
+from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.sized import Sized
 from tonnage.sizing.decoder_curves import DecoderCurves, DecoderRows, lay_out_decoder
 from tonnage.sizing.decoder_reading import capacity_per_s
@@ -46,7 +46,7 @@ def curves(of: DecoderRows) -> DecoderCurves:
 
 
 def sized(job: BatchJob) -> Sized:
-    return size_batch(job, [H100], Constraints(max_nodes=1), Grounds.packaged())
+    return size_batch(job, [H100], Constraints(max_nodes=1), CalibratedModel.packaged())
 
 
 def test_attention_of_the_rest_looks_at_all_keys() -> None:

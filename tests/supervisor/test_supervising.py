@@ -162,7 +162,7 @@ def test_the_leash_killed(bench: Bench) -> None:
     bench.start(steps=60, step_s=0.02)
     bench.until_step(4)
     workers = bench.worker_pids()
-    os.kill(bench.leash_pid(), signal.SIGKILL)
+    os.kill(bench.shim_pid(), signal.SIGKILL)
     bench.until(bench.is_quiet)
     state = bench.folder.state()
     assert (state.state, state.attempt) == (State.SUCCEEDED, 2), bench.words()

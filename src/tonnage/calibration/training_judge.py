@@ -65,7 +65,7 @@ def time_case(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> Case 
         return _skipped(row, str(error))
     except TonnageError as error:
         return _skipped(row, error.message)
-    if case.practice.offloaded_state:
+    if case.trainer.offloaded_state:
         return _skipped(row, "optimizer on the CPU: its rate is the host's, which the row does not state")
     if row.metric == "gpu_hours" and row.train_tokens is None:
         return _skipped(row, "GPU hours without the number of tokens")
@@ -80,7 +80,7 @@ def predict_metrics(cases: Sequence[Case], assumed: Assumptions) -> list[float]:
 def predicted_step_s(case: Case, assumed: Assumptions) -> float:
     """Seconds of one step of a case."""
     devices = case_devices(case, assumed)
-    return float(predict_training(case.jobs, case.layouts, devices, assumed, case.practice).step.total_s[0])
+    return float(predict_training(case.jobs, case.layouts, devices, assumed, case.trainer).step.total_s[0])
 
 
 def case_devices(case: Case, assumed: Assumptions) -> Devices:

@@ -22,7 +22,7 @@ from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import usable_bytes
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.fitting import fits
-from tonnage.sizing.program_practice import memory_group
+from tonnage.sizing.program_profiles import memory_group
 from tonnage.sizing.training_memory import TrainingMemory, estimate_training_memory
 from tonnage.units import from_gib, to_gib
 from tonnage.workload.jobs import Lengths
@@ -112,7 +112,7 @@ def memory_case(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> Cas
 
 def peak(case: Case, assumed: Assumptions) -> Peak:
     """Peak memory of a case."""
-    parts = (estimate_training_memory(job, case.layouts, assumed, case.practice) for job in case.jobs)
+    parts = (estimate_training_memory(job, case.layouts, assumed, case.trainer) for job in case.jobs)
     return Peak(parts=tuple(parts))
 
 

@@ -64,7 +64,7 @@ def training_batch(cases: Sequence[Case], assumed: Assumptions | None = None) ->
 
 
 def _work_once(case: Case) -> StepWork:
-    return MEMO.recall(("training work", Same(case)), lambda: work_of(case.jobs, case.layouts, case.practice))
+    return MEMO.recall(("training work", Same(case)), lambda: work_of(case.jobs, case.layouts, case.trainer))
 
 
 def _flattened(works: Sequence[StepWork]) -> tuple[Work, ...]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tonnage.comparison.aspects import Aspect
 from tonnage.comparison.changes import Change, changes_of, people_share, without_people
 from tonnage.comparison.compliance import Standing
 from tonnage.comparison.computed import Total
+from tonnage.comparison.criteria import Criterion
 from tonnage.comparison.decision import Decision
 from tonnage.comparison.facts import has_tag, is_managed
 from tonnage.comparison.horizons import Bill, Entry
@@ -40,7 +40,7 @@ class Answer:
     changes: tuple[Change, ...]
     without_people: str | None  # the answer if nobody's hours were counted
     people_share: float | None  # of people-hours in what the choice costs over the horizon
-    implied: tuple[ImpliedPrice, ...]  # what the weights say that a point of each aspect is worth
+    implied: tuple[ImpliedPrice, ...]  # what the weights say that a point of each criterion is worth
     implied_lead: ImpliedLead | None  # where the weighted score would take another: what it would pay for that
 
     @property
@@ -54,19 +54,19 @@ class Answer:
 
 
 def preference_of(decision: Decision, request: Request) -> Preference:
-    """What the leaf says of the things: by name or profile, or managed, without-api; cheapest, only and score say
+    """What the leaf says of the alternatives: by name or profile, or managed, without-api; cheapest, only and score say
     nothing beyond the verdict's own order."""
     leaf = decision.leaf
     if leaf is None or leaf.choose in (None, "cheapest", "only", "score"):
         return Preference()
-    names = [thing.name for thing in request.things]
+    names = [alternative.name for alternative in request.alternatives]
     if leaf.choose == "managed":
         found = [name for name in names if is_managed(request, name)]
     elif leaf.choose == "without-api":
         found = [name for name in names if not has_tag(request, name, "token-api")]
     else:
-        found = [one.name for one in request.things if leaf.choose in (one.name, one.profile.name)]
-    return Preference(leaf=leaf.name, things=tuple(found), must=leaf.must)
+        found = [one.name for one in request.alternatives if leaf.choose in (one.name, one.profile.name)]
+    return Preference(leaf=leaf.name, alternatives=tuple(found), must=leaf.must)
 
 
 def grounds_of(
@@ -114,7 +114,7 @@ def answer_of(
     grounds: Grounds,
     request: Request,
     totals: Mapping[str, Total],
-    aspects: Sequence[Aspect],
+    criteria: Sequence[Criterion],
     ranking: Sequence[Scored],
     counted: Sequence[str],
 ) -> Answer:
@@ -122,11 +122,11 @@ def answer_of(
     verdict = reach_verdict(grounds)
     months = {name: cost.value for name, total in totals.items() if (cost := total.usd_per_month) is not None}
     lead = None
-    best = ranking[0].thing if ranking else None
+    best = ranking[0].alternative if ranking else None
     if verdict.choice is not None and best in months and best != verdict.choice:
         pair = (best, verdict.choice)
         lead = implied_lead(
-            aspects, grounds.scores, request.weights, counted, pair, (months[best], months[verdict.choice])
+            criteria, grounds.scores, request.weights, counted, pair, (months[best], months[verdict.choice])
         )
     bare, share = without_people(grounds), None if verdict.choice is None else people_share(grounds, verdict.choice)
     return Answer(
@@ -136,7 +136,7 @@ def answer_of(
         changes=changes_of(grounds, verdict, totals),
         without_people=bare,
         people_share=share,
-        implied=implied_prices(aspects, request.weights, months.get(verdict.choice or "")),
+        implied=implied_prices(criteria, request.weights, months.get(verdict.choice or "")),
         implied_lead=lead,
     )
 

@@ -30,7 +30,7 @@ class Change:
     """One change and the answer it leads to. `now` and `at` in `unit`: beyond `at` the answer is `then`."""
 
     kind: Kind
-    subject: str  # the thing whose figure changes, or the rule; "" for volume and horizon
+    subject: str  # the alternative whose figure changes, or the rule; "" for volume and horizon
     now: float
     at: float
     unit: str
@@ -188,23 +188,25 @@ def _worth(grounds: Grounds, name: str) -> Change | None:
 
 
 def _rules(grounds: Grounds, verdict: Verdict) -> Iterator[Change]:
-    """Things that a rule alone keeps from being the answer."""
+    """Alternatives that a rule alone keeps from being the answer."""
     for one in verdict.out:
         if one.kind in ("breaks a rule", "rule not known"):
-            matches = {**grounds.standing.matches, one.thing: ()}
+            matches = {**grounds.standing.matches, one.alternative: ()}
             lifted = replace(grounds, standing=replace(grounds.standing, matches=matches))
-            if _answer(lifted) == one.thing:
+            if _answer(lifted) == one.alternative:
                 rules = ", ".join(match.standard for match in one.rules)
-                yield Change(kind="rule", subject=rules, now=0.0, at=1.0, unit="met", then=one.thing)
+                yield Change(kind="rule", subject=rules, now=0.0, at=1.0, unit="met", then=one.alternative)
 
 
 def _other_models(grounds: Grounds, verdict: Verdict) -> Iterator[Change]:
-    """Things that would be the answer if the model they put in the place of the one asked for would do."""
+    """Alternatives that would be the answer if the model they put in the place of the one asked for would do."""
     for one in verdict.out:
         if one.kind == "another model":
-            lifted = {name: which for name, which in grounds.instead.items() if name != one.thing}
-            if _answer(replace(grounds, instead=lifted)) == one.thing:
-                yield Change(kind="another model", subject=one.thing, now=0.0, at=1.0, unit="will do", then=one.thing)
+            lifted = {name: which for name, which in grounds.instead.items() if name != one.alternative}
+            if _answer(replace(grounds, instead=lifted)) == one.alternative:
+                yield Change(
+                    kind="another model", subject=one.alternative, now=0.0, at=1.0, unit="will do", then=one.alternative
+                )
 
 
 def without_people(grounds: Grounds) -> str | None:
@@ -216,7 +218,7 @@ def without_people(grounds: Grounds) -> str | None:
 
 
 def people_share(grounds: Grounds, name: str) -> float | None:
-    """The share of people-hours, of running and of moving, in what a thing costs over the horizon by itself."""
+    """The share of people-hours, of running and of moving, in what a alternative costs over the horizon by itself."""
     bill = grounds.bills[name]
     if bill.run is None or (bill.people is None and bill.entry.usd is None):
         return None

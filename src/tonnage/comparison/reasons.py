@@ -21,7 +21,7 @@ ReasonKind = Literal[
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
     """One reason. `usd`, `rival_usd`: over the horizon; `weeks`: until a move has paid for itself (None: never);
-    `leads`: aspects in which the choice is judged better, in points; `share`: of people-hours in the cost."""
+    `leads`: criteria in which the choice is judged better, in points; `share`: of people-hours in the cost."""
 
     kind: ReasonKind
     rival: str | None = None
@@ -62,18 +62,18 @@ def _decisive(grounds: Grounds, verdict: Verdict, chosen: Contender) -> Reason:
     if verdict.ground == "worth":
         leads = _leads(grounds, chosen, rival, grounds.worth)
     elif verdict.ground == "judgement":
-        level = [one for one in verdict.contenders if one.level and one.thing != chosen.thing]
+        level = [one for one in verdict.contenders if one.level and one.alternative != chosen.alternative]
         rival = max(level, key=lambda one: (one.score or 0.0, -one.usd.value))
         leads = _leads(grounds, chosen, rival, judged_weights(grounds))
     kind = kinds.get(verdict.ground, "costs less")
-    return Reason(kind=kind, rival=rival.thing, usd=chosen.usd, rival_usd=rival.usd, leads=leads)
+    return Reason(kind=kind, rival=rival.alternative, usd=chosen.usd, rival_usd=rival.usd, leads=leads)
 
 
 def _leads(
     grounds: Grounds, chosen: Contender, rival: Contender, weights: Mapping[str, float]
 ) -> tuple[tuple[str, float], ...]:
-    """Aspects in which the choice leads, by weight x points, most first."""
-    mine, other = grounds.scores[chosen.thing], grounds.scores[rival.thing]
+    """Criteria in which the choice leads, by weight x points, most first."""
+    mine, other = grounds.scores[chosen.alternative], grounds.scores[rival.alternative]
     found = [(key, mine[key].value - other[key].value) for key, weight in weights.items()
              if weight > 0 and key in mine and key in other]  # fmt: skip
     ahead = [one for one in found if one[1] > 0]
@@ -83,11 +83,11 @@ def _leads(
 def _moving(grounds: Grounds, verdict: Verdict, chosen: Contender) -> Reason:
     """Staying: the nearest move that does not pay; moving: after how long it has paid."""
     origin = grounds.origin
-    if chosen.thing != origin:
-        entry = grounds.bills[chosen.thing].entry
-        return Reason(kind="moves", rival=origin, usd=entry.usd, weeks=weeks_to_return(grounds, chosen.thing))
+    if chosen.alternative != origin:
+        entry = grounds.bills[chosen.alternative].entry
+        return Reason(kind="moves", rival=origin, usd=entry.usd, weeks=weeks_to_return(grounds, chosen.alternative))
     moves = [one for one in verdict.out if one.kind == "never pays back" and one.usd is not None]
     if not moves:
         return Reason(kind="stays")
-    near = min(moves, key=lambda one: (one.usd.value if one.usd else 0.0, one.thing))
-    return Reason(kind="stays", rival=near.thing, usd=chosen.usd, rival_usd=near.usd, weeks=near.weeks)
+    near = min(moves, key=lambda one: (one.usd.value if one.usd else 0.0, one.alternative))
+    return Reason(kind="stays", rival=near.alternative, usd=chosen.usd, rival_usd=near.usd, weeks=near.weeks)

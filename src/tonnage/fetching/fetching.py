@@ -14,7 +14,7 @@ from typing import Any
 from tonnage.errors import FetchError, InputError
 from tonnage.fetching.addresses import MANIFEST_NAME, parse_address
 from tonnage.fetching.cache import Cache
-from tonnage.fetching.carrying import Carrier
+from tonnage.fetching.file_transfer import Carrier
 from tonnage.fetching.hub import HubLibrary
 from tonnage.fetching.listing import Wanted, list_wanted
 from tonnage.fetching.partial import arrived_before

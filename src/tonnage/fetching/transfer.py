@@ -10,9 +10,9 @@ from threading import Event
 
 from tonnage.errors import FetchError
 from tonnage.fetching.partial import Partial
-from tonnage.fetching.patience import FIRST_WAIT_S, Patience
 from tonnage.fetching.pool import Pool
 from tonnage.fetching.remote import Backend, RemoteFile, SourceChanged, Stopped, Temporary
+from tonnage.fetching.retry_policy import FIRST_WAIT_S, RetryPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +31,9 @@ class Means:
         if self.stop.is_set():
             raise Stopped
 
-    def patience(self) -> Patience:
+    def patience(self) -> RetryPolicy:
         """A fresh count of failures."""
-        return Patience(self.attempts, self.stop, self.first_wait_s, self.say)
+        return RetryPolicy(self.attempts, self.stop, self.first_wait_s, self.say)
 
 
 def transfer(backend: Backend, file: RemoteFile, partial: Partial, means: Means) -> None:

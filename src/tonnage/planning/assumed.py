@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from tonnage.planning.grounds import Grounds
+from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.spot.drawing import mean_h
 from tonnage.planning.spot.knowledge import other_machines
 from tonnage.planning.spot.saves import WRITE_GB_PER_S, WRITE_RANGE, WRITE_SOURCE
@@ -25,15 +25,15 @@ SERVING: Final = (  # rates of inference are figures of the engine: sizing/engin
 )
 
 
-def assumptions_used(workload: Workload, grounds: Grounds) -> tuple[Assumption, ...]:
+def assumptions_used(workload: Workload, calibrated: CalibratedModel) -> tuple[Assumption, ...]:
     """The judgements behind a plan of `workload`, with ranges and sources; what the workload states is none."""
-    return (*_sizing(workload, grounds), *terms_assumed(workload))
+    return (*_sizing(workload, calibrated), *terms_assumed(workload))
 
 
-def engine_figures(job: ServeJob | BatchJob, grounds: Grounds) -> tuple[Assumption, ...]:
+def engine_figures(job: ServeJob | BatchJob, calibrated: CalibratedModel) -> tuple[Assumption, ...]:
     """What the engine's class costs, figure by figure: value, range it may take, what it means and what it rests on."""
-    engine = grounds.engine(job)
-    fitted = grounds.inference
+    engine = calibrated.engine(job)
+    fitted = calibrated.inference
     rows = fitted.rows.get(engine.name, 0) if fitted else 0
     named = f"{job.engine} is of the class {engine.name}" if job.engine else f"engine class {engine.name}, the default"
     behind = f"fitted to {rows:,} measured rows of its class" if rows else "judgement: no measured row of its class"
@@ -79,13 +79,13 @@ def terms_assumed(workload: Workload) -> tuple[Assumption, ...]:
     return tuple(found)
 
 
-def _sizing(workload: Workload, grounds: Grounds) -> tuple[Assumption, ...]:
+def _sizing(workload: Workload, calibrated: CalibratedModel) -> tuple[Assumption, ...]:
     job = workload.job
     if isinstance(job, TabularJob):
         return listed(TabularAssumptions())
-    judgements = listed(grounds.assumed)
+    judgements = listed(calibrated.assumed)
     if not isinstance(job, TrainJob):
-        return (*(one for one in judgements if one.name in SERVING), *engine_figures(job, grounds))
+        return (*(one for one in judgements if one.name in SERVING), *engine_figures(job, calibrated))
     unused = {*SERVING_ONLY, "collective_buffers_gib"}
     if job.model.architecture != "convolution":
         unused |= {"convolution_peak_fraction", "training_convolution_fraction"}

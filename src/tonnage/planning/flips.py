@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tonnage.catalog import Catalog
 from tonnage.planning.changes import constrained, edit_of
-from tonnage.planning.levers import Lever, levers_for, machine_price, smallest_pull
+from tonnage.planning.parameters import Lever, levers_for, machine_price, smallest_pull
 from tonnage.planning.plan import Option, Plan, Refusal
 from tonnage.planning.reasons.changes import AnyChange, OnlyPlatform, TrustAny
 from tonnage.planning.reasons.flips import Dimension, Flip

@@ -19,7 +19,7 @@ from tonnage.sizing.assumptions import INFERENCE_MEMORY_SPREAD, Assumptions
 from tonnage.sizing.engines import Engine, engine_class
 from tonnage.sizing.inference_time import default_engine_class
 from tonnage.sizing.precision import SERVING_COMPUTE
-from tonnage.sizing.program_practice import memory_group, program_class
+from tonnage.sizing.program_profiles import memory_group, program_class
 from tonnage.sizing.served_weights import served_weights
 from tonnage.workload.jobs import BatchJob, ServeJob, TrainJob
 
@@ -28,7 +28,7 @@ PROMISED = "decoder tail"  # plans promise 95th percentiles of what a service of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grounds:
+class CalibratedModel:
     """Figures and intervals that sizing works with. `training` and `inference` are the calibration's fits, if any."""
 
     assumed: Assumptions
@@ -40,7 +40,7 @@ class Grounds:
     made_on: str | None = None  # of the calibration; None: the library's own judgements
 
     @classmethod
-    def of(cls, calibration: Calibration | None, assumed: Assumptions | None = None) -> Grounds:
+    def of(cls, calibration: Calibration | None, assumed: Assumptions | None = None) -> CalibratedModel:
         """What a calibration says. `assumed`, where given, is used as it is, in place of the fitted figures."""
         if calibration is None:
             return cls(assumed=assumed or Assumptions(), engines=calibrated_engines(), intervals=Intervals())
@@ -56,7 +56,7 @@ class Grounds:
         )
 
     @classmethod
-    def packaged(cls) -> Grounds:
+    def packaged(cls) -> CalibratedModel:
         """The calibration that comes with this build."""
         return cls.of(load_calibration())
 

@@ -19,7 +19,7 @@ LONGEST_RETRY_AFTER_S: Final = 600.0
 
 
 @dataclass(slots=True)
-class Patience:
+class RetryPolicy:
     """Counts failures in a row; `failed` waits, or raises FetchError when there were too many."""
 
     attempts: int
