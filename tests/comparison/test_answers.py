@@ -142,7 +142,7 @@ def cells_of(section: Section, label: str) -> list[str]:
     return out
 
 
-@pytest.mark.parametrize(("example", "looked_for", "key", "label", "things"), ANSWERS)
+@pytest.mark.parametrize(("example", "looked_for", "key", "label", "alternatives"), ANSWERS)
 def test_it_is_answered(example: str, looked_for: str, key: str, label: str, alternatives: int) -> None:
     """The place exists and says something for as many alternatives as it must."""
     section = sections(example)[key]

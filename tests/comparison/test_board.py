@@ -70,7 +70,7 @@ def test_cost_against_time_ends_at_the_cost_of_the_horizon(compared: Callable[..
             assert ends[title] == pytest.approx(one.usd.value)
             starts = next(course.points[0][1] for course in chart.drawing.courses if course.name == title)
             entry = comparison.entries[one.alternative].usd
-            expected = 0.0 if entry is None or one.alternative == comparison.answer.grounds.origin else entry.value
+            expected = 0.0 if entry is None or one.alternative == comparison.answer.inputs.origin else entry.value
             assert starts == pytest.approx(expected)
 
 
@@ -79,8 +79,8 @@ def _pdf(comparison: Comparison) -> bytes:
 
 
 def test_the_page_of_aspects_is_fresh() -> None:
-    """docs/aspects.md is what its module writes: reports refer to it."""
-    assert (ROOT / "docs" / "aspects.md").read_text(encoding="utf-8") == render_criteria()
+    """docs/criteria.md is what its module writes: reports refer to it."""
+    assert (ROOT / "docs" / "criteria.md").read_text(encoding="utf-8") == render_criteria()
 
 
 def test_cells_are_coloured_by_score() -> None:

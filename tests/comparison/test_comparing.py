@@ -80,7 +80,7 @@ def test_break_even_of_one_workload(compared: Callable[..., Comparison], standar
 
 
 def test_what_cannot_be_done_is_not_ranked(compared: Callable[..., Comparison], standard: str) -> None:
-    """A alternative that cannot do all the work is out of the ranking, and its cost is not known rather than
+    """An alternative that cannot do all the work is out of the ranking, and its cost is not known rather than
     partial."""
     found = compared(standard.replace(*BOTH))
     assert found.able == ("self-managed-aws", "sagemaker")
@@ -155,7 +155,7 @@ def test_trade_offs_name_leads_of_a_point(compared: Callable[..., Comparison]) -
 def test_the_leaf_means_things(compared: Callable[..., Comparison], standard: str) -> None:
     """A leaf that names a profile prefers it; data that must not leave excludes model APIs, whatever they cost."""
     found = compared(standard.replace("custom_fine_tuning: false", "custom_fine_tuning: true"))
-    assert found.answer.grounds.preference.alternatives == ("databricks",)
+    assert found.answer.inputs.preference.alternatives == ("databricks",)
     text = standard.replace("rules: seed-databricks-bedrock", "rules: computed-cost").split("needs:")[0]
     text = text.replace(*SERVICE).replace("- sagemaker", "- sagemaker\n  - bedrock")
     assert compared(text).answer.choice == "bedrock"

@@ -36,7 +36,7 @@ def test_the_compare_file_of_the_page() -> None:
 def test_the_profile_of_the_page(tmp_path: Path) -> None:
     """It joins the shipped ones as a file of one's own."""
     (tmp_path / "acme.yaml").write_text(shown("adding-a-platform.md"))
-    assert load_profiles([tmp_path])["acme-gpu"].reach.providers == ("acme",)
+    assert load_profiles([tmp_path])["acme-gpu"].scope.providers == ("acme",)
 
 
 def test_the_rules_of_the_page() -> None:

@@ -70,7 +70,7 @@ def test_what_a_file_leaves_out_is_its_base() -> None:
     found = load_profiles()
     assert found["self-managed-gcp"].cells["storage"] == found["self-managed"].cells["storage"]
     assert found["self-managed-gcp"].cells["hardware"] != found["self-managed"].cells["hardware"]
-    assert found["self-managed-gcp"].reach.providers == ("gcp",)
+    assert found["self-managed-gcp"].scope.providers == ("gcp",)
 
 
 def test_a_folder_adds_profiles(tmp_path: Path) -> None:

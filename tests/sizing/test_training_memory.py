@@ -124,7 +124,7 @@ TORCHTUNE = [
 ]
 
 
-@pytest.mark.parametrize(("recompute", "compiled", "practice", "measured"), TORCHTUNE)
+@pytest.mark.parametrize(("recompute", "compiled", "trainer", "measured"), TORCHTUNE)
 def test_active_peaks_of_torchtune(recompute: str, compiled: bool, trainer: TrainerProfile, measured: float) -> None:
     """Within 7 % of torchtune's own table, technique by technique."""
     work = job("llama-3.2-3b", length=4096, precision="bf16-true", compile=compiled)

@@ -157,7 +157,7 @@ def test_workers_that_hear_nothing_do_not_outlive_their_supervisor(bench: Bench)
 
 
 @pytest.mark.slow
-def test_the_leash_killed(bench: Bench) -> None:
+def test_the_shim_killed(bench: Bench) -> None:
     """The process between supervisor and workers dies: the workers end, none runs twice, the run goes on."""
     bench.start(steps=60, step_s=0.02)
     bench.until_step(4)

@@ -24,8 +24,8 @@ def _faults(alternative: Alternative, catalog: Catalog) -> Iterator[Fault]:
     for name in alternative.providers:
         if name not in providers:
             yield "providers", f"no provider is named '{name}'", _near(name, providers)
-        elif alternative.profile.reach.providers and name not in alternative.profile.reach.providers:
-            reached = ", ".join(alternative.profile.reach.providers)
+        elif alternative.profile.scope.providers and name not in alternative.profile.scope.providers:
+            reached = ", ".join(alternative.profile.scope.providers)
             yield "providers", f"{alternative.profile.name} does not run on {name}", f"it runs on {reached}"
     for text in alternative.gpus:
         yield from _gpu_faults(text, catalog)

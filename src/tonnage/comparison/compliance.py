@@ -87,8 +87,8 @@ def provider_attestations(profiles: Mapping[str, Profile]) -> dict[str, Mapping[
     """What each provider of machines attests: of the profile that is its machines and no other's."""
     out: dict[str, Mapping[str, Attestation]] = {}
     for profile in profiles.values():
-        if profile.reach.platforms == ("vm",) and len(profile.reach.providers) == 1 and profile.attestations:
-            out[profile.reach.providers[0]] = profile.attestations
+        if profile.scope.platforms == ("vm",) and len(profile.scope.providers) == 1 and profile.attestations:
+            out[profile.scope.providers[0]] = profile.attestations
     return out
 
 
@@ -182,7 +182,7 @@ class Standing:
         return tuple(name for name in names if self.meets(name) is True)
 
     def why_not(self, alternative: str) -> str:
-        """The rules that keep a alternative out, in words; "" where none does."""
+        """The rules that keep an alternative out, in words; "" where none does."""
         return "; ".join(match.describe() for match in self.matches[alternative] if match.met is not True)
 
     def describe(self, alternative: str) -> str:

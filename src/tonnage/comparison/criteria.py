@@ -98,7 +98,7 @@ def parse_criteria(text: str, *, file: str | None = None) -> tuple[Criterion, ..
 def load_criteria() -> tuple[Criterion, ...]:
     """The packaged criteria."""
     return parse_criteria(
-        files("tonnage.comparison").joinpath("data/aspects.yaml").read_text("utf-8"), file="aspects.yaml"
+        files("tonnage.comparison").joinpath("data/criteria.yaml").read_text("utf-8"), file="criteria.yaml"
     )
 
 

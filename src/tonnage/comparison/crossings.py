@@ -46,7 +46,7 @@ def break_evens(totals: Sequence[Total]) -> tuple[BreakEven, ...]:
 
 
 def of_work(total: Total, place: int) -> Total:
-    """One workload of a alternative by itself, people not counted."""
+    """One workload of an alternative by itself, people not counted."""
     row = total.rows[place]
     return replace(total, rows=(row,), run_usd_per_month=row.usd_per_month, people_usd_per_month=None)
 

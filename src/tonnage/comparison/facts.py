@@ -125,12 +125,12 @@ def cheapest_first(totals: Mapping[str, Total], standing: Standing) -> list[str]
 
 
 def is_managed(request: Request, name: str) -> bool:
-    """Whether a alternative's profile is tagged as managed."""
+    """Whether an alternative's profile is tagged as managed."""
     return has_tag(request, name, "managed")
 
 
 def has_tag(request: Request, name: str, tag: str) -> bool:
-    """Whether the profile of a alternative has a tag."""
+    """Whether the profile of an alternative has a tag."""
     return next(tag in alternative.profile.tags for alternative in request.alternatives if alternative.name == name)
 
 

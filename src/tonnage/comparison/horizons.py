@@ -12,7 +12,7 @@ WEEKS_PER_MONTH = 365.25 / 12 / 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What it takes to be on a alternative: one-time dollars and weeks; nothing for where one is already."""
+    """What it takes to be on an alternative: one-time dollars and weeks; nothing for where one is already."""
 
     usd: Figure | None
     weeks: float | None

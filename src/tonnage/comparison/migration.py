@@ -244,9 +244,9 @@ def _fill(
 
 def _plan_options(target: Alternative) -> str:
     """The options of `tonnage plan` that keep it to the target; the values are names of profiles, safe in a shell."""
-    reach = target.profile.reach
-    flags = [f"--platform {name}" for name in reach.platforms]
-    flags += [f"--provider {name}" for name in target.providers or reach.providers]
+    scope = target.profile.scope
+    flags = [f"--platform {name}" for name in scope.platforms]
+    flags += [f"--provider {name}" for name in target.providers or scope.providers]
     return " ".join([*flags, *(f"--gpu {quote(gpu)}" for gpu in target.gpus)])
 
 

@@ -32,7 +32,7 @@ def of_its_machines(alternative: Alternative, catalog: Catalog) -> Alternative:
 
 
 def _machines(alternative: Alternative, catalog: Catalog) -> tuple[InstanceType, ...]:
-    providers = alternative.providers or alternative.profile.reach.providers
+    providers = alternative.providers or alternative.profile.scope.providers
     wanted = [parse_gpu_filter(text) for text in alternative.gpus]
     devices = {device.name for one in wanted for device in catalog.accelerators_matching(one)}
     return tuple(

@@ -51,7 +51,7 @@ class Owned:
 
 
 class OwnedEntry(StrictModel):
-    """`owned:` of a alternative in a compare file."""
+    """`owned:` of an alternative in a compare file."""
 
     like: Word
     machines: Annotated[int, Field(ge=1, le=100_000)] = 1

@@ -95,7 +95,7 @@ class Profile:
     kind: Kind
     about: str
     tags: tuple[str, ...]
-    reach: Scope
+    scope: Scope
     setup_hours: Hours | None
     operation_hours_per_month: Hours | None
     cells: Mapping[str, Cell]
@@ -176,7 +176,7 @@ def _problems(entries: ProfileFile, known: Mapping[str, _Read], criteria: Mappin
     for name, cell in entries.aspects.items():
         path = ("aspects", name)
         if name not in criteria:
-            found.append(unknown(path, "aspect", name, criteria))
+            found.append(unknown(path, "criterion", name, criteria))
             continue
         found += _source_problems(path, cell.sources, entries.sources)
         found += _score_problems(path, cell, criteria[name])
@@ -218,7 +218,7 @@ def _freeze(name: str, known: Mapping[str, _Read]) -> Profile:
         kind=entries.kind,
         about=entries.about,
         tags=entries.tags,
-        reach=_reach(entries.plan),
+        scope=_scope(entries.plan),
         setup_hours=freeze_hours(entries.setup_hours),
         operation_hours_per_month=freeze_hours(entries.operation_hours_per_month),
         cells=own,
@@ -238,7 +238,7 @@ def _inherit(profile: Profile, base: Profile, entries: ProfileFile) -> Profile:
     return replace(
         profile,
         tags=profile.tags or base.tags,
-        reach=base.reach if entries.plan is None else profile.reach,
+        scope=base.scope if entries.plan is None else profile.scope,
         setup_hours=profile.setup_hours or base.setup_hours,
         operation_hours_per_month=profile.operation_hours_per_month or base.operation_hours_per_month,
         cells={**base.cells, **profile.cells},
@@ -252,7 +252,7 @@ def _inherit(profile: Profile, base: Profile, entries: ProfileFile) -> Profile:
     )
 
 
-def _reach(entry: ScopeEntry | None) -> Scope:
+def _scope(entry: ScopeEntry | None) -> Scope:
     if entry is None:
         return Scope(computed=False, why_not="the profile does not say which offers are its own")
     return Scope(

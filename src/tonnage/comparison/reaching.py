@@ -1,4 +1,4 @@
-"""What of the catalog a alternative may use for some work, and why nothing of it fits."""
+"""What of the catalog an alternative may use for some work, and why nothing of it fits."""
 
 from __future__ import annotations
 
@@ -109,27 +109,27 @@ def narrow_to(
     alternative: Alternative, workload: Workload, catalog: Catalog, file: str | None
 ) -> tuple[Workload, Catalog] | WhyNot:
     """The workload and catalog as far as the alternative reaches, or why it cannot do it."""
-    reach, limits = alternative.profile.reach, workload.constraints
+    scope, limits = alternative.profile.scope, workload.constraints
     if alternative.owned is not None:
         market = with_owned(catalog, alternative.owned, dedicated=workload.kind == "serve", file=file)
         limits = replace(limits, providers=(), regions=(), platforms=("vm",))
         return replace(workload, constraints=limits, team=replace(workload.team, hourly_usd=None)), market
-    if not reach.computed:
-        return NotComputed(of=None, why=reach.why_not)
-    if reach.kinds and workload.kind not in reach.kinds:
-        return NotComputed(of=workload.kind, why=reach.why_not)
-    own = _both(reach.providers, alternative.providers)
+    if not scope.computed:
+        return NotComputed(of=None, why=scope.why_not)
+    if scope.kinds and workload.kind not in scope.kinds:
+        return NotComputed(of=workload.kind, why=scope.why_not)
+    own = _both(scope.providers, alternative.providers)
     providers = None if own is None else _both(own, limits.providers)
     if providers is None:
         return NothingInCommon(of="providers")
     gpus = tuple(parse_gpu_filter(text) for text in alternative.gpus) or limits.gpus
-    platforms = _both(reach.platforms, limits.platforms)
+    platforms = _both(scope.platforms, limits.platforms)
     if platforms is None:
         return NothingInCommon(of="platforms")
     limits = replace(limits, providers=providers, gpus=gpus, platforms=platforms)  # type: ignore[arg-type]
     job = workload.job
-    if isinstance(job, TabularJob) and reach.tabular_method is not None:
-        job = replace(job, method=reach.tabular_method)  # type: ignore[arg-type]
+    if isinstance(job, TabularJob) and scope.tabular_method is not None:
+        job = replace(job, method=scope.tabular_method)  # type: ignore[arg-type]
     team = replace(workload.team, hourly_usd=None)  # people are counted once, by the comparison
     return replace(workload, constraints=limits, job=job, team=team), _with_machines(catalog, alternative.machines)
 
@@ -161,17 +161,17 @@ def why_none(plan: Plan, alternative: Alternative) -> WhyNot:
         change = relaxation.change
         if not (isinstance(change, LeaveOut) and change.key in OWN_KEYS):
             return FitsWithout(relaxation=relaxation)
-    reach = alternative.profile.reach.platforms
+    scope = alternative.profile.scope.platforms
     if alternative.owned is not None:
         return TooFewOwned(machines=alternative.owned.machines, like=alternative.owned.like)
     if plan.refused and all(one.gpu is None for one in plan.refused) and plan.kind in ("serve", "batch"):
         return ProcessorsUnmeasured()
     within = [one for one in plan.refused if one.binding not in ("platform", "provider", "gpu", "purchase")
-              and (not reach or one.platform in reach)]  # fmt: skip
+              and (not scope or one.platform in scope)]  # fmt: skip
     if within:
         miss = min(within, key=lambda one: (one.shortfall, one.provider, one.instance_type))
         return NearestFails(provider=miss.provider, instance_type=miss.instance_type, miss=miss.miss)
-    if "bedrock" in reach:
+    if "bedrock" in scope:
         return NoModelNamed()
     return NothingPriced(of=plan.kind)
 

@@ -41,7 +41,7 @@ Need = bool | float | int | str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alternative:
-    """One alternative compared: a profile, maybe narrowed to some machines."""
+    """One alternative of a comparison: a profile, maybe narrowed to some machines."""
 
     name: str
     title: str
@@ -59,9 +59,9 @@ class Alternative:
         """Whose machines and storage it runs on; None: any cloud's."""
         if self.owned is not None or "on-premise" in self.profile.tags:
             return frozenset({"on-premise"})
-        if self.profile.reach.platforms == ("bedrock",):
+        if self.profile.scope.platforms == ("bedrock",):
             return frozenset({"aws"})
-        return frozenset(self.providers or self.profile.reach.providers) or None
+        return frozenset(self.providers or self.profile.scope.providers) or None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,17 +238,17 @@ def _problems(entries: RequestFile, profiles: Mapping[str, Profile], criteria: S
     for key, weight in entries.weights.items():
         path = ("weights", key)
         if key not in known:
-            found.append(unknown(path, "aspect", key, known))
+            found.append(unknown(path, "criterion", key, known))
         elif weight < 0:
             found.append(
-                Problem(path, f"found {weight:g}, expected a number of at least 0", "0 leaves an criterion out")
+                Problem(path, f"found {weight:g}, expected a number of at least 0", "0 leaves a criterion out")
             )
         elif not known[key].scored and weight > 0:
             found.append(Problem(path, "has a weight, but this criterion is not scored", "leave it out"))
     for key in entries.worth:
         path = ("worth", key)
         if key not in known:
-            found.append(unknown(path, "aspect", key, known))
+            found.append(unknown(path, "criterion", key, known))
         elif not known[key].scored:
             found.append(Problem(path, "has a worth, but this criterion is not scored", "leave it out"))
         elif key in MONEY_CRITERIA:

@@ -34,7 +34,7 @@ FACTS: Final = {
     "compliance": "rules the platform must meet",
     "has_deadline": "whether any work has a deadline",
 }
-COMPUTED_FACTS: Final = (  # of a alternative: `NAME.THING`
+COMPUTED_FACTS: Final = (  # of an alternative: `NAME.THING`
     "usd_per_month",
     "time_s",
     "latency_p95_s",
@@ -69,7 +69,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaf:
-    """One outcome. `choose`: a alternative or tag; None: no single one. `must`: nothing else may be the answer;
+    """One outcome. `choose`: an alternative or tag; None: no single one. `must`: nothing else may be the answer;
     without it
     the choice counts among alternatives that cost alike."""
 

@@ -70,7 +70,7 @@ def score_all(
 def learn_apart(alternatives: Sequence[Alternative], totals: Mapping[str, Total]) -> bool:
     """Whether a table is learnt by different methods: a pass of a tree and one of a network are not the same work."""
     tabular = any(row.kind == "tabular" for total in totals.values() for row in total.rows)
-    return tabular and len({alternative.profile.reach.tabular_method for alternative in alternatives}) > 1
+    return tabular and len({alternative.profile.scope.tabular_method for alternative in alternatives}) > 1
 
 
 def _measured(

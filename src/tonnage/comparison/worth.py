@@ -1,4 +1,4 @@
-"""The dollars that weights imply: what one point of an criterion, or a whole lead in judged points, would be paid
+"""The dollars that weights imply: what one point of a criterion, or a whole lead in judged points, would be paid
 for."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tonnage.comparison.scoring import Scores
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImpliedPrice:
-    """What a weight says that one point more of an criterion is worth, at a cost of `at_usd_per_month`."""
+    """What a weight says that one point more of a criterion is worth, at a cost of `at_usd_per_month`."""
 
     criterion: str
     weight: float
@@ -26,7 +26,7 @@ def implied_prices(
 ) -> tuple[ImpliedPrice, ...]:
     """The price of one point of each weighted criterion, dearest first; none where cost has no weight.
 
-    The score of cost falls by `points_per_doubling` p with each doubling, so one point of an criterion of weight w
+    The score of cost falls by `points_per_doubling` p with each doubling, so one point of a criterion of weight w
     offsets
     w / w_cost points of cost, which is a bill 2 ** (w / (w_cost p)) times as high.
     """
@@ -81,5 +81,8 @@ def implied_lead(
     if behind <= HIGHEST - LOWEST:
         price = months[1] * (2 ** (behind / cost.points_per_doubling) - 1)
     asked = months[0] - months[1]
-    return ImpliedLead(alternative=alternative, other=other, points=points, usd_per_month=price, asked_usd_per_month=asked) if (
-        math.isfinite(asked)) else None  # fmt: skip
+    if not math.isfinite(asked):
+        return None
+    return ImpliedLead(
+        alternative=alternative, other=other, points=points, usd_per_month=price, asked_usd_per_month=asked
+    )

@@ -38,7 +38,7 @@ class RetryPolicy:
         if self._failures >= self.attempts:
             raise FetchError(
                 f"{what}: {error} (after {self._failures} attempts)",
-                hint="run the same command again: what has arrived is kept; --attempts sets the patience",
+                hint="run the same command again: what has arrived is kept; --attempts sets the retries",
             ) from error
         self.pause(error.retry_after_s)
 

@@ -65,7 +65,7 @@ def read_heartbeat(folder: RunFolder) -> Heartbeat | None:
 
 
 def workers_lock(folder: RunFolder) -> Path:
-    """Held as long as processes of the run are held on a shim."""
+    """Held as long as processes of the run are held by a shim."""
     return folder.path / "workers.lock"
 
 

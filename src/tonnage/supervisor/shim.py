@@ -161,7 +161,7 @@ class _Shim:
             return
         message = f"its supervisor died; the workers were asked to save and end: {describe_exit(self._code or 0)}"
         with contextlib.suppress(OSError):  # a full disk: `ps` sees from the locks that the run is lost
-            self._folder.record(EventKind.LOST, who="leash", reason=Reason.SUPERVISOR_LOST.value, message=message)
+            self._folder.record(EventKind.LOST, who="shim", reason=Reason.SUPERVISOR_LOST.value, message=message)
 
 
 def _drain(descriptor: int) -> None:

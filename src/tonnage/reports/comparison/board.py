@@ -1,6 +1,6 @@
 """The two pages for those who decide: question, answer, why, cost against time, what would change it, risks, moving.
 
-Everything here stands in the whole report too, with its grounds; nothing is computed that is not there.
+Everything here stands in the whole report too, with its inputs; nothing is computed that is not there.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def board_sections(comparison: Comparison) -> tuple[Section, ...]:
         _changes(comparison),
         _risks(comparison),
         _moving(comparison),
-        _grounds(comparison),
+        _inputs(comparison),
     )
 
 
@@ -69,7 +69,8 @@ def _cost(comparison: Comparison) -> Section:
         total = comparison.totals[alternative.name]
         rows.append(
             (alternative.title, money(total.run_usd_per_month), money(total.people_usd_per_month),
-             _entry_usd(comparison, alternative.name), money(_usd(verdict, alternative.name)), _standing(verdict, alternative.name))
+             _entry_usd(comparison, alternative.name),
+             money(_usd(verdict, alternative.name)), _standing(verdict, alternative.name))
         )  # fmt: skip
     titles = ("", "To run, a month", "People, a month", "Getting there, once", f"{counted(verdict.weeks, 'week')}", "")
     kept = [place for place in range(len(titles)) if any(row[place] != UNKNOWN for row in rows)]
@@ -102,7 +103,7 @@ def _standing(verdict: Verdict, name: str) -> str:
 
 
 def _entry_usd(comparison: Comparison, name: str) -> str:
-    return "none" if name == comparison.answer.grounds.origin else money(comparison.entries[name].usd)
+    return "none" if name == comparison.answer.inputs.origin else money(comparison.entries[name].usd)
 
 
 def _changes(comparison: Comparison) -> Section:
@@ -149,14 +150,14 @@ def _entries(comparison: Comparison) -> list[tuple[str, str]]:
 
 def _entry(comparison: Comparison, name: str) -> str:
     entry = comparison.entries[name]
-    if name == comparison.answer.grounds.origin:
+    if name == comparison.answer.inputs.origin:
         return "nothing: work runs there today"
     weeks = "" if entry.weeks is None else counted(float(f"{entry.weeks:.2g}"), "week")
     usd = "" if entry.usd is None else money(entry.usd)
     return ", ".join(filter(None, (usd, weeks))) or UNKNOWN
 
 
-def _grounds(comparison: Comparison) -> Section:
+def _inputs(comparison: Comparison) -> Section:
     lines = [
         line
         for name in comparison.able

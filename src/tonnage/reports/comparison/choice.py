@@ -62,7 +62,7 @@ def decision_words(comparison: Comparison) -> str:
     if decision.leaf is None:
         return f"The rules are undecided: {decision.missing} is not known"
     said = f"{decision.leaf.say}: {decision.leaf.because}"
-    named = answer.grounds.preference.alternatives
+    named = answer.inputs.preference.alternatives
     if named is None or answer.choice in named:
         return said
     effect = "a must-have" if decision.leaf.must else "it counts among alternatives that cost alike"
@@ -71,7 +71,7 @@ def decision_words(comparison: Comparison) -> str:
 
 
 def _against(comparison: Comparison, name: str) -> str:
-    """What keeps a alternative that the rules name from being the answer."""
+    """What keeps an alternative that the rules name from being the answer."""
     verdict = comparison.answer.verdict
     if (out := verdict.out_of(name)) is not None:
         return exclusion_words(comparison, out)
@@ -161,7 +161,7 @@ def score_section(comparison: Comparison) -> Section:
         ),
         Subheading(text="What the weights would pay"),
         Bullets(items=implied_lines(comparison) or ("nothing: cost has no weight, or no cost is known",)),
-        Subheading(text="Who leads by which grounds"),
+        Subheading(text="Who leads on which criteria"),
         Pairs(rows=tuple((part, level(comparison, alternatives)) for part, alternatives in comparison.leaders)),
         Subheading(text="Weights"),
         Pairs(rows=_weight_rows(comparison)),
@@ -197,13 +197,14 @@ def implied_lines(comparison: Comparison) -> tuple[str, ...]:
         asked = render_money(abs(lead.asked_usd_per_month))
         side = "costs" if lead.asked_usd_per_month >= 0 else "saves"
         out.append(
-            f"Together the weights say that you would pay {price} for {comparison.title_of[lead.alternative]} rather than "
+            f"Together the weights say that you would pay {price} for "
+            f"{comparison.title_of[lead.alternative]} rather than "
             f"{comparison.title_of[lead.other]}; it {side} {asked} a month, moving not counted. Weights do not "
             "outvote the cost: say `worth:` if you mean it."
         )
     out += [
-        f"{criteria[one.criterion]}, weight {one.weight:g}: you would pay {render_money(one.usd_per_month)} a month for "
-        "one point more"
+        f"{criteria[one.criterion]}, weight {one.weight:g}: you would pay "
+        f"{render_money(one.usd_per_month)} a month for one point more"
         for one in comparison.answer.implied
         if one.criterion in given
     ]

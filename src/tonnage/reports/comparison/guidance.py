@@ -20,7 +20,7 @@ Same = TypeVar("Same", bound=Hashable)
 def choosing_section(comparison: Comparison) -> Section:
     """For each alternative: the work it suits, and which answers of the rules lead to it."""
     parts: list[Part] = [
-        Paragraph(text="What suits a alternative is judged; answers are of this comparison.", tone="faint")
+        Paragraph(text="What suits an alternative is judged; answers are of this comparison.", tone="faint")
     ]
     found: list[tuple[str, tuple[tuple[str, str], ...]]] = []
     for alternative in comparison.request.alternatives:

@@ -17,12 +17,12 @@ MOST_COURSES: Final = 6
 
 def horizon_chart(comparison: Comparison) -> Chart | None:
     """Cost against time, moving included; None where no cost is known."""
-    grounds, verdict = comparison.answer.grounds, comparison.answer.verdict
-    today = None if grounds.origin is None else grounds.bills[grounds.origin]
+    inputs, verdict = comparison.answer.inputs, comparison.answer.verdict
+    today = None if inputs.origin is None else inputs.bills[inputs.origin]
     courses, words = [], []
     for alternative in _drawn(comparison):
-        bill = grounds.bills[alternative.name]
-        before = None if alternative.name == grounds.origin else today
+        bill = inputs.bills[alternative.name]
+        before = None if alternative.name == inputs.origin else today
         points = []
         for step in range(STEPS + 1):
             weeks = verdict.weeks * step / STEPS
@@ -45,8 +45,8 @@ def horizon_chart(comparison: Comparison) -> Chart | None:
 
 def _drawn(comparison: Comparison) -> list[Alternative]:
     """The alternatives that can do all the work: the choice, what runs it today and the cheapest others, as listed."""
-    grounds, verdict = comparison.answer.grounds, comparison.answer.verdict
-    first = [name for name in (verdict.choice, grounds.origin) if name is not None]
+    inputs, verdict = comparison.answer.inputs, comparison.answer.verdict
+    first = [name for name in (verdict.choice, inputs.origin) if name is not None]
     known = {name: total for name in comparison.able if (total := comparison.totals[name].usd_per_month) is not None}
     order = [*first, *sorted(known, key=lambda name: known[name].value)]
     names = set([name for name in dict.fromkeys(order) if name in known][:MOST_COURSES])

@@ -114,11 +114,11 @@ def change_words(comparison: Comparison, change: Change) -> str:
 
 
 def _instead(comparison: Comparison, alternative: str) -> str:
-    return comparison.answer.grounds.instead[alternative][1]
+    return comparison.answer.inputs.instead[alternative][1]
 
 
 def exclusion_words(comparison: Comparison, one: Exclusion) -> str:
-    """Why a alternative is out."""
+    """Why an alternative is out."""
     title, weeks = comparison.title_of[one.alternative], counted(comparison.answer.verdict.weeks, "week")
     if one.kind == "cannot do the work":
         return f"{title}: {one.work}: {why_not_words(one.why)}"
