@@ -11,7 +11,7 @@ from typing import Final
 from tonnage.catalog import Catalog
 from tonnage.comparison.alike import Alike, speeds_alike, with_speeds
 from tonnage.comparison.alternative_checks import check_alternatives
-from tonnage.comparison.answering import Advice, Answer, advise, answer_of, grounds_of, preference_of
+from tonnage.comparison.answering import Advice, Answer, advise, answer_of, inputs_of, preference_of
 from tonnage.comparison.compliance import Match, Standing, match_rules, rule_problems, standards_of
 from tonnage.comparison.computed import Planner, Total, WorkDemand, compute_total
 from tonnage.comparison.criteria import Criterion, load_criteria
@@ -165,7 +165,7 @@ def compare(
         alternative.name: _entry(request, works, totals[alternative.name], as_of)
         for alternative in request.alternatives
     }
-    grounds = grounds_of(request, totals, entries, standing, scores, preference_of(decision, request))
+    inputs = inputs_of(request, totals, entries, standing, scores, preference_of(decision, request))
     counted = common_criteria(scores, request.weights, running)
     return Comparison(
         request=request,
@@ -183,8 +183,8 @@ def compare(
         first_share=stability(scores, request.weights, running, draws=request.draws, seed=request.seed),
         crossings=break_evens(tuple(totals.values())),
         decision=decision,
-        answer=answer_of(grounds, request, totals, criteria, ranking, counted),
-        advice=advise(grounds, request),
+        answer=answer_of(inputs, request, totals, criteria, ranking, counted),
+        advice=advise(inputs, request),
         entries=entries,
         size=load_sizes().of(request.organisation.employees),
         split=best_split(totals, standing),

@@ -238,7 +238,8 @@ def compute_row(
         volume = f"{work.jobs_per_month:g} job{'' if work.jobs_per_month == 1 else 's'} a month"
     model = getattr(job, "model", None)
     blank = Row(
-        alternative=alternative.name, work=work.name, kind=work.workload.kind, model=model.name if model else "", option=None,
+        alternative=alternative.name, work=work.name, kind=work.workload.kind,
+        model=model.name if model else "", option=None,
         why_not=None, usd_per_job=None, usd_per_month=None, at_volumes=(), options=0, volume=volume,
     )  # fmt: skip
     narrowed = narrow_to(alternative, work.workload, catalog, file)

@@ -25,7 +25,7 @@ def alike_parts(comparison: Comparison) -> list[Part]:
     ]
     if len(rows) > 1:
         columns = (
-            Column(title="Thing"),
+            Column(title="Alternative"),
             Column(title="Work"),
             Column(title="On demand", align="right"),
             Column(title="Spot", align="right"),
@@ -43,7 +43,7 @@ def _speeds(comparison: Comparison, one: Alike) -> Table:
         else f"{one.devices:g} accelerator{'' if one.devices == 1 else 's'}"
     )
     columns = (
-        Column(title="Thing"),
+        Column(title="Alternative"),
         Column(title=f"For at most {render_money(one.budget_usd)} a job", wraps=True),
         Column(title=f"On {on}", wraps=True),
     )

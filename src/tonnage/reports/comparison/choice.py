@@ -128,7 +128,7 @@ def score_section(comparison: Comparison) -> Section:
         for one in comparison.ranking
     )
     ranking_columns = (
-        Column(title="Thing"),
+        Column(title="Alternative"),
         Column(title="Score", align="right"),
         Column(title="With what is unknown at 1 and 5"),
         Column(title="First in draws", align="right"),

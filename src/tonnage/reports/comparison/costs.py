@@ -51,7 +51,7 @@ def cost_section(comparison: Comparison) -> Section:
     missing = [(name, row) for name, total in comparison.totals.items() for row in total.rows if row.option is None]
     if missing:
         rows = tuple((comparison.title_of[name], row.work, why_not_words(row.why_not)) for name, row in missing)
-        columns = (Column(title="Thing"), Column(title="Work"), Column(title="Why", wraps=True))
+        columns = (Column(title="Alternative"), Column(title="Work"), Column(title="Why", wraps=True))
         parts += [Subheading(text="Not computed"), Table(columns=columns, rows=rows)]
     parts += owned_parts(comparison)
     return Section(key="costs", title="Cost structure", parts=tuple(parts))
@@ -71,10 +71,10 @@ def _total_table(comparison: Comparison) -> Table:
                 _oldest(total),
             )
         )
-    titles = ("Thing", "Run a month", "People a month", "Together a month", "Set-up, once", "Oldest price")
+    titles = ("Alternative", "Run a month", "People a month", "Together a month", "Set-up, once", "Oldest price")
     return Table(
         columns=tuple(
-            Column(title=title, align="left" if title == "Thing" else "right", wraps=title == "Oldest price")
+            Column(title=title, align="left" if title == "Alternative" else "right", wraps=title == "Oldest price")
             for title in titles
         ),
         rows=tuple(rows),
@@ -113,7 +113,7 @@ def _line_table(comparison: Comparison) -> Table:
             if rest and sum(rest) >= LEAST_SHOWN_USD:
                 left = render_money(float(sum(rest)))
                 rows.append((alternative.title, row.work, f"{len(rest)} lines under a cent", "", "", left, "", ""))
-    titles = ("Thing", "Work", "Line", "Quantity", "A unit", "Dollars", "Price read", "Source")
+    titles = ("Alternative", "Work", "Line", "Quantity", "A unit", "Dollars", "Price read", "Source")
     right = {"Quantity", "A unit", "Dollars"}
     columns = tuple(
         Column(title=title, align="right" if title in right else "left", wraps=title in ("Line", "Source"))
@@ -236,7 +236,16 @@ def performance_section(comparison: Comparison) -> Section:
     for alternative in comparison.request.alternatives:
         for row in comparison.totals[alternative.name].rows:
             rows.append((alternative.title, row.work, *_option_cells(row)))
-    titles = ("Thing", "Work", "Cheapest way", "Time of a job", "p95", "Rate", "Dollars a job or month", "Options")
+    titles = (
+        "Alternative",
+        "Work",
+        "Cheapest way",
+        "Time of a job",
+        "p95",
+        "Rate",
+        "Dollars a job or month",
+        "Options",
+    )
     columns = tuple(Column(title=title, wraps=title == "Cheapest way") for title in titles)
     return Section(
         key="performance",

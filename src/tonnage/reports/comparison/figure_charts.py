@@ -46,7 +46,7 @@ def cost_stack_chart(comparison: Comparison) -> Chart | None:
         note="Whiskers: 80 % interval of the sum.",
         text="; ".join(f"{bar.name}: {bar.label}" for bar in bars),
         drawing=Stack(bars=tuple(bars), x_title="dollars a month", in_dollars=True),
-        figures=_parts_table("Thing", bars, render_money, "together"),
+        figures=_parts_table("Alternative", bars, render_money, "together"),
     )
 
 
@@ -104,7 +104,7 @@ def _front(ways: list[tuple[str, Option]], work: str, key: str, *, service: bool
         for (title, option), found, choice in zip(ways, paces, choices, strict=True)
     )
     cost = "dollars a month" if service else "dollars a job"
-    titles = ("Thing", "Way", cost.capitalize(), what.capitalize(), "Unbeaten")
+    titles = ("Alternative", "Way", cost.capitalize(), what.capitalize(), "Unbeaten")
     return Chart(
         key=key,
         title=f"Cost against {'latency' if service else 'time'} of {work}",
@@ -185,5 +185,5 @@ def _memory_chart(bars: list[StackedBar], work: str, key: str) -> Chart:
         note="Whiskers: 80 % interval. Thick mark: what the device has.",
         text="; ".join(f"{bar.name}: {bar.label}" for bar in bars),
         drawing=Stack(bars=tuple(bars), x_title="GiB on each device"),
-        figures=_parts_table("Thing", bars, lambda gib: f"{short(gib)} GiB", "together"),
+        figures=_parts_table("Alternative", bars, lambda gib: f"{short(gib)} GiB", "together"),
     )

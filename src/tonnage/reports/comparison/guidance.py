@@ -70,7 +70,7 @@ def levers_section(comparison: Comparison) -> Section:
                     (alternative.title, row.work, render_purchase(one.purchase), machines, money(one.cost_usd), ratio)
                 )
     columns = (
-        Column(title="Thing"),
+        Column(title="Alternative"),
         Column(title="Work"),
         Column(title="Bought"),
         Column(title="Cheapest machine", wraps=True),
@@ -162,7 +162,7 @@ def footprint_section(comparison: Comparison) -> Section:
             )
         )
     columns = (
-        Column(title="Thing"),
+        Column(title="Alternative"),
         Column(title="Energy a month"),
         Column(title="CO2 equivalent a month"),
         Column(title="Factors", wraps=True),
@@ -196,7 +196,7 @@ def owned_parts(comparison: Comparison) -> list[Part]:
     if not rows:
         return []
     columns = (
-        Column(title="Thing"),
+        Column(title="Alternative"),
         Column(title="Part"),
         Column(title="Dollars an hour at work, one machine", align="right"),
         Column(title="Basis"),
@@ -231,7 +231,7 @@ def speed_parts(comparison: Comparison) -> list[Part]:
             machines = f"{render_machines(fast.count, fast.instance_type)}, {render_purchase(fast.purchase)}"
             rows.append((alternative.title, row.work, memory, machines, duration(fast.time_s), money(fast.cost_usd)))
     columns = (
-        Column(title="Thing"),
+        Column(title="Alternative"),
         Column(title="Work"),
         Column(title="Memory, cheapest way"),
         Column(title="Fastest way", wraps=True),

@@ -283,7 +283,7 @@ def _hours_table(comparison: Comparison) -> Table:
                 told.setdefault((what, span, hours.because), []).append(alternative.title)
     rows = tuple((", ".join(titles), *said) for said, titles in told.items())
     columns = (
-        Column(title="Thing", wraps=True), Column(title="For"), Column(title="Hours"),
+        Column(title="Alternative", wraps=True), Column(title="For"), Column(title="Hours"),
         Column(title="Because", wraps=True),
     )  # fmt: skip
     return Table(columns=columns, rows=rows)
