@@ -14,7 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Final, Literal
 
-from tonnage.sizing.assumptions import Assumption, HostAssumptions
+from tonnage.sizing.assumption_table import Assumption
+from tonnage.sizing.assumptions import HostAssumptions
 from tonnage.workload.host import HostTerms
 from tonnage.workload.jobs import BatchJob, Job, ServeJob, TrainJob
 
