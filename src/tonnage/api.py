@@ -35,7 +35,7 @@ from tonnage.reports.rendering import Report, render_report
 from tonnage.reports.selection import select_candidates
 from tonnage.reports.size import size_report
 from tonnage.settings import Settings, load_settings
-from tonnage.sizing.assumptions import Assumption
+from tonnage.sizing.assumption_table import Assumption
 from tonnage.workload.file.mapping_values import as_document
 from tonnage.workload.file.model_reference import FetchConfig
 from tonnage.workload.file.yaml_lines import read_yaml

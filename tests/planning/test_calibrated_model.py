@@ -11,15 +11,17 @@ from typing import get_args
 import pytest
 
 from tonnage.calibration.intervals import GroupInterval, Intervals
-from tonnage.calibration.store import Calibration, SeenNames, load_calibration
+from tonnage.calibration.store import Calibration, SeenNames, calibrated_engines, load_calibration
 from tonnage.catalog import Catalog
 from tonnage.planning import make_plan
 from tonnage.planning.assumed import assumptions_used
 from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.reasons.notes import ClosedFormNote, EngineClass, IntervalsNote, JudgedIntervalsNote
 from tonnage.planning.reasons.risks import UnmeasuredRisk
-from tonnage.sizing.engines import ENGINES, engine_class
+from tonnage.sizing.engines import engine_class
 from tonnage.workload.jobs import GENERATING_ENGINES, EngineName, Workload
+
+ENGINES = calibrated_engines()
 
 Maker = Callable[..., Workload]
 

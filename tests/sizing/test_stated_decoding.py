@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tonnage.calibration.store import calibrated_engines
 from tonnage.catalog import load_catalog
 from tonnage.planning.batch_sizing import size_batch
 from tonnage.planning.calibrated_model import CalibratedModel
@@ -16,13 +17,14 @@ from tonnage.sizing.decoder_curves import DecoderCurves, DecoderRows, lay_out_de
 from tonnage.sizing.decoder_reading import capacity_per_s
 from tonnage.sizing.decoder_replicas import cache_room, decoder_rows, request_bytes, rows_memory, shared_bytes
 from tonnage.sizing.devices import Machine
-from tonnage.sizing.engines import ENGINES
 from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.inference_memory import weights_bytes
 from tonnage.sizing.inference_pass import FORMATS
 from tonnage.sizing.schedulers import SCHEDULERS
 from tonnage.workload.jobs import BatchJob, Constraints, Lengths, Requests, Speculation
 from tonnage.workload.known import find_model
+
+ENGINES = calibrated_engines()
 
 CATALOG = load_catalog()
 DEVICE = CATALOG.accelerator("H100-SXM")

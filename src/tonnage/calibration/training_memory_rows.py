@@ -13,6 +13,7 @@ import numpy as np
 
 from tonnage.calibration.judgement import Judged, Skipped
 from tonnage.calibration.rows import TrainingRow, publication
+from tonnage.calibration.search import Values
 from tonnage.calibration.training_case import Case, NoCase, build_case
 from tonnage.calibration.training_unstated import fitted_to_device
 from tonnage.catalog.catalog import Catalog
@@ -179,17 +180,18 @@ def with_program_unstated(row: TrainingRow) -> TrainingRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryTable:
+class MemoryBatch:
     """Peak-memory rows with what of them does not change in a fit: the cases."""
 
     cases: tuple[Case, ...]
 
-    def log_ratios(self, assumed: Assumptions) -> Array:
-        """log(predicted / measured), one a case."""
+    def log_errors(self, values: Values) -> Array:
+        """log(predicted / measured) of each case under these parameters."""
+        assumed = replace(Assumptions(), **values)
         return np.array([np.log(_reported(case, peak(case, assumed)) / case.row.value) for case in self.cases])
 
 
-def memory_table(rows: Sequence[TrainingRow], catalog: Catalog, assumed: Assumptions) -> MemoryTable:
+def memory_batch(rows: Sequence[TrainingRow], catalog: Catalog, assumed: Assumptions) -> MemoryBatch:
     """Rows of good quality that print a peak and say enough to be sized; `assumed` settles what they leave open."""
     cases = []
     for row in rows:
@@ -199,4 +201,4 @@ def memory_table(rows: Sequence[TrainingRow], catalog: Catalog, assumed: Assumpt
             cases.append(_measured_case(row, catalog, assumed))
         except (NoCase, TonnageError):
             continue
-    return MemoryTable(cases=tuple(cases))
+    return MemoryBatch(cases=tuple(cases))

@@ -37,7 +37,7 @@ from tonnage.comparison.sizes import USUAL, Size, load_sizes
 from tonnage.comparison.splitting import Split, best_split
 from tonnage.comparison.tasks import load_templates
 from tonnage.errors import WorkloadError
-from tonnage.sizing.assumptions import Assumption
+from tonnage.sizing.assumption_table import Assumption
 from tonnage.sizing.estimates import Figure
 from tonnage.workload.jobs import ServeJob, Workload
 

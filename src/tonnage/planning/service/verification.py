@@ -135,7 +135,6 @@ def _replica(unit: FleetUnit, job: ServeJob, catalog: Catalog, calibrated: Calib
         weights=weights,
         tensor_parallel=tensor,
         policy=policy,
-        assumed=assumed,
         engine=calibrated.engine(job),
     )
 
