@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
@@ -19,6 +19,7 @@ from tonnage.catalog.catalog import Catalog
 from tonnage.catalog.hardware import Accelerator
 from tonnage.sizing.engines import PRIORS, Engine
 from tonnage.sizing.estimates import Array
+from tonnage.values import dataclass
 
 # How far each figure may go, and why.
 RANGES: Final[Mapping[str, tuple[float, float, str]]] = MappingProxyType({

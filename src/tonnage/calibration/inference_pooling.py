@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from tonnage.calibration.inference_reading import Case
 from tonnage.calibration.pass_rows import PassRows, pass_rows
 from tonnage.sizing.engines import PRIORS, Engine
 from tonnage.sizing.estimates import Array
+from tonnage.values import dataclass
 
 Ranges = Mapping[str, tuple[float, float, str]]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import exp, log, sqrt
 from types import MappingProxyType
 from typing import Final
@@ -22,6 +21,7 @@ from tonnage.sizing.assumptions import (
 )
 from tonnage.sizing.estimates import Spread
 from tonnage.sizing.program_practice import ADAPTER_MEMORY, KNOWN_MEMORY, UNSTATED_MEMORY
+from tonnage.values import dataclass
 
 COVERED: Final = 0.80
 FEWEST_ROWS: Final = 20  # a group with fewer borrows the residuals of all groups

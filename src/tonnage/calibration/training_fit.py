@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import log
 from types import MappingProxyType
 
@@ -20,6 +20,7 @@ from tonnage.errors import InputError
 from tonnage.sizing.assumptions import Assumptions, fitted_parameters, unfitted
 from tonnage.sizing.devices import GENERATIONS
 from tonnage.sizing.estimates import Array
+from tonnage.values import dataclass
 
 TIME, MEMORY = fitted_parameters("training time"), fitted_parameters("training memory")
 # Parameter -> the range it may take, and where a search begins that must not know any fitted value.

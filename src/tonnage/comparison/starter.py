@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from tonnage.errors import InputError, did_you_mean, nearest
+from tonnage.values import dataclass
 
 DEFAULT_THINGS: Final = ("self-managed-aws", "sagemaker", "databricks")
 

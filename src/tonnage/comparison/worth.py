@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from tonnage.comparison.aspects import HIGHEST, LOWEST, MONEY_ASPECTS, Aspect
 from tonnage.comparison.scoring import Scores
+from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import date
 from decimal import ROUND_HALF_EVEN, Decimal
+
+from tonnage.values import dataclass
 
 SMALLEST_USD = Decimal("0.0001")  # small jobs cost cents: a line is kept to a hundredth of one
 

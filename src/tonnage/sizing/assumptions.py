@@ -5,10 +5,11 @@ They are arguments of the functions that use them (`Assumptions()` by default), 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any, Final, Literal
 
 from tonnage.sizing.estimates import Spread
+from tonnage.values import dataclass
 
 FittedBy = Literal["", "training time", "training memory"]
 

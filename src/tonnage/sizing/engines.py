@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, Final
 
 from tonnage.errors import UnknownName, did_you_mean, nearest
+from tonnage.values import dataclass
 
 NO_LIMIT: Final = float("inf")
 

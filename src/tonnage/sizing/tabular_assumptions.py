@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Final
 
 from tonnage.sizing.assumptions import Assumption
 from tonnage.sizing.estimates import Spread
+from tonnage.values import dataclass
 from tonnage.workload.jobs import TabularJob
 
 

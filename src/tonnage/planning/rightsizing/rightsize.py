@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from typing import Literal
 
@@ -15,6 +15,7 @@ from tonnage.planning.plan import Plan
 from tonnage.planning.planner import make_plan
 from tonnage.planning.rightsizing.holding import Broken, Differs, Unfit, broken_limits
 from tonnage.planning.rightsizing.usage import Usage
+from tonnage.values import dataclass
 from tonnage.workload.jobs import Workload
 
 Confidence = Literal["high", "medium", "low"]
