@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 FILE ?= examples/bert-finetune.tonnage.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help venv plan test test-slow test-browser gallery lint format docs bench accuracy clean
+.PHONY: help venv plan test test-slow test-browser gallery lint format docs bench accuracy house clean
 
 help:  ## show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -62,6 +62,9 @@ bench: $(STAMP)  ## print the speed figures
 
 accuracy: $(STAMP)  ## write docs/accuracy.md from the fact tables in TONNAGE_FACTS (minutes)
 	$(BIN)/python benchmarks/accuracy.py
+
+house: $(STAMP)  ## print figures of how the code is built: lines, import chains, duplicates
+	$(BIN)/python benchmarks/house.py
 
 clean:  ## remove what was built
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks

@@ -16,7 +16,11 @@ from tonnage.planning.reasons.risks import PriceRisk, Promise, Risk
 from tonnage.planning.spot.detail import SpotDetail
 from tonnage.pricing.ledger import Ledger
 from tonnage.sizing.estimates import Basis, Figure, Spread
+<<<<<<< HEAD
 from tonnage.values import dataclass
+=======
+from tonnage.sizing.program_practice import UNSTATED_MEMORY
+>>>>>>> main
 
 Objective = Literal["cost", "time", "pareto"]
 Bought = Purchase | Literal["batch", "provisioned"]  # the last two: tokens
@@ -46,6 +50,8 @@ class Interval:
     def describe(self) -> str:
         """What stands behind it, in words."""
         behind = f"{self.rows:,} left-out rows of {self.families} families" if self.rows else "judgement"
+        if self.group == UNSTATED_MEMORY:
+            behind += " (`train.program` says what it holds, and narrows this)"
         if not self.unknown:
             return f"{self.group}: {behind}"
         how = f"as {self.far_rows:,} rows of unseen devices ask" if self.far_rows else "by judgement"
