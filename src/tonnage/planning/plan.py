@@ -16,11 +16,8 @@ from tonnage.planning.reasons.risks import PriceRisk, Promise, Risk
 from tonnage.planning.spot.detail import SpotDetail
 from tonnage.pricing.ledger import Ledger
 from tonnage.sizing.estimates import Basis, Figure, Spread
-<<<<<<< HEAD
-from tonnage.values import dataclass
-=======
 from tonnage.sizing.program_practice import UNSTATED_MEMORY
->>>>>>> main
+from tonnage.values import dataclass
 
 Objective = Literal["cost", "time", "pareto"]
 Bought = Purchase | Literal["batch", "provisioned"]  # the last two: tokens
