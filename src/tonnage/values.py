@@ -30,13 +30,14 @@ else:
         return declare if cls is None else declare(cls)
 
 
+__all__ = ["dataclass"]
 Reader = Callable[[Any], tuple[Any, ...]]
 _GIVEN_NOTHING: Final = object()
 
 
-def _frozen(cls: type, *, kw_only: bool, eq: bool) -> type:
+def _frozen(cls: type, *, kw_only: bool, eq: bool) -> Any:
     own = set(cls.__dict__)
-    made = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True, kw_only=kw_only)(cls)
+    made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True, kw_only=kw_only)(cls)
     every = fields(made)
     methods: dict[str, Any] = {"__repr__": _repr_of([field.name for field in every if field.repr])}
     if eq:
@@ -83,18 +84,18 @@ def _repr_of(names: list[str]) -> Callable[[Any], str]:
     return shown
 
 
-def _init_when_used(cls: type) -> Callable[..., None]:
+def _init_when_used(cls: Any) -> Callable[..., None]:
     def first_init(self: Any, /, *given: Any, **named: Any) -> None:
         init = _compiled_init(cls)
-        cls.__init__ = init  # type: ignore[misc]
+        cls.__init__ = init
         init(self, *given, **named)
 
     return first_init
 
 
-def _compiled_init(cls: type) -> Callable[..., None]:
+def _compiled_init(cls: Any) -> Callable[..., None]:
     """`__init__` as the standard decorator writes it: each field set, then `__post_init__` where there is one."""
-    every = fields(cls)  # type: ignore[arg-type]
+    every = fields(cls)
     positional = [_parameter(one) for one in every if one.init and not one.kw_only]
     named = [_parameter(one) for one in every if one.init and one.kw_only]
     lines = [f" _set(self, {one.name!r}, {_value(one)})" for one in every if one.init or _has_default(one)]
