@@ -23,7 +23,7 @@ from tonnage.sizing.assumptions import (
     TRAINING_TIME_SPREAD,
 )
 from tonnage.sizing.estimates import Spread
-from tonnage.sizing.program_practice import ADAPTER_MEMORY, KNOWN_MEMORY, UNSTATED_MEMORY
+from tonnage.sizing.program_profiles import ADAPTER_MEMORY, KNOWN_MEMORY, UNSTATED_MEMORY
 from tonnage.values import dataclass
 
 COVERED: Final = 0.80
