@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from tonnage.errors import InputError, did_you_mean, nearest
 from tonnage.values import dataclass
-
-DEFAULT_THINGS: Final = ("self-managed-aws", "sagemaker", "databricks")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
