@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Final, Literal, get_args
@@ -11,6 +10,7 @@ from typing import Final, Literal, get_args
 from tonnage.catalog.hardware import Source
 from tonnage.catalog.market import Purchase
 from tonnage.catalog.rows import Row, read_rows
+from tonnage.values import dataclass
 
 CapacityWay = Literal["capacity block", "future reservation", "quota"]
 CAPACITY_COLUMNS: Final = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import inf
 
 import numpy as np
@@ -12,6 +11,7 @@ from tonnage.planning.plan import HostShare
 from tonnage.sizing.devices import Machine
 from tonnage.sizing.estimates import Array, Figure
 from tonnage.sizing.host import HostRate
+from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

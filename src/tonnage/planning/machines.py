@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tonnage.catalog import Catalog
 from tonnage.catalog.hardware import Link
@@ -14,6 +14,7 @@ from tonnage.sizing.assumptions import Assumptions, HostAssumptions
 from tonnage.sizing.devices import Machine, missing_figure
 from tonnage.sizing.host import HostItem, host_rate
 from tonnage.units import gbit_to_gb_per_s
+from tonnage.values import dataclass
 
 Key = tuple[str, str]  # provider, instance type
 

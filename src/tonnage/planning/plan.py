@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Literal
 
@@ -21,6 +20,7 @@ from tonnage.planning.spot.detail import SpotDetail
 from tonnage.pricing.ledger import Ledger
 from tonnage.sizing.estimates import Figure
 from tonnage.sizing.host import HostStage
+from tonnage.values import dataclass
 
 Objective = Literal["cost", "time", "pareto"]
 Bought = Purchase | Literal["batch", "provisioned"]  # the last two: tokens

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from tonnage.sizing.assumptions import HostAssumptions
 from tonnage.sizing.devices import Machine
 from tonnage.sizing.host import host_item
 from tonnage.sizing.precision import SERVING_COMPUTE, TRAINING
+from tonnage.values import dataclass
 from tonnage.workload.jobs import BatchJob, Constraints, ServeJob, TabularJob, TrainJob, TrainPrecision, Workload
 
 

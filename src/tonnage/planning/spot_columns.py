@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from math import exp
 from typing import Final
 
 import numpy as np
 
 from tonnage.catalog.market import InstanceType
-from tonnage.planning.sized import IntArray, Sized
+from tonnage.planning.sized import IntArray, Sized, group_numbers
 from tonnage.planning.spot.detail import SpotDetail
 from tonnage.planning.spot.drawing import mean_h
 from tonnage.planning.spot.hazards import AGES_H, NODES_EXPONENT
@@ -20,6 +20,7 @@ from tonnage.pricing.deals import Deal
 from tonnage.pricing.spot_runs import SpotRuns, SpotTerms, expected_spot_runs, mean_life_to, save_interval_h
 from tonnage.sizing.estimates import Array, Figure
 from tonnage.units import SECONDS_PER_HOUR
+from tonnage.values import dataclass
 from tonnage.workload.jobs import Workload
 
 Z80: Final = 1.2816  # standard deviations to either end of an 80 % interval
@@ -52,7 +53,20 @@ class SpotColumns:
     startup_s: float  # of any machine, before it reads the state
 
     def runs(self, rows: SpotRows, end: str = "value") -> SpotRuns:
-        """Expected runs of each row; `end`: of the hazards' interval."""
+        """Expected runs of each row; `end`: of the hazards' interval. Most rows are alike (one machine in many
+        regions): each distinct one is worked out once."""
+        kind = group_numbers(
+            self.hazard[rows.deal],
+            self.startup_h(rows.deal, rows.nodes, rows.writers),
+            self.save_h(rows.deal, rows.writers),
+            rows.work_s,
+            rows.nodes,
+            np.nan_to_num(rows.in_flight_s, nan=-1.0),
+        )
+        _, first = np.unique(kind, return_index=True)
+        return self._distinct_runs(rows.take(first.astype(np.intp)), end).take(kind)
+
+    def _distinct_runs(self, rows: SpotRows, end: str) -> SpotRuns:
         deal, work_s, nodes, in_flight_s = rows.deal, rows.work_s, rows.nodes, rows.in_flight_s
         keeps = np.isfinite(in_flight_s)
         terms = self._terms(rows, np.where(keeps, 1.0, nodes), keeps, end)

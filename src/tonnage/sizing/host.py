@@ -11,11 +11,12 @@ takes a vCPU microseconds a token, the device at least as long for a thousandth 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Final, Literal
 
 from tonnage.sizing.assumption_table import Assumption
 from tonnage.sizing.assumptions import HostAssumptions
+from tonnage.values import dataclass
 from tonnage.workload.host import HostTerms
 from tonnage.workload.jobs import BatchJob, Job, ServeJob, TrainJob
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from tonnage.catalog.capacity import CapacityWay
@@ -12,6 +11,7 @@ from tonnage.planning.reasons.reason import Reason
 from tonnage.pricing.deals import OddPremium
 from tonnage.pricing.fee_estimates import Parts
 from tonnage.sizing.host import HostStage
+from tonnage.values import dataclass
 
 Promise = Literal["latency", "ttft", "tpot"]  # which latency a service promised
 

@@ -7,7 +7,6 @@ same time; where each holds all of it (DDP), one writes and all read. Plans and 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
 from typing import Final
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from tonnage.catalog.market import InstanceType
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.precision import TRAINING, optimizer_bytes_per_parameter
+from tonnage.values import dataclass
 from tonnage.workload.jobs import Job, TabularJob, TrainJob
 from tonnage.workload.parameters import adapter_parameters, count_parameters
 
