@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from tonnage.calibration.intervals import Intervals
-from tonnage.calibration.judgement import Judged, Skipped
+from tonnage.calibration.prediction import Judged, Skipped
 
 CapacityOf = Callable[[str], float | None]  # GiB that a run may use on this GPU; None: not known
 
