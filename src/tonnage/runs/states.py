@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 
 from tonnage.runs.journal import Event, EventKind
 from tonnage.runs.progress import Mark
+from tonnage.values import dataclass
 
 
 class State(StrEnum):
