@@ -140,7 +140,7 @@ def _with_the_rest(result: SourceResult, known: Catalog) -> SourceResult:
 def _folder(session: Session, out: str | None, source: str) -> Path:
     if out is not None:
         return Path(out).expanduser()
-    return session.settings.home / "snapshots" / f"{_today(session).isoformat()}-{source}"
+    return session.private_home() / "snapshots" / f"{_today(session).isoformat()}-{source}"
 
 
 def _today(session: Session) -> date:
