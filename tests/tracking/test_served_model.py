@@ -17,7 +17,7 @@ from tonnage.testing import run_spec
 transformers = pytest.importorskip("transformers", reason="the extra `train`")
 mlflow = pytest.importorskip("mlflow", reason="the extra `train`")
 pandas = pytest.importorskip("pandas", reason="the extra `train`")
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*Any type hint:UserWarning")]
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # of MLflow and pandas
 
 from tonnage.recipes.data.images import Pixels  # noqa: E402
 from tonnage.recipes.starters.models import encoder_decoder, image_encoder  # noqa: E402
