@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 FILE ?= examples/bert-finetune.tonnage.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help venv plan test test-slow test-browser gallery lint format docs bench accuracy clean
+.PHONY: help venv plan test test-fast test-facts test-slow test-browser gallery lint format docs bench accuracy house clean
 
 help:  ## show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -26,7 +26,14 @@ plan: $(VENV)/bin/tonnage  ## rank every way to buy the work in FILE
 	@$(BIN)/tonnage plan $(FILE)
 
 test: $(STAMP)  ## run the tests
-	$(BIN)/python -m pytest -n auto -m "not slow and not live and not gpu and not browser"
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not facts and not live and not gpu and not browser"
+
+test-fast: $(STAMP)  ## the inner loop, under a minute: no torch, no process, no browser, no hundreds of plans
+	$(BIN)/python -m pytest -n 2 --dist worksteal --fast -m "not slow and not facts and not live and not gpu and not browser"
+
+test-facts: $(STAMP)  ## tests over the whole fact tables of the folder TONNAGE_FACTS (minutes)
+	@test -d "$$TONNAGE_FACTS" || { echo "name the folder of fact tables: TONNAGE_FACTS=FOLDER make test-facts"; exit 2; }
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "facts and not slow"
 
 test-slow: $(STAMP)  ## tests that take minutes, many more generated workloads, Ray
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,ray]'
@@ -63,6 +70,9 @@ bench: $(STAMP)  ## print the speed figures
 
 accuracy: $(STAMP)  ## write docs/accuracy.md from the fact tables in TONNAGE_FACTS (minutes)
 	$(BIN)/python benchmarks/accuracy.py
+
+house: $(STAMP)  ## print figures of how the code is built: lines, import chains, duplicates
+	$(BIN)/python benchmarks/house.py
 
 clean:  ## remove what was built
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks

@@ -10,6 +10,7 @@ import argparse
 import csv
 import os
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp
@@ -24,7 +25,13 @@ from accuracy_rows import TARGETS, Cells, Target, diagnosis
 from rivals.compare import RIVALS, Meeting, meet, percentile
 from stacks import missed_list, stack_table
 from tonnage.calibration.calibrating import CrossValidation, cross_validate, make_calibration
-from tonnage.calibration.intervals import Intervals, intervals_without_family, usable
+from tonnage.calibration.intervals import (
+    Intervals,
+    intervals_without_family,
+    intervals_without_source,
+    source_of,
+    usable,
+)
 from tonnage.calibration.judgement import Judged, Skipped
 from tonnage.calibration.kinds import KINDS, device_capacity, kind_named
 from tonnage.calibration.leave_out import usual_jobs
@@ -47,11 +54,18 @@ WORST = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """One table cross-validated, its cells by row id, and intervals that never saw a row's own family."""
+    """One table cross-validated, its cells by row id, and intervals that never saw a row's own source or family."""
 
     part: CrossValidation
     cells: Mapping[str, Cells]
-    honest: Mapping[str, Intervals]
+    without_source: Mapping[str, Intervals]
+    without_family: Mapping[str, Intervals]
+
+    def covered(self, rows: Sequence[Judged]) -> str:
+        """Two cells: shares of rows inside intervals made without their source, and without their family."""
+        by_source = sum(self.without_source[source_of(row)].covers(row) for row in rows)
+        by_family = sum(self.without_family[row.family].covers(row) for row in rows)
+        return f"{100 * by_source / len(rows):.0f} % | {100 * by_family / len(rows):.0f} %"
 
     def rows(self, target: Target, results: Sequence[Judged | Skipped]) -> list[Judged]:
         """Good rows that a target counts."""
@@ -79,25 +93,33 @@ def study(name: str, path: Path, catalog: Catalog, *, far: bool) -> Study:
     part = cross_validate(kind_named(name), path, catalog, peaks=peaks, jobs=usual_jobs(), on_step=told, far=far)
     with path.open(newline="", encoding="utf-8-sig") as stream:
         cells = {row["id"]: row for row in csv.DictReader(stream)}
-    return Study(part=part, cells=cells, honest=intervals_without_family(part.near, part.far))
+    return Study(
+        part=part,
+        cells=cells,
+        without_source=intervals_without_source(part.near, part.far),
+        without_family=intervals_without_family(part.near, part.far),
+    )
 
 
 def summary_table(studies: Mapping[str, Study]) -> Iterator[str]:
     """The figures Tonnage is held to."""
-    yield "| prediction | rows | fitted: median | p90 | left out: median | p90 | held to | bias | covered |"
-    yield "| --- | ---: | ---: | ---: | ---: | ---: | --- | ---: | ---: |"
+    yield (
+        "| prediction | rows | fitted: median | p90 | left out: median | p90 | held to | bias "
+        "| covered: source out | family out |"
+    )
+    yield "| --- | ---: | ---: | ---: | ---: | ---: | --- | ---: | ---: | ---: |"
     for target in (one for one in TARGETS if one.kind in studies):
         found = studies[target.kind]
         left = found.left_out(target)
         if not left:
-            yield f"| {target.name} | 0 | — | — | — | — | {target.median_pct:g} / {target.p90_pct:g} | — | — |"
+            yield f"| {target.name} | 0 | — | — | — | — | {target.median_pct:g} / {target.p90_pct:g} | — | — | — |"
             continue
         middle, tail = errors(left)
         met = "met" if middle <= target.median_pct and tail <= target.p90_pct else "not met"
         yield (
             f"| {target.name} | {len(left):,} | {two(errors(found.fitted(target)))} "
             f"| **{middle:.1f}** | **{tail:.1f}** | {target.median_pct:g} / {target.p90_pct:g}: {met} "
-            f"| {median(map(error_pct, left)):+.1f} | {covered(left, found.honest)} |"
+            f"| {median(map(error_pct, left)):+.1f} | {found.covered(left)} |"
         )
 
 
@@ -114,22 +136,19 @@ def two(found: tuple[float, float] | None) -> str:
     return "— | —" if found is None else f"{found[0]:.1f} | {found[1]:.1f}"
 
 
-def covered(rows: Sequence[Judged], honest: Mapping[str, Intervals]) -> str:
-    inside = sum((honest.get(row.family) or Intervals()).covers(row) for row in rows)
-    return f"{100 * inside / len(rows):.0f} %"
-
-
 def breakdown(found: Study, target: Target, title: str, key: Callable[[Judged], str]) -> Iterator[str]:
     """Fitted and left-out error for each GPU or family."""
     fitted, left = found.fitted(target), found.left_out(target)
-    yield f"| {title} | rows | fitted: median | p90 | left out: median | p90 | bias | covered |"
-    yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    yield (
+        f"| {title} | rows | fitted: median | p90 | left out: median | p90 | bias | covered: source out | family out |"
+    )
+    yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
     for name in sorted({key(row) for row in left}):
         mine = [row for row in left if key(row) == name]
         seen = [row for row in fitted if key(row) == name]
         yield (
             f"| {name or 'not stated'} | {len(mine):,} | {two(errors(seen))} | {two(errors(mine))} "
-            f"| {median(map(error_pct, mine)):+.1f} | {covered(mine, found.honest)} |"
+            f"| {median(map(error_pct, mine)):+.1f} | {found.covered(mine)} |"
         )
 
 
@@ -206,21 +225,40 @@ def ladder_fit(rows: Sequence[Judged], margin: float | None = None) -> MemoryFit
 
 
 def interval_table(studies: Mapping[str, Study], made: Calibration) -> Iterator[str]:
-    """Every group with the share of its rows inside an interval made without their family."""
-    yield "| group | rows | families | low | high | covered | wider for each unknown |"
-    yield "| --- | ---: | ---: | ---: | ---: | ---: | --- |"
-    honest = {
-        one.group: covered([row for row in found.part.near if usable(row) and row.group == one.group], found.honest)
-        for one in made.intervals.groups
-        for found in studies.values()
-        if any(row.group == one.group for row in found.part.near)
-    }
+    """Every group with the shares of its rows inside intervals made without their source, without their family."""
+    yield (
+        "| group | rows | sources | families | low | high | covered: source out | family out | wider for each unknown |"
+    )
+    yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |"
     for one in made.intervals.groups:
+        inside = next(cells for found in studies.values() if (cells := _group_covered(found, one.group)))
         basis = (
             f"x {one.widening:.2f}, from {one.far_rows:,} rows" if one.far_rows else f"x {one.widening:.2f}, judgement"
         )
         factors = f"{exp(one.low_log):.3f} | {exp(one.high_log):.3f}"
-        yield f"| {one.group} | {one.rows:,} | {one.families} | {factors} | {honest[one.group]} | {basis} |"
+        yield f"| {one.group} | {one.rows:,} | {one.sources} | {one.families} | {factors} | {inside} | {basis} |"
+
+
+def _group_covered(found: Study, group: str) -> str:
+    """`Study.covered` of a group; "" where the study has no row of it."""
+    rows = [row for row in found.part.near if usable(row) and row.group == group]
+    return found.covered(rows) if rows else ""
+
+
+def source_table(studies: Mapping[str, Study]) -> Iterator[str]:
+    """Each source of each group, under the intervals of the others."""
+    yield "| group, source | rows | median | p90 | bias | covered: source out | family out |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
+    for found in studies.values():
+        by_source: defaultdict[tuple[str, str], list[Judged]] = defaultdict(list)
+        for row in found.part.near:
+            if usable(row):
+                by_source[row.group, source_of(row)].append(row)
+        for (group, source), rows in sorted(by_source.items()):
+            yield (
+                f"| {group}, {source} | {len(rows):,} | {two(errors(rows))} | {median(map(error_pct, rows)):+.1f} "
+                f"| {found.covered(rows)} |"
+            )
 
 
 def rival_table(meetings: Sequence[Meeting]) -> Iterator[str]:
@@ -265,8 +303,9 @@ HEAD = """\
 
 Generated by `make accuracy`; do not edit. Error is |predicted / measured - 1| in %. **Left out**: the row's whole model
 family was not in the fit. Fitted: it was. Bias: median of predicted / measured - 1. Covered: share of rows inside an
-80 % interval made without their family. Rows of doubtful quality are in no figure of this page. Check any table of the
-same columns with `tonnage validate training|inference FILE` and `--leave-out family|gpu|engine`.
+80 % interval made without any row of their source (who measured: a repository or report), and without any of their
+family. Rows of doubtful quality are in no figure of this page. Check any table of the same columns with
+`tonnage validate training|inference FILE` and `--leave-out family|gpu|engine`.
 """
 
 
@@ -301,6 +340,15 @@ peaks of the H100.
 """
 
 
+INTERVALS = """\
+Measured over predicted, 80 % of left-out rows inside. A row of an unknown GPU generation, precision or engine has the
+interval widened by the factor, once for each. A source of n rows weighs as √n: many rows of one laboratory are no
+independent evidence. A group of fewer than five sources is judged together with its kin, where it has any. The interval
+of memory rests on the peaks measured for this page too, which are one source; where no program is stated, on all peaks
+as if their program were not known. Encoders are of two families: without BERT their interval is that of vision.
+"""
+
+
 def page(studies: Mapping[str, Study], made: Calibration, met: Sequence[Meeting], catalog: Catalog) -> Iterator[str]:
     yield HEAD
     for found in studies.values():
@@ -327,11 +375,11 @@ def page(studies: Mapping[str, Study], made: Calibration, met: Sequence[Meeting]
         if target.kind in studies:
             yield from detail(studies[target.kind], target)
     yield "## Intervals\n"
-    yield "Measured over predicted, 80 % of left-out rows inside. A row of an unknown GPU generation, precision or"
-    yield "engine has the interval widened by the factor, once for each. The interval of memory rests on the peaks"
-    yield "measured for this page too; where no program is stated, on all peaks as if their program were not known.\n"
+    yield INTERVALS
     yield from interval_table(studies, made)
-    yield ""
+    yield "\n<details><summary>group x source</summary>\n"
+    yield from source_table(studies)
+    yield "\n</details>\n"
     yield from without_rows(made, catalog)
     for name, found in studies.items():
         yield f"\n## The ten worst {name} rows\n"

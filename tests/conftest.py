@@ -1,8 +1,71 @@
-"""For all tests: torch's threads wait without spinning, since several test processes share the cores."""
+"""For all tests: torch's threads wait without spinning, since several test processes share the cores; and `--fast`,
+the selection of `make test-fast`: no torch, no process, no browser, nothing that plans for seconds."""
 
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read once, when the OpenMP library is loaded
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+HERE = Path(__file__).parent
+HEAVY = (  # not even imported with --fast: they load torch or another engine, start processes, or plan many times over
+    "benchmarks/test_local.py", "benchmarks/test_stacks.py", "browser", "cli/test_compare.py", "cli/test_diff.py",
+    "cli/test_economics.py", "cli/test_process.py", "cli/test_run.py", "cli/test_sweep.py", "cli/test_verbs.py",
+    "comparison/test_answers.py", "comparison/test_board.py", "comparison/test_charts.py",
+    "comparison/test_pdf.py", "expert", "fetching/test_processes.py", "fetching/test_s3_fetch.py", "pipelines",
+    "planning", "recipes", "runners", "sources/test_refresh_process.py", "store/test_postgresql.py", "supervisor",
+    "sweeps", "test_docs.py", "test_startup.py", "tracking", "workload/test_transformers_counts.py",
+)  # fmt: skip
+PROCESS_EVENTS = ("subprocess.Popen", "os.posix_spawn", "os.fork", "os.exec", "os.system")
+watched = False
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fast", action="store_true", help="no torch, no process, no browser: the inner loop")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--fast"):
+        sys.addaudithook(_refuse_processes)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave the heavy files alone with --fast, those named on the command line too."""
+    if not config.getoption("--fast") or not collection_path.is_relative_to(HERE):
+        return None
+    path = collection_path.relative_to(HERE).as_posix()
+    return True if any(path == one or path.startswith(f"{one}/") for one in HEAVY) else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave tests marked heavy out with --fast."""
+    if not config.getoption("--fast"):
+        return
+    heavy = [item for item in items if item.get_closest_marker("heavy") or item.get_closest_marker("slow")]
+    config.hook.pytest_deselected(items=heavy)
+    items[:] = [item for item in items if item not in heavy]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """With --fast a test that starts a process fails, and one that loads torch: it belongs among the heavy ones."""
+    global watched
+    watched = item.config.getoption("--fast")
+    loaded = "torch" in sys.modules
+    try:
+        yield
+    finally:
+        watched = False
+    if item.config.getoption("--fast") and "torch" in sys.modules and not loaded:
+        pytest.fail("loaded torch: mark it `heavy` or name its file in HEAVY of tests/conftest.py", pytrace=False)
+
+
+def _refuse_processes(event: str, _: object) -> None:
+    if watched and event in PROCESS_EVENTS:
+        pytest.fail("started a process: mark it `heavy` or name its file in HEAVY of tests/conftest.py")

@@ -74,7 +74,11 @@ class MissingExtra(InputError):
 
 
 class CatalogError(TonnageError):
-    """A catalog row or snapshot is not valid; names file, line and column."""
+    """A catalog row or snapshot is not valid. `fault` says what is wrong without `where`, the file and the line."""
+
+    def __init__(self, fault: str, *, hint: str | None = None, where: str = "") -> None:
+        super().__init__(f"{where}, {fault}" if where else fault, hint=hint)
+        self.fault = fault
 
 
 class SourceError(TonnageError):

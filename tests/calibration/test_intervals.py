@@ -13,6 +13,7 @@ from tonnage.calibration.intervals import (
     Intervals,
     fit_intervals,
     intervals_without_family,
+    intervals_without_source,
     residual,
 )
 from tonnage.calibration.judgement import Judged
@@ -213,3 +214,41 @@ def test_two_families_borrow_the_spread_of_their_kin(judged: MakeJudged) -> None
     many = of("encoder time", 0.02, 5, 4)
     both = fit_intervals([*many, *loud]).spread("encoder time")
     assert both == fit_intervals(many).spread("encoder time")
+
+
+def test_rows_of_one_laboratory_do_not_speak_for_all(judged: MakeJudged) -> None:
+    """900 exact rows of one source, in nine families, beside 100 scattered ones of ten sources: the interval is that of
+    the scattered. As nine sources they would be most of the evidence."""
+    exact = [
+        judged(metric="iteration_time_s", family=f"own {n % 9}", source="own", measured=100.0, row_id=f"e{n}")
+        for n in range(900)
+    ]
+    scattered = [replace(row, source=f"s{row.family}") for row in noisy(judged, 1, rows=100, sigma=0.3)]
+    as_nine = [replace(row, source=row.family) for row in exact]
+    one, nine = (fit_intervals([*rows, *scattered]).spread("training time") for rows in (exact, as_nine))
+    assert one.high_factor > 1.3
+    assert one.high_factor > nine.high_factor
+
+
+def test_a_sources_interval_does_not_see_the_source(judged: MakeJudged) -> None:
+    """Two families measured by two laboratories each: leaving one out takes its rows of both families away."""
+    rows = [replace(row, source=f"s{n % 4}", family=f"f{n % 2}") for n, row in enumerate(noisy(judged, 1, rows=300))]
+    less = [row for row in rows if row.source != "s0"]
+    assert intervals_without_source(rows)["s0"] == fit_intervals(less)
+    assert intervals_without_family(rows)["f0"] == fit_intervals(row for row in rows if row.family == "f1")
+
+
+def test_kin_adds_no_measurement_a_second_time(judged: MakeJudged) -> None:
+    """Peaks predicted once more with their program blank are the same measurements: the known group, which errs less,
+    does not narrow the interval of what is not stated."""
+    known = [
+        replace(row, metric="peak_mem_gib", group=KNOWN_MEMORY, source=f"s{n % 4}")
+        for n, row in enumerate(noisy(judged, 1, rows=120, sigma=0.02))
+    ]
+    errors = np.random.default_rng(2).normal(0.0, 0.3, len(known))
+    blank = [
+        replace(row, group=UNSTATED_MEMORY, predicted=row.measured * exp(error))
+        for row, error in zip(known, errors, strict=True)
+    ]
+    both = fit_intervals([*known, *blank])
+    assert both.of_group(UNSTATED_MEMORY) == fit_intervals(blank).of_group(UNSTATED_MEMORY)

@@ -82,6 +82,7 @@ def test_filling_twice_changes_nothing(row: Row) -> None:
     assert with_facts(once) == once
 
 
+@pytest.mark.facts
 @pytest.mark.skipif(not FACTS.exists(), reason="needs the measured facts")
 def test_no_prediction_reads_a_note_or_a_source(catalog: Catalog) -> None:
     """Rows whose note, source and source group are blanked once they are filled are predicted the same."""

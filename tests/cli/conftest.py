@@ -13,9 +13,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 BERT = str(EXAMPLES / "bert-finetune.tonnage.yaml")
+SMALL = str(ROOT / "tests" / "data" / "catalog" / "small")  # five prices: for claims that any catalog can show
 DAY = ("--as-of", "2026-11-20")
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
+Forms = Callable[..., dict[str, str]]
 
 
 @pytest.fixture
@@ -65,5 +67,27 @@ def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         code = run_line(arguments)
         printed = capsys.readouterr()
         return subprocess.CompletedProcess(arguments, code, printed.out, printed.err)
+
+    return run
+
+
+@pytest.fixture
+def forms(inside: Run, monkeypatch: pytest.MonkeyPatch) -> Forms:
+    """Run a line once; what it shows, by form, as `-o` would print it. For verbs that compute for seconds."""
+    from tonnage.cli.session import Session
+    from tonnage.reports.rendering import FORMATS, Look, Report, render_report
+
+    shown: dict[str, str] = {}
+
+    def show(_: Session, report: Report) -> None:
+        shown.update({form: render_report(report, form, Look()) for form in FORMATS})
+
+    def run(*arguments: str) -> dict[str, str]:
+        shown.clear()
+        monkeypatch.setattr(Session, "show", show)
+        done = inside(*arguments)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert set(shown) == set(FORMATS)
+        return dict(shown)
 
     return run

@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -18,12 +17,13 @@ import yaml
 from tonnage import diff
 from tonnage.errors import InputError
 
+from .conftest import SMALL, Run
+
 ROOT = Path(__file__).parents[2]
 BERT = ROOT / "examples" / "bert-finetune.tonnage.yaml"
 SERVE = ROOT / "examples" / "serve-llama-7b-realtime.tonnage.yaml"
 SNAPSHOT = ROOT / "src" / "tonnage" / "catalog" / "data" / "snapshots" / "2026-11-20"
 DAY = ("--as-of", "2026-11-20")
-Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -51,16 +51,16 @@ def changed(path: Path, *swaps: tuple[str, str]) -> None:
     path.write_text(text)
 
 
-def test_two_files(tonnage: Run, tmp_path: Path) -> None:
+def test_two_files(inside: Run, tmp_path: Path) -> None:
     """The change is what two plans differ by, and the keys' shares add up to it."""
     other = tmp_path / "more.tonnage.yaml"
     shutil.copy(BERT, other)
     changed(other, ("67_000", "670_000"), ("epochs: 3", "epochs: 5"), ("deadline: 8h", "deadline: 2h"))
-    done = tonnage("diff", str(BERT), str(other), "--runs", "4", *DAY, "-o", "json")
+    done = inside("diff", str(BERT), str(other), "--runs", "4", *DAY, "-o", "json")
     assert (done.returncode, done.stderr) == (0, "")
     (work,) = json.loads(done.stdout)["workloads"]
     costs = [
-        json.loads(tonnage("plan", str(file), *DAY, "-o", "json").stdout)["options"][0]["cost_usd"]["value"]
+        json.loads(inside("plan", str(file), *DAY, "-o", "json").stdout)["options"][0]["cost_usd"]["value"]
         for file in (BERT, other)
     ]
     assert work["change_usd_per_month"] == pytest.approx(4 * (costs[1] - costs[0]), rel=1e-3)
@@ -70,20 +70,20 @@ def test_two_files(tonnage: Run, tmp_path: Path) -> None:
     assert all(share > 0 for share in shares[:2])
 
 
-def test_no_change_is_said(tonnage: Run) -> None:
+def test_no_change_is_said(inside: Run) -> None:
     """A file beside itself: no change, no step."""
-    done = tonnage("diff", str(SERVE), str(SERVE), *DAY)
+    done = inside("diff", str(SERVE), str(SERVE), *DAY)
     assert "no change" in done.stdout
     assert "the same" in done.stdout
 
 
-def test_against_a_revision(tonnage: Run, repository: Path) -> None:
+def test_against_a_revision(inside: Run, repository: Path) -> None:
     """The file as committed beside the file as it is; a new one is added, a deleted one removed."""
     file = repository / "work" / "bert.tonnage.yaml"
     changed(file, ("epochs: 3", "epochs: 30"))
     new = repository / "work" / "new.tonnage.yaml"
     shutil.copy(SERVE, new)
-    done = tonnage("diff", str(file), str(new), "--against", "HEAD", *DAY, "-o", "json")
+    done = inside("diff", str(file), str(new), "--against", "HEAD", *DAY, "-o", "json")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     grown, added = told["workloads"]
@@ -92,12 +92,12 @@ def test_against_a_revision(tonnage: Run, repository: Path) -> None:
     total = told["after_usd_per_month"] - told["before_usd_per_month"]
     assert total == pytest.approx(grown["change_usd_per_month"] + added["change_usd_per_month"], rel=1e-3)
     shutil.rmtree(repository / "work")
-    gone = json.loads(tonnage("diff", str(file), "--against", "HEAD", *DAY, "-o", "json").stdout)["workloads"][0]
+    gone = json.loads(inside("diff", str(file), "--against", "HEAD", *DAY, "-o", "json").stdout)["workloads"][0]
     assert gone["after"]["lacks"] == "no file"
     assert gone["change_usd_per_month"] == -grown["before"]["usd_per_month"]["value"]
 
 
-def test_two_snapshots(tonnage: Run, tmp_path: Path) -> None:
+def test_two_snapshots(inside: Run, tmp_path: Path) -> None:
     """Under prices twice as high a service costs twice as much."""
     dearer = tmp_path / "home" / "snapshots" / "2026-11-19-twice"
     shutil.copytree(SNAPSHOT, dearer)
@@ -112,7 +112,7 @@ def test_two_snapshots(tonnage: Run, tmp_path: Path) -> None:
         writer = csv.DictWriter(stream, fieldnames=list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
-    done = tonnage("diff", str(SERVE), "--snapshot-before", "2026-11-19-twice", *DAY, "-o", "json")
+    done = inside("diff", str(SERVE), "--snapshot-before", "2026-11-19-twice", *DAY, "-o", "json")
     assert done.returncode == 0, done.stderr
     (work,) = json.loads(done.stdout)["workloads"]
     assert work["change_percent"] == pytest.approx(-50.0, abs=0.1)
@@ -120,22 +120,23 @@ def test_two_snapshots(tonnage: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("limit", "code"), [("0.1", 4), ("1%", 4), ("$0.10", 4), ("1000", 0), ("100000 %", 0)])
-def test_fail_above(tonnage: Run, repository: Path, limit: str, code: int) -> None:
+def test_fail_above(inside: Run, repository: Path, limit: str, code: int) -> None:
     """Exit 4 above the limit, in dollars or as a share; the report is printed all the same."""
     file = repository / "work" / "bert.tonnage.yaml"
     changed(file, ("67_000", "6_700_000"), ("deadline: 8h", "deadline: 80h"))
-    done = tonnage("diff", str(file), "--against", "main", "--fail-above", limit, *DAY, "-o", "md")
+    priced = ("--against", "main", "--catalog", SMALL, *DAY)
+    done = inside("diff", str(file), *priced, "--fail-above", limit, "-o", "md")
     assert done.returncode == code, done.stderr
     assert "| data.samples |" in done.stdout
     assert ("costs more than" in done.stderr) == (code == 4)
 
 
-def test_nothing_fits_any_more(tonnage: Run, tmp_path: Path) -> None:
+def test_nothing_fits_any_more(inside: Run, tmp_path: Path) -> None:
     """What fitted and does not now is exit 3, with the report."""
     other = tmp_path / "tight.tonnage.yaml"
     shutil.copy(BERT, other)
     changed(other, ("67_000", "670_000_000"), ("deadline: 8h", "deadline: 20m"))
-    done = tonnage("diff", str(BERT), str(other), *DAY)
+    done = inside("diff", str(BERT), str(other), *DAY)
     assert done.returncode == 3
     assert "nothing fits" in done.stdout
 
@@ -155,21 +156,22 @@ def test_nothing_fits_any_more(tonnage: Run, tmp_path: Path) -> None:
         (("missing.tonnage.yaml", "--against", "HEAD"), "neither here nor at HEAD"),
     ],
 )
-def test_bad_input(tonnage: Run, repository: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_bad_input(inside: Run, repository: Path, arguments: tuple[str, ...], said: str) -> None:
     """What cannot be asked is exit 2, with what to do."""
-    inside = tuple(str(repository / "work" / one) if one.startswith("missing") else one for one in arguments)
-    inside = tuple(str(repository / "work" / "bert.tonnage.yaml") if one == str(BERT) else one for one in inside)
-    done = tonnage("diff", *inside, *DAY)
+    line = tuple(str(repository / "work" / one) if one.startswith("missing") else one for one in arguments)
+    line = tuple(str(repository / "work" / "bert.tonnage.yaml") if one == str(BERT) else one for one in line)
+    done = inside("diff", *line, *DAY)
     assert done.returncode == 2, done.stdout
     assert said in done.stderr
     assert "hint: " in done.stderr
 
 
-def test_outside_a_repository(tonnage: Run, tmp_path: Path) -> None:
+def test_outside_a_repository(inside: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a repository git's own words are passed on."""
     file = tmp_path / "bert.tonnage.yaml"
     shutil.copy(BERT, file)
-    done = tonnage("diff", str(file), "--against", "HEAD", *DAY, env={"GIT_CEILING_DIRECTORIES": str(tmp_path.parent)})
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    done = inside("diff", str(file), "--against", "HEAD", *DAY)
     assert done.returncode == 2
     assert "not in a git repository" in done.stderr
 
@@ -197,13 +199,13 @@ def test_the_workflow_comments_what_a_change_costs(repository: Path, environment
     assert "the change costs more than 0.10 USD a month" in comment
 
 
-def test_an_instant_is_held_against_now_as_in_a_plan(tonnage: Run, tmp_path: Path) -> None:
+def test_an_instant_is_held_against_now_as_in_a_plan(inside: Run, tmp_path: Path) -> None:
     """A deadline ten minutes away is refused by both: the day's midnight would make it hours."""
     soon = datetime.now(UTC) + timedelta(minutes=4)
     file = tmp_path / "soon.tonnage.yaml"
     shutil.copy(BERT, file)
     changed(file, ("deadline: 8h", f'deadline: "{soon:%Y-%m-%dT%H:%MZ}"'))
-    planned, compared = tonnage("plan", str(file)), tonnage("diff", str(file), str(file))
+    planned, compared = inside("plan", str(file)), inside("diff", str(file), str(file))
     assert planned.returncode == compared.returncode == 2
     assert "machine starts in" in planned.stderr
     assert "machine starts in" in compared.stderr

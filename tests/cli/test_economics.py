@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tonnage.reports.rendering import FORMATS
+
+from .conftest import Forms, Run
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 GPT2 = str(EXAMPLES / "serve-gpt2-realtime.tonnage.yaml")
@@ -19,10 +19,8 @@ BATCH = str(EXAMPLES / "batch-10k-per-hour.tonnage.yaml")
 BERT = str(EXAMPLES / "bert-finetune.tonnage.yaml")
 DAY = ("--as-of", "2026-11-20")
 PRICES = ("--input-usd", "0.02", "--output-usd", "0.08")
-Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
-@pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize(
     "line",
     [
@@ -34,36 +32,27 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
     ],
     ids=["portfolio", "service", "no-prices", "batch", "rightsize"],
 )
-def test_every_form(inside: Run, line: tuple[str, ...], form: str) -> None:
-    """Each prints in every form, with nothing on stderr; JSON and CSV parse, tables keep to the width."""
-    done = inside(*line, "-o", form)
-    assert (done.returncode, done.stderr) == (0, "")
-    if form == "json":
-        assert json.loads(done.stdout)["schema"].startswith("tonnage/")
-    if form == "csv":
-        rows = list(csv.reader(io.StringIO(done.stdout)))
-        assert len({len(row) for row in rows}) == 1
-        assert len(rows) > 1
-    if form == "table":
-        assert max(len(row) for row in done.stdout.splitlines()) <= 120
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        ("plan", "--portfolio", str(EXAMPLES / "portfolio.yaml")),
-        ("breakeven", GPT2, *PRICES),
-        ("breakeven", BATCH, *PRICES),
-        ("rightsize", str(EXAMPLES / "usage.csv")),
-    ],
-    ids=["portfolio", "service", "batch", "rightsize"],
-)
-def test_json_keys_are_documented(inside: Run, line: tuple[str, ...]) -> None:
-    """docs/json.md has a section for each document, and names each of its top-level keys."""
-    document = json.loads(inside(*line, *DAY, "-o", "json").stdout)
+def test_every_form(forms: Forms, line: tuple[str, ...]) -> None:
+    """Each prints in every form, nothing on stderr; JSON and CSV parse, tables keep to the width, docs/json.md has a
+    section for each document and names each of its top-level keys."""
+    shown = forms(*line)
+    document = json.loads(shown["json"])
     page = (EXAMPLES.parent / "docs" / "json.md").read_text()
     described = page.partition(f"\n## {document['schema']}\n")[2].partition("\n## ")[0]
+    assert document["schema"].startswith("tonnage/")
     assert [key for key in document if f"`{key}`" not in described] == []
+    rows = list(csv.reader(io.StringIO(shown["csv"])))
+    assert len(rows) > 1
+    assert len({len(row) for row in rows}) == 1
+    assert max(len(row) for row in shown["table"].splitlines()) <= 120
+
+
+def test_the_form_asked_for_is_printed(inside: Run) -> None:
+    """`-o` reaches the verbs that are not plans of one file."""
+    usage = ("rightsize", str(EXAMPLES / "usage.csv"), *DAY)
+    pages = [inside(*usage, "-o", form).stdout for form in FORMATS]
+    assert len(set(pages)) == len(FORMATS)
+    assert json.loads(pages[FORMATS.index("json")])["schema"].startswith("tonnage/")
 
 
 @pytest.mark.parametrize(
@@ -138,20 +127,20 @@ def test_more_of_everything_costs_more(inside: Run) -> None:
         assert cost(*more) >= base * 0.999, more
 
 
-def test_plan_and_break_even_that_differ_say_so(tonnage: Run, tmp_path: Path) -> None:
+def test_plan_and_break_even_that_differ_say_so(inside: Run, tmp_path: Path) -> None:
     """Pools of prompts and answers win a plan and are not followed over volumes: the break-even names the plan's."""
     file = tmp_path / "pools.tonnage.yaml"
     file.write_text(
         "kind: serve\nmodel: deepseek-v3\nconstraints: {gpus: 80GB..}\n"
         "serve: {rate_per_s: 40, input_tokens: 1000, output_tokens: 500, weights: fp8, p95_ttft: 3s, p95_tpot: 60ms}\n"
     )
-    best = json.loads(tonnage("plan", str(file), *DAY, "-o", "json").stdout)["options"][0]
+    best = json.loads(inside("plan", str(file), *DAY, "-o", "json").stdout)["options"][0]
     assert best["run"]["layout"]["prefill_replicas"] >= 1
-    told = " ".join(tonnage("breakeven", str(file), *DAY).stdout.split())
+    told = " ".join(inside("breakeven", str(file), *DAY).stdout.split())
     assert f"`tonnage plan` does it for ${best['cost_usd']['value']:,.0f} a month" in told
 
 
-def test_a_front_end_that_binds_is_said(tonnage: Run) -> None:
+def test_a_front_end_that_binds_is_said(inside: Run) -> None:
     """Many short requests of a small model: the same replicas on any GPU, and the notes say why."""
-    assert "front end, not the GPU, limits a replica" in " ".join(tonnage("plan", GPT2, *DAY).stdout.split())
-    assert "front end" not in tonnage("plan", BATCH, *DAY).stdout
+    assert "front end, not the GPU, limits a replica" in " ".join(inside("plan", GPT2, *DAY).stdout.split())
+    assert "front end" not in inside("plan", BATCH, *DAY).stdout

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-Run = Callable[..., subprocess.CompletedProcess[str]]
+from .conftest import SMALL, Run
+
 EXAMPLE = str(Path(__file__).parents[2] / "examples" / "bert-finetune.tonnage.yaml")
 
 
 def explained(run: Run, *arguments: str) -> list[dict[str, Any]]:
-    done = run("explain", EXAMPLE, *arguments, "--as-of", "2026-11-20", "-o", "json")
+    done = run("explain", EXAMPLE, *arguments, "--as-of", "2026-11-20", "--catalog", SMALL, "-o", "json")
     assert done.returncode == 0, done.stderr
     found: list[dict[str, Any]] = json.loads(done.stdout)["flips"]
     return found
@@ -21,8 +20,8 @@ def explained(run: Run, *arguments: str) -> list[dict[str, Any]]:
 
 def test_a_named_machine_is_told_what_would_make_it_win(inside: Run) -> None:
     """With a name the changes come by themselves, a price among them, at which it wins."""
-    flips = explained(inside, "g4dn.xlarge", "--flips", "2", "--platform", "vm")
-    assert {flip["instance_type"] for flip in flips} == {"g4dn.xlarge"}
+    flips = explained(inside, "p4d.24xlarge", "--flips", "2", "--platform", "vm")
+    assert {flip["instance_type"] for flip in flips} == {"p4d.24xlarge"}
     assert {flip["becomes"] for flip in flips if flip["limit"] == "price"} == {"winner"}
 
 

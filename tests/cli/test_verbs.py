@@ -5,20 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tonnage.reports.rendering import FORMATS
 
+from .conftest import SMALL, Run
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.tonnage.yaml"))
 BERT = str(ROOT / "examples" / "bert-finetune.tonnage.yaml")
 LLAMA = str(ROOT / "examples" / "llama-65b-full.tonnage.yaml")
 DAY = ("--as-of", "2026-11-20")
-Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.mark.parametrize("verb", ["plan", "size", "explain"])
@@ -38,7 +37,7 @@ def test_every_example(inside: Run, verb: str, file: Path) -> None:
         ("plan", BERT, *DAY),
         ("size", BERT, *DAY),
         ("explain", BERT, *DAY),
-        ("explain", BERT, "T4", *DAY),
+        ("explain", BERT, "T4", *DAY, "--catalog", SMALL),
         ("catalog", "gpus", "24GB..80GB"),
         ("catalog", "instances", "H100:8"),
         ("catalog", "offers", "--purchase", "spot", "--provider", "aws"),
@@ -132,7 +131,7 @@ def test_size_of_one_gpu(inside: Run) -> None:
 )
 def test_explain_a_name(inside: Run, name: str, kind: str) -> None:
     """A GPU, a provider, a machine in the plan and one refused are each explained."""
-    done = inside("explain", BERT, name, *DAY)
+    done = inside("explain", BERT, name, *DAY, "--catalog", SMALL)
     assert done.returncode == 0
     assert f"{kind} {name}: " in done.stdout
 

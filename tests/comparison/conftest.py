@@ -65,8 +65,8 @@ def fake_plan(workload: Workload, _: Catalog) -> Plan:
         usd *= workload.job.rate_per_s
         usd = usd if platform == "bedrock" else max(50.0, 0.05 * usd)
     line = LedgerLine(
-        what=f"compute <{platform}>", quantity=Decimal(1), unit="instance-hour", usd_per_unit=Decimal(repr(usd)),
-        source="a list | of prices", read_on=date(2026, 7, 20),
+        what=f"compute <{platform}>", part="machines", quantity=Decimal(1), unit="instance-hour",
+        usd_per_unit=Decimal(repr(usd)), source="a list | of prices", read_on=date(2026, 7, 20),
     )  # fmt: skip
     run = RunDetail(
         layout="1 GPU",
@@ -97,7 +97,7 @@ def fake_plan(workload: Workload, _: Catalog) -> Plan:
         run=run,
         risks=(OldPriceRisk(age_days=123),),
         pareto=True,
-        loses_by="",
+        loses_by=None,
         platform=platform,
     )
     able = not (service and platform == "databricks")
@@ -148,6 +148,12 @@ def compared(
         return compare(request, named, catalog, fake_plan, as_of=AS_OF, assumptions=ASSUMED)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def planned() -> Callable[[Workload, Catalog], Plan]:
+    """The plan that comparisons of tests stand on."""
+    return fake_plan
 
 
 @pytest.fixture(scope="session")

@@ -100,6 +100,7 @@ def test_what_is_bought_on_spot_says_so() -> None:
     on_spot = {row.thing for total in found.totals.values() for row in total.rows
                if row.option is not None and row.option.purchase == "spot"}  # fmt: skip
     (pairs,) = [part for part in summary_section(found).parts if isinstance(part, Pairs)]
+    assert found.able
     for name in found.able:
         said = dict(pairs.rows)[found.title_of[name]]
         assert ("on spot" in said) == (name in on_spot)

@@ -12,6 +12,7 @@ from tonnage.planning.grounds import Grounds
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.changes import SetField
 from tonnage.planning.reasons.misses import ConcurrencyMiss, ReplicasMiss
+from tonnage.planning.reasons.notes import LoadNote
 from tonnage.planning.reasons.risks import LatencyRisk
 from tonnage.planning.risks import _promise_risks
 from tonnage.planning.serve_sizing import size_service
@@ -83,7 +84,9 @@ def test_headroom_is_beside_the_capacity() -> None:
     capacity = dict(run.rates)["requests_per_s"].value
     assert SERVICE.rate_per_s <= 0.8 * capacity
     assert SERVICE.rate_per_s > 0.8 * capacity * (sized.nodes[0] - 1) / sized.nodes[0]
-    assert any("at most 80%" in note for note in run.notes)
+    [load] = [note for note in run.notes if isinstance(note, LoadNote)]
+    assert (load.planned_fraction, load.promised) == (0.8, False)
+    assert load.load_fraction == pytest.approx(SERVICE.rate_per_s / capacity)
 
 
 def test_a_forced_concurrency_is_what_is_planned_and_one_over_the_cache_says_so() -> None:

@@ -83,6 +83,7 @@ def test_a_sample_of_rows_is_predicted_alike_by_plan_and_validate(catalog: Catal
     assert unsaid <= 2
 
 
+@pytest.mark.facts
 @pytest.mark.skipif(not FACTS.is_file(), reason="TONNAGE_FACTS names no folder with training_calibration.csv")
 def test_every_row_is_predicted_alike_by_plan_and_validate(catalog: Catalog) -> None:
     """The same of every judged row of the facts but those that no workload can say."""

@@ -111,6 +111,7 @@ def test_published_rates_are_planned() -> None:
         assert planned(case, job) == pytest.approx(row.value, rel=0.25)
 
 
+@pytest.mark.facts
 @pytest.mark.skipif(not FACTS, reason="TONNAGE_FACTS is not set")
 def test_every_row_of_the_facts_has_one_figure() -> None:
     """Every decoder rate of the facts that is a batch with a known layout."""

@@ -61,13 +61,13 @@ def test_a_disk_is_billed_in_the_unit_of_its_price(services: ServicePrices) -> N
 
 
 def test_a_region_without_a_price_is_charged_nothing_and_said(services: ServicePrices) -> None:
-    """No other region's price is taken; the note names who has one."""
+    """No other region's price is taken; the service is named, and its sellers."""
     workload = work(buy=Buy(disk_gb=100.0))
     assert not lines_at(deal("aws", "eu-west-3"), workload, services)
-    [note] = Extras(workload=workload, services=services).gaps()
-    assert "(aws, gcp, azure, not in every region)" in note
-    [bare] = Extras(workload=workload, services=ServicePrices()).gaps()
-    assert bare == "disks of the machines are not in the totals: buy.prices states no price for them"
+    assert Extras(workload=workload, services=services).unpriced() == ("block storage",)
+    assert list(services.sellers("block storage")) == ["aws", "gcp", "azure"]
+    stated = Buy(disk_gb=100.0, prices=OwnPrices(block_storage_usd_per_gb_month=0.1))
+    assert Extras(workload=work(buy=stated), services=services).unpriced() == ()
 
 
 def test_a_stated_price_goes_before_the_catalog(services: ServicePrices) -> None:

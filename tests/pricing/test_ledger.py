@@ -12,8 +12,8 @@ from tonnage.pricing.ledger import Ledger, LedgerLine, hours
 
 def line(quantity: str, price: str) -> LedgerLine:
     return LedgerLine(
-        what="compute", quantity=Decimal(quantity), unit="instance-hour", usd_per_unit=Decimal(price), source="list",
-        read_on=date(2026, 7, 20),
+        what="compute", part="machines", quantity=Decimal(quantity), unit="instance-hour",
+        usd_per_unit=Decimal(price), source="list", read_on=date(2026, 7, 20),
     )  # fmt: skip
 
 

@@ -37,7 +37,7 @@ def catalog() -> Catalog:
 def month(offer: Offer, count: int, schedule: tuple[float, float]) -> Decimal:
     """What `count` machines on a schedule cost in a month."""
     hours = Schedule(hours_per_day=schedule[0], days_per_month=schedule[1]).hours_per_month
-    used = Hours(spent=(("use", hours),), billed_h=hours, unused_h=0.0, wall_h=hours)
+    used = Hours(spent=(("use", "machines", hours),), billed_h=hours, unused_h=0.0, wall_h=hours)
     return machine_ledger(Deal(offer=offer), count, used, WORK, ServicePrices()).total_usd
 
 

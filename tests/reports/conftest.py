@@ -9,18 +9,24 @@ import pytest
 
 from tonnage.planning.plan import CatalogStamp, Need, Option, Plan, Refusal, RunDetail
 from tonnage.planning.reasons.changes import Publish, SetField
+from tonnage.planning.reasons.distances import DearerDistance
 from tonnage.planning.reasons.misses import MemoryMiss, NoPriceMiss, UnpublishedMiss
+from tonnage.planning.reasons.notes import NoOffersNote
+from tonnage.planning.reasons.origins import FromShape, WholeState
 from tonnage.planning.reasons.risks import CommunityHostRisk, OldPriceRisk, SpotRisk
 from tonnage.planning.sizes import SizeMiss, SizeReport, SizeRow
 from tonnage.pricing.ledger import Ledger, LedgerLine
 from tonnage.sizing.estimates import Figure
 
 AS_OF = datetime(2026, 11, 20, tzinfo=UTC)
+BEHIND = DearerDistance(
+    times=2.0, more_usd=0.04, faster=False, usd_per_instance_hour=0.2039, wins_below_usd_per_instance_hour=0.1
+)
 SUMMARY = (("model", "bert-base-uncased, 109 M parameters"), ("constraints", "within 8 h"))
 NEED = Need(
     figures=(
-        ("parameters", Figure(value=109482240.0, low=109482240.0, high=109482240.0), "from the model's shape"),
-        ("state_gib", Figure(value=1.63141250, low=1.63141250, high=1.63141250), "weights, gradients, optimizer"),
+        ("parameters", Figure(value=109482240.0, low=109482240.0, high=109482240.0), FromShape()),
+        ("state_gib", Figure(value=1.63141250, low=1.63141250, high=1.63141250), WholeState()),
     )
 )
 
@@ -44,6 +50,7 @@ def run_detail(*, service: bool = False) -> RunDetail:
 def option(rank: int, **changes: object) -> Option:
     line = LedgerLine(
         what="compute, g4dn.xlarge spot",
+        part="machines",
         quantity=Decimal("0.2015"),
         unit="instance-hour",
         usd_per_unit=Decimal("0.2039"),
@@ -69,7 +76,7 @@ def option(rank: int, **changes: object) -> Option:
         "run": run_detail(),
         "risks": (SpotRisk(), OldPriceRisk(age_days=123)),
         "pareto": True,
-        "loses_by": "" if rank == 1 else "costs 2.00x the winner; wins below $0.1 an instance-hour",
+        "loses_by": None if rank == 1 else BEHIND,
     }
     return Option(**(values | changes))  # type: ignore[arg-type]
 
@@ -108,7 +115,7 @@ def make(options: tuple[Option, ...], refused: tuple[Refusal, ...], **changes: o
             undated_prices=7,
             offers=1100,
         ),
-        "notes": ("no reserved_1y price is in the catalog",),
+        "notes": (NoOffersNote(purchase="reserved_1y"),),
     }
     return Plan(**(values | changes))  # type: ignore[arg-type]
 

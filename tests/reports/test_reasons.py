@@ -14,12 +14,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tonnage.planning.reasons import Reason, changes, machine_misses, risks, term_misses, without_figures
+from tonnage.planning.reasons import (
+    Reason,
+    changes,
+    distances,
+    machine_misses,
+    notes,
+    origins,
+    risks,
+    term_misses,
+    without_figures,
+)
 from tonnage.planning.reasons.changes import AnyChange
+from tonnage.planning.reasons.distances import Distance
 from tonnage.planning.reasons.miss import AnyMiss
 from tonnage.planning.reasons.misses import MachineMiss, Miss, TermMiss, UnpricedMiss
+from tonnage.planning.reasons.notes import Note
+from tonnage.planning.reasons.origins import Origin
 from tonnage.planning.reasons.risks import LatencyRisk, OddPriceRisk, Risk
+from tonnage.planning.rightsizing import remarks
 from tonnage.planning.rightsizing.holding import Broken
+from tonnage.planning.rightsizing.remarks import Difference, Doubt
+from tonnage.planning.spot import refusals
+from tonnage.planning.spot.refusals import SpotRefusal
 from tonnage.pricing.price_dates import PricesApart
 from tonnage.reports.reasons import (
     change_document,
@@ -29,11 +46,20 @@ from tonnage.reports.reasons import (
     risk_document,
     risk_words,
 )
+from tonnage.reports.reasons.distances import distance_document, distance_words
+from tonnage.reports.reasons.notes import note_words, notes_document
+from tonnage.reports.reasons.origins import origin_document, origin_words
 from tonnage.reports.reasons.reference import render_reference
-from tonnage.reports.reasons.rightsizing import broken_document, broken_words
+from tonnage.reports.reasons.rightsizing import broken_document, broken_words, remark_document, remark_words
+from tonnage.reports.reasons.spot_refusals import spot_refusal_document, spot_refusal_words
 
 SORTS = [
     *((kind, risk_words, risk_document) for kind in get_args(Risk)),
+    *((kind, note_words, lambda note: notes_document([note])["note_values"][0]) for kind in get_args(Note)),
+    *((kind, remark_words, remark_document) for kind in get_args(Difference | Doubt)),
+    *((kind, spot_refusal_words, spot_refusal_document) for kind in get_args(SpotRefusal)),
+    *((kind, origin_words, origin_document) for kind in get_args(Origin)),
+    *((kind, distance_words, distance_document) for kind in get_args(Distance)),
     *((kind, change_words, change_document) for kind in get_args(AnyChange)),
     *((kind, lambda miss: miss_words(miss).clause, miss_document) for kind in get_args(Miss)),
     *(
@@ -43,6 +69,11 @@ SORTS = [
 ]
 MODULES = [
     (risks, Reason, get_args(Risk)),
+    (notes, Reason, get_args(Note)),
+    (origins, Reason, get_args(Origin)),
+    (distances, Reason, get_args(Distance)),
+    (remarks, Reason, get_args(Difference | Doubt)),
+    (refusals, Reason, get_args(SpotRefusal)),
     (changes, Reason, get_args(AnyChange)),
     (term_misses, AnyMiss, get_args(TermMiss)),
     (machine_misses, AnyMiss, get_args(MachineMiss)),
@@ -119,7 +150,9 @@ def test_kinds_are_a_closed_set(module: ModuleType, base: type[Reason], kinds: t
     assert made - {Reason, AnyMiss} == set(kinds)
 
 
-@pytest.mark.parametrize("union", [Risk, AnyChange, Miss, Broken])
+@pytest.mark.parametrize(
+    "union", [Risk, Origin, Note, Distance, Difference | Doubt, SpotRefusal, AnyChange, Miss, Broken]
+)
 def test_kinds_are_told_apart(union: Any) -> None:
     """No two kinds of one sort share their name."""
     names = [kind.kind for kind in get_args(union)]

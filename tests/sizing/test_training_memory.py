@@ -279,3 +279,28 @@ def test_selective_recompute_drops_score_matrices_only() -> None:
     none = estimate_training_memory(eager, one_layout(micro_batch=8))
     full = estimate_training_memory(eager, one_layout(micro_batch=8, recompute="full"))
     assert full.activations_bytes[0] < selective.activations_bytes[0] < none.activations_bytes[0]
+
+
+def test_autocast_over_shared_out_weights_keeps_their_copies_whole() -> None:
+    """FSDP without a mixed-precision policy gathers 32 bits, and autocast keeps 16-bit copies of all matrices for
+    backward: as `tonnage run` shares a model out. Recomputed layers keep those of one layer."""
+    work = job("llama-3.1-8b", method="full", precision="bf16", optimizer="adamw")
+    layer_bytes = 2 * 218_103_808  # of the 16-bit matrices of a layer
+    wide, thin = Practice(wide_gathers=True), Practice()
+    for recompute, copies in (("none", 32), ("full", 1)):
+        layout = one_layout(data_parallel=8, sharding="zero3", recompute=recompute, micro_batch=1)
+        more, less = (estimate_training_memory(work, layout, practice=one) for one in (wide, thin))
+        added = float(more.working_weights_bytes[0] - less.working_weights_bytes[0])
+        assert added >= copies * layer_bytes
+
+
+def test_lists_are_stepped_where_weights_are_shared_out() -> None:
+    """An optimizer fused on whole weights makes no root of second moments; over shares of them it does."""
+    work = job("llama-3.1-8b", method="full", precision="bf16", optimizer="adamw")
+    habits = Practice(optimizer_fused=True, lists_when_sharded=True)
+    shared = one_layout(data_parallel=2, sharding="zero3", recompute="full", micro_batch=1)
+    whole = one_layout(data_parallel=2, sharding="ddp", recompute="full", micro_batch=1)
+    fused = replace(habits, lists_when_sharded=False)
+    for layout, same in ((shared, False), (whole, True)):
+        lists, one = (estimate_training_memory(work, layout, practice=each) for each in (habits, fused))
+        assert (float(lists.total_bytes[0]) == float(one.total_bytes[0])) is same

@@ -100,6 +100,7 @@ def test_sample_of_published_throughputs(devices: Callable[..., Devices]) -> Non
     assert 0.6 <= sum(inside) / len(inside) <= 1.0
 
 
+@pytest.mark.facts
 @pytest.mark.skipif(not FACTS.is_file(), reason="TONNAGE_FACTS names no folder with training_calibration.csv")
 def test_all_published_throughputs(devices: Callable[..., Devices]) -> None:
     """The same, fitted and not, on every run of the facts table that this test can read."""

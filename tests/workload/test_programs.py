@@ -10,7 +10,7 @@ from tonnage.calibration.training_methods import adapters_of
 from tonnage.errors import WorkloadError
 from tonnage.planning.summary import summarise
 from tonnage.sizing.layouts import one_layout
-from tonnage.sizing.program_practice import practice_of
+from tonnage.sizing.program_practice import KNOWN_MEMORY, UNSTATED_MEMORY, memory_group, practice_of
 from tonnage.sizing.training_memory import estimate_training_memory
 from tonnage.units import to_gib
 from tonnage.workload.adapters import adapter_parameters
@@ -143,3 +143,22 @@ def test_rows_and_files_read_the_same_table() -> None:
     method = adapters_of("qlora", "nf4")
     assert method is not None
     assert job_of("{program: unsloth, method: qlora}").program == documented("unsloth", method=method.method)
+
+
+RUN = "run: {task: causal-lm, weights: /, data: {train: rows.jsonl}, learning_rate: 1e-4}"
+
+
+def test_what_tonnage_run_carries_out_is_a_known_program() -> None:
+    """A file that says how it is run names its program by that: fused AdamW, plain loss, and the memory interval of
+    programs that document what they hold. Without the section, or under a name, it is as the file says."""
+    ran, unsaid, named = (job_of(*said) for said in (("{}", RUN), ("{}", ""), ("{program: transformers}", RUN)))
+    assert (ran.program.name, ran.program.loss, ran.program.optimizer_fused) == ("tonnage", "plain", True)
+    assert [memory_group(one) for one in (ran, unsaid, named)] == [KNOWN_MEMORY, UNSTATED_MEMORY, KNOWN_MEMORY]
+    assert named.program.name == "transformers"
+    assert job_of("{method: lora}", RUN).program.adapter_dropout
+
+
+def test_a_task_of_an_installed_package_is_no_known_program() -> None:
+    """What another's training loop holds is not ours to say."""
+    own = RUN.replace("causal-lm", "own, program: mine")
+    assert job_of("{}", own).program.name is None

@@ -10,7 +10,7 @@ from tonnage.calibration.inference_fit import InferenceFit, generation_of, resid
 from tonnage.calibration.inference_predict import lay_out
 from tonnage.calibration.inference_reading import Case, is_suspect, read_case
 from tonnage.calibration.judgement import Judged, Skipped
-from tonnage.calibration.rows import InferenceRow
+from tonnage.calibration.rows import InferenceRow, publication
 from tonnage.catalog.catalog import Catalog
 from tonnage.sizing.engines import ENGINES
 
@@ -44,7 +44,7 @@ def _judged(case: Case, predicted: float, fitted: InferenceFit | None) -> Judged
     return Judged(
         row_id=row.id, metric=row.metric, family=case.family, gpu=row.gpu, measured=row.value, predicted=predicted,
         suspect=is_suspect(row), group=residual_group(case), far=distance(case, fitted),
-        foreign=foreignness(case, fitted),
+        foreign=foreignness(case, fitted), source=publication(row.source),
     )  # fmt: skip
 
 

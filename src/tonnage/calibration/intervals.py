@@ -1,5 +1,8 @@
 """80 % intervals from residuals of rows that the fit never saw (split conformal, in log space, each tail by itself).
 
+Rows of one source err together: one laboratory, one set of programs, one way to measure. So sources are what is
+sampled: their rows are weighed down, few of them borrow from kin, and coverage is stated with whole sources left out.
+
 A residual is ln(measured / predicted) in the direction of its group: a group of times counts a throughput row the
 other way round, so that one interval serves every metric of the same physics.
 """
@@ -7,7 +10,7 @@ other way round, so that one interval serves every metric of the same physics.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log, sqrt
 from types import MappingProxyType
@@ -25,9 +28,9 @@ from tonnage.sizing.program_practice import ADAPTER_MEMORY, KNOWN_MEMORY, UNSTAT
 
 COVERED: Final = 0.80
 FEWEST_ROWS: Final = 20  # a group with fewer borrows the residuals of all groups
-FEWEST_FAMILIES: Final = 3  # so does one of fewer families: how families differ cannot be told from one or two
-FEWEST_WITHOUT_KIN: Final = 5  # a group of fewer families is judged together with its kin, where it has any
-# What a group of fewer families is judged together with: whole passes through the same engines; the same tensors of
+FEWEST_SOURCES: Final = 3  # so does one of fewer sources: how sources differ cannot be told from one or two
+FEWEST_WITHOUT_KIN: Final = 5  # a group of fewer sources is judged together with its kin, where it has any
+# What a group of fewer sources is judged together with: whole passes through the same engines; the same tensors of
 # programs that say what they hold; times of the same steps under the same loads (what the mean request sees is not
 # judged by what the slowest do).
 KIN: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
@@ -58,6 +61,7 @@ class GroupInterval:
     high_log: float
     widening: float
     far_rows: int  # how many residuals the widening rests on; 0: the default
+    sources: int = 0  # how many measured; 0: not told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,20 +144,36 @@ def fit_intervals(near: Iterable[Judged], far: Iterable[Judged] = ()) -> Interva
 
 
 def _with_kin(group: str, by_group: Mapping[str, list[Judged]]) -> list[Judged]:
-    """The group's rows; those of its kin too where few families stand behind it."""
+    """The group's rows; where few sources stand behind it those of its kin too, each measurement once."""
     rows = by_group[group]
-    if len({row.family for row in rows}) >= FEWEST_WITHOUT_KIN:
+    if len(set(map(source_of, rows))) >= FEWEST_WITHOUT_KIN:
         return rows
-    return [*rows, *(row for other in KIN.get(group, ()) for row in by_group.get(other, ()))]
+    own = {(row.row_id, row.metric, row.measured) for row in rows}
+    kin = (row for other in KIN.get(group, ()) for row in by_group.get(other, ()))
+    return [*rows, *(row for row in kin if (row.row_id, row.metric, row.measured) not in own)]
+
+
+def source_of(row: Judged) -> str:
+    """Who measured a row; its family where that is not stated."""
+    return row.source or row.family
 
 
 def intervals_without_family(near: Sequence[Judged], far: Sequence[Judged] = ()) -> dict[str, Intervals]:
-    """For each family the intervals that the other families give: what an honest statement of coverage needs."""
+    """For each family the intervals that the other families give."""
+    return _intervals_without(lambda row: row.family, near, far)
+
+
+def intervals_without_source(near: Sequence[Judged], far: Sequence[Judged] = ()) -> dict[str, Intervals]:
+    """For each source the intervals that the other sources give: what a measurement by somebody else may expect."""
+    return _intervals_without(source_of, near, far)
+
+
+def _intervals_without(
+    key: Callable[[Judged], str], near: Sequence[Judged], far: Sequence[Judged]
+) -> dict[str, Intervals]:
     return {
-        family: fit_intervals(
-            (row for row in near if row.family != family), (row for row in far if row.family != family)
-        )
-        for family in sorted({row.family for row in near})
+        out: fit_intervals((row for row in near if key(row) != out), (row for row in far if key(row) != out))
+        for out in sorted(set(map(key, near)))
     }
 
 
@@ -175,6 +195,7 @@ def _group_interval(
         high_log=high,
         widening=_widening(quantiles, beyond),
         far_rows=len(beyond) if len(beyond) >= FEWEST_ROWS else 0,
+        sources=len(set(map(source_of, rows))),
     )
 
 
@@ -193,17 +214,17 @@ def _widening(near: tuple[float, float, float], beyond: Sequence[Judged]) -> flo
 
 
 def _enough(rows: Sequence[Judged]) -> bool:
-    return len(rows) >= FEWEST_ROWS and len({row.family for row in rows}) >= FEWEST_FAMILIES
+    return len(rows) >= FEWEST_ROWS and len(set(map(source_of, rows))) >= FEWEST_SOURCES
 
 
 def _quantiles(rows: Sequence[Judged]) -> tuple[float, float, float]:
-    """Low, middle and high. Rows of a family on one device err together, so what counts as a sample is such a table: a
-    new one is one of k + 1, and the interval holds COVERED of that many (Dunn, Wasserman and Ramdas 2022,
-    arXiv:1809.07441). Whole families are fewer than that law can use: of four, it takes the farthest row of all. Peaks
-    are the same on every device: there a family is one table."""
+    """Low, middle and high of the pooled distribution of all sources (Dunn, Wasserman and Ramdas 2022,
+    arXiv:1809.07441, section 4.2: pooling CDFs). Rows of a table err together: those of one source, family and device.
+    A new table is one of k + 1, and the interval holds COVERED of that many. Whole sources are fewer than that law can
+    use: of four, it takes the farthest row of all. Peaks are the same on every device: there the device is no table."""
     values = [residual(row) for row in rows]
     weights = _weights(rows)
-    tables = len({(row.family, "" if "memory" in row.group else row.gpu) for row in rows})
+    tables = len({(source_of(row), row.family, "" if "memory" in row.group else row.gpu) for row in rows})
     level = min(1.0, (1.0 + COVERED * (1.0 + 1.0 / tables)) / 2.0)
     low = -_quantile_of([-value for value in values], weights, level)
     high = _quantile_of(values, weights, level)
@@ -211,8 +232,9 @@ def _quantiles(rows: Sequence[Judged]) -> tuple[float, float, float]:
 
 
 def _weights(rows: Sequence[Judged]) -> list[float]:
-    counts = Counter(row.family for row in rows)
-    return [1.0 / sqrt(counts[row.family]) for row in rows]
+    """Of n rows that share an error, some √n speak for themselves: between one vote a source and one a row."""
+    counts = Counter(map(source_of, rows))
+    return [1.0 / sqrt(counts[source_of(row)]) for row in rows]
 
 
 def _weighted_quantile(values: Sequence[float], weights: Sequence[float], level: float) -> float:

@@ -12,6 +12,7 @@ class Judged:
     `far`: how far the row is from what the calibration has seen (0: device generation, precision and engine all seen;
     1 for each of them that was not); intervals widen with it. `needed_gib`: of a memory row, what `sizing.fitting`
     holds against a device (its own reading may be another); `capacity_gib`: the memory a row itself says there is.
+    `source`: who measured; "" where the table does not say.
     """
 
     row_id: str
@@ -26,6 +27,7 @@ class Judged:
     foreign: int = 0  # of `far`: generation or vendor of the device, number format
     needed_gib: float | None = None
     capacity_gib: float | None = None
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 
@@ -102,3 +103,13 @@ class InferenceRow:
     note: str
     family: str = ""  # blank: the model is its own family
     quality: str = "ok"
+
+
+def publication(source: str) -> str:
+    """Who published a row: the repository or report its source begins with. What one has in several files was measured
+    by the same people in the same way.
+
+    >>> publication("pytorch/torchtune@0031bfb:README.md"), publication("NVIDIA/TensorRT demo/BERT@7d2a70a1")
+    ('pytorch/torchtune', 'NVIDIA/TensorRT')
+    """
+    return re.split("[@: ]", source, maxsplit=1)[0]

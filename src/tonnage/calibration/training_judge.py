@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tonnage.calibration.judgement import Judged, Skipped
-from tonnage.calibration.rows import TrainingRow
+from tonnage.calibration.rows import TrainingRow, publication
 from tonnage.calibration.training_case import Case, NoCase, build_case
 from tonnage.calibration.training_memory_rows import MEMORY_METRICS, judge_memory_row
 from tonnage.calibration.training_table import case_devices
@@ -136,6 +136,7 @@ def _judged(case: Case, value: float, fitted: TrainingFit | None) -> Judged | Sk
         suspect=row.quality == "suspect",
         group="image " + TIME_GROUP if image else TIME_GROUP,
         far=fitted.distance(case) if fitted else 0,
+        source=publication(row.source),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tonnage.calibration.judgement import Judged, Skipped
-from tonnage.calibration.rows import TrainingRow
+from tonnage.calibration.rows import TrainingRow, publication
 from tonnage.calibration.training_case import Case, NoCase, build_case
 from tonnage.calibration.training_unstated import fitted_to_device
 from tonnage.catalog.catalog import Catalog
@@ -86,6 +86,7 @@ def judge_memory_row(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -
         group=found.group,
         needed_gib=found.needed_gib,
         capacity_gib=found.capacity_gib,
+        source=publication(row.source),
     )
 
 

@@ -27,8 +27,9 @@ class Row:
     def fail(self, column: str, why: str) -> NoReturn:
         """Raise CatalogError for `column` of this row."""
         raise CatalogError(
-            f"{self.file}, line {self.line}, column '{column}': {why}",
+            f"column '{column}': {why}",
             hint="correct the cell, or rebuild the snapshot from its source",
+            where=f"{self.file}, line {self.line}",
         )
 
     def text(self, column: str) -> str:

@@ -183,6 +183,7 @@ def advise(
     from tonnage.errors import InputError, PlanRefused
     from tonnage.planning.spot import SpotQuestion
     from tonnage.planning.spot import advise as judge
+    from tonnage.reports.reasons.spot_refusals import spot_refusal_words
     from tonnage.reports.spot_advice import advice_report
 
     if no_checkpoints and checkpoint_minutes is not None:
@@ -198,7 +199,7 @@ def advise(
     if answer.refused is not None:
         minutes = 60 * answer.best.interval_h
         raise PlanRefused(
-            answer.refused,
+            spot_refusal_words(answer.refused),
             hint=f"the best interval between checkpoints is {minutes:.0f} min; `tonnage spot replay` compares policies "
             "that keep a deadline with on-demand",
         )

@@ -10,19 +10,17 @@ from typing import Final
 
 from tonnage.catalog import Catalog
 from tonnage.comparison.alike import Alike, speeds_alike, with_speeds
+from tonnage.comparison.answering import Advice, Answer, advise, answer_of, grounds_of, preference_of
 from tonnage.comparison.aspects import Aspect, load_aspects
-from tonnage.comparison.changes import Change, changes_of, people_share, without_people
 from tonnage.comparison.compliance import Match, Standing, match_rules, rule_problems, standards_of
 from tonnage.comparison.computed import Planner, Sought, Total, compute_total
 from tonnage.comparison.crossings import BreakEven, break_evens
 from tonnage.comparison.decision import Decision, decide
-from tonnage.comparison.facts import gather_facts, has_tag, is_managed
-from tonnage.comparison.horizons import Bill, Entry
+from tonnage.comparison.facts import gather_facts
+from tonnage.comparison.horizons import Entry
 from tonnage.comparison.migration import WORKING_DAYS, Migration, plan_migration
 from tonnage.comparison.narrowed import of_its_machines
-from tonnage.comparison.reaching import WhyNot
-from tonnage.comparison.reasons import Reason, reasons_of
-from tonnage.comparison.request import HORIZONS, Move, Request
+from tonnage.comparison.request import Move, Request
 from tonnage.comparison.rules import load_rules
 from tonnage.comparison.scoring import (
     Scored,
@@ -38,8 +36,6 @@ from tonnage.comparison.sizes import USUAL, Size, load_sizes
 from tonnage.comparison.splitting import Split, best_split
 from tonnage.comparison.tasks import load_templates
 from tonnage.comparison.thing_checks import check_things
-from tonnage.comparison.verdict import Grounds, Preference, Verdict, reach_verdict
-from tonnage.comparison.worth import ImpliedLead, ImpliedPrice, implied_lead, implied_prices
 from tonnage.errors import WorkloadError
 from tonnage.sizing.assumptions import Assumption
 from tonnage.sizing.estimates import Figure
@@ -57,38 +53,6 @@ class TradeOff:
     thing: str
     better: tuple[tuple[str, float], ...]
     worse: tuple[tuple[str, float], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
-    """The verdict for one size of organisation and one horizon."""
-
-    size: Size
-    horizon: str
-    verdict: Verdict
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """The one answer, for the user's own size and the horizon decided over; and what would change it."""
-
-    verdict: Verdict
-    grounds: Grounds
-    reasons: tuple[Reason, ...]
-    changes: tuple[Change, ...]
-    without_people: str | None  # the answer if nobody's hours were counted
-    people_share: float | None  # of people-hours in what the choice costs over the horizon
-    implied: tuple[ImpliedPrice, ...]  # what the weights say that a point of each aspect is worth
-    implied_lead: ImpliedLead | None  # where the weighted score would take another: what it would pay for that
-
-    @property
-    def choice(self) -> str | None:
-        return self.verdict.choice
-
-    @property
-    def people_decide(self) -> bool:
-        """Whether people-hours, which are judged, make the answer."""
-        return self.without_people != self.choice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +160,7 @@ def compare(
     decision = decide(rules, gather_facts(request, rules, works, totals, standing))
     migration = _migration(request, works, as_of)
     entries = {thing.name: _entry(request, works, totals[thing.name], as_of) for thing in request.things}
-    grounds = _grounds(request, totals, entries, standing, scores, preference_of(decision, request))
+    grounds = grounds_of(request, totals, entries, standing, scores, preference_of(decision, request))
     counted = common_aspects(scores, request.weights, running)
     return Comparison(
         request=request,
@@ -214,8 +178,8 @@ def compare(
         first_share=stability(scores, request.weights, running, draws=request.draws, seed=request.seed),
         crossings=break_evens(tuple(totals.values())),
         decision=decision,
-        answer=_answer(grounds, request, totals, aspects, ranking, counted),
-        advice=_advise(grounds, request),
+        answer=answer_of(grounds, request, totals, aspects, ranking, counted),
+        advice=advise(grounds, request),
         entries=entries,
         size=load_sizes().of(request.organisation.employees),
         split=best_split(totals, standing),
@@ -224,106 +188,6 @@ def compare(
         moves=_moves(request, works, as_of),
         leaders=_leaders(aspects, scores, request.weights, running),
         assumptions=tuple(assumptions),
-    )
-
-
-def preference_of(decision: Decision, request: Request) -> Preference:
-    """What the leaf says of the things: by name or profile, or managed, without-api; cheapest, only and score say
-    nothing beyond the verdict's own order."""
-    leaf = decision.leaf
-    if leaf is None or leaf.choose in (None, "cheapest", "only", "score"):
-        return Preference()
-    names = [thing.name for thing in request.things]
-    if leaf.choose == "managed":
-        found = [name for name in names if is_managed(request, name)]
-    elif leaf.choose == "without-api":
-        found = [name for name in names if not has_tag(request, name, "token-api")]
-    else:
-        found = [one.name for one in request.things if leaf.choose in (one.name, one.profile.name)]
-    return Preference(leaf=leaf.name, things=tuple(found), must=leaf.must)
-
-
-def _grounds(
-    request: Request,
-    totals: Mapping[str, Total],
-    entries: Mapping[str, Entry],
-    standing: Standing,
-    scores: Scores,
-    preference: Preference,
-) -> Grounds:
-    """For the user's own size and the horizon decided over."""
-    lacking: dict[str, tuple[str, WhyNot]] = {}
-    instead: dict[str, tuple[str, str]] = {}
-    for name, total in totals.items():
-        row = next((row for row in total.rows if row.option is None), None)
-        if row is not None and row.why_not is not None:
-            lacking[name] = (row.work, row.why_not)
-        for row in total.rows:
-            if row.instead is not None:
-                instead.setdefault(name, (row.work, row.instead.say))
-    size = load_sizes().of(request.organisation.employees)
-    return Grounds(
-        bills={
-            name: Bill(run=total.run_usd_per_month, people=total.people_usd_per_month, entry=entries[name])
-            for name, total in totals.items()
-        },
-        lacking=lacking,
-        instead=instead,
-        standing=standing,
-        preference=preference,
-        scores=scores,
-        weights=_sized(request, size),
-        worth=request.worth,
-        origin=request.move.origin if request.move is not None else None,
-        weeks=request.horizon_weeks[request.decide_over],
-    )
-
-
-def _sized(request: Request, size: Size | None) -> dict[str, float]:
-    factors = {} if size is None else size.factors
-    return {key: weight * factors.get(key, 1.0) for key, weight in request.weights.items()}
-
-
-def _answer(
-    grounds: Grounds,
-    request: Request,
-    totals: Mapping[str, Total],
-    aspects: Sequence[Aspect],
-    ranking: Sequence[Scored],
-    counted: Sequence[str],
-) -> Answer:
-    verdict = reach_verdict(grounds)
-    months = {name: cost.value for name, total in totals.items() if (cost := total.usd_per_month) is not None}
-    lead = None
-    best = ranking[0].thing if ranking else None
-    if verdict.choice is not None and best in months and best != verdict.choice:
-        pair = (best, verdict.choice)
-        lead = implied_lead(
-            aspects, grounds.scores, request.weights, counted, pair, (months[best], months[verdict.choice])
-        )
-    bare, share = without_people(grounds), None if verdict.choice is None else people_share(grounds, verdict.choice)
-    return Answer(
-        verdict=verdict,
-        grounds=grounds,
-        reasons=reasons_of(grounds, verdict, bare, share),
-        changes=changes_of(grounds, verdict, totals),
-        without_people=bare,
-        people_share=share,
-        implied=implied_prices(aspects, request.weights, months.get(verdict.choice or "")),
-        implied_lead=lead,
-    )
-
-
-def _advise(grounds: Grounds, request: Request) -> tuple[Advice, ...]:
-    """The verdict of each size and horizon."""
-    return tuple(
-        Advice(
-            size=size,
-            horizon=name,
-            verdict=reach_verdict(replace(grounds, weights=_sized(request, size), weeks=request.horizon_weeks[name])),
-        )
-        for size in load_sizes().sizes
-        for name in HORIZONS
     )
 
 

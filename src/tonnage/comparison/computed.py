@@ -260,7 +260,7 @@ def compute_row(
         fastest=_fastest(plan),
         purchases=_by_purchase(plan),
         footprint=footprint(plan.best, _hours_at_work(plan.best, work), catalog, power),
-        front=front_of(plan.options),
+        front=front_of(plan.choices),
         by_devices=_by_devices(plan),
     )
     if isinstance(job, ServeJob):
@@ -300,7 +300,7 @@ def cost_of(option: Option) -> Figure:
     risk = next((one for one in option.risks if isinstance(one, EstimatedFeeRisk)), None)
     if risk is None or risk.usd_per_instance_hour <= 0:
         return option.cost_usd
-    fee = sum(float(line.usd) for line in option.ledger.lines if line.what.startswith(risk.line))
+    fee = sum(float(line.usd) for line in option.ledger.lines if line.part == "platform fee")
     less = fee * (risk.low_usd_per_instance_hour / risk.usd_per_instance_hour - 1)
     more = fee * (risk.high_usd_per_instance_hour / risk.usd_per_instance_hour - 1)
     cost = option.cost_usd
@@ -316,14 +316,14 @@ def _at_rate(workload: Workload, factor: float) -> Workload:
 
 def _fastest(plan: Plan) -> Option | None:
     """None for a service, which has no end."""
-    timed = [(one.time_s.value, one.cost_usd.value, place) for place, one in enumerate(plan.options) if one.time_s]
-    return plan.options[min(timed)[2]] if timed else None
+    timed = [(one.time_s.value, one.cost_usd.value, place) for place, one in enumerate(plan.choices) if one.time_s]
+    return plan.choices[min(timed)[2]] if timed else None
 
 
 def _by_devices(plan: Plan) -> dict[float, Option]:
     """The fastest way on each number of accelerators; of equally fast ones the cheapest."""
     found: dict[float, Option] = {}
-    for one in plan.options:
+    for one in plan.choices:
         devices = one.gpu_count * one.count
         before = found.get(devices)
         if one.time_s is None or not one.gpu:
@@ -336,7 +336,7 @@ def _by_devices(plan: Plan) -> dict[float, Option]:
 def _by_purchase(plan: Plan) -> tuple[Option, ...]:
     """The first, that is the cheapest, option of each way of buying."""
     found: dict[str, Option] = {}
-    for one in plan.options:
+    for one in plan.choices:
         found.setdefault(one.purchase, one)
     return tuple(sorted(found.values(), key=lambda one: one.cost_usd.value))
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
-from tonnage.catalog import Catalog
 from tonnage.planning.grounds import Grounds
-from tonnage.planning.plan import Option
 from tonnage.planning.spot.drawing import mean_h
 from tonnage.planning.spot.knowledge import other_machines
 from tonnage.planning.spot.saves import WRITE_GB_PER_S, WRITE_RANGE, WRITE_SOURCE
@@ -17,28 +14,7 @@ from tonnage.sizing.assumptions import Assumption, listed
 from tonnage.sizing.tabular_assumptions import TabularAssumptions, listed_tabular
 from tonnage.workload.jobs import BatchJob, ServeJob, TabularJob, TrainJob, Workload
 
-LEFT_OUT_NAMED: Final = 5  # rows of a snapshot that a plan names one by one
 SERVING_ONLY: Final = ("kv_cache_memory_fraction", "target_utilisation")
-ENGINE_WORDS: Final = {
-    "eager": "a framework that launches one kernel an operation",
-    "captured": "kernels of a framework, captured and replayed without the host",
-    "graph": "a graph runtime that launches one kernel an operation",
-    "traced": "a traced graph with some fused kernels",
-    "compiled": "a compiler that fuses element-wise work",
-    "optimised": "an optimised graph of a general runtime",
-    "converted": "a network converted for a fused-kernel engine",
-    "library": "hand-written kernels of a library",
-    "fused": "fused kernels, captured graphs (TensorRT class)",
-    "static-llm": "captured decode steps at a fixed batch",
-    "hosted-llm": "decode steps launched by a general framework",
-    "llm": "continuous batching behind a compiled scheduler (TensorRT-LLM class)",
-    "llm-python": "continuous batching behind a Python scheduler (vLLM class)",
-}
-CLOSED_FORM: Final = (
-    "p95 figures are closed forms for steady arrivals, not simulated. Against the event simulation p95 latency is off "
-    "by 5 to 8 % in the median for decoders, and too high for encoders (by 40 % where lengths are alike, 2 to 3 times "
-    "where they vary); p95 TTFT by 39 to 56 %"
-)
 SERVING: Final = (  # rates of inference are figures of the engine: sizing/engines.py
     "power_limited_fraction",
     "runtime_context_gib",
@@ -77,28 +53,6 @@ def engine_figures(job: ServeJob | BatchJob, grounds: Grounds) -> tuple[Assumpti
     )
 
 
-def prediction_notes(workload: Workload, options: Sequence[Option], grounds: Grounds) -> tuple[str, ...]:
-    """What the figures of a plan stand on: the engine, the form of the percentiles, the rows behind the intervals."""
-    job, notes = workload.job, []
-    if isinstance(job, ServeJob | BatchJob):
-        engine = grounds.engine(job)
-        chosen = f"{job.engine} (class {engine.name})" if job.engine else f"an engine of the class {engine.name}"
-        other = "" if job.engine else "; `engine:` names another"
-        notes.append(f"inference figures are those of {chosen}: {ENGINE_WORDS[engine.name]}{other}")
-    if isinstance(job, ServeJob):
-        notes.append(CLOSED_FORM)
-    intervals = [one for option in options[:1] for one in option.run.intervals]
-    if intervals and not any(one.rows for one in intervals):
-        notes.append("80 % intervals are judgements: no measured rows stand behind them")
-    elif intervals:
-        dated = f"calibration of {grounds.made_on}" if grounds.made_on else "no calibration"
-        notes.append(
-            f"80 % intervals of the first option, {dated}: "
-            + "; ".join(f"{one.of} by {one.describe()}" for one in intervals)
-        )
-    return tuple(notes)
-
-
 def terms_assumed(workload: Workload) -> tuple[Assumption, ...]:
     """Terms of starting, saving and losing machines that the workload leaves to us."""
     buy, found = workload.buy, []
@@ -128,23 +82,6 @@ def terms_assumed(workload: Workload) -> tuple[Assumption, ...]:
     return tuple(found)
 
 
-def terms_note(workload: Workload) -> str | None:
-    """One sentence for the plan: what was assumed about starting and interruptions."""
-    words = {
-        "startup_s": ("start-up of {} min", 60.0),
-        "checkpoint_gb_per_s": ("checkpoints written at {} GB/s", 1.0),
-        "spot_interruptions_per_hour": (
-            "{} interruptions an hour on spot without traces or a published band",
-            1.0,
-        ),
-    }
-    parts = []
-    for one in terms_assumed(workload):
-        text, unit = words[one.name]
-        parts.append(f"{text.format(f'{one.value / unit:.2g}')} ({one.low / unit:.2g} to {one.high / unit:.2g})")
-    return "assumed, as the workload does not say: " + "; ".join(parts) if parts else None
-
-
 def _sizing(workload: Workload, grounds: Grounds) -> tuple[Assumption, ...]:
     job = workload.job
     if isinstance(job, TabularJob):
@@ -156,10 +93,3 @@ def _sizing(workload: Workload, grounds: Grounds) -> tuple[Assumption, ...]:
     if job.model.architecture != "convolution":
         unused |= {"convolution_peak_fraction", "training_convolution_fraction"}
     return tuple(one for one in judgements if one.name not in unused)
-
-
-def left_out_notes(catalog: Catalog) -> tuple[str, ...]:
-    """Rows of the snapshot whose prices cannot be used: the first few by name, the others by number."""
-    named = [f"left out of the prices: {text}" for text in catalog.left_out[:LEFT_OUT_NAMED]]
-    rest = len(catalog.left_out) - len(named)
-    return (*named, *([f"{rest} more rows are left out of the prices: `tonnage catalog check`"] if rest else ()))

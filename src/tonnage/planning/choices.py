@@ -86,17 +86,3 @@ def _egress_refusal(deal: Deal, instances: Instances, workload: Workload) -> Ref
     assert data is not None
     miss = unpriced_egress(data, elsewhere=deal.offer.provider != data.provider)
     return _refusal(deal, instances, miss)
-
-
-def platform_notes(workload: Workload, catalog: Catalog) -> tuple[str, ...]:
-    """What platforms sell for this kind of work that no source prices."""
-    wanted = workload.constraints.platforms
-    if workload.kind != "serve" or wanted:
-        return ()  # asked for by name, a platform's missing fees are estimated
-    missing = {
-        "databricks": "Databricks Model Serving is left out: the DBU of its endpoints were not read; --platform "
-        "databricks estimates them",
-        "vertex": "Vertex AI endpoints are left out: the prices of their machines were not read; --platform vertex "
-        "estimates them",
-    }
-    return tuple(missing.values()) if catalog.managed.dbu_prices else ()

@@ -9,9 +9,11 @@ from typing import Final
 import numpy as np
 
 from tonnage.planning.decoder_table import DecoderTable
-from tonnage.planning.plan import Interval, RunDetail
+from tonnage.planning.intervals import Interval
+from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.changes import AcceptRisk, JobField, LargerGpus, SetField
 from tonnage.planning.reasons.misses import ConcurrencyMiss, MemoryMiss, Miss
+from tonnage.planning.reasons.notes import FrontEndNote, RunNote
 from tonnage.planning.reasons.risks import Promise
 from tonnage.planning.replica_layouts import ReplicaLayout
 from tonnage.sizing.decoder_loads import serve_load
@@ -41,7 +43,7 @@ def decoder_detail(
     replicas: int,
     requests_per_s: float,
     time: tuple[Interval, float] | None = None,
-    notes: tuple[str, ...] = (),
+    notes: tuple[RunNote, ...] = (),
     promise: Promise = "latency",
     pools: tuple[int, int] | None = None,
     utilisation: float | None = None,
@@ -99,16 +101,12 @@ def decoder_detail(
     )  # fmt: skip
 
 
-def _front_end(table: DecoderTable, replica_per_s: float) -> tuple[str, ...]:
-    """Where not the device but the engine's front end limits a replica: which rate, and what would lift it."""
+def _front_end(table: DecoderTable, replica_per_s: float) -> tuple[RunNote, ...]:
+    """Where not the device but the engine's front end limits a replica."""
     each_s = table.scheduler.accept_s
     if replica_per_s * each_s < FRONT_END_BINDS:
         return ()
-    return (
-        f"{table.scheduler.name}'s front end, not the GPU, limits a replica: {1e3 * each_s:.1f} ms a request "
-        f"({1.0 / each_s:.0f} a second), measured on bursts of one installation; several API servers, or a larger "
-        "batch a request, lift it",
-    )
+    return (FrontEndNote(engine=table.scheduler.name, accept_s=each_s),)
 
 
 def _counted(replicas: int, per_node: int, pools: tuple[int, int] | None) -> tuple[tuple[str, int], ...]:

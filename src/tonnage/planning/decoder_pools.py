@@ -13,6 +13,7 @@ from tonnage.planning.fleets import machines_for, replicas_for
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.changes import FewerPoolReplicas, LongerPromises, SetPools
 from tonnage.planning.reasons.misses import Miss, PoolLinkMiss, PoolPromiseMiss, PoolSizesMiss
+from tonnage.planning.reasons.notes import PoolLoadNote
 from tonnage.planning.sized import IntArray
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.promises import Limits
@@ -77,9 +78,8 @@ class Pools:
         rate, capacity = self.job.rate_per_s, min(carries)
         curves = self.table.curves.take(self.table.kind[[row]])
         seen = seen_in_pools(curves, np.array([rate / prefill]), np.array([rate / decode]), one_machine=nodes == 1)
-        note = (
-            f"the rate is {rate / carries[0]:.0%} of what the replicas that read prompts can carry and "
-            f"{rate / carries[1]:.0%} of what those that write answers can; planned to at most {self.used:.0%}"
+        note = PoolLoadNote(
+            prefill_fraction=rate / carries[0], decode_fraction=rate / carries[1], planned_fraction=self.used
         )
         return decoder_detail(
             self.table, row, seen, nodes=nodes, replicas=prefill + decode, requests_per_s=capacity, notes=(note,),

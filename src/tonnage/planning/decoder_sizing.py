@@ -11,12 +11,13 @@ import numpy as np
 from tonnage.planning.decoder_detail import decoder_detail, memory_misses, seen_at
 from tonnage.planning.decoder_pools import Pools, pool_miss, pooled, wants_pools
 from tonnage.planning.decoder_table import DecoderTable, decoder_table, placeable
-from tonnage.planning.fleets import describe_load, machines_for, replicas_for
+from tonnage.planning.fleets import machines_for, replicas_for
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.layout_grid import node_counts
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.changes import AnyChange, FewerOutputTokens, MoreNodes, MoveMaxGpus, MovePromise, SetField
 from tonnage.planning.reasons.misses import GpuLimitMiss, LatencyMiss, Miss, NodesMiss, ReplicasMiss
+from tonnage.planning.reasons.notes import LoadNote
 from tonnage.planning.reasons.risks import Promise
 from tonnage.planning.sized import IntArray, Sized, best_per_group
 from tonnage.sizing.decoder_loads import serve_load
@@ -83,7 +84,7 @@ def size_decoder_service(
         each = job.rate_per_s / count
         capacity = float(carries[chosen]) * count
         share = job.rate_per_s / capacity
-        note = describe_load(share, promised=_promised(job) is not None, used=used)
+        note = LoadNote(load_fraction=share, planned_fraction=used, promised=_promised(job) is not None)
         seen = seen_at(table, chosen, endless(np.array([min(each, float(carries[chosen]))])))
         return decoder_detail(
             table, chosen, seen, nodes=int(nodes[chosen]), replicas=count, requests_per_s=capacity, notes=(note,),

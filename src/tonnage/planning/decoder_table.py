@@ -9,7 +9,7 @@ import numpy as np
 
 from tonnage.catalog.hardware import Accelerator
 from tonnage.planning.grounds import Grounds
-from tonnage.planning.plan import Interval
+from tonnage.planning.intervals import Interval
 from tonnage.planning.replica_layouts import ReplicaLayout, replica_layouts
 from tonnage.planning.sized import IntArray
 from tonnage.sizing.decoder_curves import DecoderCurves, DecoderRows, lay_out_decoder

@@ -25,9 +25,3 @@ def replicas_for(rate_per_s: Num, capacity_per_s: Num, *, used: float, spare: in
 def machines_for(replicas: Num, per_machine: Num) -> Array:
     """Machines that hold so many replicas."""
     return np.asarray(np.ceil(np.asarray(replicas) / per_machine - LEAST))
-
-
-def describe_load(utilisation: float, *, promised: bool, used: float) -> str:
-    """How full the fleet is, against what it can do and what it is planned to."""
-    within = "within its promise" if promised else "at most"
-    return f"the rate is {utilisation:.0%} of what this fleet can carry {within}; planned to at most {used:.0%}"

@@ -13,7 +13,7 @@ from typing import Any
 from tonnage.calibration.intervals import FARTHEST, Intervals
 from tonnage.calibration.store import Calibration, load_calibration
 from tonnage.catalog.hardware import Accelerator
-from tonnage.planning.plan import Interval
+from tonnage.planning.intervals import Interval
 from tonnage.sizing.assumptions import INFERENCE_MEMORY_SPREAD, Assumptions
 from tonnage.sizing.devices import GENERATIONS
 from tonnage.sizing.engines import ENGINES, Engine, engine_class

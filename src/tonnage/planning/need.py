@@ -9,6 +9,19 @@ import numpy as np
 
 from tonnage.planning.decoder_table import job_scheduler
 from tonnage.planning.plan import Need
+from tonnage.planning.reasons.origins import (
+    AllLayers,
+    AtLongest,
+    FromMethod,
+    FromShape,
+    KeptForBackward,
+    OneForward,
+    Origin,
+    StoredAs,
+    TableCells,
+    WholeJob,
+    WholeState,
+)
 from tonnage.sizing.estimates import Figure
 from tonnage.sizing.inference_memory import held_tokens, kv_bytes_per_token, weights_bytes
 from tonnage.sizing.inference_pass import FORMATS
@@ -58,21 +71,22 @@ def _training(job: TrainJob) -> Need:
             memory.adapters_bytes,
         )
     )
+    longest = float(longest_tokens(job))
     return Need(
         figures=(
-            ("parameters", exact(float(count_parameters(job.model).total)), "from the model's shape"),
-            ("trained_parameters", exact(float(share.trained[0])), f"method {job.method}"),
-            ("model_flop", exact(flop), "forward and backward of the whole job, at the mean length"),
-            ("state_gib", exact(to_gib(state)), "weights, gradients, optimizer, before any sharding"),
+            ("parameters", exact(float(count_parameters(job.model).total)), FromShape()),
+            ("trained_parameters", exact(float(share.trained[0])), FromMethod(method=job.method)),
+            ("model_flop", exact(flop), WholeJob()),
+            ("state_gib", exact(to_gib(state)), WholeState()),
             (
                 "activations_per_sequence_gib",
                 exact(to_gib(float(memory.activations_bytes[0]))),
-                f"kept for backward at {longest_tokens(job):g} tokens, no recomputation",
+                KeptForBackward(tokens=longest, recompute="none"),
             ),
             (
                 "activations_per_sequence_recomputed_gib",
                 exact(to_gib(float(lean.activations_bytes[0]))),
-                "the same with full recomputation",
+                KeptForBackward(tokens=longest, recompute="full"),
             ),
         )
     )
@@ -84,21 +98,21 @@ def _inference(job: ServeJob | BatchJob) -> Need:
     length = requests.input_tokens.mean
     span = Pass(batch=1.0, query=length, keys=length, training=False)
     flop = _flop(forward_stages(job.model, span, logit_tokens=1.0))
-    figures = [
-        ("parameters", exact(float(count.total)), "from the model's shape"),
-        ("weights_gib", exact(to_gib(weights_bytes(job.model, FORMATS[job.weights]))), f"as {job.weights}"),
-        ("input_tflop_per_request", exact(flop / TERA), f"one forward over {length:g} tokens"),
+    figures: list[tuple[str, Figure, Origin]] = [
+        ("parameters", exact(float(count.total)), FromShape()),
+        ("weights_gib", exact(to_gib(weights_bytes(job.model, FORMATS[job.weights]))), StoredAs(format=job.weights)),
+        ("input_tflop_per_request", exact(flop / TERA), OneForward(tokens=length)),
     ]
     if requests.output_tokens is not None and job.model.causal:
         tokens = float(requests.input_tokens.maximum + requests.output_tokens.maximum)
         served = with_cache(FORMATS[job.weights], job.kv_cache, job_scheduler(job))
         per_token = float(kv_bytes_per_token(job.model, element_bytes=served.kv_bytes))
         figures += [
-            ("kv_cache_bytes_per_token", exact(per_token), "keys and values of all layers"),
+            ("kv_cache_bytes_per_token", exact(per_token), AllLayers()),
             (
                 "kv_cache_per_request_gib",
                 exact(to_gib(per_token * float(held_tokens(job.model, tokens)))),
-                f"at the longest {tokens:g} tokens",
+                AtLongest(tokens=tokens),
             ),
         ]
     return Need(figures=tuple(figures))
@@ -113,7 +127,7 @@ def _tabular(job: TabularJob) -> Need:
     cells = float(job.rows) * job.features
     return Need(
         figures=(
-            ("cells", exact(cells), "rows x features"),
-            ("raw_matrix_gib", exact(to_gib(cells * 4)), "as float32"),
+            ("cells", exact(cells), TableCells()),
+            ("raw_matrix_gib", exact(to_gib(cells * 4)), StoredAs(format="float32")),
         )
     )

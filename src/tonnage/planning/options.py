@@ -17,7 +17,7 @@ from tonnage.planning.sized import IntArray, Sized
 from tonnage.planning.spot.detail import SpotDetail
 from tonnage.planning.spot_columns import SpotColumns, no_items
 from tonnage.pricing.deals import Deal
-from tonnage.pricing.ledger import Ledger
+from tonnage.pricing.ledger import Ledger, Part
 from tonnage.pricing.lines import Hours, machine_ledger
 from tonnage.pricing.rates import idle_s
 from tonnage.pricing.usage import billed_hours, unused_hours
@@ -123,7 +123,7 @@ class OptionBuilder:
                 vendor=self.vendors.get(instance.accelerator or ""),
             ),
             pareto=on_front,
-            loses_by="",
+            loses_by=None,
             platform=deal.platform,
             spot=self._spot(row),
         )
@@ -149,18 +149,28 @@ class OptionBuilder:
     def _ledger(self, row: int, billed_h: float, unused_h: float) -> Ledger:
         """The hours of one machine by what they are spent on, then everything else."""
         joined = self.joined
-        spent = [("compute", float(self.sized.work_s[int(joined.run[row])]))]
+        spent: list[tuple[str, Part, float]] = [("compute", "machines", float(self.sized.work_s[int(joined.run[row])]))]
         if not self.service:
             starts = self.startup_s * float(joined.sessions.count[row])
-            spent.append(("start-up", starts + (self._reading_s(row) if joined.spot[row] else 0.0)))
+            spent.append(("start-up", "start-up", starts + (self._reading_s(row) if joined.spot[row] else 0.0)))
             if joined.spot[row]:
                 place, taken_back = int(joined.interrupted_row[row]), joined.interrupted
                 assert taken_back is not None
-                spent.append(("saving checkpoints", float(taken_back.value.saving_h[place]) * SECONDS_PER_HOUR))
-                spent.append(("re-done work and restarts", float(taken_back.value.redone_h[place]) * SECONDS_PER_HOUR))
-            spent.append(("idle after the work", self.workload.buy.idle_s * float(joined.sessions.count[row])))
+                spent.append(
+                    ("saving checkpoints", "interruptions", float(taken_back.value.saving_h[place]) * SECONDS_PER_HOUR)
+                )
+                spent.append(
+                    (
+                        "re-done work and restarts",
+                        "interruptions",
+                        float(taken_back.value.redone_h[place]) * SECONDS_PER_HOUR,
+                    )
+                )
+            spent.append(
+                ("idle after the work", "unused hours", self.workload.buy.idle_s * float(joined.sessions.count[row]))
+            )
         used = Hours(
-            spent=tuple((what, seconds / SECONDS_PER_HOUR) for what, seconds in spent if seconds > 0),
+            spent=tuple((what, part, seconds / SECONDS_PER_HOUR) for what, part, seconds in spent if seconds > 0),
             billed_h=billed_h,
             unused_h=unused_h,
             wall_h=float(joined.wall_s[row]) / SECONDS_PER_HOUR,

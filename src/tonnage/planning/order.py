@@ -6,6 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tonnage.planning.plan import Objective, Option
+from tonnage.planning.reasons.distances import (
+    DearerDistance,
+    Distance,
+    DoubtedDistance,
+    SameCostDistance,
+    SlowerDistance,
+)
 from tonnage.workload.jobs import Trust
 
 
@@ -29,18 +36,21 @@ def ranked(options: Sequence[Option], objective: Objective, *, trust: Trust = "d
     )
 
 
-def _distance(option: Option, winner: Option, doubted: Option | None, objective: Objective, trust: Trust) -> str:
-    """What an option lacks; `doubted`: the first whose price is not relied on."""
+def _distance(
+    option: Option, winner: Option, doubted: Option | None, objective: Objective, trust: Trust
+) -> Distance | None:
+    """What an option lacks, None for the winner; `doubted`: the first whose price is not relied on."""
     if option is winner:
-        return ""
+        return None
     ahead = order_key(option, objective) < order_key(winner, objective)
     if trust == "any" or option.relied_on or not winner.relied_on or not ahead:
         return loses_by(option, winner, objective)
-    less = (
-        f"costs {option.cost_usd.value / winner.cost_usd.value:.2f}x the winner" if winner.cost_usd.value else "costs"
-    )
-    wins = "; wins with trust: any" if option is doubted else ""
-    return f"{less}, at a price not relied on{wins}"
+    return DoubtedDistance(times=_times(option, winner), wins_if_trusted=option is doubted)
+
+
+def _times(option: Option, winner: Option) -> float | None:
+    """Its cost over the winner's; None where the winner costs nothing."""
+    return option.cost_usd.value / winner.cost_usd.value if winner.cost_usd.value > 0 else None
 
 
 def order_key(option: Option, objective: Objective) -> tuple[float, ...]:
@@ -76,21 +86,20 @@ def _beats(rival: Option, option: Option) -> bool:
     return min(ahead) >= 0 and max(ahead) > 0
 
 
-def loses_by(option: Option, winner: Option, objective: Objective) -> str:
+def loses_by(option: Option, winner: Option, objective: Objective) -> Distance:
     """How far an option is from winning, and the smallest change of its price (or speed) that would make it win."""
     if objective == "time" and option.time_s and winner.time_s:
-        ratio = option.time_s.value / winner.time_s.value
-        return f"takes {ratio:.2f}x the winner's time; wins if it ran {ratio:.2f}x as fast"
-    cost, best = option.cost_usd.value, winner.cost_usd.value
-    if cost <= best:
-        return "costs the same; the winner is faster or named first"
-    faster = " (faster: on the Pareto front)" if option.pareto else ""
-    times = f"costs {cost / best:.2f}x the winner{faster}" if best > 0 else f"costs ${cost - best:,.2f} more{faster}"
+        return SlowerDistance(times=option.time_s.value / winner.time_s.value)
+    more = option.cost_usd.value - winner.cost_usd.value
+    if more <= 0:
+        return SameCostDistance()
     hourly = option.usd_per_instance_hour
     machines = sum(float(line.usd) for line in option.ledger.lines if line.unit in ("instance-hour", "DBU"))
-    left = machines - (cost - best)
-    if not hourly or not machines or left <= 0:
-        return f"{times}; wins if it cost ${cost - best:,.2f} less"
-    wanted = hourly * left / machines
-    percent = 100 * (1 - wanted / hourly)
-    return f"{times}; wins below ${wanted:.4g} an instance-hour (now ${hourly:.4g}, -{percent:.0f} %)"
+    reached = bool(hourly) and machines > more
+    return DearerDistance(
+        times=_times(option, winner),
+        more_usd=more,
+        faster=option.pareto,
+        usd_per_instance_hour=hourly or None,
+        wins_below_usd_per_instance_hour=hourly * (machines - more) / machines if reached else None,
+    )

@@ -3,52 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Literal
 
 from tonnage.catalog.market import Platform, Purchase
+from tonnage.planning.intervals import Interval
 from tonnage.planning.reasons.changes import RelaxingChange
+from tonnage.planning.reasons.distances import Distance
 from tonnage.planning.reasons.flips import Flip
 from tonnage.planning.reasons.miss import Binding, Unknown
 from tonnage.planning.reasons.misses import Miss
+from tonnage.planning.reasons.notes import PlanNote, RunNote
+from tonnage.planning.reasons.origins import Origin
 from tonnage.planning.reasons.risks import PriceRisk, Promise, Risk
 from tonnage.planning.spot.detail import SpotDetail
 from tonnage.pricing.ledger import Ledger
-from tonnage.sizing.estimates import Basis, Figure, Spread
+from tonnage.sizing.estimates import Figure
 
 Objective = Literal["cost", "time", "pareto"]
 Bought = Purchase | Literal["batch", "provisioned"]  # the last two: tokens
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
-    """Which 80 % interval a figure has, and the left-out rows behind it (0: a judgement)."""
-
-    of: str  # time, memory, latency, ttft, rate
-    group: str  # of the calibration, or what is judged
-    spread: Spread
-    rows: int = 0
-    families: int = 0
-    far_rows: int = 0  # rows that say how much wider it is for what is unknown; 0: judged, or nothing is
-    unknown: tuple[str, ...] = ()  # GPU, precision, engine that no row had: each widens it
-
-    def around(self, value: float, basis: Basis = "computed") -> Figure:
-        """The figure of that value."""
-        return self.spread.around(value, basis)
-
-    def inverse(self) -> Interval:
-        """The interval of one over the figure."""
-        turned = Spread(low_factor=1.0 / self.spread.high_factor, high_factor=1.0 / self.spread.low_factor)
-        return replace(self, spread=turned)
-
-    def describe(self) -> str:
-        """What stands behind it, in words."""
-        behind = f"{self.rows:,} left-out rows of {self.families} families" if self.rows else "judgement"
-        if not self.unknown:
-            return f"{self.group}: {behind}"
-        how = f"as {self.far_rows:,} rows of unseen devices ask" if self.far_rows else "by judgement"
-        return f"{self.group}: {behind}; none of {', '.join(self.unknown)}: widened {how}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +44,7 @@ class RunDetail:
     percentiles: tuple[tuple[str, tuple[tuple[str, float], ...]], ...] = ()  # ttft, tpot, latency: mean, p50 ... p99
     promise: Promise = "latency"
     utilisation: float | None = None  # of a service: its busy rate over the capacity of all replicas held
-    notes: tuple[str, ...] = ()
+    notes: tuple[RunNote, ...] = ()
     intervals: tuple[Interval, ...] = ()  # behind time, memory, latency, rate
     machines: bool = True  # False: a token API, which needs no memory of the buyer's
 
@@ -95,7 +69,7 @@ class Option:
     run: RunDetail
     risks: tuple[Risk, ...]
     pareto: bool
-    loses_by: str  # "" for the winner: what it would take to win
+    loses_by: Distance | None  # None: the winner
     platform: Platform = "vm"
     spot: SpotDetail | None = None  # of work on spot that ends
 
@@ -199,7 +173,7 @@ class Relaxation:
 class Need:
     """What the job needs wherever it runs: (key with unit, figure, how it was found)."""
 
-    figures: tuple[tuple[str, Figure, str], ...]
+    figures: tuple[tuple[str, Figure, Origin], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,7 +201,7 @@ class Plan:
     options: tuple[Option, ...]
     refused: tuple[Refusal, ...]
     catalog: CatalogStamp
-    notes: tuple[str, ...]
+    notes: tuple[PlanNote, ...]
     cheaper: tuple[Cheaper, ...] = ()  # what would win but for a risk, a doubted price, an unknown
     relaxations: tuple[Relaxation, ...] = ()  # where nothing fits: single constraints whose removal gives an option
     nearest_misses: tuple[NearMiss, ...] = ()  # where nothing fits: up to three, their changes tried and found to fit

@@ -10,14 +10,14 @@ import numpy as np
 from tonnage.catalog import Catalog
 from tonnage.catalog.expected_prices import ExpectedPrices
 from tonnage.catalog.market import InstanceType
-from tonnage.planning.assumed import left_out_notes, prediction_notes, terms_note
 from tonnage.planning.cheaper import cheaper_than
-from tonnage.planning.choices import choose_deals, platform_notes
+from tonnage.planning.choices import choose_deals
 from tonnage.planning.chosen import Choice, limits_of, relied_on
 from tonnage.planning.grounds import Grounds
 from tonnage.planning.market import admit_offers, refuse
 from tonnage.planning.nearest import SHOWN, nearest_misses
 from tonnage.planning.need import needs_of
+from tonnage.planning.notes import plan_notes
 from tonnage.planning.order import ranked
 from tonnage.planning.plan import CatalogStamp, Objective, Plan, Refusal, Relaxation
 from tonnage.planning.relaxations import best_of_each_gpu, relaxations
@@ -28,9 +28,9 @@ from tonnage.planning.summary import summarise
 from tonnage.planning.terms import terms_of
 from tonnage.planning.token_options import TokenOptions, token_options
 from tonnage.pricing.deals import Deal
-from tonnage.pricing.extras import OWN, Extras
+from tonnage.pricing.extras import OWN
 from tonnage.pricing.rates import rates_of
-from tonnage.workload.jobs import ServeJob, TrainJob, Workload
+from tonnage.workload.jobs import ServeJob, Workload
 
 __all__ = ["limits_of", "make_plan", "terms_of"]
 
@@ -98,7 +98,7 @@ def _plan(
         options=options,
         refused=tuple(sorted(refused, key=lambda r: (r.provider, r.instance_type, r.purchase or "", r.platform))),
         catalog=_stamp(catalog, deals, tokens),
-        notes=(*_notes(workload, catalog), *prediction_notes(workload, options, grounds)),
+        notes=plan_notes(workload, catalog, options, grounds),
         any_price=workload.constraints.trust == "any",
         cheaper=cheaper_than(
             options,
@@ -167,20 +167,3 @@ def _stamp(catalog: Catalog, deals: Sequence[Deal], tokens: TokenOptions) -> Cat
         undated_prices=sum(day is None for day in read),
         offers=len(catalog.offers),
     )
-
-
-def _notes(workload: Workload, catalog: Catalog) -> tuple[str, ...]:
-    """What to know before relying on the plan: missing purchase modes and what was assumed."""
-    sold = {offer.purchase for offer in catalog.offers}
-    missing = [purchase for purchase in workload.buy.purchases if purchase not in sold]
-    notes = [f"no {purchase} price is in the catalog: such options are left out, not free" for purchase in missing]
-    if workload.kind != "serve" and (note := terms_note(workload)) is not None:
-        notes.append(note)
-    job = workload.job
-    if isinstance(job, TrainJob) and job.global_batch > job.samples:
-        notes.append(
-            f"global_batch ({job.global_batch:,}) is above the {job.samples:,} samples of an epoch: a step is counted "
-            "as full, and no program fills it"
-        )
-    gaps = Extras(workload=workload, services=catalog.services).gaps()
-    return (*left_out_notes(catalog), *notes, *gaps, *platform_notes(workload, catalog))

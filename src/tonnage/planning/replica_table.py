@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from tonnage.planning.grounds import Grounds
-from tonnage.planning.plan import Interval, RunDetail
+from tonnage.planning.intervals import Interval
+from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.changes import AcceptRisk, LargerGpus, SetField
 from tonnage.planning.reasons.misses import MemoryMiss, Miss
+from tonnage.planning.reasons.notes import RunNote
 from tonnage.planning.reasons.risks import Promise
 from tonnage.planning.replica_layouts import tensor_degrees
 from tonnage.planning.sized import IntArray
@@ -112,7 +114,7 @@ class ReplicaTable:
         nodes: int,
         time: tuple[Interval, float] | None = None,
         utilisation: float | None = None,
-        notes: tuple[str, ...] = (),
+        notes: tuple[RunNote, ...] = (),
         promise: Promise = "latency",
     ) -> RunDetail:
         """The breakdown of one row on `nodes` machines. `time`: seconds of the whole work, with their interval;

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from tonnage.planning.decoder_sizing import fleet_miss, latency_miss, machines_allowed, size_decoder_service
-from tonnage.planning.fleets import describe_load, machines_for, replicas_for
+from tonnage.planning.fleets import machines_for, replicas_for
 from tonnage.planning.grounds import Grounds, generates
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.misses import Miss
+from tonnage.planning.reasons.notes import LoadNote
 from tonnage.planning.reasons.risks import Promise
 from tonnage.planning.replica_table import ReplicaTable, replica_table
 from tonnage.planning.sized import Sized, best_per_group
@@ -52,7 +53,7 @@ def size_service(job: ServeJob, machines: Sequence[Machine], constraints: Constr
         chosen = int(best[row])
         share = job.rate_per_s / float(carries[chosen] * table.per_node[chosen] * nodes[chosen])
         promised = job.p95_latency_s is not None or job.p95_ttft_s is not None
-        note = describe_load(share, promised=promised, used=used)
+        note = LoadNote(load_fraction=share, planned_fraction=used, promised=promised)
         return table.detail(chosen, nodes=int(nodes[chosen]), utilisation=share, notes=(note,), promise=promise)
 
     return Sized(

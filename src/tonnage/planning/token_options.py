@@ -217,7 +217,7 @@ class _Judge:
             run=self._run(time),
             risks=tuple(self._risks(way, days, known=time is not None or self.service)),
             pareto=False,
-            loses_by="",
+            loses_by=None,
             platform=way.platform,
         )
 

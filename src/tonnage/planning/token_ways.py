@@ -17,7 +17,7 @@ from tonnage.planning.reasons.term_misses import NeededPrice
 from tonnage.planning.token_work import MILLION, TokenWork
 from tonnage.pricing.deals import DATABRICKS_CLOUDS
 from tonnage.pricing.extras import OWN, Extras, exact, people_lines
-from tonnage.pricing.ledger import Ledger, LedgerLine, hours
+from tonnage.pricing.ledger import Ledger, LedgerLine, Part, hours
 from tonnage.pricing.lines import credit_lines
 from tonnage.pricing.rates import after_discount
 from tonnage.pricing.usage import HOURS_PER_MONTH
@@ -90,7 +90,7 @@ def _with_data(way: Way, workload: Workload, catalog: Catalog) -> Way:
     charges = Extras(workload=workload, services=catalog.services).moving("aws", way.region)
     if charges is None:
         return replace(way, missing=way.missing or unpriced_egress(data, elsewhere=elsewhere))
-    moved = (charge.line(f"data out of {data.provider}", data.provider) for charge in charges)
+    moved = (charge.line(f"data out of {data.provider}", "data transfer", data.provider) for charge in charges)
     return replace(way, lines=(*way.lines, *(line for line in moved if line is not None)))
 
 
@@ -245,7 +245,16 @@ class _WayMaker:
             months = self.workload.buy.tokens.model_storage_months
             if months:
                 lines += [
-                    self._line(one.what, months, "model-month", one.usd_per_model_month, one.source, "bedrock", model)
+                    self._line(
+                        one.what,
+                        months,
+                        "model-month",
+                        one.usd_per_model_month,
+                        one.source,
+                        "bedrock",
+                        model,
+                        "storage",
+                    )
                     for one in managed.storage
                 ]
             yield Way(
@@ -266,10 +275,12 @@ class _WayMaker:
         source: Source,
         platform: TokenPlatform,
         model: str,
+        part: Part = "tokens",
     ) -> LedgerLine:
         percent = percent_off(self.workload.buy.discount_percent, BILLERS[platform], model)
         return LedgerLine(
             what=what,
+            part=part,
             quantity=hours(quantity),
             unit=unit,
             usd_per_unit=after_discount(price, percent),

@@ -9,8 +9,9 @@ from math import prod
 import numpy as np
 
 from tonnage.planning.grounds import Grounds
+from tonnage.planning.intervals import Interval
 from tonnage.planning.layout_grid import LayoutGrid, degrees_divide, fixed_degrees, grid_for
-from tonnage.planning.plan import Interval, RunDetail
+from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.changes import (
     AcceptRisk,
     AnyChange,
@@ -27,6 +28,7 @@ from tonnage.planning.reasons.misses import (
     UnpublishedMiss,
     WholeMachinesMiss,
 )
+from tonnage.planning.reasons.notes import AllocatorNote
 from tonnage.planning.sized import IntArray, Sized, best_per_group, group_numbers
 from tonnage.planning.training_flips import cheapest_fit
 from tonnage.sizing.assumptions import Assumptions
@@ -201,7 +203,7 @@ def _detail(table: TrainingTable, row: int, steps: float) -> RunDetail:
     mfu = _inverse(rate, float(table.step.model_flop[row]) / peak)
     parts = table.memory.components(row)
     held = to_gib(parts.pop("fragmentation", 0.0))
-    notes = (f"the allocator may hold {held:.2g} GiB more while there is room",) if held >= NOTED_GIB else ()
+    notes = (AllocatorNote(held_gib=held),) if held >= NOTED_GIB else ()
     return RunDetail(
         layout=layout.describe(),
         layout_fields=(

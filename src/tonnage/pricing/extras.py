@@ -1,7 +1,7 @@
 """What comes besides machines: moving and keeping data, disks, a load balancer, people.
 
 A price that the workload states goes before one of the catalog (`services.csv`); where neither has one, nothing is
-charged and `Extras.gaps` says so (for data that must move the option is refused).
+charged and `Extras.unpriced` names it (for data that must move the option is refused).
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
+from typing import Literal
 
 from tonnage.catalog.services import Service, ServicePrices, split
 from tonnage.pricing.deals import Deal
-from tonnage.pricing.ledger import LedgerLine, hours
+from tonnage.pricing.ledger import LedgerLine, Part, hours
 from tonnage.pricing.usage import HOURS_PER_MONTH
 from tonnage.workload.jobs import ServeJob, Workload
 
@@ -40,12 +41,13 @@ class Charge:
     def usd(self) -> float:
         return self.quantity * float(self.usd_per_unit)
 
-    def line(self, what: str, billed_by: str, *, times: float = 1.0) -> LedgerLine | None:
+    def line(self, what: str, part: Part, billed_by: str, *, times: float = 1.0) -> LedgerLine | None:
         """`times` the charge; None where there is nothing to pay."""
         if not self.usd_per_unit or self.quantity * times <= 0:
             return None
         return LedgerLine(
             what=what + self.tier,
+            part=part,
             quantity=hours(self.quantity * times),
             unit=self.unit,
             usd_per_unit=self.usd_per_unit,
@@ -141,31 +143,29 @@ class Extras:
         found: list[LedgerLine | None] = []
         if data is not None:
             months = wall_hours / HOURS_PER_MONTH
-            found += [one.line(f"data out of {data.provider}", data.provider) for one in self.moving(*place) or ()]
-            found += [one.line("object storage", provider, times=months) for one in self.storage(*place) or ()]
+            found += [
+                one.line(f"data out of {data.provider}", "data transfer", data.provider)
+                for one in self.moving(*place) or ()
+            ]
+            found += [
+                one.line("object storage", "storage", provider, times=months) for one in self.storage(*place) or ()
+            ]
         disk_months = machine_hours / HOURS_PER_MONTH
-        found += [one.line("disks", provider, times=disk_months) for one in self.disk(*place) or ()]
+        found += [one.line("disks", "storage", provider, times=disk_months) for one in self.disk(*place) or ()]
         if self.service:
             balancer = self.workload.buy.prices.load_balancer_usd_per_hour
-            found.append(stated_line("load balancer", wall_hours, "hour", balancer, provider))
+            found.append(stated_line("load balancer", "load balancer", wall_hours, "hour", balancer, provider))
         return [*(line for line in found if line is not None), *people_lines(deal.platform, self.workload)]
 
-    def gaps(self) -> tuple[str, ...]:
-        """Costs that the workload raises and that are not in every total: said in the plan."""
+    def unpriced(self) -> tuple[Literal["object storage", "block storage"], ...]:
+        """Services that the workload uses and states no price for: the catalog's prices do not hold in every region."""
         prices, buy = self.workload.buy.prices, self.workload.buy
-        out = []
+        found: list[Literal["object storage", "block storage"]] = []
         if self.workload.data is not None and prices.object_storage_usd_per_gb_month is None:
-            out.append(self._gap("object storage of the data is", "object storage"))
+            found.append("object storage")
         if buy.disk_gb and prices.block_storage_usd_per_gb_month is None:
-            out.append(self._gap("disks of the machines are", "block storage"))
-        return tuple(out)
-
-    def _gap(self, what: str, service: Service) -> str:
-        sellers = ", ".join(self.services.sellers(service))
-        if not sellers:
-            return f"{what} not in the totals: buy.prices states no price for them"
-        where = f"{sellers}, not in every region"
-        return f"{what} in the totals only where the catalog has a price ({where}): buy.prices states none"
+            found.append("block storage")
+        return tuple(found)
 
 
 def people_hours(platform: str, workload: Workload) -> tuple[float, float]:
@@ -183,15 +183,17 @@ def people_lines(platform: str, workload: Workload) -> list[LedgerLine]:
     months = f", a month of {workload.team.setup_months:g}" if isinstance(workload.job, ServeJob) else ""
     rate = workload.team.hourly_usd
     found = (
-        stated_line(f"people: set-up{months}", setup, "person-hour", rate, ""),
-        stated_line("people: operation", operation, "person-hour", rate, ""),
+        stated_line(f"people: set-up{months}", "people", setup, "person-hour", rate, ""),
+        stated_line("people: operation", "people", operation, "person-hour", rate, ""),
     )
     return [line for line in found if line is not None]
 
 
-def stated_line(what: str, quantity: float, unit: str, price: float | None, billed_by: str) -> LedgerLine | None:
+def stated_line(
+    what: str, part: Part, quantity: float, unit: str, price: float | None, billed_by: str
+) -> LedgerLine | None:
     """A line at a price that the workload states; None where it states none, or there is nothing to pay."""
     if price is None:
         return None
     own = Charge(quantity=quantity, unit=unit, usd_per_unit=exact(price), source=OWN, read_on=None)
-    return own.line(what, billed_by)
+    return own.line(what, part, billed_by)

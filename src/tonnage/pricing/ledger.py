@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date
 from decimal import ROUND_HALF_EVEN, Decimal
+from typing import Literal
 
+Part = Literal[  # of a bill, by what it pays for
+    "machines", "start-up", "interruptions", "unused hours", "platform fee", "tokens", "storage", "data transfer",
+    "load balancer", "people", "credit",
+]  # fmt: skip
 SMALLEST_USD = Decimal("0.0001")  # small jobs cost cents: a line is kept to a hundredth of one
 
 
@@ -14,6 +19,7 @@ class LedgerLine:
     """One cost: `quantity` of `unit` at `usd_per_unit` (after `discount_percent`, which is already taken off)."""
 
     what: str
+    part: Part
     quantity: Decimal
     unit: str
     usd_per_unit: Decimal

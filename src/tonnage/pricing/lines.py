@@ -9,7 +9,7 @@ from decimal import Decimal
 from tonnage.catalog.services import ServicePrices
 from tonnage.pricing.deals import Deal
 from tonnage.pricing.extras import OWN, Extras, exact
-from tonnage.pricing.ledger import Ledger, LedgerLine, hours
+from tonnage.pricing.ledger import Ledger, LedgerLine, Part, hours
 from tonnage.pricing.rates import after_discount, fee_percent, machine_percent
 from tonnage.units import SECONDS_PER_HOUR
 from tonnage.workload.jobs import Workload
@@ -19,7 +19,7 @@ from tonnage.workload.jobs import Workload
 class Hours:
     """Hours of one machine: of the run by what they are spent on, as billed, and what a commitment adds."""
 
-    spent: tuple[tuple[str, float], ...]
+    spent: tuple[tuple[str, Part, float], ...]
     billed_h: float
     unused_h: float
     wall_h: float
@@ -40,11 +40,16 @@ def _machine_lines(deal: Deal, count: int, used: Hours, workload: Workload) -> l
     percent = machine_percent(deal, workload.buy)
     price = after_discount(deal.offer.usd_per_instance_hour, percent)
     bought = f"{deal.offer.instance_type} {deal.offer.purchase.replace('_', '-')}"
-    rounding = used.billed_h - sum(time for _, time in used.spent)
-    named = [*used.spent, ("rounded up to what is billed", rounding), ("committed and not used", used.unused_h)]
+    rounding = used.billed_h - sum(time for _, _, time in used.spent)
+    named: list[tuple[str, Part, float]] = [
+        *used.spent,
+        ("rounded up to what is billed", "unused hours", rounding),
+        ("committed and not used", "unused hours", used.unused_h),
+    ]
     return [
         LedgerLine(
             what=f"{what}, {bought}",
+            part=part,
             quantity=hours(time * count),
             unit="instance-hour",
             usd_per_unit=price,
@@ -53,7 +58,7 @@ def _machine_lines(deal: Deal, count: int, used: Hours, workload: Workload) -> l
             discount_percent=exact(percent),
             billed_by=deal.offer.provider,
         )
-        for what, time in named
+        for what, part, time in named
         if time * SECONDS_PER_HOUR > 1e-3
     ]
 
@@ -66,6 +71,7 @@ def _fee_lines(deal: Deal, count: int, used: Hours, workload: Workload) -> list[
     return [
         LedgerLine(
             what=f"{fee.what}, {deal.offer.instance_type}",
+            part="platform fee",
             quantity=hours(used.billed_h * count * float(fee.quantity_per_hour)),
             unit=fee.unit,
             usd_per_unit=after_discount(fee.usd_per_unit, percent),
@@ -86,6 +92,7 @@ def credit_lines(lines: Sequence[LedgerLine], workload: Workload) -> list[Ledger
             out.append(
                 LedgerLine(
                     what=f"covered by the committed spend with {biller}",
+                    part="credit",
                     quantity=Decimal(1),
                     unit="USD",
                     usd_per_unit=-min(bill, exact(committed)),

@@ -26,6 +26,8 @@ from tonnage.reports.plan_page import (
     workload_blocks,
 )
 from tonnage.reports.reasons import miss_words, risk_words
+from tonnage.reports.reasons.distances import distance_words
+from tonnage.reports.reasons.notes import notes_document
 from tonnage.reports.rendering import Format, Look, Report, render_report
 from tonnage.reports.run_blocks import run_blocks
 from tonnage.reports.selection import Selection
@@ -123,8 +125,8 @@ def option_blocks(plan: Plan, option: Option) -> Iterator[Block]:
     first = option.rank == 1
     yield Heading(text="The winner" if first else f"Rank {option.rank} of {len(plan.options)}")
     yield Paragraph(text=describe_option(option, horizon=plan.horizon), tone="good" if first else "plain")
-    if option.loses_by:
-        yield Paragraph(text=f"It {option.loses_by}.")
+    if option.loses_by is not None:
+        yield Paragraph(text=f"It {distance_words(option.loses_by)}.")
     yield from ledger_blocks(option, horizon=plan.horizon, as_of=plan.as_of.date())
     if option.run.machines:
         yield from run_blocks(option.run, device="GPU" if option.gpu else "machine")
@@ -152,7 +154,7 @@ def _ranked_losers(plan: Plan, losers: Sequence[Option], top: int) -> Iterator[B
     rows = tuple(
         (str(option.rank), option.provider, render_machines(option.count, option.instance_type),
          render_hardware(option), render_bought(option.purchase, option.platform),
-         render_money(option.cost_usd.value), limit, option.loses_by)
+         render_money(option.cost_usd.value), limit, distance_words(option.loses_by))
         for option in shown
     )  # fmt: skip
     yield Table(columns=columns, rows=rows)
@@ -208,7 +210,7 @@ def _document(plan: Plan, selection: Selection | None, assumptions: Sequence[Ass
             for one in assumptions
         ],
         "catalog": catalog_document(plan.catalog),
-        "notes": list(plan.notes),
+        **notes_document(plan.notes),
     }
 
 
@@ -218,7 +220,8 @@ def _rows(plan: Plan, selection: Selection | None) -> list[list[Any]]:
     limit = "time" if plan.objective == "time" else "price"
     ranked: list[list[Any]] = [
         ["option", one.rank, one.provider, one.instance_type, one.region, one.count, one.purchase, one.gpu,
-         plain_number(one.gpu_count), "" if one.rank == 1 else limit, "", "", one.loses_by, one.platform]
+         plain_number(one.gpu_count), "" if one.rank == 1 else limit, "", "", distance_words(one.loses_by),
+         one.platform]
         for one in options
     ]  # fmt: skip
     return ranked + [

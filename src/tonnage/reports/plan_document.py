@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tonnage.planning.plan import CatalogStamp, Interval, NearMiss, Need, Option, Plan, Refusal, RunDetail
+from tonnage.planning.intervals import Interval
+from tonnage.planning.plan import CatalogStamp, NearMiss, Need, Option, Plan, Refusal, RunDetail
 from tonnage.pricing.ledger import Ledger
 from tonnage.reports.cheaper import cheaper_document
 from tonnage.reports.plain import (
@@ -17,7 +18,10 @@ from tonnage.reports.plain import (
     plain_usd,
 )
 from tonnage.reports.reasons import miss_document, miss_words, risk_document, risk_words
+from tonnage.reports.reasons.distances import distance_document, distance_words
 from tonnage.reports.reasons.flips import changes_document, near_miss_lifts, relaxation_document, relaxation_words
+from tonnage.reports.reasons.notes import notes_document
+from tonnage.reports.reasons.origins import origin_document, origin_words
 from tonnage.reports.spot_words import spot_document
 
 PLAN_SCHEMA: Final = "tonnage/plan@1"
@@ -45,7 +49,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         "relaxations": [relaxation_words(one) for one in plan.relaxations],
         "relaxation_values": [relaxation_document(one) for one in plan.relaxations],
         "catalog": catalog_document(plan.catalog),
-        "notes": list(plan.notes),
+        **notes_document(plan.notes),
     }
 
 
@@ -55,7 +59,10 @@ def workload_document(name: str, kind: str, summary: tuple[tuple[str, str], ...]
 
 def needs_document(need: Need) -> dict[str, Any]:
     """Key with unit -> figure, and how it was found."""
-    return {key: {**(plain_figure(figure) or {}), "how": how} for key, figure, how in need.figures}
+    return {
+        key: {**(plain_figure(figure) or {}), "how": origin_words(how), "how_value": origin_document(how)}
+        for key, figure, how in need.figures
+    }
 
 
 def catalog_document(stamp: CatalogStamp) -> dict[str, Any]:
@@ -92,7 +99,8 @@ def option_document(option: Option) -> dict[str, Any]:
         "risk_values": [risk_document(risk) for risk in option.risks],
         "relied_on": option.relied_on,
         "pareto": option.pareto,
-        "loses_by": option.loses_by,
+        "loses_by": distance_words(option.loses_by),
+        "loses_by_value": distance_document(option.loses_by),
     }
 
 
@@ -101,6 +109,7 @@ def ledger_document(ledger: Ledger) -> list[dict[str, Any]]:
     return [
         {
             "what": line.what,
+            "part": line.part,
             "quantity": float(line.quantity),
             "unit": line.unit,
             "usd_per_unit": float(line.usd_per_unit),
@@ -131,7 +140,7 @@ def run_document(run: RunDetail) -> dict[str, Any]:
         "utilisation_fraction": plain_number(run.utilisation),
         "percentiles_s": {of: {name: plain_number(value) for name, value in at} for of, at in run.percentiles},
         "intervals": [interval_document(one) for one in run.intervals],
-        "notes": list(run.notes),
+        **notes_document(run.notes),
     }
 
 
@@ -207,7 +216,7 @@ def _option_row(option: Option) -> list[Any]:
         plain_number(latency.value) if latency else None,
         option.pareto,
         "; ".join(risk_words(risk) for risk in option.risks),
-        option.loses_by,
+        distance_words(option.loses_by),
         option.platform,
         option.relied_on,
     ]

@@ -11,7 +11,10 @@ from tonnage.reports.cheaper import cheaper_blocks
 from tonnage.reports.ledger_blocks import ledger_blocks
 from tonnage.reports.option_table import option_table
 from tonnage.reports.reasons import miss_words, risk_words
+from tonnage.reports.reasons.distances import distance_words
 from tonnage.reports.reasons.flips import near_miss_lifts, relaxation_words
+from tonnage.reports.reasons.notes import note_words
+from tonnage.reports.reasons.origins import origin_words
 from tonnage.reports.spot_words import spot_words
 from tonnage.reports.wording import (
     plural,
@@ -41,8 +44,8 @@ def plan_page(plan: Plan, *, top: int) -> Page:
     else:
         blocks += nothing_fits_blocks(plan)
     blocks += [*_losers(plan), *price_blocks(plan.catalog)]
-    of_best = () if plan.best is None else tuple(f"the first option: {note}" for note in plan.best.run.notes)
-    if notes := (*of_best, *plan.notes):
+    of_best = () if plan.best is None else tuple(map(note_words, plan.best.run.notes))
+    if notes := (*(f"the first option: {note}" for note in of_best), *map(note_words, plan.notes)):
         blocks += [Heading(text="Notes"), Bullets(items=notes)]
     return Page(title=f"Plan for {plan.name} ({plan.kind}), as of {plan.as_of:%Y-%m-%d}", blocks=tuple(blocks))
 
@@ -57,7 +60,7 @@ def need_blocks(need: Need) -> Iterator[Block]:
     rows = []
     for key, figure, how in need.figures:
         label, text = render_quantity(key, figure.value)
-        rows.append((label, text, how))
+        rows.append((label, text, origin_words(how)))
     columns = (Column(title=""), Column(title="", align="right"), Column(title="", wraps=True))
     yield Table(columns=columns, rows=tuple(rows))
 
@@ -178,7 +181,7 @@ def _provider_row(option: Option, service: bool) -> tuple[str, ...]:
         render_bought(option.purchase, option.platform),
         render_duration(time.value if time else None),
         render_money(option.cost_usd.value),
-        option.loses_by or "the winner",
+        distance_words(option.loses_by) or "the winner",
     )
 
 

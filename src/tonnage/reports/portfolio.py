@@ -11,6 +11,7 @@ from tonnage.reports.plain import plain_cost, plain_instant, plain_number, plain
 from tonnage.reports.plan_document import catalog_document
 from tonnage.reports.plan_page import price_blocks
 from tonnage.reports.reasons.flips import unplaced_hint
+from tonnage.reports.reasons.notes import note_words, notes_document
 from tonnage.reports.rendering import Format, Look, Report, render_report
 from tonnage.reports.wording import (
     plural,
@@ -53,7 +54,7 @@ def _page(plan: PortfolioPlan) -> Page:
         blocks += _nothing(plan)
     blocks += price_blocks(plan.catalog)
     if plan.notes:
-        blocks += [Heading(text="Notes"), Bullets(items=plan.notes)]
+        blocks += [Heading(text="Notes"), Bullets(items=tuple(map(note_words, plan.notes)))]
     return Page(title=f"Portfolio {plan.name}, a month, as of {plan.as_of:%Y-%m-%d}", blocks=tuple(blocks))
 
 
@@ -249,7 +250,7 @@ def _document(plan: PortfolioPlan) -> dict[str, Any]:
             for one in plan.unplaced
         ],
         "catalog": catalog_document(plan.catalog),
-        "notes": list(plan.notes),
+        **notes_document(plan.notes),
     }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from tonnage.catalog import Catalog
 from tonnage.planning.rightsizing.rightsize import Finding, Rejected
 from tonnage.reports.blocks import Block, Bullets, Column, Heading, Page, Paragraph, Table
 from tonnage.reports.plain import plain_day, plain_number, plain_usd
-from tonnage.reports.reasons.rightsizing import broken_document, broken_words
+from tonnage.reports.reasons.rightsizing import broken_document, broken_words, remark_document, remark_words
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import UNKNOWN, plural, render_money, render_price, render_purchase
 
@@ -71,11 +71,11 @@ def _cells(one: Finding) -> tuple[str, ...]:
 def _remarks(one: Finding) -> list[str]:
     if one.action == "no price":
         return ["no price is in the catalog for this machine, bought so, there: a saving cannot be told"]
-    said = [f"changes: {'; '.join(one.changes)}"] if one.changes else []
+    said = [f"changes: {'; '.join(map(remark_words, one.changes))}"] if one.changes else []
     said += [_cheaper_but(rejected) for rejected in one.cheaper_but]
     if one.action == "keep" and not one.cheaper_but:
         said.append("no cheaper machine is sold there")
-    return [*said, *one.reasons]
+    return [*said, *map(remark_words, one.reasons)]
 
 
 def _cheaper_but(one: Rejected) -> str:
@@ -115,7 +115,8 @@ def _machine(one: Finding) -> dict[str, Any]:
             "price_read_on": plain_day(offer.read_on),
         },
         "saving_usd_per_month": plain_usd(one.saving_usd_per_month),
-        "changes": list(one.changes),
+        "changes": [remark_words(change) for change in one.changes],
+        "change_values": [remark_document(change) for change in one.changes],
         "cheaper_but": [
             {
                 "provider": rejected.instance.provider,
@@ -126,7 +127,8 @@ def _machine(one: Finding) -> dict[str, Any]:
             for rejected in one.cheaper_but
         ],
         "confidence": one.confidence,
-        "reasons": list(one.reasons),
+        "reasons": [remark_words(reason) for reason in one.reasons],
+        "reason_values": [remark_document(reason) for reason in one.reasons],
     }
 
 
@@ -148,7 +150,7 @@ def _row(one: Finding) -> list[Any]:
         )),
         plain_usd(one.saving_usd_per_month),
         one.confidence,
-        "; ".join(one.reasons),
-        "; ".join(one.changes),
+        "; ".join(map(remark_words, one.reasons)),
+        "; ".join(map(remark_words, one.changes)),
         "; ".join(_cheaper_but(rejected) for rejected in one.cheaper_but),
     ]  # fmt: skip

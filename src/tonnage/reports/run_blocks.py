@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tonnage.planning.plan import Interval, RunDetail
+from tonnage.planning.intervals import Interval
+from tonnage.planning.plan import RunDetail
 from tonnage.reports.blocks import Block, Column, Heading, Paragraph, Table
+from tonnage.reports.reasons.notes import interval_words, note_words
 from tonnage.reports.wording import (
     render_duration,
     render_gib,
@@ -30,7 +32,7 @@ def run_blocks(run: RunDetail, *, device: str) -> Iterator[Block]:
     total, room = render_interval(run.memory_gib, "GiB"), run.memory_available_gib
     yield Paragraph(text=f"{total} of {short(room)} GiB usable: {100 * run.memory_gib.value / room:.0f} % full.")
     if run.notes:
-        yield Paragraph(text="; ".join(run.notes) + ".", tone="faint")
+        yield Paragraph(text="; ".join(note_words(note) for note in run.notes) + ".", tone="faint")
     if run.intervals:
         yield Heading(text="What the 80 % intervals stand on")
         yield Table(columns=_INTERVALS, rows=tuple(_interval_row(one) for one in run.intervals))
@@ -42,7 +44,7 @@ _PARTS = (Column(title=""), Column(title="", align="right"), Column(title="", al
 
 
 def _interval_row(one: Interval) -> tuple[str, str, str]:
-    return one.of, f"{short(one.spread.low_factor)}–{short(one.spread.high_factor)}", one.describe()
+    return one.of, f"{short(one.spread.low_factor)}–{short(one.spread.high_factor)}", interval_words(one)
 
 
 def _run_rows(run: RunDetail) -> Iterator[tuple[str, str, str]]:

@@ -9,6 +9,7 @@ from tonnage.planning.spot.advice import Advice, Expected
 from tonnage.pricing.renewal import RenewalRun
 from tonnage.reports.blocks import Block, Column, Heading, Page, Pairs, Paragraph, Table
 from tonnage.reports.plain import plain_number
+from tonnage.reports.reasons.spot_refusals import spot_refusal_document, spot_refusal_words
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import UNKNOWN, render_duration, render_money, short
 from tonnage.units import SECONDS_PER_HOUR
@@ -66,7 +67,8 @@ def _document(answer: Advice) -> dict[str, Any]:
     asked, chosen = answer.question, answer.chosen
     return {
         "schema": SCHEMA,
-        "refused": answer.refused,
+        "refused": None if answer.refused is None else spot_refusal_words(answer.refused),
+        "refused_value": spot_refusal_document(answer.refused),
         "job": {
             "work_h": plain_number(asked.work_h), "deadline_h": plain_number(asked.deadline_h),
             "changeover_h": plain_number(asked.changeover_h), "price_ratio": plain_number(asked.price_ratio),
@@ -110,7 +112,7 @@ def _policy(answer: Advice) -> dict[str, Any] | None:
 
 def _blocks(answer: Advice) -> Iterator[Block]:
     if answer.refused is not None:
-        yield Paragraph(text=f"Refused: {answer.refused}.", tone="warning")
+        yield Paragraph(text=f"Refused: {spot_refusal_words(answer.refused)}.", tone="warning")
     yield Pairs(rows=tuple(_pairs(answer)))
     yield Heading(text="On spot alone, by checkpoint interval")
     columns = (

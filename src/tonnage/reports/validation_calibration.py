@@ -53,6 +53,7 @@ def _interval(one: GroupInterval) -> dict[str, Any]:
         "group": one.group,
         "rows": one.rows,
         "families": one.families,
+        "sources": one.sources,
         "low_factor": plain_number(exp(one.low_log)),
         "high_factor": plain_number(exp(one.high_log)),
         "widening": plain_number(one.widening),
@@ -68,7 +69,7 @@ def _blocks(made: Calibration, file: str) -> Iterator[Block]:
     yield _table(titles, tuple(_residual_cells(line) for line in made.residuals))
     yield Heading(text="80 % intervals: measured / predicted")
     yield _table(
-        ("group", "rows", "families", "low", "high", "wider for each unknown"),
+        ("group", "rows", "families", "sources", "low", "high", "wider for each unknown"),
         tuple(_interval_cells(one) for one in made.intervals.groups),
     )
     yield Heading(text="Fitted values, and how far they move")
@@ -93,7 +94,8 @@ def _residual_cells(line: ResidualLine) -> tuple[str, ...]:
 
 def _interval_cells(one: GroupInterval) -> tuple[str, ...]:
     basis = f"x {one.widening:.2f}" + ("" if one.far_rows else " (judgement)")
-    return (one.group, f"{one.rows:,}", str(one.families), short(exp(one.low_log)), short(exp(one.high_log)), basis)
+    bounds = short(exp(one.low_log)), short(exp(one.high_log))
+    return (one.group, f"{one.rows:,}", str(one.families), str(one.sources), *bounds, basis)
 
 
 def _value_cells(one: ValueRange) -> tuple[str, ...]:

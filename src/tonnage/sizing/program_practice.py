@@ -61,6 +61,8 @@ def practice_of(job: TrainJob) -> Practice:
         flat_gradients=bool(program.flat_gradients),
         tables_apart=bool(program.tables_apart),
         separate_gathers=bool(program.separate_gathers),
+        lists_when_sharded=bool(program.lists_when_sharded),
+        wide_gathers=bool(program.wide_gathers),
     )
 
 

@@ -36,6 +36,8 @@ class Practice:
     `separate_gathers`: ZeRO-3 gathers each tensor of a layer by itself, not a layer at a time.
     `flat_gradients`: 16-bit gradients are copied end to end before 32-bit ones are made of them (DeepSpeed's ZeRO).
     `tables_apart`: embedding and head are units of FSDP of their own, not part of the model's, which stays gathered.
+    `lists_when_sharded`: the optimizer steps lists of tensors where weights are shared out. `wide_gathers`: 32-bit
+    weights that are shared out are gathered so, and their 16-bit copies stand whole (autocast over FSDP).
     """
 
     fused: bool = False
@@ -70,6 +72,8 @@ class Practice:
     flat_gradients: bool = False
     tables_apart: bool = False
     separate_gathers: bool = False
+    lists_when_sharded: bool = False
+    wide_gathers: bool = False
 
 
 PLAIN = Practice()

@@ -66,7 +66,7 @@ def training_state(job: TrainJob, layouts: Layouts, share: ParameterShare, pract
         buckets=column(np.where(bucketed, trained * numbers.gradient_bytes, 0.0), rows),
         reducing=column(layer, rows),
         reducing_last=column(last, rows),
-        stepping=column(_stepping(job, trained / optimizer_cut, numbers, practice), rows) * optimizer_here,
+        stepping=column(_stepping(job, layouts, trained / optimizer_cut, numbers, practice), rows) * optimizer_here,
     )
 
 
@@ -131,11 +131,16 @@ def _gradients(layouts: Layouts, trained: Array, numbers: TrainingNumbers, pract
 def _working(
     job: TrainJob, layouts: Layouts, share: ParameterShare, numbers: TrainingNumbers, practice: Practice
 ) -> Num:
-    return np.where(
-        layouts.sharding >= ZERO3,
-        _gathered(job, layouts, share, numbers, practice),
-        _casts(job, layouts, share, numbers, practice),
-    )
+    casts = _casts(job, layouts, share, numbers, practice)
+    gathered = _gathered(job, layouts, share, numbers, practice)
+    return np.where(layouts.sharding >= ZERO3, gathered + (casts if practice.wide_gathers else 0.0), casts)
+
+
+def _passing_bytes(job: TrainJob, numbers: TrainingNumbers, practice: Practice) -> float:
+    """Of a weight that FSDP gathers: as products take it, or as it is held where nothing narrows it on the way."""
+    if not practice.wide_gathers:
+        return numbers.element_bytes
+    return numbers.weight_bytes if job.method == "full" else base_bytes(job, practice)
 
 
 def _gathered(
@@ -144,7 +149,7 @@ def _gathered(
     """FSDP holds the layer in use and the next one whole, and the tables throughout unless they are units of their own;
     all of them between the stages of a pipeline (torchtitan: `reshard_after_forward` False with pipeline parallel),
     and, in its first version, all frozen weights once used (no gradient, so nothing frees them in backward)."""
-    element = numbers.element_bytes
+    element = _passing_bytes(job, numbers, practice)
     layer = NF4_BYTES_PER_PARAMETER if job.method == "qlora" else element
     tables = 0.0 if practice.tables_apart else share.outer
     passing = 2.0 * share.per_layer * layer + tables * element
@@ -167,7 +172,7 @@ def _reducing(
     shards = (layouts.sharding >= ZERO3) & (layouts.data_ranks > 1) & (layouts.pipeline_parallel == 1)
     if job.method != "full" or practice.state != "autocast":
         return 0.0, 0.0
-    element, head = numbers.element_bytes, _head(job, layouts)
+    element, head = _passing_bytes(job, numbers, practice), _head(job, layouts)
     waiting = 0.0 if practice.tables_apart else np.minimum(head, share.outer)
     last = np.minimum(head, share.outer) if practice.tables_apart else share.outer
     layer = element * (2.0 * share.per_layer + waiting)
@@ -192,8 +197,10 @@ def _casts(job: TrainJob, layouts: Layouts, share: ParameterShare, numbers: Trai
     return copy * (np.where(again, share.per_layer, layered) + np.minimum(_head(job, layouts), share.outer))
 
 
-def _stepping(job: TrainJob, updated: Array, numbers: TrainingNumbers, practice: Practice) -> Num:
+def _stepping(job: TrainJob, layouts: Layouts, updated: Array, numbers: TrainingNumbers, practice: Practice) -> Num:
     """AdamW over lists of tensors (`foreach`, PyTorch's default on a GPU) makes the root of the second moment for all
     weights at once (torch.optim.AdamW: «uses ~ sizeof(params) more peak memory»); a fused one does not."""
-    lists = job.optimizer == "adamw" and practice.state == "autocast" and not practice.optimizer_fused
-    return updated * numbers.optimizer_element_bytes if lists and not practice.gradients_in_backward else 0.0
+    if job.optimizer != "adamw" or practice.state != "autocast" or practice.gradients_in_backward:
+        return 0.0
+    shared_out = (layouts.sharding >= ZERO2) & (layouts.data_ranks > 1) & practice.lists_when_sharded
+    return np.where(shared_out | (not practice.optimizer_fused), updated * numbers.optimizer_element_bytes, 0.0)

@@ -85,7 +85,7 @@ def _unloadable(row: ManagedPriceRow) -> str | None:
     try:
         as_catalog([row])
     except CatalogError as error:
-        return error.message.partition(", ")[2].partition(", ")[2] or error.message
+        return error.fault
     return None
 
 

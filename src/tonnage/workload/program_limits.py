@@ -49,6 +49,11 @@ PROGRAM_LIMITS: Final[Mapping[ProgramName, ProgramLimits]] = MappingProxyType(
         "axolotl": ProgramLimits(
             never=("pipeline_parallel",), source="docs.axolotl.ai, N-D parallelism: FSDP, tensor and context parallel"
         ),
+        "tonnage": ProgramLimits(
+            never=ALL_DEGREES,
+            shardings=("ddp", "zero2", "zero3"),
+            source="tonnage/recipes/sharding.py: DDP, or FSDP over all processes",
+        ),
         "megatron": _MEGATRON,
         "nemo": _MEGATRON,
     }

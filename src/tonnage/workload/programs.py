@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, get_args
 ProgramName = Literal[
     "transformers", "torchtune", "torchtitan", "nemo", "megatron", "litgpt", "axolotl", "unsloth", "deepspeed",
     "llm-foundry", "megatron-deepspeed", "lightning", "nanogpt", "pytorch", "tensorflow", "jax", "mxnet", "paddle",
-    "oneflow",
+    "oneflow", "tonnage",
 ]  # fmt: skip
 Kernels = Literal["separate", "fused"]  # of element-wise work: each operation its own, or merged by hand
 State = Literal["autocast", "cast-model", "megatron"]
@@ -49,7 +49,9 @@ class Program:
     base means 32-bit weights of it. `half_tables`: those of a 4-bit base are held in 16 bit. `adapter_dropout`: on the
     input of each. `quantised_inputs`: 4-bit products keep their inputs. `flat_gradients`: those of a rank's share are
     laid end to end before they are widened. `tables_apart`: FSDP gathers embedding and head only while they are used.
-    `separate_gathers`: ZeRO-3 gathers tensor by tensor.
+    `separate_gathers`: ZeRO-3 gathers tensor by tensor. `lists_when_sharded`: a fused optimizer steps lists of tensors
+    where weights are shared out. `wide_gathers`: autocast over weights that are shared out in 32 bit, so that they are
+    gathered so and their 16-bit copies stay whole from forward to backward.
     """
 
     name: ProgramName | None = None
@@ -85,6 +87,8 @@ class Program:
     flat_gradients: bool | None = None
     tables_apart: bool | None = None
     separate_gathers: bool | None = None
+    lists_when_sharded: bool | None = None
+    wide_gathers: bool | None = None
 
     def over(self, base: Program) -> Program:
         """These values where they are stated, else those of `base`.
@@ -307,6 +311,25 @@ DOCUMENTED: Final[dict[ProgramName, Documented]] = {
     "oneflow": Documented(
         usual=replace(_MEGATRON, planned_memory=True),
         source="Yuan et al. 2021, arXiv:2110.15032: memory planned at compile time; fused kernels of its GPT",
+    ),
+    "tonnage": Documented(
+        usual=Program(
+            attention="sdpa",
+            compile=False,
+            recompute="none",
+            loss="plain",
+            optimizer="adamw",
+            optimizer_fused=True,
+            lists_when_sharded=True,
+            wide_gathers=True,
+            whole_gradients=False,
+            channels_last=False,
+        ),
+        adapters=Program(adapter_targets="attention", wide_adapters=True, adapter_dropout=True),
+        quantised=Program(half_tables=False),
+        source="tonnage/recipes: models and losses of transformers under autocast; engine.py (AdamW fused unless "
+        "weights are shared out), sharding.py (`fully_shard` without a mixed-precision policy, gradients reduced each "
+        "micro-batch), tasks/models.py (peft adapters in 32 bit with dropout, a 4-bit base with 32-bit tables)",
     ),
 }
 

@@ -26,7 +26,7 @@ def option(provider: str, name: str, usd: float, hours: float, gpus: float = 1.0
     """One machine with `gpus` T4, `hours` long, for `usd` in all."""
     price = usd / hours
     line = LedgerLine(
-        what="compute", quantity=Decimal(repr(round(hours, 6))), unit="instance-hour",
+        what="compute", part="machines", quantity=Decimal(repr(round(hours, 6))), unit="instance-hour",
         usd_per_unit=Decimal(repr(price)), source="made up", read_on=date(2026, 11, 1),
     )  # fmt: skip
     run = RunDetail(
@@ -38,7 +38,7 @@ def option(provider: str, name: str, usd: float, hours: float, gpus: float = 1.0
         rank=1, provider=provider, instance_type=name, region="r", purchase="on_demand", count=1, gpu="T4",
         gpu_count=gpus, usd_per_instance_hour=price, price_read_on=None,
         time_s=Figure(value=hours * 3600, low=hours * 3600, high=hours * 3600), cost_usd=exact,
-        ledger=Ledger(lines=(line,)), run=run, risks=(), pareto=False, loses_by="",
+        ledger=Ledger(lines=(line,)), run=run, risks=(), pareto=False, loses_by=None,
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Whole portfolios on the real catalog: limits hold, the reserved base is shared, infeasible ones say why."""
+"""Whole portfolios on real prices of three GPUs: limits hold, the reserved base is shared, infeasible ones say why."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tonnage.catalog import Catalog
+from tonnage.catalog import Catalog, load_catalog
 from tonnage.catalog.grammar import parse_gpu_filter
 from tonnage.catalog.market import Platform
 from tonnage.planning import make_plan
@@ -18,6 +18,16 @@ from tonnage.workload.jobs import Buy, Constraints, Team
 from tonnage.workload.portfolio.values import CapacityLimit, Commitment, Entry, Portfolio, Share
 
 from .conftest import AS_OF, workload
+
+GPUS = {"T4", "A10G", "L4"}
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    """The packaged one with the offers of three GPUs that several providers rent; plans take a tenth."""
+    whole = load_catalog()
+    offers = (one for one in whole.offers if whole.instance_type(one.instance_type, one.provider).accelerator in GPUS)
+    return replace(whole, offers=tuple(offers))
 
 
 def portfolio(count: int = 3, **changes: object) -> Portfolio:

@@ -11,7 +11,9 @@ import pytest
 from tonnage.errors import InputError
 from tonnage.planning.spot import HazardModel, SpotQuestion, advise
 from tonnage.planning.spot.drawing import drawn_windows, lifetime, mean_h
+from tonnage.planning.spot.refusals import DeadlineTooSoon, SpotDiverges, SpotMissesDeadline
 from tonnage.pricing.renewal import RenewalTerms, renewal_run
+from tonnage.reports.reasons.spot_refusals import spot_refusal_words
 
 
 def question(**changes: Any) -> SpotQuestion:
@@ -32,28 +34,26 @@ def test_with_checkpoints_nothing_is_refused(model: HazardModel) -> None:
 def test_long_work_without_checkpoints_is_refused(model: HazardModel) -> None:
     """The refusal says how many hours are expected; short work passes."""
     answer = advise(question(work_h=48.0, checkpoints=False), model)
-    assert answer.refused is not None
-    assert "diverges" in answer.refused
-    assert f"{answer.chosen.value.expected_h:,.0f} h are expected" in answer.refused
+    assert answer.refused == SpotDiverges(work_h=48.0, expected_h=answer.chosen.value.expected_h, checkpoints=False)
     assert advise(question(work_h=0.5, checkpoints=False), model).refused is None
 
 
 def test_work_without_end_is_refused(model: HazardModel) -> None:
     answer = advise(question(work_h=8000.0, checkpoints=False), model)
-    assert answer.refused is not None
-    assert "more than a million hours are expected" in answer.refused
+    assert isinstance(answer.refused, SpotDiverges)
+    assert "more than a million hours are expected" in spot_refusal_words(answer.refused)
 
 
 def test_a_deadline_below_the_work_is_refused(model: HazardModel) -> None:
     answer = advise(question(deadline_h=19.0), model)
-    assert answer.refused is not None
-    assert "no machine keeps a deadline of 19 h" in answer.refused
+    assert isinstance(answer.refused, DeadlineTooSoon)
+    assert answer.refused.undisturbed_h > answer.refused.deadline_h == 19.0
 
 
 def test_a_deadline_without_checkpoints_is_refused_when_at_risk(model: HazardModel) -> None:
     answer = advise(question(work_h=3.0, checkpoints=False, deadline_h=4.0), model)
-    assert answer.refused is not None
-    assert "misses the deadline of 4 h" in answer.refused
+    assert isinstance(answer.refused, SpotMissesDeadline)
+    assert answer.refused.chance_fraction == answer.miss_chance
     assert answer.miss_chance is not None
     assert answer.miss_chance > 0.3
 
@@ -61,8 +61,8 @@ def test_a_deadline_without_checkpoints_is_refused_when_at_risk(model: HazardMod
 def test_no_slack_for_on_demand_is_refused(model: HazardModel) -> None:
     """A deadline that on-demand from the first minute keeps, and nothing that begins on spot."""
     answer = advise(question(deadline_h=20.2), model)
-    assert answer.refused is not None
-    assert "no slack in which on-demand could step in" in answer.refused
+    assert isinstance(answer.refused, SpotMissesDeadline)
+    assert "no slack in which on-demand could step in" in spot_refusal_words(answer.refused)
 
 
 def test_the_policy_keeps_a_deadline_that_spot_alone_misses(model: HazardModel) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tonnage.planning.plan import CatalogStamp, Option, Plan
+from tonnage.planning.reasons.notes import PortfolioNote
 from tonnage.sizing.estimates import Figure
 from tonnage.workload.portfolio.values import Commitment
 
@@ -111,7 +112,7 @@ class PortfolioPlan:
     workloads: int
     candidates: int
     catalog: CatalogStamp
-    notes: tuple[str, ...]
+    notes: tuple[PortfolioNote, ...]
 
     @property
     def found(self) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tonnage.catalog import Catalog
-from tonnage.planning.assumed import left_out_notes
 from tonnage.planning.grounds import Grounds
+from tonnage.planning.notes import left_out_notes
 from tonnage.planning.plan import CatalogStamp, Option, Plan, may_win
 from tonnage.planning.portfolio.answer import Assignment, Commit, PortfolioPlan, ProviderSpend, Unplaced
 from tonnage.planning.portfolio.elastic import find_gives
@@ -15,6 +15,13 @@ from tonnage.planning.portfolio.model import Candidate, candidates_of, entry_pla
 from tonnage.planning.portfolio.prices import Replan, Solved, price_limits
 from tonnage.planning.portfolio.program import build_program
 from tonnage.planning.portfolio.solver import solve
+from tonnage.planning.reasons.notes import (
+    CommittedHoursNote,
+    PortfolioNote,
+    ReservedLeftOutNote,
+    SharedCapacityNote,
+    SharesNote,
+)
 from tonnage.sizing.estimates import Figure
 from tonnage.units import HOURS_PER_MONTH
 from tonnage.workload.portfolio.values import Entry, Portfolio
@@ -74,7 +81,7 @@ def _empty(
     candidates: Sequence[Candidate],
     stamp: CatalogStamp,
     unplaced: tuple[Unplaced, ...],
-    notes: tuple[str, ...],
+    notes: tuple[PortfolioNote, ...],
 ) -> PortfolioPlan:
     return PortfolioPlan(
         name=portfolio.name, as_of=portfolio.as_of, assignments=(), commits=(), spend=(), total_usd=None,
@@ -182,18 +189,12 @@ def _spend(
     return tuple(sorted(rows, key=lambda row: (-row.usd, row.provider)))
 
 
-def _notes(portfolio: Portfolio) -> tuple[str, ...]:
-    notes = []
+def _notes(portfolio: Portfolio) -> Iterator[PortfolioNote]:
     if portfolio.capacity:
-        notes.append(
-            "capacity is held for all workloads at the same time; runs of one workload are spread over the month "
-            f"({HOURS_PER_MONTH} h), at least one at a time"
-        )
+        yield SharedCapacityNote(hours_per_month=HOURS_PER_MONTH)
     if portfolio.commitments:
-        notes.append("committed hours are paid whether used or not; only work bought on demand can move to them")
+        yield CommittedHoursNote()
     if any(one.startswith("reserved") for entry in portfolio.entries for one in entry.workload.buy.purchases):
-        notes.append("reserved prices of single workloads are left out: a reserved base is bought by `reserved`")
+        yield ReservedLeftOutNote()
     if portfolio.shares:
-        tolerance = 100 * portfolio.share_tolerance
-        notes.append(f"shares are of the expected spend and hold within {tolerance:g} percentage points")
-    return tuple(notes)
+        yield SharesNote(tolerance_fraction=portfolio.share_tolerance)

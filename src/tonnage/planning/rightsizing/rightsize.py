@@ -14,6 +14,22 @@ from tonnage.errors import InputError
 from tonnage.planning.plan import Plan
 from tonnage.planning.planner import make_plan
 from tonnage.planning.rightsizing.holding import Broken, Differs, Unfit, broken_limits
+from tonnage.planning.rightsizing.remarks import (
+    Difference,
+    Doubt,
+    FewHours,
+    Headroom,
+    Measure,
+    NoGpuLink,
+    NoRate,
+    NotMeasured,
+    OtherGpuKind,
+    OtherGpus,
+    OtherProvider,
+    OtherRegion,
+    SizedAndFits,
+    Smaller,
+)
 from tonnage.planning.rightsizing.usage import Usage
 from tonnage.workload.jobs import Workload
 
@@ -55,10 +71,10 @@ class Finding:
     instance: InstanceType | None
     offer: Offer | None
     saving_usd_per_month: float
-    changes: tuple[str, ...]
+    changes: tuple[Difference, ...]
     cheaper_but: tuple[Rejected, ...]  # the cheapest first
     confidence: Confidence
-    reasons: tuple[str, ...]  # what lowers the confidence, or raises it
+    reasons: tuple[Doubt, ...]  # what lowers the confidence, or raises it
 
     @property
     def action(self) -> Literal["move", "keep", "no price"]:
@@ -140,7 +156,7 @@ def _finding(
     where: Where,
     catalog: Catalog,
 ) -> Finding:
-    changes: tuple[str, ...] = ()
+    changes: tuple[Difference, ...] = ()
     if instance is not None and offer is not None and now is not None:
         changes = (*_changes(usage, now, instance, offer), *_lost_precisions(usage.instance, instance, catalog))
     confidence, reasons = _confidence(usage, instance, workload)
@@ -158,7 +174,7 @@ def _finding(
         changes=changes,
         cheaper_but=tuple(nearest),
         confidence=confidence,
-        reasons=(*reasons, f"headroom of {100 * where.headroom:g} % over every measured peak"),
+        reasons=(*reasons, Headroom(headroom_fraction=where.headroom)),
     )
 
 
@@ -167,57 +183,60 @@ def _otherness(one: Rejected) -> int:
     return len(one.broken) + 100 * any(isinstance(broken, Differs) for broken in one.broken)
 
 
-def _changes(usage: Usage, now: Offer, new: InstanceType, offer: Offer) -> Iterator[str]:
+def _changes(usage: Usage, now: Offer, new: InstanceType, offer: Offer) -> Iterator[Difference]:
     """What is different on the new machine beyond what was measured: each may matter."""
     old = usage.instance
     if offer.provider != now.provider:
-        yield f"another provider: {offer.provider}"
+        yield OtherProvider(provider=offer.provider)
     if offer.region != now.region:
-        yield f"another region: {offer.region or 'any'} (data, latency, residency)"
+        yield OtherRegion(region=offer.region or None)
     if (old.accelerator, old.accelerator_count) != (new.accelerator, new.accelerator_count):
-        gpus = f"{new.accelerator_count:g} x {new.accelerator}" if new.accelerator else "no GPU"
-        yield f"{gpus} in place of {old.accelerator_count:g} x {old.accelerator}"
+        yield OtherGpus(
+            gpu=new.accelerator,
+            gpu_count=new.accelerator_count,
+            gpu_now=old.accelerator,
+            gpu_count_now=old.accelerator_count,
+        )
     if old.scale_up and not new.scale_up and new.accelerator_count > 1:
-        yield f"no {old.scale_up} between GPUs"
-    for label, had, has, unit in (
-        ("network", old.network_gbit_per_s, new.network_gbit_per_s, "Gbit/s"),
-        ("local disk", old.local_ssd_gb, new.local_ssd_gb, "GB"),
-    ):
-        if had and (has is None or has < had):
-            yield f"{label}: {'not published' if has is None else f'{has:g} {unit}'} in place of {had:g} {unit}"
+        yield NoGpuLink(link=old.scale_up)
+    had, has = old.network_gbit_per_s, new.network_gbit_per_s
+    if had and (has is None or has < had):
+        yield Smaller(of="network", available=has, now=had, unit="Gbit/s")
+    had, has = old.local_ssd_gb, new.local_ssd_gb
+    if had and (has is None or has < had):
+        yield Smaller(of="local disk", available=has, now=had, unit="GB")
 
 
-def _lost_precisions(old: InstanceType, new: InstanceType, catalog: Catalog) -> Iterator[str]:
+def _lost_precisions(old: InstanceType, new: InstanceType, catalog: Catalog) -> Iterator[NoRate]:
     if old.accelerator is None or new.accelerator is None:
         return
     had, has = catalog.accelerator(old.accelerator), catalog.accelerator(new.accelerator)
     precisions: tuple[Precision, ...] = ("bf16", "fp8")
     for precision in precisions:
         if had.dense_tflops(precision) is not None and has.dense_tflops(precision) is None:
-            yield f"no {precision} rate is published for {has.name}"
+            yield NoRate(precision=precision, gpu=has.name)
 
 
 def _confidence(
     usage: Usage, instance: InstanceType | None, workload: Workload | None
-) -> tuple[Confidence, tuple[str, ...]]:
-    missing = unmeasured(usage)
-    doubts = [f"{name} was not measured: what the machine has today is kept" for name in missing]
+) -> tuple[Confidence, tuple[Doubt, ...]]:
+    doubts: list[Doubt] = [NotMeasured(of=name) for name in unmeasured(usage)]
     if usage.hours_per_month < SHORT_MONTH_H:
-        doubts.append(f"{usage.hours_per_month:g} hours measured: peaks may be missed")
+        doubts.append(FewHours(hours_per_month=usage.hours_per_month))
     if instance is not None and instance.accelerator != usage.instance.accelerator:
-        doubts.append("another GPU: software, precision and kernels may behave otherwise")
+        doubts.append(OtherGpuKind())
     level = len(doubts)
     if workload is not None and instance is not None:
-        doubts.append(f"{workload.name} was sized on it and fits")
+        doubts.append(SizedAndFits(workload=workload.name))
         level -= 1
     words: tuple[Confidence, ...] = ("high", "medium", "low")
     return words[min(max(level, 0), 2)], tuple(doubts)
 
 
-def unmeasured(usage: Usage) -> tuple[str, ...]:
+def unmeasured(usage: Usage) -> tuple[Measure, ...]:
     """Names of what the row leaves empty."""
     gpu = usage.instance.accelerator is not None
-    found = (
+    found: tuple[tuple[Measure, float | None, bool], ...] = (
         ("GPU memory", usage.gpu_memory_peak_gib, gpu),
         ("GPU utilisation", usage.gpu_utilisation, gpu),
         ("vCPU use", usage.vcpus_peak, True),

@@ -19,6 +19,7 @@ from tonnage.planning.spot.engine import Recorded, replay
 from tonnage.planning.spot.hazards import AGES_H, NODES_EXPONENT, HazardModel
 from tonnage.planning.spot.job import LONGEST_H, SpotJob
 from tonnage.planning.spot.policy import TonnagePolicy
+from tonnage.planning.spot.refusals import DeadlineTooSoon, SpotDiverges, SpotMissesDeadline, SpotRefusal
 from tonnage.pricing.interruptions import young_interval_s
 from tonnage.pricing.renewal import (
     RenewalRun,
@@ -101,7 +102,7 @@ class Advice:
     wait_h: float
     miss_chance: float | None  # on spot alone; None without a deadline
     policy: WithPolicy | None
-    refused: str | None
+    refused: SpotRefusal | None
     model_source: str
 
     @property
@@ -162,26 +163,20 @@ def _run(question: SpotQuestion, interval_h: float, terms: SpotTerms) -> Renewal
     )  # fmt: skip
 
 
-def _refusal(question: SpotQuestion, run: RenewalRun, miss: float | None, policy: WithPolicy | None) -> str | None:
+def _refusal(
+    question: SpotQuestion, run: RenewalRun, miss: float | None, policy: WithPolicy | None
+) -> SpotRefusal | None:
     undisturbed = question.work_h + question.changeover_h
-    hours = f"{run.expected_h:,.0f} h" if run.expected_h < 1e6 else "more than a million hours"
     if question.deadline_h is not None and question.deadline_h < undisturbed:
-        return (
-            f"no machine keeps a deadline of {question.deadline_h:g} h: work and start-up take {undisturbed:g} h, "
-            f"on spot alone {hours} are expected"
-        )
+        return DeadlineTooSoon(deadline_h=question.deadline_h, undisturbed_h=undisturbed, expected_h=run.expected_h)
     if run.expected_h > DIVERGES * undisturbed:
-        what = "without checkpoints" if not question.checkpoints else "at this checkpoint interval"
-        return f"spot {what} diverges: {hours} are expected for {question.work_h:g} h of work"
-    if policy is None and miss is not None and miss > RISK:
-        why = (
-            "there is no slack in which on-demand could step in"
-            if question.checkpoints
-            else ("without checkpoints on-demand would begin again")
-        )
-        return (
-            f"spot alone misses the deadline of {question.deadline_h:g} h with a chance of {100 * miss:.0f} %: "
-            f"{hours} are expected, and {why}"
+        return SpotDiverges(work_h=question.work_h, expected_h=run.expected_h, checkpoints=question.checkpoints)
+    if policy is None and question.deadline_h is not None and miss is not None and miss > RISK:
+        return SpotMissesDeadline(
+            deadline_h=question.deadline_h,
+            chance_fraction=miss,
+            expected_h=run.expected_h,
+            checkpoints=question.checkpoints,
         )
     return None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tonnage.comparison.aspects import load_aspects
+from tonnage.comparison.aspects import Aspect, load_aspects
 from tonnage.reports.markdown import escape
 
 _HEAD = """\
@@ -35,10 +35,14 @@ def render_aspects() -> str:
                 "| aspect | asks | weight | score |",
                 "| --- | --- | ---: | --- |",
             ]
-        said = "; ".join(f"{level}: {text}" for level, text in one.rubric)
-        said = said or f"computed from {one.measure}; {one.points_per_doubling:g} points off for a factor of two"
-        lines.append(f"| {escape(one.title)} | {escape(one.asks)} | {one.weight:g} | {escape(said)} |")
+        lines.append(f"| {escape(one.title)} | {escape(one.asks)} | {one.weight:g} | {escape(rubric_words(one))} |")
     return "\n".join(lines) + "\n"
+
+
+def rubric_words(aspect: Aspect) -> str:
+    """What each score of an aspect means, or from which figure it is computed."""
+    said = "; ".join(f"{level}: {text}" for level, text in aspect.rubric)
+    return said or f"computed from {aspect.measure}; {aspect.points_per_doubling:g} points off for a factor of two"
 
 
 if __name__ == "__main__":

@@ -171,6 +171,7 @@ def _row(row: Row) -> dict[str, Any]:
             "ledger": [
                 {
                     "what": line.what,
+                    "part": line.part,
                     "quantity": plain_price(line.quantity),
                     "unit": line.unit,
                     "usd_per_unit": plain_price(line.usd_per_unit),

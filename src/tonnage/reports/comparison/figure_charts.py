@@ -10,7 +10,7 @@ from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.computed import Total
 from tonnage.comparison.fronts import pace
 from tonnage.planning import Option
-from tonnage.pricing.ledger import LedgerLine
+from tonnage.pricing.ledger import Part
 from tonnage.reports.blocks import Column, Table
 from tonnage.reports.comparison.drawings import Choice, Front, Stack, StackedBar
 from tonnage.reports.comparison.figures import duration, money
@@ -19,13 +19,7 @@ from tonnage.reports.wording import render_interval, render_machines, render_mon
 from tonnage.sizing.estimates import Figure
 from tonnage.units import SECONDS_PER_HOUR
 
-PARTS: Final = {
-    "compute": "machines",
-    "start-up": "start-up",
-    "saving checkpoints": "interruptions",
-    "re-done work and restarts": "interruptions",
-}
-PEOPLE: Final = "people"
+PEOPLE: Final[Part] = "people"
 MOST_WAYS: Final = 6  # of one thing in a front
 TIME_UNITS: Final = ((1e-3, "ms", 1.0), (1.0, "seconds", 180.0), (60.0, "minutes", 3.0 * SECONDS_PER_HOUR),
                      (float(SECONDS_PER_HOUR), "hours", 96.0 * SECONDS_PER_HOUR),
@@ -57,26 +51,15 @@ def cost_stack_chart(comparison: Comparison) -> Chart | None:
 
 
 def _month_parts(comparison: Comparison, total: Total) -> Mapping[str, float]:
-    """Dollars a month by kind of ledger line."""
+    """Dollars a month by the part of the bill."""
     parts: dict[str, float] = {}
     for row, work in zip(total.rows, comparison.works, strict=True):
         times = work.jobs_per_month if work.jobs_per_month is not None else 1.0
         for line in row.option.ledger.lines if row.option else ():
-            kind = _kind(line)
-            parts[kind] = parts.get(kind, 0.0) + float(line.usd) * times
+            parts[line.part] = parts.get(line.part, 0.0) + float(line.usd) * times
     if total.people_usd_per_month is not None:
         parts[PEOPLE] = total.people_usd_per_month.value
     return parts
-
-
-def _kind(line: LedgerLine) -> str:
-    """Which part of the stack a line belongs to: by its first words, else by its unit."""
-    known = PARTS.get(line.what.partition(",")[0])
-    if known is not None:
-        return known
-    if line.unit == "DBU" or "premium" in line.what:
-        return "platform fee"
-    return "tokens" if "tokens" in line.unit else "other"
 
 
 def _parts_table(first: str, bars: list[StackedBar], render: object, last: str) -> Table:

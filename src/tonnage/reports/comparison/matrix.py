@@ -7,6 +7,7 @@ from tonnage.comparison.compliance import standard_title
 from tonnage.comparison.profiles import Cell, Evidence
 from tonnage.comparison.request import Thing
 from tonnage.reports.blocks import Bullets, Column, Pairs, Paragraph, Table
+from tonnage.reports.comparison.aspect_page import rubric_words
 from tonnage.reports.comparison.figures import UNKNOWN, amount, counted, duration, money, rate
 from tonnage.reports.comparison.guidance import alike
 from tonnage.reports.comparison.sections import Part, Section, Subheading
@@ -117,7 +118,7 @@ def matrix_section(comparison: Comparison, sources: Sources) -> Section:
     """Every aspect of every thing, by group: value, score, sources."""
     parts: list[Part] = [
         Paragraph(
-            text="Scores run from 1 to 5 (docs/aspects.md has the rubric of each aspect). Numbers in brackets name "
+            text="Scores run from 1 to 5; the appendix says what they mean. Numbers in brackets name "
             "sources, «?» one that was not verified. «not known»: the profile says nothing, and nothing is assumed.",
             tone="faint",
         )
@@ -241,11 +242,11 @@ def risk_section(comparison: Comparison) -> Section:
 
 
 def appendix_section(comparison: Comparison, sources: Sources) -> Section:
-    """Sources, judged hours, where assumptions and rubrics are listed."""
+    """Sources, judged hours, the rubric of each score, where assumptions are listed."""
     said = (
         f"The predictions rest on {len(comparison.assumptions)} stated assumptions, each with range and source: "
-        "`tonnage explain FILE` lists them, and `assumptions` in the JSON form. What each score means: "
-        "docs/aspects.md; why each was given: `because` in the JSON form."
+        "`tonnage explain FILE` lists them, and `assumptions` in the JSON form. Why each score was given: `because` in "
+        "the JSON form."
     )
     parts: list[Part] = [
         Subheading(text="Sources"),
@@ -253,10 +254,19 @@ def appendix_section(comparison: Comparison, sources: Sources) -> Section:
         sources.table(),
         Subheading(text="People-hours"),
         _hours_table(comparison),
+        Subheading(text="What the scores mean"),
+        _rubric_table(comparison),
         Subheading(text="Assumptions"),
         Paragraph(text=said),
     ]
-    return Section(key="appendix", title="Appendix: sources, people-hours, assumptions", parts=tuple(parts))
+    return Section(key="appendix", title="Appendix: sources, people-hours, scores, assumptions", parts=tuple(parts))
+
+
+def _rubric_table(comparison: Comparison) -> Table:
+    """What a score of each aspect that is scored here means."""
+    given = {key for scores in comparison.scores.values() for key in scores}
+    rows = tuple((one.title, rubric_words(one)) for one in comparison.aspects if one.key in given)
+    return Table(columns=(Column(title="Aspect", wraps=True), Column(title="Scores", wraps=True)), rows=rows)
 
 
 def _hours_table(comparison: Comparison) -> Table:

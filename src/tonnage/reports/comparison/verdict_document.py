@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tonnage.comparison.comparing import Advice, Answer, Comparison
+from tonnage.comparison.answering import Advice, Answer
+from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.verdict import Verdict
 from tonnage.reports.plain import plain_cost, plain_number
 from tonnage.reports.reasons.why_not import why_not_document, why_not_words

@@ -9,7 +9,12 @@ from typing import Any, Final, get_args
 
 from tonnage.planning.reasons import Risk
 from tonnage.planning.reasons.changes import AnyChange
+from tonnage.planning.reasons.distances import Distance
 from tonnage.planning.reasons.misses import MachineMiss, TermMiss
+from tonnage.planning.reasons.notes import Note
+from tonnage.planning.reasons.origins import Origin
+from tonnage.planning.rightsizing.remarks import Difference, Doubt
+from tonnage.planning.spot.refusals import SpotRefusal
 
 _HEAD: Final = """\
 # Reasons
@@ -22,6 +27,12 @@ read `kind` and the fields; the words may change.
 """
 SORTS: Final = (
     ("Risks", "In `risk_values` of an option.", Risk),
+    ("Notes", "In `note_values` of a plan, a portfolio and the run of an option.", Note),
+    ("Origins", "In `how_value` of a figure in `needs`.", Origin),
+    ("Distances", "In `loses_by_value` of an option; null for the winner.", Distance),
+    ("Differences", "In `change_values` of a machine in `tonnage rightsize`.", Difference),
+    ("Doubts", "In `reason_values` of a machine in `tonnage rightsize`.", Doubt),
+    ("Refusals of spot", "In `refused_value` of `tonnage spot advise`.", SpotRefusal),
     ("Misses of terms", "In `reason` of a refusal. Each has `lifted_by`, the changes that lift it.", TermMiss),
     ("Misses of machines", "The same.", MachineMiss),
     ("Changes", "In `lifted_by` of a miss, `changes` of a near miss and of a flip, `relaxation_values`.", AnyChange),

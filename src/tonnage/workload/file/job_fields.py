@@ -100,7 +100,7 @@ class TrainFields(Door):
         "The program that trains. Loss, optimizer, attention, compilation and what 16 bit means follow its "
         "documentation (`workload/programs.py` names each source).",
         default=None,
-        shown="PyTorch with AdamW",
+        shown="`tonnage` beside a `run`, else PyTorch with AdamW",
         example="torchtune",
     )
     program_version: VersionText | None = key(

@@ -9,21 +9,30 @@ from tonnage.workload.file.job_fields import TrainFields
 from tonnage.workload.file.kinds import TrainFile
 from tonnage.workload.file.problems import Problem
 from tonnage.workload.jobs import Lora, TrainPrecision
-from tonnage.workload.programs import Program, documented
+from tonnage.workload.programs import Program, ProgramName, documented
+from tonnage.workload.run_terms import OWN_TASK
 
 STATED: Final = ("loss", "kernels", "optimizer_in_backward", "offload", "attention", "optimizer", "compile")
-OF_RUNS: Final = ("transformers", "pytorch")  # what `tonnage run` is made of
+OF_RUNS: Final = ("tonnage", "transformers", "pytorch")  # `tonnage run`, and what it is made of
 NOT_IN_RUNS: Final = ("loss", "kernels", "optimizer_in_backward", "offload")
 
 
 def freeze_program(file: TrainFile) -> Program:
     """The program of a file, values only; without a name, what is stated."""
     train = file.train
+    name = _program_name(file)
     one = 1 in (file.constraints.max_gpus, file.layout.gpus)
     version = train.program_version or ""
-    usual = documented(train.program, method=train.method, gpus=1 if one else None, version=version)
+    usual = documented(name, method=train.method, gpus=1 if one else None, version=version)
     stated = {name: getattr(train, name) for name in STATED}
-    return Program(name=train.program, version=version, **stated).over(usual)
+    return Program(name=name, version=version, **stated).over(usual)
+
+
+def _program_name(file: TrainFile) -> ProgramName | None:
+    """As named; else `tonnage` where the file says how `tonnage run` carries it out, with a task of its own."""
+    if file.train.program is None and file.run is not None and file.run.task != OWN_TASK:
+        return "tonnage"
+    return file.train.program
 
 
 def program_terms(file: TrainFile) -> dict[str, Any]:
@@ -73,7 +82,7 @@ def _run_problems(train: TrainFields) -> Iterator[Problem]:
     """What `tonnage run` does not carry out."""
     if train.program is not None and train.program not in OF_RUNS:
         fault = f"found '{train.program}', but `run` trains with transformers"
-        yield Problem(("train", "program"), fault, "write `program: transformers`, or remove the `run` section")
+        yield Problem(("train", "program"), fault, "remove `program`, or the `run` section")
     for name in NOT_IN_RUNS:
         if getattr(train, name) not in (None, "plain", "separate", False, ()):
             fault = f"found '{_shown(getattr(train, name))}', which `run` does not do"

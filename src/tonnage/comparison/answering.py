@@ -1,0 +1,154 @@
+"""The one answer to a compare file, what would change it, and the verdicts for other sizes and horizons."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tonnage.comparison.aspects import Aspect
+from tonnage.comparison.changes import Change, changes_of, people_share, without_people
+from tonnage.comparison.compliance import Standing
+from tonnage.comparison.computed import Total
+from tonnage.comparison.decision import Decision
+from tonnage.comparison.facts import has_tag, is_managed
+from tonnage.comparison.horizons import Bill, Entry
+from tonnage.comparison.reaching import WhyNot
+from tonnage.comparison.reasons import Reason, reasons_of
+from tonnage.comparison.request import HORIZONS, Request
+from tonnage.comparison.scoring import Scored, Scores
+from tonnage.comparison.sizes import Size, load_sizes
+from tonnage.comparison.verdict import Grounds, Preference, Verdict, reach_verdict
+from tonnage.comparison.worth import ImpliedLead, ImpliedPrice, implied_lead, implied_prices
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """The verdict for one size of organisation and one horizon."""
+
+    size: Size
+    horizon: str
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The one answer, for the user's own size and the horizon decided over; and what would change it."""
+
+    verdict: Verdict
+    grounds: Grounds
+    reasons: tuple[Reason, ...]
+    changes: tuple[Change, ...]
+    without_people: str | None  # the answer if nobody's hours were counted
+    people_share: float | None  # of people-hours in what the choice costs over the horizon
+    implied: tuple[ImpliedPrice, ...]  # what the weights say that a point of each aspect is worth
+    implied_lead: ImpliedLead | None  # where the weighted score would take another: what it would pay for that
+
+    @property
+    def choice(self) -> str | None:
+        return self.verdict.choice
+
+    @property
+    def people_decide(self) -> bool:
+        """Whether people-hours, which are judged, make the answer."""
+        return self.without_people != self.choice
+
+
+def preference_of(decision: Decision, request: Request) -> Preference:
+    """What the leaf says of the things: by name or profile, or managed, without-api; cheapest, only and score say
+    nothing beyond the verdict's own order."""
+    leaf = decision.leaf
+    if leaf is None or leaf.choose in (None, "cheapest", "only", "score"):
+        return Preference()
+    names = [thing.name for thing in request.things]
+    if leaf.choose == "managed":
+        found = [name for name in names if is_managed(request, name)]
+    elif leaf.choose == "without-api":
+        found = [name for name in names if not has_tag(request, name, "token-api")]
+    else:
+        found = [one.name for one in request.things if leaf.choose in (one.name, one.profile.name)]
+    return Preference(leaf=leaf.name, things=tuple(found), must=leaf.must)
+
+
+def grounds_of(
+    request: Request,
+    totals: Mapping[str, Total],
+    entries: Mapping[str, Entry],
+    standing: Standing,
+    scores: Scores,
+    preference: Preference,
+) -> Grounds:
+    """What the verdict is reached from, for the user's own size and the horizon decided over."""
+    lacking: dict[str, tuple[str, WhyNot]] = {}
+    instead: dict[str, tuple[str, str]] = {}
+    for name, total in totals.items():
+        row = next((row for row in total.rows if row.option is None), None)
+        if row is not None and row.why_not is not None:
+            lacking[name] = (row.work, row.why_not)
+        for row in total.rows:
+            if row.instead is not None:
+                instead.setdefault(name, (row.work, row.instead.say))
+    size = load_sizes().of(request.organisation.employees)
+    return Grounds(
+        bills={
+            name: Bill(run=total.run_usd_per_month, people=total.people_usd_per_month, entry=entries[name])
+            for name, total in totals.items()
+        },
+        lacking=lacking,
+        instead=instead,
+        standing=standing,
+        preference=preference,
+        scores=scores,
+        weights=_sized(request, size),
+        worth=request.worth,
+        origin=request.move.origin if request.move is not None else None,
+        weeks=request.horizon_weeks[request.decide_over],
+    )
+
+
+def _sized(request: Request, size: Size | None) -> dict[str, float]:
+    factors = {} if size is None else size.factors
+    return {key: weight * factors.get(key, 1.0) for key, weight in request.weights.items()}
+
+
+def answer_of(
+    grounds: Grounds,
+    request: Request,
+    totals: Mapping[str, Total],
+    aspects: Sequence[Aspect],
+    ranking: Sequence[Scored],
+    counted: Sequence[str],
+) -> Answer:
+    """The verdict of `grounds`, its reasons, and what would change it."""
+    verdict = reach_verdict(grounds)
+    months = {name: cost.value for name, total in totals.items() if (cost := total.usd_per_month) is not None}
+    lead = None
+    best = ranking[0].thing if ranking else None
+    if verdict.choice is not None and best in months and best != verdict.choice:
+        pair = (best, verdict.choice)
+        lead = implied_lead(
+            aspects, grounds.scores, request.weights, counted, pair, (months[best], months[verdict.choice])
+        )
+    bare, share = without_people(grounds), None if verdict.choice is None else people_share(grounds, verdict.choice)
+    return Answer(
+        verdict=verdict,
+        grounds=grounds,
+        reasons=reasons_of(grounds, verdict, bare, share),
+        changes=changes_of(grounds, verdict, totals),
+        without_people=bare,
+        people_share=share,
+        implied=implied_prices(aspects, request.weights, months.get(verdict.choice or "")),
+        implied_lead=lead,
+    )
+
+
+def advise(grounds: Grounds, request: Request) -> tuple[Advice, ...]:
+    """The verdict of each size and horizon."""
+    return tuple(
+        Advice(
+            size=size,
+            horizon=name,
+            verdict=reach_verdict(replace(grounds, weights=_sized(request, size), weeks=request.horizon_weeks[name])),
+        )
+        for size in load_sizes().sizes
+        for name in HORIZONS
+    )

@@ -1,0 +1,42 @@
+"""Words for how far an option is from winning."""
+
+from __future__ import annotations
+
+from typing import Any, assert_never
+
+from tonnage.planning.reasons import distances as kinds
+from tonnage.planning.reasons.distances import Distance
+from tonnage.reports.reasons.document import reason_document
+
+
+def distance_document(distance: Distance | None) -> dict[str, Any] | None:
+    """The distance as JSON; None for the winner."""
+    return None if distance is None else reason_document(distance, distance_words(distance))
+
+
+def distance_words(distance: Distance | None) -> str:
+    """One clause whose subject is the option; empty for the winner."""
+    match distance:
+        case None:
+            return ""
+        case kinds.SlowerDistance(times=times):
+            return f"takes {times:.2f}x the winner's time; wins if it ran {times:.2f}x as fast"
+        case kinds.SameCostDistance():
+            return "costs the same; the winner is faster or named first"
+        case kinds.DoubtedDistance(times=times, wins_if_trusted=wins):
+            costs = "costs" if times is None else f"costs {times:.2f}x the winner"
+            return f"{costs}, at a price not relied on{'; wins with trust: any' if wins else ''}"
+        case kinds.DearerDistance():
+            return _dearer(distance)
+        case _:
+            assert_never(distance)
+
+
+def _dearer(distance: kinds.DearerDistance) -> str:
+    faster = " (faster: on the Pareto front)" if distance.faster else ""
+    more, now, wanted = distance.more_usd, distance.usd_per_instance_hour, distance.wins_below_usd_per_instance_hour
+    costs = f"costs ${more:,.2f} more" if distance.times is None else f"costs {distance.times:.2f}x the winner"
+    if wanted is None or not now:
+        return f"{costs}{faster}; wins if it cost ${more:,.2f} less"
+    percent = 100 * (1 - wanted / now)
+    return f"{costs}{faster}; wins below ${wanted:.4g} an instance-hour (now ${now:.4g}, -{percent:.0f} %)"

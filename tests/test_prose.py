@@ -1,0 +1,86 @@
+"""What decides returns values: sentences are made in `reports` alone."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "tonnage"
+PURE = sorted(path for folder in ("planning", "sizing") for path in (SOURCE / folder).rglob("*.py"))
+SENTENCE_WORDS = 6  # names of things are shorter
+WORD = re.compile(r"(?:^|(?<=[\s(«]))[A-Za-z][\w'-]*")
+TOLD_ELSEWHERE = ("on_step", "say", "show")  # progress, on its way to the terminal
+# Where words stand on purpose: sources of judgements, and the workload's own fields in words above a plan.
+SOURCES = {"sizing/assumptions.py", "sizing/tabular_assumptions.py", "planning/assumed.py", "planning/spot/saves.py"}
+LEFT = {"planning/summary.py": "the workload's own fields, in words"}
+
+
+def sentences(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """String literals of a sentence's length that may end in a result: no docstring, no error, no progress."""
+    out = {node for kind in (*docstrings(tree), *errors(tree)) for node in ast.walk(kind)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr) and node not in out:
+            out |= set(ast.walk(node)) - {node}
+            text = "".join(str(part.value) for part in node.values if isinstance(part, ast.Constant))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in out:
+            text = node.value
+        else:
+            continue
+        if len(WORD.findall(text)) >= SENTENCE_WORDS:
+            yield node.lineno, text
+
+
+def docstrings(tree: ast.AST) -> Iterator[ast.AST]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            yield node
+
+
+def errors(tree: ast.AST) -> Iterator[ast.AST]:
+    """What is raised, what an assertion says, hints of errors, progress."""
+    names = {
+        name.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Raise)
+        for name in ast.walk(node)
+        if isinstance(name, ast.Name)
+    }
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Raise | ast.Assert)
+            or (isinstance(node, ast.keyword) and node.arg == "hint")
+            or (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in TOLD_ELSEWHERE)
+        ):
+            yield node
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(isinstance(to, ast.Name) and to.id in names for to in targets):
+                yield node  # the words of an error, put together before it is raised
+
+
+def test_a_sentence_is_found() -> None:
+    """The search sees words in literals and formatted strings, and neither docstrings nor errors."""
+    text = '''
+"""A docstring that has more than five words."""
+def note(rows):
+    if not rows:
+        fault = "no rows are in the table that was given"
+        raise ValueError(fault)
+    return f"{rows} more rows are left out of the prices"
+'''
+    assert [line for line, _ in sentences(ast.parse(text))] == [7]
+
+
+@pytest.mark.parametrize("path", PURE, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_what_decides_makes_no_sentences(path: Path) -> None:
+    """Reasons, notes and distances are values with a kind and figures; `reports.reasons` has their words."""
+    name = path.relative_to(SOURCE).as_posix()
+    found = [] if name in SOURCES else list(sentences(ast.parse(path.read_text())))
+    if name in LEFT:
+        assert found, f"{name} has no sentence any more: strike it from LEFT"
+    else:
+        assert not found, f"{name} makes sentences: {found}"
