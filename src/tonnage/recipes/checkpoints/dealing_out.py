@@ -54,7 +54,7 @@ def _deal_optimizer(engine: Engine, saved: Any) -> None:
 
 
 def _is_like(value: Any, parameter: Any) -> bool:
-    return getattr(value, "shape", None) == parameter.shape
+    return bool(getattr(value, "shape", None) == parameter.shape)
 
 
 def _scattered(team: Team, whole: Tensor | None, like: Any) -> Any:

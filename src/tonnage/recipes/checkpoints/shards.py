@@ -38,7 +38,7 @@ def start_shards(engine: Engine, folder: Path, group: Any) -> Future[Any]:
     """
     from torch.distributed.checkpoint.state_dict_saver import async_save
 
-    started = async_save(_state(engine), checkpoint_id=str(folder / SHARDS), process_group=group)
+    started: Any = async_save(_state(engine), checkpoint_id=str(folder / SHARDS), process_group=group)
     found: Future[Any] = getattr(started, "upload_completion", started)
     return found
 

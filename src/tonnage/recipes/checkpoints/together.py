@@ -67,7 +67,9 @@ class SavingTogether:
     def _begin(self, step: int) -> Path:
         """The folder to write in, the same on all processes."""
         team = self._engine.team
-        size, place, fault = int(team.total(float(shard_bytes(self._engine)))[0]), None, None
+        size = int(team.total(float(shard_bytes(self._engine)))[0])
+        place: Path | None = None
+        fault: DiskFull | None = None
         if self._writer is not None:
             try:
                 place = self._writer.begin(step, size)
