@@ -17,6 +17,7 @@ from statistics import median
 
 import numpy as np
 
+from tonnage.calibration.store import calibrated_engines
 from tonnage.catalog import load_catalog
 from tonnage.errors import TonnageError
 from tonnage.sizing.arrivals import FixedLengths, Poisson, SpreadLengths, TokenLengths, Traffic
@@ -29,7 +30,6 @@ from tonnage.sizing.devices import Devices, Machine, stack
 from tonnage.sizing.dynamic_batching import DynamicBatching
 from tonnage.sizing.encoder_replicas import encoder_replicas
 from tonnage.sizing.inference_pass import FORMATS
-from tonnage.sizing.inference_time import default_engine
 from tonnage.sizing.promises import endless
 from tonnage.sizing.replica_model import ReplicaModel
 from tonnage.sizing.schedulers import SCHEDULERS
@@ -76,14 +76,16 @@ def closed_form(
     """The load that `batch` in flight carry, and what requests see there; None where the cache holds fewer."""
     if requests.output_tokens is None:
         one = np.ones(1)
-        found = encoder_replicas(shape, requests, gpus, "fp16", one, one * batch, assumed, None)
+        found = encoder_replicas(
+            shape, requests, gpus, "fp16", one, one * batch, assumed, calibrated_engines()["fused"]
+        )
         return {"rate": float(found.requests_per_s[0]), "mean latency": float(found.latency_mean_s[0]),
                 "p95 latency": float(found.latency_p95_s[0])}  # fmt: skip
     rows = decoder_rows(shape, FORMATS["fp16"], SCHEDULERS["vllm"], gpus, [load_catalog().accelerator(gpu)], [requests],
                         tensor_parallel=np.ones(1), concurrency=np.array([256.0]))  # fmt: skip
     if float(cache_room(rows, np.array([256.0]))[0]) < batch:
         return None
-    engine = default_engine(shape, generates=True)
+    engine = calibrated_engines()["llm-python"]
     curves = lay_out_decoder(rows, engine).under(engine)
     rate = float(capacity_per_s(curves, np.array([batch]))[0])
     seen = serve_load(curves, endless(np.array([rate])))
@@ -99,9 +101,10 @@ def cases(count: int, seed: int, assumed: Assumptions) -> Iterator[tuple[str, bo
         model, gpu = str(random.choice(ENCODERS if encoder else DECODERS)), str(random.choice(GPUS))
         requests, batch = drawn_requests(random, encoder=encoder), 2.0 ** int(random.integers(0, 8))
         shape, gpus = find_model(model), device(gpu, assumed)
+        engine = calibrated_engines()["fused" if encoder else "llm-python"]
         policy = DynamicBatching(max_batch=int(batch), wait_s=0.0) if encoder else None
         try:
-            replica = ReplicaModel.from_sizing(shape, gpus, requests, weights="fp16", policy=policy, assumed=assumed)
+            replica = ReplicaModel.from_sizing(shape, gpus, requests, weights="fp16", engine=engine, policy=policy)
         except TonnageError:
             continue  # does not fit
         closed = closed_form(shape, gpus, gpu, requests, batch, assumed)

@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
+from tonnage.calibration.store import calibrated_engines
 from tonnage.catalog import load_catalog
 from tonnage.sizing.arrivals import Bursty, ClosedLoop, Poisson, Replay, SpreadLengths, Traffic
 from tonnage.sizing.assumptions import Assumptions
@@ -66,8 +67,11 @@ def main() -> None:
         print(f"{name}: {figures[name]:.3f} s", flush=True)
 
     gpu, shape = device("H100-SXM", "bf16"), find_model("llama-3.1-8b")
-    measure("tables of a decoder", lambda: ReplicaModel.from_sizing(shape, gpu, CHAT, weights="bf16"))
-    decoder = ReplicaModel.from_sizing(shape, gpu, CHAT, weights="bf16")
+    measure(
+        "tables of a decoder",
+        lambda: ReplicaModel.from_sizing(shape, gpu, CHAT, weights="bf16", engine=calibrated_engines()["llm-python"]),
+    )
+    decoder = ReplicaModel.from_sizing(shape, gpu, CHAT, weights="bf16", engine=calibrated_engines()["llm-python"])
     assert isinstance(decoder.policy, ContinuousBatching)
     tight = decoder.with_policy(replace(decoder.policy, kv_tokens=30_000))
     chat = Traffic(process=Poisson(rate_per_s=1.0), lengths=SpreadLengths(requests=CHAT), requests=REQUESTS)
@@ -84,14 +88,20 @@ def main() -> None:
     if given.trace is not None:
         trace = load_trace(given.trace)
         replayed = ReplicaModel.from_sizing(
-            shape, gpu, weights="bf16",
+            shape, gpu, weights="bf16", engine=calibrated_engines()["llm-python"],
             requests=Requests(
                 input_tokens=Lengths(mean=1, maximum=int(trace.input_tokens.max())),
                 output_tokens=Lengths(mean=1, maximum=int(trace.output_tokens.max())),
             ),
         )  # fmt: skip
         run(f"decoder, {given.trace.name} ({len(trace):,} requests)", replayed, Traffic(process=Replay(trace=trace)))
-    bert = ReplicaModel.from_sizing(find_model("bert-base-uncased"), device("T4", "fp16"), SENTENCES, weights="fp16")
+    bert = ReplicaModel.from_sizing(
+        find_model("bert-base-uncased"),
+        device("T4", "fp16"),
+        SENTENCES,
+        weights="fp16",
+        engine=calibrated_engines()["fused"],
+    )
     sentences = Traffic(process=Poisson(rate_per_s=500.0), lengths=SpreadLengths(requests=SENTENCES), requests=REQUESTS)
     run("encoder, 500 requests/s", bert, sentences)
     lengths = SpreadLengths(requests=CHAT)

@@ -87,6 +87,13 @@ def test_imports_point_one_way(path: Path) -> None:
     assert not wrong, f"{path.relative_to(SOURCE)}: {'; '.join(wrong)}"
 
 
+def test_sizing_reads_no_packaged_data() -> None:
+    """Figures of a calibration reach the physics as arguments: no module of `sizing` opens files of a package."""
+    physics = (path for path in FILES if path.is_relative_to(SOURCE / "sizing"))
+    readers = {path.name for path in physics if "importlib" in path.read_text(encoding="utf-8")}
+    assert readers == set()
+
+
 def test_every_room_is_known() -> None:
     """A new package must be given its place in the order here."""
     rooms = {path.relative_to(SOURCE).parts[0].removesuffix(".py") for path in FILES}

@@ -23,8 +23,8 @@ from tonnage.catalog.loading import read_meta, snapshot_folders
 from tonnage.errors import InputError
 from tonnage.overrides import override_constraints, parse_override_gpus
 from tonnage.planning import Objective, Option, Plan, Refusal, SizeReport, assumptions_used, make_plan, make_size_report
+from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.flips import Planner, flips_of
-from tonnage.planning.grounds import Grounds
 from tonnage.planning.limits import check_limits
 from tonnage.planning.reasons.flips import Flip
 from tonnage.planning.scenario import Scenario
@@ -35,7 +35,7 @@ from tonnage.reports.rendering import Report, render_report
 from tonnage.reports.selection import select_candidates
 from tonnage.reports.size import size_report
 from tonnage.settings import Settings, load_settings
-from tonnage.sizing.assumptions import Assumption
+from tonnage.sizing.assumption_table import Assumption
 from tonnage.workload.file.mapping_values import as_document
 from tonnage.workload.file.model_reference import FetchConfig
 from tonnage.workload.file.yaml_lines import read_yaml
@@ -235,15 +235,15 @@ def plan(
     market = catalog if isinstance(catalog, Catalog) else load_catalog(catalog, settings=settings)
     job = override_constraints(_workload(workload, as_of, market, settings), market, **constraints)
     job = job if layout is None else force_layout(job, layout)
-    grounds = grounds_of(calibration, memory_margin, settings)
+    calibrated = grounds_of(calibration, memory_margin, settings)
     age = settings.max_price_age_days if max_price_age_days is None else max_price_age_days
     check_limits(job, market)
 
     def planner(work: Workload, offered: Catalog) -> Plan:
-        return make_plan(work, offered, objective=rank, grounds=grounds, max_price_age_days=age)
+        return make_plan(work, offered, objective=rank, calibrated=calibrated, max_price_age_days=age)
 
     scenario = Scenario(workload=job, catalog=market)
-    return PlanResult(planner(job, market), market, assumptions_used(job, grounds), scenario, planner, top)
+    return PlanResult(planner(job, market), market, assumptions_used(job, calibrated), scenario, planner, top)
 
 
 def size(
@@ -267,7 +267,7 @@ def size(
     filters = parse_override_gpus(gpus, market)
     job = _workload(workload, as_of, market, settings)
     job = job if layout is None else force_layout(job, layout)
-    made = make_size_report(job, market, gpus=filters, grounds=grounds_of(calibration, memory_margin, settings))
+    made = make_size_report(job, market, gpus=filters, calibrated=grounds_of(calibration, memory_margin, settings))
     return SizeResult(made, every_row=bool(filters), top=top)
 
 
@@ -293,39 +293,39 @@ def compare(
         one if work.name is None else replace(one, name=work.name)
         for work, one in zip(request.works, read, strict=True)
     ]
-    grounds = grounds_of(calibration, memory_margin, settings)
+    calibrated = grounds_of(calibration, memory_margin, settings)
 
     for job in named:
         check_limits(job, market)
 
     def planner(workload: Workload, offers: Catalog) -> Plan:
         return make_plan(
-            workload, offers, objective="cost", grounds=grounds, max_price_age_days=settings.max_price_age_days
+            workload, offers, objective="cost", calibrated=calibrated, max_price_age_days=settings.max_price_age_days
         )
 
-    assumed = {one.name: one for job in named for one in assumptions_used(job, grounds)}
+    assumed = {one.name: one for job in named for one in assumptions_used(job, calibrated)}
     now = settings.as_of or datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     return compare_all(request, named, market, planner, as_of=now, assumptions=tuple(assumed.values()))
 
 
 def grounds_of(
     calibration: Calibration | Path | str | None, memory_margin: float | None, settings: Settings
-) -> Grounds:
+) -> CalibratedModel:
     """What predictions stand on: a calibration, and the share of device memory kept free where it is given."""
     if isinstance(calibration, Calibration):
-        grounds = Grounds.of(calibration)
+        calibrated = CalibratedModel.of(calibration)
     elif (file := calibration or settings.calibration) is not None:
-        grounds = Grounds.of(read_calibration(Path(file)))
+        calibrated = CalibratedModel.of(read_calibration(Path(file)))
     else:
-        grounds = Grounds.packaged()
+        calibrated = CalibratedModel.packaged()
     if memory_margin is None:
-        return grounds
+        return calibrated
     if not 0 <= memory_margin <= LARGEST_MARGIN:  # NaN fails too
         raise InputError(
             f"found {memory_margin} for the memory margin, expected 0 to {LARGEST_MARGIN}",
             hint="it is the share of device memory kept free, such as 0.1",
         )
-    return replace(grounds, assumed=replace(grounds.assumed, memory_margin_fraction=memory_margin))
+    return replace(calibrated, assumed=replace(calibrated.assumed, memory_margin_fraction=memory_margin))
 
 
 def settings_of(as_of: Clock | None = None) -> Settings:

@@ -21,7 +21,7 @@ from tonnage.api import (
 from tonnage.catalog import Catalog
 from tonnage.errors import InputError
 from tonnage.planning import Plan, make_plan
-from tonnage.planning.grounds import Grounds
+from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.limits import check_limits
 from tonnage.planning.whatif.cost_change import (
     MOST_STEPS,
@@ -80,7 +80,7 @@ class _Desk:
     """Reads and plans one version after another, under the same settings and clock."""
 
     settings: Settings
-    grounds: Grounds
+    calibrated: CalibratedModel
     clock: datetime
     runs_per_month: float
 
@@ -107,7 +107,7 @@ class _Desk:
         workload = started(checked, self.clock, self.settings)
         check_limits(workload, catalog)
         age = self.settings.max_price_age_days
-        plan = make_plan(workload, catalog, grounds=self.grounds, max_price_age_days=age)
+        plan = make_plan(workload, catalog, calibrated=self.calibrated, max_price_age_days=age)
         service = isinstance(workload.job, ServeJob)
         return side_of(plan, service=service, runs_per_month=self.runs_per_month), plan
 

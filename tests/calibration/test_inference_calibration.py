@@ -7,15 +7,18 @@ from statistics import median
 
 import pytest
 
-from tonnage.calibration.inference_fit import RANGES, fit_cases, fit_class, fit_inference, fit_rows
+from tonnage.calibration.inference_classes import fit_class
+from tonnage.calibration.inference_fit import fit_cases, fit_inference, fit_rows
 from tonnage.calibration.inference_judge import judge_inference
 from tonnage.calibration.inference_reading import Case, model_family, read_case
 from tonnage.calibration.judgement import Judged, Skipped
 from tonnage.calibration.leave_out import leave_one_out
 from tonnage.calibration.rows import InferenceRow
-from tonnage.calibration.store import load_calibration
+from tonnage.calibration.store import calibrated_engines, load_calibration
 from tonnage.catalog.loading import load_catalog
-from tonnage.sizing.engines import ENGINES, PRIORS
+from tonnage.sizing.engines import FIGURES, PRIORS
+
+ENGINES = calibrated_engines()
 
 CATALOG = load_catalog()
 ROW = InferenceRow(
@@ -211,9 +214,9 @@ def test_a_fit_explains_rows_made_by_an_engine_of_its_class() -> None:
     assert median < 0.05
     assert p90 < 0.12
     fused = fit.apply()["fused"]
-    for figure, (low, high, _why) in RANGES.items():
-        if figure not in ("host_us_per_kernel", "request_us", "reply_us", "sequence_us"):
-            assert low <= getattr(fused, figure) <= high
+    for one in FIGURES.values():
+        if one.name not in ("host_us_per_kernel", "request_us", "reply_us", "sequence_us"):
+            assert one.low <= getattr(fused, one.name) <= one.high
     assert fit_inference(rows, CATALOG).apply() == fit.apply()
 
 

@@ -8,16 +8,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tonnage.calibration.inference_fit import RANGES, cell_weights, fit_inference
-from tonnage.calibration.inference_pooling import FIGURES, PASS_CLASSES, PRIOR, fit_together, moved
+from tonnage.calibration.inference_fit import fit_inference
+from tonnage.calibration.inference_pooling import PASS_CLASSES, SPREADS, fit_together, moved
 from tonnage.calibration.inference_predict import lay_out
 from tonnage.calibration.inference_reading import Case, read_case
 from tonnage.calibration.pass_rows import pass_rows
 from tonnage.calibration.pass_table import pass_table
 from tonnage.calibration.rows import InferenceRow
+from tonnage.calibration.store import calibrated_engines
 from tonnage.catalog.loading import load_catalog
-from tonnage.sizing.engines import ENGINES, Engine
+from tonnage.sizing.engines import PRIORS, Engine
 from tonnage.sizing.inference_pass import pass_s
+
+ENGINES = calibrated_engines()
 
 CATALOG = load_catalog()
 ROW = InferenceRow(
@@ -65,7 +68,7 @@ def test_the_table_gives_the_seconds_of_the_formulas(engine: str, name: str) -> 
     """Long columns of operators and one pass at a time are the same arithmetic, under any figures."""
     cases = cases_of([*grid(ROW, name), *grid(IMAGE, name)])
     works = [group.works[0] for group in lay_out(cases, ENGINES).groups]
-    for figures in (ENGINES[engine], moved(ENGINES[engine], dict.fromkeys(FIGURES, 0.2), RANGES)):
+    for figures in (ENGINES[engine], moved(ENGINES[engine], dict.fromkeys(SPREADS, 0.2))):
         expected = np.concatenate([pass_s(work, figures) for work in works])
         assert pass_table(works).seconds(figures) == pytest.approx(expected, rel=1e-12)
 
@@ -83,18 +86,19 @@ def test_errors_are_those_of_the_predictions_row_by_row() -> None:
     cases = cases_of([replace(row, id=f"r{i}") for i, row in enumerate(rows)])
     for engine in ("fused", "converted"):
         mine = [case for case in cases if case.engine == engine]
-        other = replace(ENGINES[engine], gemm_fraction=0.6, call_us=300.0, kernel_floor_us=3.0)
+        changed = {"gemm_fraction": 0.6, "call_us": 300.0, "kernel_floor_us": 3.0}
+        other = replace(ENGINES[engine], **changed)
         predicted = lay_out(mine, {engine: other}).predict({engine: other})
         expected = np.log(predicted / np.array([case.row.value for case in mine]))
-        assert pass_rows(mine, ENGINES[engine]).log_errors(other) == pytest.approx(expected, abs=1e-9)
+        assert pass_rows(mine, ENGINES[engine]).log_errors(changed) == pytest.approx(expected, abs=1e-9)
 
 
 def test_a_class_without_convolutions_learns_of_them_from_the_others() -> None:
     """Two classes measured on encoders and images at slow convolutions move a third, measured on encoders only."""
-    slow = {name: replace(PRIOR[name], convolution_fraction=0.5) for name in ("fused", "converted")}
+    slow = {name: replace(PRIORS[name], convolution_fraction=0.5) for name in ("fused", "converted")}
     rows = [row for name, engine in (("fused", "trt"), ("converted", "torch2trt"))
             for row in measured([*grid(ROW, engine), *grid(IMAGE, engine)], slow[name])]  # fmt: skip
-    third = measured(grid(ROW, "fastertransformer"), PRIOR["library"])
+    third = measured(grid(ROW, "fastertransformer"), PRIORS["library"])
     fit = fit_inference([*rows, *third], CATALOG)
     for name in ("fused", "converted"):
         assert fit.engines[name].convolution_fraction == pytest.approx(0.5, rel=0.15)
@@ -105,12 +109,8 @@ def test_a_class_without_convolutions_learns_of_them_from_the_others() -> None:
 
 def test_no_rows_leave_every_class_at_what_its_structure_says() -> None:
     """The plain figures, inside their ranges."""
-    assert fit_together({}, cell_weights, RANGES) == dict(PRIOR)
-    assert set(PRIOR) == set(PASS_CLASSES)
-    for engine in PRIOR.values():
-        for name in FIGURES:
-            low, high, _why = RANGES[name]
-            assert low <= getattr(engine, name) <= high or getattr(engine, name) == 0.0
+    priors = {name: PRIORS[name] for name in PASS_CLASSES}
+    assert fit_together({}, priors) == priors
 
 
 def test_a_class_with_generations_alone_is_fitted() -> None:
@@ -122,4 +122,4 @@ def test_a_class_with_generations_alone_is_fitted() -> None:
         output_len=128.0, metric="output_tokens_per_s", value=20.0, note="",
     )  # fmt: skip
     rows = [replace(row, id=f"g{batch}", batch_size=batch, value=15.0 * batch) for batch in (1, 2, 4)]
-    assert fit_inference(rows, load_catalog()).engines["eager"] != PRIOR["eager"]
+    assert fit_inference(rows, load_catalog()).engines["eager"] != PRIORS["eager"]

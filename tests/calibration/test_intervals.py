@@ -18,7 +18,7 @@ from tonnage.calibration.intervals import (
 )
 from tonnage.calibration.judgement import Judged
 from tonnage.sizing.assumptions import INFERENCE_TIME_SPREAD, TRAINING_MEMORY_SPREAD
-from tonnage.sizing.program_practice import ADAPTER_MEMORY, KNOWN_MEMORY, UNSTATED_MEMORY
+from tonnage.sizing.program_profiles import ADAPTER_MEMORY, KNOWN_MEMORY, UNSTATED_MEMORY
 
 from .conftest import MakeJudged
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import median
 
@@ -12,10 +12,10 @@ import pytest
 from tonnage.calibration.judgement import Judged, Skipped
 from tonnage.calibration.leave_out import leave_one_out
 from tonnage.calibration.rows import TrainingRow
-from tonnage.calibration.training_fit import apply, coordinate_search, fit_training, memory_key
+from tonnage.calibration.training_fit import apply, fit_training, memory_key
 from tonnage.calibration.training_judge import judge_training, predict_metrics, time_case
-from tonnage.calibration.training_memory_rows import memory_table
-from tonnage.calibration.training_table import training_table
+from tonnage.calibration.training_memory_rows import memory_batch
+from tonnage.calibration.training_table import training_batch
 from tonnage.catalog import Catalog
 from tonnage.errors import InputError
 from tonnage.sizing.assumptions import Assumptions
@@ -88,8 +88,11 @@ def test_distance_counts_what_was_not_seen(row: Row, catalog: Catalog) -> None:
     rows = [replace(one, program="llm-foundry") for one in measured_by(Assumptions(), grid(row), catalog)]
     fit = fit_training(rows, catalog)
     other = [replace(rows[0], gpu="H100-80GB-SXM", precision="fp8"), replace(rows[0], program="")]
-    found = [one.far for one in judge_training([rows[0], *other], catalog, fit) if isinstance(one, Judged)]
-    assert found == [0, 3, 1]
+    judged = [one for one in judge_training([rows[0], *other], catalog, fit) if isinstance(one, Judged)]
+    assert [(one.far, one.foreign) for one in judged] == [(0, 0), (3, 2), (1, 0)]
+    planned = fit.unseen_factors(catalog.accelerator("H100-80GB-SXM"), "fp8", "pytorch", devices={"A100-80GB-SXM"})
+    assert planned.foreign == ("Hopper GPUs", "precision fp8")
+    assert planned.near[0] == catalog.accelerator("H100-80GB-SXM").name
 
 
 def test_values_of_other_formulas_are_refused(row: Row, catalog: Catalog) -> None:
@@ -102,28 +105,17 @@ def test_values_of_other_formulas_are_refused(row: Row, catalog: Catalog) -> Non
 def test_table_equals_cases_one_by_one(row: Row, catalog: Catalog) -> None:
     """The table of all rows gives what the formulas give case by case."""
     cases = [c for c in (time_case(r, catalog, Assumptions()) for r in grid(row)) if not isinstance(c, Skipped)]
-    table = training_table(cases)
+    table = training_batch(cases)
     together = table.steps(Assumptions()).total_s
     apart = [
         float(
             estimate_training_step(
-                case.jobs[0], case.layouts, table.devices.take(np.array([index])), practice=case.practice
+                case.jobs[0], case.layouts, table.devices.take(np.array([index])), trainer=case.trainer
             ).total_s[0]
         )
         for index, case in enumerate(cases)
     ]
     assert together.tolist() == pytest.approx(apart)
-
-
-def test_coordinate_search_finds_a_minimum_inside_its_ranges() -> None:
-    """A bowl's bottom is found; a bottom out of range stops at the edge."""
-
-    def bowl(values: Mapping[str, float]) -> float:
-        return abs(np.log(values["a"] / 2.0)) + abs(np.log(values["b"] / 50.0))
-
-    found = coordinate_search(bowl, {"a": 1.0, "b": 1.0}, {"a": (0.1, 9.0), "b": (0.1, 9.0)}, first_step=0.2)
-    assert found["a"] == pytest.approx(2.0, rel=0.02)
-    assert found["b"] == pytest.approx(9.0)
 
 
 def test_a_remembered_memory_fit_is_of_its_values_and_devices(row: Row, catalog: Catalog) -> None:
@@ -134,8 +126,8 @@ def test_a_remembered_memory_fit_is_of_its_values_and_devices(row: Row, catalog:
     )
     other = replace(catalog, accelerators=larger)
     keys = [
-        memory_key(memory_table(these, market, Assumptions()), None)
+        memory_key(memory_batch(these, market, Assumptions()), None)
         for these, market in ((rows, catalog), ([replace(rows[0], value=60.0)], catalog), (rows, other))
     ]
     assert len(set(keys)) == 3
-    assert keys[0] == memory_key(memory_table(rows, catalog, Assumptions()), None)
+    assert keys[0] == memory_key(memory_batch(rows, catalog, Assumptions()), None)

@@ -14,7 +14,7 @@ from tonnage.calibration.training_case import build_case
 from tonnage.calibration.training_judge import judge_training
 from tonnage.calibration.training_memory_rows import with_program_unstated
 from tonnage.catalog import Catalog
-from tonnage.sizing.program_practice import ADAPTER_MEMORY, KNOWN_MEMORY, UNSTATED_MEMORY
+from tonnage.sizing.program_profiles import ADAPTER_MEMORY, KNOWN_MEMORY, UNSTATED_MEMORY
 from tonnage.workload.convolutions import convolution_macs
 from tonnage.workload.parameters import count_parameters
 
@@ -74,7 +74,7 @@ def test_layout_strings(row: Row, catalog: Catalog) -> None:
     )
     layout = case.layouts.row(0)
     assert (layout.tensor_parallel, layout.pipeline_parallel, layout.sharding, layout.nodes) == (4, 4, "zero1", 8)
-    assert (case.practice.interleave, float(case.layouts.context_parallel[0])) == (5, 2)
+    assert (case.trainer.interleave, float(case.layouts.context_parallel[0])) == (5, 2)
     assert case.samples == 14 * 16 * 2
 
 

@@ -22,16 +22,16 @@ DAY = ("--as-of", "2026-11-20")
 
 def databricks_and_bedrock_are_answered(found: dict[str, Any]) -> None:
     """Databricks and Bedrock for BERT: both have a cost, what is estimated or another model says so."""
-    things = {one["name"]: one for one in found["things"]}
+    alternatives = {one["name"]: one for one in found["things"]}
     for name in ("databricks", "bedrock"):
-        assert things[name]["usd_per_month"]["value"] > 0
-    serving = next(one for one in things["databricks"]["works"] if one["work"] == "bert-serving")
+        assert alternatives[name]["usd_per_month"]["value"] > 0
+    serving = next(one for one in alternatives["databricks"]["works"] if one["work"] == "bert-serving")
     assert any(risk["kind"] == "estimated fee" for risk in serving["option"]["risk_values"])
     assert serving["usd_per_month"]["low"] < serving["usd_per_month"]["value"] < serving["usd_per_month"]["high"]
-    tuning = next(one for one in things["bedrock"]["works"] if one["work"] == "bert-finetune")
+    tuning = next(one for one in alternatives["bedrock"]["works"] if one["work"] == "bert-finetune")
     assert tuning["option"]["instance_type"] == "nova-micro"
     assert {one["thing"]: one["kind"] for one in found["answer"]["out"]}["bedrock"] == "another model"
-    asked = next(one for one in things["bedrock"]["works"] if one["work"] == "bert-serving")
+    asked = next(one for one in alternatives["bedrock"]["works"] if one["work"] == "bert-serving")
     quantities = {line["what"].split(" ")[0]: float(line["quantity"]) for line in asked["option"]["ledger"]}
     assert quantities["output"] >= 52.56  # a token for each of 52.56 million requests
     assert quantities["input"] > 52.56 * 48
@@ -173,7 +173,7 @@ def test_marks_in_names_are_text(inside: Run, tmp_path: Path) -> None:
     (tmp_path / "own" / "e.yaml").write_text(
         f"name: e\ntitle: {quoted}\nabout: {quoted}\nplan: {{platforms: [vm]}}\n"
         f"sources: {{s: {{title: {quoted}, url: 'https://e.org/\"><script>', read_on: 2026-11-01}}}}\n"
-        f"aspects: {{hardware: {{value: {quoted}, sources: [s], score: 3, because: {quoted}}}}}\n"
+        f"criteria: {{hardware: {{value: {quoted}, sources: [s], score: 3, because: {quoted}}}}}\n"
         f"risks: [{quoted}]\nsuits: [{quoted}]\nlevers: [{quoted}]\npractices: [{quoted}]\ntry_it: [{quoted}]\n"
     )
     workload = EXAMPLES.parent / "gbm-5m-rows.tonnage.yaml"
@@ -219,7 +219,7 @@ def test_profiles_of_ones_own(inside: Run, tmp_path: Path) -> None:
     (tmp_path / "own" / "ours.yaml").write_text(
         "name: ours\ntitle: Our cluster\nabout: Our own.\nplan: {computed: false, why_not: no prices}\n"
         "sources: {us: {title: Us, judgement: true}}\n"
-        "aspects: {hardware: {value: Eight H100, sources: [us], score: 3, because: a short list}}\n"
+        "criteria: {hardware: {value: Eight H100, sources: [us], score: 3, because: a short list}}\n"
     )
     (tmp_path / "c.yaml").write_text(
         "kind: compare\ntitle: Two\ncompare: [databricks, ours]\n"

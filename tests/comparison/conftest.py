@@ -17,7 +17,7 @@ from tonnage.comparison.request import Request, parse_request
 from tonnage.planning import CatalogStamp, Need, Option, Plan, RunDetail
 from tonnage.planning.reasons.risks import OldPriceRisk
 from tonnage.pricing.ledger import Ledger, LedgerLine
-from tonnage.sizing.assumptions import Assumption
+from tonnage.sizing.assumption_table import Assumption
 from tonnage.sizing.estimates import Figure
 from tonnage.workload.jobs import ServeJob, Workload
 from tonnage.workload.loading import parse_workload

@@ -78,26 +78,26 @@ def test_a_narrowed_entry_has_the_network_of_its_machines(
 ) -> None:
     """T4 machines and Graviton do not have «the fastest links with full control» that the cloud's best have."""
     catalog = load_catalog()
-    whole = ask(standard).things[0]
+    whole = ask(standard).alternatives[0]
     text = standard.replace("- self-managed-aws", f"- {{name: self-managed-aws, {narrowed}}}")
-    thing = of_its_machines(ask(text).things[0], catalog)
+    alternative = of_its_machines(ask(text).alternatives[0], catalog)
     assert whole.profile.cells["network"].score == 5
-    assert thing.profile.cells["network"].score in (2, 3)
-    assert thing.profile.cells["hardware"].score == 2
+    assert alternative.profile.cells["network"].score in (2, 3)
+    assert alternative.profile.cells["hardware"].score == 2
     assert of_its_machines(whole, catalog) == whole
 
 
 def test_a_narrowed_entry_keeps_what_is_fast(ask: Callable[..., Request], standard: str) -> None:
     """H100 machines of AWS have its fastest network."""
     text = standard.replace("- self-managed-aws", "- {name: self-managed-aws, gpus: [H100]}")
-    thing = of_its_machines(ask(text).things[0], load_catalog())
-    assert thing.profile.cells["network"].score == 5
+    alternative = of_its_machines(ask(text).alternatives[0], load_catalog())
+    assert alternative.profile.cells["network"].score == 5
 
 
 def test_what_is_bought_on_spot_says_so() -> None:
     """The summary names the work that a figure has on spot, so that it is not read beside an on-demand one."""
     found = machines()
-    on_spot = {row.thing for total in found.totals.values() for row in total.rows
+    on_spot = {row.alternative for total in found.totals.values() for row in total.rows
                if row.option is not None and row.option.purchase == "spot"}  # fmt: skip
     (pairs,) = [part for part in summary_section(found).parts if isinstance(part, Pairs)]
     assert found.able

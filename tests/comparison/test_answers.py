@@ -1,6 +1,6 @@
 """What readers of hand-written comparisons look for, and where the redone report answers it.
 
-Each row: what is looked for, the section, the row, label or heading in it, how many of the things compared must
+Each row: what is looked for, the section, the row, label or heading in it, how many of the alternatives compared must
 have an answer other than «not known» (0: the heading has content of its own).
 """
 
@@ -142,11 +142,11 @@ def cells_of(section: Section, label: str) -> list[str]:
     return out
 
 
-@pytest.mark.parametrize(("example", "looked_for", "key", "label", "things"), ANSWERS)
-def test_it_is_answered(example: str, looked_for: str, key: str, label: str, things: int) -> None:
-    """The place exists and says something for as many things as it must."""
+@pytest.mark.parametrize(("example", "looked_for", "key", "label", "alternatives"), ANSWERS)
+def test_it_is_answered(example: str, looked_for: str, key: str, label: str, alternatives: int) -> None:
+    """The place exists and says something for as many alternatives as it must."""
     section = sections(example)[key]
-    if things == 0:
+    if alternatives == 0:
         content = [
             part for part in after(section, label) if isinstance(part, (Bullets, Pairs, Table, Checks, Code, Tree))
         ]
@@ -155,7 +155,7 @@ def test_it_is_answered(example: str, looked_for: str, key: str, label: str, thi
         assert all(part.rows for part in content if isinstance(part, (Pairs, Table)))
         return
     answered = [cell for cell in cells_of(section, label) if cell and not cell.startswith(UNKNOWN)]
-    assert len(answered) >= things, looked_for
+    assert len(answered) >= alternatives, looked_for
 
 
 @pytest.mark.parametrize("example", [MACHINES, TOKENS, TREES])

@@ -14,9 +14,9 @@ from pypdf import PdfReader
 
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.verdict import OutKind
-from tonnage.reports.comparison.aspect_page import render_aspects
 from tonnage.reports.comparison.board import MOST_REASONS, SHORT_OUT, board_sections
 from tonnage.reports.comparison.choice import summary_section
+from tonnage.reports.comparison.criteria_page import render_criteria
 from tonnage.reports.comparison.drawings import Courses
 from tonnage.reports.comparison.horizon_chart import horizon_chart
 from tonnage.reports.comparison.html import score_class, sections_html
@@ -65,12 +65,12 @@ def test_cost_against_time_ends_at_the_cost_of_the_horizon(compared: Callable[..
     assert isinstance(chart.drawing, Courses)
     ends = {one.name: one.points[-1][1] for one in chart.drawing.courses}
     for one in comparison.answer.verdict.contenders:
-        title = comparison.title_of[one.thing]
+        title = comparison.title_of[one.alternative]
         if title in ends:
             assert ends[title] == pytest.approx(one.usd.value)
             starts = next(course.points[0][1] for course in chart.drawing.courses if course.name == title)
-            entry = comparison.entries[one.thing].usd
-            expected = 0.0 if entry is None or one.thing == comparison.answer.grounds.origin else entry.value
+            entry = comparison.entries[one.alternative].usd
+            expected = 0.0 if entry is None or one.alternative == comparison.answer.inputs.origin else entry.value
             assert starts == pytest.approx(expected)
 
 
@@ -79,8 +79,8 @@ def _pdf(comparison: Comparison) -> bytes:
 
 
 def test_the_page_of_aspects_is_fresh() -> None:
-    """docs/aspects.md is what its module writes: reports refer to it."""
-    assert (ROOT / "docs" / "aspects.md").read_text(encoding="utf-8") == render_aspects()
+    """docs/criteria.md is what its module writes: reports refer to it."""
+    assert (ROOT / "docs" / "criteria.md").read_text(encoding="utf-8") == render_criteria()
 
 
 def test_cells_are_coloured_by_score() -> None:

@@ -39,7 +39,7 @@ def test_the_way_to_each_leaf(name: str) -> None:
 
 
 def test_the_current_choice_shows_its_own_answers(compared: Callable[..., Comparison], standard: str) -> None:
-    """The thing that the rules choose is shown with the answers given, not with the shortest ones."""
+    """The alternative that the rules choose is shown with the answers given, not with the shortest ones."""
     text = standard.replace("custom_fine_tuning: false", "custom_fine_tuning: true")
     section = choosing_section(compared(text))
     ways = [row[1] for part in section.parts if isinstance(part, Pairs) for row in part.rows if "lead here" in row[0]]

@@ -14,7 +14,7 @@ import pytest
 
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.crossings import cost_at
-from tonnage.comparison.fronts import front_of, pace
+from tonnage.comparison.fronts import pace, pareto_front
 from tonnage.reports.blocks import Table
 from tonnage.reports.comparison import plots
 from tonnage.reports.comparison.content import build_sections
@@ -205,7 +205,7 @@ def test_curves_turn_where_the_cheapest_changes(compared: Callable[..., Comparis
     totals = [comparison.totals[name] for name in comparison.able]
 
     def cheapest(factor: float) -> str:
-        return min(totals, key=lambda total: cost_at(total, factor)).thing
+        return min(totals, key=lambda total: cost_at(total, factor)).alternative
 
     ends = (curves.curves[0].points[0][0], curves.curves[0].points[-1][0])
     assert len({cheapest(end) for end in ends}) == 2
@@ -225,12 +225,12 @@ def test_a_front_holds_what_nothing_beats(compared: Callable[..., Comparison]) -
         return replace(option, cost_usd=Figure(value=cost, low=cost, high=cost), time_s=figure)
 
     ways = [way(3, 50), way(1, 90), way(2, 95), way(4, 50), way(9, 10), way(5, None)]
-    found = [(one.cost_usd.value, pace(one).value) for one in front_of(ways)]
+    found = [(one.cost_usd.value, pace(one).value) for one in pareto_front(ways)]
     assert found == [(1, 90), (3, 50), (9, 10)]
 
 
 def test_memory_of_equal_devices_is_shown_once(compared: Callable[..., Comparison]) -> None:
-    """Three things on one device are one bar that names them all in its table."""
+    """Three alternatives on one device are one bar that names them all in its table."""
     memory = charts_of(compared())["chart-memory-1"]
     assert isinstance(memory.drawing, Stack)
     (bar,) = memory.drawing.bars

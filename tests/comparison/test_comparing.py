@@ -80,10 +80,11 @@ def test_break_even_of_one_workload(compared: Callable[..., Comparison], standar
 
 
 def test_what_cannot_be_done_is_not_ranked(compared: Callable[..., Comparison], standard: str) -> None:
-    """A thing that cannot do all the work is out of the ranking, and its cost is not known rather than partial."""
+    """An alternative that cannot do all the work is out of the ranking, and its cost is not known rather than
+    partial."""
     found = compared(standard.replace(*BOTH))
     assert found.able == ("self-managed-aws", "sagemaker")
-    assert {one.thing for one in found.ranking} == {"self-managed-aws", "sagemaker"}
+    assert {one.alternative for one in found.ranking} == {"self-managed-aws", "sagemaker"}
     assert found.totals["databricks"].usd_per_month is None
     assert "cost" not in found.scores["databricks"]
     outs = [advice.verdict.out_of("databricks") for advice in found.advice]
@@ -95,11 +96,11 @@ def test_what_takes_longer_than_the_horizon_is_out(compared: Callable[..., Compa
     found = compared()
     short, _, long = (one.verdict for one in found.own_advice)
     assert short.choice == "self-managed-aws"
-    assert {one.thing: one.kind for one in short.out} == {
+    assert {one.alternative: one.kind for one in short.out} == {
         "databricks": "not reached in time",
         "sagemaker": "not reached in time",
     }
-    known = {one.thing: one.usd for one in (*long.contenders, *long.out)}
+    known = {one.alternative: one.usd for one in (*long.contenders, *long.out)}
     moved, stayed = known["databricks"], known["self-managed-aws"]
     assert moved is not None
     assert stayed is not None
@@ -124,7 +125,7 @@ def test_sizes_of_organisations(compared: Callable[..., Comparison], standard: s
 
 
 def test_a_split_pays_for_every_platform_used(compared: Callable[..., Comparison], standard: str) -> None:
-    """The split is no dearer than the best single thing, and counts the people of each platform in it."""
+    """The split is no dearer than the best single alternative, and counts the people of each platform in it."""
     split = compared(standard.replace(*BOTH).replace("- sagemaker", "- sagemaker\n  - bedrock")).split
     assert split.usd_per_month is not None
     assert split.single_usd_per_month is not None
@@ -154,7 +155,7 @@ def test_trade_offs_name_leads_of_a_point(compared: Callable[..., Comparison]) -
 def test_the_leaf_means_things(compared: Callable[..., Comparison], standard: str) -> None:
     """A leaf that names a profile prefers it; data that must not leave excludes model APIs, whatever they cost."""
     found = compared(standard.replace("custom_fine_tuning: false", "custom_fine_tuning: true"))
-    assert found.answer.grounds.preference.things == ("databricks",)
+    assert found.answer.inputs.preference.alternatives == ("databricks",)
     text = standard.replace("rules: seed-databricks-bedrock", "rules: computed-cost").split("needs:")[0]
     text = text.replace(*SERVICE).replace("- sagemaker", "- sagemaker\n  - bedrock")
     assert compared(text).answer.choice == "bedrock"

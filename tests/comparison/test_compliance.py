@@ -95,7 +95,7 @@ def test_what_is_not_known_is_left_out_of_every_choice(compared: Callable[..., C
     text = text.replace("- self-managed-aws\n", "- {name: self-managed-aws, attests: {C5: our copy}}\n")
     found = compared(text.replace('title: "Databricks <b>"', 'title: "Databricks <b>", attests: {C5: our copy}'))
     assert found.standing.needs == ("c5",)
-    assert {one.thing for one in found.ranking} == {"self-managed-aws", "databricks"}
+    assert {one.alternative for one in found.ranking} == {"self-managed-aws", "databricks"}
     outs = [advice.verdict.out_of("sagemaker") for advice in found.advice]
     assert all(out is not None and out.kind == "rule not known" for out in outs)
     assert all(out is not None and [match.standard for match in out.rules] == ["c5"] for out in outs)
@@ -106,7 +106,7 @@ def test_what_is_not_known_is_left_out_of_every_choice(compared: Callable[..., C
 
 
 def test_the_trace_names_the_rule_and_its_evidence(compared: Callable[..., Comparison], standard: str) -> None:
-    """The computed tree asks for the rules, and says what each thing's profile attests."""
+    """The computed tree asks for the rules, and says what each alternative's profile attests."""
     text = standard.replace("usd_per_hour: 100", "usd_per_hour: 100, compliance: [soc2]")
     text = text.replace("rules: seed-databricks-bedrock", "rules: computed-cost").split("needs:")[0]
     steps = {step.question.name: step for step in compared(text).decision.steps}
@@ -130,7 +130,7 @@ def test_a_tree_that_does_not_ask_is_still_warned(compared: Callable[..., Compar
     text = standard.replace("usd_per_hour: 100", "usd_per_hour: 100, compliance: [c5]")
     text = text.replace("custom_fine_tuning: false", "custom_fine_tuning: true")
     said = render_comparison(compared(text), "md")
-    assert "None of the things compared can be recommended" in said
+    assert "None of the alternatives compared can be recommended" in said
     assert "Databricks &lt;b&gt;: BSI C5 not known: ask the vendor" in said
 
 

@@ -157,7 +157,7 @@ def test_a_hostile_name_stays_one_word_in_a_check(compared: Callable[..., Compar
     assert found.request.move is not None
     work = replace(found.works[0], workload=replace(found.works[0].workload, file="a; rm -rf b.yaml"))
     plan = plan_migration(
-        found.request.move, {one.name: one for one in found.request.things}, [work], load_templates(),
+        found.request.move, {one.name: one for one in found.request.alternatives}, [work], load_templates(),
         today=found.as_of.date(), compare_file="x.yaml",
     )  # fmt: skip
     check = next(task for task in plan.tasks if task.id.startswith("plan-target")).checks[0]

@@ -86,7 +86,7 @@ def test_owned_machines_are_planned_and_ranked(tmp_path: Path) -> None:
     assert total.run_usd_per_month.value == pytest.approx(
         30 * option.time_s.value / 3600 * option.usd_per_instance_hour, rel=0.2
     )
-    assert "on-premise" in {one.thing for one in found.ranking}
+    assert "on-premise" in {one.alternative for one in found.ranking}
     said = render_comparison(found, "md")
     assert "Machines of one's own" in said
     assert "stated" in said

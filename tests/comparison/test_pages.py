@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.comparison.aspects import load_aspects
+from tonnage.comparison.criteria import load_criteria
 from tonnage.comparison.profiles import load_profiles
 from tonnage.comparison.request import RequestFile, parse_request
 from tonnage.comparison.rules import FACTS, packaged_rules, parse_rules
@@ -23,15 +23,20 @@ def shown(page: str) -> str:
 
 
 def test_the_compare_file_of_the_page() -> None:
-    """It is read, and its narrowed things are."""
+    """It is read, and its narrowed alternatives are."""
     request = parse_request(shown("compare.md"), file="page", folder=Path())
-    assert [thing.name for thing in request.things] == ["databricks", "aws-h100", "graviton", "on-premise"]
+    assert [alternative.name for alternative in request.alternatives] == [
+        "databricks",
+        "aws-h100",
+        "graviton",
+        "on-premise",
+    ]
 
 
 def test_the_profile_of_the_page(tmp_path: Path) -> None:
     """It joins the shipped ones as a file of one's own."""
     (tmp_path / "acme.yaml").write_text(shown("adding-a-platform.md"))
-    assert load_profiles([tmp_path])["acme-gpu"].reach.providers == ("acme",)
+    assert load_profiles([tmp_path])["acme-gpu"].scope.providers == ("acme",)
 
 
 def test_the_rules_of_the_page() -> None:
@@ -52,4 +57,4 @@ def test_every_key_is_on_the_page() -> None:
         assert f"`{key}`" in text or f"\n{key}:" in text, key
     for name in packaged_rules():
         assert f"`{name}`" in text
-    assert all(aspect.title for aspect in load_aspects())
+    assert all(criterion.title for criterion in load_criteria())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.comparison.aspects import load_aspects, measured_score, parse_aspects
+from tonnage.comparison.criteria import load_criteria, measured_score, parse_criteria
 from tonnage.comparison.profiles import find_profile, load_profiles, parse_profiles
 from tonnage.errors import UnknownName, WorkloadError
 
@@ -19,7 +19,7 @@ about: A platform of our own.
 plan: {platforms: [vm], providers: [aws]}
 sources:
   handbook: {title: Our handbook, url: "https://example.org/handbook", read_on: 2026-11-01}
-aspects:
+criteria:
   hardware: {value: Eight H100, sources: [handbook], score: 3, because: a short list}
 """
 WANTED = {
@@ -51,9 +51,9 @@ def test_every_platform_is_there() -> None:
 
 @pytest.mark.parametrize("name", sorted(WANTED))
 def test_profiles_are_whole(name: str) -> None:
-    """A platform says something of every judged aspect, each with evidence; each score says why."""
+    """A platform says something of every judged criterion, each with evidence; each score says why."""
     profile = load_profiles()[name]
-    judged = {aspect.key for aspect in load_aspects() if aspect.measure is None and aspect.of == "any"}
+    judged = {criterion.key for criterion in load_criteria() if criterion.measure is None and criterion.of == "any"}
     if profile.kind == "platform":
         assert set(profile.cells) == judged
     for key, cell in profile.cells.items():
@@ -70,7 +70,7 @@ def test_what_a_file_leaves_out_is_its_base() -> None:
     found = load_profiles()
     assert found["self-managed-gcp"].cells["storage"] == found["self-managed"].cells["storage"]
     assert found["self-managed-gcp"].cells["hardware"] != found["self-managed"].cells["hardware"]
-    assert found["self-managed-gcp"].reach.providers == ("gcp",)
+    assert found["self-managed-gcp"].scope.providers == ("gcp",)
 
 
 def test_a_folder_adds_profiles(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_folder_adds_profiles(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "line", "said"),
     [
-        ("  hardware:", "  hardwear:", 9, "no aspect is named 'hardwear'"),
+        ("  hardware:", "  hardwear:", 9, "no criterion is named 'hardwear'"),
         ("sources: [handbook]", "sources: []", 9, "names no source"),
         ("sources: [handbook]", "sources: [manual]", 9, "no source of this file is named 'manual'"),
         ("read_on: 2026-11-01", "read_on: last week", 7, "a date such as"),
@@ -137,9 +137,9 @@ def test_an_unknown_name_has_the_nearest() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('aspects: {x: {title: X, group: G, asks: a, rubric: {"1": a}}}', "no 1 or no 5"),
+        ('criteria: {x: {title: X, group: G, asks: a, rubric: {"1": a}}}', "no 1 or no 5"),
         (
-            "aspects: {x: {title: X, group: G, asks: a, measure: setup_usd, rubric: {'1': a, '5': b}}}",
+            "criteria: {x: {title: X, group: G, asks: a, measure: setup_usd, rubric: {'1': a, '5': b}}}",
             "judged or computed",
         ),
     ],
@@ -147,14 +147,14 @@ def test_an_unknown_name_has_the_nearest() -> None:
 def test_aspects_are_checked(text: str, said: str) -> None:
     """A rubric has its ends, and a score one origin."""
     with pytest.raises(WorkloadError) as caught:
-        parse_aspects(text)
+        parse_criteria(text)
     assert said in f"{caught.value} {caught.value.hint}"
 
 
 def test_computed_scores() -> None:
-    """The best has 5, each factor of two costs the aspect's points, nothing is below 1; more is better for rates."""
-    cost = next(aspect for aspect in load_aspects() if aspect.key == "cost")
-    rate = next(aspect for aspect in load_aspects() if aspect.key == "throughput")
+    """The best has 5, each factor of two costs the criterion's points, nothing is below 1; more is better for rates."""
+    cost = next(criterion for criterion in load_criteria() if criterion.key == "cost")
+    rate = next(criterion for criterion in load_criteria() if criterion.key == "throughput")
     assert measured_score(cost, 7.0, 7.0) == 5.0
     assert measured_score(cost, 14.0, 7.0) == pytest.approx(5.0 - cost.points_per_doubling)
     assert measured_score(cost, 1e9, 7.0) == 1.0

@@ -154,20 +154,20 @@ def test_every_section_is_there(compared: Callable[..., Comparison]) -> None:
 
 
 def test_json_keeps_intervals_and_sources(compared: Callable[..., Comparison]) -> None:
-    """Every cost has its interval and basis, every aspect its evidence."""
+    """Every cost has its interval and basis, every criterion its evidence."""
     document = json.loads(render_comparison(compared(), "json"))
     assert document["schema"] == "tonnage/compare@1"
-    thing = document["things"][0]
-    assert set(thing["usd_per_month"]) == {"value", "low", "high", "basis"}
-    assert all(cell["evidence"] for cell in thing["aspects"].values())
-    assert thing["works"][0]["option"]["ledger"][0]["read_on"] == "2026-07-20"
+    alternative = document["things"][0]
+    assert set(alternative["usd_per_month"]) == {"value", "low", "high", "basis"}
+    assert all(cell["evidence"] for cell in alternative["aspects"].values())
+    assert alternative["works"][0]["option"]["ledger"][0]["read_on"] == "2026-07-20"
 
 
 def test_csv_has_a_row_for_each_thing_and_aspect(compared: Callable[..., Comparison]) -> None:
     """The matrix as a table; dates or «undated» beside each source."""
     found = compared()
     rows = list(csv.DictReader(io.StringIO(render_comparison(found, "csv"))))
-    assert len(rows) == len(found.request.things) * len(found.aspects)
+    assert len(rows) == len(found.request.alternatives) * len(found.criteria)
     judged = [row for row in rows if row["basis"] == "judged"]
     assert judged
     assert all(row["sources"] and row["read_on"] for row in judged)

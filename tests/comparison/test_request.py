@@ -31,7 +31,7 @@ def read(text: str) -> Request:
     ("before", "after", "said"),
     [
         ("weights: {cost: 2}", "weights: {cost: -1}", "two.tonnage.yaml:8: `weights.cost`: found -1"),
-        ("weights: {cost: 2}", "weights: {price: 2}", "no aspect is named 'price'"),
+        ("weights: {cost: 2}", "weights: {price: 2}", "no criterion is named 'price'"),
         ("weights: {cost: 2}", "weights: {purpose: 2}", "is not scored"),
         ("weights: {cost: 2}", "weights: {cost: 0}\nonly_these_weights: true", "no weight is above 0"),
         ("weights: {cost: 2}", "weights: {cost: heavy}", "a number"),
@@ -39,7 +39,7 @@ def read(text: str) -> Request:
         ("weights: {cost: 2}", "weight: {cost: 2}", "unknown key 'weight'"),
         ("- databricks\n", "- databrics\n", "no platform profile is named 'databrics'"),
         ("{name: aws, ", "{name: databricks, ", "is compared twice"),
-        ("to: databricks", "to: bedrock", "no thing compared here is named 'bedrock'"),
+        ("to: databricks", "to: bedrock", "no alternative compared here is named 'bedrock'"),
         ("to: databricks", "to: aws", "is where it comes from"),
         ("to: databricks", "to: databricks, start: soon", "a date such as"),
         ("kind: compare", "kind: comparison", "one of 'compare'"),

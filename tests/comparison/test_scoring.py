@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tonnage.comparison.scoring import Score, Scores, common_aspects, stability, weight_flips, weighted
+from tonnage.comparison.scoring import Score, Scores, common_criteria, stability, weight_flips, weighted
 
 
 def judged(value: float) -> Score:
@@ -21,16 +21,16 @@ def test_the_weighted_mean() -> None:
     """(3·5 + 1·1) / 4, and the order; what one has no score for counts for none, and widens the ends."""
     scores = table({"a": {"x": 5, "y": 1}, "b": {"x": 3, "y": 3, "z": 5}})
     best, second = weighted(scores, {"x": 3, "y": 1, "z": 1}, ["a", "b"])
-    assert (best.thing, best.total, second.total) == ("a", 4.0, 3.0)
+    assert (best.alternative, best.total, second.total) == ("a", 4.0, 3.0)
     assert (best.low, best.high) == (pytest.approx(17 / 5), pytest.approx(21 / 5))
     assert best.unknown == ("z",)
-    assert common_aspects(scores, {"x": 3, "y": 1, "z": 1}, ["a", "b"]) == ("x", "y")
+    assert common_criteria(scores, {"x": 3, "y": 1, "z": 1}, ["a", "b"]) == ("x", "y")
 
 
 def test_the_tie_in_closed_form() -> None:
     """a leads by 3·2 - 1·2 = 4: x ties at 1 below, y at 3 above."""
     scores = table({"a": {"x": 5, "y": 1}, "b": {"x": 3, "y": 3}})
-    found = {flip.aspect: flip for flip in weight_flips(scores, {"x": 3, "y": 1}, ["a", "b"])}
+    found = {flip.criterion: flip for flip in weight_flips(scores, {"x": 3, "y": 1}, ["a", "b"])}
     assert (found["x"].weight_at_tie, found["x"].side) == (pytest.approx(1.0), "below")
     assert (found["y"].weight_at_tie, found["y"].side) == (pytest.approx(3.0), "above")
 
@@ -42,14 +42,14 @@ def test_flips_flip(seed: int) -> None:
     keys, names = "uvwxy", ["a", "b", "c", "d"]
     scores = table({name: {key: dice.randint(1, 5) for key in keys} for name in names})
     weights = {key: dice.uniform(0.2, 4) for key in keys}
-    winner = weighted(scores, weights, names)[0].thing
+    winner = weighted(scores, weights, names)[0].alternative
     for flip in weight_flips(scores, weights, names):
         step = 1e-6 if flip.side == "above" else -1e-6
-        beyond = weights | {flip.aspect: flip.weight_at_tie + step}
-        if beyond[flip.aspect] < 0:
+        beyond = weights | {flip.criterion: flip.weight_at_tie + step}
+        if beyond[flip.criterion] < 0:
             continue
-        assert weighted(scores, beyond, names)[0].thing != winner
-        assert weighted(scores, weights | {flip.aspect: flip.weight_at_tie - step}, names)[0].thing == winner
+        assert weighted(scores, beyond, names)[0].alternative != winner
+        assert weighted(scores, weights | {flip.criterion: flip.weight_at_tie - step}, names)[0].alternative == winner
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -59,13 +59,13 @@ def test_bisection_finds_the_same_tie(seed: int) -> None:
     keys, names = "uvwx", ["a", "b", "c"]
     scores = table({name: {key: dice.uniform(1, 5) for key in keys} for name in names})
     weights = {key: dice.uniform(0.2, 4) for key in keys}
-    winner = weighted(scores, weights, names)[0].thing
+    winner = weighted(scores, weights, names)[0].alternative
     for flip in (one for one in weight_flips(scores, weights, names) if one.side == "above"):
-        low, high = weights[flip.aspect], flip.weight_at_tie * 4 + 1
-        assert weighted(scores, weights | {flip.aspect: high}, names)[0].thing != winner
+        low, high = weights[flip.criterion], flip.weight_at_tie * 4 + 1
+        assert weighted(scores, weights | {flip.criterion: high}, names)[0].alternative != winner
         for _ in range(80):
             middle = (low + high) / 2
-            still = weighted(scores, weights | {flip.aspect: middle}, names)[0].thing == winner
+            still = weighted(scores, weights | {flip.criterion: middle}, names)[0].alternative == winner
             low, high = (middle, high) if still else (low, middle)
         assert high == pytest.approx(flip.weight_at_tie, rel=1e-6)
 

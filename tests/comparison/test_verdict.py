@@ -12,7 +12,7 @@ from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.compliance import Match, Standing
 from tonnage.comparison.horizons import WEEKS_PER_MONTH, Bill, Entry
 from tonnage.comparison.scoring import Score
-from tonnage.comparison.verdict import Grounds, Preference, reach_verdict, weeks_to_return
+from tonnage.comparison.verdict import DecisionInputs, Preference, decide_verdict, weeks_to_return
 from tonnage.errors import WorkloadError
 from tonnage.reports.blocks import Bullets, Paragraph, Table
 from tonnage.reports.comparison.choice import advice_section, implied_lines, summary_section
@@ -34,11 +34,11 @@ def points(**scores: float) -> dict[str, Score]:
     return {key: Score(value=value, low=value, high=value, basis="judged") for key, value in scores.items()}
 
 
-def grounds(bills: Mapping[str, Bill], **changes: object) -> Grounds:
+def inputs(bills: Mapping[str, Bill], **changes: object) -> DecisionInputs:
     """Of `a`, `b` and so on, over a year, without rules; `b` is judged far better than all others."""
     scores = {name: points(cost=5, scaling=5 if name == "b" else 1) for name in bills}
     standing = Standing(needs=(), matches=dict.fromkeys(bills, ()))
-    made = Grounds(
+    made = DecisionInputs(
         bills=bills, lacking={}, standing=standing, preference=Preference(), scores=scores,
         weights={"cost": 3.0, "scaling": 25.0}, worth={}, origin=None, weeks=YEAR,
     )  # fmt: skip
@@ -47,34 +47,34 @@ def grounds(bills: Mapping[str, Bill], **changes: object) -> Grounds:
 
 def test_judgement_does_not_outvote_money() -> None:
     """25 points of weight for `b` choose it at the same cost, and not at 2.9 times the cost."""
-    alike = reach_verdict(grounds({"a": bill(100), "b": bill(110)}))
+    alike = decide_verdict(inputs({"a": bill(100), "b": bill(110)}))
     assert (alike.choice, alike.ground) == ("b", "judgement")
-    dear = reach_verdict(grounds({"a": bill(100), "b": bill(290)}))
+    dear = decide_verdict(inputs({"a": bill(100), "b": bill(290)}))
     assert (dear.choice, dear.ground) == ("a", "cost")
 
 
 def test_wide_intervals_do_not_make_equals() -> None:
     """Intervals of people-hours overlap at twice the cost; judgement still pays at most three tenths."""
-    wide = reach_verdict(grounds({"a": bill(100, spread=0.9), "b": bill(180, spread=0.9)}))
+    wide = decide_verdict(inputs({"a": bill(100, spread=0.9), "b": bill(180, spread=0.9)}))
     assert wide.choice == "a"
-    near = reach_verdict(grounds({"a": bill(100, spread=0.9), "b": bill(125, spread=0.9)}))
+    near = decide_verdict(inputs({"a": bill(100, spread=0.9), "b": bill(125, spread=0.9)}))
     assert near.choice == "b"
-    apart = reach_verdict(grounds({"a": bill(100, spread=0.01), "b": bill(125, spread=0.01)}))
+    apart = decide_verdict(inputs({"a": bill(100, spread=0.01), "b": bill(125, spread=0.01)}))
     assert apart.choice == "a"
 
 
 def test_a_move_that_never_pays_back_is_out() -> None:
     """600 once for 40 a month pays after 15 months: not within 12, though costs overlap and judgement prefers it."""
     bills = {"a": bill(100), "b": bill(60, once=600, weeks=0)}
-    year = reach_verdict(grounds(bills, origin="a"))
+    year = decide_verdict(inputs(bills, origin="a"))
     assert year.choice == "a"
     out = year.out_of("b")
     assert out is not None
     assert out.kind == "never pays back"
     assert out.weeks == pytest.approx(15 * WEEKS_PER_MONTH)
-    longer = reach_verdict(grounds(bills, origin="a", weeks=1.4 * YEAR))
+    longer = decide_verdict(inputs(bills, origin="a", weeks=1.4 * YEAR))
     assert longer.choice == "b"
-    dearer = reach_verdict(grounds({"a": bill(100), "b": bill(101)}, origin="a")).out_of("b")
+    dearer = decide_verdict(inputs({"a": bill(100), "b": bill(101)}, origin="a")).out_of("b")
     assert dearer is not None
     assert dearer.weeks is None
 
@@ -82,18 +82,18 @@ def test_a_move_that_never_pays_back_is_out() -> None:
 def test_the_weeks_to_return_are_those_of_the_verdict() -> None:
     """Just before them the move is out, just after it is in; time to get there included."""
     bills = {"a": bill(100), "b": bill(60, once=200, weeks=8)}
-    weeks = weeks_to_return(grounds(bills, origin="a"), "b")
+    weeks = weeks_to_return(inputs(bills, origin="a"), "b")
     assert weeks is not None
     assert weeks == pytest.approx(8 + 5 * WEEKS_PER_MONTH)
-    assert reach_verdict(grounds(bills, origin="a", weeks=0.99 * weeks)).choice == "a"
-    assert reach_verdict(grounds(bills, origin="a", weeks=1.01 * weeks)).choice == "b"
+    assert decide_verdict(inputs(bills, origin="a", weeks=0.99 * weeks)).choice == "a"
+    assert decide_verdict(inputs(bills, origin="a", weeks=1.01 * weeks)).choice == "b"
 
 
 def test_where_staying_is_not_allowed_a_move_need_not_pay() -> None:
     """The dearer one is chosen where today's breaks a rule."""
     broken = Match(standard="hipaa", answer="not attested", scope="", evidence=())
     standing = Standing(needs=("hipaa",), matches={"a": (broken,), "b": ()})
-    found = reach_verdict(grounds({"a": bill(100), "b": bill(500, once=1000, weeks=5)}, origin="a", standing=standing))
+    found = decide_verdict(inputs({"a": bill(100), "b": bill(500, once=1000, weeks=5)}, origin="a", standing=standing))
     assert found.choice == "b"
     assert [one.kind for one in found.out] == ["breaks a rule"]
 
@@ -101,27 +101,27 @@ def test_where_staying_is_not_allowed_a_move_need_not_pay() -> None:
 def test_what_an_aspect_is_worth_is_money() -> None:
     """4 points of 50 dollars a month pay for 190 dollars more, and not for 210."""
     dear = {"a": bill(100, spread=0.0), "b": bill(290, spread=0.0)}
-    paid = reach_verdict(grounds(dear, worth={"scaling": 50.0}))
+    paid = decide_verdict(inputs(dear, worth={"scaling": 50.0}))
     assert (paid.choice, paid.ground) == ("b", "worth")
-    assert reach_verdict(grounds({**dear, "b": bill(310, spread=0.0)}, worth={"scaling": 50.0})).choice == "a"
+    assert decide_verdict(inputs({**dear, "b": bill(310, spread=0.0)}, worth={"scaling": 50.0})).choice == "a"
 
 
 def test_rules_prefer_among_equals_and_exclude_where_they_must() -> None:
-    """A preferred thing wins among those that cost alike; a must leaves it alone, whatever it costs."""
+    """A preferred alternative wins among those that cost alike; a must leaves it alone, whatever it costs."""
     alike = {"a": bill(100), "b": bill(110), "c": bill(105)}
-    assert reach_verdict(grounds(alike, preference=Preference(things=("c",)))).choice == "c"
+    assert decide_verdict(inputs(alike, preference=Preference(alternatives=("c",)))).choice == "c"
     dear = {**alike, "c": bill(300)}
-    assert reach_verdict(grounds(dear, preference=Preference(things=("c",)))).choice == "b"
-    found = reach_verdict(grounds(dear, preference=Preference(leaf="so", things=("c",), must=True)))
+    assert decide_verdict(inputs(dear, preference=Preference(alternatives=("c",)))).choice == "b"
+    found = decide_verdict(inputs(dear, preference=Preference(leaf="so", alternatives=("c",), must=True)))
     assert (found.choice, found.ground) == ("c", "only one")
     assert {one.kind for one in found.out} == {"excluded by the rules"}
 
 
 def test_nothing_left() -> None:
     """Where each fails a must-have there is no answer, and each says which."""
-    found = reach_verdict(grounds({"a": bill(100, weeks=80), "b": replace(bill(1), run=None)}))
+    found = decide_verdict(inputs({"a": bill(100, weeks=80), "b": replace(bill(1), run=None)}))
     assert found.choice is None
-    assert [(one.thing, one.kind) for one in found.out] == [("a", "not reached in time"), ("b", "cost not known")]
+    assert [(one.alternative, one.kind) for one in found.out] == [("a", "not reached in time"), ("b", "cost not known")]
 
 
 def text_of(found: Comparison) -> str:
@@ -131,7 +131,7 @@ def text_of(found: Comparison) -> str:
 
 
 def test_one_answer_is_said(compared: Callable[..., Comparison], standard: str) -> None:
-    """Rules that name another thing do not make a second recommendation."""
+    """Rules that name another alternative do not make a second recommendation."""
     found = compared(standard.replace("custom_fine_tuning: false", "custom_fine_tuning: true"))
     title = found.title_of[found.answer.choice or ""]
     assert headline(found).startswith(f"Choose {title}: $")
@@ -140,9 +140,9 @@ def test_one_answer_is_said(compared: Callable[..., Comparison], standard: str) 
     assert "the score prefers" not in text_of(found)
 
 
-def changed(found: Comparison, change: Change) -> Grounds:
-    """The grounds a little beyond the change's threshold."""
-    given = found.answer.grounds
+def changed(found: Comparison, change: Change) -> DecisionInputs:
+    """The inputs a little beyond the change's threshold."""
+    given = found.answer.inputs
     beyond = change.at * (1.002 if change.at > change.now else 0.998)
     bills = dict(given.bills)
     if change.kind in ("price of the choice", "price of another"):
@@ -172,7 +172,7 @@ def test_what_would_change_it_holds_when_tried(compared: Callable[..., Compariso
     assert {one.kind for one in found.answer.changes} >= {"worth", "horizon"}
     for one in found.answer.changes:
         assert one.then != found.answer.choice
-        assert reach_verdict(changed(found, one)).choice == one.then
+        assert decide_verdict(changed(found, one)).choice == one.then
 
 
 def test_a_rule_that_keeps_the_best_out_is_named(compared: Callable[..., Comparison], standard: str) -> None:
@@ -204,7 +204,7 @@ def test_a_worth_needs_its_unit(compared: Callable[..., Comparison], standard: s
     ("key", "said"), [("cost", "is money already"), ("purpose", "not scored"), ("scalin", "named")]
 )
 def test_a_worth_is_of_a_judged_aspect(compared: Callable[..., Comparison], standard: str, key: str, said: str) -> None:
-    """Money, unscored aspects and names that are none cannot be worth something."""
+    """Money, unscored criteria and names that are none cannot be worth something."""
     with pytest.raises(WorkloadError, match=said):
         compared(standard + f"worth: {{{key}: 5 USD/month}}\n")
 
@@ -219,7 +219,7 @@ def test_weights_show_their_price(compared: Callable[..., Comparison], standard:
     found = compared(standard + "weights: {cost: 3, scaling: 4.5}\n")
     month = found.totals[found.answer.choice or ""].usd_per_month
     assert month is not None
-    (price,) = [one for one in found.answer.implied if one.aspect == "scaling"]
+    (price,) = [one for one in found.answer.implied if one.criterion == "scaling"]
     assert price.usd_per_month == pytest.approx(month.value)
     assert any("Scaling, weight 4.5: you would pay" in line for line in implied_lines(found))
 

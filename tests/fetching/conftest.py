@@ -187,7 +187,7 @@ def content() -> bytes:
 @pytest.fixture
 def fetch_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Fetched]:
     """`fetch_here(source, ..., to="out")`: fetch with small ranges, short waits and a cache of this test's own."""
-    monkeypatch.setattr("tonnage.fetching.carrying.Partial", SmallParts)
+    monkeypatch.setattr("tonnage.fetching.file_transfer.Partial", SmallParts)
 
     def run(*sources: str, to: str | tuple[str, ...] = "out", watcher: Watcher | None = None, **more: Any) -> Fetched:
         free = {"free": more.pop("free")} if "free" in more else {}

@@ -45,7 +45,7 @@ def start(folder: Path, tmp_path: Path) -> Iterator[Start]:
 
 
 def kill_all(home: Path) -> None:
-    """kill -9 whatever works for this home: pipeline, command line, supervisor, leash and workers."""
+    """kill -9 whatever works for this home: pipeline, command line, supervisor, shim and workers."""
     for process in psutil.process_iter():
         try:
             if process.pid != os.getpid() and process.environ().get("TONNAGE_HOME") == str(home):

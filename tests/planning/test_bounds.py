@@ -9,7 +9,7 @@ import pytest
 
 from tonnage.catalog import Catalog, load_catalog
 from tonnage.errors import UnsizedHardware
-from tonnage.planning.grounds import Grounds
+from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.train_sizing import size_training
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Machine, peak_tflops, product_flop_per_s, stack
@@ -21,7 +21,7 @@ from tonnage.workload.jobs import Constraints, Lengths, TrainJob
 from tonnage.workload.known import find_model
 
 CATALOG = load_catalog()
-PACKAGED = Grounds.packaged()
+PACKAGED = CalibratedModel.packaged()
 # Whether a model fits is not asked here: every layout is let through.
 ROOMY = replace(PACKAGED, assumed=replace(PACKAGED.assumed, memory_margin_fraction=-1e6))
 MODELS = [

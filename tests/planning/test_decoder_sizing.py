@@ -8,7 +8,7 @@ import pytest
 
 from tonnage.catalog import load_catalog
 from tonnage.planning.batch_sizing import size_batch
-from tonnage.planning.grounds import Grounds
+from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.changes import SetField
 from tonnage.planning.reasons.misses import ConcurrencyMiss, ReplicasMiss
@@ -23,7 +23,7 @@ from tonnage.workload.known import find_model
 
 from .conftest import serve
 
-CATALOG, GROUNDS = load_catalog(), Grounds.packaged()
+CATALOG, CALIBRATED = load_catalog(), CalibratedModel.packaged()
 H100 = Machine(
     accelerator=CATALOG.accelerator("H100-SXM"), count=1, intra=None, network_gb_per_s=None, network_latency_us=40.0
 )
@@ -33,7 +33,7 @@ BATCH = BatchJob(model=find_model("llama-3.1-8b"), requests=CHAT, items=10_000, 
 
 
 def served(job: ServeJob) -> Sized:
-    return size_service(job, [H100], Constraints(max_nodes=NO_LIMIT), GROUNDS)
+    return size_service(job, [H100], Constraints(max_nodes=NO_LIMIT), CALIBRATED)
 
 
 def shown(job: ServeJob) -> RunDetail:
@@ -91,9 +91,9 @@ def test_headroom_is_beside_the_capacity() -> None:
 
 def test_a_forced_concurrency_is_what_is_planned_and_one_over_the_cache_says_so() -> None:
     """61 in flight is 61, not a power of two; 100,000 is refused with what the cache holds."""
-    fixed = size_batch(replace(BATCH, concurrency=61), [H100], Constraints(), GROUNDS)
+    fixed = size_batch(replace(BATCH, concurrency=61), [H100], Constraints(), CALIBRATED)
     assert dict(fixed.detail(0).layout_fields)["concurrency"] == 61
-    miss = size_batch(replace(BATCH, concurrency=100_000), [H100], Constraints(), GROUNDS).misses[0]
+    miss = size_batch(replace(BATCH, concurrency=100_000), [H100], Constraints(), CALIBRATED).misses[0]
     assert isinstance(miss, ConcurrencyMiss)
     assert (miss.binding, miss.asked_requests) == ("layout", 100_000)
     assert miss.lifted_by == (SetField(key="concurrency", value=int(miss.held_requests)),)
@@ -114,7 +114,7 @@ def test_an_fp8_cache_holds_twice_the_requests() -> None:
     )
 
     def in_flight(job: BatchJob) -> int:
-        fields = dict(size_batch(job, [H100], Constraints(), GROUNDS).detail(0).layout_fields)
+        fields = dict(size_batch(job, [H100], Constraints(), CALIBRATED).detail(0).layout_fields)
         return int(fields["concurrency"])
 
     assert in_flight(replace(long, kv_cache="fp8")) == pytest.approx(2 * in_flight(long), abs=1)
@@ -125,7 +125,7 @@ def test_an_fp8_cache_holds_twice_the_requests() -> None:
 
 def test_a_batch_keeps_its_machines_busy_to_the_end() -> None:
     """Twice the machines take half the time and the drain of the last requests; never less than half."""
-    sized = size_batch(replace(BATCH, items=100_000), [H100], Constraints(max_nodes=2), GROUNDS)
+    sized = size_batch(replace(BATCH, items=100_000), [H100], Constraints(max_nodes=2), CALIBRATED)
     one, two = (float(sized.work_s[sized.nodes == nodes][0]) for nodes in (1, 2))
     assert 0.5 * one < two < 0.6 * one
 

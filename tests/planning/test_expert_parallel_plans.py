@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tonnage.catalog import load_catalog
-from tonnage.planning.grounds import Grounds
+from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.misses import NodesMiss, PoolLinkMiss, PoolSizesMiss
 from tonnage.planning.replica_layouts import ReplicaLayout, replica_layouts
@@ -17,7 +17,7 @@ from tonnage.sizing.devices import Machine
 from tonnage.workload.jobs import Constraints, Lengths, Requests, ServeJob
 from tonnage.workload.known import find_model
 
-CATALOG, GROUNDS = load_catalog(), Grounds.packaged()
+CATALOG, CALIBRATED = load_catalog(), CalibratedModel.packaged()
 EIGHT = Machine(
     accelerator=CATALOG.accelerator("H100-SXM"), count=8, intra=CATALOG.link("nvlink4"), network_gb_per_s=400.0,
     network_latency_us=10.0,
@@ -35,7 +35,7 @@ DENSE = ServeJob(
 
 
 def sized(job: ServeJob, machine: Machine = EIGHT) -> Sized:
-    return size_service(job, [machine], Constraints(max_nodes=64), GROUNDS)
+    return size_service(job, [machine], Constraints(max_nodes=64), CALIBRATED)
 
 
 def shown(job: ServeJob, machine: Machine = EIGHT) -> RunDetail:
@@ -145,7 +145,7 @@ def test_pools_that_do_not_carry_the_rate_name_the_sizes_that_would() -> None:
 def test_pools_beyond_the_machines_allowed_name_that_limit() -> None:
     """19 machines under `max_nodes: 8`: the pools would do, the limit does not."""
     job = replace(DENSE, tensor_parallel=8, prefill_replicas=14, decode_replicas=5)
-    miss = size_service(job, [EIGHT], Constraints(max_nodes=8), GROUNDS).misses[0]
+    miss = size_service(job, [EIGHT], Constraints(max_nodes=8), CALIBRATED).misses[0]
     assert isinstance(miss, NodesMiss)
     assert miss.allowed_nodes == 8
 

@@ -14,7 +14,7 @@ from tonnage.catalog.grammar import parse_gpu_filter
 from tonnage.catalog.market import Platform
 from tonnage.planning import Plan, make_plan
 from tonnage.planning.flips import flips_of
-from tonnage.planning.levers import Lever, round_outward, smallest_pull
+from tonnage.planning.parameters import Parameter, round_outward, smallest_change
 from tonnage.planning.plan import Option, Refusal
 from tonnage.planning.reasons.changes import FasterGpus
 from tonnage.planning.reasons.flips import Flip
@@ -150,17 +150,17 @@ def test_memory_refusals_are_told_the_memory_that_holds(catalog: Catalog, make_t
 
 @pytest.mark.parametrize("threshold", [1.004, 1.5, 7.3, 900.0, 0.997, 0.4, 0.02])
 def test_the_smallest_pull_is_enough_and_no_more(threshold: float) -> None:
-    """Rounded to three digits the pull passes the threshold by at most 1.4 %."""
+    """Rounded to three digits the perturb passes the threshold by at most 1.4 %."""
     up = threshold > 1
-    lever = Lever(
+    parameter = Parameter(
         dimension="price", limit=1e4 if up else 1e-4, figure=1.0, change=lambda x: FasterGpus(times=x),
         edit=lambda x: price_times(("a", "b", None, "vm"), x),
     )  # fmt: skip
-    found = smallest_pull(lever, lambda x: x >= threshold if up else x <= threshold)
+    found = smallest_change(parameter, lambda x: x >= threshold if up else x <= threshold)
     assert found is not None
     assert (found >= threshold) if up else (found <= threshold)
     assert abs(found / threshold - 1) < 0.014
-    assert smallest_pull(lever, lambda _: False) is None
+    assert smallest_change(parameter, lambda _: False) is None
 
 
 def test_rounding_goes_outward() -> None:

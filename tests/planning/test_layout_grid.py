@@ -10,7 +10,7 @@ import pytest
 
 from tonnage.catalog import Catalog
 from tonnage.catalog.grammar import parse_gpu_filter
-from tonnage.planning.grounds import Grounds
+from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.layout_grid import grid_for
 from tonnage.planning.machines import accelerator_park
 from tonnage.planning.reasons.misses import DegreesMiss, WholeMachinesMiss
@@ -102,7 +102,7 @@ def test_more_nodes_allowed_change_no_other_option(make_train: Make, machines: t
     job = replace(job_of(make_train()), precision="bf16", global_batch=8 * 4097)
 
     def best(most: int) -> dict[tuple[int, float], float]:
-        sized = size_training(job, machines, Constraints(max_nodes=most), Grounds.packaged())
+        sized = size_training(job, machines, Constraints(max_nodes=most), CalibratedModel.packaged())
         return dict(zip(zip(sized.machine.tolist(), sized.nodes.tolist(), strict=True), sized.work_s, strict=True))
 
     few, many = best(64), best(4097)

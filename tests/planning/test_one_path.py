@@ -15,7 +15,7 @@ from tonnage.calibration.training_case import Case
 from tonnage.calibration.training_judge import predicted_step_s, time_case
 from tonnage.calibration.training_memory_rows import peak
 from tonnage.catalog import Catalog
-from tonnage.planning.grounds import Grounds
+from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.train_sizing import size_training
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.units import to_gib
@@ -49,9 +49,9 @@ def forced(case: Case) -> TrainJob:
 def planned(case: Case) -> tuple[float, float] | None:
     """Step time, s, and memory needed, GiB, of the plan; None where the row has no layout of full machines."""
     job = forced(case)
-    grounds = Grounds(assumed=ROOMY, engines={}, intervals=Grounds.of(None).intervals)
+    calibrated = CalibratedModel(assumed=ROOMY, engines={}, intervals=CalibratedModel.of(None).intervals)
     sized = size_training(
-        job, [case.machine], Constraints(max_nodes=10**6, accept_risk=("memory",)), grounds, case.practice
+        job, [case.machine], Constraints(max_nodes=10**6, accept_risk=("memory",)), calibrated, case.trainer
     )
     if not len(sized.machine):
         return None

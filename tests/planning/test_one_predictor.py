@@ -15,13 +15,13 @@ from tonnage.calibration.reading import read_inference_rows
 from tonnage.calibration.rows import InferenceRow
 from tonnage.catalog import load_catalog
 from tonnage.planning.batch_sizing import size_batch
-from tonnage.planning.grounds import Grounds
+from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.sizing.inference_pass import FORMATS
 from tonnage.sizing.kv_pool import with_cache
 from tonnage.sizing.schedulers import scheduler_of
 from tonnage.workload.jobs import BatchJob, Constraints
 
-CATALOG, GROUNDS = load_catalog(), Grounds.packaged()
+CATALOG, CALIBRATED = load_catalog(), CalibratedModel.packaged()
 FACTS = os.environ.get("TONNAGE_FACTS")
 RATES = ("output_tokens_per_s", "total_tokens_per_s", "requests_per_s")
 PUBLISHED = InferenceRow(
@@ -65,7 +65,7 @@ def forced(case: Case) -> BatchJob | None:
 def planned(case: Case, job: BatchJob) -> float | None:
     """The row's figure from the plan; None where the plan says that it does not fit."""
     nodes = -(-case.replicas * case.tensor_parallel // case.machine.count)
-    sized = size_batch(job, [case.machine], Constraints(max_nodes=nodes), GROUNDS)
+    sized = size_batch(job, [case.machine], Constraints(max_nodes=nodes), CALIBRATED)
     if not len(sized.machine):
         return None
     rates = dict(sized.detail(len(sized.machine) - 1).rates)
@@ -78,7 +78,7 @@ def planned(case: Case, job: BatchJob) -> float | None:
 def compare(rows: list[InferenceRow]) -> tuple[int, list[str]]:
     """How many rows were compared, and those whose two figures differ by more than a thousandth."""
     compared, wrong = 0, []
-    for row, judged in zip(rows, judge_inference(rows, CATALOG, GROUNDS.inference), strict=True):
+    for row, judged in zip(rows, judge_inference(rows, CATALOG, CALIBRATED.inference), strict=True):
         case = read_case(row, CATALOG)
         job = forced(case) if isinstance(case, Case) else None
         if not isinstance(judged, Judged) or job is None or row.metric not in RATES:

@@ -17,17 +17,17 @@ from tonnage.catalog.grammar import parse_gpu_filter
 from tonnage.catalog.services import ServicePrices
 from tonnage.errors import InputError
 from tonnage.planning import Option, Plan, make_plan
+from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.choices import choose_deals
-from tonnage.planning.grounds import Grounds
-from tonnage.planning.joined import join
 from tonnage.planning.limits import check_limits
 from tonnage.planning.market import admit_offers
 from tonnage.planning.options import OptionBuilder
+from tonnage.planning.priced_runs import join
 from tonnage.planning.reasons.changes import Include, LeaveOut, State
 from tonnage.planning.reasons.misses import NeverDoneMiss, QuotaMiss, SetAsidePriceMiss, UnpricedMiss
 from tonnage.planning.reasons.notes import UnpricedServiceNote
 from tonnage.planning.reasons.risks import CommitmentRisk, EstimatedFeeRisk, OddPremiumRisk, OtherModelRisk
-from tonnage.planning.sized_park import size_job
+from tonnage.planning.sized_machines import size_job
 from tonnage.planning.spot_columns import spot_columns
 from tonnage.planning.terms import terms_of
 from tonnage.pricing.rates import rates_of
@@ -329,23 +329,23 @@ def test_columns_and_ledgers_agree(kind: str, catalog: Catalog, make_train: Make
     instances = {instance.key: instance for instance in catalog.instance_types}
     offers = admit_offers(workload, catalog).offers
     machines = [instances[key] for key in sorted({(o.provider, o.instance_type) for o in offers})]
-    park = size_job(workload, catalog, machines, Grounds.of(None))
+    park = size_job(workload, catalog, machines, CalibratedModel.of(None))
     chosen = choose_deals(offers, instances, catalog, workload, park.index).deals
     deals = [deal for deal in chosen if (deal.offer.provider, deal.offer.instance_type) in park.index]
     machine = np.array([park.index[deal.offer.provider, deal.offer.instance_type] for deal in deals], dtype=np.intp)
     rates, startup_s = rates_of(deals, catalog, workload), terms_of(workload.buy).startup_s
     spots = spot_columns(deals, instances, workload, startup_s)
-    joined = join(deals, machine, rates, park.sized, startup_s=startup_s, spots=spots, workload=workload)
-    rows = np.flatnonzero(np.isfinite(joined.wall_s))[::7]
+    priced = join(deals, machine, rates, park.sized, startup_s=startup_s, spots=spots, workload=workload)
+    rows = np.flatnonzero(np.isfinite(priced.wall_s))[::7]
     builder = OptionBuilder(
-        workload=workload, deals=deals, instances=instances, sized=park.sized, joined=joined,
+        workload=workload, deals=deals, instances=instances, sized=park.sized, priced=priced,
         startup_s=startup_s, spots=spots, service=kind == "serve", max_age_days=180, expected=ExpectedPrices(catalog),
         vendors={}, services=catalog.services,
     )  # fmt: skip
-    options = builder.built(rows, np.zeros(len(joined.run), dtype=bool))
+    options = builder.built(rows, np.zeros(len(priced.run), dtype=bool))
     assert {o.platform for o in options} >= ({"vm", "databricks", "sagemaker"} if kind == "train" else {"vm"})
     for row, option in zip(rows, options, strict=True):
-        assert option.cost_usd.value == pytest.approx(joined.cost_usd[row], rel=1e-6, abs=2e-3)
+        assert option.cost_usd.value == pytest.approx(priced.cost_usd[row], rel=1e-6, abs=2e-3)
 
 
 def test_a_discount_never_raises_a_cost(catalog: Catalog, make_train: Maker) -> None:

@@ -10,12 +10,12 @@ import pytest
 from tonnage.catalog import load_catalog
 from tonnage.catalog.grammar import parse_gpu_filter
 from tonnage.planning.batch_sizing import size_batch
-from tonnage.planning.grounds import Grounds
+from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.need import needs_of
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.changes import SetField
 from tonnage.planning.reasons.misses import ConcurrencyMiss, NoFp8Miss, NoMxfp4Miss, NvidiaOnlyMiss, UnpublishedMiss
-from tonnage.planning.sized_park import SizedPark, size_job
+from tonnage.planning.sized_machines import SizedMachines, size_job
 from tonnage.planning.sizes import make_size_report
 from tonnage.reports.reasons.misses import miss_words
 from tonnage.reports.size import render_size
@@ -25,7 +25,7 @@ from tonnage.workload.known import find_model
 
 from .conftest import AS_OF
 
-CATALOG, GROUNDS = load_catalog(), Grounds.packaged()
+CATALOG, CALIBRATED = load_catalog(), CalibratedModel.packaged()
 FORMATS: tuple[Any, ...] = ("bf16", "fp8")
 H100 = Machine(
     accelerator=CATALOG.accelerator("H100-SXM"), count=1, intra=None, network_gb_per_s=None, network_latency_us=40.0
@@ -39,15 +39,15 @@ def test_a_fixed_batch_by_default_is_what_the_memory_holds_at_full_length(engine
     """2,000 tokens of 131,072 bytes a request: the cache shown is that of the batch shown, the margin stays free, one
     request more would take of it, and stating the batch plans the same."""
     job = replace(BATCH, engine=engine)
-    run = size_batch(job, [H100], Constraints(), GROUNDS).detail(0)
+    run = size_batch(job, [H100], Constraints(), CALIBRATED).detail(0)
     batch = int(dict(run.layout_fields)["concurrency"])
     each = 2000 * 131_072 / 2**30
     assert dict(run.memory_parts_gib)["kv cache"] == pytest.approx(batch * each)
     assert run.memory_gib is not None
     free = run.memory_available_gib - run.memory_gib.value
-    margin = GROUNDS.assumed.memory_margin_fraction * run.memory_available_gib
+    margin = CALIBRATED.assumed.memory_margin_fraction * run.memory_available_gib
     assert margin <= free < margin + each
-    stated = size_batch(replace(job, batch=batch), [H100], Constraints(), GROUNDS).detail(0)
+    stated = size_batch(replace(job, batch=batch), [H100], Constraints(), CALIBRATED).detail(0)
     assert stated.memory_gib == run.memory_gib
 
 
@@ -57,7 +57,7 @@ def test_a_fixed_batch_counts_its_longest_request() -> None:
     def batch(longest: int) -> int:
         lengths = Lengths(mean=500, maximum=longest)
         job = replace(BATCH, engine="pytorch", requests=Requests(input_tokens=lengths, output_tokens=lengths))
-        return int(dict(size_batch(job, [H100], Constraints(), GROUNDS).detail(0).layout_fields)["concurrency"])
+        return int(dict(size_batch(job, [H100], Constraints(), CALIBRATED).detail(0).layout_fields)["concurrency"])
 
     assert batch(1000) == pytest.approx(2 * batch(2000), abs=1)
 
@@ -75,12 +75,12 @@ def test_what_it_needs_counts_the_cache_in_its_own_format() -> None:
         assert shown(small) == (per_token / 2, per_request / 2)
 
 
-def sized_on(job: BatchJob, device: str) -> SizedPark:
+def sized_on(job: BatchJob, device: str) -> SizedMachines:
     """The job on all instance types with that device."""
     work = Workload(name="batch", kind="batch", job=job, constraints=Constraints(), buy=Buy(), team=Team(), as_of=AS_OF)
     instances = [one for one in CATALOG.instance_types if one.accelerator == device and one.accelerator_count in (1, 8)]
     assert instances
-    return size_job(work, CATALOG, instances, GROUNDS)
+    return size_job(work, CATALOG, instances, CALIBRATED)
 
 
 @pytest.mark.parametrize("engine", ["tensorrt-llm", "tensorrt", "lmdeploy"])

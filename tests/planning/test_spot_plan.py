@@ -10,12 +10,12 @@ import pytest
 from tonnage.api import load_workload
 from tonnage.catalog import Catalog
 from tonnage.planning import make_plan
-from tonnage.planning.grounds import Grounds
+from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.plan import Option
 from tonnage.planning.spot import SpotQuestion, advise
 from tonnage.workload.jobs import BatchJob, Workload
 
-GROUNDS = Grounds.packaged()
+CALIBRATED = CalibratedModel.packaged()
 EXAMPLES = Path(__file__).parents[2] / "examples"
 JOBS = sorted(
     path
@@ -27,7 +27,7 @@ SHOWN = 3  # of each way to know the hazard
 
 def on_spot(workload: Workload, catalog: Catalog) -> list[Option]:
     """The first few spot machines of each kind of knowledge."""
-    plan = make_plan(workload, catalog, grounds=GROUNDS)
+    plan = make_plan(workload, catalog, calibrated=CALIBRATED)
     found = [one for one in plan.options if one.spot is not None and one.platform == "vm"]
     kinds = dict.fromkeys(one.spot.hazard.known for one in found if one.spot)
     return [one for kind in kinds for one in [o for o in found if o.spot and o.spot.hazard.known == kind][:SHOWN]]
@@ -67,7 +67,9 @@ def test_what_is_not_known_widens_the_interval(catalog: Catalog) -> None:
     far = next(one for one in on_spot(workload, catalog) if one.spot and one.spot.hazard.known == "other machines")
     assert far.spot is not None
     stated = replace(workload, buy=replace(workload.buy, interruptions_per_hour=far.spot.hazard.per_h))
-    same = next(one for one in make_plan(stated, catalog, grounds=GROUNDS).options if one.identity == far.identity)
+    same = next(
+        one for one in make_plan(stated, catalog, calibrated=CALIBRATED).options if one.identity == far.identity
+    )
     assert far.cost_usd.high / far.cost_usd.low > 1.2 * same.cost_usd.high / same.cost_usd.low
 
 

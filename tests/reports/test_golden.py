@@ -10,7 +10,7 @@ import pytest
 from tonnage.planning.plan import Plan
 from tonnage.planning.sizes import SizeReport
 from tonnage.reports import FORMATS, Look, render_explain, render_plan, render_size
-from tonnage.sizing.assumptions import Assumption
+from tonnage.sizing.assumption_table import Assumption
 
 GOLDEN = Path(__file__).parent / "golden"
 ASSUMED = (Assumption(name="gemm_peak_fraction", value=0.74, low=0.72, high=0.8, source="a fit"),)

@@ -100,9 +100,9 @@ def test_a_worker_of_torchrun_killed(start: Start) -> None:
     while not folder.metrics_file.exists() or '"step": 20,' not in folder.metrics_file.read_text():
         assert time.monotonic() < end, words(folder)
         time.sleep(0.02)
-    leash = next(event for event in folder.events() if event.kind is EventKind.STARTED).fields["pid"]
+    shim = next(event for event in folder.events() if event.kind is EventKind.STARTED).fields["pid"]
     ranks = [
-        one for one in psutil.Process(leash).children(recursive=True) if "tonnage.runners.rank" in one.cmdline()[2:4]
+        one for one in psutil.Process(shim).children(recursive=True) if "tonnage.runners.rank" in one.cmdline()[2:4]
     ]
     os.kill(ranks[-1].pid, signal.SIGKILL)
     curve = losses(wait(folder))
@@ -141,6 +141,6 @@ def wait_for_line(folder: RunFolder) -> None:
 
 def workers_of(folder: RunFolder) -> list[int]:
     """The processes that train, not their launcher."""
-    leash = next(event.fields["pid"] for event in folder.events() if event.kind is EventKind.STARTED)
-    below = psutil.Process(leash).children(recursive=True)
+    shim = next(event.fields["pid"] for event in folder.events() if event.kind is EventKind.STARTED)
+    below = psutil.Process(shim).children(recursive=True)
     return [one.pid for one in below if "tonnage.runners.rank" in one.cmdline()[2:4]]

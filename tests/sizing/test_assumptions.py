@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.calibration.training_fit import JUDGEMENTS, MEMORY_PARAMETERS, TIME_PARAMETERS
-from tonnage.sizing.assumptions import Assumption, Assumptions, fitted_parameters, listed, unfitted
+from tonnage.calibration.inference_classes import FITTED
+from tonnage.calibration.inference_pooling import PASS_CLASSES, SPREADS
+from tonnage.sizing.assumption_table import Assumption, listed
+from tonnage.sizing.assumptions import Assumptions, fitted_parameters, unfitted
+from tonnage.sizing.engines import FIGURES, PRIORS
+from tonnage.sizing.tabular_assumptions import TabularAssumptions
 
 TABLE = listed(Assumptions())
 
@@ -21,10 +25,27 @@ def test_figure_has_range_source_and_start(one: Assumption) -> None:
         assert one.low <= one.start <= one.high
 
 
-def test_fits_search_the_table_and_nothing_else() -> None:
-    """The parameters of the training fits, their ranges and beginnings are those of the table."""
-    time, memory = fitted_parameters("training time"), fitted_parameters("training memory")
-    assert dict(TIME_PARAMETERS) == {one.name: (one.low, one.high) for one in time}
-    assert dict(MEMORY_PARAMETERS) == {one.name: (one.low, one.high) for one in memory}
-    assert dict(JUDGEMENTS) == {one.name: one.start for one in (*time, *memory)}
-    assert all(getattr(unfitted(), name) == value for name, value in JUDGEMENTS.items())
+@pytest.mark.parametrize("one", [*FIGURES.values(), *listed(TabularAssumptions())], ids=lambda one: one.name)
+def test_figures_of_engines_and_tables_are_declared_alike(one: Assumption) -> None:
+    """A range and a source stand with the field; a unit is in its name, or it is a share, a factor or a power."""
+    assert one.low <= one.high
+    assert len(one.source) > 20
+    dimensionless = ("fraction", "factor", "exponent", "gain", "left")
+    assert one.unit != "1" or one.name.endswith(dimensionless)
+
+
+def test_fits_begin_at_judgements() -> None:
+    """A training fit searches from what was judged before any fit, inside the range."""
+    for one in (*fitted_parameters("training time"), *fitted_parameters("training memory")):
+        assert getattr(unfitted(), one.name) == one.start
+
+
+def test_engine_classes_begin_inside_their_ranges() -> None:
+    """A class's structure says each figure inside the range that a fit may use, or 0: it has none of it. What is fitted
+    to some class is declared so."""
+    for engine in PRIORS.values():
+        for one in listed(engine):
+            assert one.low <= one.value <= one.high or one.value == 0.0, (engine.name, one.name)
+    assert {*SPREADS, *(name for names in FITTED.values() for name in names)} == set(FIGURES)
+    assert {*PASS_CLASSES, *FITTED} == set(PRIORS)
+    assert {one.fitted_by for one in FIGURES.values()} == {"inference"}

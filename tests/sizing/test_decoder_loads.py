@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tonnage.calibration.store import calibrated_engines
 from tonnage.catalog import load_catalog
 from tonnage.catalog.hardware import Accelerator
 from tonnage.sizing.arrivals import ClosedLoop, Deterministic, FixedLengths, Poisson, Process, SpreadLengths, Traffic
@@ -17,7 +18,6 @@ from tonnage.sizing.decoder_reading import capacity_per_s
 from tonnage.sizing.decoder_replicas import decoder_rows
 from tonnage.sizing.decoder_seen import Load, Seen
 from tonnage.sizing.devices import Devices, Machine
-from tonnage.sizing.engines import ENGINES
 from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.inference_pass import FORMATS
 from tonnage.sizing.length_points import length_points
@@ -27,6 +27,8 @@ from tonnage.sizing.schedulers import SCHEDULERS, usual_policy
 from tonnage.sizing.simulation import simulate
 from tonnage.workload.jobs import Lengths, Requests
 from tonnage.workload.known import find_model
+
+ENGINES = calibrated_engines()
 
 CHAT = Requests(input_tokens=Lengths(mean=1155, maximum=4000), output_tokens=Lengths(mean=211, maximum=1000))
 LONG_ANSWERS = Requests(input_tokens=Lengths(mean=128, maximum=128), output_tokens=Lengths(mean=512, maximum=512))

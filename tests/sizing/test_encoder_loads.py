@@ -10,6 +10,7 @@ import pytest
 from tonnage.calibration.inference_predict import lay_out
 from tonnage.calibration.inference_reading import Case, read_case
 from tonnage.calibration.rows import InferenceRow
+from tonnage.calibration.store import calibrated_engines
 from tonnage.catalog.hardware import Accelerator
 from tonnage.catalog.loading import load_catalog
 from tonnage.errors import UnsizedHardware
@@ -17,12 +18,13 @@ from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Machine
 from tonnage.sizing.encoder_loads import client_s, input_bytes, passed_batch, request_s, tail
 from tonnage.sizing.encoder_replicas import encoder_replicas
-from tonnage.sizing.engines import ENGINES
 from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.inference_pass import FORMATS, pass_s, pass_work
 from tonnage.workload.jobs import Lengths, Requests
 from tonnage.workload.known import find_model, known_models
 from tonnage.workload.parameters import count_parameters
+
+ENGINES = calibrated_engines()
 
 ROW = InferenceRow(
     id="e", config_id="e", source="made up", model="bert-base", params=1.1e8, n_layers=12, d_model=768, n_heads=12,
@@ -43,7 +45,7 @@ def case_of(row: InferenceRow) -> Case:
 def test_a_plan_states_the_rate_that_a_row_is_judged_by(engine: str, gpu: str) -> None:
     """Fixed lengths and a fixed batch: the capacity of a plan's replica is what `validate` predicts."""
     case = case_of(replace(ROW, engine=engine, gpu=gpu))
-    judged = float(lay_out([case]).predict()[0])
+    judged = float(lay_out([case], ENGINES).predict(ENGINES)[0])
     requests = Requests(input_tokens=Lengths(mean=128.0, maximum=128), output_tokens=None)
     planned = encoder_replicas(
         case.shape, requests, serving_devices([case.machine], case.served.compute), "fp16", np.ones(1), np.array([8.0]),

@@ -7,13 +7,13 @@ from itertools import product
 import numpy as np
 import pytest
 
+from tonnage.calibration.store import calibrated_engines
 from tonnage.catalog.loading import load_catalog
 from tonnage.sizing.decoder_curves import DecoderCurves, lay_out_decoder
 from tonnage.sizing.decoder_loads import serve_load
 from tonnage.sizing.decoder_replicas import cache_room, decoder_rows, rows_memory
 from tonnage.sizing.decoder_seen import Load
 from tonnage.sizing.devices import Machine
-from tonnage.sizing.engines import ENGINES
 from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.inference_memory import held_weights_bytes, kv_bytes_per_token, weights_bytes
 from tonnage.sizing.inference_pass import FORMATS, pass_s, pass_work
@@ -22,6 +22,8 @@ from tonnage.sizing.schedulers import SCHEDULERS
 from tonnage.workload.jobs import Lengths, Requests
 from tonnage.workload.known import find_model
 from tonnage.workload.parameters import count_parameters
+
+ENGINES = calibrated_engines()
 
 DEVICES = 8.0
 LAYOUTS = [(1.0, 1.0), (8.0, 1.0), (1.0, 8.0), (8.0, 8.0), (2.0, 1.0), (8.0, 2.0)]  # ranks of experts, data ranks

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tonnage.calibration.store import calibrated_engines
 from tonnage.catalog.loading import load_catalog
 from tonnage.sizing.devices import Devices, Machine
-from tonnage.sizing.engines import ENGINES
 from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.inference_memory import kv_bytes_per_token
 from tonnage.sizing.inference_pass import FORMATS
@@ -18,6 +18,8 @@ from tonnage.sizing.mlp_operators import busy_experts, padded_rows
 from tonnage.workload.known import find_model, known_models
 from tonnage.workload.parameters import count_parameters
 from tonnage.workload.shapes import ModelShape
+
+ENGINES = calibrated_engines()
 
 DECODERS = [shape for shape in known_models().values() if shape.architecture == "decoder"]
 ROUTED = [shape for shape in DECODERS if shape.experts]

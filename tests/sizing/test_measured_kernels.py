@@ -9,13 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tonnage.calibration.store import calibrated_engines
 from tonnage.catalog.loading import load_catalog
 from tonnage.sizing.devices import Machine
 from tonnage.sizing.engine_rates import engine_operator_s
-from tonnage.sizing.engines import ENGINES
 from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.mlp_operators import grouped
 from tonnage.sizing.operators import Pass, gemm
+
+ENGINES = calibrated_engines()
 
 ROWS = Path(__file__).parents[2] / "benchmarks" / "results" / "gpu_kernels_h100-80gb-sxm_2026-11-22.csv"
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tonnage.calibration.store import calibrated_engines
 from tonnage.errors import InputError, UnsizedHardware
 from tonnage.sizing.arrivals import ClosedLoop, FixedLengths, Poisson, Replay, SpreadLengths, TraceLengths, Traffic
 from tonnage.sizing.continuous_batching import ContinuousBatching
@@ -29,17 +30,24 @@ DATA = Path(__file__).parent.parent / "data"
 CHAT = Requests(input_tokens=Lengths(mean=400, maximum=4000), output_tokens=Lengths(mean=150, maximum=900))
 SENTENCES = Requests(input_tokens=Lengths(mean=60, maximum=256), output_tokens=None)
 Build = Callable[..., Devices]
+FUSED, SERVED = calibrated_engines()["fused"], calibrated_engines()["llm-python"]  # what plans serve with
 
 
 @pytest.fixture(scope="module")
 def decoder(devices: Build) -> ReplicaModel:
-    return ReplicaModel.from_sizing(find_model("llama-3.1-8b"), devices("H100-SXM"), CHAT, weights="bf16")
+    return ReplicaModel.from_sizing(
+        find_model("llama-3.1-8b"), devices("H100-SXM"), CHAT, weights="bf16", engine=SERVED
+    )
 
 
 @pytest.fixture(scope="module")
 def encoder(devices: Build) -> ReplicaModel:
     return ReplicaModel.from_sizing(
-        find_model("bert-base-uncased"), devices("A100-40GB-SXM", precision="fp16"), SENTENCES, weights="fp16"
+        find_model("bert-base-uncased"),
+        devices("A100-40GB-SXM", precision="fp16"),
+        SENTENCES,
+        weights="fp16",
+        engine=FUSED,
     )
 
 
@@ -53,7 +61,7 @@ def test_decode_table_is_the_formula(decoder: ReplicaModel, devices: Build, batc
     assert isinstance(decoder.times, DecoderTimes)
     exact = decode_step_s(
         find_model("llama-3.1-8b"), devices("H100-SXM"), batch=float(batch), context_tokens=float(context),
-        weights="bf16",
+        weights="bf16", engine=SERVED,
     )[0]  # fmt: skip
     assert decoder.times.decode_step_s(batch, context) == pytest.approx(exact, rel=0.02)
 
@@ -63,7 +71,12 @@ def test_prefill_table_is_the_formula(decoder: ReplicaModel, devices: Build, tok
     """A whole prompt in one step takes `prefill_s`, within 2 %."""
     assert isinstance(decoder.times, DecoderTimes)
     exact = prefill_s(
-        find_model("llama-3.1-8b"), devices("H100-SXM"), batch=1.0, input_tokens=float(tokens), weights="bf16"
+        find_model("llama-3.1-8b"),
+        devices("H100-SXM"),
+        batch=1.0,
+        input_tokens=float(tokens),
+        weights="bf16",
+        engine=SERVED,
     )[0]
     assert decoder.times.prefill_step_s(tokens) == pytest.approx(exact, rel=0.02)
 
@@ -74,7 +87,7 @@ def test_encoder_table_is_the_formula(encoder: ReplicaModel, devices: Build, bat
     assert isinstance(encoder.times, EncoderTimes)
     exact = forward_s(
         find_model("bert-base-uncased"), devices("A100-40GB-SXM", precision="fp16"), batch=float(batch),
-        query=float(length), keys=float(length), weights="fp16",
+        query=float(length), keys=float(length), weights="fp16", engine=FUSED,
     )[0]  # fmt: skip
     assert encoder.times.service_s(batch, length) == pytest.approx(exact, rel=0.02)
 
@@ -236,7 +249,9 @@ def test_published_offered_load(
     lengths = Requests(
         input_tokens=Lengths(mean=prompt, maximum=prompt), output_tokens=Lengths(mean=output, maximum=output)
     )
-    replica = ReplicaModel.from_sizing(shape, device, lengths, weights="bf16", tensor_parallel=tensor, policy=policy)
+    replica = ReplicaModel.from_sizing(
+        shape, device, lengths, weights="bf16", engine=SERVED, tensor_parallel=tensor, policy=policy
+    )
     traffic = Traffic(process=Poisson(rate_per_s=rate), lengths=SpreadLengths(requests=lengths), requests=500)
     seen = simulate(replica, traffic, seed=1, warm_up_fraction=0.0)
     assert seen.output_tokens_per_s == pytest.approx(measured["output_tokens_per_s"], rel=0.30)
@@ -256,16 +271,18 @@ def test_what_cannot_be_served_is_said(decoder: ReplicaModel, encoder: ReplicaMo
     with pytest.raises(InputError, match="writes no token"):
         simulate(decoder, replace(chat(1.0, 50), lengths=FixedLengths(input_tokens=5)), seed=0)
     with pytest.raises(InputError, match="leaves no memory for a KV cache"):
-        ReplicaModel.from_sizing(find_model("llama-3.1-70b"), devices("H100-SXM"), CHAT, weights="bf16")
+        ReplicaModel.from_sizing(find_model("llama-3.1-70b"), devices("H100-SXM"), CHAT, weights="bf16", engine=SERVED)
     with pytest.raises(InputError, match="continuous batching"):
         decoder.with_policy(DynamicBatching())
     with pytest.raises(InputError, match="leave none for prompts"):
         decoder.with_policy(replace(decoder.policy, step_tokens=256))
     two_kinds = devices("H100-SXM").take(np.zeros(2, dtype=np.intp))
     with pytest.raises(InputError, match="2 rows are given"):
-        ReplicaModel.from_sizing(find_model("llama-3.1-8b"), two_kinds, CHAT, weights="bf16")
+        ReplicaModel.from_sizing(find_model("llama-3.1-8b"), two_kinds, CHAT, weights="bf16", engine=SERVED)
     unknown = replace(devices("H100-SXM", count=8, link="nvlink4"), intra_bytes_per_s=np.array([np.nan]))
     with pytest.raises(UnsizedHardware, match="over 4 devices: the rate of the link"):
-        ReplicaModel.from_sizing(find_model("llama-3.1-70b"), unknown, CHAT, weights="bf16", tensor_parallel=4)
+        ReplicaModel.from_sizing(
+            find_model("llama-3.1-70b"), unknown, CHAT, weights="bf16", engine=SERVED, tensor_parallel=4
+        )
     with pytest.raises(InputError, match="no promise"):
         largest_rate(decoder, TraceLengths(trace=load_trace(DATA / "request_trace.csv")))

@@ -8,21 +8,23 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tonnage.calibration.store import calibrated_engines
 from tonnage.catalog import load_catalog
 from tonnage.planning.batch_sizing import size_batch
-from tonnage.planning.grounds import Grounds
+from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.sized import Sized
 from tonnage.sizing.decoder_curves import DecoderCurves, DecoderRows, lay_out_decoder
 from tonnage.sizing.decoder_reading import capacity_per_s
 from tonnage.sizing.decoder_replicas import cache_room, decoder_rows, request_bytes, rows_memory, shared_bytes
 from tonnage.sizing.devices import Machine
-from tonnage.sizing.engines import ENGINES
 from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.inference_memory import weights_bytes
 from tonnage.sizing.inference_pass import FORMATS
 from tonnage.sizing.schedulers import SCHEDULERS
 from tonnage.workload.jobs import BatchJob, Constraints, Lengths, Requests, Speculation
 from tonnage.workload.known import find_model
+
+ENGINES = calibrated_engines()
 
 CATALOG = load_catalog()
 DEVICE = CATALOG.accelerator("H100-SXM")
@@ -44,7 +46,7 @@ def curves(of: DecoderRows) -> DecoderCurves:
 
 
 def sized(job: BatchJob) -> Sized:
-    return size_batch(job, [H100], Constraints(max_nodes=1), Grounds.packaged())
+    return size_batch(job, [H100], Constraints(max_nodes=1), CalibratedModel.packaged())
 
 
 def test_attention_of_the_rest_looks_at_all_keys() -> None:

@@ -11,6 +11,7 @@ from statistics import median
 import numpy as np
 import pytest
 
+from tonnage.sizing.assumption_table import listed
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.tabular import (
     TABULAR_MEMORY_SPREAD,
@@ -21,7 +22,6 @@ from tonnage.sizing.tabular import (
     TabularEstimate,
     estimate_trees_on_cpus,
     estimate_trees_on_gpus,
-    listed_tabular,
 )
 from tonnage.units import from_gib
 from tonnage.workload.jobs import TabularJob
@@ -249,6 +249,6 @@ def test_the_example_fits_a_t4_but_not_a_small_host(devices: Callable[..., Devic
 
 def test_every_assumption_lies_in_its_range() -> None:
     """Each default is inside its stated range and has a source."""
-    for assumption in listed_tabular(TabularAssumptions()):
+    for assumption in listed(TabularAssumptions()):
         assert assumption.low <= assumption.value <= assumption.high, assumption.name
         assert assumption.source

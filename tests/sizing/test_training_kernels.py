@@ -12,8 +12,8 @@ from tonnage.sizing.devices import Devices
 from tonnage.sizing.layer_operators import layer_operators
 from tonnage.sizing.layouts import Layouts, one_layout
 from tonnage.sizing.operators import Pass
-from tonnage.sizing.program_practice import practice_of
-from tonnage.sizing.training_practice import PLAIN, Practice
+from tonnage.sizing.program_profiles import trainer_of
+from tonnage.sizing.trainer_profile import PLAIN, TrainerProfile
 from tonnage.sizing.training_time import TrainingStep, estimate_training_step
 from tonnage.workload.jobs import Lengths, Lora, TrainJob
 from tonnage.workload.known import find_model
@@ -31,8 +31,10 @@ def job(model: str, *, length: int, **changes: object) -> TrainJob:
     return replace(base, **changes)  # type: ignore[arg-type]
 
 
-def step(work: TrainJob, device: Devices, practice: Practice = PLAIN, layouts: Layouts | None = None) -> TrainingStep:
-    return estimate_training_step(work, layouts or one_layout(micro_batch=1), device, practice=practice)
+def step(
+    work: TrainJob, device: Devices, trainer: TrainerProfile = PLAIN, layouts: Layouts | None = None
+) -> TrainingStep:
+    return estimate_training_step(work, layouts or one_layout(micro_batch=1), device, trainer=trainer)
 
 
 # Steps that eager PyTorch 2.11 takes on a rented H100, ms (benchmarks/results/gpu_grid_training_*.csv and
@@ -95,7 +97,7 @@ def test_adapters_cost_what_was_measured(
     """Adapters that peft holds in fp32 cost as much as the base: within 25 % of the measured step."""
     program = documented("transformers", method="lora")
     work = job(model, length=length, method="lora", precision="bf16-true", lora=Lora(rank=16), program=program)
-    found = step(work, devices("H100-SXM"), practice_of(work), one_layout(micro_batch=micro, recompute=recompute))
+    found = step(work, devices("H100-SXM"), trainer_of(work), one_layout(micro_batch=micro, recompute=recompute))
     assert float(found.total_s[0]) * 1e3 == pytest.approx(measured_ms, rel=0.25)
 
 

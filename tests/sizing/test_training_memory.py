@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.layouts import one_layout
+from tonnage.sizing.trainer_profile import TrainerProfile
 from tonnage.sizing.training_memory import estimate_training_memory
-from tonnage.sizing.training_practice import Practice
 from tonnage.units import to_gib
 from tonnage.workload.jobs import Lengths, Lora, TrainJob
 from tonnage.workload.known import find_model
@@ -41,7 +41,7 @@ ZERO_BYTES = [("ddp", 16), ("zero1", 8 + 8 / 64), ("zero2", 4 + 12 / 64), ("zero
 def test_zero_divides_what_it_says(sharding: str, bytes_per_parameter: float) -> None:
     """ZeRO-1 divides the optimizer's state by the ranks, ZeRO-2 gradients too, ZeRO-3 weights too (figure 1)."""
     layout = one_layout(micro_batch=1, accumulation=2, data_parallel=64, nodes=8, sharding=sharding)
-    memory = estimate_training_memory(job("llama-2-7b"), layout, practice=Practice(no_sync=False))
+    memory = estimate_training_memory(job("llama-2-7b"), layout, trainer=TrainerProfile(no_sync=False))
     state = memory.weights_bytes[0] + memory.gradients_bytes[0] + memory.optimizer_bytes[0]
     assert state == pytest.approx(bytes_per_parameter * 6_738_415_616, rel=1e-6)
 
@@ -83,36 +83,36 @@ def test_allocated_peaks_of_transformers(
 def test_adapters_on_a_32_bit_base_save_casts_of_frozen_weights() -> None:
     """LoRA under autocast over fp32 weights: 6 B a frozen matrix weight, kept to backward (same source: 33.22 GiB);
     with recomputation those of the head alone (18.09 GiB)."""
-    wide = Practice(frozen_bytes=4.0, adapter_bytes=4.0)
+    wide = TrainerProfile(frozen_bytes=4.0, adapter_bytes=4.0)
     work = job("llama-3.2-1b", length=2048, method="lora")
     for recompute, measured in (("none", 33.22), ("full", 18.09)):
-        memory = estimate_training_memory(work, one_layout(micro_batch=4, recompute=recompute), practice=wide)
+        memory = estimate_training_memory(work, one_layout(micro_batch=4, recompute=recompute), trainer=wide)
         assert to_gib(float(memory.allocated_bytes[0])) == pytest.approx(measured, rel=0.025)
 
 
 # pytorch/torchtitan@31a17bf benchmarks/llama3_h100_202412_torchtitan.md, tables 1 and 3: Llama 3.1 8B, 8,192 tokens,
 # local batch 2, FSDP, selective (per-op) checkpointing; GPUs, compiled, GiB reserved.
 TORCHTITAN = [(8, False, 82.4), (8, True, 77.0), (128, False, 67.0), (128, True, 62.0)]
-TITAN = Practice(thin_residual=True, optimizer_fused=True, no_sync=False, loss_bytes=12.0)
+TITAN = TrainerProfile(thin_residual=True, optimizer_fused=True, no_sync=False, loss_bytes=12.0)
 
 
 @pytest.mark.parametrize(("gpus", "compiled", "measured"), TORCHTITAN)
 def test_reserved_peaks_of_torchtitan(gpus: int, compiled: bool, measured: float) -> None:
     """Within 10 % of what torchtitan prints (reserved): per-op checkpointing and FSDP as it does them."""
     layout = one_layout(micro_batch=2, data_parallel=gpus, nodes=gpus // 8, sharding="zero3", recompute="per-op")
-    memory = estimate_training_memory(job("llama-3.1-8b", length=8192, compile=compiled), layout, practice=TITAN)
+    memory = estimate_training_memory(job("llama-3.1-8b", length=8192, compile=compiled), layout, trainer=TITAN)
     assert to_gib(float(memory.reserved_bytes[0])) == pytest.approx(measured, rel=0.10)
 
 
 def test_torchtitan_in_its_stock_configuration_fits_eight_h100() -> None:
     """Llama 3.1 8B, 8 x H100 80 GB, 8,192 tokens, local batch 1, selective checkpointing: what its README runs."""
     layout = one_layout(micro_batch=1, data_parallel=8, sharding="zero3", recompute="per-op")
-    memory = estimate_training_memory(job("llama-3.1-8b", length=8192), layout, practice=TITAN)
+    memory = estimate_training_memory(job("llama-3.1-8b", length=8192), layout, trainer=TITAN)
     assert to_gib(float(memory.needed_bytes[0])) < 0.9 * 79.6
 
 
 # torchtune's README, memory table, A100, Llama 3.2 3B, 2 x 4,096 tokens: what is switched on, peak active GiB.
-TUNE = Practice(thin_residual=True, repeats_kv=True, optimizer_fused=True)
+TUNE = TrainerProfile(thin_residual=True, repeats_kv=True, optimizer_fused=True)
 CHUNKED = replace(TUNE, loss_bytes=2.5)
 TORCHTUNE = [
     ("none", False, TUNE, 60.0),
@@ -124,17 +124,17 @@ TORCHTUNE = [
 ]
 
 
-@pytest.mark.parametrize(("recompute", "compiled", "practice", "measured"), TORCHTUNE)
-def test_active_peaks_of_torchtune(recompute: str, compiled: bool, practice: Practice, measured: float) -> None:
+@pytest.mark.parametrize(("recompute", "compiled", "trainer", "measured"), TORCHTUNE)
+def test_active_peaks_of_torchtune(recompute: str, compiled: bool, trainer: TrainerProfile, measured: float) -> None:
     """Within 7 % of torchtune's own table, technique by technique."""
     work = job("llama-3.2-3b", length=4096, precision="bf16-true", compile=compiled)
-    memory = estimate_training_memory(work, one_layout(micro_batch=2, recompute=recompute), practice=practice)
+    memory = estimate_training_memory(work, one_layout(micro_batch=2, recompute=recompute), trainer=trainer)
     assert to_gib(float(memory.allocated_bytes[0])) == pytest.approx(measured, rel=0.07)
 
 
 # Lightning-AI/litgpt tutorials/resource-tables.md (A100-40GB, commit 8641822, bf16-true, longest Alpaca example), GB
 # reserved: model, tokens, micro-batch, GB. LoRA on q and v with dropout.
-LIT = Practice(adapter_bytes=2.0, adapter_dropout=True)
+LIT = TrainerProfile(adapter_bytes=2.0, adapter_dropout=True)
 LITGPT = [("phi-1.5", 1044, 1, 4.82), ("phi-1.5", 1044, 2, 6.76), ("phi-1.5", 1044, 4, 10.68),
           ("llama-2-7b", 1304, 1, 21.30), ("llama-2-7b", 1304, 2, 29.07), ("llama-2-13b", 1304, 1, 38.12)]  # fmt: skip
 
@@ -144,7 +144,7 @@ def test_adapter_peaks_of_litgpt(model: str, length: int, micro: int, measured_g
     """Within 12 % of litgpt's table of 2023, whose allocator left more between blocks: below it, never above."""
     lora = Lora(rank=8, targets="attention")
     work = job(model, length=length, precision="bf16-true", method="lora", lora=lora)
-    memory = estimate_training_memory(work, one_layout(micro_batch=micro), practice=LIT)
+    memory = estimate_training_memory(work, one_layout(micro_batch=micro), trainer=LIT)
     assert float(memory.reserved_bytes[0]) / 1e9 == pytest.approx(measured_gb, rel=0.12)
 
 
@@ -153,7 +153,7 @@ def test_accumulation_without_reduction_keeps_unsharded_gradients() -> None:
     layout = one_layout(micro_batch=1, accumulation=4, data_parallel=8, sharding="zero3", recompute="full")
     work = job("llama-3.1-8b", length=2048)
     each, once = (
-        float(estimate_training_memory(work, layout, practice=Practice(no_sync=skips)).needed_bytes[0])
+        float(estimate_training_memory(work, layout, trainer=TrainerProfile(no_sync=skips)).needed_bytes[0])
         for skips in (False, True)
     )
     assert once - each == pytest.approx(2 * 8_030_261_248, rel=0.01)
@@ -167,14 +167,14 @@ def test_fsdp_holds_the_gradients_of_the_layer_at_work_whole() -> None:
     layout = one_layout(micro_batch=2, data_parallel=8, sharding="zero3", recompute="full")
     apart = replace(CHUNKED, offloaded_state=True, tables_apart=True)
     memory, root = (
-        estimate_training_memory(work, layout, practice=one) for one in (apart, replace(apart, tables_apart=False))
+        estimate_training_memory(work, layout, trainer=one) for one in (apart, replace(apart, tables_apart=False))
     )
     assert to_gib(float(memory.allocated_bytes[0])) == pytest.approx(13.9, rel=0.05)
     table = 2 * 128_256 * 8_192  # weights, gradients, buffer; sharded apart the head meets one layer
     assert float((root.allocated_bytes - memory.allocated_bytes)[0]) == pytest.approx(
         3 * table, rel=0.07
     )  # apart, the head meets one layer
-    frozen = estimate_training_memory(replace(work, method="lora"), layout, practice=apart)
+    frozen = estimate_training_memory(replace(work, method="lora"), layout, trainer=apart)
     layer = 855_654_400
     assert float((memory.activations_bytes - frozen.activations_bytes)[0]) == pytest.approx(4 * layer, rel=0.01)
 
@@ -184,10 +184,10 @@ def test_deepspeed_lays_the_gradients_of_its_share_end_to_end() -> None:
     work = job("llama-3.1-8b", length=2048)
     layout = one_layout(micro_batch=1, data_parallel=8, sharding="zero1", recompute="full")
     flat, plain = (
-        float(estimate_training_memory(work, layout, practice=practice).optimizer_bytes[0])
-        for practice in (
-            Practice(state="cast-model", flat_gradients=True),
-            Practice(state="cast-model"),
+        float(estimate_training_memory(work, layout, trainer=trainer).optimizer_bytes[0])
+        for trainer in (
+            TrainerProfile(state="cast-model", flat_gradients=True),
+            TrainerProfile(state="cast-model"),
         )
     )
     assert flat - plain == pytest.approx(2 * 8_030_261_248 / 8, rel=0.001)
@@ -208,7 +208,7 @@ def test_a_frozen_base_that_stays_gathered_is_whole_and_its_share() -> None:
     """FSDP's first version over a frozen base: W(1 + 1/n) (litgpt, Llama 2 13B, LoRA on 4 A100: 35.57 GB)."""
     layout = one_layout(micro_batch=1, data_parallel=4, sharding="zero3", recompute="full")
     work = job("llama-2-13b", length=1304, precision="bf16-true", method="lora", lora=Lora(rank=8, targets="attention"))
-    memory = estimate_training_memory(work, layout, practice=replace(LIT, keeps_gathered=True))
+    memory = estimate_training_memory(work, layout, trainer=replace(LIT, keeps_gathered=True))
     base = 2 * 13_015_864_320
     held = float(memory.weights_bytes[0] + memory.working_weights_bytes[0])
     assert held == pytest.approx(base * 1.25, rel=0.01)
@@ -218,8 +218,8 @@ def test_a_frozen_base_that_stays_gathered_is_whole_and_its_share() -> None:
 def test_fsdp_with_a_pipeline_keeps_weights_gathered_and_gradients_whole() -> None:
     """Between the stages of a pipeline nothing is sharded again until the step ends."""
     share = {"micro_batch": 1, "accumulation": 8, "data_parallel": 8, "sharding": "zero3", "recompute": "full"}
-    alone = estimate_training_memory(job("llama-2-7b"), one_layout(**share), practice=TITAN)
-    piped = estimate_training_memory(job("llama-2-7b"), one_layout(**share, pipeline_parallel=4), practice=TITAN)
+    alone = estimate_training_memory(job("llama-2-7b"), one_layout(**share), trainer=TITAN)
+    piped = estimate_training_memory(job("llama-2-7b"), one_layout(**share, pipeline_parallel=4), trainer=TITAN)
     per_stage = 6_738_415_616 / 4
     assert piped.gradients_bytes[0] > 4 * per_stage > alone.gradients_bytes[0]
     assert piped.working_weights_bytes[0] > 2 * per_stage
@@ -230,7 +230,7 @@ def test_a_4_bit_base_has_32_bit_tables_under_peft() -> None:
     or at 16 (torchtune, unsloth)."""
     work, layout = job("llama-3.1-8b", method="qlora"), one_layout(micro_batch=1, recompute="full")
     wide, half = (
-        float(estimate_training_memory(work, layout, practice=Practice(table_bytes=width)).weights_bytes[0])
+        float(estimate_training_memory(work, layout, trainer=TrainerProfile(table_bytes=width)).weights_bytes[0])
         for width in (4.0, 2.0)
     )
     tables = 2 * 128_256 * 4096
@@ -286,10 +286,10 @@ def test_autocast_over_shared_out_weights_keeps_their_copies_whole() -> None:
     backward: as `tonnage run` shares a model out. Recomputed layers keep those of one layer."""
     work = job("llama-3.1-8b", method="full", precision="bf16", optimizer="adamw")
     layer_bytes = 2 * 218_103_808  # of the 16-bit matrices of a layer
-    wide, thin = Practice(wide_gathers=True), Practice()
+    wide, thin = TrainerProfile(wide_gathers=True), TrainerProfile()
     for recompute, copies in (("none", 32), ("full", 1)):
         layout = one_layout(data_parallel=8, sharding="zero3", recompute=recompute, micro_batch=1)
-        more, less = (estimate_training_memory(work, layout, practice=one) for one in (wide, thin))
+        more, less = (estimate_training_memory(work, layout, trainer=one) for one in (wide, thin))
         added = float(more.working_weights_bytes[0] - less.working_weights_bytes[0])
         assert added >= copies * layer_bytes
 
@@ -297,10 +297,10 @@ def test_autocast_over_shared_out_weights_keeps_their_copies_whole() -> None:
 def test_lists_are_stepped_where_weights_are_shared_out() -> None:
     """An optimizer fused on whole weights makes no root of second moments; over shares of them it does."""
     work = job("llama-3.1-8b", method="full", precision="bf16", optimizer="adamw")
-    habits = Practice(optimizer_fused=True, lists_when_sharded=True)
+    habits = TrainerProfile(optimizer_fused=True, lists_when_sharded=True)
     shared = one_layout(data_parallel=2, sharding="zero3", recompute="full", micro_batch=1)
     whole = one_layout(data_parallel=2, sharding="ddp", recompute="full", micro_batch=1)
     fused = replace(habits, lists_when_sharded=False)
     for layout, same in ((shared, False), (whole, True)):
-        lists, one = (estimate_training_memory(work, layout, practice=each) for each in (habits, fused))
+        lists, one = (estimate_training_memory(work, layout, trainer=each) for each in (habits, fused))
         assert (float(lists.total_bytes[0]) == float(one.total_bytes[0])) is same

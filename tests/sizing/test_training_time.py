@@ -16,7 +16,7 @@ from tonnage.catalog.loading import load_catalog
 from tonnage.sizing.assumptions import TRAINING_TIME_SPREAD, Assumptions, unfitted
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.layouts import one_layout
-from tonnage.sizing.training_practice import PLAIN, Practice
+from tonnage.sizing.trainer_profile import PLAIN, TrainerProfile
 from tonnage.sizing.training_time import estimate_training_step
 from tonnage.workload.jobs import Lengths, TrainJob
 from tonnage.workload.known import find_model
@@ -150,9 +150,9 @@ def test_larger_micro_batches_never_lower_the_rate(name: str, devices: Callable[
     assert rates == sorted(rates)
 
 
-def seconds(work: TrainJob, device: Devices, practice: Practice = PLAIN, **layout: int) -> float:
+def seconds(work: TrainJob, device: Devices, trainer: TrainerProfile = PLAIN, **layout: int) -> float:
     """One step of `work`."""
-    return float(estimate_training_step(work, one_layout(**layout), device, practice=practice).total_s[0])
+    return float(estimate_training_step(work, one_layout(**layout), device, trainer=trainer).total_s[0])
 
 
 def test_twice_the_bandwidth_is_not_twice_the_element_wise_rate(devices: Callable[..., Devices]) -> None:
@@ -172,7 +172,7 @@ def test_channels_first_costs_sixteen_bit_convolutions_only(devices: Callable[..
     for precision, dearer in (("fp16", True), ("fp32", False)):
         work = job("resnet-50", batch=64, length=1, precision=precision, objective="classification")
         device = devices("V100-16GB", precision=precision)
-        turned, straight = (seconds(work, device, practice, micro_batch=64) for practice in (first, PLAIN))
+        turned, straight = (seconds(work, device, trainer, micro_batch=64) for trainer in (first, PLAIN))
         assert (turned > 1.05 * straight) is dearer
 
 
@@ -227,13 +227,13 @@ def test_many_small_gathers_over_many_ranks_cost_their_hops(devices: Callable[..
 
     unhidden = replace(Assumptions(), communication_overlap_fraction=0.0)
 
-    def data_parallel_s(ranks: int, practice: Practice) -> float:
+    def data_parallel_s(ranks: int, trainer: TrainerProfile) -> float:
         layout = one_layout(
             micro_batch=1536 // ranks, data_parallel=ranks, nodes=ranks // 8, sharding="zero3", recompute="full"
         )
-        return float(estimate_training_step(work, layout, device, unhidden, practice).data_parallel_s[0])
+        return float(estimate_training_step(work, layout, device, unhidden, trainer).data_parallel_s[0])
 
-    layered, apart = Practice(), Practice(separate_gathers=True)
+    layered, apart = TrainerProfile(), TrainerProfile(separate_gathers=True)
     hops = 2 * 96 * 16 * (192 * 14e-6 + 1344 * 3.4e-6)
     assert data_parallel_s(1536, apart) - data_parallel_s(1536, layered) == pytest.approx(15 / 16 * hops, rel=0.05)
     assert data_parallel_s(1536, apart) > 1.3 * data_parallel_s(768, apart)

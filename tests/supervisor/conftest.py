@@ -95,11 +95,11 @@ class Bench:
         files = (self.folder.journal_file, self.folder.path / "supervisor.log", self.folder.log_file)
         return "\n".join(path.read_text() for path in files if path.exists())
 
-    def leash_pid(self) -> int:
+    def shim_pid(self) -> int:
         return int(next(e for e in reversed(list(self.folder.events())) if e.kind is EventKind.STARTED).fields["pid"])
 
     def worker_pids(self) -> list[int]:
-        return [process.pid for process in psutil.Process(self.leash_pid()).children(recursive=True)]
+        return [process.pid for process in psutil.Process(self.shim_pid()).children(recursive=True)]
 
     def is_quiet(self) -> bool:
         """Nobody holds the run any more, neither supervisor nor workers."""

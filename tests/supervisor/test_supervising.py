@@ -157,12 +157,12 @@ def test_workers_that_hear_nothing_do_not_outlive_their_supervisor(bench: Bench)
 
 
 @pytest.mark.slow
-def test_the_leash_killed(bench: Bench) -> None:
+def test_the_shim_killed(bench: Bench) -> None:
     """The process between supervisor and workers dies: the workers end, none runs twice, the run goes on."""
     bench.start(steps=60, step_s=0.02)
     bench.until_step(4)
     workers = bench.worker_pids()
-    os.kill(bench.leash_pid(), signal.SIGKILL)
+    os.kill(bench.shim_pid(), signal.SIGKILL)
     bench.until(bench.is_quiet)
     state = bench.folder.state()
     assert (state.state, state.attempt) == (State.SUCCEEDED, 2), bench.words()

@@ -10,7 +10,7 @@ from tonnage.calibration.training_methods import adapters_of
 from tonnage.errors import WorkloadError
 from tonnage.planning.summary import summarise
 from tonnage.sizing.layouts import one_layout
-from tonnage.sizing.program_practice import KNOWN_MEMORY, UNSTATED_MEMORY, memory_group, practice_of
+from tonnage.sizing.program_profiles import KNOWN_MEMORY, UNSTATED_MEMORY, memory_group, trainer_of
 from tonnage.sizing.training_memory import estimate_training_memory
 from tonnage.units import to_gib
 from tonnage.workload.adapters import adapter_parameters
@@ -85,7 +85,7 @@ def test_chunked_loss_fits_eight_billion_parameters_on_24_gib() -> None:
 )
 def test_each_key_reaches_the_physics(train: str, habit: str) -> None:
     """A stated feature changes the habit that sizing reads, with no program named."""
-    plain, stated = practice_of(job_of("{}")), practice_of(job_of(train))
+    plain, stated = trainer_of(job_of("{}")), trainer_of(job_of(train))
     assert getattr(plain, habit) != getattr(stated, habit)
 
 

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tonnage.calibration.inference_fit import InferenceFit, generation_of, residual_group
+from tonnage.calibration.inference_fit import InferenceFit, residual_group
 from tonnage.calibration.inference_predict import lay_out
 from tonnage.calibration.inference_reading import Case, is_suspect, read_case
 from tonnage.calibration.judgement import Judged, Skipped
 from tonnage.calibration.rows import InferenceRow, publication
+from tonnage.calibration.store import calibrated_engines
+from tonnage.calibration.unseen import UnseenFactors
 from tonnage.catalog.catalog import Catalog
-from tonnage.sizing.engines import ENGINES
 
 
 def judge_inference(
@@ -20,9 +21,9 @@ def judge_inference(
 ) -> list[Judged | Skipped]:
     """Predict every row that states what was run; the others come back with the reason. Order is kept.
 
-    `fitted`: engine figures to predict with; the packaged ones (`ENGINES`) by default.
+    `fitted`: engine figures to predict with; those of the packaged calibration by default.
     """
-    engines = {**ENGINES, **(fitted.apply() if fitted else {})}
+    engines = {**calibrated_engines(), **(fitted.apply() if fitted else {})}
     read = [read_case(row, catalog) for row in rows]
     cases = [case for case in read if not isinstance(case, Skipped)]
     predicted = iter(lay_out(cases, engines).predict(engines) if cases else ())
@@ -41,22 +42,11 @@ def _judged(case: Case, predicted: float, fitted: InferenceFit | None) -> Judged
         if unknown:
             reason = f"the link between {case.machine.accelerator.name} devices is not known"
         return Skipped(row_id=row.id, metric=row.metric, reason=reason)
+    far = UnseenFactors()
+    if fitted is not None:
+        far = fitted.unseen_factors(row.kind, case.machine.accelerator, case.served.compute, case.engine)
     return Judged(
         row_id=row.id, metric=row.metric, family=case.family, gpu=row.gpu, measured=row.value, predicted=predicted,
-        suspect=is_suspect(row), group=residual_group(case), far=distance(case, fitted),
-        foreign=foreignness(case, fitted), source=publication(row.source),
+        suspect=is_suspect(row), group=residual_group(case), far=len(far.names),
+        foreign=len(far.foreign), source=publication(row.source),
     )  # fmt: skip
-
-
-def distance(case: Case, fitted: InferenceFit | None) -> int:
-    """How many of device generation, number format and engine class no fitted row of this kind of work had."""
-    engine = fitted is not None and not fitted.rows.get(case.engine)
-    return foreignness(case, fitted) + int(engine)
-
-
-def foreignness(case: Case, fitted: InferenceFit | None) -> int:
-    """Those of `distance` that no left-out row speaks of: generation and number format."""
-    if fitted is None:
-        return 0
-    kind, device = case.row.kind, case.machine.accelerator
-    return len(fitted.not_seen(kind, generation_of(device), case.served.compute))

@@ -9,8 +9,9 @@ import numpy as np
 
 from tonnage.calibration.inference_reading import Case
 from tonnage.calibration.inference_serving import Service, services
+from tonnage.calibration.search import Values
 from tonnage.sizing.encoder_loads import HOST_TAILS, client_s, encoder_figures, passed_batch, tail
-from tonnage.sizing.engines import ENGINES, Engine
+from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.inference_devices import host_factor, serving_devices
 from tonnage.sizing.inference_memory import inference_peak_bytes
@@ -38,13 +39,13 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Laid:
+class InferenceBatch:
     """Every case in its group, ready to be timed."""
 
     cases: tuple[Case, ...]
     groups: tuple[Group, ...]
 
-    def predict(self, engines: Mapping[str, Engine] = ENGINES) -> Array:
+    def predict(self, engines: Mapping[str, Engine]) -> Array:
         """The figure each row states, in its metric and unit; NaN where the metric is not one of the load's."""
         out = np.full(len(self.cases), np.nan)
         for group in self.groups:
@@ -54,14 +55,37 @@ class Laid:
         return out
 
 
-def lay_out(cases: Sequence[Case], engines: Mapping[str, Engine] = ENGINES) -> Laid:
+def lay_out(cases: Sequence[Case], engines: Mapping[str, Engine]) -> InferenceBatch:
     """Group the cases and lay out their passes."""
     keys: dict[tuple[object, ...], list[int]] = {}
     for place, case in enumerate(cases):
         key = (case.shape.name, case.shape.layers, case.engine, case.served, case.load)
         keys.setdefault(key, []).append(place)
     groups = [_group([cases[i] for i in places], places, engines) for places in keys.values()]
-    return Laid(cases=tuple(cases), groups=tuple(groups))
+    return InferenceBatch(cases=tuple(cases), groups=tuple(groups))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineBatch:
+    """Cases of one engine class, whose figures a fit changes."""
+
+    engine: Engine
+    laid: InferenceBatch
+    measured: Array  # logarithms
+
+    def log_errors(self, values: Values) -> Array:
+        """log(predicted / measured) of each case under these figures of the class."""
+        return self.errors_under(self.engine.with_figures(values))
+
+    def errors_under(self, engine: Engine) -> Array:
+        """log(predicted / measured) of each case under `engine`."""
+        return np.log(self.laid.predict({engine.name: engine})) - self.measured
+
+
+def engine_batch(cases: Sequence[Case], engine: Engine) -> EngineBatch:
+    """`cases`, all of the class of `engine`."""
+    measured = np.log([case.row.value for case in cases])
+    return EngineBatch(engine=engine, laid=lay_out(cases, {engine.name: engine}), measured=measured)
 
 
 def _group(cases: Sequence[Case], index: Sequence[int], engines: Mapping[str, Engine]) -> Group:

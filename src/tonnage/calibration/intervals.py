@@ -24,7 +24,7 @@ from tonnage.sizing.assumptions import (
     TRAINING_TIME_SPREAD,
 )
 from tonnage.sizing.estimates import Spread
-from tonnage.sizing.program_practice import ADAPTER_MEMORY, KNOWN_MEMORY, UNSTATED_MEMORY
+from tonnage.sizing.program_profiles import ADAPTER_MEMORY, KNOWN_MEMORY, UNSTATED_MEMORY
 
 COVERED: Final = 0.80
 FEWEST_ROWS: Final = 20  # a group with fewer borrows the residuals of all groups

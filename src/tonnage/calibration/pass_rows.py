@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tonnage.calibration.inference_predict import Laid, fixed_and_sending_s, lay_out
+from tonnage.calibration.inference_predict import EngineBatch, engine_batch, fixed_and_sending_s, lay_out
 from tonnage.calibration.inference_reading import Case
 from tonnage.calibration.pass_table import PassTable, pass_table
+from tonnage.calibration.search import Values
 from tonnage.sizing.encoder_loads import Flags, request_s
 from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array
@@ -20,12 +21,13 @@ ONE_PASS = ("pass", "batching-server", "offline")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PassRows:
+class PassBatch:
     """Rows that are one pass each in a table; what is more than a pass (a generation) goes the long way.
 
     A row's logarithm is `offset` + `sign` x the logarithm of its request's seconds; `place` finds its pass.
     """
 
+    engine: Engine
     table: PassTable
     place: Places
     fixed_s: Array
@@ -34,24 +36,23 @@ class PassRows:
     sign: Array
     offset: Array
     measured: Array
-    longer: Laid | None
-    longer_measured: Array
+    longer: EngineBatch | None
     order: Places  # of the rows given, first the passes and then the longer ones
 
-    def log_errors(self, engine: Engine) -> Array:
-        """Logarithm of predicted over measured of every row, in the order the rows were given."""
+    def log_errors(self, values: Values) -> Array:
+        """log(predicted / measured) of every row under these figures of the class, in the order the rows were given."""
+        engine = self.engine.with_figures(values)
         seconds = self.table.seconds(engine)[self.place]
         lasting = request_s(seconds, self.fixed_s, self.sending_s, self.batching)
         errors = self.offset + self.sign * np.log(lasting) - self.measured
         if self.longer is not None:
-            predicted = np.log(self.longer.predict({engine.name: engine}))
-            errors = np.concatenate((errors, predicted - self.longer_measured))
+            errors = np.concatenate((errors, self.longer.errors_under(engine)))
         out = np.empty(len(errors))
         out[self.order] = errors
         return out
 
 
-def pass_rows(cases: Sequence[Case], engine: Engine) -> PassRows:
+def pass_rows(cases: Sequence[Case], engine: Engine) -> PassBatch:
     """Lay the rows out under the structure of `engine`, whose figures serve as the reference of the offsets."""
     single = [i for i, case in enumerate(cases) if case.load in ONE_PASS and case.tensor_parallel == 1]
     other = [i for i in range(len(cases)) if i not in set(single)]
@@ -70,11 +71,10 @@ def pass_rows(cases: Sequence[Case], engine: Engine) -> PassRows:
     sign = np.array([-1.0 if case.row.metric.endswith("_per_s") else 1.0 for case in mine])
     known = lay_out(mine, {engine.name: engine}).predict({engine.name: engine}) if mine else np.zeros(0)
     longer = [cases[i] for i in other]
-    return PassRows(
-        table=table, place=place, fixed_s=waits[:, 0], sending_s=waits[:, 1], batching=batching, sign=sign,
-        offset=np.log(known) - sign * np.log(lasting), measured=np.log([case.row.value for case in mine]),
-        longer=lay_out(longer, {engine.name: engine}) if longer else None,
-        longer_measured=np.log([case.row.value for case in longer]), order=np.array([*single, *other], dtype=np.int64),
+    return PassBatch(
+        engine=engine, table=table, place=place, fixed_s=waits[:, 0], sending_s=waits[:, 1], batching=batching,
+        sign=sign, offset=np.log(known) - sign * np.log(lasting), measured=np.log([case.row.value for case in mine]),
+        longer=engine_batch(longer, engine) if longer else None, order=np.array([*single, *other], dtype=np.int64),
     )  # fmt: skip
 
 

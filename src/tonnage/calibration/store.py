@@ -17,6 +17,7 @@ from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 from tonnage.calibration.intervals import Intervals
 from tonnage.errors import InputError
+from tonnage.sizing.engines import PRIORS, Engine
 
 SCHEMA: Final = "tonnage/calibration@1"
 FILE_NAME: Final = "calibration-v1.json"
@@ -88,6 +89,14 @@ def load_calibration() -> Calibration | None:
     """The packaged calibration; None where this build carries none."""
     place = files("tonnage.calibration") / "data" / FILE_NAME
     return read_calibration(place) if place.is_file() else None
+
+
+@cache
+def calibrated_engines() -> Mapping[str, Engine]:
+    """Every engine class as the packaged calibration has it; as its structure says where it has none."""
+    packaged = load_calibration()
+    fitted = packaged.inference.apply() if packaged is not None and packaged.inference is not None else {}
+    return MappingProxyType({**PRIORS, **fitted})
 
 
 def read_calibration(path: Path | Traversable, *, types: dict[str, type] | None = None) -> Calibration:

@@ -1,4 +1,4 @@
-"""One training row as what the physics takes: jobs, layout, machine, practice."""
+"""One training row as what the physics takes: jobs, layout, machine, trainer."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Machine, usable_bytes
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.layouts import Layouts, one_layout
-from tonnage.sizing.program_practice import practice_of, program_class, recompute_kind
+from tonnage.sizing.program_profiles import program_class, recompute_kind, trainer_of
+from tonnage.sizing.trainer_profile import TrainerProfile
 from tonnage.sizing.training_memory import estimate_training_memory
-from tonnage.sizing.training_practice import Practice
 from tonnage.workload.jobs import Lengths, Sharding, TrainJob
 from tonnage.workload.programs import Program
 from tonnage.workload.shapes import ModelShape
@@ -56,9 +56,9 @@ class Case:
     tokens: float
 
     @property
-    def practice(self) -> Practice:
+    def trainer(self) -> TrainerProfile:
         """The habits of the program, by the rule that plans use, with what the row states of the rest."""
-        return replace(practice_of(self.jobs[0]), **self.stated)
+        return replace(trainer_of(self.jobs[0]), **self.stated)
 
     @property
     def program(self) -> Program:
@@ -223,7 +223,7 @@ def _layouts(
         recompute=recompute_kind(jobs[0].recompute or "none", jobs[0].program),
         nodes=max(1, -(-gpus // machine.count)),
     )
-    micro = _micro_batch(row, jobs, replace(practice_of(jobs[0]), **stated), machine.accelerator, layout, assumed)
+    micro = _micro_batch(row, jobs, replace(trainer_of(jobs[0]), **stated), machine.accelerator, layout, assumed)
     accumulation = _accumulation(row, micro, data)
     return replace(layout, micro_batch=np.array([micro]), accumulation=np.array([accumulation]))
 
@@ -246,7 +246,7 @@ def _sharding(row: TrainingRow, gpus: int) -> Sharding:
 
 
 def _micro_batch(
-    row: TrainingRow, jobs: tuple[TrainJob, ...], practice: Practice, device: Accelerator, layout: Layouts,
+    row: TrainingRow, jobs: tuple[TrainJob, ...], trainer: TrainerProfile, device: Accelerator, layout: Layouts,
     assumed: Assumptions | None,
 ) -> float:  # fmt: skip
     """As stated (or from a batch in tokens); else the largest power of two that fits and divides the batch."""
@@ -260,7 +260,7 @@ def _micro_batch(
     if float(layout.pipeline_parallel[0]) > 1:
         return 1.0  # deep pipelines are run with the smallest bubble
     grid = replace(layout.take(np.zeros(len(sizes), dtype=np.intp)), micro_batch=sizes)
-    needs = sum(estimate_training_memory(job, grid, assumed, practice).total_bytes for job in jobs)
+    needs = sum(estimate_training_memory(job, grid, assumed, trainer).total_bytes for job in jobs)
     fitting = sizes[needs <= usable_bytes(device)]
     return float(fitting[-1]) if len(fitting) else 1.0
 

@@ -1,38 +1,37 @@
-"""Fitting the few parameters of training time to measured rows: a deterministic coordinate search in plain numpy."""
+"""Fitting the few parameters of training time and memory to measured rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import log
+from functools import partial
 from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 
 from tonnage.calibration.judgement import Skipped
+from tonnage.calibration.memo import MEMO, Same
 from tonnage.calibration.rows import TrainingRow
+from tonnage.calibration.search import CAP, Schedule, fit_values, shared_weights
 from tonnage.calibration.training_case import Case
-from tonnage.calibration.training_judge import case_ratio, time_case
-from tonnage.calibration.training_memory_rows import MemoryTable, memory_table
-from tonnage.calibration.training_table import TrainingTable, training_table
+from tonnage.calibration.training_judge import time_case
+from tonnage.calibration.training_memory_rows import MemoryBatch, memory_batch
+from tonnage.calibration.training_table import TrainingBatch, training_batch
+from tonnage.calibration.unseen import UnseenFactors, unseen
 from tonnage.catalog.catalog import Catalog
+from tonnage.catalog.hardware import Accelerator
 from tonnage.errors import InputError
+from tonnage.sizing.assumption_table import Assumption
 from tonnage.sizing.assumptions import Assumptions, fitted_parameters, unfitted
 from tonnage.sizing.devices import GENERATIONS
 from tonnage.sizing.estimates import Array
 
 TIME, MEMORY = fitted_parameters("training time"), fitted_parameters("training memory")
-# Parameter -> the range it may take, and where a search begins that must not know any fitted value.
-TIME_PARAMETERS: Mapping[str, tuple[float, float]] = MappingProxyType({one.name: (one.low, one.high) for one in TIME})
-MEMORY_PARAMETERS: Mapping[str, tuple[float, float]] = MappingProxyType(
-    {one.name: (one.low, one.high) for one in MEMORY}
-)
-JUDGEMENTS: Mapping[str, float] = MappingProxyType(
-    {one.name: one.value if one.start is None else one.start for one in (*TIME, *MEMORY)}
-)
-FIRST_STEP, LAST_STEP = 0.16, 0.01
-ROUNDED = 0.03  # log error below which the loss is round: a search by coordinates stalls on sharp creases
-CAP = 0.7  # log error beyond which a row counts no more: a misread row must not pull a parameter
+FIRST_STEP, LAST_STEP, LAST_MEMORY_STEP = 0.16, 0.01, 0.03
+REFIT_STEP: Final = 0.04  # the first step from values of another fit
+LEAST_GAIN: Final = 1e-6
+ROUNDED: Final = 0.03  # log error below which the loss is round
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,14 +67,20 @@ class TrainingFit:
             )
         return replace(base or Assumptions(), **dict(self.values))
 
-    def distance(self, case: Case) -> int:
-        """How many of device, its generation, precision and engine no fitted row had: of a generation that none had,
-        there was no device either."""
-        return (
-            2 * (generation_of(case) not in self.generations)
-            + (case.jobs[0].precision not in self.precisions)
-            + (case.program_class not in self.engines)
+    def unseen_factors(
+        self, device: Accelerator, precision: str, program: str, *, devices: Container[str] | None = None
+    ) -> UnseenFactors:
+        """What of device, its generation, precision and program class no fitted row had. `devices`: those that rows
+        name, where that is known; of a generation that no row had, there was no device either."""
+        generation = generation_of(device)
+        near = unseen(
+            (device.name, device.name, devices if generation in self.generations else ()),
+            (f"engine {program}" if program else "program not stated", program, self.engines),
         )
+        foreign = unseen(
+            (f"{generation} GPUs", generation, self.generations), (f"precision {precision}", precision, self.precisions)
+        )
+        return UnseenFactors(near=near, foreign=foreign)
 
 
 def apply(fit: TrainingFit) -> Assumptions:
@@ -88,172 +93,106 @@ def fit_training(rows: Sequence[TrainingRow], catalog: Catalog, *, start: Traini
     the search begins. What rows leave open is settled by judgements made before any fit: no row that is left out has a
     say in it."""
     before = start.assumptions() if start else unfitted()
-    time_fit = fit_cases(training_table(fitting_cases(rows, catalog, before)), start=start)
-    table = memory_table(rows, catalog, before)
-    return _with_memory_once(time_fit, table, start) if table.cases else time_fit
+    time_fit = fit_cases(training_batch(fitting_cases(rows, catalog, before)), start=start)
+    peaks = memory_batch(rows, catalog, before)
+    return _with_memory_once(time_fit, peaks, start) if peaks.cases else time_fit
 
 
-_MEMORY: dict[tuple[object, ...], TrainingFit] = {}
-
-
-def _with_memory_once(fit: TrainingFit, table: MemoryTable, start: TrainingFit | None) -> TrainingFit:
-    """`with_memory`, its search remembered: most rounds leave out no row that prints a peak."""
-    key = memory_key(table, start)
-    if key not in _MEMORY:
-        _MEMORY[key] = with_memory(replace(fit, residuals=()), table, start=start)
-    found = _MEMORY[key]
-    memory = {name: found.values[name] for name in MEMORY_PARAMETERS}
-    return replace(
-        fit,
-        values=MappingProxyType({**fit.values, **memory}),
-        ranges=MappingProxyType({**fit.ranges, **MEMORY_PARAMETERS}),
-        residuals=(*fit.residuals, *found.residuals),
-    )
-
-
-def memory_key(table: MemoryTable, start: TrainingFit | None) -> tuple[object, ...]:
-    """What a memory fit depends on: where it begins, the rows with their values, and the devices as the catalog has
-    them (what fits on one settles what its row leaves open)."""
-    begin = tuple((start.values if start else JUDGEMENTS).items())
-    return (begin, tuple((case.row, case.machine.accelerator) for case in table.cases))
-
-
-def with_memory(
-    fit: TrainingFit, table: MemoryTable, *, start: TrainingFit | None = None, use: Array | None = None
-) -> TrainingFit:
-    """`fit` with the memory parameters fitted to a table too; `use` leaves rows out (weight 0)."""
-    weights = family_weights(table.cases) * (1.0 if use is None else use)
-
-    def loss(values: Mapping[str, float]) -> float:
-        errors = np.abs(table.log_ratios(replace(Assumptions(), **dict(values))))
-        return float(np.sum(weights * np.minimum(errors, CAP)) / np.sum(weights))
-
-    begin = start.values if start else JUDGEMENTS
-    values = coordinate_search(loss, begin, MEMORY_PARAMETERS, first_step=FIRST_STEP, last_step=0.03)
-    errors = table.log_ratios(replace(Assumptions(), **values))[weights > 0]
+def _with_memory_once(fit: TrainingFit, batch: MemoryBatch, start: TrainingFit | None) -> TrainingFit:
+    """`fit` with the memory parameters of a batch. The search is remembered: most rounds leave out no row that prints a
+    peak."""
+    values, residuals = MEMO.recall(memory_key(batch, start), lambda: _fit_memory(batch, start))
     return replace(
         fit,
         values=MappingProxyType({**fit.values, **values}),
-        ranges=MappingProxyType({**fit.ranges, **MEMORY_PARAMETERS}),
-        residuals=(*fit.residuals, residuals_of("memory", errors)),
+        ranges=MappingProxyType({**fit.ranges, **_ranges(MEMORY)}),
+        residuals=(*fit.residuals, residuals),
     )
+
+
+def memory_key(batch: MemoryBatch, start: TrainingFit | None) -> tuple[object, ...]:
+    """What a memory fit depends on: where it begins, the rows with their values, and the devices as the catalog has
+    them (what fits on one settles what its row leaves open)."""
+    begin = tuple(_begin(MEMORY, start).items())
+    return ("training memory", begin, tuple((case.row, case.machine.accelerator) for case in batch.cases))
+
+
+def _fit_memory(batch: MemoryBatch, start: TrainingFit | None) -> tuple[dict[str, float], Residuals]:
+    """The memory parameters of a batch, and what is left over."""
+    weights = shared_weights([case.row.family for case in batch.cases])
+    values = fit_values(
+        batch, MEMORY, _begin(MEMORY, start), weights=weights / weights.sum(),
+        schedule=_schedule(FIRST_STEP, LAST_MEMORY_STEP),
+    )  # fmt: skip
+    return values, residuals_of("memory", batch.log_errors(values))
+
+
+def _begin(parameters: Sequence[Assumption], start: TrainingFit | None) -> dict[str, float]:
+    """Where a search begins: at the values of another fit, or at judgements made before the first."""
+    judged = {one.name: one.value if one.start is None else one.start for one in parameters}
+    return judged if start is None else {name: start.values.get(name, value) for name, value in judged.items()}
+
+
+def _schedule(first: float, last: float) -> Schedule:
+    """Steps of a factor of 1 + `first` up and down, halved down to `last`."""
+    steps, step = [], first
+    while step >= last:
+        steps.append(step)
+        step /= 2.0
+    factors = tuple((1.0 + step, 1.0 / (1.0 + step)) for step in steps)
+    return Schedule(factors=factors, least_gain=LEAST_GAIN, leaps=True)
+
+
+def _ranges(parameters: Sequence[Assumption]) -> dict[str, tuple[float, float]]:
+    return {one.name: (one.low, one.high) for one in parameters}
 
 
 def fitting_cases(rows: Sequence[TrainingRow], catalog: Catalog, assumed: Assumptions) -> list[Case]:
     """Cases to fit to: not suspect, and rates rather than sums over whole runs."""
-    known = _cases_of(catalog)
     wanted = [row for row in rows if row.quality != "suspect" and row.metric not in UNFITTED_METRICS]
-    for row in wanted:
-        if (row, assumed) not in known:
-            known[row, assumed] = time_case(row, catalog, assumed)
-    found = [known[row, assumed] for row in wanted]
+    found = [
+        MEMO.recall(("training case", Same(catalog), row, assumed), partial(time_case, row, catalog, assumed))
+        for row in wanted
+    ]
     return [case for case in found if not isinstance(case, Skipped)]
-
-
-Known = dict[tuple[TrainingRow, Assumptions], Case | Skipped]
-_CASES: dict[int, tuple[Catalog, Known]] = {}
-
-
-def _cases_of(catalog: Catalog) -> Known:
-    """Cases already built from a catalog (held, so that no other takes its place): the rounds of a cross-validation fit
-    to nearly the same rows."""
-    return _CASES.setdefault(id(catalog), (catalog, {}))[1]
 
 
 UNFITTED_METRICS = ("gpu_hours", "achieved_tflops_per_gpu", "iteration_time_s")
 
 
-def fit_cases(table: TrainingTable, *, start: TrainingFit | None = None, use: Array | None = None) -> TrainingFit:
-    """Fit to the cases of a table; `use` leaves some out (weight 0)."""
-    weights = family_weights(table.cases) * (1.0 if use is None else use)
-
-    at_one_second = one_second(table)
-
-    def loss(values: Mapping[str, float]) -> float:
-        ratios = _log_ratios(table, at_one_second, replace(Assumptions(), **dict(values)))
-        errors = np.sqrt(ratios**2 + ROUNDED**2)
-        return float(np.sum(weights * np.minimum(errors, CAP)) / np.sum(weights))
-
-    begin = start.values if start else JUDGEMENTS
-    values = coordinate_search(loss, begin, TIME_PARAMETERS, first_step=0.04 if start else FIRST_STEP)
-    kept = [case for case, weight in zip(table.cases, weights, strict=True) if weight > 0]
-    errors = log_ratios(table, replace(Assumptions(), **values))[weights > 0]
+def fit_cases(batch: TrainingBatch, *, start: TrainingFit | None = None) -> TrainingFit:
+    """Fit the parameters of time to the cases of a batch."""
+    weights = shared_weights([case.row.family for case in batch.cases])
+    values = fit_values(
+        batch, TIME, _begin(TIME, start), weights=weights / weights.sum(), rounded=ROUNDED,
+        schedule=_schedule(REFIT_STEP if start else FIRST_STEP, LAST_STEP),
+    )  # fmt: skip
+    errors = np.nan_to_num(batch.log_errors(values), nan=CAP)
     return TrainingFit(
         values=MappingProxyType(values),
-        ranges=TIME_PARAMETERS,
-        rows=len(kept),
-        residuals=_residuals(kept, errors),
-        generations=frozenset(generation_of(case) for case in kept),
-        precisions=frozenset(case.jobs[0].precision for case in kept),
-        engines=frozenset(case.program_class for case in kept) - {""},
+        ranges=_ranges(TIME),
+        rows=len(batch.cases),
+        residuals=_residuals(batch.cases, errors),
+        generations=frozenset(_generations(batch.cases)),
+        precisions=frozenset(case.jobs[0].precision for case in batch.cases),
+        engines=frozenset(case.program_class for case in batch.cases) - {""},
     )
 
 
-def log_ratios(table: TrainingTable, assumed: Assumptions) -> Array:
-    """log(predicted / measured) as rates, one a case; large where nothing is predicted."""
-    return _log_ratios(table, one_second(table), assumed)
+def generation_of(device: Accelerator) -> str:
+    """Generation of a device, as the rates know it."""
+    first = device.architecture.split(" ")[0]
+    return first if first in GENERATIONS else device.architecture
 
 
-def one_second(table: TrainingTable) -> Array:
-    """log(predicted / measured) of each case if its step took a second: every metric goes with the step's time."""
-    return np.array([log(case_ratio(case, 1.0)) for case in table.cases])
-
-
-def _log_ratios(table: TrainingTable, at_one_second: Array, assumed: Assumptions) -> Array:
-    seconds = table.steps(assumed).total_s
-    known = np.isfinite(seconds) & (seconds > 0)
-    ratios: Array = np.where(known, at_one_second - np.log(np.where(known, seconds, 1.0)), CAP)
-    return ratios
-
-
-def family_weights(cases: Sequence[Case]) -> Array:
-    """A family of n rows weighs as sqrt(n): many rows of one table are no independent evidence."""
-    families = [case.row.family for case in cases]
-    counts = {family: families.count(family) for family in set(families)}
-    return np.array([counts[family] ** -0.5 for family in families])
-
-
-def coordinate_search(
-    loss: Callable[[Mapping[str, float]], float],
-    begin: Mapping[str, float],
-    ranges: Mapping[str, tuple[float, float]],
-    *,
-    first_step: float,
-    last_step: float = LAST_STEP,
-) -> dict[str, float]:
-    """Each parameter in turn up or down by a factor while the loss falls, then all of them together as far again as a
-    round has moved them (Hooke and Jeeves 1961: parameters that trade against one another lie in a narrow valley);
-    then half the factor, to `last_step`."""
-    values = {name: float(np.clip(begin[name], *ranges[name])) for name in ranges}
-    best, step = loss(values), first_step
-    while step >= last_step:
-        before, improved = values, False
-        for name, (low, high) in ranges.items():
-            for factor in (1.0 + step, 1.0 / (1.0 + step)):
-                trial = {**values, name: float(np.clip(values[name] * factor, low, high))}
-                found = loss(trial)
-                if found < best - 1e-6:
-                    values, best, improved = trial, found, True
-                    break
-        if not improved:
-            step /= 2.0
-            continue
-        trial = {name: float(np.clip(values[name] ** 2 / before[name], *ranges[name])) for name in ranges}
-        found = loss(trial)
-        if found < best - 1e-6:
-            values, best = trial, found
-    return values
-
-
-def generation_of(case: Case) -> str:
-    """Device generation of a case, as the rates know it."""
-    first = case.machine.accelerator.architecture.split(" ")[0]
-    return first if first in GENERATIONS else case.machine.accelerator.architecture
+def _generations(cases: Sequence[Case]) -> list[str]:
+    return [generation_of(case.machine.accelerator) for case in cases]
 
 
 def _residuals(cases: Sequence[Case], errors: Array) -> tuple[Residuals, ...]:
-    groups = ["all", *sorted({generation_of(case) for case in cases})]
-    masks = [np.array([group in ("all", generation_of(case)) for case in cases]) for group in groups]
+    generations = _generations(cases)
+    groups = ["all", *sorted(set(generations))]
+    masks = [np.array([group in ("all", one) for one in generations]) for group in groups]
     return tuple(residuals_of(group, errors[mask]) for group, mask in zip(groups, masks, strict=True))
 
 

@@ -11,12 +11,12 @@ from tonnage.calibration.judgement import Judged, Skipped
 from tonnage.calibration.rows import TrainingRow, publication
 from tonnage.calibration.training_case import Case, NoCase, build_case
 from tonnage.calibration.training_memory_rows import MEMORY_METRICS, judge_memory_row
-from tonnage.calibration.training_table import case_devices
 from tonnage.calibration.training_unstated import fitted_to_device
+from tonnage.calibration.unseen import UnseenFactors
 from tonnage.catalog.catalog import Catalog
 from tonnage.errors import TonnageError
 from tonnage.sizing.assumptions import Assumptions
-from tonnage.sizing.devices import peak_tflops
+from tonnage.sizing.devices import Devices, peak_tflops, stack
 from tonnage.sizing.precision import TRAINING
 from tonnage.sizing.training_prediction import predict_training
 from tonnage.sizing.training_work import FULL, counted_flop_per_token
@@ -65,7 +65,7 @@ def time_case(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> Case 
         return _skipped(row, str(error))
     except TonnageError as error:
         return _skipped(row, error.message)
-    if case.practice.offloaded_state:
+    if case.trainer.offloaded_state:
         return _skipped(row, "optimizer on the CPU: its rate is the host's, which the row does not state")
     if row.metric == "gpu_hours" and row.train_tokens is None:
         return _skipped(row, "GPU hours without the number of tokens")
@@ -80,7 +80,12 @@ def predict_metrics(cases: Sequence[Case], assumed: Assumptions) -> list[float]:
 def predicted_step_s(case: Case, assumed: Assumptions) -> float:
     """Seconds of one step of a case."""
     devices = case_devices(case, assumed)
-    return float(predict_training(case.jobs, case.layouts, devices, assumed, case.practice).step.total_s[0])
+    return float(predict_training(case.jobs, case.layouts, devices, assumed, case.trainer).step.total_s[0])
+
+
+def case_devices(case: Case, assumed: Assumptions) -> Devices:
+    """The machine of a case at the precision it computes in."""
+    return stack([case.machine], TRAINING[case.jobs[0].precision].compute, assumed)
 
 
 def in_convention(case: Case, seconds: float) -> float:
@@ -125,7 +130,9 @@ def _judged(case: Case, value: float, fitted: TrainingFit | None) -> Judged | Sk
     row = case.row
     if not np.isfinite(value) or value <= 0:
         return _skipped(row, "a link between its devices has no published bandwidth")
-    image = case.jobs[0].model.architecture in IMAGES
+    image, far = case.jobs[0].model.architecture in IMAGES, UnseenFactors()
+    if fitted is not None:
+        far = fitted.unseen_factors(case.machine.accelerator, case.jobs[0].precision, case.program_class)
     return Judged(
         row_id=row.id,
         metric=row.metric,
@@ -135,7 +142,8 @@ def _judged(case: Case, value: float, fitted: TrainingFit | None) -> Judged | Sk
         predicted=value,
         suspect=row.quality == "suspect",
         group="image " + TIME_GROUP if image else TIME_GROUP,
-        far=fitted.distance(case) if fitted else 0,
+        far=len(far.names),
+        foreign=len(far.foreign),
         source=publication(row.source),
     )
 

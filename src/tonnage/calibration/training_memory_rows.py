@@ -13,6 +13,7 @@ import numpy as np
 
 from tonnage.calibration.judgement import Judged, Skipped
 from tonnage.calibration.rows import TrainingRow, publication
+from tonnage.calibration.search import Values
 from tonnage.calibration.training_case import Case, NoCase, build_case
 from tonnage.calibration.training_unstated import fitted_to_device
 from tonnage.catalog.catalog import Catalog
@@ -21,7 +22,7 @@ from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import usable_bytes
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.fitting import fits
-from tonnage.sizing.program_practice import memory_group
+from tonnage.sizing.program_profiles import memory_group
 from tonnage.sizing.training_memory import TrainingMemory, estimate_training_memory
 from tonnage.units import from_gib, to_gib
 from tonnage.workload.jobs import Lengths
@@ -111,7 +112,7 @@ def memory_case(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> Cas
 
 def peak(case: Case, assumed: Assumptions) -> Peak:
     """Peak memory of a case."""
-    parts = (estimate_training_memory(job, case.layouts, assumed, case.practice) for job in case.jobs)
+    parts = (estimate_training_memory(job, case.layouts, assumed, case.trainer) for job in case.jobs)
     return Peak(parts=tuple(parts))
 
 
@@ -179,17 +180,18 @@ def with_program_unstated(row: TrainingRow) -> TrainingRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryTable:
+class MemoryBatch:
     """Peak-memory rows with what of them does not change in a fit: the cases."""
 
     cases: tuple[Case, ...]
 
-    def log_ratios(self, assumed: Assumptions) -> Array:
-        """log(predicted / measured), one a case."""
+    def log_errors(self, values: Values) -> Array:
+        """log(predicted / measured) of each case under these parameters."""
+        assumed = replace(Assumptions(), **values)
         return np.array([np.log(_reported(case, peak(case, assumed)) / case.row.value) for case in self.cases])
 
 
-def memory_table(rows: Sequence[TrainingRow], catalog: Catalog, assumed: Assumptions) -> MemoryTable:
+def memory_batch(rows: Sequence[TrainingRow], catalog: Catalog, assumed: Assumptions) -> MemoryBatch:
     """Rows of good quality that print a peak and say enough to be sized; `assumed` settles what they leave open."""
     cases = []
     for row in rows:
@@ -199,4 +201,4 @@ def memory_table(rows: Sequence[TrainingRow], catalog: Catalog, assumed: Assumpt
             cases.append(_measured_case(row, catalog, assumed))
         except (NoCase, TonnageError):
             continue
-    return MemoryTable(cases=tuple(cases))
+    return MemoryBatch(cases=tuple(cases))

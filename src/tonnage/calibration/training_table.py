@@ -7,17 +7,20 @@ once and evaluates it hundreds of times in milliseconds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import log
 from typing import Any
 
 import numpy as np
 
+from tonnage.calibration.memo import MEMO, Same
+from tonnage.calibration.search import Values
 from tonnage.calibration.training_case import Case
+from tonnage.calibration.training_judge import case_devices, case_ratio
 from tonnage.sizing.assumptions import Assumptions
-from tonnage.sizing.devices import Devices, stack
+from tonnage.sizing.devices import Devices
 from tonnage.sizing.estimates import Array, Num
 from tonnage.sizing.operators import Kind, Operator
-from tonnage.sizing.precision import TRAINING
 from tonnage.sizing.training_prediction import work_of
 from tonnage.sizing.training_time import TrainingStep, step_seconds
 from tonnage.sizing.training_work import StepWork, Work, column_names
@@ -27,44 +30,41 @@ FIGURES = ("count", "flop", "moved_bytes", "rows", "columns", "kernels", "query_
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingTable:
+class TrainingBatch:
     """Cases, their work and their devices, one row each."""
 
     cases: tuple[Case, ...]
     work: StepWork
     devices: Devices
+    at_one_second: Array  # log(predicted / measured) of each case if its step took a second: all metrics go with it
+
+    def log_errors(self, values: Values) -> Array:
+        """log(predicted / measured) of each case as a rate, under these parameters; NaN where nothing is predicted."""
+        seconds = self.steps(replace(Assumptions(), **values)).total_s
+        known = np.isfinite(seconds) & (seconds > 0)
+        return np.where(known, self.at_one_second - np.log(np.where(known, seconds, 1.0)), np.nan)
 
     def steps(self, assumed: Assumptions) -> TrainingStep:
         """Parts of each row's step, seconds."""
         return step_seconds(self.work, self.devices, assumed)
 
 
-def training_table(cases: Sequence[Case], assumed: Assumptions | None = None) -> TrainingTable:
-    """The table of `cases` (at least one)."""
+def training_batch(cases: Sequence[Case], assumed: Assumptions | None = None) -> TrainingBatch:
+    """`cases` (at least one) as one table."""
     assumed = assumed or Assumptions()
     works = [_work_once(case) for case in cases]
     columns = {name: np.concatenate([getattr(work, name) for work in works]) for name in column_names()}
     stacked = [case_devices(case, assumed) for case in cases]
-    return TrainingTable(
+    return TrainingBatch(
         cases=tuple(cases),
         work=StepWork(works=_flattened(works), **columns),
         devices=_joined(stacked),
+        at_one_second=np.array([log(case_ratio(case, 1.0)) for case in cases]),
     )
 
 
-_WORKS: dict[int, tuple[Case, StepWork]] = {}
-
-
 def _work_once(case: Case) -> StepWork:
-    """The work of a case, remembered with it (held, so that no other takes its place)."""
-    if id(case) not in _WORKS:
-        _WORKS[id(case)] = (case, work_of(case.jobs, case.layouts, case.practice))
-    return _WORKS[id(case)][1]
-
-
-def case_devices(case: Case, assumed: Assumptions) -> Devices:
-    """The machine of a case at the precision it computes in."""
-    return stack([case.machine], TRAINING[case.jobs[0].precision].compute, assumed)
+    return MEMO.recall(("training work", Same(case)), lambda: work_of(case.jobs, case.layouts, case.trainer))
 
 
 def _flattened(works: Sequence[StepWork]) -> tuple[Work, ...]:

@@ -41,7 +41,7 @@ def fitted_to_device(case: Case, assumed: Assumptions) -> Case:
 
 def fits(case: Case, assumed: Assumptions) -> bool:
     """Whether the peak stays within the device, give or take what predictions are off by."""
-    parts = (estimate_training_memory(job, case.layouts, assumed, case.practice) for job in case.jobs)
+    parts = (estimate_training_memory(job, case.layouts, assumed, case.trainer) for job in case.jobs)
     needs = sum(float(part.needed_bytes[0]) for part in parts)
     return needs <= usable_bytes(case.machine.accelerator) * (1.0 + TOLERANCE)
 

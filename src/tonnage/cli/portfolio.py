@@ -56,4 +56,4 @@ def _plan(session: Session, file: str, memory_margin: float | None) -> Any:
         return api.load_workload(path, catalog=catalog, settings=settings)
 
     portfolio = load_portfolio(file, as_of=settings.as_of or now, catalog=catalog, read_workload=read)
-    return plan_portfolio(portfolio, catalog, grounds=api.grounds_of(None, memory_margin, session.settings))
+    return plan_portfolio(portfolio, catalog, calibrated=api.grounds_of(None, memory_margin, session.settings))

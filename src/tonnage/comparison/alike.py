@@ -15,7 +15,7 @@ MOST_DEVICES: Final = 8.0  # one usual machine; of what all have up to here the 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alike:
-    """One job on every thing that can do it. None: nothing there has so many devices, or none costs so little."""
+    """One job on every alternative that can do it. None: nothing there has so many devices, or none costs so little."""
 
     work: str
     budget_usd: float  # a job
@@ -25,7 +25,7 @@ class Alike:
 
 
 def speeds_alike(totals: Mapping[str, Total]) -> tuple[Alike, ...]:
-    """Each job that two things or more can do, all of whose ways have a time."""
+    """Each job that two alternatives or more can do, all of whose ways have a time."""
     out = []
     for place in range(len(next(iter(totals.values())).rows)):
         rows = {name: total.rows[place] for name, total in totals.items()}
@@ -36,7 +36,7 @@ def speeds_alike(totals: Mapping[str, Total]) -> tuple[Alike, ...]:
 
 
 def _alike(rows: Mapping[str, Row]) -> Alike:
-    """The budget is what the dearest of the cheapest ways costs, so that every thing has one."""
+    """The budget is what the dearest of the cheapest ways costs, so that every alternative has one."""
     budget = max(row.option.cost_usd.value for row in rows.values() if row.option is not None)
     counts = [set(row.by_devices) for row in rows.values() if row.by_devices]
     common = sorted(set.intersection(*counts)) if len(counts) > 1 else []

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tonnage.comparison.aspects import Aspect
 from tonnage.comparison.changes import Change, changes_of, people_share, without_people
 from tonnage.comparison.compliance import Standing
 from tonnage.comparison.computed import Total
+from tonnage.comparison.criteria import Criterion
 from tonnage.comparison.decision import Decision
 from tonnage.comparison.facts import has_tag, is_managed
 from tonnage.comparison.horizons import Bill, Entry
@@ -17,7 +17,7 @@ from tonnage.comparison.reasons import Reason, reasons_of
 from tonnage.comparison.request import HORIZONS, Request
 from tonnage.comparison.scoring import Scored, Scores
 from tonnage.comparison.sizes import Size, load_sizes
-from tonnage.comparison.verdict import Grounds, Preference, Verdict, reach_verdict
+from tonnage.comparison.verdict import DecisionInputs, Preference, Verdict, decide_verdict
 from tonnage.comparison.worth import ImpliedLead, ImpliedPrice, implied_lead, implied_prices
 
 
@@ -35,12 +35,12 @@ class Answer:
     """The one answer, for the user's own size and the horizon decided over; and what would change it."""
 
     verdict: Verdict
-    grounds: Grounds
+    inputs: DecisionInputs
     reasons: tuple[Reason, ...]
     changes: tuple[Change, ...]
     without_people: str | None  # the answer if nobody's hours were counted
     people_share: float | None  # of people-hours in what the choice costs over the horizon
-    implied: tuple[ImpliedPrice, ...]  # what the weights say that a point of each aspect is worth
+    implied: tuple[ImpliedPrice, ...]  # what the weights say that a point of each criterion is worth
     implied_lead: ImpliedLead | None  # where the weighted score would take another: what it would pay for that
 
     @property
@@ -54,29 +54,29 @@ class Answer:
 
 
 def preference_of(decision: Decision, request: Request) -> Preference:
-    """What the leaf says of the things: by name or profile, or managed, without-api; cheapest, only and score say
+    """What the leaf says of the alternatives: by name or profile, or managed, without-api; cheapest, only and score say
     nothing beyond the verdict's own order."""
     leaf = decision.leaf
     if leaf is None or leaf.choose in (None, "cheapest", "only", "score"):
         return Preference()
-    names = [thing.name for thing in request.things]
+    names = [alternative.name for alternative in request.alternatives]
     if leaf.choose == "managed":
         found = [name for name in names if is_managed(request, name)]
     elif leaf.choose == "without-api":
         found = [name for name in names if not has_tag(request, name, "token-api")]
     else:
-        found = [one.name for one in request.things if leaf.choose in (one.name, one.profile.name)]
-    return Preference(leaf=leaf.name, things=tuple(found), must=leaf.must)
+        found = [one.name for one in request.alternatives if leaf.choose in (one.name, one.profile.name)]
+    return Preference(leaf=leaf.name, alternatives=tuple(found), must=leaf.must)
 
 
-def grounds_of(
+def inputs_of(
     request: Request,
     totals: Mapping[str, Total],
     entries: Mapping[str, Entry],
     standing: Standing,
     scores: Scores,
     preference: Preference,
-) -> Grounds:
+) -> DecisionInputs:
     """What the verdict is reached from, for the user's own size and the horizon decided over."""
     lacking: dict[str, tuple[str, WhyNot]] = {}
     instead: dict[str, tuple[str, str]] = {}
@@ -88,7 +88,7 @@ def grounds_of(
             if row.instead is not None:
                 instead.setdefault(name, (row.work, row.instead.say))
     size = load_sizes().of(request.organisation.employees)
-    return Grounds(
+    return DecisionInputs(
         bills={
             name: Bill(run=total.run_usd_per_month, people=total.people_usd_per_month, entry=entries[name])
             for name, total in totals.items()
@@ -111,43 +111,43 @@ def _sized(request: Request, size: Size | None) -> dict[str, float]:
 
 
 def answer_of(
-    grounds: Grounds,
+    inputs: DecisionInputs,
     request: Request,
     totals: Mapping[str, Total],
-    aspects: Sequence[Aspect],
+    criteria: Sequence[Criterion],
     ranking: Sequence[Scored],
     counted: Sequence[str],
 ) -> Answer:
-    """The verdict of `grounds`, its reasons, and what would change it."""
-    verdict = reach_verdict(grounds)
+    """The verdict of `inputs`, its reasons, and what would change it."""
+    verdict = decide_verdict(inputs)
     months = {name: cost.value for name, total in totals.items() if (cost := total.usd_per_month) is not None}
     lead = None
-    best = ranking[0].thing if ranking else None
+    best = ranking[0].alternative if ranking else None
     if verdict.choice is not None and best in months and best != verdict.choice:
         pair = (best, verdict.choice)
         lead = implied_lead(
-            aspects, grounds.scores, request.weights, counted, pair, (months[best], months[verdict.choice])
+            criteria, inputs.scores, request.weights, counted, pair, (months[best], months[verdict.choice])
         )
-    bare, share = without_people(grounds), None if verdict.choice is None else people_share(grounds, verdict.choice)
+    bare, share = without_people(inputs), None if verdict.choice is None else people_share(inputs, verdict.choice)
     return Answer(
         verdict=verdict,
-        grounds=grounds,
-        reasons=reasons_of(grounds, verdict, bare, share),
-        changes=changes_of(grounds, verdict, totals),
+        inputs=inputs,
+        reasons=reasons_of(inputs, verdict, bare, share),
+        changes=changes_of(inputs, verdict, totals),
         without_people=bare,
         people_share=share,
-        implied=implied_prices(aspects, request.weights, months.get(verdict.choice or "")),
+        implied=implied_prices(criteria, request.weights, months.get(verdict.choice or "")),
         implied_lead=lead,
     )
 
 
-def advise(grounds: Grounds, request: Request) -> tuple[Advice, ...]:
+def advise(inputs: DecisionInputs, request: Request) -> tuple[Advice, ...]:
     """The verdict of each size and horizon."""
     return tuple(
         Advice(
             size=size,
             horizon=name,
-            verdict=reach_verdict(replace(grounds, weights=_sized(request, size), weeks=request.horizon_weeks[name])),
+            verdict=decide_verdict(replace(inputs, weights=_sized(request, size), weeks=request.horizon_weeks[name])),
         )
         for size in load_sizes().sizes
         for name in HORIZONS

@@ -1,4 +1,4 @@
-"""What would change the answer: each change found by deciding again on changed grounds, so that it holds when tried."""
+"""What would change the answer: each change found by deciding again on changed inputs, so that it holds when tried."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from tonnage.comparison.computed import Total, add
 from tonnage.comparison.crossings import End, cost_at
 from tonnage.comparison.horizons import WEEKS_PER_MONTH, Bill
-from tonnage.comparison.verdict import Grounds, Verdict, reach_verdict
+from tonnage.comparison.verdict import DecisionInputs, Verdict, decide_verdict
 from tonnage.sizing.estimates import Figure
 
 Kind = Literal[
@@ -30,34 +30,34 @@ class Change:
     """One change and the answer it leads to. `now` and `at` in `unit`: beyond `at` the answer is `then`."""
 
     kind: Kind
-    subject: str  # the thing whose figure changes, or the rule; "" for volume and horizon
+    subject: str  # the alternative whose figure changes, or the rule; "" for volume and horizon
     now: float
     at: float
     unit: str
     then: str | None
 
 
-def changes_of(grounds: Grounds, verdict: Verdict, totals: Mapping[str, Total]) -> tuple[Change, ...]:
+def changes_of(inputs: DecisionInputs, verdict: Verdict, totals: Mapping[str, Total]) -> tuple[Change, ...]:
     """The nearest change of each kind that leads to another answer."""
     if verdict.choice is None:
-        return (*_rules(grounds, verdict), *_other_models(grounds, verdict))
-    others = [name for name in grounds.bills if name != verdict.choice]
-    prices = [one for name in others if (one := _other_price(grounds, name)) is not None]
-    worths = [one for name in others if (one := _worth(grounds, name)) is not None]
+        return (*_rules(inputs, verdict), *_other_models(inputs, verdict))
+    others = [name for name in inputs.bills if name != verdict.choice]
+    prices = [one for name in others if (one := _other_price(inputs, name)) is not None]
+    worths = [one for name in others if (one := _worth(inputs, name)) is not None]
     found = [
-        _own_price(grounds, verdict.choice),
+        _own_price(inputs, verdict.choice),
         min(prices, key=lambda one: (one.now / one.at, one.subject), default=None),
-        _people(grounds, verdict.choice),
-        *_volumes(grounds, verdict.choice, totals),
-        *_horizons(grounds, verdict.choice),
+        _people(inputs, verdict.choice),
+        *_volumes(inputs, verdict.choice, totals),
+        *_horizons(inputs, verdict.choice),
         min(worths, key=lambda one: (one.at, one.subject), default=None),
     ]
     known = (one for one in found if one is not None)
-    return (*known, *_rules(grounds, verdict), *_other_models(grounds, verdict))
+    return (*known, *_rules(inputs, verdict), *_other_models(inputs, verdict))
 
 
-def _answer(grounds: Grounds) -> str | None:
-    return reach_verdict(grounds).choice
+def _answer(inputs: DecisionInputs) -> str | None:
+    return decide_verdict(inputs).choice
 
 
 def _first(
@@ -77,60 +77,60 @@ def _first(
     return None
 
 
-def _with_bill(grounds: Grounds, name: str, bill: Bill) -> Grounds:
-    return replace(grounds, bills={**grounds.bills, name: bill})
+def _with_bill(inputs: DecisionInputs, name: str, bill: Bill) -> DecisionInputs:
+    return replace(inputs, bills={**inputs.bills, name: bill})
 
 
-def _own_price(grounds: Grounds, choice: str) -> Change | None:
+def _own_price(inputs: DecisionInputs, choice: str) -> Change | None:
     """What the choice may cost a month to run before another is the answer."""
-    bill = grounds.bills[choice]
+    bill = inputs.bills[choice]
     run = bill.run
     if run is None or run.value <= 0:
         return None
 
     def answer(factor: float) -> str | None:
-        return _answer(_with_bill(grounds, choice, replace(bill, run=run.scaled(factor))))
+        return _answer(_with_bill(inputs, choice, replace(bill, run=run.scaled(factor))))
 
     found = _first(1.0, MOST, answer, lambda one: one != choice)
     return found and Change(kind="price of the choice", subject=choice, now=run.value, at=run.value * found[0],
                             unit="USD a month", then=found[1])  # fmt: skip
 
 
-def _other_price(grounds: Grounds, name: str) -> Change | None:
+def _other_price(inputs: DecisionInputs, name: str) -> Change | None:
     """What another would have to cost a month to run to be the answer."""
-    bill = grounds.bills[name]
+    bill = inputs.bills[name]
     run = bill.run
     if run is None or run.value <= 0:
         return None
 
     def answer(factor: float) -> str | None:
-        return _answer(_with_bill(grounds, name, replace(bill, run=run.scaled(factor))))
+        return _answer(_with_bill(inputs, name, replace(bill, run=run.scaled(factor))))
 
     found = _first(1.0, LEAST, answer, lambda one: one == name)
     return found and Change(kind="price of another", subject=name, now=run.value, at=run.value * found[0],
                             unit="USD a month", then=name)  # fmt: skip
 
 
-def _people(grounds: Grounds, choice: str) -> Change | None:
+def _people(inputs: DecisionInputs, choice: str) -> Change | None:
     """What the people of the choice may cost a month before another is the answer."""
-    bill = grounds.bills[choice]
+    bill = inputs.bills[choice]
     people = bill.people
     if people is None or people.value <= 0:
         return None
 
     def answer(factor: float) -> str | None:
-        return _answer(_with_bill(grounds, choice, replace(bill, people=people.scaled(factor))))
+        return _answer(_with_bill(inputs, choice, replace(bill, people=people.scaled(factor))))
 
     found = _first(1.0, MOST, answer, lambda one: one != choice)
     return found and Change(kind="people-hours", subject=choice, now=people.value, at=people.value * found[0],
                             unit="USD a month", then=found[1])  # fmt: skip
 
 
-def at_volume(grounds: Grounds, totals: Mapping[str, Total], factor: float) -> Grounds:
-    """The grounds with so many times the volume; what cannot carry it has no bill."""
+def at_volume(inputs: DecisionInputs, totals: Mapping[str, Total], factor: float) -> DecisionInputs:
+    """The inputs with so many times the volume; what cannot carry it has no bill."""
     return replace(
-        grounds, bills={name: replace(bill, run=_run_at(bill, totals[name], factor))
-                        for name, bill in grounds.bills.items()}
+        inputs, bills={name: replace(bill, run=_run_at(bill, totals[name], factor))
+                        for name, bill in inputs.bills.items()}
     )  # fmt: skip
 
 
@@ -147,7 +147,7 @@ def _run_at(bill: Bill, total: Total, factor: float) -> Figure | None:
     return Figure(value=costs[0], low=costs[1], high=costs[2], basis=bill.run.basis)
 
 
-def _volumes(grounds: Grounds, choice: str, totals: Mapping[str, Total]) -> Iterator[Change]:
+def _volumes(inputs: DecisionInputs, choice: str, totals: Mapping[str, Total]) -> Iterator[Change]:
     """The nearest volumes, above and below, at which the answer is another."""
     rows = [row for total in totals.values() for row in total.rows if row.kind == "serve" and row.option is not None]
     planned = sorted({point.factor for row in rows for point in row.at_volumes})
@@ -155,72 +155,74 @@ def _volumes(grounds: Grounds, choice: str, totals: Mapping[str, Total]) -> Iter
     for way in ([one for one in factors if one > 1], [one for one in reversed(factors) if one < 1]):
         held = 1.0
         for factor in way:
-            if (then := _answer(at_volume(grounds, totals, factor))) != choice:
+            if (then := _answer(at_volume(inputs, totals, factor))) != choice:
                 for _ in range(8):
                     middle = math.sqrt(held * factor)
-                    other = _answer(at_volume(grounds, totals, middle))
+                    other = _answer(at_volume(inputs, totals, middle))
                     held, factor, then = (held, middle, other) if other != choice else (middle, factor, then)
                 yield Change(kind="volume", subject="", now=1.0, at=factor, unit="times the stated volume", then=then)
                 break
             held = factor
 
 
-def _horizons(grounds: Grounds, choice: str) -> Iterator[Change]:
+def _horizons(inputs: DecisionInputs, choice: str) -> Iterator[Change]:
     """The nearest horizons, longer and shorter, with another answer."""
     for far in (LONGEST_WEEKS, 1.0):
-        if far == grounds.weeks:
+        if far == inputs.weeks:
             continue
         found = _first(
-            grounds.weeks, far, lambda weeks: _answer(replace(grounds, weeks=weeks)), lambda one: one != choice
+            inputs.weeks, far, lambda weeks: _answer(replace(inputs, weeks=weeks)), lambda one: one != choice
         )
         if found and found[1] is not None:
-            yield Change(kind="horizon", subject="", now=grounds.weeks, at=found[0], unit="weeks", then=found[1])
+            yield Change(kind="horizon", subject="", now=inputs.weeks, at=found[0], unit="weeks", then=found[1])
 
 
-def _worth(grounds: Grounds, name: str) -> Change | None:
+def _worth(inputs: DecisionInputs, name: str) -> Change | None:
     """What being on another would have to be worth a month for it to be the answer."""
 
     def answer(premium: float) -> str | None:
-        return _answer(replace(grounds, premium={**grounds.premium, name: premium}))
+        return _answer(replace(inputs, premium={**inputs.premium, name: premium}))
 
     found = _first(LEAST_WORTH, MOST_WORTH, answer, lambda one: one == name)
     return found and Change(kind="worth", subject=name, now=0.0, at=found[0], unit="USD a month", then=name)
 
 
-def _rules(grounds: Grounds, verdict: Verdict) -> Iterator[Change]:
-    """Things that a rule alone keeps from being the answer."""
+def _rules(inputs: DecisionInputs, verdict: Verdict) -> Iterator[Change]:
+    """Alternatives that a rule alone keeps from being the answer."""
     for one in verdict.out:
         if one.kind in ("breaks a rule", "rule not known"):
-            matches = {**grounds.standing.matches, one.thing: ()}
-            lifted = replace(grounds, standing=replace(grounds.standing, matches=matches))
-            if _answer(lifted) == one.thing:
+            matches = {**inputs.standing.matches, one.alternative: ()}
+            lifted = replace(inputs, standing=replace(inputs.standing, matches=matches))
+            if _answer(lifted) == one.alternative:
                 rules = ", ".join(match.standard for match in one.rules)
-                yield Change(kind="rule", subject=rules, now=0.0, at=1.0, unit="met", then=one.thing)
+                yield Change(kind="rule", subject=rules, now=0.0, at=1.0, unit="met", then=one.alternative)
 
 
-def _other_models(grounds: Grounds, verdict: Verdict) -> Iterator[Change]:
-    """Things that would be the answer if the model they put in the place of the one asked for would do."""
+def _other_models(inputs: DecisionInputs, verdict: Verdict) -> Iterator[Change]:
+    """Alternatives that would be the answer if the model they put in the place of the one asked for would do."""
     for one in verdict.out:
         if one.kind == "another model":
-            lifted = {name: which for name, which in grounds.instead.items() if name != one.thing}
-            if _answer(replace(grounds, instead=lifted)) == one.thing:
-                yield Change(kind="another model", subject=one.thing, now=0.0, at=1.0, unit="will do", then=one.thing)
+            lifted = {name: which for name, which in inputs.instead.items() if name != one.alternative}
+            if _answer(replace(inputs, instead=lifted)) == one.alternative:
+                yield Change(
+                    kind="another model", subject=one.alternative, now=0.0, at=1.0, unit="will do", then=one.alternative
+                )
 
 
-def without_people(grounds: Grounds) -> str | None:
+def without_people(inputs: DecisionInputs) -> str | None:
     """The answer if nobody's hours were counted, neither of running nor of moving."""
     bills = {
-        name: replace(bill, people=None, entry=replace(bill.entry, usd=None)) for name, bill in grounds.bills.items()
+        name: replace(bill, people=None, entry=replace(bill.entry, usd=None)) for name, bill in inputs.bills.items()
     }
-    return _answer(replace(grounds, bills=bills))
+    return _answer(replace(inputs, bills=bills))
 
 
-def people_share(grounds: Grounds, name: str) -> float | None:
-    """The share of people-hours, of running and of moving, in what a thing costs over the horizon by itself."""
-    bill = grounds.bills[name]
+def people_share(inputs: DecisionInputs, name: str) -> float | None:
+    """The share of people-hours, of running and of moving, in what an alternative costs over the horizon by itself."""
+    bill = inputs.bills[name]
     if bill.run is None or (bill.people is None and bill.entry.usd is None):
         return None
-    months = grounds.months - (bill.entry.weeks or 0.0) / WEEKS_PER_MONTH
+    months = inputs.months - (bill.entry.weeks or 0.0) / WEEKS_PER_MONTH
     hours = [figure for figure in (bill.people and bill.people.scaled(max(0.0, months)), bill.entry.usd) if figure]
     people = add(hours)
     assert people is not None

@@ -10,10 +10,11 @@ from typing import Final
 
 from tonnage.catalog import Catalog
 from tonnage.comparison.alike import Alike, speeds_alike, with_speeds
-from tonnage.comparison.answering import Advice, Answer, advise, answer_of, grounds_of, preference_of
-from tonnage.comparison.aspects import Aspect, load_aspects
+from tonnage.comparison.alternative_checks import check_alternatives
+from tonnage.comparison.answering import Advice, Answer, advise, answer_of, inputs_of, preference_of
 from tonnage.comparison.compliance import Match, Standing, match_rules, rule_problems, standards_of
-from tonnage.comparison.computed import Planner, Sought, Total, compute_total
+from tonnage.comparison.computed import Planner, Total, WorkDemand, compute_total
+from tonnage.comparison.criteria import Criterion, load_criteria
 from tonnage.comparison.crossings import BreakEven, break_evens
 from tonnage.comparison.decision import Decision, decide
 from tonnage.comparison.facts import gather_facts
@@ -26,7 +27,7 @@ from tonnage.comparison.scoring import (
     Scored,
     Scores,
     WeightFlip,
-    common_aspects,
+    common_criteria,
     score_all,
     stability,
     weight_flips,
@@ -35,22 +36,21 @@ from tonnage.comparison.scoring import (
 from tonnage.comparison.sizes import USUAL, Size, load_sizes
 from tonnage.comparison.splitting import Split, best_split
 from tonnage.comparison.tasks import load_templates
-from tonnage.comparison.thing_checks import check_things
 from tonnage.errors import WorkloadError
-from tonnage.sizing.assumptions import Assumption
+from tonnage.sizing.assumption_table import Assumption
 from tonnage.sizing.estimates import Figure
 from tonnage.workload.jobs import ServeJob, Workload
 
 LEADS_BY: Final = 1.0  # points of score that count as a strength or weakness
 HOURS_PER_DAY: Final = 6.0
-EVERY_PAIR: Final = 4  # things up to which every move is planned
+EVERY_PAIR: Final = 4  # alternatives up to which every move is planned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TradeOff:
-    """What one thing does better and worse than the mean of the others: (aspect, points)."""
+    """What one alternative does better and worse than the mean of the others: (criterion, points)."""
 
-    thing: str
+    alternative: str
     better: tuple[tuple[str, float], ...]
     worse: tuple[tuple[str, float], ...]
 
@@ -61,13 +61,13 @@ class Comparison:
 
     request: Request
     as_of: datetime
-    aspects: tuple[Aspect, ...]
-    works: tuple[Sought, ...]
+    criteria: tuple[Criterion, ...]
+    works: tuple[WorkDemand, ...]
     totals: Mapping[str, Total]
     scores: Scores
-    able: tuple[str, ...]  # things that can do all the work
+    able: tuple[str, ...]  # alternatives that can do all the work
     standing: Standing
-    counted: tuple[str, ...]  # aspects in the weighted score
+    counted: tuple[str, ...]  # criteria in the weighted score
     ranking: tuple[Scored, ...]
     flips: tuple[WeightFlip, ...]
     alike: tuple[Alike, ...]
@@ -85,10 +85,10 @@ class Comparison:
     leaders: tuple[tuple[str, tuple[str, ...]], ...]  # who leads by part of the score: (part, all that are level)
     assumptions: tuple[Assumption, ...]
 
-    def record_of(self, thing: str, standard: str) -> Match:
-        """How a thing stands with a rule, whether it is asked for or not."""
-        one = next(one for one in self.request.things if one.name == thing)
-        found = providers_of(self.totals[thing])
+    def record_of(self, alternative: str, standard: str) -> Match:
+        """How a alternative stands with a rule, whether it is asked for or not."""
+        one = next(one for one in self.request.alternatives if one.name == alternative)
+        found = providers_of(self.totals[alternative])
         return match_rules(one.profile, (standard,), self.request.attestations, found, one.attests)[0]
 
     @property
@@ -99,12 +99,12 @@ class Comparison:
 
     @property
     def title_of(self) -> Mapping[str, str]:
-        return {thing.name: thing.title for thing in self.request.things}
+        return {alternative.name: alternative.title for alternative in self.request.alternatives}
 
 
-def match_works(request: Request, workloads: Sequence[Workload]) -> tuple[Sought, ...]:
+def match_works(request: Request, workloads: Sequence[Workload]) -> tuple[WorkDemand, ...]:
     """Each workload with its volume. WorkloadError where a job has none, a service has one, or names repeat."""
-    out: list[Sought] = []
+    out: list[WorkDemand] = []
     for place, (entry, workload) in enumerate(zip(request.works, workloads, strict=True)):
         key = f"workloads[{place}]"
         service = isinstance(workload.job, ServeJob)
@@ -119,7 +119,7 @@ def match_works(request: Request, workloads: Sequence[Workload]) -> tuple[Sought
             raise WorkloadError(
                 f"a second workload is named '{workload.name}'", hint="give it a `name`", file=request.file, key=key
             )
-        out.append(Sought(workload=workload, jobs_per_month=entry.jobs_per_month))
+        out.append(WorkDemand(workload=workload, jobs_per_month=entry.jobs_per_month))
     return tuple(out)
 
 
@@ -133,13 +133,13 @@ def compare(
     assumptions: Sequence[Assumption] = (),
 ) -> Comparison:
     """Everything that a compare file asks for. WorkloadError and UnknownName for what is wrong with the request."""
-    check_things(request, catalog)
-    request = replace(request, things=tuple(of_its_machines(one, catalog) for one in request.things))
-    works, aspects = match_works(request, workloads), load_aspects()
+    check_alternatives(request, catalog)
+    request = replace(request, alternatives=tuple(of_its_machines(one, catalog) for one in request.alternatives))
+    works, criteria = match_works(request, workloads), load_criteria()
     rules = load_rules(request.rules, request.folder)
     totals = {
-        thing.name: compute_total(
-            thing,
+        alternative.name: compute_total(
+            alternative,
             works,
             catalog,
             planner,
@@ -148,24 +148,29 @@ def compare(
             power=request.power,
             file=request.file,
         )
-        for thing in request.things
+        for alternative in request.alternatives
     }
     alike = speeds_alike(totals)
     totals = with_speeds(totals, alike)
     able = tuple(name for name, total in totals.items() if total.can_do)
-    scores = score_all(aspects, request.things, totals, {name: total.usd_per_month for name, total in totals.items()})
+    scores = score_all(
+        criteria, request.alternatives, totals, {name: total.usd_per_month for name, total in totals.items()}
+    )
     standing = _standing(request, works, totals)
     running = standing.allowed(able) or able or tuple(totals)
     ranking = weighted(scores, request.weights, running)
     decision = decide(rules, gather_facts(request, rules, works, totals, standing))
     migration = _migration(request, works, as_of)
-    entries = {thing.name: _entry(request, works, totals[thing.name], as_of) for thing in request.things}
-    grounds = grounds_of(request, totals, entries, standing, scores, preference_of(decision, request))
-    counted = common_aspects(scores, request.weights, running)
+    entries = {
+        alternative.name: _entry(request, works, totals[alternative.name], as_of)
+        for alternative in request.alternatives
+    }
+    inputs = inputs_of(request, totals, entries, standing, scores, preference_of(decision, request))
+    counted = common_criteria(scores, request.weights, running)
     return Comparison(
         request=request,
         as_of=as_of,
-        aspects=aspects,
+        criteria=criteria,
         works=works,
         totals=totals,
         scores=scores,
@@ -178,56 +183,60 @@ def compare(
         first_share=stability(scores, request.weights, running, draws=request.draws, seed=request.seed),
         crossings=break_evens(tuple(totals.values())),
         decision=decision,
-        answer=answer_of(grounds, request, totals, aspects, ranking, counted),
-        advice=advise(grounds, request),
+        answer=answer_of(inputs, request, totals, criteria, ranking, counted),
+        advice=advise(inputs, request),
         entries=entries,
         size=load_sizes().of(request.organisation.employees),
         split=best_split(totals, standing),
         trade_offs=tuple(_trade_off(name, scores, tuple(totals)) for name in totals),
         migration=migration,
         moves=_moves(request, works, as_of),
-        leaders=_leaders(aspects, scores, request.weights, running),
+        leaders=_leaders(criteria, scores, request.weights, running),
         assumptions=tuple(assumptions),
     )
 
 
 def providers_of(total: Total) -> tuple[str, ...]:
-    """Whose machines the cheapest options of a thing are."""
+    """Whose machines the cheapest options of a alternative are."""
     return tuple(sorted({row.option.provider for row in total.rows if row.option is not None}))
 
 
-def _standing(request: Request, works: Sequence[Sought], totals: Mapping[str, Total]) -> Standing:
-    """The rules of the compare file and of its workloads, beside what each thing's profile attests."""
-    profiles = {thing.name: thing.profile for thing in request.things}
+def _standing(request: Request, works: Sequence[WorkDemand], totals: Mapping[str, Total]) -> Standing:
+    """The rules of the compare file and of its workloads, beside what each alternative's profile attests."""
+    profiles = {alternative.name: alternative.profile for alternative in request.alternatives}
     asked = [rule for one in works for rule in one.workload.team.compliance]
     wrong = rule_problems(asked, profiles, ("team", "compliance"))
     if wrong:
         raise WorkloadError(wrong[0].message, hint=wrong[0].hint, file=request.file, key="workloads: team.compliance")
     needs = tuple(dict.fromkeys([*request.organisation.compliance, *standards_of(asked, profiles)]))
     matches = {
-        thing.name: match_rules(
-            thing.profile, needs, request.attestations, providers_of(totals[thing.name]), thing.attests
+        alternative.name: match_rules(
+            alternative.profile,
+            needs,
+            request.attestations,
+            providers_of(totals[alternative.name]),
+            alternative.attests,
         )
-        for thing in request.things
+        for alternative in request.alternatives
     }
     return Standing(needs=needs, matches=matches)
 
 
-def _migration(request: Request, works: Sequence[Sought], as_of: datetime) -> Migration | None:
+def _migration(request: Request, works: Sequence[WorkDemand], as_of: datetime) -> Migration | None:
     if request.move is None:
         return None
     return _plan_move(request, request.move, works, as_of)
 
 
-def _plan_move(request: Request, move: Move, works: Sequence[Sought], as_of: datetime) -> Migration:
-    things = {thing.name: thing for thing in request.things}
+def _plan_move(request: Request, move: Move, works: Sequence[WorkDemand], as_of: datetime) -> Migration:
+    alternatives = {alternative.name: alternative for alternative in request.alternatives}
     file = request.file or "compare.tonnage.yaml"
-    return plan_migration(move, things, works, load_templates(), today=as_of.date(), compare_file=file)
+    return plan_migration(move, alternatives, works, load_templates(), today=as_of.date(), compare_file=file)
 
 
-def _moves(request: Request, works: Sequence[Sought], as_of: datetime) -> tuple[Migration, ...]:
-    """Every pair of up to four things; of more, those from where one is now (else from the first)."""
-    names = [thing.name for thing in request.things]
+def _moves(request: Request, works: Sequence[WorkDemand], as_of: datetime) -> tuple[Migration, ...]:
+    """Every pair of up to four alternatives; of more, those from where one is now (else from the first)."""
+    names = [alternative.name for alternative in request.alternatives]
     move = request.move or Move(origin=names[0], target=names[1], start=None, people=1, hours_per_day=HOURS_PER_DAY)
     pairs = [(origin, target) for origin in names for target in names if origin != target]
     if len(names) > EVERY_PAIR:
@@ -236,10 +245,10 @@ def _moves(request: Request, works: Sequence[Sought], as_of: datetime) -> tuple[
 
 
 def _leaders(
-    aspects: Sequence[Aspect], scores: Scores, weights: Mapping[str, float], names: Sequence[str]
+    criteria: Sequence[Criterion], scores: Scores, weights: Mapping[str, float], names: Sequence[str]
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Who leads by cost a month alone, by what is computed, by what is judged; what is not known of any is left out."""
-    computed = {aspect.key for aspect in aspects if aspect.measure is not None}
+    computed = {criterion.key for criterion in criteria if criterion.measure is not None}
     parts = {
         "cost a month alone": {"cost": 1.0},
         "what is computed": {key: weight for key, weight in weights.items() if key in computed},
@@ -247,23 +256,23 @@ def _leaders(
     }
     out = []
     for part, own in parts.items():
-        if len(names) > 1 and common_aspects(scores, own, names):
+        if len(names) > 1 and common_criteria(scores, own, names):
             ranking = weighted(scores, own, names)
-            out.append((part, tuple(one.thing for one in ranking if isclose(one.total, ranking[0].total))))
+            out.append((part, tuple(one.alternative for one in ranking if isclose(one.total, ranking[0].total))))
     return tuple(out)
 
 
-def _entry(request: Request, works: Sequence[Sought], total: Total, as_of: datetime) -> Entry:
+def _entry(request: Request, works: Sequence[WorkDemand], total: Total, as_of: datetime) -> Entry:
     """Being there already costs nothing; else the set-up, and the move where there is something to move from."""
     move, rate = request.move, request.organisation.usd_per_hour
-    if move is not None and move.origin == total.thing:
+    if move is not None and move.origin == total.alternative:
         return Entry(usd=None, weeks=None)
     if move is None:
         hours = total.setup_hours
         people = request.organisation.team_size or 1
         weeks = None if hours is None else hours.likely / (HOURS_PER_DAY * min(people, 2)) / WORKING_DAYS
         return Entry(usd=total.setup_usd, weeks=weeks)
-    plan = _plan_move(request, replace(move, target=total.thing), works, as_of)
+    plan = _plan_move(request, replace(move, target=total.alternative), works, as_of)
     effort, usd = plan.hours, None
     if rate is not None:
         usd = Figure(value=effort.likely * rate, low=effort.low * rate, high=effort.high * rate, basis="assumed")
@@ -278,7 +287,7 @@ def _trade_off(name: str, scores: Scores, names: Sequence[str]) -> TradeOff:
         if known:
             found.append((key, score.value - sum(known) / len(known)))
     return TradeOff(
-        thing=name,
+        alternative=name,
         better=tuple(
             sorted(((key, lead) for key, lead in found if lead >= LEADS_BY), key=lambda one: (-one[1], one[0]))
         ),

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from tonnage.comparison.door import Name, Names, Text, parse_entries, unknown
 from tonnage.comparison.profiles import Attestation, Evidence, Profile
-from tonnage.workload.file.fields import Door
+from tonnage.workload.file.fields import StrictModel
 from tonnage.workload.file.problems import Problem
 from tonnage.workload.file.yaml_lines import KeyPath
 
@@ -29,12 +29,12 @@ class Standard:
     also: tuple[str, ...]
 
 
-class StandardEntry(Door):
+class StandardEntry(StrictModel):
     title: Text
     also: Names = ()
 
 
-class StandardsFile(Door):
+class StandardsFile(StrictModel):
     standards: dict[Name, StandardEntry]
 
 
@@ -87,14 +87,14 @@ def provider_attestations(profiles: Mapping[str, Profile]) -> dict[str, Mapping[
     """What each provider of machines attests: of the profile that is its machines and no other's."""
     out: dict[str, Mapping[str, Attestation]] = {}
     for profile in profiles.values():
-        if profile.reach.platforms == ("vm",) and len(profile.reach.providers) == 1 and profile.attestations:
-            out[profile.reach.providers[0]] = profile.attestations
+        if profile.scope.platforms == ("vm",) and len(profile.scope.providers) == 1 and profile.attestations:
+            out[profile.scope.providers[0]] = profile.attestations
     return out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
-    """One rule on one thing. `scope`: what is attested or on which condition; why not, where it is not known."""
+    """One rule on one alternative. `scope`: what is attested or on which condition; why not, where it is not known."""
 
     standard: str
     answer: Answer
@@ -125,7 +125,7 @@ def match_rules(
     providers: Sequence[str],
     stated: Mapping[str, str] | None = None,
 ) -> tuple[Match, ...]:
-    """Each rule on one thing. Where the profile stands on its providers' attestations, all of them must hold.
+    """Each rule on one alternative. Where the profile stands on its providers' attestations, all of them must hold.
 
     `stated`: evidence that the user has, and says which; it comes first.
     """
@@ -168,26 +168,26 @@ def all_met(matches: Sequence[Match]) -> bool | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """The rules of a request, and how each thing stands with each of them."""
+    """The rules of a request, and how each alternative stands with each of them."""
 
     needs: tuple[str, ...]
-    matches: Mapping[str, tuple[Match, ...]]  # by thing, in the order of `needs`
+    matches: Mapping[str, tuple[Match, ...]]  # by alternative, in the order of `needs`
 
-    def meets(self, thing: str) -> bool | None:
+    def meets(self, alternative: str) -> bool | None:
         """None: not known. Without a rule everything meets all of them."""
-        return all_met(self.matches[thing])
+        return all_met(self.matches[alternative])
 
     def allowed(self, names: Iterable[str]) -> tuple[str, ...]:
         """Those of `names` that are known to meet every rule."""
         return tuple(name for name in names if self.meets(name) is True)
 
-    def why_not(self, thing: str) -> str:
-        """The rules that keep a thing out, in words; "" where none does."""
-        return "; ".join(match.describe() for match in self.matches[thing] if match.met is not True)
+    def why_not(self, alternative: str) -> str:
+        """The rules that keep an alternative out, in words; "" where none does."""
+        return "; ".join(match.describe() for match in self.matches[alternative] if match.met is not True)
 
-    def describe(self, thing: str) -> str:
-        """All rules of one thing, in words."""
-        return "; ".join(match.describe() for match in self.matches[thing]) or "no rule is stated"
+    def describe(self, alternative: str) -> str:
+        """All rules of one alternative, in words."""
+        return "; ".join(match.describe() for match in self.matches[alternative]) or "no rule is stated"
 
     @property
     def titles(self) -> str:

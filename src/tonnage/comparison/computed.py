@@ -1,4 +1,4 @@
-"""What the planner says of each thing compared: money, time, latency and rate, at one volume and at others."""
+"""What the planner says of each alternative compared: money, time, latency and rate, at one volume and at others."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tonnage.catalog import Catalog
 from tonnage.comparison.energy import Footprint, Stated, footprint
 from tonnage.comparison.energy import total as sum_footprints
 from tonnage.comparison.equivalents import Equivalent, equivalent_of
-from tonnage.comparison.fronts import front_of
+from tonnage.comparison.fronts import pareto_front
 from tonnage.comparison.profiles import Hours
 from tonnage.comparison.reaching import WhyNot, enough_machines, narrow_to, only_of, why_none
-from tonnage.comparison.request import Thing
+from tonnage.comparison.request import Alternative
 from tonnage.planning import CatalogStamp, Option, Plan
 from tonnage.planning.reasons import Reason
 from tonnage.planning.reasons.risks import EstimatedFeeRisk
@@ -31,7 +31,7 @@ SERVICE_GRID: Final = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # vol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sought:
+class WorkDemand:
     """One workload and how often its job runs a month (None: a service)."""
 
     workload: Workload
@@ -57,9 +57,9 @@ class AtVolume:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One thing doing one workload: the cheapest option, or why there is none. Costs are without people."""
+    """One alternative doing one workload: the cheapest option, or why there is none. Costs are without people."""
 
-    thing: str
+    alternative: str
     work: str
     kind: str
     model: str  # that the work asks for; "" for tables
@@ -110,16 +110,17 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Total:
-    """One thing over all the work. None: not computed, because it cannot do some of it or a figure is not known."""
+    """One alternative over all the work. None: not computed, because it cannot do some of it or a figure is not
+    known."""
 
-    thing: str
+    alternative: str
     rows: tuple[Row, ...]
     run_usd_per_month: Figure | None
     people_usd_per_month: Figure | None
     setup_usd: Figure | None
     setup_hours: Hours | None
     footprint: Footprint
-    time_at_budget_s: Figure | None = None  # of one run of each job, each for the same money on every thing
+    time_at_budget_s: Figure | None = None  # of one run of each job, each for the same money on every alternative
     time_on_equal_devices_s: Figure | None = None  # the same, each on as many accelerators
 
     @property
@@ -194,8 +195,8 @@ def people_usd(hours: Hours | None, usd_per_hour: float | None) -> Figure | None
 
 
 def compute_total(
-    thing: Thing,
-    works: Sequence[Sought],
+    alternative: Alternative,
+    works: Sequence[WorkDemand],
     catalog: Catalog,
     planner: Planner,
     *,
@@ -204,22 +205,24 @@ def compute_total(
     power: Stated,
     file: str | None = None,
 ) -> Total:
-    """All the work on one thing."""
-    rows = tuple(compute_row(thing, one, catalog, planner, factors=factors, power=power, file=file) for one in works)
+    """All the work on one alternative."""
+    rows = tuple(
+        compute_row(alternative, one, catalog, planner, factors=factors, power=power, file=file) for one in works
+    )
     return Total(
-        thing=thing.name,
+        alternative=alternative.name,
         rows=rows,
         run_usd_per_month=add(row.usd_per_month for row in rows),
-        people_usd_per_month=people_usd(thing.operation_hours_per_month, usd_per_hour),
-        setup_usd=people_usd(thing.setup_hours, usd_per_hour),
-        setup_hours=thing.setup_hours,
+        people_usd_per_month=people_usd(alternative.operation_hours_per_month, usd_per_hour),
+        setup_usd=people_usd(alternative.setup_hours, usd_per_hour),
+        setup_hours=alternative.setup_hours,
         footprint=sum_footprints({row.work: row.footprint for row in rows}),
     )
 
 
 def compute_row(
-    thing: Thing,
-    work: Sought,
+    alternative: Alternative,
+    work: WorkDemand,
     catalog: Catalog,
     planner: Planner,
     *,
@@ -227,7 +230,7 @@ def compute_row(
     power: Stated = NOTHING_STATED,
     file: str | None = None,
 ) -> Row:
-    """The cheapest way of one thing to do one workload, planned anew at each volume of a service."""
+    """The cheapest way of one alternative to do one workload, planned anew at each volume of a service."""
     job = work.workload.job
     if isinstance(job, ServeJob):
         volume = f"{work.requests_per_month:,.0f} requests a month"
@@ -235,17 +238,18 @@ def compute_row(
         volume = f"{work.jobs_per_month:g} job{'' if work.jobs_per_month == 1 else 's'} a month"
     model = getattr(job, "model", None)
     blank = Row(
-        thing=thing.name, work=work.name, kind=work.workload.kind, model=model.name if model else "", option=None,
+        alternative=alternative.name, work=work.name, kind=work.workload.kind,
+        model=model.name if model else "", option=None,
         why_not=None, usd_per_job=None, usd_per_month=None, at_volumes=(), options=0, volume=volume,
     )  # fmt: skip
-    narrowed = narrow_to(thing, work.workload, catalog, file)
+    narrowed = narrow_to(alternative, work.workload, catalog, file)
     if isinstance(narrowed, Reason):
         return replace(blank, why_not=narrowed)
-    plan = enough_machines(planner(*narrowed), thing)
+    plan = enough_machines(planner(*narrowed), alternative)
     blank = replace(blank, stamp=plan.catalog)
     instead = None
     if plan.best is None:
-        why = why_none(plan, thing)
+        why = why_none(plan, alternative)
         found_instead = equivalent_of(narrowed[0])
         if found_instead is not None:
             instead, narrowed = found_instead[1], (found_instead[0], narrowed[1])
@@ -260,7 +264,7 @@ def compute_row(
         fastest=_fastest(plan),
         purchases=_by_purchase(plan),
         footprint=footprint(plan.best, _hours_at_work(plan.best, work), catalog, power),
-        front=front_of(plan.choices),
+        front=pareto_front(plan.choices),
         by_devices=_by_devices(plan),
     )
     if isinstance(job, ServeJob):
@@ -341,7 +345,7 @@ def _by_purchase(plan: Plan) -> tuple[Option, ...]:
     return tuple(sorted(found.values(), key=lambda one: one.cost_usd.value))
 
 
-def _hours_at_work(option: Option, work: Sought) -> Figure:
+def _hours_at_work(option: Option, work: WorkDemand) -> Figure:
     """Hours of a month in which the machines of an option work, all of them together being one."""
     job = work.workload.job
     if isinstance(job, ServeJob):

@@ -1,4 +1,5 @@
-"""From which volume one thing costs less than another: closed form for lines, else on the stairs of planned fleets."""
+"""From which volume one alternative costs less than another: closed form for lines, else on the stairs of planned
+fleets."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ End = Literal["value", "low", "high"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakEven:
-    """Volumes, as factors of the stated one, where the cheaper of two things changes. None: not at all.
+    """Volumes, as factors of the stated one, where the cheaper of two alternatives changes. None: not at all.
 
     `low` and `high`: the crossings with one side's cost at its low end and the other's at its high end, so as wide as
     it gets; None: there is no crossing at that end.
@@ -35,7 +36,7 @@ class BreakEven:
 
 
 def break_evens(totals: Sequence[Total]) -> tuple[BreakEven, ...]:
-    """Every pair of things that can do all the work; then, where there are several workloads, each by itself."""
+    """Every pair of alternatives that can do all the work; then, where there are several workloads, each by itself."""
     out = [_pair(first, second) for first, second in combinations([one for one in totals if one.can_do], 2)]
     works = [row.work for row in totals[0].rows]
     for place, work in enumerate(works if len(works) > 1 else ()):
@@ -45,7 +46,7 @@ def break_evens(totals: Sequence[Total]) -> tuple[BreakEven, ...]:
 
 
 def of_work(total: Total, place: int) -> Total:
-    """One workload of a thing by itself, people not counted."""
+    """One workload of an alternative by itself, people not counted."""
     row = total.rows[place]
     return replace(total, rows=(row,), run_usd_per_month=row.usd_per_month, people_usd_per_month=None)
 
@@ -58,12 +59,12 @@ def _pair(first: Total, second: Total) -> BreakEven:
     known = [end for end in (*ends, factor) if end is not None]
     large = 1e6 if linear else max(one.factor for one in first.rows[0].at_volumes)
     return BreakEven(
-        first=first.thing,
-        second=second.thing,
+        first=first.alternative,
+        second=second.alternative,
         factor=factor,
         low=min(known) if factor is not None and None not in ends else None,
         high=max(known) if factor is not None and None not in ends else None,
-        cheaper_above=first.thing if cost_at(first, large) <= cost_at(second, large) else second.thing,
+        cheaper_above=first.alternative if cost_at(first, large) <= cost_at(second, large) else second.alternative,
         method="closed form" if linear else "planned anew",
     )
 

@@ -16,7 +16,7 @@ from tonnage.comparison.profile_file import SourceEntry
 from tonnage.comparison.profiles import Evidence
 from tonnage.planning import Option
 from tonnage.sizing.estimates import Basis, Figure
-from tonnage.workload.file.fields import Door
+from tonnage.workload.file.fields import StrictModel
 
 Fraction = Annotated[float, Field(gt=0, le=1)]
 Pue = Annotated[float, Field(ge=1, le=5)]
@@ -54,7 +54,7 @@ class Footprint:
     factors: tuple[tuple[str, Factor], ...] = ()
 
 
-class CarbonEntry(Door):
+class CarbonEntry(StrictModel):
     """`carbon:` of a compare file."""
 
     grid_g_per_kwh: Annotated[float, Field(ge=0, le=2000)] | None = None
@@ -62,21 +62,21 @@ class CarbonEntry(Door):
     power_fraction: Fraction | None = None
 
 
-class RangeEntry(Door):
+class RangeEntry(StrictModel):
     value: Fraction
     low: Fraction
     high: Fraction
     source: Text
 
 
-class ProviderEntry(Door):
+class ProviderEntry(StrictModel):
     pue: Pue
     pue_source: Name
     grid_source: Name
     grid_g_per_kwh: dict[Name, Annotated[float, Field(ge=0, le=2000)]]
 
 
-class CarbonFile(Door):
+class CarbonFile(StrictModel):
     power_fraction: RangeEntry
     sources: dict[Name, SourceEntry]
     providers: dict[Name, ProviderEntry]

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from tonnage.comparison.door import Name, Text, parse_entries
 from tonnage.comparison.profile_file import WorkloadKind
-from tonnage.workload.file.fields import Door, Words
+from tonnage.workload.file.fields import StrictModel, Words
 from tonnage.workload.jobs import ServeJob, Workload
 
 
@@ -25,14 +25,14 @@ class Equivalent:
     say: str
 
 
-class EquivalentEntry(Door):
+class EquivalentEntry(StrictModel):
     platform: Name
     kinds: Annotated[tuple[WorkloadKind, ...], Field(strict=False)]
     models: Words
     say: Text
 
 
-class EquivalentsFile(Door):
+class EquivalentsFile(StrictModel):
     source: Text
     equivalents: list[EquivalentEntry]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tonnage.comparison.compliance import Standing
-from tonnage.comparison.computed import Sought, Total
+from tonnage.comparison.computed import Total, WorkDemand
 from tonnage.comparison.decision import Fact, Value
 from tonnage.comparison.request import Request
 from tonnage.comparison.rules import Rules
@@ -15,7 +15,7 @@ from tonnage.workload.jobs import ServeJob, TrainJob
 
 
 def gather_facts(
-    request: Request, rules: Rules, works: Sequence[Sought], totals: Mapping[str, Total], standing: Standing
+    request: Request, rules: Rules, works: Sequence[WorkDemand], totals: Mapping[str, Total], standing: Standing
 ) -> dict[str, Fact]:
     """Every fact, with where it stands. WorkloadError where a need is given that the rules do not ask for."""
     file = request.file or "the compare file"
@@ -33,7 +33,7 @@ def _stated(value: Value | None, key: str, file: str) -> Fact:
     return Fact(value=value, origin=f"{file}: {key}" if value is not None else f"not stated: {key} of {file}")
 
 
-def _work_facts(works: Sequence[Sought]) -> dict[str, Fact]:
+def _work_facts(works: Sequence[WorkDemand]) -> dict[str, Fact]:
     names = "; ".join(one.workload.file or one.name for one in works)
     jobs = [one.workload.job for one in works]
     kinds = tuple(dict.fromkeys(one.workload.kind for one in works))
@@ -54,7 +54,7 @@ def _work_facts(works: Sequence[Sought]) -> dict[str, Fact]:
     return {name: Fact(value=value, origin=names) for name, value in values.items()}
 
 
-def _tokens(work: Sought) -> float:
+def _tokens(work: WorkDemand) -> float:
     job = work.workload.job
     if not isinstance(job, ServeJob) or work.requests_per_month is None:
         return 0.0
@@ -125,13 +125,13 @@ def cheapest_first(totals: Mapping[str, Total], standing: Standing) -> list[str]
 
 
 def is_managed(request: Request, name: str) -> bool:
-    """Whether a thing's profile is tagged as managed."""
+    """Whether an alternative's profile is tagged as managed."""
     return has_tag(request, name, "managed")
 
 
 def has_tag(request: Request, name: str, tag: str) -> bool:
-    """Whether the profile of a thing has a tag."""
-    return next(tag in thing.profile.tags for thing in request.things if thing.name == name)
+    """Whether the profile of an alternative has a tag."""
+    return next(tag in alternative.profile.tags for alternative in request.alternatives if alternative.name == name)
 
 
 def _of(figure: Figure | None) -> float | None:

@@ -13,7 +13,7 @@ def pace(option: Option) -> Figure | None:
     return option.time_s or option.run.latency_p95_s or option.run.ttft_p95_s
 
 
-def front_of(options: Iterable[Option]) -> tuple[Option, ...]:
+def pareto_front(options: Iterable[Option]) -> tuple[Option, ...]:
     """From the cheapest to the fastest; those whose pace is not known are left out."""
     known = [(option.cost_usd.value, pace_of.value, place, option) for place, option in enumerate(options)
              if (pace_of := pace(option)) is not None]  # fmt: skip

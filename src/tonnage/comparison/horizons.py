@@ -12,7 +12,7 @@ WEEKS_PER_MONTH = 365.25 / 12 / 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What it takes to be on a thing: one-time dollars and weeks; nothing for where one is already."""
+    """What it takes to be on an alternative: one-time dollars and weeks; nothing for where one is already."""
 
     usd: Figure | None
     weeks: float | None
@@ -20,7 +20,8 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bill:
-    """What one thing costs. `run`: a month's machines, fees and tokens, None: not known. `people`: a month's hours at
+    """What one alternative costs. `run`: a month's machines, fees and tokens, None: not known. `people`: a month's
+    hours at
     the team's rate, None: not counted. `entry`: once, to get there."""
 
     run: Figure | None

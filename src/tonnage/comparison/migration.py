@@ -1,4 +1,4 @@
-"""A migration plan from one thing to another: tasks with effort ranges, their order and dates, the way back."""
+"""A migration plan from one alternative to another: tasks with effort ranges, their order and dates, the way back."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from datetime import date, timedelta
 from shlex import quote
 from typing import Final, Literal
 
-from tonnage.comparison.computed import Sought
-from tonnage.comparison.request import Move, Thing
+from tonnage.comparison.computed import WorkDemand
+from tonnage.comparison.request import Alternative, Move
 from tonnage.comparison.tasks import Range, Template, Templates
 
 End = Literal["low", "likely", "high"]
@@ -91,15 +91,15 @@ def working_date(start: date, days: int) -> date:
 
 def plan_migration(
     move: Move,
-    things: Mapping[str, Thing],
-    works: Sequence[Sought],
+    alternatives: Mapping[str, Alternative],
+    works: Sequence[WorkDemand],
     templates: Templates,
     *,
     today: date,
     compare_file: str,
 ) -> Migration:
     """The plan of one move; it starts on its own day, else on the first working day from `today`."""
-    origin, target = things[move.origin], things[move.target]
+    origin, target = alternatives[move.origin], alternatives[move.target]
     tasks = _make_tasks(templates, move, origin, target, works, compare_file)
     slots = {end: schedule(tasks, end, people=move.people, hours_per_day=move.hours_per_day) for end in ENDS}
     return Migration(
@@ -117,11 +117,16 @@ def plan_migration(
 
 
 def _make_tasks(
-    templates: Templates, move: Move, origin: Thing, target: Thing, works: Sequence[Sought], compare_file: str
+    templates: Templates,
+    move: Move,
+    origin: Alternative,
+    target: Alternative,
+    works: Sequence[WorkDemand],
+    compare_file: str,
 ) -> tuple[Task, ...]:
     """Every template that applies, once or for each workload; dependencies on what does not apply fall through."""
     made: dict[str, tuple[str, ...]] = {}
-    out: list[tuple[Template, Sought | None]] = []
+    out: list[tuple[Template, WorkDemand | None]] = []
     for template in templates.tasks.values():
         if not _applies(template, move, origin, target):
             continue
@@ -153,7 +158,7 @@ def _ancestors(name: str, tasks: Mapping[str, Task]) -> set[str]:
     return out
 
 
-def _applies(template: Template, move: Move, origin: Thing, target: Thing) -> bool:
+def _applies(template: Template, move: Move, origin: Alternative, target: Alternative) -> bool:
     """Whether a move has that task: by what it leaves and enters, what is used today, and what is stated of it."""
     tags, both = set(target.profile.tags), set(target.profile.tags) & set(origin.profile.tags)
     return (
@@ -167,7 +172,7 @@ def _applies(template: Template, move: Move, origin: Thing, target: Thing) -> bo
     )
 
 
-def moves_clouds(origin: Thing, target: Thing) -> bool:
+def moves_clouds(origin: Alternative, target: Alternative) -> bool:
     """Whether data and accounts have to change hands: no cloud of the one is one of the other."""
     here, there = origin.clouds, target.clouds
     if here is None or there is None:
@@ -183,11 +188,11 @@ def _scaled(span: Range, template: Template, move: Move) -> Range:
 def _task(
     template: Template,
     move: Move,
-    work: Sought | None,
+    work: WorkDemand | None,
     made: Mapping[str, tuple[str, ...]],
     templates: Templates,
-    origin: Thing,
-    target: Thing,
+    origin: Alternative,
+    target: Alternative,
     compare_file: str,
 ) -> Task:
     return Task(
@@ -202,7 +207,7 @@ def _task(
 
 
 def _before(
-    template: Template, work: Sought | None, made: Mapping[str, tuple[str, ...]], templates: Templates
+    template: Template, work: WorkDemand | None, made: Mapping[str, tuple[str, ...]], templates: Templates
 ) -> tuple[str, ...]:
     """What must be done first: of tasks by workload its own one, or all; through those that do not apply."""
     out: dict[str, None] = {}
@@ -217,9 +222,9 @@ def _before(
 
 def _fill(
     text: str,
-    origin: Thing,
-    target: Thing,
-    work: Sought | None,
+    origin: Alternative,
+    target: Alternative,
+    work: WorkDemand | None,
     compare_file: str,
     quoted: Callable[[str], str] = str,
 ) -> str:
@@ -237,11 +242,11 @@ def _fill(
     return text.replace("{plan_options}", _plan_options(target))
 
 
-def _plan_options(target: Thing) -> str:
+def _plan_options(target: Alternative) -> str:
     """The options of `tonnage plan` that keep it to the target; the values are names of profiles, safe in a shell."""
-    reach = target.profile.reach
-    flags = [f"--platform {name}" for name in reach.platforms]
-    flags += [f"--provider {name}" for name in target.providers or reach.providers]
+    scope = target.profile.scope
+    flags = [f"--platform {name}" for name in scope.platforms]
+    flags += [f"--provider {name}" for name in target.providers or scope.providers]
     return " ".join([*flags, *(f"--gpu {quote(gpu)}" for gpu in target.gpus)])
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from tonnage.catalog import Catalog, InstanceType, parse_gpu_filter
 from tonnage.comparison.profiles import Cell, Evidence
-from tonnage.comparison.request import Thing
+from tonnage.comparison.request import Alternative
 
 # Least network between machines, Gbit/s, for a score: judgements on the rubric «the fastest links» to «the defaults».
 NETWORK_SCORES: Final = ((1600.0, 5), (400.0, 4), (50.0, 3), (0.0, 2))
@@ -17,29 +17,29 @@ FAST_GBIT_PER_S: Final = 400.0  # below it a job over many machines waits for it
 ONE_KIND, SOME_KINDS = 2, 3  # scores of hardware where one kind of device, or a few, may be used
 
 
-def of_its_machines(thing: Thing, catalog: Catalog) -> Thing:
-    """The thing with the scores of the machines that it is narrowed to; as it is where it names none."""
-    if not thing.gpus and not thing.machines:
-        return thing
-    machines = _machines(thing, catalog)
-    cells = dict(thing.profile.cells)
+def of_its_machines(alternative: Alternative, catalog: Catalog) -> Alternative:
+    """The alternative with the scores of the machines that it is narrowed to; as it is where it names none."""
+    if not alternative.gpus and not alternative.machines:
+        return alternative
+    machines = _machines(alternative, catalog)
+    cells = dict(alternative.profile.cells)
     made = {"hardware": _hardware(machines), "network": _network(machines), "scalability": _scalability(machines)}
     for key, cell in made.items():
         before = cells.get(key)
         if cell is not None and before is not None:
             cells[key] = _capped(cell, before)
-    return replace(thing, profile=replace(thing.profile, cells=cells))
+    return replace(alternative, profile=replace(alternative.profile, cells=cells))
 
 
-def _machines(thing: Thing, catalog: Catalog) -> tuple[InstanceType, ...]:
-    providers = thing.providers or thing.profile.reach.providers
-    wanted = [parse_gpu_filter(text) for text in thing.gpus]
+def _machines(alternative: Alternative, catalog: Catalog) -> tuple[InstanceType, ...]:
+    providers = alternative.providers or alternative.profile.scope.providers
+    wanted = [parse_gpu_filter(text) for text in alternative.gpus]
     devices = {device.name for one in wanted for device in catalog.accelerators_matching(one)}
     return tuple(
         one
         for one in catalog.instance_types
         if (not providers or one.provider in providers)
-        and (not thing.machines or any(fnmatchcase(one.name, pattern) for pattern in thing.machines))
+        and (not alternative.machines or any(fnmatchcase(one.name, pattern) for pattern in alternative.machines))
         and (not wanted or one.accelerator in devices)
     )
 

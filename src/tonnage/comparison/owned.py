@@ -10,7 +10,7 @@ from pydantic import Field
 
 from tonnage.catalog import Catalog, InstanceType, Offer, Source
 from tonnage.errors import UnknownName, WorkloadError
-from tonnage.workload.file.fields import Door, Positive, PositiveOrZero, Word
+from tonnage.workload.file.fields import Positive, PositiveOrZero, StrictModel, Word
 
 PROVIDER: Final = "on-premise"
 HOURS_PER_YEAR: Final = 8766.0
@@ -50,8 +50,8 @@ class Owned:
         )
 
 
-class OwnedEntry(Door):
-    """`owned:` of a thing in a compare file."""
+class OwnedEntry(StrictModel):
+    """`owned:` of an alternative in a compare file."""
 
     like: Word
     machines: Annotated[int, Field(ge=1, le=100_000)] = 1

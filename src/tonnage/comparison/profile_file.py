@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from tonnage.comparison.door import Day, Link, Name, Names, Text
-from tonnage.workload.file.fields import Door, Flag, PositiveOrZero, Words, refusal
+from tonnage.workload.file.fields import Flag, PositiveOrZero, StrictModel, Words, refusal
 
 Kind = Literal["platform", "framework"]
 WorkloadKind = Literal["train", "serve", "batch", "tabular"]
 
 
-class SourceEntry(Door):
+class SourceEntry(StrictModel):
     title: Text
     url: Link | None = None
     read_on: Day | None = None
@@ -27,21 +27,21 @@ class SourceEntry(Door):
         return self
 
 
-class CellEntry(Door):
+class CellEntry(StrictModel):
     value: Text
     sources: Names
     score: Annotated[int, Field(ge=1, le=5)] | None = None
     because: Text | None = None
 
 
-class HoursEntry(Door):
+class HoursEntry(StrictModel):
     low: PositiveOrZero
     likely: PositiveOrZero
     high: PositiveOrZero
     because: Text
 
 
-class ReachEntry(Door):
+class ScopeEntry(StrictModel):
     computed: bool = True
     platforms: Names = ()
     providers: Names = ()
@@ -50,13 +50,13 @@ class ReachEntry(Door):
     why_not: Text | None = None
 
 
-class AttestationEntry(Door):
+class AttestationEntry(StrictModel):
     status: Literal["attested", "conditional", "not_attested"]
     scope: Text
     sources: Names
 
 
-class ProfileFile(Door):
+class ProfileFile(StrictModel):
     """A profile file, NAME.yaml."""
 
     name: Name
@@ -65,7 +65,7 @@ class ProfileFile(Door):
     based_on: Name | None = None
     about: Text
     tags: Names = ()
-    plan: ReachEntry | None = None
+    plan: ScopeEntry | None = None
     setup_hours: HoursEntry | None = None
     operation_hours_per_month: HoursEntry | None = None
     sources: dict[Name, SourceEntry] = Field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Platform and framework profiles: per aspect a value, its evidence and, where the rubric is fair, a score."""
+"""Platform and framework profiles: per criterion a value, its evidence and, where the rubric is fair, a score."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
-from tonnage.comparison.aspects import PAGE, Aspect, load_aspects
+from tonnage.comparison.criteria import PAGE, Criterion, load_criteria
 from tonnage.comparison.door import load_text, parse_entries, unknown
 from tonnage.comparison.profile_file import (
     AttestationEntry,
@@ -18,7 +18,7 @@ from tonnage.comparison.profile_file import (
     HoursEntry,
     Kind,
     ProfileFile,
-    ReachEntry,
+    ScopeEntry,
     SourceEntry,
 )
 from tonnage.errors import UnknownName, WorkloadError, did_you_mean, nearest
@@ -56,7 +56,7 @@ class Attestation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One aspect of one profile. `score` None: not scored, because no rubric is fair or nothing is known."""
+    """One criterion of one profile. `score` None: not scored, because no rubric is fair or nothing is known."""
 
     value: str
     evidence: tuple[Evidence, ...]
@@ -75,7 +75,7 @@ class Hours:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
+class Scope:
     """What of the catalog the planner may use for it. Empty tuples: no limit. `computed` False: nothing is computed."""
 
     computed: bool = True
@@ -95,7 +95,7 @@ class Profile:
     kind: Kind
     about: str
     tags: tuple[str, ...]
-    reach: Reach
+    scope: Scope
     setup_hours: Hours | None
     operation_hours_per_month: Hours | None
     cells: Mapping[str, Cell]
@@ -114,20 +114,20 @@ class _Read:
     document: Document
 
 
-def load_profiles(folders: Sequence[Path] = (), aspects: Sequence[Aspect] | None = None) -> dict[str, Profile]:
+def load_profiles(folders: Sequence[Path] = (), criteria: Sequence[Criterion] | None = None) -> dict[str, Profile]:
     """The packaged profiles and those of `folders` (*.yaml), by name. WorkloadError on whatever is wrong with one."""
-    aspects = load_aspects() if aspects is None else aspects
+    criteria = load_criteria() if criteria is None else criteria
     read = list(_packaged())
     for folder in folders:
         if not folder.is_dir():
             raise WorkloadError("no such folder of profiles", hint=f"{PAGE} says what stands in it", file=str(folder))
         read += [_read(load_text(path), str(path)) for path in sorted(folder.glob("*.yaml"))]
-    return _join(read, aspects)
+    return _join(read, criteria)
 
 
-def parse_profiles(texts: Mapping[str, str], aspects: Sequence[Aspect] | None = None) -> dict[str, Profile]:
+def parse_profiles(texts: Mapping[str, str], criteria: Sequence[Criterion] | None = None) -> dict[str, Profile]:
     """The profiles in `texts` (file name -> text) alone."""
-    return _join([_read(text, file) for file, text in texts.items()], load_aspects() if aspects is None else aspects)
+    return _join([_read(text, file) for file, text in texts.items()], load_criteria() if criteria is None else criteria)
 
 
 def find_profile(name: str, profiles: Mapping[str, Profile]) -> Profile:
@@ -150,7 +150,7 @@ def _read(text: str, file: str) -> _Read:
     return _Read(*parse_entries(text, ProfileFile, file=file, page=PAGE))
 
 
-def _join(read: Iterable[_Read], aspects: Sequence[Aspect]) -> dict[str, Profile]:
+def _join(read: Iterable[_Read], criteria: Sequence[Criterion]) -> dict[str, Profile]:
     by_name: dict[str, _Read] = {}
     for one in read:
         if one.entries.name in by_name:
@@ -159,11 +159,13 @@ def _join(read: Iterable[_Read], aspects: Sequence[Aspect]) -> dict[str, Profile
             raise_problems([Problem(("name",), said, "give it a name of its own")], one.document)
         by_name[one.entries.name] = one
     for one in by_name.values():
-        raise_problems(_problems(one.entries, by_name, {aspect.key: aspect for aspect in aspects}), one.document)
+        raise_problems(
+            _problems(one.entries, by_name, {criterion.key: criterion for criterion in criteria}), one.document
+        )
     return {name: _freeze(name, by_name) for name in sorted(by_name)}
 
 
-def _problems(entries: ProfileFile, known: Mapping[str, _Read], aspects: Mapping[str, Aspect]) -> list[Problem]:
+def _problems(entries: ProfileFile, known: Mapping[str, _Read], criteria: Mapping[str, Criterion]) -> list[Problem]:
     found = []
     if entries.based_on is not None:
         base = known.get(entries.based_on)
@@ -173,11 +175,11 @@ def _problems(entries: ProfileFile, known: Mapping[str, _Read], aspects: Mapping
             found.append(Problem(("based_on",), f"'{entries.based_on}' is itself based on another", "name that one"))
     for name, cell in entries.aspects.items():
         path = ("aspects", name)
-        if name not in aspects:
-            found.append(unknown(path, "aspect", name, aspects))
+        if name not in criteria:
+            found.append(unknown(path, "criterion", name, criteria))
             continue
         found += _source_problems(path, cell.sources, entries.sources)
-        found += _score_problems(path, cell, aspects[name])
+        found += _score_problems(path, cell, criteria[name])
     for name, one in entries.attestations.items():
         found += _source_problems(("attestations", name), one.sources, entries.sources)
     for key in ("setup_hours", "operation_hours_per_month"):
@@ -194,13 +196,13 @@ def _source_problems(path: tuple[str, ...], named: Sequence[str], known: Mapping
     return [unknown(where, "source of this file", source, known) for source in named if source not in known]
 
 
-def _score_problems(path: tuple[str, ...], cell: CellEntry, aspect: Aspect) -> list[Problem]:
+def _score_problems(path: tuple[str, ...], cell: CellEntry, criterion: Criterion) -> list[Problem]:
     if cell.score is None:
         return []
-    if aspect.measure:
-        return [Problem((*path, "score"), f"is given, but it is computed from {aspect.measure}", "leave it out")]
-    if not aspect.rubric:
-        return [Problem((*path, "score"), "is given, but this aspect has no rubric", "leave it out")]
+    if criterion.measure:
+        return [Problem((*path, "score"), f"is given, but it is computed from {criterion.measure}", "leave it out")]
+    if not criterion.rubric:
+        return [Problem((*path, "score"), "is given, but this criterion has no rubric", "leave it out")]
     if cell.because is None:
         return [Problem((*path, "score"), "has no `because`", "say which words of the rubric it meets")]
     return []
@@ -216,7 +218,7 @@ def _freeze(name: str, known: Mapping[str, _Read]) -> Profile:
         kind=entries.kind,
         about=entries.about,
         tags=entries.tags,
-        reach=_reach(entries.plan),
+        scope=_scope(entries.plan),
         setup_hours=freeze_hours(entries.setup_hours),
         operation_hours_per_month=freeze_hours(entries.operation_hours_per_month),
         cells=own,
@@ -236,7 +238,7 @@ def _inherit(profile: Profile, base: Profile, entries: ProfileFile) -> Profile:
     return replace(
         profile,
         tags=profile.tags or base.tags,
-        reach=base.reach if entries.plan is None else profile.reach,
+        scope=base.scope if entries.plan is None else profile.scope,
         setup_hours=profile.setup_hours or base.setup_hours,
         operation_hours_per_month=profile.operation_hours_per_month or base.operation_hours_per_month,
         cells={**base.cells, **profile.cells},
@@ -250,10 +252,10 @@ def _inherit(profile: Profile, base: Profile, entries: ProfileFile) -> Profile:
     )
 
 
-def _reach(entry: ReachEntry | None) -> Reach:
+def _scope(entry: ScopeEntry | None) -> Scope:
     if entry is None:
-        return Reach(computed=False, why_not="the profile does not say which offers are its own")
-    return Reach(
+        return Scope(computed=False, why_not="the profile does not say which offers are its own")
+    return Scope(
         computed=entry.computed,
         platforms=entry.platforms,
         providers=entry.providers,

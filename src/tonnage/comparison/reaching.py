@@ -1,4 +1,4 @@
-"""What of the catalog a thing may use for some work, and why nothing of it fits."""
+"""What of the catalog an alternative may use for some work, and why nothing of it fits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import ClassVar, Final, Literal
 
 from tonnage.catalog import Catalog, parse_gpu_filter
 from tonnage.comparison.owned import with_owned
-from tonnage.comparison.request import Thing
+from tonnage.comparison.request import Alternative
 from tonnage.planning import Option, Plan
 from tonnage.planning.plan import Relaxation
 from tonnage.planning.reasons import Reason
@@ -20,7 +20,7 @@ from tonnage.workload.jobs import TabularJob, Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotComputed(Reason):
-    """The profile says that the thing's cost is not computed for this work. `why`: its own words."""
+    """The profile says that the alternative's cost is not computed for this work. `why`: its own words."""
 
     kind: ClassVar[str] = "not computed"
     of: str | None  # the kind of work; None: any
@@ -29,7 +29,7 @@ class NotComputed(Reason):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NothingInCommon(Reason):
-    """What the workload allows and what the thing has are apart."""
+    """What the workload allows and what the alternative has are apart."""
 
     kind: ClassVar[str] = "nothing in common"
     of: Literal["providers", "platforms"]
@@ -97,41 +97,41 @@ WhyNot = (
 OWN_KEYS: Final = ("platforms", "providers", "gpus")  # leaving these would leave what is compared
 
 
-def enough_machines(plan: Plan, thing: Thing) -> Plan:
+def enough_machines(plan: Plan, alternative: Alternative) -> Plan:
     """Without the options that take more machines than are owned."""
-    if thing.owned is None:
+    if alternative.owned is None:
         return plan
-    most = thing.owned.machines
+    most = alternative.owned.machines
     return replace(plan, options=tuple(one for one in plan.options if one.count <= most))
 
 
 def narrow_to(
-    thing: Thing, workload: Workload, catalog: Catalog, file: str | None
+    alternative: Alternative, workload: Workload, catalog: Catalog, file: str | None
 ) -> tuple[Workload, Catalog] | WhyNot:
-    """The workload and catalog as far as the thing reaches, or why it cannot do it."""
-    reach, limits = thing.profile.reach, workload.constraints
-    if thing.owned is not None:
-        market = with_owned(catalog, thing.owned, dedicated=workload.kind == "serve", file=file)
+    """The workload and catalog as far as the alternative reaches, or why it cannot do it."""
+    scope, limits = alternative.profile.scope, workload.constraints
+    if alternative.owned is not None:
+        market = with_owned(catalog, alternative.owned, dedicated=workload.kind == "serve", file=file)
         limits = replace(limits, providers=(), regions=(), platforms=("vm",))
         return replace(workload, constraints=limits, team=replace(workload.team, hourly_usd=None)), market
-    if not reach.computed:
-        return NotComputed(of=None, why=reach.why_not)
-    if reach.kinds and workload.kind not in reach.kinds:
-        return NotComputed(of=workload.kind, why=reach.why_not)
-    own = _both(reach.providers, thing.providers)
+    if not scope.computed:
+        return NotComputed(of=None, why=scope.why_not)
+    if scope.kinds and workload.kind not in scope.kinds:
+        return NotComputed(of=workload.kind, why=scope.why_not)
+    own = _both(scope.providers, alternative.providers)
     providers = None if own is None else _both(own, limits.providers)
     if providers is None:
         return NothingInCommon(of="providers")
-    gpus = tuple(parse_gpu_filter(text) for text in thing.gpus) or limits.gpus
-    platforms = _both(reach.platforms, limits.platforms)
+    gpus = tuple(parse_gpu_filter(text) for text in alternative.gpus) or limits.gpus
+    platforms = _both(scope.platforms, limits.platforms)
     if platforms is None:
         return NothingInCommon(of="platforms")
     limits = replace(limits, providers=providers, gpus=gpus, platforms=platforms)  # type: ignore[arg-type]
     job = workload.job
-    if isinstance(job, TabularJob) and reach.tabular_method is not None:
-        job = replace(job, method=reach.tabular_method)  # type: ignore[arg-type]
+    if isinstance(job, TabularJob) and scope.tabular_method is not None:
+        job = replace(job, method=scope.tabular_method)  # type: ignore[arg-type]
     team = replace(workload.team, hourly_usd=None)  # people are counted once, by the comparison
-    return replace(workload, constraints=limits, job=job, team=team), _with_machines(catalog, thing.machines)
+    return replace(workload, constraints=limits, job=job, team=team), _with_machines(catalog, alternative.machines)
 
 
 def _both(left: tuple[str, ...], right: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -155,23 +155,23 @@ def _matches(name: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def why_none(plan: Plan, thing: Thing) -> WhyNot:
+def why_none(plan: Plan, alternative: Alternative) -> WhyNot:
     """The change that would let something fit, other than leaving what is compared; else the nearest miss within it."""
     for relaxation in plan.relaxations:
         change = relaxation.change
         if not (isinstance(change, LeaveOut) and change.key in OWN_KEYS):
             return FitsWithout(relaxation=relaxation)
-    reach = thing.profile.reach.platforms
-    if thing.owned is not None:
-        return TooFewOwned(machines=thing.owned.machines, like=thing.owned.like)
+    scope = alternative.profile.scope.platforms
+    if alternative.owned is not None:
+        return TooFewOwned(machines=alternative.owned.machines, like=alternative.owned.like)
     if plan.refused and all(one.gpu is None for one in plan.refused) and plan.kind in ("serve", "batch"):
         return ProcessorsUnmeasured()
     within = [one for one in plan.refused if one.binding not in ("platform", "provider", "gpu", "purchase")
-              and (not reach or one.platform in reach)]  # fmt: skip
+              and (not scope or one.platform in scope)]  # fmt: skip
     if within:
         miss = min(within, key=lambda one: (one.shortfall, one.provider, one.instance_type))
         return NearestFails(provider=miss.provider, instance_type=miss.instance_type, miss=miss.miss)
-    if "bedrock" in reach:
+    if "bedrock" in scope:
         return NoModelNamed()
     return NothingPriced(of=plan.kind)
 

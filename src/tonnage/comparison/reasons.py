@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from tonnage.comparison.verdict import Contender, Grounds, Verdict, judged_weights, weeks_to_return
+from tonnage.comparison.verdict import Contender, DecisionInputs, Verdict, judged_weights, weeks_to_return
 from tonnage.sizing.estimates import Figure
 
 MOSTLY_PEOPLE: Final = 0.8  # share of the cost from which a reader is told
@@ -21,7 +21,7 @@ ReasonKind = Literal[
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
     """One reason. `usd`, `rival_usd`: over the horizon; `weeks`: until a move has paid for itself (None: never);
-    `leads`: aspects in which the choice is judged better, in points; `share`: of people-hours in the cost."""
+    `leads`: criteria in which the choice is judged better, in points; `share`: of people-hours in the cost."""
 
     kind: ReasonKind
     rival: str | None = None
@@ -34,60 +34,60 @@ class Reason:
 
 
 def reasons_of(
-    grounds: Grounds, verdict: Verdict, without_people: str | None, people_share: float | None
+    inputs: DecisionInputs, verdict: Verdict, without_people: str | None, people_share: float | None
 ) -> tuple[Reason, ...]:
     """What decided first; then the move, people-hours and rules, as far as they have a part in it."""
     chosen = verdict.chosen
     if chosen is None:
         return ()
-    moving = [] if grounds.origin is None else [_moving(grounds, verdict, chosen)]
+    moving = [] if inputs.origin is None else [_moving(inputs, verdict, chosen)]
     if verdict.runner_up is None and any(one.kind == "never pays back" for one in verdict.out):
         out = moving
     else:
-        out = [_decisive(grounds, verdict, chosen), *moving]
+        out = [_decisive(inputs, verdict, chosen), *moving]
     if without_people != verdict.choice or (people_share or 0.0) >= MOSTLY_PEOPLE:
         rival = None if without_people == verdict.choice else without_people
         out.append(Reason(kind="people-hours", rival=rival, share=people_share))
-    if grounds.standing.needs:
-        out.append(Reason(kind="meets the rules", rules=grounds.standing.needs))
+    if inputs.standing.needs:
+        out.append(Reason(kind="meets the rules", rules=inputs.standing.needs))
     return tuple(out)
 
 
-def _decisive(grounds: Grounds, verdict: Verdict, chosen: Contender) -> Reason:
+def _decisive(inputs: DecisionInputs, verdict: Verdict, chosen: Contender) -> Reason:
     rival = verdict.runner_up
     if rival is None:
         return Reason(kind="only one left", usd=chosen.usd)
     kinds: dict[str, ReasonKind] = {"worth": "worth more", "preference": "preferred", "judgement": "judged better"}
     leads: tuple[tuple[str, float], ...] = ()
     if verdict.ground == "worth":
-        leads = _leads(grounds, chosen, rival, grounds.worth)
+        leads = _leads(inputs, chosen, rival, inputs.worth)
     elif verdict.ground == "judgement":
-        level = [one for one in verdict.contenders if one.level and one.thing != chosen.thing]
+        level = [one for one in verdict.contenders if one.level and one.alternative != chosen.alternative]
         rival = max(level, key=lambda one: (one.score or 0.0, -one.usd.value))
-        leads = _leads(grounds, chosen, rival, judged_weights(grounds))
+        leads = _leads(inputs, chosen, rival, judged_weights(inputs))
     kind = kinds.get(verdict.ground, "costs less")
-    return Reason(kind=kind, rival=rival.thing, usd=chosen.usd, rival_usd=rival.usd, leads=leads)
+    return Reason(kind=kind, rival=rival.alternative, usd=chosen.usd, rival_usd=rival.usd, leads=leads)
 
 
 def _leads(
-    grounds: Grounds, chosen: Contender, rival: Contender, weights: Mapping[str, float]
+    inputs: DecisionInputs, chosen: Contender, rival: Contender, weights: Mapping[str, float]
 ) -> tuple[tuple[str, float], ...]:
-    """Aspects in which the choice leads, by weight x points, most first."""
-    mine, other = grounds.scores[chosen.thing], grounds.scores[rival.thing]
+    """Criteria in which the choice leads, by weight x points, most first."""
+    mine, other = inputs.scores[chosen.alternative], inputs.scores[rival.alternative]
     found = [(key, mine[key].value - other[key].value) for key, weight in weights.items()
              if weight > 0 and key in mine and key in other]  # fmt: skip
     ahead = [one for one in found if one[1] > 0]
     return tuple(sorted(ahead, key=lambda one: (-one[1] * weights[one[0]], one[0]))[:MOST_LEADS])
 
 
-def _moving(grounds: Grounds, verdict: Verdict, chosen: Contender) -> Reason:
+def _moving(inputs: DecisionInputs, verdict: Verdict, chosen: Contender) -> Reason:
     """Staying: the nearest move that does not pay; moving: after how long it has paid."""
-    origin = grounds.origin
-    if chosen.thing != origin:
-        entry = grounds.bills[chosen.thing].entry
-        return Reason(kind="moves", rival=origin, usd=entry.usd, weeks=weeks_to_return(grounds, chosen.thing))
+    origin = inputs.origin
+    if chosen.alternative != origin:
+        entry = inputs.bills[chosen.alternative].entry
+        return Reason(kind="moves", rival=origin, usd=entry.usd, weeks=weeks_to_return(inputs, chosen.alternative))
     moves = [one for one in verdict.out if one.kind == "never pays back" and one.usd is not None]
     if not moves:
         return Reason(kind="stays")
-    near = min(moves, key=lambda one: (one.usd.value if one.usd else 0.0, one.thing))
-    return Reason(kind="stays", rival=near.thing, usd=chosen.usd, rival_usd=near.usd, weeks=near.weeks)
+    near = min(moves, key=lambda one: (one.usd.value if one.usd else 0.0, one.alternative))
+    return Reason(kind="stays", rival=near.alternative, usd=chosen.usd, rival_usd=near.usd, weeks=near.weeks)

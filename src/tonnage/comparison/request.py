@@ -11,14 +11,24 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field
 
-from tonnage.comparison.aspects import MONEY_ASPECTS, Aspect, load_aspects
 from tonnage.comparison.compliance import provider_attestations, rule_problems, standards_of
+from tonnage.comparison.criteria import MONEY_CRITERIA, Criterion, load_criteria
 from tonnage.comparison.door import Day, Name, Text, UsdPerMonth, load_text, parse_entries, unknown
 from tonnage.comparison.energy import CarbonEntry, Stated
 from tonnage.comparison.owned import Owned, OwnedEntry, freeze_owned
 from tonnage.comparison.profile_file import HoursEntry
 from tonnage.comparison.profiles import Attestation, Hours, Profile, freeze_hours, load_profiles
-from tonnage.workload.file.fields import Count, Door, Flag, Positive, PositiveOrZero, Spelled, Word, Words, as_names
+from tonnage.workload.file.fields import (
+    Count,
+    Flag,
+    Positive,
+    PositiveOrZero,
+    Spelled,
+    StrictModel,
+    Word,
+    Words,
+    as_names,
+)
 from tonnage.workload.file.problems import Problem, raise_problems
 
 PAGE: Final = "docs/compare.md"
@@ -30,8 +40,8 @@ Need = bool | float | int | str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Thing:
-    """One thing compared: a profile, maybe narrowed to some machines."""
+class Alternative:
+    """One alternative of a comparison: a profile, maybe narrowed to some machines."""
 
     name: str
     title: str
@@ -49,9 +59,9 @@ class Thing:
         """Whose machines and storage it runs on; None: any cloud's."""
         if self.owned is not None or "on-premise" in self.profile.tags:
             return frozenset({"on-premise"})
-        if self.profile.reach.platforms == ("bedrock",):
+        if self.profile.scope.platforms == ("bedrock",):
             return frozenset({"aws"})
-        return frozenset(self.providers or self.profile.reach.providers) or None
+        return frozenset(self.providers or self.profile.scope.providers) or None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,12 +110,12 @@ class Request:
     title: str
     file: str | None
     folder: Path
-    things: tuple[Thing, ...]
+    alternatives: tuple[Alternative, ...]
     works: tuple[Work, ...]
     organisation: Organisation
     weights: Mapping[str, float]
     weights_given: frozenset[str]
-    worth: Mapping[str, float]  # aspect -> dollars a month that one point of it is worth to the reader
+    worth: Mapping[str, float]  # criterion -> dollars a month that one point of it is worth to the reader
     horizon_weeks: Mapping[str, float]
     decide_over: Horizon
     volume_factors: tuple[float, ...]
@@ -118,7 +128,7 @@ class Request:
     attestations: Mapping[str, Mapping[str, Attestation]]  # of providers of machines, by provider
 
 
-class ThingEntry(Door):
+class AlternativeEntry(StrictModel):
     name: Name
     profile: Name | None = None
     title: Text | None = None
@@ -131,17 +141,17 @@ class ThingEntry(Door):
     attests: dict[Text, Text] = Field(default_factory=dict)
 
 
-def _as_thing(value: Any) -> Any:
+def _as_alternative(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
 
-class WorkEntry(Door):
+class WorkEntry(StrictModel):
     file: Word
     name: Name | None = None
     jobs_per_month: Positive | None = None
 
 
-class OrganisationEntry(Door):
+class OrganisationEntry(StrictModel):
     employees: Count | None = None
     team_size: Count | None = None
     ml_expertise: Expertise | None = None
@@ -150,7 +160,7 @@ class OrganisationEntry(Door):
     usd_per_hour: Positive | None = None
 
 
-class MoveEntry(Door):
+class MoveEntry(StrictModel):
     origin: Annotated[Name, Field(alias="from")]
     target: Annotated[Name, Field(alias="to")]
     start: Day | None = None
@@ -161,18 +171,20 @@ class MoveEntry(Door):
     uses: Annotated[tuple[Used, ...], BeforeValidator(as_names), Field(strict=False)] | None = None
 
 
-class HorizonEntry(Door):
+class HorizonEntry(StrictModel):
     short: Positive = 2.0
     medium: Positive = 13.0
     long: Positive = 52.0
 
 
-class RequestFile(Door):
+class RequestFile(StrictModel):
     """A compare file, NAME.tonnage.yaml with `kind: compare`."""
 
     kind: Literal["compare"]
     title: Text
-    compare: Annotated[list[Annotated[ThingEntry, BeforeValidator(_as_thing)]], Field(min_length=2, max_length=12)]
+    compare: Annotated[
+        list[Annotated[AlternativeEntry, BeforeValidator(_as_alternative)]], Field(min_length=2, max_length=12)
+    ]
     workloads: Annotated[list[WorkEntry], Field(min_length=1, max_length=12)]
     profiles: Words = ()
     organisation: OrganisationEntry = Field(default_factory=OrganisationEntry)
@@ -201,13 +213,13 @@ def load_request(path: Path | str, *, profile_folders: Sequence[Path] = ()) -> R
 def parse_request(text: str, *, file: str | None, folder: Path, profile_folders: Sequence[Path] = ()) -> Request:
     """The compare file in a text; paths in it start from `folder`."""
     entries, document = parse_entries(text, RequestFile, file=file, page=PAGE)
-    aspects = load_aspects()
-    profiles = load_profiles([*(folder / name for name in entries.profiles), *profile_folders], aspects)
-    raise_problems(_problems(entries, profiles, aspects), document)
-    return _freeze(entries, profiles, aspects, file=file, folder=folder)
+    criteria = load_criteria()
+    profiles = load_profiles([*(folder / name for name in entries.profiles), *profile_folders], criteria)
+    raise_problems(_problems(entries, profiles, criteria), document)
+    return _freeze(entries, profiles, criteria, file=file, folder=folder)
 
 
-def _problems(entries: RequestFile, profiles: Mapping[str, Profile], aspects: Sequence[Aspect]) -> list[Problem]:
+def _problems(entries: RequestFile, profiles: Mapping[str, Profile], criteria: Sequence[Criterion]) -> list[Problem]:
     found: list[Problem] = []
     names = [one.name for one in entries.compare]
     for place, one in enumerate(entries.compare):
@@ -222,29 +234,31 @@ def _problems(entries: RequestFile, profiles: Mapping[str, Profile], aspects: Se
         if one.name in names[:place]:
             found.append(Problem(("compare", place), f"'{one.name}' is compared twice", "give one another `name`"))
     found += rule_problems(entries.organisation.compliance, profiles, ("organisation", "compliance"))
-    known = {aspect.key: aspect for aspect in aspects}
+    known = {criterion.key: criterion for criterion in criteria}
     for key, weight in entries.weights.items():
         path = ("weights", key)
         if key not in known:
-            found.append(unknown(path, "aspect", key, known))
+            found.append(unknown(path, "criterion", key, known))
         elif weight < 0:
-            found.append(Problem(path, f"found {weight:g}, expected a number of at least 0", "0 leaves an aspect out"))
+            found.append(
+                Problem(path, f"found {weight:g}, expected a number of at least 0", "0 leaves a criterion out")
+            )
         elif not known[key].scored and weight > 0:
-            found.append(Problem(path, "has a weight, but this aspect is not scored", "leave it out"))
+            found.append(Problem(path, "has a weight, but this criterion is not scored", "leave it out"))
     for key in entries.worth:
         path = ("worth", key)
         if key not in known:
-            found.append(unknown(path, "aspect", key, known))
+            found.append(unknown(path, "criterion", key, known))
         elif not known[key].scored:
-            found.append(Problem(path, "has a worth, but this aspect is not scored", "leave it out"))
-        elif key in MONEY_ASPECTS:
+            found.append(Problem(path, "has a worth, but this criterion is not scored", "leave it out"))
+        elif key in MONEY_CRITERIA:
             found.append(Problem(path, "is money already", "it counts as it is; leave it out"))
     if entries.only_these_weights and not any(weight > 0 for weight in entries.weights.values()):
-        found.append(Problem(("weights",), "no weight is above 0", "give at least one aspect a weight"))
+        found.append(Problem(("weights",), "no weight is above 0", "give at least one criterion a weight"))
     if entries.migration:
         for key, end in (("from", entries.migration.origin), ("to", entries.migration.target)):
             if end not in names:
-                found.append(unknown(("migration", key), "thing compared here", end, names))
+                found.append(unknown(("migration", key), "alternative compared here", end, names))
         if entries.migration.origin == entries.migration.target:
             found.append(Problem(("migration", "to"), "is where it comes from", "name another"))
     span = entries.horizons_weeks
@@ -254,16 +268,21 @@ def _problems(entries: RequestFile, profiles: Mapping[str, Profile], aspects: Se
 
 
 def _freeze(
-    entries: RequestFile, profiles: Mapping[str, Profile], aspects: Sequence[Aspect], *, file: str | None, folder: Path
+    entries: RequestFile,
+    profiles: Mapping[str, Profile],
+    criteria: Sequence[Criterion],
+    *,
+    file: str | None,
+    folder: Path,
 ) -> Request:
     given, move = entries.organisation, entries.migration
-    default = {aspect.key: aspect.weight for aspect in aspects if aspect.scored}
+    default = {criterion.key: criterion.weight for criterion in criteria if criterion.scored}
     base = dict.fromkeys(default, 0.0) if entries.only_these_weights else default
     return Request(
         title=entries.title,
         file=file,
         folder=folder,
-        things=tuple(_thing(one, profiles) for one in entries.compare),
+        alternatives=tuple(_alternative(one, profiles) for one in entries.compare),
         works=tuple(
             Work(file=Path(normpath(folder / one.file)), name=one.name, jobs_per_month=one.jobs_per_month)
             for one in entries.workloads
@@ -292,9 +311,9 @@ def _freeze(
     )
 
 
-def _thing(entry: ThingEntry, profiles: Mapping[str, Profile]) -> Thing:
+def _alternative(entry: AlternativeEntry, profiles: Mapping[str, Profile]) -> Alternative:
     profile = profiles[entry.profile or entry.name]
-    return Thing(
+    return Alternative(
         name=entry.name,
         title=entry.title or profile.title,
         profile=profile,

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from tonnage.comparison.door import Link, Name, Text, load_text, parse_entries, unknown
 from tonnage.errors import UnknownName, did_you_mean, nearest
-from tonnage.workload.file.fields import Door, Flag, Positive, refusal
+from tonnage.workload.file.fields import Flag, Positive, StrictModel, refusal
 from tonnage.workload.file.problems import Problem, raise_problems
 
 PAGE: Final = "docs/decision-rules.md"
@@ -34,7 +34,7 @@ FACTS: Final = {
     "compliance": "rules the platform must meet",
     "has_deadline": "whether any work has a deadline",
 }
-COMPUTED_FACTS: Final = (  # of a thing: `NAME.THING`
+COMPUTED_FACTS: Final = (  # of an alternative: `NAME.THING`
     "usd_per_month",
     "time_s",
     "latency_p95_s",
@@ -69,8 +69,9 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaf:
-    """One outcome. `choose`: a thing or tag; None: no single one. `must`: nothing else may be the answer; without it
-    the choice counts among things that cost alike."""
+    """One outcome. `choose`: an alternative or tag; None: no single one. `must`: nothing else may be the answer;
+    without it
+    the choice counts among alternatives that cost alike."""
 
     name: str
     say: str
@@ -93,7 +94,7 @@ class Rules:
     needs: Mapping[str, str]  # facts that the compare file's `needs` gives: name -> what it means
 
 
-class QuestionEntry(Door):
+class QuestionEntry(StrictModel):
     ask: Text
     fact: Annotated[str, Field(min_length=1, max_length=120)]
     is_: Annotated[Flag | str | None, Field(alias="is")] = None
@@ -111,7 +112,7 @@ class QuestionEntry(Door):
     @model_validator(mode="after")
     def _one_test(self) -> QuestionEntry:
         if len(self.tests()) != 1:
-            raise refusal("one of is, above, at_least, below, at_most, includes", "one question asks one thing")
+            raise refusal("one of is, above, at_least, below, at_most, includes", "one question asks one alternative")
         return self
 
     def tests(self) -> list[tuple[Operator, Any]]:
@@ -130,14 +131,14 @@ def _numbers(value: Any) -> Any:
     return value
 
 
-class LeafEntry(Door):
+class LeafEntry(StrictModel):
     say: Text
     choose: Name | None = None
     because: Text
     must: Flag = False
 
 
-class RulesFile(Door):
+class RulesFile(StrictModel):
     """A rule set, NAME.yaml."""
 
     name: Name
@@ -232,7 +233,7 @@ def _problems(entries: RulesFile) -> list[Problem]:
 
 
 def known_fact(name: str, needs: Mapping[str, str]) -> bool:
-    """Whether a rule may ask for it: a fact of the work or team, a need, or a computed figure of some thing."""
+    """Whether a rule may ask for it: a fact of the work or team, a need, or a computed figure of some alternative."""
     return name in FACTS or name in needs or (name.split(".", 1)[0] in COMPUTED_FACTS and "." in name)
 
 

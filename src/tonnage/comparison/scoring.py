@@ -1,4 +1,4 @@
-"""Weighted scores of the things compared, judged and computed alike, and how sure their order is."""
+"""Weighted scores of the alternatives compared, judged and computed alike, and how sure their order is."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Final, Literal
 
 import numpy as np
 
-from tonnage.comparison.aspects import HIGHEST, LOWEST, Aspect, best_of, measured_score
 from tonnage.comparison.computed import Total
-from tonnage.comparison.request import Thing
+from tonnage.comparison.criteria import HIGHEST, LOWEST, Criterion, best_of, measured_score
+from tonnage.comparison.request import Alternative
 from tonnage.sizing.estimates import Figure
 
 Basis = Literal["judged", "computed"]
@@ -31,73 +31,79 @@ class Score:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """One thing: `total` over the aspects that all have scores for; `low` and `high` with every unknown at 1 and 5."""
+    """One alternative: `total` over the criteria that all have scores for; `low` and `high` with every unknown at 1
+    and 5."""
 
-    thing: str
+    alternative: str
     total: float
     low: float
     high: float
     unknown: tuple[str, ...]
 
 
-Scores = Mapping[str, Mapping[str, Score]]  # thing -> aspect -> score
+Scores = Mapping[str, Mapping[str, Score]]  # alternative -> criterion -> score
 
 
 def score_all(
-    aspects: Sequence[Aspect], things: Sequence[Thing], totals: Mapping[str, Total], costs: Mapping[str, Figure | None]
+    criteria: Sequence[Criterion],
+    alternatives: Sequence[Alternative],
+    totals: Mapping[str, Total],
+    costs: Mapping[str, Figure | None],
 ) -> Scores:
-    """Every score that is known. `costs`: the figure behind the measure `usd_per_month`, by thing."""
-    out: dict[str, dict[str, Score]] = {thing.name: {} for thing in things}
-    for aspect in aspects:
-        if aspect.measure is None:
-            for thing in things:
-                cell = thing.profile.cells.get(aspect.key)
+    """Every score that is known. `costs`: the figure behind the measure `usd_per_month`, by alternative."""
+    out: dict[str, dict[str, Score]] = {alternative.name: {} for alternative in alternatives}
+    for criterion in criteria:
+        if criterion.measure is None:
+            for alternative in alternatives:
+                cell = alternative.profile.cells.get(criterion.key)
                 if cell is not None and cell.score is not None:
                     level = float(cell.score)
-                    out[thing.name][aspect.key] = Score(value=level, low=level, high=level, basis="judged")
+                    out[alternative.name][criterion.key] = Score(value=level, low=level, high=level, basis="judged")
             continue
-        if aspect.measure == "throughput_per_s" and learn_apart(things, totals):
+        if criterion.measure == "throughput_per_s" and learn_apart(alternatives, totals):
             continue
-        for name, score in _measured(aspect, totals, costs).items():
-            out[name][aspect.key] = score
+        for name, score in _measured(criterion, totals, costs).items():
+            out[name][criterion.key] = score
     return out
 
 
-def learn_apart(things: Sequence[Thing], totals: Mapping[str, Total]) -> bool:
+def learn_apart(alternatives: Sequence[Alternative], totals: Mapping[str, Total]) -> bool:
     """Whether a table is learnt by different methods: a pass of a tree and one of a network are not the same work."""
     tabular = any(row.kind == "tabular" for total in totals.values() for row in total.rows)
-    return tabular and len({thing.profile.reach.tabular_method for thing in things}) > 1
+    return tabular and len({alternative.profile.scope.tabular_method for alternative in alternatives}) > 1
 
 
-def _measured(aspect: Aspect, totals: Mapping[str, Total], costs: Mapping[str, Figure | None]) -> dict[str, Score]:
+def _measured(
+    criterion: Criterion, totals: Mapping[str, Total], costs: Mapping[str, Figure | None]
+) -> dict[str, Score]:
     found = {
-        name: costs[name] if aspect.measure == "usd_per_month" else getattr(total, str(aspect.measure))
+        name: costs[name] if criterion.measure == "usd_per_month" else getattr(total, str(criterion.measure))
         for name, total in totals.items()
     }
     figures: dict[str, Figure] = {name: figure for name, figure in found.items() if figure is not None}
     if not figures:
         return {}
-    best = best_of(aspect, figures)
+    best = best_of(criterion, figures)
     out = {}
     for name, figure in figures.items():
-        ends = [measured_score(aspect, end, best) for end in (figure.low, figure.high)]
-        value = measured_score(aspect, figure.value, best)
+        ends = [measured_score(criterion, end, best) for end in (figure.low, figure.high)]
+        value = measured_score(criterion, figure.value, best)
         out[name] = Score(value=value, low=min(*ends, value), high=max(*ends, value), basis="computed")
     return out
 
 
-def common_aspects(scores: Scores, weights: Mapping[str, float], names: Sequence[str]) -> tuple[str, ...]:
-    """Aspects with a weight for which every one of `names` has a score."""
+def common_criteria(scores: Scores, weights: Mapping[str, float], names: Sequence[str]) -> tuple[str, ...]:
+    """Criteria with a weight for which every one of `names` has a score."""
     return tuple(key for key, weight in weights.items() if weight > 0 and all(key in scores[name] for name in names))
 
 
 def weighted(scores: Scores, weights: Mapping[str, float], names: Sequence[str]) -> tuple[Scored, ...]:
     """The weighted mean of each of `names`, best first (ties by name)."""
-    common = common_aspects(scores, weights, names)
+    common = common_criteria(scores, weights, names)
     applied = [key for key, weight in weights.items() if weight > 0 and any(key in scores[name] for name in names)]
     out = [
         Scored(
-            thing=name,
+            alternative=name,
             total=_mean([(weights[key], scores[name][key].value) for key in common]),
             low=_mean([(weights[key], scores[name][key].low if key in scores[name] else LOWEST) for key in applied]),
             high=_mean([(weights[key], scores[name][key].high if key in scores[name] else HIGHEST) for key in applied]),
@@ -105,7 +111,7 @@ def weighted(scores: Scores, weights: Mapping[str, float], names: Sequence[str])
         )
         for name in names
     ]
-    return tuple(sorted(out, key=lambda one: (-one.total, one.thing)))
+    return tuple(sorted(out, key=lambda one: (-one.total, one.alternative)))
 
 
 def _mean(pairs: Sequence[tuple[float, float]]) -> float:
@@ -115,9 +121,9 @@ def _mean(pairs: Sequence[tuple[float, float]]) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightFlip:
-    """The weight of one aspect at which `rival` draws level with the winner; beyond it (`side`) the rival wins."""
+    """The weight of one criterion at which `rival` draws level with the winner; beyond it (`side`) the rival wins."""
 
-    aspect: str
+    criterion: str
     rival: str
     weight_now: float
     weight_at_tie: float
@@ -125,33 +131,33 @@ class WeightFlip:
 
 
 def weight_flips(scores: Scores, weights: Mapping[str, float], names: Sequence[str]) -> tuple[WeightFlip, ...]:
-    """For each aspect the nearest weight, all others as they are, at which the winner changes.
+    """For each criterion the nearest weight, all others as they are, at which the winner changes.
 
     Closed form: the winner W leads rival R by sum_b w_b d_b with d = s_W - s_R, so they tie at
-    w_a = -(sum over b != a of w_b d_b) / d_a; no such weight (or a negative one) means that aspect cannot flip it.
+    w_a = -(sum over b != a of w_b d_b) / d_a; no such weight (or a negative one) means that criterion cannot flip it.
     """
-    common = common_aspects(scores, weights, names)
+    common = common_criteria(scores, weights, names)
     if len(names) < 2 or not common:
         return ()
-    winner = weighted(scores, weights, names)[0].thing
+    winner = weighted(scores, weights, names)[0].alternative
     out = []
-    for aspect in common:
+    for criterion in common:
         ties = []
         for rival in sorted(set(names) - {winner}):
             difference = {key: scores[winner][key].value - scores[rival][key].value for key in common}
-            if abs(difference[aspect]) < 1e-12:
+            if abs(difference[criterion]) < 1e-12:
                 continue
-            rest = sum(weights[key] * difference[key] for key in common if key != aspect)
-            tie = -rest / difference[aspect]
+            rest = sum(weights[key] * difference[key] for key in common if key != criterion)
+            tie = -rest / difference[criterion]
             if tie >= 0:
-                side: Literal["above", "below"] = "below" if difference[aspect] > 0 else "above"
-                now = weights[aspect]
-                ties.append(WeightFlip(aspect=aspect, rival=rival, weight_now=now, weight_at_tie=tie, side=side))
+                side: Literal["above", "below"] = "below" if difference[criterion] > 0 else "above"
+                now = weights[criterion]
+                ties.append(WeightFlip(criterion=criterion, rival=rival, weight_now=now, weight_at_tie=tie, side=side))
         for side_wanted in ("below", "above"):
             of_side = [one for one in ties if one.side == side_wanted]
             if of_side:
                 out.append(min(of_side, key=lambda one: (abs(one.weight_at_tie - one.weight_now), one.rival)))
-    return tuple(sorted(out, key=lambda one: (_change(one), one.aspect)))
+    return tuple(sorted(out, key=lambda one: (_change(one), one.criterion)))
 
 
 def _change(flip: WeightFlip) -> float:
@@ -170,7 +176,7 @@ def stability(
     Weights: log-normal around their own (sigma 0.5). Judged scores: one off, up or down, in half of the draws. Computed
     scores: anywhere in their interval, evenly.
     """
-    common = common_aspects(scores, weights, names)
+    common = common_criteria(scores, weights, names)
     if not common:
         return dict.fromkeys(names, 0.0)
     generator = np.random.default_rng(seed)

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from tonnage.comparison.door import Name, Text, parse_entries
-from tonnage.workload.file.fields import Count, Door
+from tonnage.workload.file.fields import Count, StrictModel
 
 USUAL: Final = "mid-size"  # whose factors are all 1: taken where the size is not said
 
@@ -38,13 +38,13 @@ class Sizes:
         return max((one for one in self.sizes if one.from_employees <= employees), key=lambda one: one.from_employees)
 
 
-class SizeEntry(Door):
+class SizeEntry(StrictModel):
     title: Text
     from_employees: Count
     factors: dict[Name, Annotated[float, Field(ge=0, le=10)]]
 
 
-class SizesFile(Door):
+class SizesFile(StrictModel):
     source: Text
     organisations: dict[Name, SizeEntry]
 

@@ -1,4 +1,4 @@
-"""How the work would be spread over several things, and whether that costs less than the best single one."""
+"""How the work would be spread over several alternatives, and whether that costs less than the best single one."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from tonnage.sizing.estimates import Figure
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """Each workload where it costs least, beside the best single thing. Run cost a month; people of each thing used."""
+    """Each workload where it costs least, beside the best single alternative. Run cost a month; people of each
+    alternative used."""
 
-    places: tuple[tuple[str, str | None], ...]  # workload, thing
+    places: tuple[tuple[str, str | None], ...]  # workload, alternative
     usd_per_month: Figure | None
     single: str | None
     single_usd_per_month: Figure | None
@@ -30,11 +31,11 @@ class Split:
 
 
 def best_split(totals: Mapping[str, Total], standing: Standing) -> Split:
-    """The cheapest way to spread the work over any set of things, the operation of each one used included.
+    """The cheapest way to spread the work over any set of alternatives, the operation of each one used included.
 
-    Only things that are known to meet every rule count.
+    Only alternatives that are known to meet every rule count.
 
-    Exact: every set of things is tried (at most 4,095), each workload going where it costs least within the set.
+    Exact: every set of alternatives is tried (at most 4,095), each workload going where it costs least within the set.
     """
     works = [row.work for row in next(iter(totals.values())).rows]
     totals = {name: totals[name] for name in standing.allowed(totals)}
@@ -77,10 +78,10 @@ def _spread(chosen: tuple[Total, ...]) -> tuple[Figure, tuple[tuple[str, str], .
     people = [one.people_usd_per_month for one in chosen if one.people_usd_per_month is not None]
     found = []
     for rows in ways:
-        if len({row.thing for row in rows}) == len(chosen):
+        if len({row.alternative for row in rows}) == len(chosen):
             whole = add([*(row.usd_per_month for row in rows), *people])
             assert whole is not None
-            found.append((whole, tuple((row.work, row.thing) for row in rows)))
+            found.append((whole, tuple((row.work, row.alternative) for row in rows)))
     return min(found, key=lambda one: (one[0].value, one[1]), default=None)
 
 
@@ -88,7 +89,7 @@ def _cheapest(columns: Sequence[tuple[Row, ...]], models: Mapping[str, str]) -> 
     """The cheapest row of each workload, where `models` says what the work on a tuned model is done with."""
     out = []
     for column in columns:
-        able = [(row.usd_per_month.value, row.thing, row) for row in column
+        able = [(row.usd_per_month.value, row.alternative, row) for row in column
                 if row.usd_per_month is not None and row.instead is None
                 and models.get(row.model, row.done_with) == row.done_with]  # fmt: skip
         if not able:

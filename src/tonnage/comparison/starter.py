@@ -45,7 +45,7 @@ def check_names(names: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
             raise InputError(f"no platform profile is named '{name}'", hint=hint)
     found = tuple(dict.fromkeys(names))
     if len(found) < 2:
-        raise InputError("a comparison needs two things", hint="--compare databricks --compare bedrock")
+        raise InputError("a comparison needs two alternatives", hint="--compare databricks --compare bedrock")
     return found
 
 
@@ -75,7 +75,7 @@ def render_starter(
         "# Who decides. Without usd_per_hour neither people nor moving are counted.",
         f"organisation: {{{', '.join(people)}}}" if people else "# organisation: {team_size: 6, usd_per_hour: 100}",
         "rules: computed-cost",
-        "# What one point (of 1 to 5) of a judged aspect is worth to you, if anything; weights break ties alone.",
+        "# What one point (of 1 to 5) of a judged criterion is worth to you, if anything; weights break ties alone.",
         "# worth: {data_control: 500 USD/month}",
     ]
     if today is not None:

@@ -13,7 +13,7 @@ from pydantic import Field
 from tonnage.comparison.door import Name, Names, Text, parse_entries, unknown
 from tonnage.comparison.profile_file import WorkloadKind
 from tonnage.comparison.request import Used
-from tonnage.workload.file.fields import Door, Flag, PositiveOrZero, Words
+from tonnage.workload.file.fields import Flag, PositiveOrZero, StrictModel, Words
 from tonnage.workload.file.problems import Problem, raise_problems
 
 PAGE: Final = "docs/compare.md"
@@ -66,13 +66,13 @@ class Templates:
     rollback: tuple[str, ...]
 
 
-class RangeEntry(Door):
+class RangeEntry(StrictModel):
     low: PositiveOrZero
     likely: PositiveOrZero
     high: PositiveOrZero
 
 
-class WhenEntry(Door):
+class WhenEntry(StrictModel):
     kinds: Annotated[tuple[WorkloadKind, ...], Field(strict=False)] = ()
     to_tags: Names = ()
     not_to_tags: Names = ()
@@ -82,7 +82,7 @@ class WhenEntry(Door):
     uses: Used | None = None
 
 
-class TemplateEntry(Door):
+class TemplateEntry(StrictModel):
     phase: Name
     title: Text
     hours: RangeEntry
@@ -94,12 +94,12 @@ class TemplateEntry(Door):
     checks: Words = ()
 
 
-class PhaseEntry(Door):
+class PhaseEntry(StrictModel):
     title: Text
     purpose: Text
 
 
-class TasksFile(Door):
+class TasksFile(StrictModel):
     name: Name
     source: Text
     phases: dict[Name, PhaseEntry]

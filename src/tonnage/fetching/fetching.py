@@ -14,7 +14,7 @@ from typing import Any
 from tonnage.errors import FetchError, InputError
 from tonnage.fetching.addresses import MANIFEST_NAME, parse_address
 from tonnage.fetching.cache import Cache
-from tonnage.fetching.carrying import Carrier
+from tonnage.fetching.file_transfer import Transfer
 from tonnage.fetching.hub import HubLibrary
 from tonnage.fetching.listing import Wanted, list_wanted
 from tonnage.fetching.partial import arrived_before
@@ -60,15 +60,15 @@ def fetch(request: Request, watcher: Watcher | None = None, *, free: FreeBytes =
         wanted = list_wanted(request, cache, means, opened.append)
         targets = [open_target(parse_address(one), copy=request.copy, jobs=request.jobs) for one in request.targets]
         manifests = [Manifest(target) for target in targets]
-        carrier = Carrier(request, cache, manifests, means)
-        standing = [carrier.standing(one) for one in wanted]
+        transfer = Transfer(request, cache, manifests, means)
+        standing = [transfer.standing(one) for one in wanted]
         if request.dry_run:
-            files = [done or _foreseen(carrier, one) for one, done in zip(wanted, standing, strict=True)]
+            files = [done or _foreseen(transfer, one) for one, done in zip(wanted, standing, strict=True)]
         else:
             to_do = [one for one, done in zip(wanted, standing, strict=True) if done is None]
-            check_space(_needs(request, carrier, to_do, manifests), free=free)
+            check_space(_needs(request, transfer, to_do, manifests), free=free)
             watcher.expect(sum(one.file.size_bytes or 0 for one in to_do))
-            carried = iter(_carry_all(request, carrier, to_do, manifests, means))
+            carried = iter(_carry_all(request, transfer, to_do, manifests, means))
             files = [done or next(carried) for done in standing]
     except BaseException:
         means.stop.set()
@@ -91,12 +91,12 @@ def _make_folder(cache: Path) -> None:
         ) from error
 
 
-def _foreseen(carrier: Carrier, wanted: Wanted) -> FetchedFile:
+def _foreseen(transfer: Transfer, wanted: Wanted) -> FetchedFile:
     file = wanted.file
     return FetchedFile(
         name=file.name,
         source=file.identity,
-        outcome="from cache" if carrier.cached(wanted) else "to fetch",
+        outcome="from cache" if transfer.cached(wanted) else "to fetch",
         size_bytes=file.size_bytes,
         version=file.version,
         sha256=wanted.sha256,
@@ -104,7 +104,7 @@ def _foreseen(carrier: Carrier, wanted: Wanted) -> FetchedFile:
 
 
 def _needs(
-    request: Request, carrier: Carrier, to_do: Sequence[Wanted], manifests: Sequence[Manifest]
+    request: Request, transfer: Transfer, to_do: Sequence[Wanted], manifests: Sequence[Manifest]
 ) -> list[tuple[Path, int]]:
     """(folder, bytes) that will be taken there."""
     cache, needs = Cache(request.cache), []
@@ -112,7 +112,7 @@ def _needs(
     for one in to_do:
         size = one.file.size_bytes or 0
         home = one.source.folder if isinstance(one.source, HubLibrary) else request.cache
-        if not carrier.cached(one):
+        if not transfer.cached(one):
             arrived = 0 if isinstance(one.source, HubLibrary) else arrived_before(cache.partial_folder(one.file))
             needs.append((home, max(0, size - arrived)))
         needs += [(target.root, size) for target in folders if not target.links_from(home)]
@@ -120,10 +120,10 @@ def _needs(
 
 
 def _carry_all(
-    request: Request, carrier: Carrier, to_do: Sequence[Wanted], manifests: Sequence[Manifest], means: Means
+    request: Request, transfer: Transfer, to_do: Sequence[Wanted], manifests: Sequence[Manifest], means: Means
 ) -> list[FetchedFile]:
     pool = Pool(max(1, min(request.jobs, len(to_do))), "file")
-    futures = [pool.submit(lambda one=one: _carried(carrier, one, means)) for one in to_do]  # type: ignore[misc]
+    futures = [pool.submit(lambda one=one: _carried(transfer, one, means)) for one in to_do]  # type: ignore[misc]
     pool.close()
     try:
         _wait_for(futures, manifests)
@@ -149,12 +149,12 @@ def _wait_for(futures: Sequence[Future[Any]], manifests: Sequence[Manifest]) -> 
             saved_at = time.monotonic()
 
 
-def _carried(carrier: Carrier, wanted: Wanted, means: Means) -> FetchedFile:
+def _carried(transfer: Transfer, wanted: Wanted, means: Means) -> FetchedFile:
     """What became of a file; one that fails does not stop the others."""
     problem = "interrupted"
     try:
         means.check()
-        return carrier.carry(wanted)
+        return transfer.carry(wanted)
     except FetchError as error:
         problem = f"{error}; {error.hint}" if error.hint else str(error)
     except Temporary as error:

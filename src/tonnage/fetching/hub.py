@@ -10,8 +10,8 @@ from typing import Any
 
 from tonnage.errors import FetchError
 from tonnage.fetching.addresses import Address
-from tonnage.fetching.patience import retry_after_s
 from tonnage.fetching.remote import Checksum, RemoteFile, Temporary, need, not_found
+from tonnage.fetching.retry_policy import retry_after_s
 
 
 class HubLibrary:

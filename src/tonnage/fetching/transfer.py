@@ -10,9 +10,9 @@ from threading import Event
 
 from tonnage.errors import FetchError
 from tonnage.fetching.partial import Partial
-from tonnage.fetching.patience import FIRST_WAIT_S, Patience
 from tonnage.fetching.pool import Pool
 from tonnage.fetching.remote import Backend, RemoteFile, SourceChanged, Stopped, Temporary
+from tonnage.fetching.retry_policy import FIRST_WAIT_S, RetryPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +31,9 @@ class Means:
         if self.stop.is_set():
             raise Stopped
 
-    def patience(self) -> Patience:
+    def retries(self) -> RetryPolicy:
         """A fresh count of failures."""
-        return Patience(self.attempts, self.stop, self.first_wait_s, self.say)
+        return RetryPolicy(self.attempts, self.stop, self.first_wait_s, self.say)
 
 
 def transfer(backend: Backend, file: RemoteFile, partial: Partial, means: Means) -> None:
@@ -64,7 +64,7 @@ def _settle(futures: list[Future[None]], given_up: Event) -> None:
 
 def _range(backend: Backend, file: RemoteFile, partial: Partial, part: int, means: Means, given_up: Event) -> None:
     start, end = partial.bounds(part)
-    at, crc, patience = start, 0, means.patience()
+    at, crc, retries = start, 0, means.retries()
     while at < end:
         try:
             for block in backend.read(file, at, end):
@@ -75,17 +75,17 @@ def _range(backend: Backend, file: RemoteFile, partial: Partial, part: int, mean
                 partial.write(block, at)
                 crc, at = zlib.crc32(block, crc), at + len(block)
                 means.advance(len(block))
-                patience.progressed()
+                retries.progressed()
             if at < end:
                 raise Temporary(f"the answer ended {end - at:,} bytes early")
         except Temporary as error:
-            patience.failed(error, file.identity)
+            retries.failed(error, file.identity)
     partial.done(part, crc)
 
 
 def _whole(backend: Backend, file: RemoteFile, partial: Partial, means: Means) -> None:
     """In one go, from the start after every cut: this server offers no ranges that are safe to put together."""
-    patience = means.patience()
+    retries = means.retries()
     while True:
         at = 0
         try:
@@ -99,7 +99,7 @@ def _whole(backend: Backend, file: RemoteFile, partial: Partial, means: Means) -
                 raise Temporary(f"{at:,} bytes came, {file.size_bytes:,} were announced")
         except Temporary as error:
             means.advance(-at)
-            patience.failed(error, file.identity)
+            retries.failed(error, file.identity)
             continue
         partial.cut(at)
         return
@@ -118,12 +118,12 @@ def transfer_latest(
         partial, before = open_partial(file), _Counted(means)
         try:
             transfer(backend, file, partial, before.means)
-            now = means.patience().insist(lambda file=file: backend.look_again(file), file.identity)  # type: ignore[misc]
+            now = means.retries().insist(lambda file=file: backend.look_again(file), file.identity)  # type: ignore[misc]
             if now.version == file.version and now.size_bytes == file.size_bytes:
                 partial.close(flush=True)
                 return now, partial
         except SourceChanged:
-            now = means.patience().insist(lambda file=file: backend.look_again(file), file.identity)  # type: ignore[misc]
+            now = means.retries().insist(lambda file=file: backend.look_again(file), file.identity)  # type: ignore[misc]
         except BaseException:
             partial.close(flush=False)
             raise

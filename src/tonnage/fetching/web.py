@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from tonnage.errors import FetchError, InputError
 from tonnage.fetching.addresses import Address
-from tonnage.fetching.patience import retry_after_s
 from tonnage.fetching.remote import Checksum, RemoteFile, SourceChanged, Temporary, not_found
+from tonnage.fetching.retry_policy import retry_after_s
 
 if TYPE_CHECKING:
     import httpx

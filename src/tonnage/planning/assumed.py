@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
-from tonnage.planning.grounds import Grounds
+from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.spot.drawing import mean_h
 from tonnage.planning.spot.knowledge import other_machines
 from tonnage.planning.spot.saves import WRITE_GB_PER_S, WRITE_RANGE, WRITE_SOURCE
 from tonnage.planning.spot_columns import Z80
 from tonnage.pricing.interruptions import STARTUP_SOURCE, Terms
-from tonnage.sizing.assumptions import Assumption, listed
-from tonnage.sizing.tabular_assumptions import TabularAssumptions, listed_tabular
+from tonnage.sizing.assumption_table import Assumption, listed
+from tonnage.sizing.tabular_assumptions import TabularAssumptions
 from tonnage.workload.jobs import BatchJob, ServeJob, TabularJob, TrainJob, Workload
 
 SERVING_ONLY: Final = ("kv_cache_memory_fraction", "target_utilisation")
@@ -24,32 +25,28 @@ SERVING: Final = (  # rates of inference are figures of the engine: sizing/engin
 )
 
 
-def assumptions_used(workload: Workload, grounds: Grounds) -> tuple[Assumption, ...]:
+def assumptions_used(workload: Workload, calibrated: CalibratedModel) -> tuple[Assumption, ...]:
     """The judgements behind a plan of `workload`, with ranges and sources; what the workload states is none."""
-    return (*_sizing(workload, grounds), *terms_assumed(workload))
+    return (*_sizing(workload, calibrated), *terms_assumed(workload))
 
 
-def engine_figures(job: ServeJob | BatchJob, grounds: Grounds) -> tuple[Assumption, ...]:
+def engine_figures(job: ServeJob | BatchJob, calibrated: CalibratedModel) -> tuple[Assumption, ...]:
     """What the engine's class costs, figure by figure: value, range it may take, what it means and what it rests on."""
-    from tonnage.calibration.inference_fit import RANGES
-
-    engine = grounds.engine(job)
-    fitted = grounds.inference
+    engine = calibrated.engine(job)
+    fitted = calibrated.inference
     rows = fitted.rows.get(engine.name, 0) if fitted else 0
-    ranges = fitted.ranges if fitted else RANGES
     named = f"{job.engine} is of the class {engine.name}" if job.engine else f"engine class {engine.name}, the default"
     behind = f"fitted to {rows:,} measured rows of its class" if rows else "judgement: no measured row of its class"
-    unused = set() if job.model.architecture == "convolution" else {one for one in ranges if one.startswith("convol")}
+    convolves = job.model.architecture == "convolution"
     return tuple(
-        Assumption(
-            name=f"{engine.name}.{name}",
-            value=float(getattr(engine, name)),
-            low=low,
-            high=high,
-            source=f"{named}: {why}; {behind}",
+        replace(
+            one,
+            name=f"{engine.name}.{one.name}",
+            source=f"{named}: {one.source}; {behind}",
+            fitted_by=one.fitted_by if rows else "",
         )
-        for name, (low, high, why) in ranges.items()
-        if name not in unused and float(getattr(engine, name)) > 0
+        for one in listed(engine)
+        if one.value > 0 and (convolves or not one.name.startswith("convolution"))
     )
 
 
@@ -82,13 +79,13 @@ def terms_assumed(workload: Workload) -> tuple[Assumption, ...]:
     return tuple(found)
 
 
-def _sizing(workload: Workload, grounds: Grounds) -> tuple[Assumption, ...]:
+def _sizing(workload: Workload, calibrated: CalibratedModel) -> tuple[Assumption, ...]:
     job = workload.job
     if isinstance(job, TabularJob):
-        return listed_tabular(TabularAssumptions())
-    judgements = listed(grounds.assumed)
+        return listed(TabularAssumptions())
+    judgements = listed(calibrated.assumed)
     if not isinstance(job, TrainJob):
-        return (*(one for one in judgements if one.name in SERVING), *engine_figures(job, grounds))
+        return (*(one for one in judgements if one.name in SERVING), *engine_figures(job, calibrated))
     unused = {*SERVING_ONLY, "collective_buffers_gib"}
     if job.model.architecture != "convolution":
         unused |= {"convolution_peak_fraction", "training_convolution_fraction"}

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from tonnage.planning.calibrated_model import CalibratedModel, generates
 from tonnage.planning.decoder_sizing import size_decoder_batch
-from tonnage.planning.grounds import Grounds, generates
 from tonnage.planning.layout_grid import node_counts
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.replica_table import replica_table
@@ -17,11 +17,13 @@ from tonnage.sizing.devices import Machine
 from tonnage.workload.jobs import BatchJob, Constraints
 
 
-def size_batch(job: BatchJob, machines: Sequence[Machine], constraints: Constraints, grounds: Grounds) -> Sized:
+def size_batch(
+    job: BatchJob, machines: Sequence[Machine], constraints: Constraints, calibrated: CalibratedModel
+) -> Sized:
     """Seconds to answer `items` requests on 1 ... `max_nodes` machines of each type, latency no matter."""
     if generates(job):
-        return size_decoder_batch(job, machines, constraints, grounds)
-    table = replica_table(job, machines, grounds, hold_memory=constraints.held("memory"))
+        return size_decoder_batch(job, machines, constraints, calibrated)
+    table = replica_table(job, machines, calibrated, hold_memory=constraints.held("memory"))
     fitting = np.flatnonzero(table.fits)
     per_machine = table.replicas.requests_per_s * table.per_node
     # A batch has no arrivals to wait for: replicas run at their capacity, not at the target utilisation of a service.

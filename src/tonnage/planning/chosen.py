@@ -10,15 +10,15 @@ import numpy as np
 from tonnage.catalog import Catalog
 from tonnage.catalog.expected_prices import ExpectedPrices
 from tonnage.catalog.market import InstanceType
-from tonnage.planning.joined import Joined, join
 from tonnage.planning.options import OptionBuilder
 from tonnage.planning.plan import Objective, Option, Refusal
+from tonnage.planning.priced_runs import PricedRuns, join
 from tonnage.planning.quotas import covering, most_machines
 from tonnage.planning.ranking import Limits, choose, pareto_rows, score, within
 from tonnage.planning.risks import price_risks
 from tonnage.planning.shortfalls import Quotas, limit_misses
 from tonnage.planning.sized import IntArray, Sized
-from tonnage.planning.sized_park import SizedPark
+from tonnage.planning.sized_machines import SizedMachines
 from tonnage.planning.spot_columns import SpotColumns
 from tonnage.planning.terms import terms_of
 from tonnage.pricing.deals import Deal
@@ -38,7 +38,7 @@ class Choice:
     spots: SpotColumns
     machine: IntArray
     rates: Rates
-    park: SizedPark
+    park: SizedMachines
     max_age_days: int
     expected: ExpectedPrices
     catalog: Catalog
@@ -50,11 +50,11 @@ class Choice:
 
     def options(self) -> tuple[list[Option], list[Refusal]]:
         """The options on machines, and a refusal for each group whose every row breaks a limit."""
-        joined = self._joined(self.park.sized)
-        allowed = self._allowed(joined)
-        built = self._built(self.park.sized, joined, np.flatnonzero(allowed).astype(np.intp))
+        priced = self._priced(self.park.sized)
+        allowed = self._allowed(priced)
+        built = self._built(self.park.sized, priced, np.flatnonzero(allowed).astype(np.intp))
         rejected = limit_misses(
-            self.deals, self.instances, joined, self._groups(), allowed, limits_of(self.workload.constraints),
+            self.deals, self.instances, priced, self._groups(), allowed, limits_of(self.workload.constraints),
             self._quotas(), service=self.service, startup_s=terms_of(self.workload.buy).startup_s,
         )  # fmt: skip
         return built, rejected
@@ -63,25 +63,25 @@ class Choice:
         """The best option of a table of the park's machines, at a price one can rely on, or at one that one cannot."""
         if sized is None:
             return None
-        joined = self._joined(sized)
-        rows = np.flatnonzero(self._allowed(joined) & (self.relied[joined.offer] == relied)).astype(np.intp)
+        priced = self._priced(sized)
+        rows = np.flatnonzero(self._allowed(priced) & (self.relied[priced.offer] == relied)).astype(np.intp)
         if not len(rows):
             return None
-        value = score(joined, self.objective, service=self.service)
+        value = score(priced, self.objective, service=self.service)
         best = rows[[int(np.argmin(value[rows]))]]
-        return self._builder(sized, joined).built(best, np.zeros(len(joined.run), dtype=bool))[0]
+        return self._builder(sized, priced).built(best, np.zeros(len(priced.run), dtype=bool))[0]
 
-    def _joined(self, sized: Sized) -> Joined:
+    def _priced(self, sized: Sized) -> PricedRuns:
         return join(
             self.deals, self.machine, self.rates, sized, startup_s=terms_of(self.workload.buy).startup_s,
             spots=self.spots, workload=self.workload,
         )  # fmt: skip
 
-    def _allowed(self, joined: Joined) -> np.ndarray:
-        allowed = within(joined, limits_of(self.workload.constraints))
+    def _allowed(self, priced: PricedRuns) -> np.ndarray:
+        allowed = within(priced, limits_of(self.workload.constraints))
         if self.service and getattr(self.workload.job, "spare_replicas", 0) < 1:
-            allowed &= ~joined.spot
-        return np.asarray(allowed & (joined.nodes <= self._most()[joined.offer]))
+            allowed &= ~priced.spot
+        return np.asarray(allowed & (priced.nodes <= self._most()[priced.offer]))
 
     def _quotas(self) -> Quotas:
         quotas = self.workload.constraints.quotas
@@ -96,32 +96,32 @@ class Choice:
     def _most(self) -> np.ndarray:
         return most_machines(self.workload.constraints.quotas, self.deals, self.instances, self.catalog)
 
-    def _built(self, sized: Sized, joined: Joined, rows: IntArray) -> list[Option]:
+    def _built(self, sized: Sized, priced: PricedRuns, rows: IntArray) -> list[Option]:
         """The best row of each group: of those that can be relied on, where it has such; and the front of all that can,
         or of all where none can."""
-        relied = self.relied[joined.offer]
-        value = score(joined, self.objective, service=self.service)
+        relied = self.relied[priced.offer]
+        value = score(priced, self.objective, service=self.service)
         groups = self._groups()
-        sure = np.isin(groups[joined.offer[rows]], groups[joined.offer[rows[relied[rows]]]])
+        sure = np.isin(groups[priced.offer[rows]], groups[priced.offer[rows[relied[rows]]]])
         kept = rows[relied[rows] | ~sure]
         judged = kept[relied[kept]] if relied[kept].any() else kept
-        front = np.zeros(len(joined.run), dtype=bool)
-        front[judged] = pareto_rows(joined.cost_usd[judged], joined.wall_s[judged])
+        front = np.zeros(len(priced.run), dtype=bool)
+        front[judged] = pareto_rows(priced.cost_usd[judged], priced.wall_s[judged])
         shown_front = front if self.objective == "pareto" else np.zeros_like(front)
-        return self._builder(sized, joined).built(choose(joined, kept, groups, value, shown_front), front)
+        return self._builder(sized, priced).built(choose(priced, kept, groups, value, shown_front), front)
 
     def _groups(self) -> np.ndarray:
         """One number per (provider, instance type, purchase, platform), in order of first appearance."""
         numbers: dict[tuple[str, str, str, str], int] = {}
         return np.array([numbers.setdefault(deal.group, len(numbers)) for deal in self.deals], dtype=np.intp)
 
-    def _builder(self, sized: Sized, joined: Joined) -> OptionBuilder:
+    def _builder(self, sized: Sized, priced: PricedRuns) -> OptionBuilder:
         return OptionBuilder(
             workload=self.workload,
             deals=self.deals,
             instances=self.instances,
             sized=sized,
-            joined=joined,
+            priced=priced,
             startup_s=terms_of(self.workload.buy).startup_s,
             spots=self.spots,
             service=self.service,

@@ -8,11 +8,11 @@ from math import ceil
 
 import numpy as np
 
+from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.decoder_detail import decoder_detail, memory_misses, seen_at
 from tonnage.planning.decoder_pools import Pools, pool_miss, pooled, wants_pools
 from tonnage.planning.decoder_table import DecoderTable, decoder_table, placeable
 from tonnage.planning.fleets import machines_for, replicas_for
-from tonnage.planning.grounds import Grounds
 from tonnage.planning.layout_grid import node_counts
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.changes import AnyChange, FewerOutputTokens, MoreNodes, MoveMaxGpus, MovePromise, SetField
@@ -34,7 +34,7 @@ NOTHING = Sized(machine=np.zeros(0, dtype=np.intp), nodes=_NONE, work_s=_NONE, l
 
 
 def size_decoder_service(
-    job: ServeJob, machines: Sequence[Machine], constraints: Constraints, grounds: Grounds
+    job: ServeJob, machines: Sequence[Machine], constraints: Constraints, calibrated: CalibratedModel
 ) -> Sized:
     """The smallest fleet per machine type that answers `rate_per_s` within all promises, at the target utilisation.
 
@@ -43,13 +43,13 @@ def size_decoder_service(
     """
     if not placeable(job, machines):
         return NOTHING
-    table = decoder_table(job, machines, grounds, hold_memory=constraints.held("memory"))
+    table = decoder_table(job, machines, calibrated, hold_memory=constraints.held("memory"))
     limits = _limits(table, hold=constraints.held("latency"))
     most, kept = _capacity(table, limits)
     holds = table.fits & kept[table.kind]
     carries = np.where(holds, most[table.kind], np.nan)
     load = job.rate_per_s / carries
-    used = grounds.assumed.target_utilisation
+    used = calibrated.assumed.target_utilisation
 
     def fleet(factor: Array | float) -> Array:
         """Machines needed if a replica carries 1/factor of what is predicted."""
@@ -134,20 +134,22 @@ def _candidates(
     nodes = pools.nodes()
     fit = np.flatnonzero(nodes <= machines_allowed(table.devices, constraints)[pools.row])
     of_pools = (pools.row, np.arange(len(pools.row)), nodes, pools.nodes(low[pools.row]), pools.nodes(high[pools.row]))
-    joined = [
+    priced = [
         np.concatenate([one, other[fit]])
         for one, other in zip((mixed.row, mixed.pool, mixed.nodes, mixed.nodes_low, mixed.nodes_high), of_pools,
                               strict=True)
     ]  # fmt: skip
-    return _Candidates(row=joined[0].astype(np.intp), pool=joined[1].astype(np.intp), nodes=joined[2],
-                       nodes_low=joined[3], nodes_high=joined[4])  # fmt: skip
+    return _Candidates(row=priced[0].astype(np.intp), pool=priced[1].astype(np.intp), nodes=priced[2],
+                       nodes_low=priced[3], nodes_high=priced[4])  # fmt: skip
 
 
-def size_decoder_batch(job: BatchJob, machines: Sequence[Machine], constraints: Constraints, grounds: Grounds) -> Sized:
+def size_decoder_batch(
+    job: BatchJob, machines: Sequence[Machine], constraints: Constraints, calibrated: CalibratedModel
+) -> Sized:
     """Seconds to answer `items` requests on 1 ... `max_nodes` machines of each type, all queued at once."""
     if not placeable(job, machines):
         return NOTHING
-    table = decoder_table(job, machines, grounds, hold_memory=constraints.held("memory"))
+    table = decoder_table(job, machines, calibrated, hold_memory=constraints.held("memory"))
     counts = np.array(node_counts(constraints.max_nodes), dtype=np.float64)
     rows = np.repeat(np.flatnonzero(table.fits), len(counts))
     nodes = np.tile(counts, int(table.fits.sum()))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tonnage.catalog.hardware import Accelerator
-from tonnage.planning.grounds import Grounds
+from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.intervals import Interval
 from tonnage.planning.replica_layouts import ReplicaLayout, replica_layouts
 from tonnage.planning.sized import IntArray
@@ -70,9 +70,9 @@ def placeable(job: ServeJob | BatchJob, machines: Sequence[Machine]) -> bool:
     return any(replica_layouts(job, machine.count) for machine in machines)
 
 
-def _default_batch(rows: DecoderRows, memory: EngineMemory, full_bytes: Array, grounds: Grounds) -> Array:
+def _default_batch(rows: DecoderRows, memory: EngineMemory, full_bytes: Array, calibrated: CalibratedModel) -> Array:
     """The largest batch, at most the engine's own limit, whose cache fits at full length beside the memory margin."""
-    kept_free = rows.devices.memory_bytes * max(grounds.assumed.memory_margin_fraction, 0.0)
+    kept_free = rows.devices.memory_bytes * max(calibrated.assumed.memory_margin_fraction, 0.0)
     held = (memory.pool_bytes - shared_bytes(rows) - kept_free) / full_bytes
     return np.maximum(np.minimum(rows.slots, np.floor(held)), 1.0)
 
@@ -81,7 +81,7 @@ UNSEEN_LAYOUT = "layout: experts dealt out"  # no measured row has one
 
 
 def _intervals(
-    job: ServeJob | BatchJob, grounds: Grounds, places: Sequence[tuple[Accelerator, ReplicaLayout]]
+    job: ServeJob | BatchJob, calibrated: CalibratedModel, places: Sequence[tuple[Accelerator, ReplicaLayout]]
 ) -> dict[str, tuple[Interval, ...]]:
     """Of latency, time to the first token and throughput, for each device and layout."""
     found: dict[tuple[str, str | None], tuple[Interval, Interval, Interval]] = {}
@@ -90,14 +90,14 @@ def _intervals(
         unseen = UNSEEN_LAYOUT if spread.experts > 1 or spread.groups > 1 else None
         keys.append((device.name, unseen))
         if keys[-1] not in found:
-            ways = (grounds.pass_time, grounds.first_token_time, grounds.throughput_time)
+            ways = (calibrated.pass_time, calibrated.first_token_time, calibrated.throughput_time)
             found[keys[-1]] = (ways[0](job, device, unseen), ways[1](job, device, unseen), ways[2](job, device, unseen))
     columns = zip(*(found[key] for key in keys), strict=True)
     return dict(zip(("latency", "ttft", "throughput"), columns, strict=True))
 
 
 def decoder_table(
-    job: ServeJob | BatchJob, machines: Sequence[Machine], grounds: Grounds, *, hold_memory: bool = True
+    job: ServeJob | BatchJob, machines: Sequence[Machine], calibrated: CalibratedModel, *, hold_memory: bool = True
 ) -> DecoderTable:
     """Every machine type x degree, laid out once for all that are alike. `hold_memory`: the upper end of the memory
     interval must fit too."""
@@ -114,12 +114,12 @@ def decoder_table(
             firsts.append((index, layout))
         kind.append(alike[key])
     scheduler = job_scheduler(job)
-    engine = grounds.engine(job)
+    engine = calibrated.engine(job)
     owner = np.array([index for index, _ in places], dtype=np.intp)
     tensor = np.array([float(layout.devices) for _, layout in places])
     groups = np.array([float(layout.groups) for _, layout in firsts])
     weights = shared_weights(job.weights, job.engine, [machine.accelerator for machine in machines])
-    every = serving_devices(machines, SERVING_COMPUTE[weights], grounds.assumed)
+    every = serving_devices(machines, SERVING_COMPUTE[weights], calibrated.assumed)
     first_owner = np.array([index for index, _ in firsts], dtype=np.intp)
     limit = job.batch or job.concurrency
     rows = decoder_rows(
@@ -139,12 +139,12 @@ def decoder_table(
     if scheduler.admission == "fixed":  # every place of a batch is as long as its longest request
         room = (memory.pool_bytes - shared_bytes(rows)) / full_bytes
         if limit is None:
-            rows = replace(rows, slots=_default_batch(rows, memory, full_bytes, grounds))
+            rows = replace(rows, slots=_default_batch(rows, memory, full_bytes, calibrated))
     roomy = (memory.pool_bytes >= longest_bytes) & (room >= (limit or 1))
     some = np.flatnonzero(roomy) if roomy.any() else np.zeros(min(len(firsts), 1), dtype=np.intp)
     curves = lay_out_decoder(rows.take(some), engine).under(engine).among(rows, some)
     expected = roomy & np.isfinite(curves.decode_grid_s).all(axis=1)
-    held = grounds.served_memory()
+    held = calibrated.served_memory()
     claimed = full_bytes * rows.slots + shared_bytes(rows) if scheduler.admission == "fixed" else longest_bytes
     used = memory.held_bytes + claimed
     worst = used + memory.beyond_bytes(used, held.spread.high_factor)
@@ -153,7 +153,7 @@ def decoder_table(
     devices = every.take(owner)
     return DecoderTable(
         job=job, engine=engine, scheduler=scheduler,
-        intervals=_intervals(job, grounds, [(machines[index].accelerator, layout) for index, layout in places]),
+        intervals=_intervals(job, calibrated, [(machines[index].accelerator, layout) for index, layout in places]),
         held=held, machine=owner,
         layouts=tuple(layout for _, layout in places), tensor_parallel=tensor, per_node=devices.per_node // tensor,
         devices=devices, kind=kinds, curves=curves, memory=memory, room=room, longest_bytes=longest_bytes,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tonnage.catalog import Catalog
 from tonnage.planning.changes import constrained, edit_of
-from tonnage.planning.levers import Lever, levers_for, machine_price, smallest_pull
+from tonnage.planning.parameters import Parameter, machine_price, parameters_for, smallest_change
 from tonnage.planning.plan import Option, Plan, Refusal
 from tonnage.planning.reasons.changes import AnyChange, OnlyPlatform, TrustAny
 from tonnage.planning.reasons.flips import Dimension, Flip
@@ -35,8 +35,8 @@ def flips_of(loser: Option | Refusal, plan: Plan, scenario: Scenario, planner: P
     elif loser.platform in MARKED_UP:
         found += _on_its_platform(loser, scenario, group, planner)
     trial = _Trial(loser=loser, plan=plan, scenario=scenario, group=group, planner=planner)
-    pulled = (trial.pull(lever) for lever in levers_for(loser, plan, scenario))
-    return (*found, *(flip for flip in pulled if flip is not None))
+    perturbed = (trial.perturb(parameter) for parameter in parameters_for(loser, plan, scenario))
+    return (*found, *(flip for flip in perturbed if flip is not None))
 
 
 def _trusting(scenario: Scenario, group: GroupKey, planner: Planner) -> Iterator[Flip]:
@@ -68,10 +68,10 @@ def _on_its_platform(loser: Option, scenario: Scenario, group: GroupKey, planner
         yield _flip("constraint", (change,), loser, own, only)
         return
     if loser.platform == "sagemaker":  # its fee is what its own price is above the machine's: lower the one, and the
-        return  # other is as much higher; `levers_for` tries that own price
+        return  # other is as much higher; `parameters_for` tries that own price
     trial = _Trial(loser=own, plan=plan, scenario=inside, group=group, planner=planner)
-    for lever in machine_price(own, group, inside.catalog):
-        flip = trial.pull(lever)
+    for parameter in machine_price(own, group, inside.catalog):
+        flip = trial.perturb(parameter)
         if flip is not None:
             yield replace(flip, changes=(change, *flip.changes), edit=_all_of((only, flip.edit)))
 
@@ -84,22 +84,22 @@ class _Trial:
     group: GroupKey
     planner: Planner
 
-    def pull(self, lever: Lever) -> Flip | None:
-        """The smallest pull on the lever that is enough, as a flip."""
-        factor = smallest_pull(lever, lambda x: self.outcome(lever, x) is not None)
-        outcome = None if factor is None else self.outcome(lever, factor)
+    def perturb(self, parameter: Parameter) -> Flip | None:
+        """The smallest change of the parameter that is enough, as a flip."""
+        factor = smallest_change(parameter, lambda x: self.outcome(parameter, x) is not None)
+        outcome = None if factor is None else self.outcome(parameter, factor)
         if factor is None or outcome is None:
             return None
-        return _flip(lever.dimension, (lever.change(factor),), self.loser, outcome, lever.edit(factor))
+        return _flip(parameter.dimension, (parameter.change(factor),), self.loser, outcome, parameter.edit(factor))
 
-    def outcome(self, lever: Lever, factor: float) -> Option | None:
-        """The loser as it stands after the pull, where that is enough."""
-        edited = lever.edit(factor)(self.scenario)
+    def outcome(self, parameter: Parameter, factor: float) -> Option | None:
+        """The loser as it stands after the change, where that is enough."""
+        edited = parameter.edit(factor)(self.scenario)
         alone = narrowed(edited, self.group)
         own = _option_of(self.planner(alone.workload, alone.catalog), self.group)
         if own is None or isinstance(self.loser, Refusal):
             return own
-        if lever.dimension in ("price", "speed") and self._alone_in_it:
+        if parameter.dimension in ("price", "speed") and self._alone_in_it:
             return own if self._beats(own) else None  # all others stay as they are, or cost a fee more than this one
         best = self.planner(edited.workload, edited.catalog).best
         return own if best is not None and _group_of(best) == self.group else None

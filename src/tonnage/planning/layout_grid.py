@@ -15,7 +15,7 @@ import numpy as np
 from tonnage.planning.sized import IntArray
 from tonnage.sizing.devices import Machine
 from tonnage.sizing.layouts import RECOMPUTES, SHARDINGS, Layouts
-from tonnage.sizing.program_practice import recompute_kind
+from tonnage.sizing.program_profiles import recompute_kind
 from tonnage.workload.jobs import TrainJob
 from tonnage.workload.program_limits import limits_of
 

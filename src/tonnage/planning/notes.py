@@ -7,7 +7,7 @@ from typing import Final, cast, get_args
 
 from tonnage.catalog import Catalog
 from tonnage.planning.assumed import terms_assumed
-from tonnage.planning.grounds import Grounds
+from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.plan import Option
 from tonnage.planning.reasons.notes import (
     AssumedTerm,
@@ -34,7 +34,7 @@ LEFT_OUT_NAMED: Final = 5  # rows of a snapshot that a plan names one by one
 
 
 def plan_notes(
-    workload: Workload, catalog: Catalog, options: Sequence[Option], grounds: Grounds
+    workload: Workload, catalog: Catalog, options: Sequence[Option], calibrated: CalibratedModel
 ) -> tuple[PlanNote, ...]:
     """Every note of a plan of `workload`, whose ranked options are `options`."""
     return (
@@ -44,7 +44,7 @@ def plan_notes(
         *_batch(workload),
         *_unpriced_services(workload, catalog),
         *_unread_platforms(workload, catalog),
-        *_predictions(workload, options, grounds),
+        *_predictions(workload, options, calibrated),
     )
 
 
@@ -89,15 +89,15 @@ def _unread_platforms(workload: Workload, catalog: Catalog) -> Iterator[UnreadPl
         yield from (UnreadPlatformNote(platform=platform) for platform in get_args(UnreadPlatform))
 
 
-def _predictions(workload: Workload, options: Sequence[Option], grounds: Grounds) -> Iterator[PlanNote]:
+def _predictions(workload: Workload, options: Sequence[Option], calibrated: CalibratedModel) -> Iterator[PlanNote]:
     """What the figures stand on: the engine, the form of the percentiles, the rows behind the intervals."""
     job = workload.job
     if isinstance(job, ServeJob | BatchJob):
-        yield EngineNote(engine=job.engine, engine_class=cast(EngineClass, grounds.engine(job).name))
+        yield EngineNote(engine=job.engine, engine_class=cast(EngineClass, calibrated.engine(job).name))
     if isinstance(job, ServeJob):
         yield ClosedFormNote()
     intervals = tuple(one for option in options[:1] for one in option.run.intervals)
     if intervals and not any(one.rows for one in intervals):
         yield JudgedIntervalsNote()
     elif intervals:
-        yield IntervalsNote(calibrated_on=grounds.made_on, intervals=intervals)
+        yield IntervalsNote(calibrated_on=calibrated.made_on, intervals=intervals)

@@ -10,8 +10,8 @@ import numpy as np
 from tonnage.catalog.expected_prices import ExpectedPrices, PriceDoubt
 from tonnage.catalog.market import InstanceType
 from tonnage.catalog.services import ServicePrices
-from tonnage.planning.joined import Joined
 from tonnage.planning.plan import Option, RunDetail
+from tonnage.planning.priced_runs import PricedRuns
 from tonnage.planning.risks import risks_of
 from tonnage.planning.sized import IntArray, Sized
 from tonnage.planning.spot.detail import SpotDetail
@@ -34,7 +34,7 @@ class OptionBuilder:
     deals: Sequence[Deal]
     instances: Mapping[tuple[str, str], InstanceType]
     sized: Sized
-    joined: Joined
+    priced: PricedRuns
     startup_s: float
     spots: SpotColumns
     service: bool
@@ -46,21 +46,21 @@ class OptionBuilder:
     def built(self, rows: IntArray, front: np.ndarray) -> list[Option]:
         """Options for `rows`, in their order."""
         billed = billed_hours(
-            self.joined.sessions,
+            self.priced.sessions,
             idle_s=idle_s(self.workload),
-            quantum_s=self.joined.rates.quantum_s,
-            minimum_s=self.joined.rates.minimum_s,
+            quantum_s=self.priced.rates.quantum_s,
+            minimum_s=self.priced.rates.minimum_s,
         )
-        unused = unused_hours(billed, self.joined.rates.term_h, self.workload.buy, service=self.service)
-        hourly = self.joined.rates.all_in_usd_per_h
-        details = {run: self.sized.detail(run) for run in set(self.joined.run[rows].tolist())}
-        doubts = {deal: self.expected.doubt(self.deals[deal].offer) for deal in set(self.joined.offer[rows].tolist())}
+        unused = unused_hours(billed, self.priced.rates.term_h, self.workload.buy, service=self.service)
+        hourly = self.priced.rates.all_in_usd_per_h
+        details = {run: self.sized.detail(run) for run in set(self.priced.run[rows].tolist())}
+        doubts = {deal: self.expected.doubt(self.deals[deal].offer) for deal in set(self.priced.offer[rows].tolist())}
         return [
             self._option(
                 row,
                 self._ledger(row, float(billed[row]), float(unused[row])),
-                details[int(self.joined.run[row])],
-                doubts[int(self.joined.offer[row])],
+                details[int(self.priced.run[row])],
+                doubts[int(self.priced.offer[row])],
                 hourly=float(hourly[row]),
                 on_front=bool(front[row]),
             )
@@ -77,23 +77,23 @@ class OptionBuilder:
         hourly: float,
         on_front: bool,
     ) -> Option:
-        joined = self.joined
-        deal = self.deals[int(joined.offer[row])]
+        priced = self.priced
+        deal = self.deals[int(priced.offer[row])]
         offer = deal.offer
         instance = self.instances[offer.provider, offer.instance_type]
         total = float(ledger.total_usd)
         time = None
         if not self.service:
             time = Figure(
-                value=float(joined.wall_s[row]),
-                low=float(joined.wall_low_s[row]),
-                high=float(joined.wall_high_s[row]),
+                value=float(priced.wall_s[row]),
+                low=float(priced.wall_low_s[row]),
+                high=float(priced.wall_high_s[row]),
                 basis=run.time_s.basis if run.time_s else "computed",
             )
         cost = Figure(
             value=total,
-            low=min(float(joined.cost_low_usd[row]), total),
-            high=max(float(joined.cost_high_usd[row]), total),
+            low=min(float(priced.cost_low_usd[row]), total),
+            high=max(float(priced.cost_high_usd[row]), total),
             basis=time.basis if time else "computed",
         )
         return Option(
@@ -102,7 +102,7 @@ class OptionBuilder:
             instance_type=offer.instance_type,
             region=offer.region,
             purchase=offer.purchase,
-            count=int(joined.nodes[row]),
+            count=int(priced.nodes[row]),
             gpu=instance.accelerator,
             gpu_count=instance.accelerator_count,
             usd_per_instance_hour=hourly,
@@ -119,7 +119,7 @@ class OptionBuilder:
                 time,
                 self.max_age_days,
                 doubt,
-                count=int(joined.nodes[row]),
+                count=int(priced.nodes[row]),
                 vendor=self.vendors.get(instance.accelerator or ""),
             ),
             pareto=on_front,
@@ -129,32 +129,32 @@ class OptionBuilder:
         )
 
     def _spot(self, row: int) -> SpotDetail | None:
-        joined = self.joined
-        if joined.interrupted is None or not joined.spot[row]:
+        priced = self.priced
+        if priced.interrupted is None or not priced.spot[row]:
             return None
-        run = int(joined.run[row])
+        run = int(priced.run[row])
         return self.spots.detail(
-            int(joined.offer[row]),
-            joined.interrupted,
-            int(joined.interrupted_row[row]),
+            int(priced.offer[row]),
+            priced.interrupted,
+            int(priced.interrupted_row[row]),
             work_s=float(self.sized.work_s[run]),
-            nodes=int(joined.nodes[row]),
+            nodes=int(priced.nodes[row]),
             keeps=bool(np.isfinite(no_items(self.sized)[run])),
         )
 
     def _reading_s(self, row: int) -> float:
         """What a start on spot takes beyond that of any machine: reading the state."""
-        return float(self.spots.startup_h[int(self.joined.offer[row])]) * SECONDS_PER_HOUR - self.startup_s
+        return float(self.spots.startup_h[int(self.priced.offer[row])]) * SECONDS_PER_HOUR - self.startup_s
 
     def _ledger(self, row: int, billed_h: float, unused_h: float) -> Ledger:
         """The hours of one machine by what they are spent on, then everything else."""
-        joined = self.joined
-        spent: list[tuple[str, Part, float]] = [("compute", "machines", float(self.sized.work_s[int(joined.run[row])]))]
+        priced = self.priced
+        spent: list[tuple[str, Part, float]] = [("compute", "machines", float(self.sized.work_s[int(priced.run[row])]))]
         if not self.service:
-            starts = self.startup_s * float(joined.sessions.count[row])
-            spent.append(("start-up", "start-up", starts + (self._reading_s(row) if joined.spot[row] else 0.0)))
-            if joined.spot[row]:
-                place, taken_back = int(joined.interrupted_row[row]), joined.interrupted
+            starts = self.startup_s * float(priced.sessions.count[row])
+            spent.append(("start-up", "start-up", starts + (self._reading_s(row) if priced.spot[row] else 0.0)))
+            if priced.spot[row]:
+                place, taken_back = int(priced.interrupted_row[row]), priced.interrupted
                 assert taken_back is not None
                 spent.append(
                     ("saving checkpoints", "interruptions", float(taken_back.value.saving_h[place]) * SECONDS_PER_HOUR)
@@ -167,14 +167,14 @@ class OptionBuilder:
                     )
                 )
             spent.append(
-                ("idle after the work", "unused hours", self.workload.buy.idle_s * float(joined.sessions.count[row]))
+                ("idle after the work", "unused hours", self.workload.buy.idle_s * float(priced.sessions.count[row]))
             )
         used = Hours(
             spent=tuple((what, part, seconds / SECONDS_PER_HOUR) for what, part, seconds in spent if seconds > 0),
             billed_h=billed_h,
             unused_h=unused_h,
-            wall_h=float(joined.wall_s[row]) / SECONDS_PER_HOUR,
+            wall_h=float(priced.wall_s[row]) / SECONDS_PER_HOUR,
         )
         return machine_ledger(
-            self.deals[int(joined.offer[row])], int(joined.nodes[row]), used, self.workload, self.services
+            self.deals[int(priced.offer[row])], int(priced.nodes[row]), used, self.workload, self.services
         )

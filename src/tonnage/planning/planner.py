@@ -10,10 +10,10 @@ import numpy as np
 from tonnage.catalog import Catalog
 from tonnage.catalog.expected_prices import ExpectedPrices
 from tonnage.catalog.market import InstanceType
+from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.cheaper import cheaper_than
 from tonnage.planning.choices import choose_deals
 from tonnage.planning.chosen import Choice, limits_of, relied_on
-from tonnage.planning.grounds import Grounds
 from tonnage.planning.market import admit_offers, refuse
 from tonnage.planning.nearest import SHOWN, nearest_misses
 from tonnage.planning.need import needs_of
@@ -22,7 +22,7 @@ from tonnage.planning.order import ranked
 from tonnage.planning.plan import CatalogStamp, Objective, Plan, Refusal, Relaxation
 from tonnage.planning.relaxations import best_of_each_gpu, relaxations
 from tonnage.planning.risks import PRICE_AGE_DAYS
-from tonnage.planning.sized_park import SizedPark, size_job
+from tonnage.planning.sized_machines import SizedMachines, size_job
 from tonnage.planning.spot_columns import spot_columns
 from tonnage.planning.summary import summarise
 from tonnage.planning.terms import terms_of
@@ -40,21 +40,21 @@ def make_plan(
     catalog: Catalog,
     *,
     objective: Objective = "cost",
-    grounds: Grounds | None = None,
+    calibrated: CalibratedModel | None = None,
     max_price_age_days: int = PRICE_AGE_DAYS,
 ) -> Plan:
-    """Rank every way in the catalog to do `workload`. `grounds`: what predictions stand on; the packaged calibration
+    """Rank every way in the catalog to do `workload`. `calibrated`: what predictions stand on; the packaged calibration
     by default.
 
     Raises nothing when nothing fits: the plan then has no options, and `nearest_misses` says what came closest.
     """
-    grounds = grounds or Grounds.packaged()
-    plan = _plan(workload, catalog, objective, grounds, max_price_age_days)
+    calibrated = calibrated or CalibratedModel.packaged()
+    plan = _plan(workload, catalog, objective, calibrated, max_price_age_days)
     if plan.options:
         return plan
 
     def again(changed: Workload, offered: Catalog = catalog) -> Plan:
-        return _plan(changed, offered, objective, grounds, max_price_age_days)
+        return _plan(changed, offered, objective, calibrated, max_price_age_days)
 
     free = relaxations(workload, again)
     chosen = [option for _, freed in free for option in best_of_each_gpu(freed.options, SHOWN)]
@@ -66,13 +66,13 @@ def make_plan(
 
 
 def _plan(
-    workload: Workload, catalog: Catalog, objective: Objective, grounds: Grounds, max_price_age_days: int
+    workload: Workload, catalog: Catalog, objective: Objective, calibrated: CalibratedModel, max_price_age_days: int
 ) -> Plan:
     service = isinstance(workload.job, ServeJob)
     market = admit_offers(workload, catalog)
     instances = {instance.key: instance for instance in catalog.instance_types}
     keys = sorted({(offer.provider, offer.instance_type) for offer in market.offers})
-    park = size_job(workload, catalog, [instances[key] for key in keys], grounds)
+    park = size_job(workload, catalog, [instances[key] for key in keys], calibrated)
     fitting = {key for key, machine in park.index.items() if machine not in park.sized.misses}
     choices = choose_deals(market.offers, instances, catalog, workload, fitting)
     deals = [deal for deal in choices.deals if (deal.offer.provider, deal.offer.instance_type) in park.index]
@@ -98,7 +98,7 @@ def _plan(
         options=options,
         refused=tuple(sorted(refused, key=lambda r: (r.provider, r.instance_type, r.purchase or "", r.platform))),
         catalog=_stamp(catalog, deals, tokens),
-        notes=plan_notes(workload, catalog, options, grounds),
+        notes=plan_notes(workload, catalog, options, calibrated),
         any_price=workload.constraints.trust == "any",
         cheaper=cheaper_than(
             options,
@@ -112,7 +112,7 @@ def _plan(
 
 
 def _choice(
-    workload: Workload, catalog: Catalog, deals: Sequence[Deal], park: SizedPark, objective: Objective, max_age: int
+    workload: Workload, catalog: Catalog, deals: Sequence[Deal], park: SizedMachines, objective: Objective, max_age: int
 ) -> Choice:
     expected = ExpectedPrices(catalog)
     instances = {instance.key: instance for instance in catalog.instance_types}
@@ -133,7 +133,7 @@ def _choice(
 
 
 def _sizing_refusals(
-    deals: Sequence[Deal], instances: dict[tuple[str, str], InstanceType], park: SizedPark
+    deals: Sequence[Deal], instances: dict[tuple[str, str], InstanceType], park: SizedMachines
 ) -> list[Refusal]:
     """Instance types that cannot be sized or on which nothing fits, once per purchase mode and platform, at their
     lowest price."""

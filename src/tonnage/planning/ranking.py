@@ -1,4 +1,4 @@
-"""From joined columns to ranked options: the best node count of each offer, the best offer of each group, the order."""
+"""From priced columns to ranked options: the best node count of each offer, the best offer of each group, the order."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tonnage.planning.joined import Joined
 from tonnage.planning.plan import Objective
+from tonnage.planning.priced_runs import PricedRuns
 from tonnage.planning.sized import IntArray, best_per_group
 from tonnage.sizing.estimates import Array
 
@@ -22,18 +22,18 @@ class Limits:
     hold_budget: bool = False
 
 
-def within(joined: Joined, limits: Limits) -> np.ndarray:
+def within(priced: PricedRuns, limits: Limits) -> np.ndarray:
     """Rows that meet the deadline and the budget on their expected figures, or at their intervals' far end."""
-    wall = joined.wall_high_s if limits.hold_deadline else joined.wall_s
-    cost = joined.cost_high_usd if limits.hold_budget else joined.cost_usd
-    return (wall <= limits.deadline_s) & (cost <= limits.budget_usd) & np.isfinite(joined.wall_s)
+    wall = priced.wall_high_s if limits.hold_deadline else priced.wall_s
+    cost = priced.cost_high_usd if limits.hold_budget else priced.cost_usd
+    return (wall <= limits.deadline_s) & (cost <= limits.budget_usd) & np.isfinite(priced.wall_s)
 
 
-def score(joined: Joined, objective: Objective, *, service: bool) -> Array:
+def score(priced: PricedRuns, objective: Objective, *, service: bool) -> Array:
     """What is minimised: dollars, or seconds (dollars for a service, which has no end). Ties fall to the other."""
     if objective == "time" and not service:
-        return joined.wall_s * (1 + 1e-12 * joined.cost_usd)
-    return joined.cost_usd * (1 + 1e-12 * joined.wall_s)
+        return priced.wall_s * (1 + 1e-12 * priced.cost_usd)
+    return priced.cost_usd * (1 + 1e-12 * priced.wall_s)
 
 
 def pareto_rows(cost: Array, wall: Array) -> np.ndarray:
@@ -49,9 +49,9 @@ def pareto_rows(cost: Array, wall: Array) -> np.ndarray:
     return mask
 
 
-def choose(joined: Joined, rows: IntArray, group_of_deal: IntArray, value: Array, front: np.ndarray) -> IntArray:
+def choose(priced: PricedRuns, rows: IntArray, group_of_deal: IntArray, value: Array, front: np.ndarray) -> IntArray:
     """The best row of each group, and every row of the Pareto front; best value first."""
-    groups = group_of_deal[joined.offer[rows]].astype(np.int64)
+    groups = group_of_deal[priced.offer[rows]].astype(np.int64)
     best = rows[best_per_group(groups, value[rows])]
     chosen = np.union1d(best, np.flatnonzero(front)).astype(np.intp)
     return chosen[np.argsort(value[chosen], kind="stable")]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tonnage.planning.grounds import Grounds
+from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.intervals import Interval
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.changes import AcceptRisk, LargerGpus, SetField
@@ -164,11 +164,11 @@ class ReplicaTable:
 
 
 def replica_table(
-    job: ServeJob | BatchJob, machines: Sequence[Machine], grounds: Grounds, *, hold_memory: bool = True
+    job: ServeJob | BatchJob, machines: Sequence[Machine], calibrated: CalibratedModel, *, hold_memory: bool = True
 ) -> ReplicaTable:
     """Every machine type x tensor-parallel degree x concurrency, sized in one go. `hold_memory`: the upper end of the
     memory interval must fit too."""
-    shape, weights, assumed, engine = job.model, job.weights, grounds.assumed, grounds.engine(job)
+    shape, weights, assumed, engine = job.model, job.weights, calibrated.assumed, calibrated.engine(job)
     machine_column, tensor_column, concurrency = [], [], []
     batches = [float(job.batch)] if job.batch else list(BATCHES)
     for index, machine in enumerate(machines):
@@ -184,7 +184,7 @@ def replica_table(
     )
     usable = devices.memory_bytes * assumed.kv_cache_memory_fraction
     fits = (replicas.needed_bytes <= usable) & np.isfinite(replicas.latency_mean_s)
-    spread = grounds.served_memory()
+    spread = calibrated.served_memory()
     held = holds(replicas.needed_bytes, spread.spread.high_factor, devices.memory_bytes)
     return ReplicaTable(
         shape=shape,
@@ -192,9 +192,9 @@ def replica_table(
         weights=weights,
         engine=engine,
         intervals={
-            "latency": tuple(grounds.pass_time(job, one.accelerator) for one in machines),
-            "ttft": tuple(grounds.first_token_time(job, one.accelerator) for one in machines),
-            "throughput": tuple(grounds.throughput_time(job, one.accelerator) for one in machines),
+            "latency": tuple(calibrated.pass_time(job, one.accelerator) for one in machines),
+            "ttft": tuple(calibrated.first_token_time(job, one.accelerator) for one in machines),
+            "throughput": tuple(calibrated.throughput_time(job, one.accelerator) for one in machines),
         },
         held=spread,
         machine=owner,

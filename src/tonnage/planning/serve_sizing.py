@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tonnage.planning.calibrated_model import CalibratedModel, generates
 from tonnage.planning.decoder_sizing import fleet_miss, latency_miss, machines_allowed, size_decoder_service
 from tonnage.planning.fleets import machines_for, replicas_for
-from tonnage.planning.grounds import Grounds, generates
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.misses import Miss
 from tonnage.planning.reasons.notes import LoadNote
@@ -21,15 +21,17 @@ from tonnage.units import SECONDS_PER_HOUR
 from tonnage.workload.jobs import Constraints, ServeJob
 
 
-def size_service(job: ServeJob, machines: Sequence[Machine], constraints: Constraints, grounds: Grounds) -> Sized:
+def size_service(
+    job: ServeJob, machines: Sequence[Machine], constraints: Constraints, calibrated: CalibratedModel
+) -> Sized:
     """The smallest fleet per machine type that answers `rate_per_s` with p95 latency and TTFT inside the promise."""
     if generates(job):
-        return size_decoder_service(job, machines, constraints, grounds)
-    table = replica_table(job, machines, grounds, hold_memory=constraints.held("memory"))
+        return size_decoder_service(job, machines, constraints, calibrated)
+    table = replica_table(job, machines, calibrated, hold_memory=constraints.held("memory"))
     replicas = table.replicas
     holds = table.fits & _promise_kept(job, table, hold=constraints.held("latency"))
     carries = np.where(holds, replicas.requests_per_s, np.nan)
-    used = grounds.assumed.target_utilisation
+    used = calibrated.assumed.target_utilisation
 
     every = np.arange(len(table.machine))
     low, high = table.factors("throughput", every)

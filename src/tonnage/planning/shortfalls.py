@@ -9,9 +9,9 @@ from math import ceil
 import numpy as np
 
 from tonnage.catalog.market import InstanceType
-from tonnage.planning.joined import Joined
 from tonnage.planning.market import refuse
 from tonnage.planning.plan import Refusal
+from tonnage.planning.priced_runs import PricedRuns
 from tonnage.planning.ranking import Limits
 from tonnage.planning.reasons.changes import (
     FasterWork,
@@ -38,7 +38,7 @@ class Quotas:
 def limit_misses(
     deals: Sequence[Deal],
     instances: Mapping[tuple[str, str], InstanceType],
-    joined: Joined,
+    priced: PricedRuns,
     group_of_deal: np.ndarray,
     allowed: np.ndarray,
     limits: Limits,
@@ -48,18 +48,18 @@ def limit_misses(
     startup_s: float,
 ) -> list[Refusal]:
     """One refusal per group without an allowed row, from the row that comes nearest to its limits."""
-    groups = group_of_deal[joined.offer]
+    groups = group_of_deal[priced.offer]
     lost = np.setdiff1d(np.unique(groups), np.unique(groups[allowed]))
     if not len(lost):
         return []
     with np.errstate(invalid="ignore"):  # an endless spot run against no deadline is inf / inf
-        excess = np.fmax(joined.wall_s / limits.deadline_s, joined.cost_usd / limits.budget_usd)
-        excess = np.fmax(excess, joined.nodes / np.maximum(quotas.most[joined.offer], 1e-9))
-    order = np.lexsort((joined.cost_usd, excess, groups))
+        excess = np.fmax(priced.wall_s / limits.deadline_s, priced.cost_usd / limits.budget_usd)
+        excess = np.fmax(excess, priced.nodes / np.maximum(quotas.most[priced.offer], 1e-9))
+    order = np.lexsort((priced.cost_usd, excess, groups))
     _, first = np.unique(groups[order], return_index=True)
     nearest = {int(groups[row]): int(row) for row in order[first]}
     return [
-        _refusal(deals, instances, joined, nearest[int(group)], limits, quotas, service=service, startup_s=startup_s)
+        _refusal(deals, instances, priced, nearest[int(group)], limits, quotas, service=service, startup_s=startup_s)
         for group in lost
     ]
 
@@ -67,7 +67,7 @@ def limit_misses(
 def _refusal(
     deals: Sequence[Deal],
     instances: Mapping[tuple[str, str], InstanceType],
-    joined: Joined,
+    priced: PricedRuns,
     row: int,
     limits: Limits,
     quotas: Quotas,
@@ -75,23 +75,23 @@ def _refusal(
     service: bool,
     startup_s: float,
 ) -> Refusal:
-    deal = deals[int(joined.offer[row])]
+    deal = deals[int(priced.offer[row])]
     offer = deal.offer
-    miss = _quota_miss(joined, row, deal, instances[offer.provider, offer.instance_type], quotas)
-    miss = miss or _miss(joined, row, limits, service=service, startup_s=startup_s)
+    miss = _quota_miss(priced, row, deal, instances[offer.provider, offer.instance_type], quotas)
+    miss = miss or _miss(priced, row, limits, service=service, startup_s=startup_s)
     return refuse(
         instances[offer.provider, offer.instance_type],
         miss,
         region=offer.region,
         purchase=offer.purchase,
-        count=int(joined.nodes[row]),
+        count=int(priced.nodes[row]),
         platform=deal.platform,
     )
 
 
-def _quota_miss(joined: Joined, row: int, deal: Deal, instance: InstanceType, quotas: Quotas) -> Miss | None:
-    nodes = float(joined.nodes[row])
-    if nodes <= quotas.most[int(joined.offer[row])] or (quota := quotas.of(deal)) is None:
+def _quota_miss(priced: PricedRuns, row: int, deal: Deal, instance: InstanceType, quotas: Quotas) -> Miss | None:
+    nodes = float(priced.nodes[row])
+    if nodes <= quotas.most[int(priced.offer[row])] or (quota := quotas.of(deal)) is None:
         return None
     needed = nodes * (quota.size_of(instance) or 0.0)
     raised = RaiseQuota(
@@ -102,10 +102,10 @@ def _quota_miss(joined: Joined, row: int, deal: Deal, instance: InstanceType, qu
     )  # fmt: skip
 
 
-def _miss(joined: Joined, row: int, limits: Limits, *, service: bool, startup_s: float) -> Miss:
-    wall = float((joined.wall_high_s if limits.hold_deadline else joined.wall_s)[row])
-    cost = float((joined.cost_high_usd if limits.hold_budget else joined.cost_usd)[row])
-    if service and joined.spot[row]:
+def _miss(priced: PricedRuns, row: int, limits: Limits, *, service: bool, startup_s: float) -> Miss:
+    wall = float((priced.wall_high_s if limits.hold_deadline else priced.wall_s)[row])
+    cost = float((priced.cost_high_usd if limits.hold_budget else priced.cost_usd)[row])
+    if service and priced.spot[row]:
         return NoSpareMiss(lifted_by=(SetField(key="spare_replicas", value=1),))
     if not np.isfinite(wall):
         return NeverDoneMiss(lifted_by=(RarerInterruptions(),))

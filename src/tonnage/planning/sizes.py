@@ -8,11 +8,11 @@ from datetime import datetime
 from tonnage.catalog import Catalog
 from tonnage.catalog.grammar import GpuFilter
 from tonnage.catalog.market import InstanceType
-from tonnage.planning.grounds import Grounds
+from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.need import needs_of
 from tonnage.planning.plan import Need, RunDetail
 from tonnage.planning.reasons.misses import Miss
-from tonnage.planning.sized_park import SizedPark, size_job
+from tonnage.planning.sized_machines import SizedMachines, size_job
 from tonnage.planning.summary import summarise
 from tonnage.workload.jobs import Workload
 
@@ -56,18 +56,18 @@ def make_size_report(
     catalog: Catalog,
     *,
     gpus: tuple[GpuFilter, ...] = (),
-    grounds: Grounds | None = None,
+    calibrated: CalibratedModel | None = None,
 ) -> SizeReport:
     """Size `workload` on every kind of machine in the catalog, or on those that one of `gpus` asks for.
 
-    Without `gpus` the workload's own GPU constraint holds; a count (`H100:8`) is per machine. `grounds`: what
+    Without `gpus` the workload's own GPU constraint holds; a count (`H100:8`) is per machine. `calibrated`: what
     predictions stand on; the packaged calibration by default. Raises UnknownAccelerator when a filter names no device.
     """
     filters = gpus or workload.constraints.gpus
     for one in filters:
         catalog.accelerators_matching(one)
     instances = [one for one in catalog.instance_types if not filters or _asked(one, catalog, filters)]
-    park = size_job(workload, catalog, instances, grounds or Grounds.packaged())
+    park = size_job(workload, catalog, instances, calibrated or CalibratedModel.packaged())
     names: dict[int, list[str]] = {}
     kinds: dict[int, tuple[str | None, float]] = {}
     by_key = {instance.key: instance for instance in instances}
@@ -112,7 +112,7 @@ def make_size_report(
     )
 
 
-def _fewest_nodes(park: SizedPark) -> list[tuple[int, int]]:
+def _fewest_nodes(park: SizedMachines) -> list[tuple[int, int]]:
     """(row, machine) of the smallest node count that holds the job on each machine."""
     best: dict[int, int] = {}
     for row, machine in enumerate(park.sized.machine.tolist()):

@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from tonnage.planning.grounds import Grounds
+from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.intervals import Interval
 from tonnage.planning.layout_grid import LayoutGrid, degrees_divide, fixed_degrees, grid_for
 from tonnage.planning.plan import RunDetail
@@ -36,8 +36,8 @@ from tonnage.sizing.devices import Devices, Machine, stack
 from tonnage.sizing.estimates import Array, Figure
 from tonnage.sizing.fitting import fits, holds, room
 from tonnage.sizing.precision import TRAINING
+from tonnage.sizing.trainer_profile import TrainerProfile
 from tonnage.sizing.training_memory import TrainingMemory
-from tonnage.sizing.training_practice import Practice
 from tonnage.sizing.training_prediction import peak_memory, predict_training
 from tonnage.sizing.training_time import TrainingStep
 from tonnage.units import to_gib
@@ -84,21 +84,21 @@ def size_training(
     job: TrainJob,
     machines: Sequence[Machine],
     constraints: Constraints,
-    grounds: Grounds,
-    practice: Practice | None = None,
+    calibrated: CalibratedModel,
+    trainer: TrainerProfile | None = None,
 ) -> Sized:
     """Time and memory of `job` (precision not `auto`) on each machine type, all layouts tried.
 
-    The machines must publish the figures that sizing needs (`devices.peak_tflops` has been asked before). `practice`:
+    The machines must publish the figures that sizing needs (`devices.peak_tflops` has been asked before). `trainer`:
     as `predict_training` takes it.
     """
-    assumed = grounds.assumed
+    assumed = calibrated.assumed
     grid = grid_for(job, machines, max_nodes=constraints.max_nodes, max_gpus=constraints.max_gpus)
     stacked = stack(machines, TRAINING[job.precision].compute, assumed)
-    memory = peak_memory((job,), grid.layouts, assumed, practice)
+    memory = peak_memory((job,), grid.layouts, assumed, trainer)
     intervals = _Intervals(
-        time=tuple(grounds.training_time(job, one.accelerator) for one in machines),
-        memory=tuple(grounds.training_memory(job, one.accelerator) for one in machines),
+        time=tuple(calibrated.training_time(job, one.accelerator) for one in machines),
+        memory=tuple(calibrated.training_memory(job, one.accelerator) for one in machines),
     )
     worst = np.array([one.spread.high_factor for one in intervals.memory])
     capacity = stacked.memory_bytes[grid.machine]
@@ -107,7 +107,7 @@ def size_training(
     enough = held if constraints.held("memory") else expected
     safe, every = _largest_micro_batches(grid, enough), _largest_micro_batches(grid, expected)
     candidates = np.union1d(safe, every).astype(np.intp)
-    table = _timed(job, grid, candidates, stacked, assumed, intervals, practice)
+    table = _timed(job, grid, candidates, stacked, assumed, intervals, trainer)
     known = np.isfinite(table.step.total_s)
     best = _fastest(table, known & np.isin(candidates, safe))
     boldest = best if len(safe) == len(candidates) else _fastest(table, known & np.isin(candidates, every))
@@ -115,7 +115,7 @@ def size_training(
         needed=memory.needed_bytes, worst=memory.needed_bytes * worst[grid.machine], capacity=capacity,
         usable=room(1.0, assumed.memory_margin_fraction) * capacity, expected=expected, enough=enough,
     )  # fmt: skip
-    misses = _misses(job, machines, grid, spaces, set(table.grid.machine[best].tolist()), grounds, constraints)
+    misses = _misses(job, machines, grid, spaces, set(table.grid.machine[best].tolist()), calibrated, constraints)
     sized = _columns(table, best, misses)
     return sized if boldest is best else replace(sized, risky=_columns(table, boldest, {}))  # timed in one go
 
@@ -157,12 +157,12 @@ def _largest_micro_batches(grid: LayoutGrid, enough: np.ndarray) -> IntArray:
 
 def _timed(
     job: TrainJob, grid: LayoutGrid, rows: IntArray, stacked: Devices, assumed: Assumptions, intervals: _Intervals,
-    practice: Practice | None,
+    trainer: TrainerProfile | None,
 ) -> TrainingTable:  # fmt: skip
     layouts = grid.layouts.take(rows)
     machine = grid.machine[rows]
     devices = stacked.take(machine)
-    predicted = predict_training((job,), layouts, devices, assumed, practice)
+    predicted = predict_training((job,), layouts, devices, assumed, trainer)
     return TrainingTable(
         job=job,
         grid=LayoutGrid(machine=machine, layouts=layouts),
@@ -255,7 +255,7 @@ def _misses(
     grid: LayoutGrid,
     spaces: _Room,
     sized: set[int],
-    grounds: Grounds,
+    calibrated: CalibratedModel,
     constraints: Constraints,
 ) -> dict[int, Miss]:
     """For each machine type without a layout: how much the leanest layout needs, and the smallest change that fits."""
@@ -265,7 +265,7 @@ def _misses(
     out: dict[int, Miss] = {}
     leanest = best_per_group(grid.machine.astype(np.int64), spaces.needed)
     lean_row = {int(grid.machine[row]): int(row) for row in leanest}
-    flips = cheapest_fit(job, [machines[index] for index in missing], grounds, constraints)
+    flips = cheapest_fit(job, [machines[index] for index in missing], calibrated, constraints)
     any_fit = set(grid.machine[spaces.enough].tolist())
     for index, flip in zip(missing, flips, strict=True):
         if index not in lean_row:
@@ -279,7 +279,7 @@ def _misses(
         row = lean_row[index]
         layout = grid.layouts.row(row).describe()
         miss = _risky_miss if spaces.expected[row] else _memory_miss
-        out[index] = miss(spaces, row, layout, flip, grounds.assumed.memory_margin_fraction)
+        out[index] = miss(spaces, row, layout, flip, calibrated.assumed.memory_margin_fraction)
     return out
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.changes import cut_at
-from tonnage.planning.grounds import Grounds
 from tonnage.planning.layout_grid import grid_for
 from tonnage.planning.reasons.changes import AnyChange, Both, CutSequences, MoreNodes, SetField
 from tonnage.sizing.devices import Machine, usable_bytes
@@ -75,7 +75,7 @@ def _changed(job: TrainJob, max_nodes: int, change: AnyChange) -> tuple[TrainJob
 
 
 def cheapest_fit(
-    job: TrainJob, machines: Sequence[Machine], grounds: Grounds, constraints: Constraints
+    job: TrainJob, machines: Sequence[Machine], calibrated: CalibratedModel, constraints: Constraints
 ) -> list[AnyChange | None]:
     """For each machine type the first trial after which some layout fits in memory, at the upper end of its interval
     where that is held; None where none of them does."""
@@ -85,25 +85,25 @@ def cheapest_fit(
         if not open_rows:
             break
         asked = [machines[index] for index in open_rows]
-        for index, fitting in zip(open_rows, _holds(trial, job, asked, grounds, constraints), strict=True):
+        for index, fitting in zip(open_rows, _holds(trial, job, asked, calibrated, constraints), strict=True):
             if fitting:
                 found[index] = trial
     return found
 
 
 def _holds(
-    trial: AnyChange, job: TrainJob, machines: Sequence[Machine], grounds: Grounds, constraints: Constraints
+    trial: AnyChange, job: TrainJob, machines: Sequence[Machine], calibrated: CalibratedModel, constraints: Constraints
 ) -> list[bool]:
     changed, nodes = _changed(job, constraints.max_nodes, trial)
     grid = grid_for(changed, machines, max_nodes=nodes, max_gpus=None)
     if not len(grid.machine):
         return [False] * len(machines)
-    assumed = grounds.assumed
+    assumed = calibrated.assumed
     memory = peak_memory((changed,), grid.layouts, assumed)
     usable = np.array([usable_bytes(machine.accelerator) for machine in machines])[grid.machine]
     enough = fits(memory.needed_bytes, usable, assumed.memory_margin_fraction)
     if constraints.held("memory"):
-        worst = [grounds.training_memory(changed, machine.accelerator).spread.high_factor for machine in machines]
+        worst = [calibrated.training_memory(changed, machine.accelerator).spread.high_factor for machine in machines]
         enough &= holds(memory.needed_bytes, np.array(worst)[grid.machine], usable)
     fitting = set(grid.machine[enough].tolist())
     return [index in fitting for index in range(len(machines))]

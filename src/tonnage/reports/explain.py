@@ -39,7 +39,7 @@ from tonnage.reports.wording import (
     render_money,
     short,
 )
-from tonnage.sizing.assumptions import Assumption
+from tonnage.sizing.assumption_table import Assumption
 
 EXPLAIN_SCHEMA: Final = "tonnage/explain@1"
 CSV_COLUMNS: Final = (
@@ -205,6 +205,8 @@ def _document(plan: Plan, selection: Selection | None, assumptions: Sequence[Ass
                 "value": plain_number(one.value),
                 "low": plain_number(one.low),
                 "high": plain_number(one.high),
+                "unit": one.unit,
+                "fitted_by": one.fitted_by or None,
                 "source": one.source,
             }
             for one in assumptions

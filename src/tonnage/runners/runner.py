@@ -106,7 +106,7 @@ class Supervised:
     def cancel(self, folder: RunFolder, *, by: str, reason: str) -> None:
         write_request(cancel_request(folder), by=by, reason=reason)
         if not has_supervisor(folder) and is_held(workers_lock(folder)):
-            _kill_leash(folder)
+            _kill_shim(folder)
 
 
 def start_supervisor(folder: RunFolder, *, python: str = sys.executable) -> int:
@@ -136,17 +136,17 @@ def _spawn(command: list[str], log: Path) -> int:
     return os.posix_spawn(command[0], command, os.environ, file_actions=actions, setsid=True)
 
 
-def _kill_leash(folder: RunFolder) -> None:
+def _kill_shim(folder: RunFolder) -> None:
     """End workers whose supervisor died, by the process that holds them."""
     import psutil
 
     beat = read_heartbeat(folder)
-    if beat is None or beat.leash_pid is None:
+    if beat is None or beat.shim_pid is None:
         return
     try:
-        leash = psutil.Process(beat.leash_pid)
-        below = leash.children(recursive=True)
-        if "tonnage.supervisor.leash" not in leash.cmdline():
+        shim = psutil.Process(beat.shim_pid)
+        below = shim.children(recursive=True)
+        if "tonnage.supervisor.shim" not in shim.cmdline():
             return
     except psutil.NoSuchProcess:
         return

@@ -32,7 +32,7 @@ class Heartbeat:
     at: datetime
     pid: int
     host: str
-    leash_pid: int | None = None  # the process that holds the workers
+    shim_pid: int | None = None  # the process that holds the workers
     held_s: float = 0.0  # machines held, over all sessions
     spent_usd: float | None = None  # None: no price known
     forecast_usd: float | None = None
@@ -65,7 +65,7 @@ def read_heartbeat(folder: RunFolder) -> Heartbeat | None:
 
 
 def workers_lock(folder: RunFolder) -> Path:
-    """Held as long as processes of the run are held on a leash."""
+    """Held as long as processes of the run are held by a shim."""
     return folder.path / "workers.lock"
 
 

@@ -8,7 +8,7 @@ from tonnage.sizing.estimates import Num
 from tonnage.sizing.layouts import Layouts
 from tonnage.sizing.operators import Operator, elementwise
 from tonnage.sizing.precision import NF4_BYTES_PER_PARAMETER, TrainingNumbers
-from tonnage.sizing.training_practice import Practice
+from tonnage.sizing.trainer_profile import TrainerProfile
 from tonnage.workload.adapters import adapted_matrices
 from tonnage.workload.jobs import TrainJob
 
@@ -20,13 +20,13 @@ NORM_PASSES, MAGNITUDE_PASSES = 7.0, 7.0
 NORM_KERNELS, MAGNITUDE_KERNELS = 6.0, 5.0  # identity, two products, scale, sum, norm; quotient, two scales, two sums
 
 
-def adapter_operator(job: TrainJob, layouts: Layouts, numbers: TrainingNumbers, practice: Practice) -> Operator:
+def adapter_operator(job: TrainJob, layouts: Layouts, numbers: TrainingNumbers, trainer: TrainerProfile) -> Operator:
     """What adapters do beside the matrices of one layer: products too thin to fill a device, so that reading and
     writing is their cost. The first product reads the input, the second writes the output, which is scaled (read,
     write) and added (two reads, a write). Adapters held wider than their base cast the input and the sum.
     """
     element = numbers.element_bytes
-    held = _held_bytes(numbers, practice)
+    held = _held_bytes(numbers, trainer)
     cast = 1.0 if held > element else 0.0
     layers = max(job.model.layers, 1)
     # Of experts a token meets those it is sent to: as one wider network.
@@ -45,7 +45,7 @@ def adapter_operator(job: TrainJob, layouts: Layouts, numbers: TrainingNumbers, 
 
 
 def norm_operators(
-    job: TrainJob, layouts: Layouts, numbers: TrainingNumbers, practice: Practice
+    job: TrainJob, layouts: Layouts, numbers: TrainingNumbers, trainer: TrainerProfile
 ) -> tuple[Operator, ...]:
     """The norm of W + BA that DoRA takes of each adapted matrix of one layer in every forward (Liu et al. 2024,
     arXiv:2402.09353, equation 5); it is detached (section 4.3), so backward does nothing for it.
@@ -55,7 +55,7 @@ def norm_operators(
     """
     if job.lora.kind != "dora":
         return ()
-    held, element, rank = _held_bytes(numbers, practice), numbers.element_bytes, job.lora.rank
+    held, element, rank = _held_bytes(numbers, trainer), numbers.element_bytes, job.lora.rank
     matrices = [one for one in adapted_matrices(job.model, job.lora.targets) if one[-1]]
     layers, cut = max(job.model.layers, 1), layouts.tensor_parallel
     cells = sum(inputs * outputs * count for inputs, outputs, count in matrices) / layers
@@ -80,6 +80,6 @@ def _product(inputs: Num, outputs: Num, *, rank: int, count: float) -> Operator:
     )  # fmt: skip
 
 
-def _held_bytes(numbers: TrainingNumbers, practice: Practice) -> float:
+def _held_bytes(numbers: TrainingNumbers, trainer: TrainerProfile) -> float:
     """Bytes of an adapter's number, and of the products it takes part in."""
-    return max(practice.adapter_bytes, numbers.element_bytes)
+    return max(trainer.adapter_bytes, numbers.element_bytes)

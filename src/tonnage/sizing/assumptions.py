@@ -5,37 +5,11 @@ They are arguments of the functions that use them (`Assumptions()` by default), 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Final, Literal
+from dataclasses import dataclass, replace
+from typing import Final
 
+from tonnage.sizing.assumption_table import Assumption, FittedBy, listed, parameter
 from tonnage.sizing.estimates import Spread
-
-FittedBy = Literal["", "training time", "training memory"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assumption:
-    """One figure as the documentation prints it, and how a calibration treats it.
-
-    `fitted_by`: the fit that sets it within `low` and `high` ("": a judgement). `start`: where a search begins that
-    must not know any fitted value, a judgement made before the first fit.
-    """
-
-    name: str
-    value: float
-    low: float
-    high: float
-    source: str
-    fitted_by: FittedBy = ""
-    start: float | None = None
-
-
-def parameter(
-    value: float, low: float, high: float, *, source: str, fitted_by: FittedBy = "", start: float | None = None
-) -> Any:
-    """A field of `Assumptions` with all there is to say about it: this is the one table of parameters."""
-    facts = {"low": low, "high": high, "source": source, "fitted_by": fitted_by, "start": start}
-    return field(default=value, metadata=facts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,14 +242,6 @@ TRAINING_TIME_SPREAD: Final = Spread(low_factor=0.82, high_factor=1.24)
 TRAINING_MEMORY_SPREAD: Final = Spread(low_factor=0.71, high_factor=1.15)
 INFERENCE_TIME_SPREAD: Final = Spread(low_factor=0.75, high_factor=1.40)
 INFERENCE_MEMORY_SPREAD: Final = Spread(low_factor=0.92, high_factor=1.10)
-
-
-def listed(assumptions: Assumptions) -> tuple[Assumption, ...]:
-    """Every assumption with its range and source, in declaration order."""
-    return tuple(
-        Assumption(name=one.name, value=float(getattr(assumptions, one.name)), **one.metadata)
-        for one in fields(assumptions)
-    )
 
 
 def unfitted() -> Assumptions:

@@ -11,7 +11,6 @@ from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array, Num
 from tonnage.sizing.inference_memory import estimate_serving_memory
 from tonnage.sizing.inference_pass import FORMATS, pass_work
-from tonnage.sizing.inference_time import default_engine
 from tonnage.sizing.length_spread import padded_tokens, upper_share
 from tonnage.sizing.replicas import Replicas
 from tonnage.workload.jobs import Requests
@@ -28,7 +27,7 @@ def encoder_replicas(
     tensor_parallel: Array,
     batch: Array,
     assumed: Assumptions,
-    engine: Engine | None,
+    engine: Engine,
 ) -> Replicas:
     """Batches of up to `batch`: capacity = batch / S; p95 = wait for the batch under way + own + queue, under the load
     that fleets are planned to (the target utilisation of the capacity).
@@ -39,7 +38,6 @@ def encoder_replicas(
     M/D/1 queue of batches, S·u/(2(1-u)) (Pollaczek-Khinchine), at utilisation u.
     """
     length = requests.input_tokens
-    engine = engine or default_engine(shape, generates=False)
     served = FORMATS[weights]
 
     def batch_s(tokens: Num) -> Array:

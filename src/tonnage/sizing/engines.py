@@ -2,53 +2,98 @@
 
 An engine is judged by its class. Frameworks that launch one kernel an operation are bound by the host at small sizes;
 compilers fuse element-wise work; fused-kernel engines replay captured kernels; LLM engines add a scheduler to every
-step. The figures are fitted by `calibration/inference_fit.py`; `RANGES` there says how far each may go. They stand in
-one place, the packaged calibration; here stands what holds before any fit.
+step. Here stands what holds before any fit (`PRIORS`) and how far a fit may move it; fitted figures are an argument of
+the functions that use them (`calibration.store.calibrated_engines` has those of the packaged calibration).
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from importlib.resources import files
+from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
 from tonnage.errors import UnknownName, did_you_mean, nearest
+from tonnage.sizing.assumption_table import Assumption, listed, parameter
 
 NO_LIMIT: Final = float("inf")
+_fitted: Final = partial(parameter, fitted_by="inference")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """One class of inference software.
+    """One class of inference software. A figure with a range is fitted inside it to the rows of the class.
 
     Fractions are of the rate a device sustains (`sizing/inference_devices.py`) or of its memory bandwidth.
     """
 
+    # fmt: off
     name: str
-    gemm_fraction: float = 0.85  # of the sustained matrix rate, for an output of very many tiles
-    tiles_to_half: float = 8.0  # 128 x 128 output tiles at which half of that is reached, on 108 multiprocessors
-    memory_fraction: float = 0.80  # of bandwidth, streaming weights and keys
-    kernel_floor_us: float = 4.0  # device time of one kernel however small, at 1.41 GHz
-    elementwise_left: float = 0.5  # element-wise kernels and traffic left by fusion (over 1: casts and copies added)
-    attention_fraction: float = 0.4  # of the sustained rate inside the attention kernel at long queries
-    host_us_per_kernel: float = 0.0  # 0: kernels are captured, the host never bounds
-    call_us: float = 100.0  # one pass or one decode step, whatever its size: input, scheduler, output
-    sequence_us: float = 0.0  # each sequence of a pass: sampling, detokenising, copies
-    low_bit_fraction: float = 0.8  # share of int8 / fp8 matrix rates, beside the same engine's share at 16 bit
+    # Of the sustained matrix rate, for an output of very many tiles.
+    gemm_fraction: float = _fitted(0.85, 0.55, 1.0, source="of the rate the best large product reached")
+    # 128 x 128 output tiles at which half of that is reached, on 108 multiprocessors.
+    tiles_to_half: float = _fitted(8.0, 0.2, 30.0, source="measured products of 108 multiprocessors: 8 to 15")
+    # Of bandwidth, streaming weights and keys.
+    memory_fraction: float = _fitted(0.80, 0.55, 0.95, source="measured products at 1 to 64 tokens: 0.74 to 0.92")
+    # Device time of one kernel however small, at 1.41 GHz.
+    kernel_floor_us: float = _fitted(
+        4.0, 1.0, 12.0, source="at 1.41 GHz: 1.5 us the launch gap in a captured graph, 4 to 10 us measured alone"
+    )
+    # Element-wise kernels and traffic left by fusion.
+    elementwise_left: float = _fitted(
+        0.5, 0.1, 6.0, source="0: all fused into products; over 1: casts and copies that the operator list lacks"
+    )
+    # Of the sustained rate inside the attention kernel at long queries.
+    attention_fraction: float = _fitted(
+        0.4, 0.05, 0.8, source="FlashAttention-2 reaches 0.5 to 0.73 of peak; short sequences far less"
+    )
+    # 0: kernels are captured, the host never bounds.
+    host_us_per_kernel: float = _fitted(
+        0.0, 1.0, 40.0, source="Python dispatch 5 to 15 us an operation, more on slow hosts"
+    )
+    # One pass or one decode step, whatever its size: input, scheduler, output.
+    call_us: float = _fitted(
+        100.0, 5.0, 6000.0, source="scheduler, sampler and input preparation: 0.3 to 2.5 ms measured for Python engines"
+    )
+    sequence_us: float = _fitted(  # each sequence of a pass
+        0.0, 0.5, 200.0, source="sampling, detokenising and bookkeeping of one sequence"
+    )
+    # The front end's work on a request, one after another.
+    request_us: float = _fitted(
+        0.0, 200.0, 20000.0, source="HTTP front end, tokeniser and the way to the scheduler, one after another"
+    )
+    # What each request waits in the front end beside the others.
+    reply_us: float = _fitted(
+        0.0, 500.0, 60000.0, source="connection, hand-over between processes and the first token's way out"
+    )
+    # Share of int8 / fp8 matrix rates, beside the same engine's share at 16 bit.
+    low_bit_fraction: float = _fitted(
+        0.8, 0.4, 1.2, source="quantising, dequantising and scaling around 8-bit products"
+    )
     dequantise_bytes: float = 0.45  # per weight stored in fewer bits than it is multiplied in, as if it were streamed
-    convolution_fraction: float = 0.6  # of the sustained rate in convolutions, as gemm_fraction
-    convolution_elementwise_left: float = 0.5  # elementwise_left of norms and activations behind convolutions
-    exchange_us: float = 30.0  # a small all-reduce
-    request_us: float = 0.0  # the front end's work on a request, one after another: HTTP, tokeniser, hand-over
-    reply_us: float = 0.0  # what each request waits in the front end beside the others: connection, first token out
+    # Of the sustained rate in convolutions, as gemm_fraction.
+    convolution_fraction: float = _fitted(
+        0.6, 0.1, 1.0, source="implicit products; first layer and small channels reach little"
+    )
+    # elementwise_left of norms and activations behind convolutions.
+    convolution_elementwise_left: float = _fitted(
+        0.5, 0.02, 3.0, source="norm and activation fold into the convolution, or stay kernels"
+    )
+    exchange_us: float = _fitted(  # a small all-reduce
+        30.0, 5.0, 90.0, source="30 to 60 us measured with NCCL below 1 MB; custom kernels less"
+    )
     fused_attention_tokens: float = NO_LIMIT  # longest sequence whose scores stay on the chip; 0: never
     cache_copies: float = 0.0  # times the KV cache is moved each step beside being read (2: grown by concatenation)
     layer_buffers: float = 0.0  # buffers as wide as the model that a layer keeps for each token; 0: memory is reused
     spelt_out: bool = False  # RMS norms and rotary positions are chains of small kernels, as their authors wrote them
     mixed_residual: bool = False  # 16-bit passes keep the residual stream in fp32 (autocast)
+    # fmt: on
+
+    def with_figures(self, values: Mapping[str, float]) -> Engine:
+        """The class with these figures, by name, in place of its own."""
+        changed: dict[str, Any] = dict(values)
+        return replace(self, **changed)
 
 
 # What a class's structure says before any row; fits start here. Python dispatches an operation in some 20 us, a C++
@@ -107,25 +152,8 @@ _PRIORS: Final = (
     ),
 )  # fmt: skip
 PRIORS: Final[Mapping[str, Engine]] = MappingProxyType({engine.name: engine for engine in _PRIORS})
-
-
-def _packaged() -> Mapping[str, Engine]:
-    """Every class as the packaged calibration has it; as its structure says where there is no calibration of it.
-
-    A figure that this build no longer has is passed over, one that the file does not know yet keeps its prior.
-    """
-    place = files("tonnage") / "calibration" / "data" / "calibration-v1.json"
-    document = json.loads(place.read_text(encoding="utf-8")) if place.is_file() else {}
-    fitted = (document.get("inference") or {}).get("engines", {})
-    known = {field.name: type(getattr(PRIORS["eager"], field.name)) for field in fields(Engine)}
-    found = {}
-    for name, prior in PRIORS.items():
-        values: dict[str, Any] = {key: known[key](value) for key, value in fitted.get(name, {}).items() if key in known}
-        found[name] = replace(prior, **values)
-    return MappingProxyType(found)
-
-
-ENGINES: Final[Mapping[str, Engine]] = _packaged()
+# What a fit may set of a class, by its name.
+FIGURES: Final[Mapping[str, Assumption]] = MappingProxyType({one.name: one for one in listed(PRIORS["eager"])})
 
 # Words of an engine's name -> its class, the first that is found; a server in front («triton+») does not count, a
 # name with «xla» or «compile» is compiled whatever stands before it. An exported ONNX network that a server runs is not
@@ -161,12 +189,15 @@ _GENERATING: Final = {
 def engine_class(name: str, *, generates: bool = False) -> str:
     """The class of the engine called `name`; `generates`: it decodes tokens one by one.
 
-    Raises UnknownName listing the words known. A fused-kernel engine that decodes is a static LLM engine.
+    A class's own name is that class. Raises UnknownName listing the words known. A fused-kernel engine that decodes is
+    a static LLM engine.
 
-    >>> engine_class("triton+onnxruntime-trt")
-    'converted'
+    >>> engine_class("triton+onnxruntime-trt"), engine_class("llm-python")
+    ('converted', 'llm-python')
     """
     folded = name.strip().casefold()
+    if folded in PRIORS:
+        return _GENERATING.get(folded, folded) if generates else folded
     for word, kind in (*_GENERATING_WORDS, *_WORDS) if generates else _WORDS:
         if word in folded:
             return _GENERATING.get(kind, kind) if generates else kind
@@ -174,7 +205,7 @@ def engine_class(name: str, *, generates: bool = False) -> str:
     raise UnknownName(
         f"no class is known for the engine '{name}'; known: {', '.join(known)}",
         suggestions=nearest(folded, known),
-        hint=did_you_mean(nearest(folded, known), f"or name a class: {', '.join(ENGINES)}"),
+        hint=did_you_mean(nearest(folded, known), f"or name a class: {', '.join(PRIORS)}"),
     )
 
 
@@ -191,9 +222,3 @@ def nvidia_only(name: str) -> bool:
     """
     folded = name.casefold()
     return any(word in folded for word in _NVIDIA_WORDS)
-
-
-def find_engine(name: str, *, generates: bool = False) -> Engine:
-    """The figures of a class, or of the class of the engine called `name`; UnknownName when there is none."""
-    folded = name.strip().casefold()
-    return ENGINES[folded] if folded in ENGINES else ENGINES[engine_class(name, generates=generates)]

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Devices
-from tonnage.sizing.engines import ENGINES, Engine
+from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array, Num
 from tonnage.sizing.inference_pass import FORMATS, decoder_only, pass_s, pass_work
 from tonnage.workload.shapes import ModelShape
 
 
-def default_engine(shape: ModelShape, *, generates: bool | None = None) -> Engine:
+def default_engine_class(*, generates: bool) -> str:
     """What we serve with: a Python LLM engine (vLLM's class) where tokens are generated, else fused kernels."""
-    return ENGINES["llm-python" if (shape.causal if generates is None else generates) else "fused"]
+    return "llm-python" if generates else "fused"
 
 
 def forward_s(
@@ -23,20 +22,15 @@ def forward_s(
     query: Num,
     keys: Num,
     weights: str,
+    engine: Engine,
     tensor_parallel: Num = 1.0,
     logit_tokens: Num = 0.0,
-    assumed: Assumptions | None = None,
-    captured: bool = True,
-    engine: Engine | None = None,
 ) -> Array:
     """Seconds of one pass of `batch` sequences, `query` new tokens each, looking at `keys` tokens.
 
-    `captured`: kernels are replayed (CUDA graph, TensorRT), so the host's launches do not bound the pass; without, an
-    eager framework's figures serve. `engine` overrides both. With tensor parallelism each layer adds two all-reduces.
+    Efficiencies are those of `engine`. With tensor parallelism each layer adds two all-reduces.
     `devices` as `serving_devices` gives them; printed rates (`stack`) make a pass up to a fifth too fast.
     """
-    del assumed  # efficiencies are the engine's
-    engine = engine or (default_engine(shape, generates=False) if captured else ENGINES["eager"])
     work = pass_work(
         shape, devices, FORMATS[weights], engine, batch=batch, query=query, keys=keys,
         tensor_parallel=tensor_parallel, logit_tokens=logit_tokens,
@@ -51,9 +45,8 @@ def prefill_s(
     batch: Num,
     input_tokens: Num,
     weights: str,
+    engine: Engine,
     tensor_parallel: Num = 1.0,
-    assumed: Assumptions | None = None,
-    engine: Engine | None = None,
 ) -> Array:
     """Seconds to read `batch` prompts and produce their first token (without queueing)."""
     return forward_s(
@@ -65,8 +58,7 @@ def prefill_s(
         weights=weights,
         tensor_parallel=tensor_parallel,
         logit_tokens=batch,
-        assumed=assumed,
-        engine=engine or default_engine(shape, generates=True),
+        engine=engine,
     )
 
 
@@ -77,9 +69,8 @@ def decode_step_s(
     batch: Num,
     context_tokens: Num,
     weights: str,
+    engine: Engine,
     tensor_parallel: Num = 1.0,
-    assumed: Assumptions | None = None,
-    engine: Engine | None = None,
 ) -> Array:
     """Seconds to give each of `batch` requests one more token at a mean context of `context_tokens`.
 
@@ -95,6 +86,5 @@ def decode_step_s(
         weights=weights,
         tensor_parallel=tensor_parallel,
         logit_tokens=batch,
-        assumed=assumed,
-        engine=engine or default_engine(shape, generates=True),
+        engine=engine,
     )

@@ -8,8 +8,8 @@ from typing import Final
 from tonnage.sizing.layouts import one_layout
 from tonnage.sizing.local_work import largest_tensor
 from tonnage.sizing.precision import TRAINING
+from tonnage.sizing.trainer_profile import PLAIN, TrainerProfile
 from tonnage.sizing.training_memory import estimate_training_memory
-from tonnage.sizing.training_practice import PLAIN, Practice
 from tonnage.workload.adapters import adapted_matrices
 from tonnage.workload.jobs import TrainJob
 
@@ -32,7 +32,7 @@ def host_memory_parts(
     if not job.model.gated_mlp:
         job = replace(job, attention="eager")
     layout = one_layout(micro_batch=micro_batch, accumulation=2)  # two: gradients count in full here
-    memory = estimate_training_memory(job, layout, practice=practice_of(job)).components(0)
+    memory = estimate_training_memory(job, layout, trainer=trainer_of(job)).components(0)
     state: dict[str, float] = {name: memory[name] for name in STATE if name in memory}
     gradients = state.pop("gradients", 0.0)
     forward = memory.get("activations", 0.0) + memory.get("logits", 0.0) + unfused_bytes(job, micro_batch)
@@ -69,7 +69,7 @@ def unfused_bytes(job: TrainJob, micro_batch: int) -> float:
     return shape.layers * (scores * (SCORE_BYTES - counted) + copies + noise)
 
 
-def practice_of(job: TrainJob) -> Practice:
+def trainer_of(job: TrainJob) -> TrainerProfile:
     """What a recipe does that sizing does not take for granted: a 16-bit base under adapters has a 16-bit residual
     stream, where norms give back what they are given (RMS norms do; layer norms widen under autocast)."""
     thin = job.method == "lora" and job.model.gated_mlp and TRAINING[job.precision].element_bytes < FP32
@@ -97,7 +97,7 @@ def device_memory_parts(job: TrainJob, *, micro_batch: int, accumulation: int) -
     """Bytes needed at the peak of a step on one GPU, by part: `sizing.training_memory`, slack of the allocator left
     out."""
     layout = one_layout(micro_batch=micro_batch, accumulation=accumulation)
-    parts = estimate_training_memory(job, layout, practice=practice_of(job)).components(0)
+    parts = estimate_training_memory(job, layout, trainer=trainer_of(job)).components(0)
     parts.pop("fragmentation", None)
     parts["activations"] = parts.get("activations", 0.0) + adapter_bytes(job, micro_batch, mask_bytes=1.0)
     return parts

@@ -8,13 +8,11 @@ from typing import TypeVar
 import numpy as np
 
 from tonnage.errors import InputError, UnsizedHardware
-from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.continuous_batching import ContinuousBatching, DecoderServer
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.dynamic_batching import DynamicBatching, EncoderServer
 from tonnage.sizing.engines import Engine
 from tonnage.sizing.inference_pass import FORMATS
-from tonnage.sizing.inference_time import default_engine
 from tonnage.sizing.kv_pool import cache_bytes_per_token, engine_memory, with_cache
 from tonnage.sizing.request_log import RequestLog
 from tonnage.sizing.schedulers import SCHEDULERS, Scheduler, scheduler_of
@@ -63,20 +61,18 @@ class ReplicaModel:
         requests: Requests,
         *,
         weights: str,
+        engine: Engine,
         tensor_parallel: int = 1,
         policy: ContinuousBatching | DynamicBatching | None = None,
-        assumed: Assumptions | None = None,
-        engine: Engine | None = None,
     ) -> ReplicaModel:
         """A replica of `shape` on `tensor_parallel` of the devices in the one row of `devices`.
 
-        `requests.*.maximum` are the longest lengths it may meet; `engine` None is what we serve with. Without a
-        `policy` a decoder gets vLLM's defaults and the cache that memory leaves (`kv_tokens_of`), an encoder batches of
-        32 within 2 ms. Raises InputError where the model does not fit the devices.
+        `requests.*.maximum` are the longest lengths it may meet. Without a `policy` a decoder gets vLLM's defaults and
+        the cache that memory leaves (`kv_tokens_of`), an encoder batches of 32 within 2 ms. Raises InputError where the
+        model does not fit the devices.
         """
         if len(devices.peak_flop_per_s) != 1:
             raise InputError(f"a replica stands on one kind of machine; {len(devices.peak_flop_per_s)} rows are given")
-        assumed = assumed or Assumptions()
         group = float(tensor_parallel)
         if requests.output_tokens is None or not shape.causal:
             batching = policy or DynamicBatching()
@@ -84,7 +80,7 @@ class ReplicaModel:
                 raise InputError(f"{shape.name} writes no tokens: it is served with dynamic batching")
             table = encoder_times(
                 shape, devices, weights=weights, tensor_parallel=group, most_requests=batching.max_batch,
-                longest_tokens=requests.input_tokens.maximum, assumed=assumed, engine=engine,
+                longest_tokens=requests.input_tokens.maximum, engine=engine,
             )  # fmt: skip
             return cls(times=_known(table, table.batch_s, shape, tensor_parallel), policy=batching)
         longest = requests.input_tokens.maximum + requests.output_tokens.maximum
@@ -146,10 +142,9 @@ def _default_policy(
     devices: Devices,
     weights: str,
     tensor_parallel: int,
-    engine: Engine | None,
+    engine: Engine,
 ) -> ContinuousBatching:
     chunked = shape.architecture == "decoder"  # an encoder-decoder reads its prompt in one piece
-    engine = engine or default_engine(shape, generates=True)
     base = ContinuousBatching(
         kv_tokens=1, chunked=chunked, window_tokens=None if shape.full_layers else shape.sliding_window or None,
         front_s=engine.request_us * 1e-6, reply_s=engine.reply_us * 1e-6,

@@ -19,12 +19,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.inference_pass import FORMATS, PassWork, ServedFormat, decoder_only, pass_s, pass_work
-from tonnage.sizing.inference_time import default_engine, forward_s
+from tonnage.sizing.inference_time import forward_s
 from tonnage.workload.shapes import ModelShape
 
 Row = list[float]
@@ -175,15 +174,13 @@ def decoder_times(
     devices: Devices,
     *,
     weights: str,
+    engine: Engine,
     tensor_parallel: float,
     most_requests: int,
     most_tokens: int,
     longest_tokens: int,
-    engine: Engine | None = None,
 ) -> DecoderTimes:
-    """Tables for `engine` (None: what we serve with); against the formulas themselves they err by less than 2 %
-    (tested)."""
-    engine = engine or default_engine(shape, generates=True)
+    """Tables for `engine`; against the formulas themselves they err by less than 2 % (tested)."""
     steps = DecoderSteps.lay_out(
         shape, devices, FORMATS[weights], engine, tensor_parallel=tensor_parallel, most_requests=most_requests,
         most_tokens=most_tokens, longest_tokens=longest_tokens,
@@ -196,18 +193,17 @@ def encoder_times(
     devices: Devices,
     *,
     weights: str,
+    engine: Engine,
     tensor_parallel: float,
     most_requests: int,
     longest_tokens: int,
-    assumed: Assumptions,
-    engine: Engine | None = None,
 ) -> EncoderTimes:
     """Tables for batches of up to `most_requests` requests of up to `longest_tokens` tokens; one row of `devices`."""
     batches, lengths = _grid(most_requests, 2**0.5), _grid(longest_tokens, 2**0.5)
     b, n = (grid.ravel() for grid in np.meshgrid(batches, lengths, indexing="ij"))
     seconds = forward_s(
         shape, devices.take(np.zeros(len(b), dtype=np.intp)), batch=b, query=n, keys=n, weights=weights,
-        tensor_parallel=np.full(len(b), tensor_parallel), assumed=assumed, engine=engine,
+        tensor_parallel=np.full(len(b), tensor_parallel), engine=engine,
     ).reshape(len(batches), len(lengths))  # fmt: skip
     every = np.arange(1.0, most_requests + 1.0)
     table = np.stack([np.interp(every, batches, seconds[:, i]) for i in range(len(lengths))], axis=1)

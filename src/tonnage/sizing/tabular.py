@@ -8,7 +8,6 @@ from tonnage.sizing.tabular_assumptions import (
     TREES_TIME_ON_CPUS_SPREAD,
     TREES_TIME_ON_GPUS_SPREAD,
     TabularAssumptions,
-    listed_tabular,
     time_spread,
 )
 from tonnage.sizing.tabular_estimates import CpuColumns, TabularEstimate, TabularMemory
@@ -28,6 +27,5 @@ __all__ = [
     "estimate_mlp_on_gpus",
     "estimate_trees_on_cpus",
     "estimate_trees_on_gpus",
-    "listed_tabular",
     "time_spread",
 ]

@@ -21,8 +21,8 @@ from tonnage.sizing.layouts import RECOMPUTES, Layouts
 from tonnage.sizing.operators import Pass
 from tonnage.sizing.precision import TRAINING
 from tonnage.sizing.stages import image_tokens
+from tonnage.sizing.trainer_profile import TrainerProfile
 from tonnage.sizing.training_job import has_vocabulary_loss, longest_tokens, training_span
-from tonnage.sizing.training_practice import Practice
 from tonnage.sizing.training_state import FP32_BYTES, base_bytes, mixed
 from tonnage.workload.jobs import TrainJob
 
@@ -38,24 +38,24 @@ class Kept:
     again: Array  # of `once`, what recomputation makes: it stands at the end of backward too
 
 
-def kept_activations(job: TrainJob, layouts: Layouts, practice: Practice) -> Kept:
+def kept_activations(job: TrainJob, layouts: Layouts, trainer: TrainerProfile) -> Kept:
     """Kept for backward by one pipeline stage.
 
     Full recomputation keeps each layer's input (on the host, where activations are offloaded) and one layer's own
     activations; selective makes the score matrices again; per-op all but attention and every second matrix product.
     """
     rows = len(layouts.nodes)
-    span = stored_span(job, layouts, practice)
+    span = stored_span(job, layouts, trainer)
     if job.model.architecture == "convolution":
-        kept = convolutions_kept(job.model, span) * practice.kept_factor
+        kept = convolutions_kept(job.model, span) * trainer.kept_factor
         return Kept(flying=column(kept, rows), once=np.zeros(rows), again=np.zeros(rows))
-    on_device = 0.0 if practice.offloaded_activations else 1.0
+    on_device = 0.0 if trainer.offloaded_activations else 1.0
     flying: Num = np.zeros(rows)
     once: Num = np.zeros(rows)
     repeated: Num = np.zeros(rows)
-    for repeats, layer in _layers(job, span, _storing(job, span, practice), practice):
+    for repeats, layer in _layers(job, span, _storing(job, span, trainer), trainer):
         here = np.ceil(repeats / layouts.pipeline_parallel)
-        total = layer.total * practice.kept_factor
+        total = layer.total * trainer.kept_factor
         kinds = [layouts.recompute == kind for kind in (FULL, SELECTIVE, PER_OP)]
         kept = np.select(kinds, [layer.boundary * on_device, total - layer.scores, layer.per_op], total)
         flying = flying + here * kept
@@ -65,11 +65,11 @@ def kept_activations(job: TrainJob, layouts: Layouts, practice: Practice) -> Kep
     return Kept(flying=column(flying, rows), once=column(once, rows), again=column(repeated, rows))
 
 
-def _layers(job: TrainJob, span: Pass, how: Storing, practice: Practice) -> Sequence[tuple[float, LayerKept]]:
+def _layers(job: TrainJob, span: Pass, how: Storing, trainer: TrainerProfile) -> Sequence[tuple[float, LayerKept]]:
     """How often each kind of layer stands in the model, and what it keeps."""
     shape = job.model
     if shape.architecture == "encoder-decoder":
-        target = practice.target_tokens
+        target = trainer.target_tokens
         inner = replace(span, query=float(target), keys=float(target)) if target else span
         decoder = layer_kept(shape, inner, how, cross_keys=span.keys)
         return [(shape.encoder_layers, layer_kept(shape, span, how)), (shape.layers, decoder)]
@@ -79,60 +79,60 @@ def _layers(job: TrainJob, span: Pass, how: Storing, practice: Practice) -> Sequ
     return found
 
 
-def stored_span(job: TrainJob, layouts: Layouts, practice: Practice) -> Pass:
+def stored_span(job: TrainJob, layouts: Layouts, trainer: TrainerProfile) -> Pass:
     """One micro-batch of the longest sequences, in the widths its tensors are held in. A frozen base sets the width of
     the residual stream: 16 bit beside 16-bit weights, whatever products run in. fp16 under autocast keeps norms and
     softmax in 32 bit like bf16 does, unless the program says that it casts the model (PyTorch, Automatic Mixed
     Precision package, operations that autocast to float32)."""
-    if job.precision == "fp16" and job.program.half_residual is None and practice.state == "autocast":
-        practice = replace(practice, thin_residual=False)
+    if job.precision == "fp16" and job.program.half_residual is None and trainer.state == "autocast":
+        trainer = replace(trainer, thin_residual=False)
     numbers = TRAINING[job.precision]
     if job.method != "full":
-        wide = max(base_bytes(job, practice), numbers.element_bytes)
+        wide = max(base_bytes(job, trainer), numbers.element_bytes)
         numbers = replace(numbers, residual_bytes=wide)
-    span = training_span(job, layouts, length=float(job.lengths.maximum), numbers=numbers, practice=practice)
+    span = training_span(job, layouts, length=float(job.lengths.maximum), numbers=numbers, trainer=trainer)
     if job.model.architecture == "vision-transformer":
         tokens = image_tokens(job.model)
         return replace(span, query=tokens, keys=tokens)
     return span
 
 
-def _storing(job: TrainJob, span: Pass, practice: Practice) -> Storing:
-    kernels: Kernels = "fused" if practice.fused else "compiled" if job.compile else "eager"
+def _storing(job: TrainJob, span: Pass, trainer: TrainerProfile) -> Storing:
+    kernels: Kernels = "fused" if trainer.fused else "compiled" if job.compile else "eager"
     wide = span.residual_bytes > span.element_bytes
     quantised = job.method == "qlora"
     return Storing(
         kernels=kernels,
-        casts=mixed(job) and wide and practice.state == "autocast",
-        norm_copies=practice.norm_copies,
-        repeats_kv=practice.repeats_kv,
+        casts=mixed(job) and wide and trainer.state == "autocast",
+        norm_copies=trainer.norm_copies,
+        repeats_kv=trainer.repeats_kv,
         output_bytes=span.residual_bytes if quantised and kernels == "eager" else 0.0,
-        adapters=None if job.method == "full" else _adapters(job, practice),
-        input_copies=quantised and practice.keeps_quantised_inputs,
+        adapters=None if job.method == "full" else _adapters(job, trainer),
+        input_copies=quantised and trainer.keeps_quantised_inputs,
     )
 
 
-def _adapters(job: TrainJob, practice: Practice) -> AdapterStoring:
+def _adapters(job: TrainJob, trainer: TrainerProfile) -> AdapterStoring:
     """Adapters as peft has them: 32 bit, so that each casts its input, under autocast back to 16 bit."""
     element = TRAINING[job.precision].element_bytes
-    held = max(practice.adapter_bytes, element)
-    copied = held > element and not practice.fused
+    held = max(trainer.adapter_bytes, element)
+    copied = held > element and not trainer.fused
     return AdapterStoring(
         copy_bytes=element if mixed(job) or not copied else FP32_BYTES,
         every=job.lora.targets == "all-linear",
         copied=copied,
         outputs=job.lora.kind == "dora",
         low_rank=job.lora.kind in ("lora", "dora"),
-        dropout=practice.adapter_dropout,
+        dropout=trainer.adapter_dropout,
     )
 
 
-def logits_bytes(job: TrainJob, layouts: Layouts, assumed: Assumptions, practice: Practice) -> Array:
+def logits_bytes(job: TrainJob, layouts: Layouts, assumed: Assumptions, trainer: TrainerProfile) -> Array:
     """Log-softmax, its gradient and that of the logits, at the start of backward."""
     if not has_vocabulary_loss(job):
         return np.zeros(len(layouts.nodes))
     usual = assumed.compiled_loss_bytes_per_logit if job.compile else assumed.loss_bytes_per_logit
-    per_logit = practice.loss_bytes or usual
-    target = practice.target_tokens or longest_tokens(job) / layouts.context_parallel
-    tokens = layouts.micro_batch * target * practice.logit_share
+    per_logit = trainer.loss_bytes or usual
+    target = trainer.target_tokens or longest_tokens(job) / layouts.context_parallel
+    tokens = layouts.micro_batch * target * trainer.logit_share
     return tokens * job.model.vocab / layouts.tensor_parallel * per_logit

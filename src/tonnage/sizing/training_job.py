@@ -11,7 +11,7 @@ from tonnage.sizing.layouts import Layouts
 from tonnage.sizing.operators import Pass
 from tonnage.sizing.precision import TrainingNumbers
 from tonnage.sizing.stages import Stage, forward_stages, image_tokens
-from tonnage.sizing.training_practice import PLAIN, Practice
+from tonnage.sizing.trainer_profile import PLAIN, TrainerProfile
 from tonnage.workload.jobs import TrainJob
 from tonnage.workload.parameters import adapter_parameters, count_parameters
 
@@ -60,30 +60,30 @@ def parameter_share(job: TrainJob, layouts: Layouts) -> ParameterShare:
 
 
 def training_span(
-    job: TrainJob, layouts: Layouts, *, length: float, numbers: TrainingNumbers, practice: Practice = PLAIN
+    job: TrainJob, layouts: Layouts, *, length: float, numbers: TrainingNumbers, trainer: TrainerProfile = PLAIN
 ) -> Pass:
     """What one micro-batch covers at one sequence length (tokens), and how wide its elements are."""
     return Pass(
         batch=layouts.micro_batch,
         query=length / layouts.context_parallel,
-        keys=length + practice.cached_tokens,
+        keys=length + trainer.cached_tokens,
         element_bytes=numbers.element_bytes,
-        residual_bytes=numbers.element_bytes if practice.thin_residual else numbers.residual_bytes,
+        residual_bytes=numbers.element_bytes if trainer.thin_residual else numbers.residual_bytes,
         weight_bytes=numbers.element_bytes,
         tensor_parallel=layouts.tensor_parallel,
         attention=job.attention,
-        cached_keys=float(practice.cached_tokens),
-        sequence_parallel=practice.sequence_parallel,
-        transposed=not practice.channels_last and numbers.element_bytes < 4.0,
+        cached_keys=float(trainer.cached_tokens),
+        sequence_parallel=trainer.sequence_parallel,
+        transposed=not trainer.channels_last and numbers.element_bytes < 4.0,
         half_rate=0.5 if numbers.compute == "fp8" else 1.0,
     )
 
 
 def training_stages(
-    job: TrainJob, layouts: Layouts, *, length: float, numbers: TrainingNumbers, practice: Practice = PLAIN
+    job: TrainJob, layouts: Layouts, *, length: float, numbers: TrainingNumbers, trainer: TrainerProfile = PLAIN
 ) -> list[Stage]:
     """Forward stages of one micro-batch at one sequence length (tokens; ignored for images)."""
-    span = training_span(job, layouts, length=length, numbers=numbers, practice=practice)
-    target = practice.target_tokens or span.query
-    logit_tokens = layouts.micro_batch * target * practice.logit_share if has_vocabulary_loss(job) else 0.0
-    return forward_stages(job.model, span, logit_tokens=logit_tokens, target_tokens=practice.target_tokens)
+    span = training_span(job, layouts, length=length, numbers=numbers, trainer=trainer)
+    target = trainer.target_tokens or span.query
+    logit_tokens = layouts.micro_batch * target * trainer.logit_share if has_vocabulary_loss(job) else 0.0
+    return forward_stages(job.model, span, logit_tokens=logit_tokens, target_tokens=trainer.target_tokens)

@@ -10,10 +10,10 @@ import numpy as np
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.estimates import Array, column
 from tonnage.sizing.layouts import Layouts
-from tonnage.sizing.program_practice import practice_of
+from tonnage.sizing.program_profiles import trainer_of
+from tonnage.sizing.trainer_profile import TrainerProfile
 from tonnage.sizing.training_activations import Kept, kept_activations, logits_bytes
 from tonnage.sizing.training_job import parameter_share
-from tonnage.sizing.training_practice import Practice
 from tonnage.sizing.training_state import FULL, ZERO3, TrainingState, training_state
 from tonnage.units import from_gib
 from tonnage.workload.jobs import TrainJob
@@ -79,7 +79,7 @@ class _Moments:
 
 
 def estimate_training_memory(
-    job: TrainJob, layouts: Layouts, assumed: Assumptions | None = None, practice: Practice | None = None
+    job: TrainJob, layouts: Layouts, assumed: Assumptions | None = None, trainer: TrainerProfile | None = None
 ) -> TrainingMemory:
     """Memory of `job` under each layout, bytes per device, longest sequence.
 
@@ -89,18 +89,18 @@ def estimate_training_memory(
     stage holds up to 1 + (p-1)/(p·v) times the activations).
     """
     assumed = assumed or Assumptions()
-    practice = practice_of(job) if practice is None else practice
+    trainer = trainer_of(job) if trainer is None else trainer
     rows = len(layouts.nodes)
     share = parameter_share(job, layouts)
-    state = training_state(job, layouts, share, practice)
-    kept = kept_activations(job, layouts, practice)
+    state = training_state(job, layouts, share, trainer)
+    kept = kept_activations(job, layouts, trainer)
     kept = replace(kept, once=kept.once + state.reducing)
-    activations, logits = _at_the_fullest_stage(kept, logits_bytes(job, layouts, assumed, practice), layouts)
+    activations, logits = _at_the_fullest_stage(kept, logits_bytes(job, layouts, assumed, trainer), layouts)
     first = np.minimum((share.per_layer + share.outer) / np.maximum(share.trained, 1.0), 1.0)
     beside = np.maximum(kept.again - first * state.gradients, state.reducing_last)
     ending = state.gradients + np.maximum(state.stepping, beside)
     moments = _Moments(kept=activations + state.working_weights, logits=logits, ending=ending)
-    gradients, stepping = _ending_at_peak(state, moments, layouts, practice)
+    gradients, stepping = _ending_at_peak(state, moments, layouts, trainer)
     again = np.where(layouts.recompute == FULL, activations, kept.again)
     ranks = assumed.training_communicator_gib * _communicators(job, layouts)
     return TrainingMemory(
@@ -114,7 +114,7 @@ def estimate_training_memory(
         logits_bytes=logits,
         buckets_bytes=state.buckets,
         workspace_bytes=column(from_gib(assumed.library_workspace_gib), rows),
-        fragmentation_bytes=_slack(state, moments, again, layouts, practice, assumed),
+        fragmentation_bytes=_slack(state, moments, again, layouts, trainer, assumed),
         context_bytes=column(from_gib(1.0) * (assumed.runtime_context_gib + ranks), rows),
     )
 
@@ -131,22 +131,22 @@ def _at_the_fullest_stage(kept: Kept, logits: Array, layouts: Layouts) -> tuple[
 
 
 def _ending_at_peak(
-    state: TrainingState, moments: _Moments, layouts: Layouts, practice: Practice
+    state: TrainingState, moments: _Moments, layouts: Layouts, trainer: TrainerProfile
 ) -> tuple[Array, Array]:
     """Gradients, and what stands beside them at the end of a step, as far as they add to the peak. Backward frees
     activations, logits and copies of weights while it makes gradients, so with one micro-batch a step the larger of
     the two counts; with accumulation the sums stand from the second one on, and a program with gradient buffers of its
     own keeps them always."""
     freed = moments.kept + moments.logits
-    if practice.gradients_in_backward:
+    if trainer.gradients_in_backward:
         return np.zeros_like(freed), np.zeros_like(freed)
     beside = np.maximum(moments.ending - freed, 0.0)
-    gradients = np.where(_stand(layouts, practice), state.gradients, np.minimum(beside, state.gradients))
+    gradients = np.where(_stand(layouts, trainer), state.gradients, np.minimum(beside, state.gradients))
     return gradients, np.maximum(beside - gradients, 0.0)
 
 
-def _stand(layouts: Layouts, practice: Practice) -> Array:
-    return np.asarray((layouts.accumulation > 1) | (practice.state == "megatron"))
+def _stand(layouts: Layouts, trainer: TrainerProfile) -> Array:
+    return np.asarray((layouts.accumulation > 1) | (trainer.state == "megatron"))
 
 
 def _slack(
@@ -154,7 +154,7 @@ def _slack(
     moments: _Moments,
     again: Array,
     layouts: Layouts,
-    practice: Practice,
+    trainer: TrainerProfile,
     assumed: Assumptions,
 ) -> Array:
     """What PyTorch's caching allocator holds beyond what is in use at the peak.
@@ -164,12 +164,12 @@ def _slack(
     those of another stream serve nobody else: FSDP reduces gradients on its own. Tensors of the loss, and those
     made `again` in backward among what it frees, lose a share to each other.
     """
-    if practice.planned_memory:
+    if trainer.planned_memory:
         return np.zeros_like(moments.kept)
-    ending = np.where(practice.gradients_in_backward, 0.0, moments.ending)
-    apart = (layouts.sharding >= ZERO3) & (practice.state == "autocast") & (layouts.data_ranks > 1)
+    ending = np.where(trainer.gradients_in_backward, 0.0, moments.ending)
+    apart = (layouts.sharding >= ZERO3) & (trainer.state == "autocast") & (layouts.data_ranks > 1)
     many = np.maximum(moments.kept + np.where(apart, state.gradients, 0.0), ending)
-    standing = np.where(_stand(layouts, practice), state.gradients, 0.0)
+    standing = np.where(_stand(layouts, trainer), state.gradients, 0.0)
     beside = np.maximum(many + moments.logits - np.maximum(moments.kept + moments.logits, ending), 0.0)
     lost = (moments.logits + again) * assumed.fragmentation_fraction + moments.kept * BLOCK_SHARE
     slack: Array = np.maximum(beside - standing, 0.0) + lost

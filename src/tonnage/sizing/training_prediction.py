@@ -11,8 +11,8 @@ import numpy as np
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.layouts import Layouts
+from tonnage.sizing.trainer_profile import TrainerProfile
 from tonnage.sizing.training_memory import TrainingMemory, estimate_training_memory
-from tonnage.sizing.training_practice import Practice
 from tonnage.sizing.training_time import TrainingStep, step_seconds
 from tonnage.sizing.training_work import StepWork, added, step_work
 from tonnage.workload.jobs import TrainJob
@@ -27,26 +27,30 @@ class TrainingPrediction:
 
 
 def predict_training(
-    jobs: Sequence[TrainJob], layouts: Layouts, devices: Devices, assumed: Assumptions, practice: Practice | None = None
+    jobs: Sequence[TrainJob],
+    layouts: Layouts,
+    devices: Devices,
+    assumed: Assumptions,
+    trainer: TrainerProfile | None = None,
 ) -> TrainingPrediction:
     """What one step takes under each layout on its devices. Several jobs are models trained in one step, side by side
-    (a generator and a discriminator). Without `practice` each has the habits of its own program."""
+    (a generator and a discriminator). Without `trainer` each has the habits of its own program."""
     return TrainingPrediction(
-        step=step_seconds(work_of(jobs, layouts, practice), devices, assumed),
-        memory=peak_memory(jobs, layouts, assumed, practice),
+        step=step_seconds(work_of(jobs, layouts, trainer), devices, assumed),
+        memory=peak_memory(jobs, layouts, assumed, trainer),
     )
 
 
-def work_of(jobs: Sequence[TrainJob], layouts: Layouts, practice: Practice | None = None) -> StepWork:
+def work_of(jobs: Sequence[TrainJob], layouts: Layouts, trainer: TrainerProfile | None = None) -> StepWork:
     """The work of one step of all jobs."""
-    return reduce(added, (step_work(job, layouts, practice) for job in jobs))
+    return reduce(added, (step_work(job, layouts, trainer) for job in jobs))
 
 
 def peak_memory(
-    jobs: Sequence[TrainJob], layouts: Layouts, assumed: Assumptions, practice: Practice | None = None
+    jobs: Sequence[TrainJob], layouts: Layouts, assumed: Assumptions, trainer: TrainerProfile | None = None
 ) -> TrainingMemory:
     """The peak of one step of all jobs, part by part."""
-    return reduce(_summed, (estimate_training_memory(job, layouts, assumed, practice) for job in jobs))
+    return reduce(_summed, (estimate_training_memory(job, layouts, assumed, trainer) for job in jobs))
 
 
 def _summed(first: TrainingMemory, second: TrainingMemory) -> TrainingMemory:

@@ -14,8 +14,8 @@ from tonnage.sizing.precision import (
     TrainingNumbers,
     optimizer_bytes_per_parameter,
 )
+from tonnage.sizing.trainer_profile import TrainerProfile
 from tonnage.sizing.training_job import ParameterShare, has_vocabulary_loss
-from tonnage.sizing.training_practice import Practice
 from tonnage.workload.jobs import TrainJob
 
 ZERO1, ZERO2, ZERO3 = (SHARDINGS.index(name) for name in ("zero1", "zero2", "zero3"))
@@ -39,45 +39,45 @@ class TrainingState:
     stepping: Array  # what the optimizer makes while it steps
 
 
-def training_state(job: TrainJob, layouts: Layouts, share: ParameterShare, practice: Practice) -> TrainingState:
+def training_state(job: TrainJob, layouts: Layouts, share: ParameterShare, trainer: TrainerProfile) -> TrainingState:
     """State of `job` under each layout.
 
     Sharding follows ZeRO (Rajbhandari et al. 2020, arXiv:1910.02054, figure 1): optimizer, then gradients, then weights
     divide by the data-parallel degree, with what their frameworks add (`_gradients`, `_gathered`).
     """
-    numbers = trained_numbers(job, practice)
+    numbers = trained_numbers(job, trainer)
     rows, dp = len(layouts.nodes), layouts.data_ranks
     weight_cut = np.where(layouts.sharding >= ZERO3, dp, 1.0)
     optimizer_cut = np.where(layouts.sharding >= ZERO1, dp, 1.0)
     full, trained = job.method == "full", share.trained
-    weights = trained * numbers.weight_bytes if full else frozen_bytes(job, share, practice)
+    weights = trained * numbers.weight_bytes if full else frozen_bytes(job, share, trainer)
     optimizer = optimizer_bytes_per_parameter(job.optimizer, numbers.optimizer_element_bytes, job.model.hidden)
-    kept = trained * (optimizer + _master_bytes(numbers, practice)) / optimizer_cut
-    bucketed = (layouts.sharding < ZERO2) & (dp > 1) & (practice.state == "autocast")
-    on_device = 0.0 if practice.offloaded_state else 1.0
-    optimizer_here = 0.0 if practice.offloaded_optimizer else on_device
-    layer, last = _reducing(job, layouts, share, numbers, practice)
+    kept = trained * (optimizer + _master_bytes(numbers, trainer)) / optimizer_cut
+    bucketed = (layouts.sharding < ZERO2) & (dp > 1) & (trainer.state == "autocast")
+    on_device = 0.0 if trainer.offloaded_state else 1.0
+    optimizer_here = 0.0 if trainer.offloaded_optimizer else on_device
+    layer, last = _reducing(job, layouts, share, numbers, trainer)
     return TrainingState(
         weights=column(weights / weight_cut, rows) * on_device,
-        gradients=column(_gradients(layouts, trained, numbers, practice), rows) * on_device,
+        gradients=column(_gradients(layouts, trained, numbers, trainer), rows) * on_device,
         optimizer=column(kept, rows) * optimizer_here,
         adapters=column(0.0 if full else trained * numbers.weight_bytes / weight_cut, rows),
-        working_weights=column(_working(job, layouts, share, numbers, practice), rows),
+        working_weights=column(_working(job, layouts, share, numbers, trainer), rows),
         buckets=column(np.where(bucketed, trained * numbers.gradient_bytes, 0.0), rows),
         reducing=column(layer, rows),
         reducing_last=column(last, rows),
-        stepping=column(_stepping(job, layouts, trained / optimizer_cut, numbers, practice), rows) * optimizer_here,
+        stepping=column(_stepping(job, layouts, trained / optimizer_cut, numbers, trainer), rows) * optimizer_here,
     )
 
 
-def trained_numbers(job: TrainJob, practice: Practice) -> TrainingNumbers:
+def trained_numbers(job: TrainJob, trainer: TrainerProfile) -> TrainingNumbers:
     """Bytes of what is trained. Adapters are held as their library does (peft: 32 bit, whatever the base). A cast model
     stores 16-bit weights and gradients."""
     numbers = TRAINING[job.precision]
     if job.method != "full":
-        width = max(practice.adapter_bytes, numbers.element_bytes)
+        width = max(trainer.adapter_bytes, numbers.element_bytes)
         return replace(numbers, weight_bytes=width, gradient_bytes=width, optimizer_element_bytes=width)
-    if practice.state != "autocast" and numbers.weight_copy_bytes:
+    if trainer.state != "autocast" and numbers.weight_copy_bytes:
         return replace(numbers, weight_bytes=HALF, weight_copy_bytes=0.0, gradient_bytes=HALF)
     return numbers
 
@@ -90,91 +90,91 @@ def mixed(job: TrainJob) -> bool:
     return TRAINING[job.precision].weight_copy_bytes > 0
 
 
-def base_bytes(job: TrainJob, practice: Practice) -> float:
+def base_bytes(job: TrainJob, trainer: TrainerProfile) -> float:
     """Bytes of a frozen weight that is not quantised: as stated; else 32 bit in full precision, 16 bit otherwise.
     The tables of a 4-bit base: as its library leaves them (peft's `prepare_model_for_kbit_training`: 32 bit)."""
     if job.method == "qlora":
-        return practice.table_bytes
-    return practice.frozen_bytes or (FP32_BYTES if job.precision in ("fp32", "tf32") else HALF)
+        return trainer.table_bytes
+    return trainer.frozen_bytes or (FP32_BYTES if job.precision in ("fp32", "tf32") else HALF)
 
 
-def frozen_bytes(job: TrainJob, share: ParameterShare, practice: Practice) -> Array:
+def frozen_bytes(job: TrainJob, share: ParameterShare, trainer: TrainerProfile) -> Array:
     """Bytes of a frozen base before sharding; QLoRA has 4-bit layers."""
     if job.method == "qlora":
-        return (share.frozen - share.outer) * NF4_BYTES_PER_PARAMETER + share.outer * practice.table_bytes
-    return share.frozen * base_bytes(job, practice)
+        return (share.frozen - share.outer) * NF4_BYTES_PER_PARAMETER + share.outer * trainer.table_bytes
+    return share.frozen * base_bytes(job, trainer)
 
 
-def _master_bytes(numbers: TrainingNumbers, practice: Practice) -> float:
+def _master_bytes(numbers: TrainingNumbers, trainer: TrainerProfile) -> float:
     """32-bit weights beside 16-bit ones, and the 32-bit gradients the optimizer steps with (a program that plans its
     memory ahead gives these the room of dead activations), with the flat copy that some are made from."""
-    if practice.state == "autocast" or numbers.weight_bytes >= MASTER_BYTES:
+    if trainer.state == "autocast" or numbers.weight_bytes >= MASTER_BYTES:
         return 0.0
-    flat = numbers.gradient_bytes if practice.flat_gradients else 0.0
-    return MASTER_BYTES if practice.planned_memory else 2.0 * MASTER_BYTES + flat
+    flat = numbers.gradient_bytes if trainer.flat_gradients else 0.0
+    return MASTER_BYTES if trainer.planned_memory else 2.0 * MASTER_BYTES + flat
 
 
-def _gradients(layouts: Layouts, trained: Array, numbers: TrainingNumbers, practice: Practice) -> Num:
+def _gradients(layouts: Layouts, trained: Array, numbers: TrainingNumbers, trainer: TrainerProfile) -> Num:
     """Gradients that stand at the end of backward. FSDP keeps them whole between the stages of a pipeline (they are
     reduced once a step), and where accumulation skips the reduction (`no_sync`, as the Trainer of transformers does:
     trainer.py, `training_step` under `accelerator.no_sync`) adds 16-bit ones of all weights."""
     shares = layouts.sharding >= ZERO2
     kept = trained * numbers.gradient_bytes / np.where(shares, layouts.data_ranks, 1.0)
-    if practice.state != "autocast":
+    if trainer.state != "autocast":
         return kept
-    whole = shares & (layouts.accumulation > 1) & (layouts.pipeline_parallel == 1) & practice.no_sync
+    whole = shares & (layouts.accumulation > 1) & (layouts.pipeline_parallel == 1) & trainer.no_sync
     kept = kept + np.where(whole, trained * min(numbers.element_bytes, numbers.gradient_bytes), 0.0)
     piped = (layouts.sharding >= ZERO3) & (layouts.pipeline_parallel > 1)
     return np.where(piped, trained * numbers.gradient_bytes, kept)
 
 
 def _working(
-    job: TrainJob, layouts: Layouts, share: ParameterShare, numbers: TrainingNumbers, practice: Practice
+    job: TrainJob, layouts: Layouts, share: ParameterShare, numbers: TrainingNumbers, trainer: TrainerProfile
 ) -> Num:
-    casts = _casts(job, layouts, share, numbers, practice)
-    gathered = _gathered(job, layouts, share, numbers, practice)
-    return np.where(layouts.sharding >= ZERO3, gathered + (casts if practice.wide_gathers else 0.0), casts)
+    casts = _casts(job, layouts, share, numbers, trainer)
+    gathered = _gathered(job, layouts, share, numbers, trainer)
+    return np.where(layouts.sharding >= ZERO3, gathered + (casts if trainer.wide_gathers else 0.0), casts)
 
 
-def _passing_bytes(job: TrainJob, numbers: TrainingNumbers, practice: Practice) -> float:
+def _passing_bytes(job: TrainJob, numbers: TrainingNumbers, trainer: TrainerProfile) -> float:
     """Of a weight that FSDP gathers: as products take it, or as it is held where nothing narrows it on the way."""
-    if not practice.wide_gathers:
+    if not trainer.wide_gathers:
         return numbers.element_bytes
-    return numbers.weight_bytes if job.method == "full" else base_bytes(job, practice)
+    return numbers.weight_bytes if job.method == "full" else base_bytes(job, trainer)
 
 
 def _gathered(
-    job: TrainJob, layouts: Layouts, share: ParameterShare, numbers: TrainingNumbers, practice: Practice
+    job: TrainJob, layouts: Layouts, share: ParameterShare, numbers: TrainingNumbers, trainer: TrainerProfile
 ) -> Num:
     """FSDP holds the layer in use and the next one whole, and the tables throughout unless they are units of their own;
     all of them between the stages of a pipeline (torchtitan: `reshard_after_forward` False with pipeline parallel),
     and, in its first version, all frozen weights once used (no gradient, so nothing frees them in backward)."""
-    element = _passing_bytes(job, numbers, practice)
+    element = _passing_bytes(job, numbers, trainer)
     layer = NF4_BYTES_PER_PARAMETER if job.method == "qlora" else element
-    tables = 0.0 if practice.tables_apart else share.outer
+    tables = 0.0 if trainer.tables_apart else share.outer
     passing = 2.0 * share.per_layer * layer + tables * element
-    if practice.tables_apart:  # the head, while the first layers of backward are fetched
+    if trainer.tables_apart:  # the head, while the first layers of backward are fetched
         passing = np.maximum(passing, share.per_layer * layer + _head(job, layouts) * element)
-    every = share.trained * element + (frozen_bytes(job, share, practice) if job.method != "full" else 0.0)
-    stays = (layouts.pipeline_parallel > 1) & (practice.state == "autocast")
-    if job.method != "full" and practice.keeps_gathered:
+    every = share.trained * element + (frozen_bytes(job, share, trainer) if job.method != "full" else 0.0)
+    stays = (layouts.pipeline_parallel > 1) & (trainer.state == "autocast")
+    if job.method != "full" and trainer.keeps_gathered:
         stays = np.ones_like(stays)
     return np.where(stays, np.maximum(every, passing), passing)
 
 
 def _reducing(
-    job: TrainJob, layouts: Layouts, share: ParameterShare, numbers: TrainingNumbers, practice: Practice
+    job: TrainJob, layouts: Layouts, share: ParameterShare, numbers: TrainingNumbers, trainer: TrainerProfile
 ) -> tuple[Num, Num]:
     """Gradients that FSDP holds whole: those of the layer at work and what it sends of them, in a buffer of its own
     (torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py, `foreach_reduce`: `reduce_scatter_input`), beside those
     of the head, whose unit is the last to finish; at the end those of embedding and head with their buffer and
     weights."""
     shards = (layouts.sharding >= ZERO3) & (layouts.data_ranks > 1) & (layouts.pipeline_parallel == 1)
-    if job.method != "full" or practice.state != "autocast":
+    if job.method != "full" or trainer.state != "autocast":
         return 0.0, 0.0
-    element, head = _passing_bytes(job, numbers, practice), _head(job, layouts)
-    waiting = 0.0 if practice.tables_apart else np.minimum(head, share.outer)
-    last = np.minimum(head, share.outer) if practice.tables_apart else share.outer
+    element, head = _passing_bytes(job, numbers, trainer), _head(job, layouts)
+    waiting = 0.0 if trainer.tables_apart else np.minimum(head, share.outer)
+    last = np.minimum(head, share.outer) if trainer.tables_apart else share.outer
     layer = element * (2.0 * share.per_layer + waiting)
     return np.where(shards, layer, 0.0), np.where(shards, 3.0 * element * last, 0.0)
 
@@ -186,21 +186,25 @@ def _head(job: TrainJob, layouts: Layouts) -> Num:
     return job.model.vocab * job.model.embedding_width / layouts.tensor_parallel
 
 
-def _casts(job: TrainJob, layouts: Layouts, share: ParameterShare, numbers: TrainingNumbers, practice: Practice) -> Num:
+def _casts(
+    job: TrainJob, layouts: Layouts, share: ParameterShare, numbers: TrainingNumbers, trainer: TrainerProfile
+) -> Num:
     """16-bit copies of 32-bit matrices, kept from forward to backward (autocast); where layers are recomputed only
     those of one layer and of the head stand. Tables that are looked up have none."""
     copy = numbers.weight_copy_bytes
-    if job.method == "qlora" or not copy or (job.method != "full" and base_bytes(job, practice) < FP32_BYTES):
+    if job.method == "qlora" or not copy or (job.method != "full" and base_bytes(job, trainer) < FP32_BYTES):
         return 0.0
     layered = (share.trained if job.method == "full" else share.frozen) - share.outer
     again = (layouts.recompute == FULL) | (layouts.recompute == PER_OP)
     return copy * (np.where(again, share.per_layer, layered) + np.minimum(_head(job, layouts), share.outer))
 
 
-def _stepping(job: TrainJob, layouts: Layouts, updated: Array, numbers: TrainingNumbers, practice: Practice) -> Num:
+def _stepping(
+    job: TrainJob, layouts: Layouts, updated: Array, numbers: TrainingNumbers, trainer: TrainerProfile
+) -> Num:
     """AdamW over lists of tensors (`foreach`, PyTorch's default on a GPU) makes the root of the second moment for all
     weights at once (torch.optim.AdamW: «uses ~ sizeof(params) more peak memory»); a fused one does not."""
-    if job.optimizer != "adamw" or practice.state != "autocast" or practice.gradients_in_backward:
+    if job.optimizer != "adamw" or trainer.state != "autocast" or trainer.gradients_in_backward:
         return 0.0
-    shared_out = (layouts.sharding >= ZERO2) & (layouts.data_ranks > 1) & practice.lists_when_sharded
-    return np.where(shared_out | (not practice.optimizer_fused), updated * numbers.optimizer_element_bytes, 0.0)
+    shared_out = (layouts.sharding >= ZERO2) & (layouts.data_ranks > 1) & trainer.lists_when_sharded
+    return np.where(shared_out | (not trainer.optimizer_fused), updated * numbers.optimizer_element_bytes, 0.0)

@@ -15,7 +15,7 @@ from tonnage.sizing.devices import GENERATIONS, Devices
 from tonnage.sizing.estimates import Array, Num
 from tonnage.sizing.layouts import Layouts
 from tonnage.sizing.rates import operator_s, smooth_max
-from tonnage.sizing.training_practice import Practice
+from tonnage.sizing.trainer_profile import TrainerProfile
 from tonnage.sizing.training_work import (
     COMPILED,
     COMPUTES,
@@ -80,7 +80,7 @@ def estimate_training_step(
     layouts: Layouts,
     devices: Devices,
     assumed: Assumptions | None = None,
-    practice: Practice | None = None,
+    trainer: TrainerProfile | None = None,
 ) -> TrainingStep:
     """Time of one step of `job` under each layout, seconds, at the mean computed length.
 
@@ -89,7 +89,7 @@ def estimate_training_step(
     `communication_overlap_fraction`; the pipeline bubble is (p-1)/m of the work, 1/v of that where stages are
     interleaved (Narayanan et al. 2021, arXiv:2104.04473, section 2.2). Rows that need a link nobody publishes are NaN.
     """
-    return step_seconds(step_work(job, layouts, practice), devices, assumed or Assumptions())
+    return step_seconds(step_work(job, layouts, trainer), devices, assumed or Assumptions())
 
 
 def step_seconds(work: StepWork, devices: Devices, assumed: Assumptions) -> TrainingStep:

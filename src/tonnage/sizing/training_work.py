@@ -22,10 +22,10 @@ from tonnage.sizing.precision import (
     TrainingNumbers,
     optimizer_bytes_per_parameter,
 )
-from tonnage.sizing.program_practice import practice_of
+from tonnage.sizing.program_profiles import trainer_of
 from tonnage.sizing.stages import Stage
+from tonnage.sizing.trainer_profile import TrainerProfile
 from tonnage.sizing.training_job import ParameterShare, parameter_share, training_stages
-from tonnage.sizing.training_practice import Practice
 from tonnage.workload.adapters import adapted_matrices
 from tonnage.workload.jobs import TrainJob
 
@@ -93,31 +93,31 @@ class StepWork:
         return len(self.compute)
 
 
-def step_work(job: TrainJob, layouts: Layouts, practice: Practice | None = None) -> StepWork:
+def step_work(job: TrainJob, layouts: Layouts, trainer: TrainerProfile | None = None) -> StepWork:
     """The work of one step of `job` under each layout, at the mean computed length."""
-    practice = practice_of(job) if practice is None else practice
+    trainer = trainer_of(job) if trainer is None else trainer
     numbers = TRAINING[job.precision]
     share = parameter_share(job, layouts)
-    stages = training_stages(job, layouts, length=job.lengths.mean, numbers=numbers, practice=practice)
-    works = _works(job, stages, layouts, numbers, practice)
+    stages = training_stages(job, layouts, length=job.lengths.mean, numbers=numbers, trainer=trainer)
+    works = _works(job, stages, layouts, numbers, trainer)
     rows, full = len(layouts.nodes), job.method == "full"
     modelled = [work for work in works if np.any(work.backward)]  # the norms of DoRA are none of the model's
     flop: Num = sum((w.times * w.operator.count * w.operator.flop for w in modelled), start=np.float64(0.0))
     columns = {
         "compute": COMPUTES.index(numbers.compute),
         "accumulation": layouts.accumulation,
-        "bubble": (layouts.pipeline_parallel - 1) / practice.interleave,
+        "bubble": (layouts.pipeline_parallel - 1) / trainer.interleave,
         "nodes": layouts.nodes,
         "trained_share": 2.0 if full else 1.0,
         "model_flop": flop * (3.0 if full else 2.0) * layouts.accumulation,
-        **_tensor_columns(job, layouts, numbers, practice),
-        **_data_columns(job, layouts, share, numbers, practice),
+        **_tensor_columns(job, layouts, numbers, trainer),
+        **_data_columns(job, layouts, share, numbers, trainer),
     }
     return StepWork(works=works, **{name: column(value, rows) for name, value in columns.items()})
 
 
 def _works(
-    job: TrainJob, stages: Sequence[Stage], layouts: Layouts, numbers: TrainingNumbers, practice: Practice
+    job: TrainJob, stages: Sequence[Stage], layouts: Layouts, numbers: TrainingNumbers, trainer: TrainerProfile
 ) -> tuple[Work, ...]:
     """Operators with what one pipeline stage repeats: its share of the layers, and (worst case) the head."""
     found = []
@@ -127,16 +127,16 @@ def _works(
         for op in stage.operators:
             repeated = np.where(full | (selective & op.scores), 1.0, np.where(per_op, _again_per_op(op), 0.0))
             again = repeated if stage.layered else 0.0
-            fused = _fusion(job, practice) if op.kind in ("elementwise", "attention") else UNFUSED
-            spelt = _launched(op, job, numbers, practice)
+            fused = _fusion(job, trainer) if op.kind in ("elementwise", "attention") else UNFUSED
+            spelt = _launched(op, job, numbers, trainer)
             found.append(Work(operator=spelt, times=repeats, backward=_backward(job, op), again=again, fused=fused))
     if job.method != "full" and job.lora.kind in ("lora", "dora"):
         repeats = np.ceil(job.model.layers / layouts.pipeline_parallel)
-        again, fused = np.where(full, 1.0, 0.0), _fusion(job, practice)
+        again, fused = np.where(full, 1.0, 0.0), _fusion(job, trainer)
         fused = IMAGES if fused == UNFUSED else fused
-        beside = adapter_operator(job, layouts, numbers, practice)
+        beside = adapter_operator(job, layouts, numbers, trainer)
         found.append(Work(operator=beside, times=repeats, backward=1.0, again=again, fused=fused))
-        for op in norm_operators(job, layouts, numbers, practice):
+        for op in norm_operators(job, layouts, numbers, trainer):
             found.append(Work(operator=op, times=repeats, backward=0.0, again=again, fused=fused))
     return tuple(found)
 
@@ -146,7 +146,7 @@ def _again_per_op(op: Operator) -> float:
     return {"attention": 0.0, "gemm": 0.5}.get(op.kind, 1.0)
 
 
-def _launched(op: Operator, job: TrainJob, numbers: TrainingNumbers, practice: Practice) -> Operator:
+def _launched(op: Operator, job: TrainJob, numbers: TrainingNumbers, trainer: TrainerProfile) -> Operator:
     """The operator with the kernels that an eager framework launches for it.
 
     An RMS norm and rotary positions are spelt out (`inference_pass`), and a composite GELU; autocast casts input and
@@ -156,19 +156,19 @@ def _launched(op: Operator, job: TrainJob, numbers: TrainingNumbers, practice: P
         return replace(op, kernels=ROTARY_KERNELS)
     if op.name == "norms and residuals" and job.model.norm == "rms":
         return replace(op, kernels=op.kernels * RMS_KERNELS)
-    if op.name == "mlp activation" and job.model.composite_gelu and _fusion(job, practice) == UNFUSED:
+    if op.name == "mlp activation" and job.model.composite_gelu and _fusion(job, trainer) == UNFUSED:
         wide = COMPOSITE_BYTES / numbers.element_bytes if numbers.weight_copy_bytes else 1.0
         return replace(op, kernels=COMPOSITE_KERNELS, moved_bytes=op.moved_bytes * COMPOSITE_PASSES * wide)
     if op.name == "qkv":
         op = replace(op, kernels=3.0)
-    if op.kind == "gemm" and numbers.weight_copy_bytes and practice.state == "autocast":
+    if op.kind == "gemm" and numbers.weight_copy_bytes and trainer.state == "autocast":
         return replace(op, kernels=op.kernels * (1.0 + AUTOCAST_CASTS))
     return op
 
 
-def _fusion(job: TrainJob, practice: Practice) -> float:
-    if practice.fused or job.compile:
-        return HAND_FUSED if practice.fused else COMPILED
+def _fusion(job: TrainJob, trainer: TrainerProfile) -> float:
+    if trainer.fused or job.compile:
+        return HAND_FUSED if trainer.fused else COMPILED
     return IMAGES if job.model.architecture == "convolution" else UNFUSED
 
 
@@ -181,7 +181,7 @@ def _backward(job: TrainJob, op: Operator) -> float:
 
 
 def _tensor_columns(
-    job: TrainJob, layouts: Layouts, numbers: TrainingNumbers, practice: Practice
+    job: TrainJob, layouts: Layouts, numbers: TrainingNumbers, trainer: TrainerProfile
 ) -> dict[str, Num | Array]:
     """Four all-reduces of activations a layer and micro-batch, six where forward is done again (Shoeybi et al. 2019,
     arXiv:1909.08053, section 3; with sequence parallelism the volume is the same), and the pipeline's hand-over."""
@@ -194,40 +194,40 @@ def _tensor_columns(
         "tensor_ranks": t,
         "tensor_bytes": size,
         "tensor_calls": np.where(t > 1, calls, 0.0),
-        "tensor_overlap": 1.0 if practice.tensor_overlap else 0.0,
-        "hand_over_bytes": np.where(p > 1, size * practice.interleave, 0.0),
+        "tensor_overlap": 1.0 if trainer.tensor_overlap else 0.0,
+        "hand_over_bytes": np.where(p > 1, size * trainer.interleave, 0.0),
         "hand_over_crosses": t * p * layouts.context_parallel,
     }
 
 
 def _data_columns(
-    job: TrainJob, layouts: Layouts, share: ParameterShare, numbers: TrainingNumbers, practice: Practice
+    job: TrainJob, layouts: Layouts, share: ParameterShare, numbers: TrainingNumbers, trainer: TrainerProfile
 ) -> dict[str, Num | Array]:
     """Gradients once a step, weights gathered per micro-batch, 4-bit expansion, and the optimizer's own traffic."""
     shards = layouts.sharding >= ZERO3
     state = optimizer_bytes_per_parameter(job.optimizer, numbers.optimizer_element_bytes, job.model.hidden)
-    moved = share.trained * (2 * numbers.weight_bytes + numbers.gradient_bytes + 2 * state) * practice.optimizer_passes
+    moved = share.trained * (2 * numbers.weight_bytes + numbers.gradient_bytes + 2 * state) * trainer.optimizer_passes
     cut = np.where(layouts.sharding >= ZERO1, layouts.data_ranks, 1.0)
     layers = np.ceil((job.model.layers + job.model.encoder_layers) / layouts.pipeline_parallel)
-    reduced = practice.reduce_bytes or numbers.gradient_bytes
+    reduced = trainer.reduce_bytes or numbers.gradient_bytes
     gathered = (share.trained + share.frozen) * numbers.element_bytes
     expanded = share.frozen * (NF4_BYTES_PER_PARAMETER + 2.0) * 2 if job.method == "qlora" else 0.0
     return {
         "data_ranks": layouts.data_ranks,
         "gradient_bytes": share.trained * np.where(shards, numbers.element_bytes, reduced),
         "gathered_bytes": np.where(shards, gathered, 0.0),
-        "gathers": np.where(shards, layers * (_layer_tensors(job) if practice.separate_gathers else 1.0), 0.0),
+        "gathers": np.where(shards, layers * (_layer_tensors(job) if trainer.separate_gathers else 1.0), 0.0),
         "dequantised_bytes": expanded,
         "optimizer_bytes": moved / cut,
-        "accumulated_bytes": share.trained * (8.0 if practice.fused else reduced + 8.0),
-        "optimizer_tensors": _optimizer_tensors(job, practice) * layers,
+        "accumulated_bytes": share.trained * (8.0 if trainer.fused else reduced + 8.0),
+        "optimizer_tensors": _optimizer_tensors(job, trainer) * layers,
     }
 
 
-def _optimizer_tensors(job: TrainJob, practice: Practice) -> float:
+def _optimizer_tensors(job: TrainJob, trainer: TrainerProfile) -> float:
     """Trained tensors of a layer that the optimizer launches kernels for: nine of a gated decoder without biases
     (Llama), sixteen with biases (BERT), two for each adapter; none where one kernel takes them all."""
-    if practice.optimizer_fused:
+    if trainer.optimizer_fused:
         return 0.0
     if job.method != "full":
         return (

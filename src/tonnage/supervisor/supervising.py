@@ -293,7 +293,7 @@ class Supervisor:
             at=_now(),
             pid=os.getpid(),
             host=platform.node(),
-            leash_pid=self._workers.pid if self._workers else None,
+            shim_pid=self._workers.pid if self._workers else None,
             held_s=meter.earlier_s + meter.held_s,
             spent_usd=spent_usd(self._spec.guard, meter),
             forecast_usd=usd,

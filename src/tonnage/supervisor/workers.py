@@ -1,4 +1,4 @@
-"""The workers of one start, as the supervisor holds them: by their leash."""
+"""The workers of one start, as the supervisor holds them: by their shim."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Workers:
         self._exits = folder.path / EXITS / f"attempt-{attempt:04}"
         with contextlib.suppress(OSError):  # a full disk: only launchers look for it
             self._exits.mkdir(parents=True, exist_ok=True)
-        leash = [sys.executable, "-m", "tonnage.supervisor.leash", "--folder", str(folder.path), "--signal-to",
+        shim = [sys.executable, "-m", "tonnage.supervisor.shim", "--folder", str(folder.path), "--signal-to",
                  job.signal_to, "--grace-s", str(grace_s), "--", *job.argv]  # fmt: skip
         self._process = subprocess.Popen(
-            leash,
+            shim,
             stdin=subprocess.PIPE,
             stdout=sys.stderr,
             stderr=sys.stderr,
@@ -40,7 +40,7 @@ class Workers:
 
     @property
     def pid(self) -> int:
-        """Of the leash; the workers are below it."""
+        """Of the shim; the workers are below it."""
         return self._process.pid
 
     def exit_code(self) -> int | None:
@@ -48,7 +48,7 @@ class Workers:
         code = self._process.poll()
         if code is None:
             return None
-        if code < 0:  # the leash itself was killed
+        if code < 0:  # the shim itself was killed
             code = 128 - code
         return worst_exit(self._exits, code)
 

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from pydantic import ValidationError
 
 from tonnage.errors import InputError, did_you_mean, nearest
-from tonnage.workload.file.fields import Door
+from tonnage.workload.file.fields import StrictModel
 from tonnage.workload.file.layout_checks import Fault, find_train_faults
 from tonnage.workload.file.layout_fields import ServingLayoutFields, TrainLayoutFields
 from tonnage.workload.file.mapping_values import as_document
@@ -24,7 +24,7 @@ SHORT: Final[Mapping[str, str]] = MappingProxyType(
      "prefill": "prefill_replicas", "decode": "decode_replicas"}
 )  # fmt: skip
 EXAMPLE: Final = "such as 'tp=2,pp=2,micro_batch=4'"
-Fields = TypeVar("Fields", bound=Door)
+Fields = TypeVar("Fields", bound=StrictModel)
 
 
 def force_layout(workload: Workload, text: str) -> Workload:
@@ -42,7 +42,7 @@ def force_layout(workload: Workload, text: str) -> Workload:
     return replace(workload, job=replace(job, **stated))
 
 
-def parse_layout(text: str, fields: type[Door]) -> dict[str, int | str]:
+def parse_layout(text: str, fields: type[StrictModel]) -> dict[str, int | str]:
     """Key -> value, short forms written out; InputError on a key that is none or that comes twice.
 
     >>> parse_layout("tp=2, mb=4,recompute=full", TrainLayoutFields)

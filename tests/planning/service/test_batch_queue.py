@@ -12,13 +12,13 @@ from tonnage.api import load_workload
 from tonnage.catalog import Catalog
 from tonnage.errors import InputError
 from tonnage.planning import make_plan
-from tonnage.planning.grounds import Grounds
+from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.service.batch_breakeven import BatchBreakEven, batch_break_even
 from tonnage.planning.service.batch_queue import QueueJob, simulate_queue
 from tonnage.pricing.tokens import TokenPrices
 from tonnage.workload.jobs import Workload
 
-GROUNDS = Grounds.packaged()
+CALIBRATED = CalibratedModel.packaged()
 BATCH = Path(__file__).parents[3] / "examples" / "batch-10k-per-hour.tonnage.yaml"
 JOB = QueueJob(items=10_000, items_per_s=2.0, machines=4, usd_per_machine_hour=1.5, in_flight=20)
 
@@ -31,12 +31,12 @@ def workload(catalog: Catalog) -> Workload:
 @pytest.fixture(scope="module")
 def found(workload: Workload, catalog: Catalog) -> BatchBreakEven:
     api = TokenPrices(name="api", usd_per_million_input=0.1, usd_per_million_output=0.2, source="", read_on=None)
-    return batch_break_even(workload, catalog, [api], grounds=GROUNDS)
+    return batch_break_even(workload, catalog, [api], calibrated=CALIBRATED)
 
 
 def test_the_plans_machines_and_cost_are_chosen(workload: Workload, found: BatchBreakEven, catalog: Catalog) -> None:
     """The row that is cheapest is the plan's first option: machines, time and cost alike."""
-    best = make_plan(workload, catalog, grounds=GROUNDS).options[0]
+    best = make_plan(workload, catalog, calibrated=CALIBRATED).options[0]
     assert found.chosen is not None
     chosen = found.chosen.option
     assert (chosen.identity, chosen.time_s, chosen.cost_usd) == (best.identity, best.time_s, best.cost_usd)
@@ -64,7 +64,7 @@ def test_machines_pay_from_where_they_are_cheaper(found: BatchBreakEven) -> None
 
 def test_failed_items_are_answered_again(workload: Workload, found: BatchBreakEven, catalog: Catalog) -> None:
     """One try in five fails: a quarter more work."""
-    often = batch_break_even(workload, catalog, [], item_failure=0.2, grounds=GROUNDS)
+    often = batch_break_even(workload, catalog, [], item_failure=0.2, calibrated=CALIBRATED)
     assert often.chosen is not None
     assert found.chosen is not None
     assert often.chosen.option.cost_usd.value > 1.1 * found.chosen.option.cost_usd.value

@@ -11,8 +11,8 @@ import pytest
 from tonnage.api import compare, load_workload
 from tonnage.catalog import Catalog
 from tonnage.planning import make_plan
+from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.fleets import machines_for, replicas_for
-from tonnage.planning.grounds import Grounds
 from tonnage.planning.plan import Option
 from tonnage.planning.portfolio.model import candidates_of, entry_plans
 from tonnage.planning.rightsizing.rightsize import plan_alone
@@ -27,7 +27,7 @@ from tonnage.workload.portfolio.values import Entry, Portfolio
 
 from ..conftest import serve
 
-GROUNDS = Grounds.packaged()
+CALIBRATED = CalibratedModel.packaged()
 EXAMPLES = Path(__file__).parents[3] / "examples"
 SERVICES = (
     "serve-gpt2-realtime.tonnage.yaml", "serve-llama-7b-realtime.tonnage.yaml", "compare/bert-serving.tonnage.yaml",
@@ -84,7 +84,7 @@ def question(job: ServeJob, curve: RateCurve | None = None) -> Question:
 
 
 def first_machine(workload: Workload, catalog: Catalog) -> Option | None:
-    return next((one for one in make_plan(workload, catalog, grounds=GROUNDS).choices if is_machine(one)), None)
+    return next((one for one in make_plan(workload, catalog, calibrated=CALIBRATED).choices if is_machine(one)), None)
 
 
 def agrees(workload: Workload, catalog: Catalog) -> bool:
@@ -92,7 +92,7 @@ def agrees(workload: Workload, catalog: Catalog) -> bool:
     job = workload.job
     assert isinstance(job, ServeJob)
     planned = first_machine(workload, catalog)
-    found = break_even(workload, catalog, [], question(job), grounds=GROUNDS)
+    found = break_even(workload, catalog, [], question(job), calibrated=CALIBRATED)
     if planned is None:
         assert found.fleet is None
         return False
@@ -128,7 +128,7 @@ def test_a_unit_bills_what_the_ledger_does(seed: int, some: Catalog) -> None:
     job = workload.job
     assert isinstance(job, ServeJob)
     asked = question(job)
-    for option in [one for one in make_plan(workload, some, grounds=GROUNDS).options if is_machine(one)]:
+    for option in [one for one in make_plan(workload, some, calibrated=CALIBRATED).options if is_machine(one)]:
         unit = replace(unit_of(option, workload, some.services, (), None, used=0.8), reserved_usd_per_hour=None)
         fleet = month_fleet(unit, asked.demand, job.rate_per_s, asked.policy)
         assert fleet.machines_mean == option.count, option.identity
@@ -143,7 +143,7 @@ def test_a_portfolio_of_one_has_the_plans_fleet(name: str, catalog: Catalog) -> 
     plans = entry_plans(portfolio.entries[0], portfolio, catalog, None)
     options = [option for plan in plans for option in plan.choices]
     cheapest = candidates_of(0, portfolio.entries[0], options, portfolio, catalog)[0]
-    best = make_plan(workload, catalog, grounds=GROUNDS).best
+    best = make_plan(workload, catalog, calibrated=CALIBRATED).best
     assert best is not None
     assert (cheapest.option.identity, cheapest.usd) == (best.identity, best.cost_usd.value)
 
@@ -151,7 +151,7 @@ def test_a_portfolio_of_one_has_the_plans_fleet(name: str, catalog: Catalog) -> 
 def test_right_sizing_asks_the_plan_of_the_same_machine(catalog: Catalog) -> None:
     """A machine that right-sizing accepts for a workload is an option of its plan, with one machine."""
     workload = replace(load_workload(EXAMPLES / SERVICES[2], catalog=catalog), team=Team())
-    planned = make_plan(workload, catalog, grounds=GROUNDS)
+    planned = make_plan(workload, catalog, calibrated=CALIBRATED)
     for option in [one for one in planned.options if is_machine(one)][:5]:
         offers = [
             one for one in catalog.offers_named(option.provider, option.instance_type)
@@ -168,7 +168,7 @@ def test_a_comparison_shows_the_plans_cost_of_own_machines(catalog: Catalog) -> 
     row = next(one for one in found.totals["self-managed-aws"].rows if one.kind == "serve")
     workload = load_workload(EXAMPLES / SERVICES[2], catalog=catalog)
     limits = replace(workload.constraints, providers=("aws",), platforms=("vm",))
-    best = make_plan(replace(workload, constraints=limits), catalog, grounds=GROUNDS).best
+    best = make_plan(replace(workload, constraints=limits), catalog, calibrated=CALIBRATED).best
     assert best is not None
     assert row.option is not None
     assert (row.option.identity, row.usd_per_month) == (best.identity, best.cost_usd)
@@ -179,7 +179,7 @@ def test_an_autoscaled_day_is_below_the_standing_fleet_and_above_its_mean(catalo
     workload = replace(load_workload(EXAMPLES / SERVICES[1], catalog=catalog))
     job = workload.job
     assert isinstance(job, ServeJob)
-    found = break_even(workload, catalog, [], question(job, RateCurve.of_load(0.3)), grounds=GROUNDS)
+    found = break_even(workload, catalog, [], question(job, RateCurve.of_load(0.3)), calibrated=CALIBRATED)
     assert found.fleet is not None
     assert found.standing is not None
     planned = first_machine(workload, catalog)

@@ -8,7 +8,7 @@ from math import ceil
 from typing import Final
 
 from tonnage.catalog import Catalog
-from tonnage.planning.grounds import Grounds
+from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.plan import Option, Plan
 from tonnage.planning.planner import make_plan
 from tonnage.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
@@ -38,7 +38,7 @@ class Candidate:
         return max(1, ceil(runs * self.hours / HOURS_PER_MONTH - 1e-9)) if runs else 0
 
 
-def entry_plans(entry: Entry, portfolio: Portfolio, catalog: Catalog, grounds: Grounds | None) -> list[Plan]:
+def entry_plans(entry: Entry, portfolio: Portfolio, catalog: Catalog, calibrated: CalibratedModel | None) -> list[Plan]:
     """The workload's plans: over the whole catalog, and over each region that a limit names.
 
     A plan keeps the cheapest region of a machine; where a limit names regions, the others may be needed too.
@@ -47,7 +47,7 @@ def entry_plans(entry: Entry, portfolio: Portfolio, catalog: Catalog, grounds: G
     providers = tuple(share.provider for share in portfolio.shares)
     if providers:
         workload = _within(workload, providers)
-    return [make_plan(workload, part, grounds=grounds) for part in _parts(catalog, _named_places(portfolio))]
+    return [make_plan(workload, part, calibrated=calibrated) for part in _parts(catalog, _named_places(portfolio))]
 
 
 def _without_reserved(workload: Workload) -> Workload:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tonnage.catalog import Catalog
-from tonnage.planning.grounds import Grounds
+from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.notes import left_out_notes
 from tonnage.planning.plan import CatalogStamp, Option, Plan, may_win
 from tonnage.planning.portfolio.answer import Assignment, Commit, PortfolioPlan, ProviderSpend, Unplaced
@@ -27,7 +27,9 @@ from tonnage.units import HOURS_PER_MONTH
 from tonnage.workload.portfolio.values import Entry, Portfolio
 
 
-def plan_portfolio(portfolio: Portfolio, catalog: Catalog, *, grounds: Grounds | None = None) -> PortfolioPlan:
+def plan_portfolio(
+    portfolio: Portfolio, catalog: Catalog, *, calibrated: CalibratedModel | None = None
+) -> PortfolioPlan:
     """The cheapest assignment that holds every limit, with a proven gap.
 
     Raises PortfolioUnsolved where the solver finds neither an assignment nor a proof that there is none. Where none
@@ -35,7 +37,7 @@ def plan_portfolio(portfolio: Portfolio, catalog: Catalog, *, grounds: Grounds |
     """
     apart = tuple(part for one in portfolio.commitments for part in one.apart())
     portfolio = replace(portfolio, commitments=apart)
-    planned = [entry_plans(entry, portfolio, catalog, grounds) for entry in portfolio.entries]
+    planned = [entry_plans(entry, portfolio, catalog, calibrated) for entry in portfolio.entries]
     candidates: list[Candidate] = []
     unplaced: list[Unplaced] = []
     for index, (entry, plans) in enumerate(zip(portfolio.entries, planned, strict=True)):
@@ -57,7 +59,7 @@ def plan_portfolio(portfolio: Portfolio, catalog: Catalog, *, grounds: Grounds |
         entry = portfolio.entries[index]
         limits = replace(entry.workload.constraints, deadline_s=deadline_s)
         later = replace(entry, workload=replace(entry.workload, constraints=limits))
-        options = _options(entry_plans(later, portfolio, catalog, grounds))
+        options = _options(entry_plans(later, portfolio, catalog, calibrated))
         return candidates_of(index, entry, options, portfolio, catalog)
 
     return _answer(empty, solved, replan)

@@ -10,7 +10,7 @@ import numpy as np
 
 from tonnage.catalog import Catalog
 from tonnage.errors import InputError
-from tonnage.planning.grounds import Grounds
+from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.layout_grid import node_counts
 from tonnage.planning.plan import CatalogStamp, Option
 from tonnage.planning.planner import make_plan, terms_of
@@ -70,7 +70,7 @@ def batch_break_even(
     batch_prices: bool = True,
     cached_fraction: float = 0.0,
     seed: int = 0,
-    grounds: Grounds | None = None,
+    calibrated: CalibratedModel | None = None,
 ) -> BatchBreakEven:
     """The best machine of the plan, for each number of them that the plan tries. InputError on another kind.
 
@@ -80,9 +80,9 @@ def batch_break_even(
         raise InputError(f"{workload.name} is of kind {workload.kind}, not a batch", hint="kind: batch")
     if not 0 <= item_failure < 1:
         raise InputError("failures lie in 0 to below 1")
-    grounds = grounds or Grounds.packaged()
+    calibrated = calibrated or CalibratedModel.packaged()
     tried = _with_items(workload, workload.job.items / (1.0 - item_failure))
-    plan = make_plan(tried, catalog, grounds=grounds)
+    plan = make_plan(tried, catalog, calibrated=calibrated)
     option = next((one for one in plan.choices if is_machine(one)), None)
     if option is None or option.run.time_s is None:
         return BatchBreakEven(
@@ -90,13 +90,13 @@ def batch_break_even(
             refused=len(plan.refused),
         )  # fmt: skip
     alone = _only(option, catalog)
-    every = [_of_count(tried, alone, count, grounds) for count in node_counts(workload.constraints.max_nodes)]
+    every = [_of_count(tried, alone, count, calibrated) for count in node_counts(workload.constraints.max_nodes)]
     options = [option if one.count == option.count else one for one in every if one is not None]
     rows = tuple(_row(workload, one, item_failure, seed) for one in options)
     chosen = next((row for row in rows if row.option is option), None)
     fleet = rows[-1] if chosen is None else chosen
     apis = tuple(
-        _api(workload, one, alone, fleet.option.count, grounds, batch=batch_prices, cached=cached_fraction)
+        _api(workload, one, alone, fleet.option.count, calibrated, batch=batch_prices, cached=cached_fraction)
         for one in prices
     )
     return BatchBreakEven(
@@ -117,10 +117,10 @@ def _only(option: Option, catalog: Catalog) -> Catalog:
     return replace(catalog, offers=tuple(offers))
 
 
-def _of_count(workload: Workload, catalog: Catalog, count: int, grounds: Grounds) -> Option | None:
+def _of_count(workload: Workload, catalog: Catalog, count: int, calibrated: CalibratedModel) -> Option | None:
     """The plan's option of so many machines, whatever the deadline and the budget."""
     limits = replace(workload.constraints, max_nodes=count, deadline_s=None, budget_usd=None)
-    plan = make_plan(replace(workload, constraints=limits), catalog, objective="time", grounds=grounds)
+    plan = make_plan(replace(workload, constraints=limits), catalog, objective="time", calibrated=calibrated)
     return next((one for one in plan.choices if is_machine(one) and one.count == count), None)
 
 
@@ -151,7 +151,14 @@ def _row(workload: Workload, option: Option, item_failure: float, seed: int) -> 
 
 
 def _api(
-    workload: Workload, prices: TokenPrices, alone: Catalog, count: int, grounds: Grounds, *, batch: bool, cached: float
+    workload: Workload,
+    prices: TokenPrices,
+    alone: Catalog,
+    count: int,
+    calibrated: CalibratedModel,
+    *,
+    batch: bool,
+    cached: float,
 ) -> BatchApi:
     job = workload.job
     assert isinstance(job, BatchJob)
@@ -160,7 +167,7 @@ def _api(
 
     def dearer(items: float) -> bool:
         """Whether machines cost more than the API for so many items."""
-        option = _of_count(_with_items(workload, items), alone, count, grounds)
+        option = _of_count(_with_items(workload, items), alone, count, calibrated)
         return option is None or option.cost_usd.value > each * items
 
     low, high = max(job.items / FAR, 1.0), job.items * FAR

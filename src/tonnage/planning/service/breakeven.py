@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tonnage.catalog import Catalog
 from tonnage.errors import InputError
-from tonnage.planning.grounds import Grounds
+from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.service.answer import ApiCost, BreakEven, Question
 from tonnage.planning.service.autoscaling import MOST_MACHINES
 from tonnage.planning.service.crossings import Cost, find_crossings, volume_grid, with_intervals
@@ -27,7 +27,7 @@ def break_even(
     prices: Sequence[TokenPrices],
     question: Question,
     *,
-    grounds: Grounds | None = None,
+    calibrated: CalibratedModel | None = None,
 ) -> BreakEven:
     """The plan's fleet for the workload's busy rate (autoscaled where the day has a shape), checked by simulation,
     beside each price per token.
@@ -36,7 +36,7 @@ def break_even(
     """
     if not isinstance(workload.job, ServeJob):
         raise InputError(f"{workload.name} is of kind {workload.kind}, not a service", hint="kind: serve")
-    study = Study(workload, catalog, question, grounds)
+    study = Study(workload, catalog, question, calibrated)
     plan = study.plan
     empty = BreakEven(
         workload=workload, question=question, fleet=None, standing=None, verified=None, usd_per_month=None, apis=(),

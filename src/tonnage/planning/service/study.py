@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tonnage.catalog import Catalog
-from tonnage.planning.grounds import Grounds, generates
+from tonnage.planning.calibrated_model import CalibratedModel, generates
 from tonnage.planning.plan import Option
 from tonnage.planning.planner import make_plan
 from tonnage.planning.service.answer import Question
@@ -32,25 +32,27 @@ MOST_CACHED = 0.99  # of a prompt: its last token is always read
 class Study:
     """The fleet's side of the question: units, and what they cost at a busy rate."""
 
-    def __init__(self, workload: Workload, catalog: Catalog, question: Question, grounds: Grounds | None) -> None:
+    def __init__(
+        self, workload: Workload, catalog: Catalog, question: Question, calibrated: CalibratedModel | None
+    ) -> None:
         assert isinstance(workload.job, ServeJob)
         self.workload, self.catalog, self.question = workload, catalog, question
-        self.grounds = grounds or Grounds.packaged()
+        self.calibrated = calibrated or CalibratedModel.packaged()
         self.job = self.asked(workload.job.requests)
         sized = replace(workload, job=self.job)
-        self.plan = make_plan(sized, catalog, grounds=self.grounds)
+        self.plan = make_plan(sized, catalog, calibrated=self.calibrated)
         found = next((option for option in self.plan.choices if is_machine(option)), None)
         self.planned = None if found is None else self._unit(found)
         self.units: tuple[FleetUnit, ...] = ()
         if self.planned is not None:
             every = fleet_units(
-                capacity_plan(sized, catalog, self.grounds), sized, catalog.services,
-                reserved_discount=question.reserved_discount, grounds=self.grounds,
+                capacity_plan(sized, catalog, self.calibrated), sized, catalog.services,
+                reserved_discount=question.reserved_discount, calibrated=self.calibrated,
             )  # fmt: skip
             self.units = (self.planned, *(one for one in every if one.key != self.planned.key))
 
     def _unit(self, option: Option) -> FleetUnit:
-        used = self.grounds.assumed.target_utilisation
+        used = self.calibrated.assumed.target_utilisation
         return unit_of(
             option,
             self.workload,
@@ -127,7 +129,7 @@ class Study:
         load = min(planned, self.job.rate_per_s / max(working, 1.0))
         return verify_unit(
             unit, self.job, promise_of(self.job, question.quantile), self.catalog, load_per_s=load,
-            seed=question.seed, variation=variation, grounds=self.grounds,
+            seed=question.seed, variation=variation, calibrated=self.calibrated,
         )  # fmt: skip
 
     def fleet(self, rate: float, end: End = "value") -> MonthFleet:
@@ -189,7 +191,7 @@ def resizer(study: Study) -> Callable[[Requests, float], tuple[FleetUnit, ...]]:
             return study.units
         made = units_for(
             study.workload, job, study.units, study.catalog, reserved_discount=study.question.reserved_discount,
-            grounds=study.grounds,
+            calibrated=study.calibrated,
         )  # fmt: skip
         return tuple(unit.slowed(min(factors.get(unit.key, 1.0), 1.0)) for unit in made)
 

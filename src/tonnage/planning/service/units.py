@@ -8,7 +8,7 @@ from typing import Any
 
 from tonnage.catalog import Catalog
 from tonnage.catalog.services import ServicePrices
-from tonnage.planning.grounds import Grounds
+from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.plan import Option, Plan, may_win
 from tonnage.planning.planner import make_plan
 from tonnage.pricing.month import MonthBill, month_bill
@@ -69,12 +69,12 @@ class FleetUnit:
         return replace(self, replica_per_s=self.replica_per_s.scaled(factor))
 
 
-def capacity_plan(workload: Workload, catalog: Catalog, grounds: Grounds | None = None) -> Plan:
+def capacity_plan(workload: Workload, catalog: Catalog, calibrated: CalibratedModel | None = None) -> Plan:
     """The plan of a rate so high that every machine is filled: the capacity of each machine type."""
     assert isinstance(workload.job, ServeJob)
     job = replace(workload.job, rate_per_s=FULL_RATE_PER_S, replicas=None, **_plain(workload.job))
     limits = replace(workload.constraints, budget_usd=None, max_gpus=None, max_nodes=NO_LIMIT, quotas=())
-    return make_plan(replace(workload, job=job, constraints=limits), catalog, grounds=grounds)
+    return make_plan(replace(workload, job=job, constraints=limits), catalog, calibrated=calibrated)
 
 
 def _plain(job: ServeJob) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def fleet_units(
     services: ServicePrices,
     *,
     reserved_discount: float | None = None,
-    grounds: Grounds | None = None,
+    calibrated: CalibratedModel | None = None,
 ) -> tuple[FleetUnit, ...]:
     """The machines worth considering at some volume, cheapest machine first.
 
@@ -98,7 +98,7 @@ def fleet_units(
     """
     every = (option for option in plan.options if is_machine(option))
     machines = may_win(every, any_price=plan.any_price)
-    used = (grounds or Grounds.packaged()).assumed.target_utilisation
+    used = (calibrated or CalibratedModel.packaged()).assumed.target_utilisation
     return worthwhile(
         [unit_of(option, workload, services, machines, reserved_discount, used=used) for option in machines]
     )
@@ -167,11 +167,11 @@ def units_for(
     catalog: Catalog,
     *,
     reserved_discount: float | None = None,
-    grounds: Grounds | None = None,
+    calibrated: CalibratedModel | None = None,
 ) -> tuple[FleetUnit, ...]:
     """The same machines sized for another job; those that cannot do it drop out."""
     keys = {unit.key[:2] for unit in units}
     offers = tuple(offer for offer in catalog.offers if (offer.provider, offer.instance_type) in keys)
     changed = replace(workload, job=job)
-    plan = capacity_plan(changed, replace(catalog, offers=offers), grounds)
-    return fleet_units(plan, changed, catalog.services, reserved_discount=reserved_discount, grounds=grounds)
+    plan = capacity_plan(changed, replace(catalog, offers=offers), calibrated)
+    return fleet_units(plan, changed, catalog.services, reserved_discount=reserved_discount, calibrated=calibrated)

@@ -11,7 +11,7 @@ from typing import Literal
 
 from tonnage.catalog import Catalog
 from tonnage.catalog.hardware import Accelerator
-from tonnage.planning.grounds import Grounds, generates
+from tonnage.planning.calibrated_model import CalibratedModel, generates
 from tonnage.planning.machines import accelerator_park
 from tonnage.planning.service.units import FleetUnit
 from tonnage.sizing.arrivals import Bursty, Poisson, SpreadLengths, Traffic
@@ -85,13 +85,13 @@ def verify_unit(
     load_per_s: float,
     seed: int = 0,
     variation: float = 1.0,
-    grounds: Grounds | None = None,
+    calibrated: CalibratedModel | None = None,
 ) -> Verified:
     """Whether the simulated percentile keeps the promise at `load_per_s` a replica, else at 0.9^n of it, n up to 11.
 
     Arrivals are Poisson, or gamma gaps of `variation`.
     """
-    replica = _replica(unit, job, catalog, grounds or Grounds.packaged())
+    replica = _replica(unit, job, catalog, calibrated or CalibratedModel.packaged())
     first, kept = _seen(replica, job, promise, load_per_s, seed, variation)
     factor = 1.0
     for _ in range(STEPS - 1):
@@ -116,8 +116,8 @@ def _seen(
     return seen, promise.kept(seen.latency_s, seen.ttft_s)
 
 
-def _replica(unit: FleetUnit, job: ServeJob, catalog: Catalog, grounds: Grounds) -> ReplicaModel:
-    assumed = grounds.assumed
+def _replica(unit: FleetUnit, job: ServeJob, catalog: Catalog, calibrated: CalibratedModel) -> ReplicaModel:
+    assumed = calibrated.assumed
     instance = catalog.instance_type(unit.option.instance_type, unit.option.provider)
     weights: str = job.weights
     if generates(job) and instance.accelerator is not None:
@@ -127,7 +127,7 @@ def _replica(unit: FleetUnit, job: ServeJob, catalog: Catalog, grounds: Grounds)
     tensor = int(dict(unit.option.run.layout_fields)["tensor_parallel"])
     policy = None
     if generates(job):
-        policy = _policy(job, park.machines[0].accelerator, devices, tensor, grounds.engine(job))
+        policy = _policy(job, park.machines[0].accelerator, devices, tensor, calibrated.engine(job))
     return ReplicaModel.from_sizing(
         job.model,
         devices,
@@ -135,8 +135,7 @@ def _replica(unit: FleetUnit, job: ServeJob, catalog: Catalog, grounds: Grounds)
         weights=weights,
         tensor_parallel=tensor,
         policy=policy,
-        assumed=assumed,
-        engine=grounds.engine(job),
+        engine=calibrated.engine(job),
     )
 
 

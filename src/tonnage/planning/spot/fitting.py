@@ -192,11 +192,11 @@ def _prices(traces: Sequence[Trace]) -> Prices | None:
     known = [one for one in known if len(one)]
     if not known:
         return None
-    joined = np.concatenate(known)
+    priced = np.concatenate(known)
     return Prices(
-        mean=float(joined.mean()),
-        low=float(joined.min()),
-        high=float(joined.max()),
+        mean=float(priced.mean()),
+        low=float(priced.min()),
+        high=float(priced.max()),
         changes=sum(int((np.diff(one) != 0).sum()) for one in known),
     )
 

@@ -13,14 +13,19 @@ from tonnage.reports.wording import render_machines, render_money, render_purcha
 
 
 def alike_parts(comparison: Comparison) -> list[Part]:
-    """Two tables: speed, and cost by way of buying. Nothing where no job is done by two things."""
+    """Two tables: speed, and cost by way of buying. Nothing where no job is done by two alternatives."""
     parts: list[Part] = []
     for one in comparison.alike:
         parts += [Subheading(text=f"Like with like: speed of {one.work}"), _speeds(comparison, one)]
-    rows = [row for thing in comparison.request.things for row in comparison.totals[thing.name].rows if row.purchases]
+    rows = [
+        row
+        for alternative in comparison.request.alternatives
+        for row in comparison.totals[alternative.name].rows
+        if row.purchases
+    ]
     if len(rows) > 1:
         columns = (
-            Column(title="Thing"),
+            Column(title="Alternative"),
             Column(title="Work"),
             Column(title="On demand", align="right"),
             Column(title="Spot", align="right"),
@@ -38,7 +43,7 @@ def _speeds(comparison: Comparison, one: Alike) -> Table:
         else f"{one.devices:g} accelerator{'' if one.devices == 1 else 's'}"
     )
     columns = (
-        Column(title="Thing"),
+        Column(title="Alternative"),
         Column(title=f"For at most {render_money(one.budget_usd)} a job", wraps=True),
         Column(title=f"On {on}", wraps=True),
     )
@@ -63,4 +68,4 @@ def _time(option: Option | None, none: str) -> str:
 
 def _bought(comparison: Comparison, row: Row) -> tuple[str, ...]:
     ways = [bought_as(row, purchase) for purchase in ("on_demand", "spot")]
-    return (comparison.title_of[row.thing], row.work, *(money(one.cost_usd) if one else UNKNOWN for one in ways))
+    return (comparison.title_of[row.alternative], row.work, *(money(one.cost_usd) if one else UNKNOWN for one in ways))

@@ -1,6 +1,6 @@
 """The two pages for those who decide: question, answer, why, cost against time, what would change it, risks, moving.
 
-Everything here stands in the whole report too, with its grounds; nothing is computed that is not there.
+Everything here stands in the whole report too, with its inputs; nothing is computed that is not there.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ def board_sections(comparison: Comparison) -> tuple[Section, ...]:
         _changes(comparison),
         _risks(comparison),
         _moving(comparison),
-        _grounds(comparison),
+        _inputs(comparison),
     )
 
 
 def _answer(comparison: Comparison) -> Section:
     answer = comparison.answer
     works = ", ".join(work.name for work in comparison.works)
-    things = level(comparison, [thing.name for thing in comparison.request.things])
+    alternatives = level(comparison, [alternative.name for alternative in comparison.request.alternatives])
     weeks = counted(answer.verdict.weeks, "week")
     parts: list[Part] = [
-        Paragraph(text=f"Where to do {works} for {weeks}: {things}?", tone="faint"),
+        Paragraph(text=f"Where to do {works} for {weeks}: {alternatives}?", tone="faint"),
         Paragraph(text=headline(comparison), tone="good" if answer.choice else "warning"),
     ]
     if answer.reasons:
@@ -65,11 +65,12 @@ def _answer(comparison: Comparison) -> Section:
 def _cost(comparison: Comparison) -> Section:
     verdict = comparison.answer.verdict
     rows = []
-    for thing in comparison.request.things:
-        total = comparison.totals[thing.name]
+    for alternative in comparison.request.alternatives:
+        total = comparison.totals[alternative.name]
         rows.append(
-            (thing.title, money(total.run_usd_per_month), money(total.people_usd_per_month),
-             _entry_usd(comparison, thing.name), money(_usd(verdict, thing.name)), _standing(verdict, thing.name))
+            (alternative.title, money(total.run_usd_per_month), money(total.people_usd_per_month),
+             _entry_usd(comparison, alternative.name),
+             money(_usd(verdict, alternative.name)), _standing(verdict, alternative.name))
         )  # fmt: skip
     titles = ("", "To run, a month", "People, a month", "Getting there, once", f"{counted(verdict.weeks, 'week')}", "")
     kept = [place for place in range(len(titles)) if any(row[place] != UNKNOWN for row in rows)]
@@ -85,7 +86,7 @@ def _cost(comparison: Comparison) -> Section:
 
 def _usd(verdict: Verdict, name: str) -> Figure | None:
     """Over the horizon, whether it is in the running or not."""
-    found = next((one.usd for one in verdict.contenders if one.thing == name), None)
+    found = next((one.usd for one in verdict.contenders if one.alternative == name), None)
     out = verdict.out_of(name)
     return found if out is None else out.usd
 
@@ -97,12 +98,12 @@ def _standing(verdict: Verdict, name: str) -> str:
         return SHORT_OUT[out.kind]
     if name == verdict.choice:
         return "chosen"
-    level = next(one.level for one in verdict.contenders if one.thing == name)
+    level = next(one.level for one in verdict.contenders if one.alternative == name)
     return "costs about as much" if level else "costs more"
 
 
 def _entry_usd(comparison: Comparison, name: str) -> str:
-    return "none" if name == comparison.answer.grounds.origin else money(comparison.entries[name].usd)
+    return "none" if name == comparison.answer.inputs.origin else money(comparison.entries[name].usd)
 
 
 def _changes(comparison: Comparison) -> Section:
@@ -115,16 +116,18 @@ def _risks(comparison: Comparison) -> Section:
     """Of the choice alone: those of the very offers its cost stands on, then those of its profile."""
     choice = comparison.answer.choice
     if choice is None:
-        lacking = [f"{comparison.title_of[one.thing]}: {SHORT_OUT[one.kind]}" for one in comparison.answer.verdict.out]
+        lacking = [
+            f"{comparison.title_of[one.alternative]}: {SHORT_OUT[one.kind]}" for one in comparison.answer.verdict.out
+        ]
         return Section(key="risks", title="Why none", parts=(Bullets(items=tuple(lacking)),))
-    thing = next(one for one in comparison.request.things if one.name == choice)
+    alternative = next(one for one in comparison.request.alternatives if one.name == choice)
     found = [
         f"{row.work} on {row.option.instance_type}: {risk_words(risk)}"
         for row in comparison.totals[choice].rows
         if row.option is not None
         for risk in row.option.risks
     ]
-    risks = tuple(dict.fromkeys([*found[: MOST_RISKS - 2], *thing.profile.risks, *found]))[:MOST_RISKS]
+    risks = tuple(dict.fromkeys([*found[: MOST_RISKS - 2], *alternative.profile.risks, *found]))[:MOST_RISKS]
     return Section(key="risks", title="Risks of the choice", parts=(Bullets(items=risks or ("none is on record",)),))
 
 
@@ -138,7 +141,7 @@ def _moving(comparison: Comparison) -> Section:
 
 
 def _entries(comparison: Comparison) -> list[tuple[str, str]]:
-    """Each thing's, or one line where all take the same."""
+    """Each alternative's, or one line where all take the same."""
     said = {comparison.title_of[name]: _entry(comparison, name) for name in comparison.entries}
     if len(said) > 1 and len(set(said.values())) == 1:
         return [("each of them", next(iter(said.values())))]
@@ -147,14 +150,14 @@ def _entries(comparison: Comparison) -> list[tuple[str, str]]:
 
 def _entry(comparison: Comparison, name: str) -> str:
     entry = comparison.entries[name]
-    if name == comparison.answer.grounds.origin:
+    if name == comparison.answer.inputs.origin:
         return "nothing: work runs there today"
     weeks = "" if entry.weeks is None else counted(float(f"{entry.weeks:.2g}"), "week")
     usd = "" if entry.usd is None else money(entry.usd)
     return ", ".join(filter(None, (usd, weeks))) or UNKNOWN
 
 
-def _grounds(comparison: Comparison) -> Section:
+def _inputs(comparison: Comparison) -> Section:
     lines = [
         line
         for name in comparison.able

@@ -10,7 +10,7 @@ from tonnage.comparison.scoring import learn_apart
 
 def caveats(comparison: Comparison) -> list[str]:
     """What a reader must know before acting on the answer, beside its reasons."""
-    if learn_apart(comparison.request.things, comparison.totals):
+    if learn_apart(comparison.request.alternatives, comparison.totals):
         return [
             "They learn different models of one table: accuracy is not compared, measure it on your own data. A pass "
             "over the rows is not the same work for each: compare times, not rates."
@@ -18,7 +18,7 @@ def caveats(comparison: Comparison) -> list[str]:
     return []
 
 
-def level(comparison: Comparison, things: Sequence[str]) -> str:
+def level(comparison: Comparison, alternatives: Sequence[str]) -> str:
     """Those that lead together, by their titles."""
-    names = [comparison.title_of[thing] for thing in things]
+    names = [comparison.title_of[alternative] for alternative in alternatives]
     return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from tonnage.comparison.aspects import HIGHEST
 from tonnage.comparison.comparing import Comparison
+from tonnage.comparison.criteria import HIGHEST
 from tonnage.comparison.migration import Migration
 from tonnage.comparison.scoring import WeightFlip
 from tonnage.reports.blocks import Column, Table
@@ -22,7 +22,7 @@ def score_chart(comparison: Comparison) -> Chart | None:
     """Weighted scores with what the unknown could change; None where nothing is ranked."""
     bars = tuple(
         ScoreBar(
-            name=comparison.title_of[one.thing],
+            name=comparison.title_of[one.alternative],
             value=Figure(value=one.total, low=one.low, high=one.high),
             label=f"{one.total:.2f} ({one.low:.2f}–{one.high:.2f})",
         )
@@ -41,16 +41,18 @@ def score_chart(comparison: Comparison) -> Chart | None:
 
 def sensitivity_chart(comparison: Comparison) -> Chart | None:
     """The weights nearest to changing the winner; None where none does."""
-    aspects = {aspect.key: aspect.title for aspect in comparison.aspects}
+    criteria = {criterion.key: criterion.title for criterion in comparison.criteria}
     flips = comparison.flips[:MOST_SHIFTS]
     if not flips:
         return None
     shifts = tuple(
-        Shift(name=aspects[one.aspect], label=_shift_words(comparison, one), now=one.weight_now, tie=one.weight_at_tie)
+        Shift(
+            name=criteria[one.criterion], label=_shift_words(comparison, one), now=one.weight_now, tie=one.weight_at_tie
+        )
         for one in flips
     )
     rows = tuple(
-        (aspects[one.aspect], short(one.weight_now), f"{one.side} {short(one.weight_at_tie)}",
+        (criteria[one.criterion], short(one.weight_now), f"{one.side} {short(one.weight_at_tie)}",
          comparison.title_of[one.rival])
         for one in flips
     )  # fmt: skip

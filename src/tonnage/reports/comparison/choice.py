@@ -62,20 +62,20 @@ def decision_words(comparison: Comparison) -> str:
     if decision.leaf is None:
         return f"The rules are undecided: {decision.missing} is not known"
     said = f"{decision.leaf.say}: {decision.leaf.because}"
-    named = answer.grounds.preference.things
+    named = answer.inputs.preference.alternatives
     if named is None or answer.choice in named:
         return said
-    effect = "a must-have" if decision.leaf.must else "it counts among things that cost alike"
+    effect = "a must-have" if decision.leaf.must else "it counts among alternatives that cost alike"
     found = "; ".join(_against(comparison, name) for name in named) or "nothing compared here is meant by that"
     return f"{said} ({effect}). {found}."
 
 
 def _against(comparison: Comparison, name: str) -> str:
-    """What keeps a thing that the rules name from being the answer."""
+    """What keeps an alternative that the rules name from being the answer."""
     verdict = comparison.answer.verdict
     if (out := verdict.out_of(name)) is not None:
         return exclusion_words(comparison, out)
-    one = next(one for one in verdict.contenders if one.thing == name)
+    one = next(one for one in verdict.contenders if one.alternative == name)
     return f"{comparison.title_of[name]} costs {money(one.usd)} over {counted(verdict.weeks, 'week')}"
 
 
@@ -116,19 +116,19 @@ def decision_section(comparison: Comparison) -> Section:
 
 def score_section(comparison: Comparison) -> Section:
     """Weights and scores, the ranking, and how far it holds."""
-    request, names = comparison.request, [thing.name for thing in comparison.request.things]
+    request, names = comparison.request, [alternative.name for alternative in comparison.request.alternatives]
     ranking = tuple(
         (
-            comparison.title_of[one.thing],
+            comparison.title_of[one.alternative],
             f"{one.total:.2f}",
             f"{one.low:.2f}–{one.high:.2f}",
-            f"{100 * comparison.first_share[one.thing]:.0f} %",
+            f"{100 * comparison.first_share[one.alternative]:.0f} %",
             ", ".join(one.unknown) or "none",
         )
         for one in comparison.ranking
     )
     ranking_columns = (
-        Column(title="Thing"),
+        Column(title="Alternative"),
         Column(title="Score", align="right"),
         Column(title="With what is unknown at 1 and 5"),
         Column(title="First in draws", align="right"),
@@ -136,7 +136,9 @@ def score_section(comparison: Comparison) -> Section:
     )
     out = [comparison.title_of[name] for name in names if name not in comparison.able]
     parts: list[Part] = [
-        Paragraph(text="The scores break ties among things that cost alike; they are not the answer.", tone="faint"),
+        Paragraph(
+            text="The scores break ties among alternatives that cost alike; they are not the answer.", tone="faint"
+        ),
         Table(columns=ranking_columns, rows=ranking),
     ]
     if (chart := score_chart(comparison)) is not None:
@@ -148,7 +150,9 @@ def score_section(comparison: Comparison) -> Section:
     parts += [
         Subheading(text="Which weights would change the winner"),
         *((weights,) if (weights := sensitivity_chart(comparison)) is not None else ()),
-        Bullets(items=flip_lines(comparison.flips, comparison) or ("no weight of a single aspect changes the winner",)),
+        Bullets(
+            items=flip_lines(comparison.flips, comparison) or ("no weight of a single criterion changes the winner",)
+        ),
         Paragraph(
             text=f"Draws: {request.draws:,}, seed {request.seed}. Weights log-normal around their own (sigma 0.5), "
             "judged scores one off in half of the draws, computed scores anywhere in their interval, each by itself: "
@@ -157,8 +161,8 @@ def score_section(comparison: Comparison) -> Section:
         ),
         Subheading(text="What the weights would pay"),
         Bullets(items=implied_lines(comparison) or ("nothing: cost has no weight, or no cost is known",)),
-        Subheading(text="Who leads by which grounds"),
-        Pairs(rows=tuple((part, level(comparison, things)) for part, things in comparison.leaders)),
+        Subheading(text="Who leads on which criteria"),
+        Pairs(rows=tuple((part, level(comparison, alternatives)) for part, alternatives in comparison.leaders)),
         Subheading(text="Weights"),
         Pairs(rows=_weight_rows(comparison)),
     ]
@@ -166,9 +170,10 @@ def score_section(comparison: Comparison) -> Section:
 
 
 def _weight_rows(comparison: Comparison) -> tuple[tuple[str, str], ...]:
-    """Weights with the aspects that have them, heaviest first: the reader's own, then the defaults; what counts not."""
-    names = [thing.name for thing in comparison.request.things]
-    scored = [one for one in comparison.aspects if any(one.key in comparison.scores[name] for name in names)]
+    """Weights with the criteria that have them, heaviest first: the reader's own, then the defaults; what counts
+    not."""
+    names = [alternative.name for alternative in comparison.request.alternatives]
+    scored = [one for one in comparison.criteria if any(one.key in comparison.scores[name] for name in names)]
     given, weights = comparison.request.weights_given, comparison.request.weights
     rows: dict[tuple[bool, float], list[str]] = {}
     for one in scored:
@@ -184,7 +189,7 @@ def _weight_rows(comparison: Comparison) -> tuple[tuple[str, str], ...]:
 
 def implied_lines(comparison: Comparison) -> tuple[str, ...]:
     """The price that each weight of the reader implies for one point, and that of the weighted winner's whole lead."""
-    aspects = {aspect.key: aspect.title for aspect in comparison.aspects}
+    criteria = {criterion.key: criterion.title for criterion in comparison.criteria}
     given, lead = comparison.request.weights_given, comparison.answer.implied_lead
     out = []
     if lead is not None:
@@ -192,24 +197,25 @@ def implied_lines(comparison: Comparison) -> tuple[str, ...]:
         asked = render_money(abs(lead.asked_usd_per_month))
         side = "costs" if lead.asked_usd_per_month >= 0 else "saves"
         out.append(
-            f"Together the weights say that you would pay {price} for {comparison.title_of[lead.thing]} rather than "
+            f"Together the weights say that you would pay {price} for "
+            f"{comparison.title_of[lead.alternative]} rather than "
             f"{comparison.title_of[lead.other]}; it {side} {asked} a month, moving not counted. Weights do not "
             "outvote the cost: say `worth:` if you mean it."
         )
     out += [
-        f"{aspects[one.aspect]}, weight {one.weight:g}: you would pay {render_money(one.usd_per_month)} a month for "
-        "one point more"
+        f"{criteria[one.criterion]}, weight {one.weight:g}: you would pay "
+        f"{render_money(one.usd_per_month)} a month for one point more"
         for one in comparison.answer.implied
-        if one.aspect in given
+        if one.criterion in given
     ]
     return tuple(out)
 
 
 def flip_lines(flips: tuple[WeightFlip, ...], comparison: Comparison) -> tuple[str, ...]:
     """Nearest first."""
-    aspects = {aspect.key: aspect.title for aspect in comparison.aspects}
+    criteria = {criterion.key: criterion.title for criterion in comparison.criteria}
     return tuple(
-        f"{aspects[one.aspect]}: {comparison.title_of[one.rival]} wins with a weight {one.side} "
+        f"{criteria[one.criterion]}: {comparison.title_of[one.rival]} wins with a weight {one.side} "
         f"{short(one.weight_at_tie)} (now {one.weight_now:g})"
         for one in flips
     )
@@ -224,8 +230,8 @@ def advice_section(comparison: Comparison) -> Section:
         *(Column(title=f"{name} ({counted(weeks, 'week')})", wraps=True) for name, weeks in horizons.items()),
     )
     costs = tuple(
-        (comparison.title_of[thing.name], *(_horizon_cost(one.verdict, thing.name) for one in own))
-        for thing in comparison.request.things
+        (comparison.title_of[alternative.name], *(_horizon_cost(one.verdict, alternative.name) for one in own))
+        for alternative in comparison.request.alternatives
     )
     cost_columns = (
         Column(title="Cost of the whole horizon"),
@@ -269,9 +275,9 @@ def _size_rows(comparison: Comparison) -> tuple[tuple[str, ...], ...]:
     return tuple((titles[name] + (" — this one" if name == mine else ""), *row) for name, row in rows.items())
 
 
-def _horizon_cost(verdict: Verdict, thing: str) -> str:
-    out = verdict.out_of(thing)
-    found = next((one.usd for one in verdict.contenders if one.thing == thing), None)
+def _horizon_cost(verdict: Verdict, alternative: str) -> str:
+    out = verdict.out_of(alternative)
+    found = next((one.usd for one in verdict.contenders if one.alternative == alternative), None)
     return money(found) if out is None else f"{money(out.usd)}: {out.kind}"
 
 

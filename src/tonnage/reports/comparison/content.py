@@ -31,7 +31,7 @@ from tonnage.reports.comparison.sections import Section
 
 
 def build_sections(comparison: Comparison) -> tuple[Section, ...]:
-    """The whole report: the answer first, its grounds after it, sources last."""
+    """The whole report: the answer first, its inputs after it, sources last."""
     sources = Sources()
     matrix = matrix_section(comparison, sources)
     out = [

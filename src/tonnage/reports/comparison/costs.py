@@ -51,7 +51,7 @@ def cost_section(comparison: Comparison) -> Section:
     missing = [(name, row) for name, total in comparison.totals.items() for row in total.rows if row.option is None]
     if missing:
         rows = tuple((comparison.title_of[name], row.work, why_not_words(row.why_not)) for name, row in missing)
-        columns = (Column(title="Thing"), Column(title="Work"), Column(title="Why", wraps=True))
+        columns = (Column(title="Alternative"), Column(title="Work"), Column(title="Why", wraps=True))
         parts += [Subheading(text="Not computed"), Table(columns=columns, rows=rows)]
     parts += owned_parts(comparison)
     return Section(key="costs", title="Cost structure", parts=tuple(parts))
@@ -59,11 +59,11 @@ def cost_section(comparison: Comparison) -> Section:
 
 def _total_table(comparison: Comparison) -> Table:
     rows = []
-    for thing in comparison.request.things:
-        total = comparison.totals[thing.name]
+    for alternative in comparison.request.alternatives:
+        total = comparison.totals[alternative.name]
         rows.append(
             (
-                thing.title,
+                alternative.title,
                 money(total.run_usd_per_month),
                 money(total.people_usd_per_month),
                 money(total.usd_per_month),
@@ -71,10 +71,10 @@ def _total_table(comparison: Comparison) -> Table:
                 _oldest(total),
             )
         )
-    titles = ("Thing", "Run a month", "People a month", "Together a month", "Set-up, once", "Oldest price")
+    titles = ("Alternative", "Run a month", "People a month", "Together a month", "Set-up, once", "Oldest price")
     return Table(
         columns=tuple(
-            Column(title=title, align="left" if title == "Thing" else "right", wraps=title == "Oldest price")
+            Column(title=title, align="left" if title == "Alternative" else "right", wraps=title == "Oldest price")
             for title in titles
         ),
         rows=tuple(rows),
@@ -92,12 +92,12 @@ def _oldest(total: Total) -> str:
 def _line_table(comparison: Comparison) -> Table:
     """The lines of the cheapest way, each with its price's day and source; those under a cent together."""
     rows = []
-    for thing in comparison.request.things:
-        for row in comparison.totals[thing.name].rows:
+    for alternative in comparison.request.alternatives:
+        for row in comparison.totals[alternative.name].rows:
             lines = row.option.ledger.lines if row.option else ()
             rows += [
                 (
-                    thing.title,
+                    alternative.title,
                     row.work,
                     line.what,
                     f"{short(float(line.quantity), 4)} {line.unit}",
@@ -112,8 +112,8 @@ def _line_table(comparison: Comparison) -> Table:
             rest = [line.usd for line in lines if line.usd < LEAST_SHOWN_USD]
             if rest and sum(rest) >= LEAST_SHOWN_USD:
                 left = render_money(float(sum(rest)))
-                rows.append((thing.title, row.work, f"{len(rest)} lines under a cent", "", "", left, "", ""))
-    titles = ("Thing", "Work", "Line", "Quantity", "A unit", "Dollars", "Price read", "Source")
+                rows.append((alternative.title, row.work, f"{len(rest)} lines under a cent", "", "", left, "", ""))
+    titles = ("Alternative", "Work", "Line", "Quantity", "A unit", "Dollars", "Price read", "Source")
     right = {"Quantity", "A unit", "Dollars"}
     columns = tuple(
         Column(title=title, align="right" if title in right else "left", wraps=title in ("Line", "Source"))
@@ -145,7 +145,7 @@ def volume_section(comparison: Comparison) -> Section:
 
 
 def total_figure(comparison: Comparison, name: str, factor: float) -> Figure | None:
-    """Dollars a month of one thing at a multiple of the stated volume; None where it cannot carry it."""
+    """Dollars a month of one alternative at a multiple of the stated volume; None where it cannot carry it."""
     total = comparison.totals[name]
     value, low, high = (cost_at(total, factor, end) for end in ("value", "low", "high"))
     return Figure(value=value, low=low, high=high) if math.isfinite(value + low + high) else None
@@ -194,15 +194,15 @@ def _whole(comparison: Comparison) -> str:
 
 
 def _never_rows(comparison: Comparison) -> tuple[tuple[str, str, str], ...]:
-    """For each work and each thing: what costs more than it at every volume."""
+    """For each work and each alternative: what costs more than it at every volume."""
     dearer: dict[tuple[str, str], list[str]] = {}
     for one in comparison.crossings:
         if one.factor is None:
             other = one.second if one.cheaper_above == one.first else one.first
             dearer.setdefault((one.work, one.cheaper_above), []).append(comparison.title_of[other])
     return tuple(
-        (work or _whole(comparison), comparison.title_of[thing], ", ".join(others))
-        for (work, thing), others in dearer.items()
+        (work or _whole(comparison), comparison.title_of[alternative], ", ".join(others))
+        for (work, alternative), others in dearer.items()
     )
 
 
@@ -231,12 +231,21 @@ def _amount(comparison: Comparison, one: BreakEven) -> str:
 
 
 def performance_section(comparison: Comparison) -> Section:
-    """The cheapest option of each thing for each work: machine, time, latency, rate."""
+    """The cheapest option of each alternative for each work: machine, time, latency, rate."""
     rows = []
-    for thing in comparison.request.things:
-        for row in comparison.totals[thing.name].rows:
-            rows.append((thing.title, row.work, *_option_cells(row)))
-    titles = ("Thing", "Work", "Cheapest way", "Time of a job", "p95", "Rate", "Dollars a job or month", "Options")
+    for alternative in comparison.request.alternatives:
+        for row in comparison.totals[alternative.name].rows:
+            rows.append((alternative.title, row.work, *_option_cells(row)))
+    titles = (
+        "Alternative",
+        "Work",
+        "Cheapest way",
+        "Time of a job",
+        "p95",
+        "Rate",
+        "Dollars a job or month",
+        "Options",
+    )
     columns = tuple(Column(title=title, wraps=title == "Cheapest way") for title in titles)
     return Section(
         key="performance",

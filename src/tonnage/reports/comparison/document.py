@@ -45,7 +45,7 @@ def comparison_document(comparison: Comparison) -> Mapping[str, Any]:
             }
             for one in comparison.works
         ],
-        "things": [_thing(comparison, thing.name) for thing in request.things],
+        "things": [_alternative(comparison, alternative.name) for alternative in request.alternatives],
         "break_even": [
             {
                 "work": one.work or None,
@@ -89,13 +89,13 @@ def _money(figure: Figure | None) -> dict[str, Any] | None:
     return None if figure is None else plain_cost(figure)
 
 
-def _thing(comparison: Comparison, name: str) -> dict[str, Any]:
+def _alternative(comparison: Comparison, name: str) -> dict[str, Any]:
     total = comparison.totals[name]
-    thing = next(one for one in comparison.request.things if one.name == name)
+    alternative = next(one for one in comparison.request.alternatives if one.name == name)
     return {
         "name": name,
-        "title": thing.title,
-        "profile": thing.profile.name,
+        "title": alternative.title,
+        "profile": alternative.profile.name,
         "can_do_all": total.can_do,
         "run_usd_per_month": _money(total.run_usd_per_month),
         "people_usd_per_month": _money(total.people_usd_per_month),
@@ -106,11 +106,11 @@ def _thing(comparison: Comparison, name: str) -> dict[str, Any]:
             for factor in comparison.request.volume_factors
         },
         "works": [_row(row) for row in total.rows],
-        "aspects": {key: _cell(cell) for key, cell in thing.profile.cells.items()},
+        "aspects": {key: _cell(cell) for key, cell in alternative.profile.cells.items()},
         "energy_kwh_per_month": _plain(total.energy_kwh_per_month),
         "carbon_kg_per_month": _plain(total.carbon_kg_per_month),
         "carbon_missing": total.footprint.missing or None,
-        "owned": _owned(thing.owned),
+        "owned": _owned(alternative.owned),
         "compliance": [
             {
                 "rule": one.standard,
@@ -121,7 +121,7 @@ def _thing(comparison: Comparison, name: str) -> dict[str, Any]:
             for one in comparison.standing.matches[name]
         ],
         "meets_compliance": comparison.standing.meets(name),
-        "risks": list(thing.profile.risks),
+        "risks": list(alternative.profile.risks),
     }
 
 
@@ -243,18 +243,18 @@ def _scores(comparison: Comparison) -> dict[str, Any]:
         "counted": list(comparison.counted),
         "ranking": [
             {
-                "thing": one.thing,
+                "thing": one.alternative,
                 "score": plain_number(one.total),
                 "low": plain_number(one.low),
                 "high": plain_number(one.high),
                 "unknown": list(one.unknown),
-                "first_share": plain_number(comparison.first_share[one.thing]),
+                "first_share": plain_number(comparison.first_share[one.alternative]),
             }
             for one in comparison.ranking
         ],
         "weight_flips": [
             {
-                "aspect": one.aspect,
+                "aspect": one.criterion,
                 "rival": one.rival,
                 "weight_now": plain_number(one.weight_now),
                 "weight_at_tie": plain_number(one.weight_at_tie),

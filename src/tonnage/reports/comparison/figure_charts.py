@@ -20,7 +20,7 @@ from tonnage.sizing.estimates import Figure
 from tonnage.units import SECONDS_PER_HOUR
 
 PEOPLE: Final[Part] = "people"
-MOST_WAYS: Final = 6  # of one thing in a front
+MOST_WAYS: Final = 6  # of one alternative in a front
 TIME_UNITS: Final = ((1e-3, "ms", 1.0), (1.0, "seconds", 180.0), (60.0, "minutes", 3.0 * SECONDS_PER_HOUR),
                      (float(SECONDS_PER_HOUR), "hours", 96.0 * SECONDS_PER_HOUR),
                      (24.0 * SECONDS_PER_HOUR, "days", math.inf))  # fmt: skip
@@ -46,7 +46,7 @@ def cost_stack_chart(comparison: Comparison) -> Chart | None:
         note="Whiskers: 80 % interval of the sum.",
         text="; ".join(f"{bar.name}: {bar.label}" for bar in bars),
         drawing=Stack(bars=tuple(bars), x_title="dollars a month", in_dollars=True),
-        figures=_parts_table("Thing", bars, render_money, "together"),
+        figures=_parts_table("Alternative", bars, render_money, "together"),
     )
 
 
@@ -78,9 +78,9 @@ def front_charts(comparison: Comparison) -> Iterator[Chart]:
     """For each workload, cost against time (of a service: latency); none where fewer than two ways have both."""
     for place, work in enumerate(comparison.works):
         ways = [
-            (thing.title, option)
-            for thing in comparison.request.things
-            for option in _thinned(comparison.totals[thing.name].rows[place].front)
+            (alternative.title, option)
+            for alternative in comparison.request.alternatives
+            for option in _thinned(comparison.totals[alternative.name].rows[place].front)
         ]
         if len(ways) > 1:
             yield _front(ways, work.name, f"chart-front-{place + 1}", service=work.jobs_per_month is None)
@@ -104,7 +104,7 @@ def _front(ways: list[tuple[str, Option]], work: str, key: str, *, service: bool
         for (title, option), found, choice in zip(ways, paces, choices, strict=True)
     )
     cost = "dollars a month" if service else "dollars a job"
-    titles = ("Thing", "Way", cost.capitalize(), what.capitalize(), "Unbeaten")
+    titles = ("Alternative", "Way", cost.capitalize(), what.capitalize(), "Unbeaten")
     return Chart(
         key=key,
         title=f"Cost against {'latency' if service else 'time'} of {work}",
@@ -157,13 +157,13 @@ def memory_charts(comparison: Comparison) -> Iterator[Chart]:
     """For each workload: memory of the cheapest ways on each device, beside what the device has; equal ones once."""
     for place, work in enumerate(comparison.works):
         alike: dict[tuple[object, ...], list[str]] = {}
-        for thing in comparison.request.things:
-            option = comparison.totals[thing.name].rows[place].option
+        for alternative in comparison.request.alternatives:
+            option = comparison.totals[alternative.name].rows[place].option
             if option is not None and option.run.memory_parts_gib:
                 run = option.run
                 device = option.gpu or option.instance_type
                 found = (device, run.memory_gib, run.memory_available_gib, run.memory_parts_gib)
-                alike.setdefault(found, []).append(thing.title)
+                alike.setdefault(found, []).append(alternative.title)
         if alike:
             bars = [_memory_bar(names, *found) for found, names in alike.items()]  # type: ignore[arg-type]
             yield _memory_chart(bars, work.name, f"chart-memory-{place + 1}")
@@ -185,5 +185,5 @@ def _memory_chart(bars: list[StackedBar], work: str, key: str) -> Chart:
         note="Whiskers: 80 % interval. Thick mark: what the device has.",
         text="; ".join(f"{bar.name}: {bar.label}" for bar in bars),
         drawing=Stack(bars=tuple(bars), x_title="GiB on each device"),
-        figures=_parts_table("Thing", bars, lambda gib: f"{short(gib)} GiB", "together"),
+        figures=_parts_table("Alternative", bars, lambda gib: f"{short(gib)} GiB", "together"),
     )

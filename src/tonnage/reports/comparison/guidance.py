@@ -13,31 +13,36 @@ from tonnage.reports.comparison.figures import UNKNOWN, amount, counted, duratio
 from tonnage.reports.comparison.sections import Code, Part, Section, Subheading
 from tonnage.reports.wording import render_machines, render_purchase, short
 
-MOST = 5  # aspects named in one line
+MOST = 5  # criteria named in one line
 Same = TypeVar("Same", bound=Hashable)
 
 
 def choosing_section(comparison: Comparison) -> Section:
-    """For each thing: the work it suits, and which answers of the rules lead to it."""
-    parts: list[Part] = [Paragraph(text="What suits a thing is judged; answers are of this comparison.", tone="faint")]
+    """For each alternative: the work it suits, and which answers of the rules lead to it."""
+    parts: list[Part] = [
+        Paragraph(text="What suits an alternative is judged; answers are of this comparison.", tone="faint")
+    ]
     found: list[tuple[str, tuple[tuple[str, str], ...]]] = []
-    for thing in comparison.request.things:
+    for alternative in comparison.request.alternatives:
         rows = [
-            ("suits", "; ".join(thing.profile.suits) or UNKNOWN),
-            ("the rules lead here", " Or: ".join(_ways(comparison, thing.name)) or "by none of their leaves by name"),
+            ("suits", "; ".join(alternative.profile.suits) or UNKNOWN),
+            (
+                "the rules lead here",
+                " Or: ".join(_ways(comparison, alternative.name)) or "by none of their leaves by name",
+            ),
         ]
-        if comparison.standing.why_not(thing.name):
-            rows.append(("stands against it", comparison.standing.why_not(thing.name)))
-        found.append((thing.title, tuple(rows)))
+        if comparison.standing.why_not(alternative.name):
+            rows.append(("stands against it", comparison.standing.why_not(alternative.name)))
+        found.append((alternative.title, tuple(rows)))
     for titles, same in alike(found):
         parts += [Subheading(text=titles), Pairs(rows=same)]
     return Section(key="when", title="When to choose which", parts=tuple(parts))
 
 
 def _ways(comparison: Comparison, name: str) -> list[str]:
-    """The shortest way to each leaf that means the thing: by name, or here and now by its figures."""
+    """The shortest way to each leaf that means the alternative: by name, or here and now by its figures."""
     rules = comparison.decision.rules
-    profile = next(one.profile.name for one in comparison.request.things if one.name == name)
+    profile = next(one.profile.name for one in comparison.request.alternatives if one.name == name)
     out = []
     for leaf in rules.leaves.values():
         now = comparison.decision.leaf is not None and comparison.decision.leaf.name == leaf.name
@@ -55,17 +60,17 @@ def _ways(comparison: Comparison, name: str) -> list[str]:
 def levers_section(comparison: Comparison) -> Section:
     """What each way of buying costs, computed; then what else lowers the cost there."""
     rows = []
-    for thing in comparison.request.things:
-        for row in comparison.totals[thing.name].rows:
+    for alternative in comparison.request.alternatives:
+        for row in comparison.totals[alternative.name].rows:
             for one in row.purchases:
                 machines = render_machines(one.count, one.instance_type)
                 least = row.purchases[0].cost_usd.value
                 ratio = f"{one.cost_usd.value / least:.2f}x" if least > 0 else UNKNOWN
                 rows.append(
-                    (thing.title, row.work, render_purchase(one.purchase), machines, money(one.cost_usd), ratio)
+                    (alternative.title, row.work, render_purchase(one.purchase), machines, money(one.cost_usd), ratio)
                 )
     columns = (
-        Column(title="Thing"),
+        Column(title="Alternative"),
         Column(title="Work"),
         Column(title="Bought"),
         Column(title="Cheapest machine", wraps=True),
@@ -73,7 +78,9 @@ def levers_section(comparison: Comparison) -> Section:
         Column(title="Beside the cheapest", align="right"),
     )
     parts: list[Part] = [Table(columns=columns, rows=tuple(rows))] if rows else []
-    for titles, said in alike([(thing.title, thing.profile.levers) for thing in comparison.request.things]):
+    for titles, said in alike(
+        [(alternative.title, alternative.profile.levers) for alternative in comparison.request.alternatives]
+    ):
         parts += [Subheading(text=titles), Bullets(items=said or ("none is on record",))]
     return Section(key="levers", title="What lowers the cost", parts=tuple(parts))
 
@@ -89,24 +96,26 @@ def alike(lists: list[tuple[str, Same]]) -> list[tuple[str, Same]]:
 def practice_section(comparison: Comparison) -> Section:
     """What to do to succeed with each, and the commands to try it."""
     parts: list[Part] = [Paragraph(text="Judgements, from the profiles.", tone="faint")]
-    for titles, said in alike([(thing.title, thing.profile.practices) for thing in comparison.request.things]):
+    for titles, said in alike(
+        [(alternative.title, alternative.profile.practices) for alternative in comparison.request.alternatives]
+    ):
         parts += [Subheading(text=titles), Bullets(items=said or ("none is on record",))]
-    for thing in comparison.request.things:
-        if thing.profile.try_it:
-            parts.append(Subheading(text=f"Try it: {thing.title}"))
+    for alternative in comparison.request.alternatives:
+        if alternative.profile.try_it:
+            parts.append(Subheading(text=f"Try it: {alternative.title}"))
             files = [work.workload.file or f"{work.name}.tonnage.yaml" for work in comparison.works]
-            lines = [line.replace("{workload}", files[0]) for line in thing.profile.try_it]
+            lines = [line.replace("{workload}", files[0]) for line in alternative.profile.try_it]
             parts.append(Code(text="\n".join(lines) + "\n", language="sh"))
     return Section(key="practice", title="Good practice", parts=tuple(parts))
 
 
 def moves_section(comparison: Comparison) -> Section:
     """Every move from one to another: effort, what it gains and loses."""
-    aspects = {aspect.key: aspect.title for aspect in comparison.aspects}
+    criteria = {criterion.key: criterion.title for criterion in comparison.criteria}
     rows = []
     for plan in comparison.moves:
         before, after = comparison.scores[plan.move.origin], comparison.scores[plan.move.target]
-        moved = [(key, after[key].value - before[key].value) for key in aspects if key in before and key in after]
+        moved = [(key, after[key].value - before[key].value) for key in criteria if key in before and key in after]
         gains = sorted((one for one in moved if one[1] >= 1), key=lambda one: (-one[1], one[0]))[:MOST]
         losses = sorted((one for one in moved if one[1] <= -1), key=lambda one: (one[1], one[0]))[:MOST]
         weeks = [plan.weeks(end) for end in ("low", "likely", "high")]
@@ -116,8 +125,8 @@ def moves_section(comparison: Comparison) -> Section:
                 plan.target,
                 f"{weeks[1]:.1f} ({weeks[0]:.1f}–{weeks[2]:.1f}) weeks",
                 f"{short(plan.hours.likely)} ({short(plan.hours.low)}–{short(plan.hours.high)}) h",
-                ", ".join(f"{aspects[key]} (+{change:.1f})" for key, change in gains) or "none by a point",
-                ", ".join(f"{aspects[key]} ({change:.1f})" for key, change in losses) or "none by a point",
+                ", ".join(f"{criteria[key]} (+{change:.1f})" for key, change in gains) or "none by a point",
+                ", ".join(f"{criteria[key]} ({change:.1f})" for key, change in losses) or "none by a point",
             )
         )
     columns = (
@@ -138,14 +147,14 @@ def moves_section(comparison: Comparison) -> Section:
 def footprint_section(comparison: Comparison) -> Section:
     """Energy and carbon with the factors they are made of, or what is missing."""
     rows = []
-    for thing in comparison.request.things:
-        found = comparison.totals[thing.name].footprint
+    for alternative in comparison.request.alternatives:
+        found = comparison.totals[alternative.name].footprint
         factors = "; ".join(
             f"{name}: {f'{short(one.value)} {one.unit}'.strip()} ({one.origin})" for name, one in found.factors
         )
         rows.append(
             (
-                thing.title,
+                alternative.title,
                 amount(found.energy_kwh, "kWh"),
                 amount(found.carbon_kg, "kg"),
                 factors or "none",
@@ -153,7 +162,7 @@ def footprint_section(comparison: Comparison) -> Section:
             )
         )
     columns = (
-        Column(title="Thing"),
+        Column(title="Alternative"),
         Column(title="Energy a month"),
         Column(title="CO2 equivalent a month"),
         Column(title="Factors", wraps=True),
@@ -161,8 +170,8 @@ def footprint_section(comparison: Comparison) -> Section:
     )
     evidence = {
         one.evidence.title: one.evidence.url
-        for thing in comparison.request.things
-        for _, one in comparison.totals[thing.name].footprint.factors
+        for alternative in comparison.request.alternatives
+        for _, one in comparison.totals[alternative.name].footprint.factors
         if one.evidence is not None
     }
     text = (
@@ -179,15 +188,15 @@ def footprint_section(comparison: Comparison) -> Section:
 def owned_parts(comparison: Comparison) -> list[Part]:
     """What an hour of one's own machines is made of, as stated. Nothing where none is owned."""
     rows = []
-    for thing in comparison.request.things:
-        if thing.owned is not None:
-            parts = thing.owned.usd_per_hour(dedicated=False)
-            rows += [(thing.title, part, f"${usd:,.4f}", "stated") for part, usd in parts]
-            rows.append((thing.title, "together", f"${sum(usd for _, usd in parts):,.4f}", "stated"))
+    for alternative in comparison.request.alternatives:
+        if alternative.owned is not None:
+            parts = alternative.owned.usd_per_hour(dedicated=False)
+            rows += [(alternative.title, part, f"${usd:,.4f}", "stated") for part, usd in parts]
+            rows.append((alternative.title, "together", f"${sum(usd for _, usd in parts):,.4f}", "stated"))
     if not rows:
         return []
     columns = (
-        Column(title="Thing"),
+        Column(title="Alternative"),
         Column(title="Part"),
         Column(title="Dollars an hour at work, one machine", align="right"),
         Column(title="Basis"),
@@ -204,10 +213,10 @@ def owned_parts(comparison: Comparison) -> list[Part]:
 
 
 def speed_parts(comparison: Comparison) -> list[Part]:
-    """The fastest way of each thing beside the cheapest, and what it holds in memory."""
+    """The fastest way of each alternative beside the cheapest, and what it holds in memory."""
     rows = []
-    for thing in comparison.request.things:
-        for row in comparison.totals[thing.name].rows:
+    for alternative in comparison.request.alternatives:
+        for row in comparison.totals[alternative.name].rows:
             one = row.option
             if one is None:
                 continue
@@ -217,12 +226,12 @@ def speed_parts(comparison: Comparison) -> list[Part]:
                 used = one.run.memory_gib
                 memory = f"{short(used.value)} of {short(one.run.memory_available_gib)} GiB"
             if fast is None:
-                rows.append((thing.title, row.work, memory, "no end", "—", "—"))
+                rows.append((alternative.title, row.work, memory, "no end", "—", "—"))
                 continue
             machines = f"{render_machines(fast.count, fast.instance_type)}, {render_purchase(fast.purchase)}"
-            rows.append((thing.title, row.work, memory, machines, duration(fast.time_s), money(fast.cost_usd)))
+            rows.append((alternative.title, row.work, memory, machines, duration(fast.time_s), money(fast.cost_usd)))
     columns = (
-        Column(title="Thing"),
+        Column(title="Alternative"),
         Column(title="Work"),
         Column(title="Memory, cheapest way"),
         Column(title="Fastest way", wraps=True),

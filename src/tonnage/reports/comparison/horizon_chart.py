@@ -1,4 +1,4 @@
-"""What each thing has cost by each week: getting there, today's bill until then, then its own."""
+"""What each alternative has cost by each week: getting there, today's bill until then, then its own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.horizons import horizon_cost
-from tonnage.comparison.request import Thing
+from tonnage.comparison.request import Alternative
 from tonnage.reports.comparison.drawings import Course, Courses
 from tonnage.reports.comparison.figures import counted, money
 from tonnage.reports.comparison.sections import Chart
@@ -17,12 +17,12 @@ MOST_COURSES: Final = 6
 
 def horizon_chart(comparison: Comparison) -> Chart | None:
     """Cost against time, moving included; None where no cost is known."""
-    grounds, verdict = comparison.answer.grounds, comparison.answer.verdict
-    today = None if grounds.origin is None else grounds.bills[grounds.origin]
+    inputs, verdict = comparison.answer.inputs, comparison.answer.verdict
+    today = None if inputs.origin is None else inputs.bills[inputs.origin]
     courses, words = [], []
-    for thing in _drawn(comparison):
-        bill = grounds.bills[thing.name]
-        before = None if thing.name == grounds.origin else today
+    for alternative in _drawn(comparison):
+        bill = inputs.bills[alternative.name]
+        before = None if alternative.name == inputs.origin else today
         points = []
         for step in range(STEPS + 1):
             weeks = verdict.weeks * step / STEPS
@@ -30,8 +30,8 @@ def horizon_chart(comparison: Comparison) -> Chart | None:
             if usd is not None:
                 points.append((weeks, usd.value, usd.low, usd.high))
         if points:
-            courses.append(Course(name=thing.title, points=tuple(points)))
-            words.append(f"{thing.title}: {money(horizon_cost(bill, verdict.weeks, today=before))}")
+            courses.append(Course(name=alternative.title, points=tuple(points)))
+            words.append(f"{alternative.title}: {money(horizon_cost(bill, verdict.weeks, today=before))}")
     if not courses:
         return None
     return Chart(
@@ -43,11 +43,11 @@ def horizon_chart(comparison: Comparison) -> Chart | None:
     )
 
 
-def _drawn(comparison: Comparison) -> list[Thing]:
-    """The things that can do all the work: the choice, what runs it today and the cheapest others, as listed."""
-    grounds, verdict = comparison.answer.grounds, comparison.answer.verdict
-    first = [name for name in (verdict.choice, grounds.origin) if name is not None]
+def _drawn(comparison: Comparison) -> list[Alternative]:
+    """The alternatives that can do all the work: the choice, what runs it today and the cheapest others, as listed."""
+    inputs, verdict = comparison.answer.inputs, comparison.answer.verdict
+    first = [name for name in (verdict.choice, inputs.origin) if name is not None]
     known = {name: total for name in comparison.able if (total := comparison.totals[name].usd_per_month) is not None}
     order = [*first, *sorted(known, key=lambda name: known[name].value)]
     names = set([name for name in dict.fromkeys(order) if name in known][:MOST_COURSES])
-    return [thing for thing in comparison.request.things if thing.name in names]
+    return [alternative for alternative in comparison.request.alternatives if alternative.name in names]

@@ -1,13 +1,13 @@
-"""What is compared, the matrix of aspects with numbered sources, trade-offs."""
+"""What is compared, the matrix of criteria with numbered sources, trade-offs."""
 
 from __future__ import annotations
 
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.compliance import standard_title
 from tonnage.comparison.profiles import Cell, Evidence
-from tonnage.comparison.request import Thing
+from tonnage.comparison.request import Alternative
 from tonnage.reports.blocks import Bullets, Column, Pairs, Paragraph, Table
-from tonnage.reports.comparison.aspect_page import rubric_words
+from tonnage.reports.comparison.criteria_page import rubric_words
 from tonnage.reports.comparison.figures import UNKNOWN, amount, counted, duration, money, rate
 from tonnage.reports.comparison.guidance import alike
 from tonnage.reports.comparison.sections import Part, Section, Subheading
@@ -76,7 +76,7 @@ def scope_section(comparison: Comparison) -> Section:
         (
             one.name,
             one.workload.kind,
-            comparison.totals[request.things[0].name].rows[place].volume,
+            comparison.totals[request.alternatives[0].name].rows[place].volume,
             one.workload.file or "",
         )
         for place, one in enumerate(comparison.works)
@@ -93,12 +93,14 @@ def scope_section(comparison: Comparison) -> Section:
             f"${short(team.usd_per_hour)}" if team.usd_per_hour else f"{UNKNOWN}: people are not counted",
         ),
     )
-    things = tuple((thing.title, thing.profile.about + _narrowed(thing)) for thing in request.things)
+    alternatives = tuple(
+        (alternative.title, alternative.profile.about + _narrowed(alternative)) for alternative in request.alternatives
+    )
     return Section(
         key="scope",
         title="What is compared",
         parts=(
-            Pairs(rows=things),
+            Pairs(rows=alternatives),
             Subheading(text="Work"),
             Table(columns=columns, rows=rows),
             Subheading(text="Team"),
@@ -107,15 +109,15 @@ def scope_section(comparison: Comparison) -> Section:
     )
 
 
-def _narrowed(thing: Thing) -> str:
+def _narrowed(alternative: Alternative) -> str:
     """What of its profile is compared, where not all of it."""
-    own = (("GPUs", thing.gpus), ("providers", thing.providers), ("machines", thing.machines))
+    own = (("GPUs", alternative.gpus), ("providers", alternative.providers), ("machines", alternative.machines))
     said = "; ".join(f"{what} {', '.join(names)}" for what, names in own if names)
     return f" Here: {said}." if said else ""
 
 
 def matrix_section(comparison: Comparison, sources: Sources) -> Section:
-    """Every aspect of every thing, by group: value, score, sources."""
+    """Every criterion of every alternative, by group: value, score, sources."""
     parts: list[Part] = [
         Paragraph(
             text="Scores run from 1 to 5; the appendix says what they mean. Numbers in brackets name "
@@ -123,14 +125,17 @@ def matrix_section(comparison: Comparison, sources: Sources) -> Section:
             tone="faint",
         )
     ]
-    titles = [thing.title for thing in comparison.request.things]
-    for group in dict.fromkeys(aspect.group for aspect in comparison.aspects):
+    titles = [alternative.title for alternative in comparison.request.alternatives]
+    for group in dict.fromkeys(criterion.group for criterion in comparison.criteria):
         rows = []
-        for aspect in comparison.aspects:
-            if aspect.group == group:
-                cells = [_cell(comparison, thing.name, aspect.key, sources) for thing in comparison.request.things]
-                if aspect.measure is not None or any(cell != UNKNOWN for cell in cells):
-                    rows.append((aspect.title, *cells))
+        for criterion in comparison.criteria:
+            if criterion.group == group:
+                cells = [
+                    _cell(comparison, alternative.name, criterion.key, sources)
+                    for alternative in comparison.request.alternatives
+                ]
+                if criterion.measure is not None or any(cell != UNKNOWN for cell in cells):
+                    rows.append((criterion.title, *cells))
         if group == RULES:
             rows += rule_rows(comparison, sources)
         if rows:
@@ -139,7 +144,7 @@ def matrix_section(comparison: Comparison, sources: Sources) -> Section:
 
 
 def _merged(titles: list[str], rows: list[tuple[str, ...]]) -> Table:
-    """The table, with things of which every row says the same in one column."""
+    """The table, with alternatives of which every row says the same in one column."""
     by_cells: dict[tuple[str, ...], list[str]] = {}
     for title, *cells in zip(titles, *(row[1:] for row in rows), strict=True):
         by_cells.setdefault(tuple(cells), []).append(title)
@@ -149,9 +154,9 @@ def _merged(titles: list[str], rows: list[tuple[str, ...]]) -> Table:
     return Table(columns=columns, rows=merged)
 
 
-def _cell(comparison: Comparison, name: str, aspect: str, sources: Sources) -> str:
-    found = next(one for one in comparison.aspects if one.key == aspect)
-    score = comparison.scores[name].get(aspect)
+def _cell(comparison: Comparison, name: str, criterion: str, sources: Sources) -> str:
+    found = next(one for one in comparison.criteria if one.key == criterion)
+    score = comparison.scores[name].get(criterion)
     if found.measure is not None:
         total = comparison.totals[name]
         text = {
@@ -169,8 +174,8 @@ def _cell(comparison: Comparison, name: str, aspect: str, sources: Sources) -> s
         figure = getattr(total, found.measure)
         origin = "assumed" if figure is not None and figure.basis == "assumed" else "computed"
         return f"{text} — {origin}{f', {score.value:.1f}/5' if score else ''}"
-    thing = next(one for one in comparison.request.things if one.name == name)
-    cell = thing.profile.cells.get(aspect)
+    alternative = next(one for one in comparison.request.alternatives if one.name == name)
+    cell = alternative.profile.cells.get(criterion)
     if cell is None:
         return UNKNOWN
     mark = "" if cell.score is None else f" — {cell.score}/5"
@@ -180,13 +185,13 @@ def _cell(comparison: Comparison, name: str, aspect: str, sources: Sources) -> s
 def rule_rows(comparison: Comparison, sources: Sources) -> list[tuple[str, ...]]:
     """A row for each rule that is stated, then for each other one that some profile attests."""
     standing = comparison.standing
-    recorded = {name for thing in comparison.request.things for name in thing.profile.attestations}
+    recorded = {name for alternative in comparison.request.alternatives for name in alternative.profile.attestations}
     names = [*standing.needs, *sorted(recorded - set(standing.needs))]
     rows = []
     for name in names:
         cells = []
-        for thing in comparison.request.things:
-            match = comparison.record_of(thing.name, name)
+        for alternative in comparison.request.alternatives:
+            match = comparison.record_of(alternative.name, name)
             cells.append(f"{match.words}{sources.refer_to(match.evidence)}")
         title = standard_title(name)
         rows.append((f"{title} (must be met)" if name in standing.needs else title, *cells))
@@ -212,14 +217,14 @@ def unknown_because(comparison: Comparison, name: str, measure: str) -> str:
 
 def trade_off_section(comparison: Comparison) -> Section:
     """What each does better and worse than the mean of the others, by at least a point."""
-    aspects = {aspect.key: aspect.title for aspect in comparison.aspects}
+    criteria = {criterion.key: criterion.title for criterion in comparison.criteria}
     parts: list[Part] = [
-        Paragraph(text="Aspects in which one is at least a point away from the mean of the others.", tone="faint")
+        Paragraph(text="Criteria in which one is at least a point away from the mean of the others.", tone="faint")
     ]
     for one in comparison.trade_offs:
-        parts.append(Subheading(text=comparison.title_of[one.thing]))
-        better = ", ".join(f"{aspects[key]} (+{lead:.1f})" for key, lead in one.better) or "nothing by a point or more"
-        worse = ", ".join(f"{aspects[key]} ({lead:.1f})" for key, lead in one.worse) or "nothing by a point or more"
+        parts.append(Subheading(text=comparison.title_of[one.alternative]))
+        better = ", ".join(f"{criteria[key]} (+{lead:.1f})" for key, lead in one.better) or "nothing by a point or more"
+        worse = ", ".join(f"{criteria[key]} ({lead:.1f})" for key, lead in one.worse) or "nothing by a point or more"
         parts.append(Pairs(rows=(("ahead in", better), ("behind in", worse))))
     return Section(key="trade-offs", title="Trade-offs", parts=tuple(parts))
 
@@ -227,14 +232,14 @@ def trade_off_section(comparison: Comparison) -> Section:
 def risk_section(comparison: Comparison) -> Section:
     """Risks of the profiles, and of the very offers that the costs stand on."""
     found: list[tuple[str, tuple[str, ...]]] = []
-    for thing in comparison.request.things:
+    for alternative in comparison.request.alternatives:
         told = [
             f"{row.work} on {row.option.instance_type}: {risk_words(risk)}"
-            for row in comparison.totals[thing.name].rows
+            for row in comparison.totals[alternative.name].rows
             if row.option is not None
             for risk in row.option.risks
         ]
-        found.append((thing.title, tuple(dict.fromkeys([*thing.profile.risks, *told]))))
+        found.append((alternative.title, tuple(dict.fromkeys([*alternative.profile.risks, *told]))))
     parts: list[Part] = []
     for titles, said in alike(found):
         parts += [Subheading(text=titles), Bullets(items=said or ("none is on record",))]
@@ -263,22 +268,22 @@ def appendix_section(comparison: Comparison, sources: Sources) -> Section:
 
 
 def _rubric_table(comparison: Comparison) -> Table:
-    """What a score of each aspect that is scored here means."""
+    """What a score of each criterion that is scored here means."""
     given = {key for scores in comparison.scores.values() for key in scores}
-    rows = tuple((one.title, rubric_words(one)) for one in comparison.aspects if one.key in given)
+    rows = tuple((one.title, rubric_words(one)) for one in comparison.criteria if one.key in given)
     return Table(columns=(Column(title="Aspect", wraps=True), Column(title="Scores", wraps=True)), rows=rows)
 
 
 def _hours_table(comparison: Comparison) -> Table:
     told: dict[tuple[str, str, str], list[str]] = {}
-    for thing in comparison.request.things:
-        for what, hours in (("set-up", thing.setup_hours), ("a month", thing.operation_hours_per_month)):
+    for alternative in comparison.request.alternatives:
+        for what, hours in (("set-up", alternative.setup_hours), ("a month", alternative.operation_hours_per_month)):
             if hours is not None:
                 span = f"{short(hours.likely)} ({short(hours.low)}–{short(hours.high)}) h"
-                told.setdefault((what, span, hours.because), []).append(thing.title)
+                told.setdefault((what, span, hours.because), []).append(alternative.title)
     rows = tuple((", ".join(titles), *said) for said, titles in told.items())
     columns = (
-        Column(title="Thing", wraps=True), Column(title="For"), Column(title="Hours"),
+        Column(title="Alternative", wraps=True), Column(title="For"), Column(title="Hours"),
         Column(title="Because", wraps=True),
     )  # fmt: skip
     return Table(columns=columns, rows=rows)

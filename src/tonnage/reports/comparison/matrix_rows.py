@@ -1,4 +1,4 @@
-"""The matrix of a comparison as rows for CSV: one for each thing and aspect."""
+"""The matrix of a comparison as rows for CSV: one for each alternative and criterion."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ UNITS = {
 
 
 def comparison_rows(comparison: Comparison) -> list[tuple[Any, ...]]:
-    """One row for each thing and aspect; what is not known has empty cells."""
+    """One row for each alternative and criterion; what is not known has empty cells."""
     out = []
-    for thing in comparison.request.things:
-        for aspect in comparison.aspects:
-            score = comparison.scores[thing.name].get(aspect.key)
+    for alternative in comparison.request.alternatives:
+        for criterion in comparison.criteria:
+            score = comparison.scores[alternative.name].get(criterion.key)
             scores = (
                 (None, None, None)
                 if score is None
                 else tuple(plain_number(x) for x in (score.value, score.low, score.high))
             )
-            if aspect.measure is not None:
-                figure = getattr(comparison.totals[thing.name], aspect.measure)
+            if criterion.measure is not None:
+                figure = getattr(comparison.totals[alternative.name], criterion.measure)
                 numbers = (
                     (None,) * 3
                     if figure is None
@@ -55,11 +55,11 @@ def comparison_rows(comparison: Comparison) -> list[tuple[Any, ...]]:
                 )
                 out.append(
                     (
-                        thing.name,
-                        aspect.key,
-                        aspect.group,
+                        alternative.name,
+                        criterion.key,
+                        criterion.group,
                         numbers[0],
-                        UNITS[aspect.measure],
+                        UNITS[criterion.measure],
                         *numbers[1:],
                         None if figure is None else figure.basis,
                         *scores,
@@ -69,16 +69,16 @@ def comparison_rows(comparison: Comparison) -> list[tuple[Any, ...]]:
                     )
                 )
                 continue
-            cell = thing.profile.cells.get(aspect.key)
+            cell = alternative.profile.cells.get(criterion.key)
             if cell is None:
-                out.append((thing.name, aspect.key, aspect.group, *(None,) * 11))
+                out.append((alternative.name, criterion.key, criterion.group, *(None,) * 11))
                 continue
             dates = [one.read_on.isoformat() if one.read_on else "not verified" for one in cell.evidence]
             out.append(
                 (
-                    thing.name,
-                    aspect.key,
-                    aspect.group,
+                    alternative.name,
+                    criterion.key,
+                    criterion.group,
                     cell.value,
                     None,
                     None,

@@ -72,16 +72,16 @@ def migration_section(migration: Migration, comparison: Comparison) -> Section:
 
 
 def _gains(migration: Migration, comparison: Comparison) -> tuple[tuple[str, str], ...]:
-    """Aspects whose score the move changes by a point or more, and what it changes a month."""
+    """Criteria whose score the move changes by a point or more, and what it changes a month."""
     before, after = comparison.scores[migration.move.origin], comparison.scores[migration.move.target]
-    aspects = {one.key: one.title for one in comparison.aspects}
-    moved = [(key, after[key].value - before[key].value) for key in aspects if key in before and key in after]
-    gained = ", ".join(f"{aspects[key]} (+{change:.1f})" for key, change in moved if change >= 1)
-    lost = ", ".join(f"{aspects[key]} ({change:.1f})" for key, change in moved if change <= -1)
+    criteria = {one.key: one.title for one in comparison.criteria}
+    moved = [(key, after[key].value - before[key].value) for key in criteria if key in before and key in after]
+    gained = ", ".join(f"{criteria[key]} (+{change:.1f})" for key, change in moved if change >= 1)
+    lost = ", ".join(f"{criteria[key]} ({change:.1f})" for key, change in moved if change <= -1)
     costs = [comparison.totals[name].usd_per_month for name in (migration.move.origin, migration.move.target)]
     return (
-        ("gains", gained or "no aspect by a point or more"),
-        ("losses", lost or "no aspect by a point or more"),
+        ("gains", gained or "no criterion by a point or more"),
+        ("losses", lost or "no criterion by a point or more"),
         ("cost a month, before and after", f"{money(costs[0])}; {money(costs[1])}"),
         ("pays for itself", payback_words(comparison.entries[migration.move.target].usd, *costs)),
     )

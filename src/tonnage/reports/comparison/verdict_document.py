@@ -50,11 +50,11 @@ def answer_document(comparison: Comparison) -> dict[str, Any]:
 def _implied(answer: Answer) -> dict[str, Any]:
     lead = answer.implied_lead
     return {
-        "usd_per_month_per_point": {one.aspect: plain_number(one.usd_per_month) for one in answer.implied},
+        "usd_per_month_per_point": {one.criterion: plain_number(one.usd_per_month) for one in answer.implied},
         "lead": None
         if lead is None
         else {
-            "thing": lead.thing,
+            "thing": lead.alternative,
             "over": lead.other,
             "usd_per_month": plain_number(lead.usd_per_month),
             "asked_usd_per_month": plain_number(lead.asked_usd_per_month),
@@ -75,7 +75,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "cost_usd": _money(verdict.chosen.usd if verdict.chosen else None),
         "contenders": [
             {
-                "thing": one.thing,
+                "thing": one.alternative,
                 "cost_usd": _money(one.usd),
                 "cost_less_worth_usd": _money(one.net_usd),
                 "level_with_cheapest": one.level,
@@ -85,7 +85,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         ],
         "out": [
             {
-                "thing": one.thing,
+                "thing": one.alternative,
                 "kind": one.kind,
                 "cost_usd": _money(one.usd),
                 "work": one.work or None,

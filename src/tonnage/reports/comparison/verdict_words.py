@@ -18,8 +18,8 @@ def headline(comparison: Comparison) -> str:
     weeks = counted(verdict.weeks, "week")
     chosen = verdict.chosen
     if chosen is None:
-        return f"None of the things compared can be recommended over {weeks}: each fails a must-have."
-    return f"Choose {comparison.title_of[chosen.thing]}: {money(chosen.usd)} over {weeks}{_included(comparison)}."
+        return f"None of the alternatives compared can be recommended over {weeks}: each fails a must-have."
+    return f"Choose {comparison.title_of[chosen.alternative]}: {money(chosen.usd)} over {weeks}{_included(comparison)}."
 
 
 def _included(comparison: Comparison) -> str:
@@ -34,8 +34,8 @@ def reason_words(comparison: Comparison, reason: Reason) -> str:
     chosen = titles[answer.choice or ""]
     rival = titles.get(reason.rival or "", "")
     weeks = counted(answer.verdict.weeks, "week")
-    aspects = {one.key: one.title for one in comparison.aspects}
-    leads = ", ".join(f"{aspects[key]} (+{lead:.1f})" for key, lead in reason.leads)
+    criteria = {one.key: one.title for one in comparison.criteria}
+    leads = ", ".join(f"{criteria[key]} (+{lead:.1f})" for key, lead in reason.leads)
     apart = _apart(reason)
     if reason.kind == "costs less":
         return f"It costs least: {rival} costs {money(reason.rival_usd)} over {weeks}, {apart}."
@@ -113,13 +113,13 @@ def change_words(comparison: Comparison, change: Change) -> str:
     return f"{then}, if {said}"
 
 
-def _instead(comparison: Comparison, thing: str) -> str:
-    return comparison.answer.grounds.instead[thing][1]
+def _instead(comparison: Comparison, alternative: str) -> str:
+    return comparison.answer.inputs.instead[alternative][1]
 
 
 def exclusion_words(comparison: Comparison, one: Exclusion) -> str:
-    """Why a thing is out."""
-    title, weeks = comparison.title_of[one.thing], counted(comparison.answer.verdict.weeks, "week")
+    """Why an alternative is out."""
+    title, weeks = comparison.title_of[one.alternative], counted(comparison.answer.verdict.weeks, "week")
     if one.kind == "cannot do the work":
         return f"{title}: {one.work}: {why_not_words(one.why)}"
     if one.kind == "another model":

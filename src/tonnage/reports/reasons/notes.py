@@ -9,7 +9,7 @@ from tonnage.planning.intervals import Interval
 from tonnage.planning.reasons import notes as kinds
 from tonnage.planning.reasons.notes import Note, PlanNote, RunNote
 from tonnage.reports.reasons.document import reason_document
-from tonnage.sizing.program_practice import UNSTATED_MEMORY
+from tonnage.sizing.program_profiles import UNSTATED_MEMORY
 
 ENGINE_WORDS: Final[dict[kinds.EngineClass, str]] = {
     "eager": "a framework that launches one kernel an operation",

@@ -1,4 +1,4 @@
-"""Words for why a thing that is compared does not do some work."""
+"""Words for why an alternative that is compared does not do some work."""
 
 from __future__ import annotations
 

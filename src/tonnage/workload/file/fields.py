@@ -19,7 +19,7 @@ class Spelled:
     type: str
 
 
-class Door(BaseModel):
+class StrictModel(BaseModel):
     """A mapping in a user's file: no unknown key, no silent conversion, no NaN; an empty key is absent."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, defer_build=True)

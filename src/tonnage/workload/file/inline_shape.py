@@ -6,14 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tonnage.workload.file.fields import Amount, Count, CountOrZero, Door, Flag, Spelled, TokenLength, Word, key
+from tonnage.workload.file.fields import Amount, Count, CountOrZero, Flag, Spelled, StrictModel, TokenLength, Word, key
 from tonnage.workload.shapes import Convolution, ModelShape
 
 LengthOrZero = Annotated[int, Field(ge=0, le=10**7), Spelled("whole number, 0 or more")]
 ParametersOrZero = Annotated[int, Field(ge=0, le=10**13), Spelled("whole number, 0 or more")]
 
 
-class ConvolutionFields(Door):
+class ConvolutionFields(StrictModel):
     """One convolution of an `architecture: convolution` model."""
 
     in_channels: Count = key("Channels in.", example="3")
@@ -24,7 +24,7 @@ class ConvolutionFields(Door):
     count: Count = key("How many such convolutions.", default=1, example="1")
 
 
-class InlineShape(Door):
+class InlineShape(StrictModel):
     """A model's shape, key by key as in its paper.
 
     A transformer needs `layers`, `hidden`, `heads`, `vocab` and, with learned positions, `max_positions`; a

@@ -10,11 +10,11 @@ from tonnage.workload.file.fields import (
     Amount,
     Count,
     CountOrZero,
-    Door,
     Duration,
     Flag,
     Positive,
     Spelled,
+    StrictModel,
     TokenTotal,
     as_names,
     key,
@@ -74,7 +74,7 @@ class DataFields(DataPlaceFields):
     epochs: Positive = key("Passes over the data.", default=1.0, unit="epochs", example="3")
 
 
-class LoraFields(Door):
+class LoraFields(StrictModel):
     """Adapters, for `method: lora` or `qlora`: a base that stays as it is, and few weights that are trained."""
 
     kind: AdapterKind = key(
@@ -92,7 +92,7 @@ class LoraFields(Door):
     )
 
 
-class TrainFields(Door):
+class TrainFields(StrictModel):
     """How to train. Where the default is "chosen", the planner chooses. A `program` sets the defaults that it
     documents; any key states otherwise."""
 
@@ -187,7 +187,7 @@ class TrainFields(Door):
     )
 
 
-class SpeculativeFields(Door):
+class SpeculativeFields(StrictModel):
     """Speculative decoding: `tokens` are guessed, and the model verifies them all in one step. A step then gives
     (1 - a^(k+1)) / (1 - a) tokens of k guesses accepted with a chance of a (Leviathan et al. 2023)."""
 
@@ -206,7 +206,7 @@ class SpeculativeFields(Door):
     )
 
 
-class RequestFields(Door):
+class RequestFields(StrictModel):
     """What one request asks for."""
 
     input_tokens: TokenLengths | None = key(
@@ -295,7 +295,7 @@ class BatchFields(RequestFields):
     )
 
 
-class TabularFields(Door):
+class TabularFields(StrictModel):
     """Boosted trees or a multi-layer perceptron over a table."""
 
     rows: Amount = key("Rows of the table.", unit="rows", example="5_000_000")

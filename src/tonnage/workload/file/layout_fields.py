@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tonnage.workload.file.fields import Count, Door, key
+from tonnage.workload.file.fields import Count, StrictModel, key
 from tonnage.workload.jobs import Recompute, Sharding
 
 
-class TrainLayoutFields(Door):
+class TrainLayoutFields(StrictModel):
     """How a training job is spread. What is left out is chosen; the planner tries nothing else.
 
     `--layout 'tp=2,pp=2,micro_batch=4'` gives the same keys on the command line (short forms: `dp`, `tp`, `pp`, `cp`,
@@ -52,7 +52,7 @@ class TrainLayoutFields(Door):
     )
 
 
-class ServingLayoutFields(Door):
+class ServingLayoutFields(StrictModel):
     """How a service or a batch of requests is spread. What is left out is chosen.
 
     An engine told `tensor_parallel` alone deals out no experts. Short forms in

@@ -8,14 +8,14 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from tonnage.workload.file.fields import Door, MeanLength, Positive, Spelled, TokenLength, key
+from tonnage.workload.file.fields import MeanLength, Positive, Spelled, StrictModel, TokenLength, key
 from tonnage.workload.jobs import Lengths
 
 PERCENTILES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
 WIDE_SHARE = 0.2  # of all sequences between two percentiles, above which more pieces follow the line
 
 
-class LengthBin(Door):
+class LengthBin(StrictModel):
     """One bar of a histogram: so many sequences (or such a share of them) have this length."""
 
     tokens: TokenLength = key("Length of the sequences in this bar.", unit="tokens", example="64")
@@ -28,7 +28,7 @@ def _pair(value: Any) -> Any:
     return value
 
 
-class LengthFields(Door):
+class LengthFields(StrictModel):
     """Lengths in tokens. Give `mean` with `max`, or percentiles with `max`, or a `histogram`."""
 
     mean: MeanLength | None = key("Mean length.", default=None, unit="tokens", example="48")

@@ -7,7 +7,7 @@ from typing import Annotated, Any, get_args
 from pydantic import BeforeValidator, Field
 
 from tonnage.catalog.market import Platform
-from tonnage.workload.file.fields import Door, Percent, Positive, PositiveOrZero, Spelled, Usd, Word, key
+from tonnage.workload.file.fields import Percent, Positive, PositiveOrZero, Spelled, StrictModel, Usd, Word, key
 
 Discounts = Annotated[
     dict[str, Percent], Field(max_length=100), Spelled("`provider`, `provider/family` or `provider/SKU`: percent")
@@ -27,7 +27,7 @@ PlatformHours = Annotated[
 ]
 
 
-class ScheduleFields(Door):
+class ScheduleFields(StrictModel):
     """Machines run only at set hours: a service, or a job that is stopped and resumed."""
 
     hours_per_day: Annotated[float, Field(gt=0, le=24), Spelled("number above 0, to 24")] = key(
@@ -38,7 +38,7 @@ class ScheduleFields(Door):
     )
 
 
-class PriceFields(Door):
+class PriceFields(StrictModel):
     """Prices of your own, before those of the catalog (`tonnage catalog services`). No price at all is a stated gap."""
 
     object_storage_usd_per_gb_month: PositiveOrZero | None = key(
@@ -66,7 +66,7 @@ class PriceFields(Door):
     )
 
 
-class DataPlaceFields(Door):
+class DataPlaceFields(StrictModel):
     """Where the data is, so that moving it can be priced."""
 
     location: Word | None = key(

@@ -6,12 +6,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from tonnage.workload.file.fields import Door, Spelled, Word, key
+from tonnage.workload.file.fields import Spelled, StrictModel, Word, key
 
 QuotaLimit = Annotated[float, Field(ge=0, le=1e9), Spelled("number, 0 or more")]
 
 
-class QuotaFields(Door):
+class QuotaFields(StrictModel):
     """One limit of an account, or a file of them. Without `family` and `gpu` it counts every machine of the provider.
 
     The file is what `aws service-quotas list-service-quotas --service-code ec2`, `gcloud compute regions describe

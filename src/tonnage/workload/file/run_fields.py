@@ -10,12 +10,12 @@ from tonnage.workload.file.fields import (
     Amount,
     Count,
     CountOrZero,
-    Door,
     Duration,
     Flag,
     Positive,
     PositiveOrZero,
     Spelled,
+    StrictModel,
     Usd,
     Word,
     Words,
@@ -42,7 +42,7 @@ Notices = Annotated[
 Columns = Annotated[dict[Word, Word], Spelled("role: column")]
 
 
-class SourceFields(Door):
+class SourceFields(StrictModel):
     """Where rows come from. One text is short for `{location: ...}`; a list of texts is read in that order."""
 
     location: Words = key(
@@ -65,7 +65,7 @@ Source = Annotated[
 ]
 
 
-class RunDataFields(Door):
+class RunDataFields(StrictModel):
     """The rows a run reads, and which column plays which role (docs/run-tasks.md lists the roles)."""
 
     train: Source = key("Rows to learn from.", example="rows/train.jsonl")
@@ -90,7 +90,7 @@ class TableDataFields(RunDataFields):
     features: Words = key("Columns to learn from.", default=(), shown="all but label and group", example="[age, city]")
 
 
-class CheckpointFields(Door):
+class CheckpointFields(StrictModel):
     """When a checkpoint is saved. With both limits the earlier counts."""
 
     every: Duration | None = key("Time between checkpoints.", default=None, shown="from the plan", example="15m")
@@ -101,7 +101,7 @@ class CheckpointFields(Door):
     asynchronous: Flag = key("Whether the run goes on while a checkpoint is written.", default=True, example="false")
 
 
-class LimitFields(Door):
+class LimitFields(StrictModel):
     """Limits at which a run saves and stops."""
 
     max_cost_usd: Usd | None = key("Most a run may cost.", default=None, shown="none", unit="USD", example="20")
@@ -117,7 +117,7 @@ class LimitFields(Door):
     idle: Duration | None = key("Stop after so long without a step.", default=None, shown="never", example="20m")
 
 
-class TrackingFields(Door):
+class TrackingFields(StrictModel):
     """Where MLflow keeps the run, and under which name its model is registered."""
 
     uri: Word | None = key(
@@ -128,7 +128,7 @@ class TrackingFields(Door):
     alias: Word | None = key("Alias of the registered version.", default=None, shown="none", example="champion")
 
 
-class SharedRunFields(Door):
+class SharedRunFields(StrictModel):
     """Keys of every `run`."""
 
     runner: RunnerName = key("What starts the worker processes.", default="local", example="torchrun")

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from tonnage.workload.file.fields import Count, Door, Duration, Flag, Spelled, Usd, Word, key
+from tonnage.workload.file.fields import Count, Duration, Flag, Spelled, StrictModel, Usd, Word, key
 
 Number = Annotated[int | float, Spelled("number")]
 Sampler = Literal["tpe", "random", "grid"]
@@ -18,7 +18,7 @@ def _as_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-class ParameterFields(Door):
+class ParameterFields(StrictModel):
     """What one key of the file may be. A list is short for `{choices: ...}`; else a range from `low` to `high`."""
 
     choices: Annotated[tuple[Any, ...], BeforeValidator(_as_tuple), Spelled("list of values")] | None = key(
@@ -30,7 +30,7 @@ class ParameterFields(Door):
     step: Number | None = key("Distance between the values of a range.", default=None, shown="any value", example="2")
 
 
-class ObjectiveFields(Door):
+class ObjectiveFields(StrictModel):
     """By what trials are judged. One text is short for `{figure: ...}`."""
 
     figure: Word = key("A figure of the evaluations.", example="macro_f1")
@@ -39,7 +39,7 @@ class ObjectiveFields(Door):
     )
 
 
-class SweepLimitFields(Door):
+class SweepLimitFields(StrictModel):
     """Limits over all trials together, at which those under way save and stop."""
 
     cost_usd: Usd | None = key(
@@ -70,7 +70,7 @@ Objective = Annotated[
 ]
 
 
-class SweepFields(Door):
+class SweepFields(StrictModel):
     """Many trials of the run, each with other values of some keys (docs/sweep.md)."""
 
     parameters: Parameters = key(

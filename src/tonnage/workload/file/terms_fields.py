@@ -9,13 +9,13 @@ from pydantic import BeforeValidator, Field
 from tonnage.catalog.market import Platform, Purchase
 from tonnage.workload.file.fields import (
     Count,
-    Door,
     Duration,
     DurationOrZero,
     Flag,
     Positive,
     PositiveOrZero,
     Spelled,
+    StrictModel,
     Usd,
     When,
     Word,
@@ -53,7 +53,7 @@ Risks = Annotated[
 ]
 
 
-class ConstraintFields(Door):
+class ConstraintFields(StrictModel):
     """What a plan must hold. A key left out sets no limit."""
 
     deadline: When | None = key(
@@ -141,7 +141,7 @@ class ConstraintFields(Door):
     )
 
 
-class BuyFields(Door):
+class BuyFields(StrictModel):
     """How it may be bought. Give `purchases`, or switch single ways on and off."""
 
     purchases: Purchases | None = key(
@@ -264,7 +264,7 @@ class BuyFields(Door):
     )
 
 
-class TeamFields(Door):
+class TeamFields(StrictModel):
     """Who runs it; used where platforms are compared."""
 
     size: Count | None = key("People on the team.", default=None, unit="people", example="6")
@@ -290,7 +290,7 @@ class TeamFields(Door):
     )
 
 
-class SharedFields(Door):
+class SharedFields(StrictModel):
     """Keys at the top of every workload file."""
 
     name: Word | None = key(

@@ -9,11 +9,11 @@ from pydantic import Field
 from tonnage.workload.file.fields import (
     Count,
     CountOrZero,
-    Door,
     Flag,
     Percent,
     Positive,
     Spelled,
+    StrictModel,
     Usd,
     When,
     Word,
@@ -26,7 +26,7 @@ Shares = Annotated[dict[str, ShareNumber], Field(max_length=100), Spelled("provi
 UsableShare = Annotated[float, Field(gt=0, le=100), Spelled("number above 0, at most 100")]
 
 
-class EntryFields(Door):
+class EntryFields(StrictModel):
     """One workload of the portfolio."""
 
     file: Word = key("The workload file, from this file's folder.", example="bert-finetune.tonnage.yaml")
@@ -36,7 +36,7 @@ class EntryFields(Door):
     split: Flag = key("Whether its runs may take several ways.", default=False, example="true")
 
 
-class CapacityFields(Door):
+class CapacityFields(StrictModel):
     """GPUs of a kind that may be held at a time: a quota, or what the region has."""
 
     gpu: Word = key("Which GPUs, in the GPU grammar without a count.", example="H100")
@@ -46,7 +46,7 @@ class CapacityFields(Door):
     purchases: Purchases = key("Only those bought so.", default=(), shown="however bought", example="[spot]")
 
 
-class CommitmentFields(Door):
+class CommitmentFields(StrictModel):
     """GPU-hours bought for the whole month at a reserved price."""
 
     provider: Word = key("Who sells it.", example="aws")
@@ -61,7 +61,7 @@ class CommitmentFields(Door):
     usable_percent: UsableShare = key("Part of the hours that work can fill.", default=85.0, unit="percent")
 
 
-class PortfolioFile(Door):
+class PortfolioFile(StrictModel):
     """Several workloads bought together."""
 
     name: Word | None = key("Name in reports.", default=None, shown="the file's name")

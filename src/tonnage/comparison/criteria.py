@@ -1,4 +1,4 @@
-"""What platforms are compared by: aspects, their rubric or their computed measure. Data, not code."""
+"""What platforms are compared by: criteria, their rubric or their computed measure. Data, not code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic import Field
 
 from tonnage.comparison.door import Name, Text, parse_entries
 from tonnage.sizing.estimates import Figure
-from tonnage.workload.file.fields import Door
+from tonnage.workload.file.fields import StrictModel
 from tonnage.workload.file.problems import Problem, raise_problems
 
 PAGE: Final = "docs/adding-a-platform.md"
@@ -29,11 +29,11 @@ Measure = Literal[
     "carbon_kg_per_month",
 ]
 MORE_IS_BETTER: Final = frozenset({"throughput_per_s"})
-MONEY_ASPECTS: Final = frozenset({"cost", "setup_cost"})  # counted as dollars wherever a choice is made
+MONEY_CRITERIA: Final = frozenset({"cost", "setup_cost"})  # counted as dollars wherever a choice is made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Aspect:
+class Criterion:
     """One row of the matrix. `rubric`: what a score means; `measure`: scored from a computed figure instead."""
 
     key: str
@@ -51,7 +51,7 @@ class Aspect:
         return bool(self.rubric) or self.measure is not None
 
 
-class AspectEntry(Door):
+class CriterionEntry(StrictModel):
     title: Text
     group: Text
     asks: Text
@@ -62,16 +62,16 @@ class AspectEntry(Door):
     of: Literal["any", "framework"] = "any"
 
 
-class AspectsFile(Door):
-    aspects: dict[Name, AspectEntry]
+class CriteriaFile(StrictModel):
+    criteria: dict[Name, CriterionEntry]
 
 
-def parse_aspects(text: str, *, file: str | None = None) -> tuple[Aspect, ...]:
-    """The aspects of a file, in its order. WorkloadError where one has a rubric and a measure, or a rubric without
+def parse_criteria(text: str, *, file: str | None = None) -> tuple[Criterion, ...]:
+    """The criteria of a file, in its order. WorkloadError where one has a rubric and a measure, or a rubric without
     its ends."""
-    entries, document = parse_entries(text, AspectsFile, file=file, page=PAGE)
+    entries, document = parse_entries(text, CriteriaFile, file=file, page=PAGE)
     problems = []
-    for name, one in entries.aspects.items():
+    for name, one in entries.criteria.items():
         where = ("aspects", name)
         if one.rubric and one.measure:
             problems.append(Problem(where, "has a rubric and a measure", "a score is judged or computed, not both"))
@@ -79,7 +79,7 @@ def parse_aspects(text: str, *, file: str | None = None) -> tuple[Aspect, ...]:
             problems.append(Problem((*where, "rubric"), "has no 1 or no 5", "say what the worst and the best are"))
     raise_problems(problems, document)
     return tuple(
-        Aspect(
+        Criterion(
             key=name,
             title=one.title,
             group=one.group,
@@ -90,32 +90,32 @@ def parse_aspects(text: str, *, file: str | None = None) -> tuple[Aspect, ...]:
             points_per_doubling=one.points_per_doubling,
             of=one.of,
         )
-        for name, one in entries.aspects.items()
+        for name, one in entries.criteria.items()
     )
 
 
 @lru_cache(maxsize=1)
-def load_aspects() -> tuple[Aspect, ...]:
-    """The packaged aspects."""
-    return parse_aspects(
-        files("tonnage.comparison").joinpath("data/aspects.yaml").read_text("utf-8"), file="aspects.yaml"
+def load_criteria() -> tuple[Criterion, ...]:
+    """The packaged criteria."""
+    return parse_criteria(
+        files("tonnage.comparison").joinpath("data/criteria.yaml").read_text("utf-8"), file="criteria.yaml"
     )
 
 
-def measured_score(aspect: Aspect, value: float, best: float) -> float:
+def measured_score(criterion: Criterion, value: float, best: float) -> float:
     """5 for the best value; `points_per_doubling` off for each factor of two behind it, 1 at least.
 
-    >>> cost = Aspect(key="cost", title="", group="", asks="", weight=1, measure="usd_per_month")
+    >>> cost = Criterion(key="cost", title="", group="", asks="", weight=1, measure="usd_per_month")
     >>> measured_score(cost, 100.0, 100.0), measured_score(cost, 400.0, 100.0), measured_score(cost, 1e6, 1.0)
     (5.0, 3.0, 1.0)
     """
     if value <= 0 or best <= 0:
         return HIGHEST if value == best else LOWEST
-    behind = best / value if aspect.measure in MORE_IS_BETTER else value / best
-    return min(HIGHEST, max(LOWEST, HIGHEST - aspect.points_per_doubling * math.log2(behind)))
+    behind = best / value if criterion.measure in MORE_IS_BETTER else value / best
+    return min(HIGHEST, max(LOWEST, HIGHEST - criterion.points_per_doubling * math.log2(behind)))
 
 
-def best_of(aspect: Aspect, figures: Mapping[str, Figure]) -> float:
+def best_of(criterion: Criterion, figures: Mapping[str, Figure]) -> float:
     """The best expected value among `figures`."""
     values = [figure.value for figure in figures.values()]
-    return max(values) if aspect.measure in MORE_IS_BETTER else min(values)
+    return max(values) if criterion.measure in MORE_IS_BETTER else min(values)

@@ -6,31 +6,31 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from tonnage.catalog import Catalog, parse_gpu_filter
-from tonnage.comparison.request import Request, Thing
+from tonnage.comparison.request import Alternative, Request
 from tonnage.errors import InputError, UnknownName, WorkloadError, did_you_mean, nearest
 
 Fault = tuple[str, str, str]  # key, what is wrong, hint
 
 
-def check_things(request: Request, catalog: Catalog) -> None:
+def check_alternatives(request: Request, catalog: Catalog) -> None:
     """WorkloadError with the key and the nearest name for the first name that the catalog does not know."""
-    for place, thing in enumerate(request.things):
-        for key, said, hint in _faults(thing, catalog):
+    for place, alternative in enumerate(request.alternatives):
+        for key, said, hint in _faults(alternative, catalog):
             raise WorkloadError(said, hint=hint, file=request.file, key=f"compare[{place}].{key}")
 
 
-def _faults(thing: Thing, catalog: Catalog) -> Iterator[Fault]:
+def _faults(alternative: Alternative, catalog: Catalog) -> Iterator[Fault]:
     providers = [one.name for one in catalog.providers]
-    for name in thing.providers:
+    for name in alternative.providers:
         if name not in providers:
             yield "providers", f"no provider is named '{name}'", _near(name, providers)
-        elif thing.profile.reach.providers and name not in thing.profile.reach.providers:
-            reached = ", ".join(thing.profile.reach.providers)
-            yield "providers", f"{thing.profile.name} does not run on {name}", f"it runs on {reached}"
-    for text in thing.gpus:
+        elif alternative.profile.scope.providers and name not in alternative.profile.scope.providers:
+            reached = ", ".join(alternative.profile.scope.providers)
+            yield "providers", f"{alternative.profile.name} does not run on {name}", f"it runs on {reached}"
+    for text in alternative.gpus:
         yield from _gpu_faults(text, catalog)
     machines = [one.name for one in catalog.instance_types]
-    for pattern in thing.machines:
+    for pattern in alternative.machines:
         if not any(fnmatchcase(name, pattern) for name in machines):
             yield "machines", f"no machine of the catalog is like '{pattern}'", _near(pattern.strip("*"), machines)
 

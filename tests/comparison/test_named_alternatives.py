@@ -26,7 +26,7 @@ from tonnage.errors import InputError, WorkloadError
 def test_a_misspelt_name_is_bad_input(
     compared: Callable[..., Comparison], standard: str, wrong: str, said: str, near: str
 ) -> None:
-    """It would else leave the thing without offers, silently; the error has key and nearest name."""
+    """It would else leave the alternative without offers, silently; the error has key and nearest name."""
     text = standard.replace("- self-managed-aws", f"- {{name: self-managed-aws, {wrong}}}")
     with pytest.raises(WorkloadError, match=r"compare\[0\]") as caught:
         compared(text)
@@ -43,7 +43,7 @@ def test_a_starter_is_read_as_written() -> None:
     )  # fmt: skip
     found = parse_request(text, file="c.tonnage.yaml", folder=Path())
     assert found.title == 'Ours: "fast" & cheap \\ #1'
-    assert [one.name for one in found.things] == ["databricks", "bedrock"]
+    assert [one.name for one in found.alternatives] == ["databricks", "bedrock"]
     assert [one.jobs_per_month for one in found.works] == [12.0, None]
     assert (found.organisation.usd_per_hour, found.organisation.compliance) == (100.0, ("soc2",))
     assert found.move is not None
@@ -59,7 +59,7 @@ def test_a_starter_without_answers() -> None:
 
 @pytest.mark.parametrize(("names", "near"), [(["databriks", "bedrock"], "'databricks'"), (["bedrock"], "--compare")])
 def test_names_of_a_starter(names: list[str], near: str) -> None:
-    """A typing error has the nearest name; one thing alone is no comparison."""
+    """A typing error has the nearest name; one alternative alone is no comparison."""
     with pytest.raises(InputError) as caught:
         check_names(names, ["bedrock", "databricks"])
     assert near in str(caught.value.hint)

@@ -30,7 +30,7 @@ class _Have:
     outcome: Outcome
 
 
-class Carrier:
+class Transfer:
     """Carries files one at a time; several threads share it."""
 
     def __init__(self, request: Request, cache: Cache, manifests: Sequence[Manifest], means: Means) -> None:
@@ -140,12 +140,12 @@ class Carrier:
             raise error.told from None
 
     def _patient_download(self, library: HubLibrary, file: RemoteFile) -> Path:
-        patience, came = self._means.patience(), 0
+        retries, came = self._means.retries(), 0
 
         def advance(count: int) -> None:
             nonlocal came
             self._means.check()
-            patience.progressed()
+            retries.progressed()
             came += count
             self._means.advance(count)
 
@@ -156,7 +156,7 @@ class Carrier:
             except Temporary as error:
                 self._means.advance(-came)  # the library tells of what it resumes from once more
                 came = 0
-                patience.failed(error, file.identity)
+                retries.failed(error, file.identity)
 
     def _checked(self, library: HubLibrary, wanted: Wanted, path: Path, outcome: Outcome) -> _Have:
         file, stated = wanted.file, (*wanted.stated, *wanted.file.checksums)
@@ -190,7 +190,7 @@ class Carrier:
         else:
             same = entry is not None and entry.sha256 == have.sha256
         if state is None or not same:
-            self._means.patience().insist(lambda: target.put(have.path, name), _place(manifest, name))
+            self._means.retries().insist(lambda: target.put(have.path, name), _place(manifest, name))
         now = target.state(name)
         if now is None:
             raise FetchError(f"{_place(manifest, name)} is gone as soon as it was written")

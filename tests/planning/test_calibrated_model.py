@@ -11,15 +11,17 @@ from typing import get_args
 import pytest
 
 from tonnage.calibration.intervals import GroupInterval, Intervals
-from tonnage.calibration.store import Calibration, SeenNames, load_calibration
+from tonnage.calibration.store import Calibration, SeenNames, calibrated_engines, load_calibration
 from tonnage.catalog import Catalog
 from tonnage.planning import make_plan
 from tonnage.planning.assumed import assumptions_used
-from tonnage.planning.grounds import Grounds
+from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.reasons.notes import ClosedFormNote, EngineClass, IntervalsNote, JudgedIntervalsNote
 from tonnage.planning.reasons.risks import UnmeasuredRisk
-from tonnage.sizing.engines import ENGINES, engine_class
+from tonnage.sizing.engines import engine_class
 from tonnage.workload.jobs import GENERATING_ENGINES, EngineName, Workload
+
+ENGINES = calibrated_engines()
 
 Maker = Callable[..., Workload]
 
@@ -49,8 +51,8 @@ def own(packaged: Calibration) -> Calibration:
 
 def test_an_unseen_gpu_has_the_wider_interval(catalog: Catalog, make_train: Maker, own: Calibration) -> None:
     """Each unknown widens it; what is unknown is named with the rows that say by how much."""
-    job, grounds = make_train(precision="bf16").job, Grounds.of(own)
-    seen, unseen = (grounds.training_time(job, catalog.accelerator(name)) for name in ("A100-80GB-SXM", "A10G"))
+    job, calibrated = make_train(precision="bf16").job, CalibratedModel.of(own)
+    seen, unseen = (calibrated.training_time(job, catalog.accelerator(name)) for name in ("A100-80GB-SXM", "A10G"))
     assert (seen.unknown, seen.rows, seen.families) == ((), 40, 5)
     assert unseen.unknown == ("A10G",)
     assert unseen.far_rows == 30
@@ -60,8 +62,8 @@ def test_an_unseen_gpu_has_the_wider_interval(catalog: Catalog, make_train: Make
 
 def test_another_vendor_is_much_less_sure_than_an_unseen_board(catalog: Catalog, make_serve: Maker) -> None:
     """No left-out row speaks of MI300X (no row of AMD at all): its interval is at least a third wider than H100's."""
-    job, grounds = make_serve().job, Grounds.packaged()
-    h100, mi300x = (grounds.throughput_time(job, catalog.accelerator(name)) for name in ("H100-SXM", "MI300X"))
+    job, calibrated = make_serve().job, CalibratedModel.packaged()
+    h100, mi300x = (calibrated.throughput_time(job, catalog.accelerator(name)) for name in ("H100-SXM", "MI300X"))
     assert h100.unknown == ()
     assert mi300x.unknown == ("MI300X", "CDNA3 GPUs")
     assert log(mi300x.spread.high_factor) > 1.33 * log(h100.spread.high_factor)
@@ -83,20 +85,20 @@ def test_each_kind_of_work_has_its_own_interval(
 ) -> None:
     """Training of images and of text, encoders, and the 95th percentiles that a service of tokens promises, which no
     mean speaks for; a calibration made before those had a group lends that of the means."""
-    grounds, device = Grounds.packaged(), catalog.accelerator("A100-80GB-SXM")
+    calibrated, device = CalibratedModel.packaged(), catalog.accelerator("A100-80GB-SXM")
     image = make_train("resnet-50").job
-    assert grounds.training_time(image, device).group == "image training time"
+    assert calibrated.training_time(image, device).group == "image training time"
     service = make_serve().job
-    promised, older = Grounds.of(own), replace(own, intervals=Intervals(groups=own.intervals.groups[:-1]))
+    promised, older = CalibratedModel.of(own), replace(own, intervals=Intervals(groups=own.intervals.groups[:-1]))
     for found in (promised.pass_time(service, device), promised.first_token_time(service, device)):
         assert found.group == "decoder tail"
-    assert Grounds.of(older).pass_time(service, device).spread == own.intervals.spread("decoder tpot")
+    assert CalibratedModel.of(older).pass_time(service, device).spread == own.intervals.spread("decoder tpot")
     encoder = replace(service, model=make_train().job.model, requests=replace(service.requests, output_tokens=None))
-    assert grounds.pass_time(encoder, device).group == "encoder time"
+    assert calibrated.pass_time(encoder, device).group == "encoder time"
 
 
 def test_seconds_of_a_load_are_the_rate_turned_round(catalog: Catalog, make_serve: Maker, own: Calibration) -> None:
-    found = Grounds.of(own).throughput_time(make_serve().job, catalog.accelerator("A100-80GB-SXM"))
+    found = CalibratedModel.of(own).throughput_time(make_serve().job, catalog.accelerator("A100-80GB-SXM"))
     rate = own.intervals.spread("decoder rate")
     assert found.spread.low_factor == pytest.approx(1 / rate.high_factor)
     assert found.spread.high_factor == pytest.approx(1 / rate.low_factor)
@@ -106,7 +108,9 @@ def test_an_own_calibration_drives_the_plan(catalog: Catalog, make_train: Maker,
     """Its fitted figures move the prediction, its intervals the ends; notes and runs say so."""
     slower = replace(own.training, values=MappingProxyType({**own.training.values, "joules_per_tflop_7nm": 2.0}))
     work = make_train(precision="bf16", global_batch=256, micro_batch=32)
-    plain, moved = (make_plan(work, catalog, grounds=Grounds.of(one)) for one in (own, replace(own, training=slower)))
+    plain, moved = (
+        make_plan(work, catalog, calibrated=CalibratedModel.of(one)) for one in (own, replace(own, training=slower))
+    )
 
     def a100(plan: object) -> float:
         return next(o.run.time_s.value for o in plan.options if o.gpu == "A100-80GB-SXM")  # type: ignore[attr-defined]
@@ -121,7 +125,7 @@ def test_an_own_calibration_drives_the_plan(catalog: Catalog, make_train: Maker,
 
 
 def test_without_a_calibration_intervals_are_judgements(catalog: Catalog, make_train: Maker) -> None:
-    plan = make_plan(make_train(), catalog, grounds=Grounds.of(None))
+    plan = make_plan(make_train(), catalog, calibrated=CalibratedModel.of(None))
     assert plan.best is not None
     assert {one.rows for one in plan.best.run.intervals} == {0}
     assert JudgedIntervalsNote() in plan.notes
@@ -140,7 +144,7 @@ def test_the_engine_changes_the_figures(catalog: Catalog, make_serve: Maker) -> 
     plans = {name: make_plan(make_serve(engine=name), catalog) for name in ("vllm", "tensorrt-llm")}
     best = {name: plan.best.run.time_parts for name, plan in plans.items() if plan.best is not None}
     assert best["vllm"] != best["tensorrt-llm"]
-    listed = {one.name: one for one in assumptions_used(make_serve(engine="tensorrt-llm"), Grounds.packaged())}
+    listed = {one.name: one for one in assumptions_used(make_serve(engine="tensorrt-llm"), CalibratedModel.packaged())}
     front = listed["llm.request_us"]
     assert front.low <= front.value <= front.high
     assert "tensorrt-llm" in front.source

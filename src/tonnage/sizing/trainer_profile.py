@@ -9,7 +9,7 @@ State = Literal["autocast", "cast-model", "megatron"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Practice:
+class TrainerProfile:
     """Habits of a training program. The defaults are those of PyTorch with transformers or Lightning.
 
     `fused`: hand-written kernels merge element-wise work (Megatron, Transformer Engine, TensorRT-like); what a
@@ -76,4 +76,4 @@ class Practice:
     wide_gathers: bool = False
 
 
-PLAIN = Practice()
+PLAIN = TrainerProfile()

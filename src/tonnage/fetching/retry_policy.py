@@ -19,7 +19,7 @@ LONGEST_RETRY_AFTER_S: Final = 600.0
 
 
 @dataclass(slots=True)
-class Patience:
+class RetryPolicy:
     """Counts failures in a row; `failed` waits, or raises FetchError when there were too many."""
 
     attempts: int
@@ -38,7 +38,7 @@ class Patience:
         if self._failures >= self.attempts:
             raise FetchError(
                 f"{what}: {error} (after {self._failures} attempts)",
-                hint="run the same command again: what has arrived is kept; --attempts sets the patience",
+                hint="run the same command again: what has arrived is kept; --attempts sets the retries",
             ) from error
         self.pause(error.retry_after_s)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage.sizing.training_practice import Practice
+from tonnage.sizing.trainer_profile import TrainerProfile
 from tonnage.workload.jobs import TrainJob
 from tonnage.workload.programs import Loss, Program, documents_memory
 
@@ -22,7 +22,7 @@ UNSTATED_MEMORY: Final = "training memory, program not stated"
 PRIMITIVE_KEPT: Final = 1.4  # activations kept where a graph breaks them into primitives, over those of PyTorch
 
 
-def practice_of(job: TrainJob) -> Practice:
+def trainer_of(job: TrainJob) -> TrainerProfile:
     """The habits of the program of a job; PyTorch's where nothing is stated or documented.
 
     Gradients of a program with fp32 main ones cross the wire in 16 bit, but for bf16, whose sums need more digits.
@@ -32,7 +32,7 @@ def practice_of(job: TrainJob) -> Practice:
     megatron = program.state == "megatron"
     offload = program.offload or ()
     half = program.half_residual
-    return Practice(
+    return TrainerProfile(
         fused=program.kernels == "fused",
         logit_share=MASKED_SHARE if job.model.architecture == "encoder" else 1.0,
         state=program.state or "autocast",

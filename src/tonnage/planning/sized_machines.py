@@ -10,8 +10,8 @@ import numpy as np
 from tonnage.catalog import Catalog
 from tonnage.catalog.market import InstanceType
 from tonnage.planning.batch_sizing import size_batch
+from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.engine_devices import by_weights, refused_by_engine
-from tonnage.planning.grounds import Grounds
 from tonnage.planning.machines import Key, MachinePark, accelerator_park
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.misses import Miss
@@ -25,7 +25,7 @@ from tonnage.workload.jobs import BatchJob, Constraints, ServeJob, TabularJob, T
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SizedPark:
+class SizedMachines:
     """Sized runs, which machine each instance type is (absent: see `unsized`), and the misses by instance type."""
 
     sized: Sized
@@ -33,9 +33,11 @@ class SizedPark:
     unsized: dict[Key, Miss]
 
 
-def size_job(workload: Workload, catalog: Catalog, instances: Sequence[InstanceType], grounds: Grounds) -> SizedPark:
+def size_job(
+    workload: Workload, catalog: Catalog, instances: Sequence[InstanceType], calibrated: CalibratedModel
+) -> SizedMachines:
     """Size the workload on every instance type given."""
-    job, constraints, assumed = workload.job, workload.constraints, grounds.assumed
+    job, constraints, assumed = workload.job, workload.constraints, calibrated.assumed
     if isinstance(job, TabularJob):
         return _merge(size_tabular(job, catalog, instances, constraints, assumed))  # no layouts to choose from
     if isinstance(job, TrainJob):
@@ -43,7 +45,7 @@ def size_job(workload: Workload, catalog: Catalog, instances: Sequence[InstanceT
         for precision, subset in _by_precision(job, catalog, instances):
             park = accelerator_park(catalog, subset, precision=TRAINING[precision].compute, assumed=assumed)
             concrete = replace(job, precision=precision)
-            parts.append((park, size_training(concrete, park.machines, constraints, grounds)))
+            parts.append((park, size_training(concrete, park.machines, constraints, calibrated)))
         return _merge(parts)
     refused = refused_by_engine(job, catalog, instances)
     parts = []
@@ -51,15 +53,17 @@ def size_job(workload: Workload, catalog: Catalog, instances: Sequence[InstanceT
         park = accelerator_park(
             catalog, subset, precision=SERVING_COMPUTE[weights], assumed=assumed, stated=job.weights
         )
-        parts.append((replace(park, unsized=park.unsized | refused), _served(job, park, constraints, grounds)))
+        parts.append((replace(park, unsized=park.unsized | refused), _served(job, park, constraints, calibrated)))
     return _merge(parts)
 
 
-def _served(job: ServeJob | BatchJob, park: MachinePark, constraints: Constraints, grounds: Grounds) -> Sized:
+def _served(
+    job: ServeJob | BatchJob, park: MachinePark, constraints: Constraints, calibrated: CalibratedModel
+) -> Sized:
     def sized(machines: Sequence[Machine], limits: Constraints) -> Sized:
         if isinstance(job, ServeJob):
-            return size_service(job, machines, limits, grounds)
-        return size_batch(job, machines, limits, grounds)
+            return size_service(job, machines, limits, calibrated)
+        return size_batch(job, machines, limits, calibrated)
 
     safe = sized(park.machines, constraints)
     if not safe.held_back:
@@ -85,7 +89,7 @@ def _by_precision(
     return [("bf16", bf16), ("fp16", fp16)]
 
 
-def _merge(parts: Sequence[tuple[MachinePark, Sized]]) -> SizedPark:
+def _merge(parts: Sequence[tuple[MachinePark, Sized]]) -> SizedMachines:
     """One table out of several, machine indexes shifted."""
     index: dict[Key, int] = {}
     unsized: dict[Key, Miss] = {}
@@ -102,7 +106,7 @@ def _merge(parts: Sequence[tuple[MachinePark, Sized]]) -> SizedPark:
         return _stacked([one for one, _ in held], [offset for _, offset in held]) if held else None
 
     both = replace(_stacked(tables, offsets), risky=beside("risky"), unverified=beside("unverified"))
-    return SizedPark(sized=both, index=index, unsized=unsized)
+    return SizedMachines(sized=both, index=index, unsized=unsized)
 
 
 def _stacked(tables: Sequence[Sized], offsets: Sequence[int]) -> Sized:

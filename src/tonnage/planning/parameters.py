@@ -1,4 +1,4 @@
-"""The levers of «what would it take»: one dimension each, and the smallest pull on it that is enough."""
+"""The parameters of «what would it take»: one dimension each, and the smallest change of it that is enough."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ DIGITS = 3  # figures are proposed to three digits, rounded to the side that is 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lever:
-    """Pull `factor` (above 1 or below 1, away from 1 in the direction of `limit`) times on one dimension."""
+class Parameter:
+    """Multiply one dimension by `factor` (above 1 or below 1, away from 1 in the direction of `limit`)."""
 
     dimension: Dimension
     limit: float  # the furthest factor tried
@@ -51,22 +51,22 @@ class Lever:
     figure: float  # what is multiplied, in the unit that is shown: the proposed figure is rounded in that unit
 
 
-def smallest_pull(lever: Lever, is_enough: Callable[[float], bool]) -> float | None:
+def smallest_change(parameter: Parameter, is_enough: Callable[[float], bool]) -> float | None:
     """The factor nearest to 1 (to 0.3 %, then rounded outward in what is shown) that is enough; None if none is.
 
-    Supposes that more of the lever never undoes what less of it did; the factor returned was itself tried.
+    Supposes that more of the parameter never undoes what less of it did; the factor returned was itself tried.
     """
-    up = lever.limit > 1
+    up = parameter.limit > 1
     nearer = min if up else max
-    near, far = 1.0, nearer(2.0 if up else 0.5, lever.limit)
+    near, far = 1.0, nearer(2.0 if up else 0.5, parameter.limit)
     while not is_enough(far):
-        if far == lever.limit:
+        if far == parameter.limit:
             return None
-        near, far = far, nearer(far * far, lever.limit)
+        near, far = far, nearer(far * far, parameter.limit)
     while abs(log10(far / near)) > log10(2) / 2**STEPS_PER_DOUBLING:
         middle = (near * far) ** 0.5
         near, far = (near, middle) if is_enough(middle) else (middle, far)
-    rounded = round_outward(lever.figure * far, up=up) / lever.figure
+    rounded = round_outward(parameter.figure * far, up=up) / parameter.figure
     return rounded if is_enough(rounded) else far
 
 
@@ -82,22 +82,22 @@ def round_outward(figure: float, *, up: bool) -> float:
     return (ceil(figure * scale - 1e-9) if up else floor(figure * scale + 1e-9)) / scale
 
 
-def levers_for(loser: Option | Refusal, plan: Plan, scenario: Scenario) -> tuple[Lever, ...]:
-    """The levers that can matter to this loser, the most telling first."""
+def parameters_for(loser: Option | Refusal, plan: Plan, scenario: Scenario) -> tuple[Parameter, ...]:
+    """The parameters that can matter to this loser, the most telling first."""
     group: GroupKey = (loser.provider, loser.instance_type, loser.purchase, loser.platform)
     if isinstance(loser, Option):
         return _to_win(loser, group, plan)
     return _to_enter(loser, group, scenario)
 
 
-def _to_win(option: Option, group: GroupKey, plan: Plan) -> tuple[Lever, ...]:
+def _to_win(option: Option, group: GroupKey, plan: Plan) -> tuple[Parameter, ...]:
     speed = (_speed(group),) if option.gpu else ()
     if plan.objective == "time" and plan.horizon == "job":
         return speed
     return (*_cheaper(option, group), *speed, *_sooner(option, plan))
 
 
-def _cheaper(option: Option, group: GroupKey) -> tuple[Lever, ...]:
+def _cheaper(option: Option, group: GroupKey) -> tuple[Parameter, ...]:
     """A lower price of the machine; of what a platform bills by itself for it, where that is a price of its own."""
     if option.platform == "vm":
         return (_price(group, option.usd_per_instance_hour),)
@@ -106,14 +106,14 @@ def _cheaper(option: Option, group: GroupKey) -> tuple[Lever, ...]:
         return ()
     platform = option.platform
     return (
-        Lever(
+        Parameter(
             dimension="price", limit=0.001, edit=lambda x: billed_times(platform, sku, x), figure=100.0,
             change=lambda x: Discount(platform=platform, sku=sku, off_fraction=1 - x),
         ),
     )  # fmt: skip
 
 
-def machine_price(option: Option, group: GroupKey, catalog: Catalog) -> tuple[Lever, ...]:
+def machine_price(option: Option, group: GroupKey, catalog: Catalog) -> tuple[Parameter, ...]:
     """Through a platform that adds a fee: a lower price of the machine in that region, the fee as it is."""
     prices = [
         float(one.usd_per_instance_hour)
@@ -124,14 +124,14 @@ def machine_price(option: Option, group: GroupKey, catalog: Catalog) -> tuple[Le
         return ()
     usd = min(prices)
     return (
-        Lever(
+        Parameter(
             dimension="price", limit=0.001, edit=lambda x: price_times(group, x), figure=usd,
             change=lambda x: _moved_price(usd, x, "machine without fee"),
         ),
     )  # fmt: skip
 
 
-def _to_enter(refusal: Refusal, group: GroupKey, scenario: Scenario) -> tuple[Lever, ...]:
+def _to_enter(refusal: Refusal, group: GroupKey, scenario: Scenario) -> tuple[Parameter, ...]:
     workload, catalog = scenario.workload, scenario.catalog
     prices = [
         float(one.usd_per_instance_hour)
@@ -151,7 +151,7 @@ def _to_enter(refusal: Refusal, group: GroupKey, scenario: Scenario) -> tuple[Le
     }.get(refusal.binding, ())
 
 
-def _roomier(refusal: Refusal, group: GroupKey, catalog: Catalog) -> tuple[Lever, ...]:
+def _roomier(refusal: Refusal, group: GroupKey, catalog: Catalog) -> tuple[Parameter, ...]:
     holder: Literal["GPU", "machine"] = "GPU"
     gib = catalog.accelerator(refusal.gpu).memory_gib if refusal.gpu else None
     if refusal.gpu is None:
@@ -159,15 +159,15 @@ def _roomier(refusal: Refusal, group: GroupKey, catalog: Catalog) -> tuple[Lever
     if gib is None:
         return ()
     return (
-        Lever(
+        Parameter(
             dimension="memory", limit=4096.0, edit=lambda x: memory_times(group, x), figure=gib,
             change=lambda x: MoreMemory(holder=holder, memory_gib=gib * x, before_gib=gib),
         ),
     )  # fmt: skip
 
 
-def _price(group: GroupKey, usd: float) -> Lever:
-    return Lever(
+def _price(group: GroupKey, usd: float) -> Parameter:
+    return Parameter(
         dimension="price", limit=0.001, edit=lambda x: price_times(group, x), figure=usd,
         change=lambda x: _moved_price(usd, x, "machine"),
     )  # fmt: skip
@@ -177,14 +177,14 @@ def _moved_price(usd: float, factor: float, of: Literal["machine", "machine with
     return MovePrice(usd_per_instance_hour=usd * factor, fall_fraction=1 - factor, of=of)
 
 
-def _speed(group: GroupKey) -> Lever:
-    return Lever(
+def _speed(group: GroupKey) -> Parameter:
+    return Parameter(
         dimension="speed", limit=64.0, edit=lambda x: speed_times(group, x), figure=1.0,
         change=lambda x: FasterGpus(times=x),
     )  # fmt: skip
 
 
-def _sooner(option: Option, plan: Plan) -> tuple[Lever, ...]:
+def _sooner(option: Option, plan: Plan) -> tuple[Parameter, ...]:
     """A deadline that leaves out all that is cheaper and slower: it wins if nothing cheaper is as fast."""
     if option.time_s is None:
         return ()
@@ -200,26 +200,26 @@ def _to_deadline(hours: float) -> AnyChange:
     return MoveDeadline(deadline_s=hours * SECONDS_PER_HOUR)
 
 
-def _deadline(workload: Workload) -> tuple[Lever, ...]:
+def _deadline(workload: Workload) -> tuple[Parameter, ...]:
     if not workload.constraints.deadline_s:
         return ()
     return (_limit("deadline", workload.constraints.deadline_s / SECONDS_PER_HOUR, 1e6, _to_deadline),)
 
 
-def _budget(workload: Workload) -> tuple[Lever, ...]:
+def _budget(workload: Workload) -> tuple[Parameter, ...]:
     usd = workload.constraints.budget_usd
     if not usd:
         return ()
     return (_limit("budget", usd, 1e9, lambda x: MoveBudget(budget_usd=x)),)
 
 
-def _rate(workload: Workload) -> tuple[Lever, ...]:
+def _rate(workload: Workload) -> tuple[Parameter, ...]:
     if not isinstance(workload.job, ServeJob):
         return ()
     return (_limit("rate", workload.job.rate_per_s, 1e-6, lambda x: MoveRate(rate_per_s=x)),)
 
 
-def _promises(workload: Workload) -> tuple[Lever, ...]:
+def _promises(workload: Workload) -> tuple[Parameter, ...]:
     """Each promised latency, loosened alone."""
     job = workload.job
     if not isinstance(job, ServeJob):
@@ -232,11 +232,11 @@ def _promises(workload: Workload) -> tuple[Lever, ...]:
     return tuple(_promise(promise, limit_s) for promise, limit_s in promised if limit_s)
 
 
-def _promise(promise: Promise, limit_s: float) -> Lever:
+def _promise(promise: Promise, limit_s: float) -> Parameter:
     return _limit("latency", limit_s, 1e4, lambda x: MovePromise(promise=promise, promised_s=x))
 
 
-def _limit(dimension: Dimension, figure: float, furthest: float, change: Callable[[float], AnyChange]) -> Lever:
+def _limit(dimension: Dimension, figure: float, furthest: float, change: Callable[[float], AnyChange]) -> Parameter:
     """A limit of the workload at `figure`, moved."""
 
     def edit(factor: float) -> Edit:
@@ -244,4 +244,4 @@ def _limit(dimension: Dimension, figure: float, furthest: float, change: Callabl
         assert made is not None
         return with_workload(made)
 
-    return Lever(dimension=dimension, limit=furthest, edit=edit, figure=figure, change=lambda x: change(figure * x))
+    return Parameter(dimension=dimension, limit=furthest, edit=edit, figure=figure, change=lambda x: change(figure * x))

@@ -19,7 +19,7 @@ from tonnage.workload.jobs import ServeJob, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Joined:
+class PricedRuns:
     """One row per deal x node count. Wall seconds include start-up, on spot saves, re-done work and waiting, and the
     hours between the days of a schedule."""
 
@@ -48,7 +48,7 @@ def join(
     startup_s: float,
     spots: SpotColumns,
     workload: Workload,
-) -> Joined:
+) -> PricedRuns:
     """All pairs of a deal and a node count its machine was sized for, with time and cost."""
     order = np.argsort(sized.machine, kind="stable")
     machines = sized.machine[order]
@@ -92,7 +92,7 @@ def join(
     if expected is not None and least is not None and most is not None:
         ends = SpotEnds(value=expected, low=least, high=most)
     row_rates = rates.take(deal)
-    return Joined(
+    return PricedRuns(
         offer=deal,
         run=run,
         nodes=nodes,

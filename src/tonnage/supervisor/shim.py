@@ -1,6 +1,6 @@
 """Holds the processes of one start: their log, their signals, and that none of them outlives it.
 
-`python -m tonnage.supervisor.leash --folder RUN_DIR --signal-to WHOM --grace-s S -- COMMAND ...` stands between the
+`python -m tonnage.supervisor.shim --folder RUN_DIR --signal-to WHOM --grace-s S -- COMMAND ...` stands between the
 supervisor and the command. It keeps the log, so that neither a full disk nor a dead supervisor breaks the workers'
 output. It takes `term` and `kill` on its standard input; when that ends, the supervisor is dead: the workers are asked
 to save and end, and what is left after the grace is killed, since nobody holds them to their limits any more. On Linux
@@ -36,14 +36,14 @@ from tonnage.supervisor.processes import (
     signal_workers,
 )
 
-LOCKED: Final = 71  # EX_OSERR: processes of this run are still held by another leash
+LOCKED: Final = 71  # EX_OSERR: processes of this run are still held by another shim
 DRAIN_S: Final = 5.0
 ASKED: Final = "asked"  # beside the ranks' exit codes: they were sent SIGTERM from here, not by their own launcher
 
 
 def main(arguments: list[str]) -> int:
     """Run the command to its end and return its exit code; 128 + N where signal N ended it."""
-    parser = argparse.ArgumentParser(prog="python -m tonnage.supervisor.leash")
+    parser = argparse.ArgumentParser(prog="python -m tonnage.supervisor.shim")
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--signal-to", choices=["command", "children", "nobody"], required=True)
     parser.add_argument("--grace-s", type=float, required=True)
@@ -52,12 +52,12 @@ def main(arguments: list[str]) -> int:
     folder = RunFolder(asked.folder)
     try:
         with hold_lock(workers_lock(folder), wait_s=1.0):
-            return _Leash(folder, asked.signal_to, asked.grace_s).run(asked.command)
+            return _Shim(folder, asked.signal_to, asked.grace_s).run(asked.command)
     except Held:
         return LOCKED
 
 
-class _Leash:
+class _Shim:
     def __init__(self, folder: RunFolder, signal_to: str, grace_s: float) -> None:
         self._folder, self._signal_to, self._grace_s = folder, signal_to, grace_s
         self._exits = Path(os.environ["TONNAGE_EXITS"])
@@ -161,7 +161,7 @@ class _Leash:
             return
         message = f"its supervisor died; the workers were asked to save and end: {describe_exit(self._code or 0)}"
         with contextlib.suppress(OSError):  # a full disk: `ps` sees from the locks that the run is lost
-            self._folder.record(EventKind.LOST, who="leash", reason=Reason.SUPERVISOR_LOST.value, message=message)
+            self._folder.record(EventKind.LOST, who="shim", reason=Reason.SUPERVISOR_LOST.value, message=message)
 
 
 def _drain(descriptor: int) -> None:
