@@ -46,10 +46,11 @@ test-browser: $(STAMP)  ## the reports in headless Chromium: layout, labels, acc
 gallery: $(STAMP)  ## write docs/gallery: the example reports, and pictures of them
 	$(BIN)/python docs/gallery.py
 
-lint: $(STAMP)  ## style, imports and types
+lint: $(STAMP)  ## style, imports, types, dead code
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python benchmarks/dead_code.py
 
 format: $(STAMP)  ## let ruff rewrite the code
 	$(BIN)/ruff check --fix .

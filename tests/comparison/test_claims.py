@@ -189,6 +189,40 @@ def test_price_says_when_it_was_read() -> None:
     assert "karpenter" in found.answer.source
 
 
+TRANSPORTS = [
+    ("Nodes of a3-highgpu-8g talk over GPUDirect-TCPXO.", "wrong", "GPUDirect-TCPX"),
+    ("The a3-highgpu-8g has GPUDirect-TCPX.", "ok", "GPUDirect-TCPX"),
+    ("The a3-megagpu-8g uses TCPXO between machines.", "ok", "GPUDirect-TCPXO"),
+    ("The a3-ultragpu-8g uses TCPXO between machines.", "wrong", "RoCE"),
+    ("Machines such as p4d.24xlarge are joined by InfiniBand.", "wrong", "EFA"),
+    ("The p5.48xlarge has EFA and NVSwitch.", "ok", "EFA"),
+    ("Standard_ND96asr_v4 comes with InfiniBand.", "ok", "InfiniBand"),
+    ("The c7g.16xlarge has EFA.", "unknown", "no transport"),
+]
+
+
+@pytest.mark.parametrize(("text", "verdict", "right"), TRANSPORTS)
+def test_network_transports(text: str, verdict: str, right: str) -> None:
+    """TCPX is not TCPXO, EFA not InfiniBand; an option of a machine on plain Ethernet is not judged."""
+    found = only(text)
+    assert found.quantity == "network transport"
+    assert (found.verdict, right in f"{found.answer.right} {found.answer.hint}") == (verdict, True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Unlike EFA, the a3-megagpu-8g has a network of its own.",
+        "The p4d.24xlarge has no InfiniBand.",
+        "Without EFA the p5.48xlarge is slow between machines.",
+        "The p5.48xlarge has EFA where Azure has InfiniBand.",
+    ],
+)
+def test_transports_that_are_no_claim(text: str) -> None:
+    """Two of them, one that is not there, or one that the machine is set against: passed over."""
+    assert not check(text).findings
+
+
 GPUS = [
     ("T4: 2,560 CUDA cores", "ok", "2,560"),
     ("T4: 300 GB/s", "ok", "300 GB/s"),  # NVIDIA prints 300, most others 320

@@ -21,6 +21,12 @@ def catalog() -> Catalog:
     return load_catalog()
 
 
+def offers_of(whole: Catalog, *gpus: str) -> Catalog:
+    """A catalog with the offers of these GPUs alone: each plan takes a fraction of the time."""
+    found = {(one.provider, one.name) for one in whole.instance_types if one.accelerator in gpus}
+    return replace(whole, offers=tuple(one for one in whole.offers if (one.provider, one.instance_type) in found))
+
+
 def train(model: str = "bert-base-uncased", **changes: Any) -> Workload:
     """A fine-tune; `changes` go to the job, but `constraints` and `buy` to the workload."""
     constraints, buy = changes.pop("constraints", Constraints()), changes.pop("buy", Buy())

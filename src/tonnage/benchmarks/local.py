@@ -25,7 +25,6 @@ from tonnage.benchmarks.operations import FULL_CPU, FULL_CUDA, QUICK, Probe, pro
 from tonnage.benchmarks.timing import Clock, Samples, take_samples
 from tonnage.calibration.local_profile import Curve, DeviceKind, DeviceProfile, Point, Timing
 from tonnage.errors import InputError
-from tonnage.sizing.estimates import Spread
 
 OnStep = Callable[[str, int, int], None]
 ROUNDS: Final = 4
@@ -147,10 +146,3 @@ def _curves(listed: list[Probe], timings: list[Timing], threads: int) -> tuple[C
         Curve(operation=operation, precision=precision, threads=threads, unit=unit, points=tuple(found))
         for (operation, precision, unit), found in points.items()
     )
-
-
-def prior_of(time: Spread, memory: Spread, source: str) -> Prior:
-    """The prior that two 80 % intervals say."""
-    from tonnage.calibration.local_profile import log_sd_of
-
-    return Prior(time_log_sd=log_sd_of(time), memory_log_sd=log_sd_of(memory), source=source)

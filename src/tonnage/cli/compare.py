@@ -40,7 +40,7 @@ Check = Annotated[
     ),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="With --check: exit code 1 on wrong or stale claims.")]
-EveryClaim = Annotated[bool, typer.Option("--all", help="With --check: list the claims that hold, too.")]
+EveryClaim = Annotated[bool, typer.Option("--all", help="With --check: also list what holds and what is passed over.")]
 
 
 def compare(

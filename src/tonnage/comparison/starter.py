@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from tonnage.errors import InputError, did_you_mean, nearest
-
-DEFAULT_THINGS: Final = ("self-managed-aws", "sagemaker", "databricks")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,11 +60,6 @@ class Fetched:
         """What did not come."""
         return tuple(one for one in self.files if one.outcome == "failed")
 
-    @property
-    def bytes_fetched(self) -> int:
-        """Bytes of files that came over the network in this call (or would)."""
-        return sum(one.size_bytes or 0 for one in self.files if one.outcome in ("fetched", "to fetch"))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedFile:

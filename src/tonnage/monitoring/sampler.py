@@ -53,10 +53,6 @@ class Sampler:
         self._machine: tuple[float, float] | None = None  # busy and total processor seconds
         self._at: float | None = None
 
-    @property
-    def why_no_gpus(self) -> str | None:
-        return self._gpus.why_none
-
     def sample(self) -> Sample:
         """What holds now. A tree that is gone has no processes; nothing is raised for it."""
         alive = [found for process in self._tree() if (found := _Look.at(process)) is not None]

@@ -10,7 +10,7 @@ from tonnage.planning.service.economics import MonthFleet
 from tonnage.reports.blocks import Block, Bullets, Column, Heading, Page, Pairs, Paragraph, Table
 from tonnage.reports.breakeven_document import POINT_COLUMNS, breakeven_document, point_rows, tokens_per_request
 from tonnage.reports.plan_page import nothing_fits_blocks, price_blocks
-from tonnage.reports.rendering import Format, Look, Report, render_report
+from tonnage.reports.rendering import Report
 from tonnage.reports.wording import (
     UNKNOWN,
     render_count,
@@ -37,11 +37,6 @@ def breakeven_report(found: BreakEven) -> Report:
         columns=POINT_COLUMNS,
         rows=lambda: point_rows(found),
     )
-
-
-def render_breakeven(found: BreakEven, form: Format, *, look: Look | None = None) -> str:
-    """The text of a break-even."""
-    return render_report(breakeven_report(found), form, look)
 
 
 def _page(found: BreakEven) -> Page:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from tonnage.comparison.claims import VERDICTS, CheckedDocument, Finding, Verdict
+from tonnage.comparison.claims import VERDICTS, CheckedDocument, Finding, PassedOver, Verdict
 from tonnage.reports.blocks import Block, Bullets, Column, Heading, Page, Pairs, Paragraph, Table
 from tonnage.reports.plain import plain_day
 from tonnage.reports.rendering import Report
@@ -41,6 +41,8 @@ def _document(checked: CheckedDocument) -> dict[str, Any]:
         "catalog": checked.catalog_name,
         "counts": dict(checked.counts),
         "claims": [_keys(finding) for finding in checked.findings],
+        "figures": checked.figures,
+        "passed_over": [{"line": one.line, "figure": one.figure} for one in checked.passed_over],
         "remarks": list(checked.remarks),
     }
 
@@ -84,10 +86,25 @@ def _blocks(checked: CheckedDocument, every_claim: bool) -> Iterator[Block]:
     if fine and every_claim:
         yield Heading(text="Right")
         yield _table(fine)
+    if checked.passed_over and every_claim:
+        yield Heading(text="Passed over")
+        yield _passed_table(checked.passed_over)
     if checked.remarks:
         yield Heading(text="Not read as intended")
         yield Bullets(items=checked.remarks)
+    held, left = checked.figures - len(checked.passed_over), len(checked.passed_over)
+    listed = "" if every_claim or not left else " (--all lists them)"
+    yield Paragraph(text=f"{plural(checked.figures, 'figure')} read: {held} in a claim, {left} passed over{listed}.")
     yield Paragraph(text=f"Checked against the catalog of {checked.catalog_name}; nothing was fetched.", tone="faint")
+
+
+def _passed_table(figures: Sequence[PassedOver]) -> Table:
+    """Figures by line."""
+    lines: dict[int, list[str]] = {}
+    for one in figures:
+        lines.setdefault(one.line, []).append(one.figure)
+    columns = (Column(title="line", align="right"), Column(title="figures", wraps=True))
+    return Table(columns=columns, rows=tuple((f"{line}", "; ".join(found)) for line, found in lines.items()))
 
 
 def _table(findings: Sequence[Finding]) -> Table:

@@ -238,11 +238,6 @@ def render_date(day: date | None) -> str:
     return "no date" if day is None else day.isoformat()
 
 
-def render_amount(value: float | None, unit: str = "") -> str:
-    """A catalog figure, or a dash where none is published."""
-    return UNKNOWN if value is None else f"{short(value, 4)} {unit}".strip()
-
-
 def plural(count: int, noun: str) -> str:
     """
     >>> plural(1, "option"), plural(353, "option"), plural(2, "process")

@@ -19,7 +19,6 @@ from tonnage.workload.parameters import count_parameters, lora_parameters
 from tonnage.workload.shapes import ModelShape
 
 Group = Literal["products", "attention", "elementwise", "optimizer", "dispatch", "all-reduce"]
-GROUPS: Final[tuple[Group, ...]] = ("products", "attention", "elementwise", "optimizer", "dispatch", "all-reduce")
 PRECISIONS: Final = ("fp32", "bf16")
 # A block up to this comes from memory the process already has; a larger one is mapped anew each time, page by page.
 # Source: mallopt(3), M_MMAP_THRESHOLD: glibc raises it as blocks are freed, to 32 MiB at most on 64-bit systems.

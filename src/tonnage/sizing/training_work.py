@@ -31,7 +31,6 @@ from tonnage.workload.jobs import TrainJob
 
 ZERO1, ZERO3 = SHARDINGS.index("zero1"), SHARDINGS.index("zero3")
 SELECTIVE, FULL, PER_OP = (RECOMPUTES.index(name) for name in ("selective", "full", "per-op"))
-MATRIX_KINDS = ("gemm", "attention", "convolution")
 COMPUTES = ("fp32", "tf32", "fp16", "bf16", "fp8")  # `StepWork.compute` holds the index
 # Kernels that an eager framework launches beyond those that `operators` counts: casts of autocast for each matrix
 # product (input, weight, bias; the weight's stands for all uses of a step), the parts of rotary positions and of an RMS

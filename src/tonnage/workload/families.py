@@ -16,12 +16,6 @@ SHAPE_FIELDS = frozenset(field.name for field in fields(ModelShape))
 _SAME_SHAPE = {"xlm-roberta": "roberta", "camembert": "roberta", "mt5": "t5"}  # model_type -> family
 
 
-@cache
-def family_names() -> tuple[str, ...]:
-    """All families, in the order of `data/families.toml`."""
-    return tuple(_families())
-
-
 def family_constants(model_type: str) -> Mapping[str, Any]:
     """Fields of `ModelShape` that all models of a family share.
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tonnage.catalog import Catalog, load_catalog
+from tonnage.catalog import Catalog
 from tonnage.catalog.grammar import parse_gpu_filter
 from tonnage.catalog.market import Platform
 from tonnage.planning import make_plan
@@ -17,17 +17,14 @@ from tonnage.reports.rendering import FORMATS
 from tonnage.workload.jobs import Buy, Constraints, Team
 from tonnage.workload.portfolio.values import CapacityLimit, Commitment, Entry, Portfolio, Share
 
+from ..conftest import offers_of
 from .conftest import AS_OF, workload
-
-GPUS = {"T4", "A10G", "L4"}
 
 
 @pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    """The packaged one with the offers of three GPUs that several providers rent; plans take a tenth."""
-    whole = load_catalog()
-    offers = (one for one in whole.offers if whole.instance_type(one.instance_type, one.provider).accelerator in GPUS)
-    return replace(whole, offers=tuple(offers))
+def catalog(catalog: Catalog) -> Catalog:
+    """Three GPUs that several providers rent."""
+    return offers_of(catalog, "T4", "A10G", "L4")
 
 
 def portfolio(count: int = 3, **changes: object) -> Portfolio:

@@ -20,10 +20,16 @@ from tonnage.pricing.tokens import ProvisionedUnits, TokenPrices
 from tonnage.sizing.estimates import Figure
 from tonnage.workload.jobs import Lengths, Requests, ServeJob, Workload
 
-from ..conftest import serve
+from ..conftest import offers_of, serve
 
 POLICY = Autoscaling(spare=1)
 DEMAND = Demand(curve=RateCurve.sinusoid(4.0))
+
+
+@pytest.fixture(scope="module")
+def catalog(catalog: Catalog) -> Catalog:
+    """Three GPUs: what is claimed here holds of any machines."""
+    return offers_of(catalog, "T4", "A10G", "L4")
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from tonnage.comparison.claims.line_claims import LONGEST_LINE_CHARACTERS, line_
 from tonnage.comparison.claims.machine_answers import answer_machine
 from tonnage.comparison.claims.model_answers import answer_model_memory, answer_model_size
 from tonnage.comparison.claims.names import Names
+from tonnage.comparison.claims.passed_over import passed_over
 from tonnage.comparison.claims.platform_claims import answer_platform_price
 from tonnage.comparison.claims.price_answers import answer_price
 from tonnage.comparison.claims.statements import (
@@ -43,10 +44,12 @@ def check_document(text: str, catalog: Catalog, *, name: str) -> CheckedDocument
     claims = [claim for table in document.tables for claim in table_claims(table, names)]
     claims += line_claims(document.lines, names)
     found = [finding for claim in claims for finding in _findings(claim, names)]
-    ordered = sorted(_once(found), key=lambda finding: finding.line)
+    ordered = tuple(sorted(_once(found), key=lambda finding: finding.line))
+    figures, left = passed_over(document, ordered)
     return CheckedDocument(
-        name=name, catalog_name=catalog.name, findings=tuple(ordered), remarks=(*document.remarks, *_too_long(document))
-    )
+        name=name, catalog_name=catalog.name, findings=ordered, remarks=(*document.remarks, *_too_long(document)),
+        figures=figures, passed_over=left,
+    )  # fmt: skip
 
 
 def _once(found: list[Finding]) -> Iterator[Finding]:

@@ -51,6 +51,14 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PassedOver:
+    """A figure that no finding holds, as printed. `line` counts from 1."""
+
+    line: int
+    figure: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedDocument:
     """All findings of a document in the order of its lines, and what they were checked against."""
 
@@ -58,6 +66,8 @@ class CheckedDocument:
     catalog_name: str
     findings: tuple[Finding, ...]
     remarks: tuple[str, ...] = ()
+    figures: int = 0  # amounts of money, numbers with a unit, cells that are numbers
+    passed_over: tuple[PassedOver, ...] = ()  # of these figures
 
     @property
     def counts(self) -> Mapping[Verdict, int]:

@@ -11,13 +11,17 @@ from tonnage.catalog import InstanceType
 from tonnage.comparison.claims.figures import Amount
 from tonnage.comparison.claims.findings import Answer
 from tonnage.comparison.claims.names import Names
-from tonnage.comparison.claims.statements import InstanceClaim
+from tonnage.comparison.claims.statements import InstanceClaim, Transport
 from tonnage.errors import nearest
 
 MEMORY_TOLERANCE: Final = 0.02  # vendors print GB and mean GiB, or round
 GPU_MEMORY_TOLERANCE: Final = 0.03
 GIB_AS_GB: Final = 1.073741824
 NETWORK_TOLERANCE: Final = 0.02
+_TRANSPORT_LINKS: Final[dict[str, Transport]] = {  # how the names of links begin
+    "efa-": "EFA", "gpudirect-tcpx-": "GPUDirect-TCPX", "gpudirect-tcpxo-": "GPUDirect-TCPXO",
+    "infiniband-": "InfiniBand", "roce-": "RoCE",
+}  # fmt: skip
 COUNT_TOLERANCE: Final = 0.02  # a sixth of a GPU is printed as 0.17
 MOST_SIZES: Final = 8
 _BURST: Final = re.compile(r"burst up to ([\d.]+) (giga|mega)bit")
@@ -40,10 +44,16 @@ def answer_machine(claim: InstanceClaim, names: Names) -> tuple[MachineAnswer, .
     if machine.kind == "unknown":
         return (_unknown(claim, names),)
     each = [(one, tuple(_judged(claim, one, names))) for one in machine.machines]
-    best, judged = max(each, key=lambda pair: sum(part.answer.verdict == "ok" for part in pair[1]))
-    if machine.kind == "series" and any(part.answer.verdict == "wrong" for part in judged):
+    best, judged = max(each, key=lambda pair: _standing(pair[1]))
+    if machine.kind == "series" and claim.transport is None and any(part.answer.verdict == "wrong" for part in judged):
         return (_no_such_size(claim, best, names),)
     return judged
+
+
+def _standing(parts: Sequence[MachineAnswer]) -> tuple[int, int]:
+    """How many parts hold, and how many are known."""
+    verdicts = [part.answer.verdict for part in parts]
+    return verdicts.count("ok"), len(verdicts) - verdicts.count("unknown")
 
 
 def describe_claim(claim: InstanceClaim) -> str:
@@ -87,6 +97,9 @@ def _stated(claim: InstanceClaim) -> Iterator[_Stated]:
 
 
 def _judged(claim: InstanceClaim, machine: InstanceType, names: Names) -> Iterator[MachineAnswer]:
+    if claim.transport is not None:
+        answer = _answer_transport(claim.transport, machine)
+        yield MachineAnswer(quantity="network transport", claimed=claim.transport, answer=answer)
     for part in _stated(claim):
         if part.amount is None:
             answer = _answer_gpus(claim, machine, names)
@@ -198,6 +211,22 @@ def _answer_network(amount: Amount, machine: InstanceType) -> Answer:
     holds = any(stated.covers(rate, tolerance_fraction=NETWORK_TOLERANCE) for rate in rates)
     hint = "" if burst is None else f"baseline; bursts up to {burst:g} Gbit/s"
     return _answer(machine, base, "Gbit/s", holds, hint)
+
+
+def transport_of(machine: InstanceType) -> Transport | None:
+    """The network between such machines by its link; None where it is plain Ethernet, or nobody says."""
+    return next((name for start, name in _TRANSPORT_LINKS.items() if machine.scale_out.startswith(start)), None)
+
+
+def _answer_transport(stated: Transport, machine: InstanceType) -> Answer:
+    """A machine whose link is plain Ethernet may have the transport as an option: that is not judged."""
+    found = transport_of(machine)
+    if found is None:
+        return Answer(verdict="unknown", hint=f"the catalog has no transport of {machine.name}")
+    return Answer(
+        verdict="ok" if found == stated else "wrong", right=found, source=machine.source.text,
+        read_on=machine.source.read_on,
+    )  # fmt: skip
 
 
 def burst_gbit_per_s(machine: InstanceType) -> float | None:

@@ -15,7 +15,7 @@ from typing import Final
 from tonnage.comparison.claims.document import Line
 from tonnage.comparison.claims.figures import Amount, parse_amount
 from tonnage.comparison.claims.names import FoundGpu, FoundMachine, GpuName, MachineName, Names, provider_named
-from tonnage.comparison.claims.statements import Claim, GpuClaim, InstanceClaim, Place, PriceClaim
+from tonnage.comparison.claims.statements import Claim, GpuClaim, InstanceClaim, Place, PriceClaim, Transport
 from tonnage.comparison.claims.table_claims import purchase_of
 
 _SENTENCE: Final = re.compile(r"(?<=[.!?;])\s+(?=[A-Z0-9])")
@@ -40,6 +40,11 @@ _EACH: Final = re.compile(r"^\s*(?:GPUs?|cards?)?\s*(?:with|of|at)\s+(?P<size>\d
 _FORMAT: Final = re.compile(r"\b(bf16|bfloat16|fp16|tf32|fp32|fp8|int8)\b", re.IGNORECASE)
 _SPARSE: Final = re.compile(r"\b(?:with|using) (?:structured )?sparsity\b|\bsparse\b", re.IGNORECASE)
 _RATE: Final = re.compile(r"\d[\d.,]*\s*(?:T(?:era)?FLOPS?|TFLOP/s|TOPS|P(?:eta)?FLOPS?)\b", re.IGNORECASE)
+_ABSENT: Final = re.compile(r"\b(?:no|nor|lacks?|cannot|never|neither)\b", re.IGNORECASE)
+_TRANSPORT: Final = re.compile(r"\b(EFA|TCPXO|TCPX|InfiniBand|RoCE)(?:v\d)?\b", re.IGNORECASE)
+TRANSPORTS: Final[dict[str, Transport]] = {
+    "efa": "EFA", "tcpx": "GPUDirect-TCPX", "tcpxo": "GPUDirect-TCPXO", "infiniband": "InfiniBand", "roce": "RoCE",
+}  # fmt: skip
 _FIGURES: Final = {
     "memory_bandwidth_gb_per_s": re.compile(r"\d[\d.,]*\s*[GT]B/s", re.IGNORECASE),
     "memory_gib": re.compile(r"\d[\d.,]*\s*Gi?B\b(?!/s)(?!\s*(?:of\s+)?(?:RAM|host|system))", re.IGNORECASE),
@@ -101,6 +106,7 @@ def _of_machine(one: _Sentence, machine: MachineName, place: Place) -> Iterator[
     vcpus = list(_VCPUS.finditer(one.text))
     if len(vcpus) == 1 and vcpus[0].start() >= start and not _CONTRAST.search(one.text[start : vcpus[0].start()]):
         yield InstanceClaim(place=place, machine=machine, vcpus=parse_amount(vcpus[0]["n"]))
+    yield from _transport_of(one, machine, place, start)
     prices = list(_PRICE.finditer(one.text))
     amount = parse_amount(prices[0][0]) if len(prices) == 1 and prices[0].start() >= start else None
     if amount is not None and not _CONTRAST.search(one.text[start : prices[0].start()]):
@@ -108,6 +114,18 @@ def _of_machine(one: _Sentence, machine: MachineName, place: Place) -> Iterator[
             place=place, machine=machine, amount=amount, purchase=purchase_of(one.text), is_monthly=False,
             claimed=prices[0][0],
         )  # fmt: skip
+
+
+def _transport_of(one: _Sentence, machine: MachineName, place: Place, start: int) -> Iterator[InstanceClaim]:
+    """The network between such machines, where a sentence names one alone."""
+    found = list(_TRANSPORT.finditer(one.text))
+    named: set[Transport] = {TRANSPORTS[match[1].casefold()] for match in found}
+    if len(named) != 1:
+        return
+    behind = found[0].start() >= start
+    between = one.text[start : found[0].start()] if behind else one.text[:start]
+    if not _CONTRAST.search(between) and not _ABSENT.search(between):
+        yield InstanceClaim(place=place, machine=machine, transport=named.pop())
 
 
 def _count_of(text: str, found: FoundGpu) -> float | None:

@@ -23,6 +23,9 @@ class Place:
     headings: tuple[str, ...] = ()
 
 
+Transport = Literal["EFA", "GPUDirect-TCPX", "GPUDirect-TCPXO", "InfiniBand", "RoCE"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceClaim:
     """What a machine (or a series of machines) has; None: the document does not say."""
@@ -36,6 +39,7 @@ class InstanceClaim:
     gpu_memory: Amount | None = None
     gpu_memory_each: Amount | None = None  # of one device: `8x A100 40GB`
     network: Amount | None = None
+    transport: Transport | None = None  # of the traffic between machines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,45 @@
+"""Functions, methods, properties and classes of `src` that nothing but a test names. Exit 1 where one is not allowed.
+
+    python benchmarks/dead_code.py
+
+Run by `make lint`. Fields of values are left out: they are read by name when a value is written as JSON.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from vulture import Vulture
+
+ROOT = Path(__file__).parents[1]
+KINDS = {"class", "function", "method", "property", "unreachable_code"}
+COMMANDS = ["@app.command*", "@*.command*", "@*.callback*"]  # typer calls them
+ALLOWED = {
+    "called by Python or a library by name": [
+        "__getattr__", "__dir__", "_repr_html_", "_load_pyfunc", "log_message", "do_HEAD", "on_step_end", "_drop_empty",
+        "_one_test",
+    ],
+    "offered to users of the package": ["to_csv", "to_markdown", "to_frame", "fake_profile"],
+    "commands added to typer without a decorator": [
+        "breakeven", "skypilot", "doctor", "ps", "list_runs", "compare_runs", "reindex", "import_rows",
+    ],
+    "what tests alone ask: to be moved to them, or used": [
+        "add_plan", "active", "allocated_bytes", "estimate_training_step", "find_engine", "forward_flop_per_image",
+        "measured_row", "parse_profiles", "prefill_s", "prefill_step_s", "render_portfolio", "reserved_bytes",
+        "rows_dropped", "throughput_per_s", "undated_offers",
+    ],
+}  # fmt: skip
+
+
+def main() -> int:
+    vulture = Vulture(ignore_names=[name for names in ALLOWED.values() for name in names], ignore_decorators=COMMANDS)
+    vulture.scavenge([str(ROOT / folder) for folder in ("src", "benchmarks", "docs")])
+    dead = [one for one in vulture.get_unused_code(min_confidence=60) if one.typ in KINDS]
+    for one in dead:
+        print(f"{Path(one.filename).relative_to(ROOT)}:{one.first_lineno}: nothing uses the {one.typ} {one.name}")
+    return 1 if dead else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
