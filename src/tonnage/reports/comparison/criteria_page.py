@@ -41,7 +41,7 @@ def render_criteria() -> str:
 
 
 def rubric_words(criterion: Criterion) -> str:
-    """What each score of an criterion means, or from which figure it is computed."""
+    """What each score of a criterion means, or from which figure it is computed."""
     said = "; ".join(f"{level}: {text}" for level, text in criterion.rubric)
     return (
         said or f"computed from {criterion.measure}; {criterion.points_per_doubling:g} points off for a factor of two"
