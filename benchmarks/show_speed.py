@@ -91,7 +91,7 @@ def journal(days: int) -> Iterator[str]:
             yield event(second, EventKind.CHECKPOINT, step=step, path=path, seconds=9.5, held_s=0.4, bytes=90 << 30)
         if second and second % 3600 == 0:
             yield event(second, EventKind.EVALUATED, step=step, split="validation", metrics={"perplexity": 9.0})
-    yield event(days * DAY_S, EventKind.STOPPED, reason="Asked")
+    yield event(days * DAY_S, EventKind.STOPPED)
 
 
 def event(second: float, kind: EventKind, **fields: Any) -> str:

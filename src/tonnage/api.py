@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,14 +28,11 @@ from tonnage.planning.flips import Planner, flips_of
 from tonnage.planning.limits import check_limits
 from tonnage.planning.reasons.flips import Flip
 from tonnage.planning.scenario import Scenario
-from tonnage.reports.explain import explain_report
-from tonnage.reports.frames import Library, make_frame
 from tonnage.reports.plan import plan_report
 from tonnage.reports.rendering import Report, render_report
-from tonnage.reports.selection import select_candidates
-from tonnage.reports.size import size_report
 from tonnage.settings import Settings, load_settings
 from tonnage.sizing.assumption_table import Assumption
+from tonnage.values import dataclass
 from tonnage.workload.file.mapping_values import as_document
 from tonnage.workload.file.model_reference import FetchConfig
 from tonnage.workload.file.yaml_lines import read_yaml
@@ -45,6 +42,7 @@ from tonnage.workload.loading import CheckedFile, WorkloadText, check_workload, 
 
 if TYPE_CHECKING:
     from tonnage.comparison.comparing import Comparison
+    from tonnage.reports.frames import Library
 
 WorkloadSource = Workload | Mapping[str, Any] | str | Path
 Clock = datetime | date | str
@@ -72,6 +70,8 @@ class _Result:
 
     def to_frame(self, library: Library | None = None) -> Any:
         """One row an option (a machine, for a size), as pandas or polars; MissingExtra where neither is installed."""
+        from tonnage.reports.frames import make_frame
+
         report = self._report()
         return make_frame(report.columns, report.rows(), library)
 
@@ -128,9 +128,14 @@ class Explanation(_Result):
 
     def __post_init__(self) -> None:
         if self.name is not None:  # an unknown name is told now, not when it is shown
+            from tonnage.reports.selection import select_candidates
+
             select_candidates(self.result.plan, self.result.catalog, self.name)
 
     def _report(self) -> Report:
+        from tonnage.reports.explain import explain_report
+        from tonnage.reports.selection import select_candidates
+
         plan, catalog, name = self.result.plan, self.result.catalog, self.name
         selection = None if name is None else select_candidates(plan, catalog, name)
         return explain_report(plan, selection, self.result.assumptions, top=self.result.top)
@@ -145,6 +150,8 @@ class SizeResult(_Result):
     top: int = 30
 
     def _report(self) -> Report:
+        from tonnage.reports.size import size_report
+
         return size_report(self.size, top=self.top, every_row=self.every_row)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -35,6 +34,7 @@ from tonnage.planning.whatif.cost_change import (
 )
 from tonnage.planning.whatif.key_changes import KeyChange, changed_keys, states_between
 from tonnage.settings import Settings
+from tonnage.values import dataclass
 from tonnage.workload.file.mapping_values import as_document
 from tonnage.workload.jobs import ServeJob
 from tonnage.workload.loading import CheckedFile, WorkloadText, check_workload

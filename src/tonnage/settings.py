@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 from tonnage.errors import InputError, did_you_mean, nearest
+from tonnage.values import dataclass
 
 FILE_NAME: Final = "tonnage.toml"
 OutputFormat = Literal["table", "json", "csv", "md", "html"]

@@ -6,7 +6,7 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from tonnage.benchmarks.operations import FULL_CPU, FULL_CUDA, QUICK, Probe, pro
 from tonnage.benchmarks.timing import Clock, Samples, take_samples
 from tonnage.calibration.local_profile import Curve, DeviceKind, DeviceProfile, Point, Timing
 from tonnage.errors import InputError
+from tonnage.values import dataclass
 
 OnStep = Callable[[str, int, int], None]
 ROUNDS: Final = 4

@@ -7,12 +7,12 @@ to an activation after hundreds of MB of others.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import cycle
 from math import prod
 from typing import Any, Final
 
 from tonnage.sizing.local_work import HEAD_WIDTHS
+from tonnage.values import dataclass
 
 POOL_BYTES: Final = 96 * 2**20
 MOST_SETS: Final = 32

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from statistics import quantiles
 from typing import Final
 
 from tonnage.calibration.local_profile import Timing
+from tonnage.values import dataclass
 
 MOST_REPEATS: Final = 400
 ENOUGH: Final = 3  # undisturbed repeats

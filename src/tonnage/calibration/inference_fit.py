@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Final
@@ -21,6 +20,7 @@ from tonnage.calibration.unseen import UnseenFactors, unseen
 from tonnage.catalog.catalog import Catalog
 from tonnage.catalog.hardware import Accelerator
 from tonnage.sizing.engines import FIGURES, PRIORS, Engine
+from tonnage.values import dataclass
 
 FIT_METRICS: Final = (
     "latency_ms_mean", "latency_ms_p50", "sequences_per_s", "samples_per_s", "output_tokens_per_s", "ttft_ms",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
@@ -20,6 +20,7 @@ from tonnage.calibration.pass_rows import PassBatch, pass_rows
 from tonnage.calibration.search import Values, fit_values, shared_weights
 from tonnage.sizing.engines import FIGURES, Engine
 from tonnage.sizing.estimates import Array
+from tonnage.values import dataclass
 
 # How far (standard deviation of the logarithm) a class's figure lies from the common one. Ramp and floor of a kernel
 # are measured on their own (facts on kernels: half rate at 8 to 15 tiles of A100, 4 us), so that classes differ little.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from tonnage.sizing.inference_devices import host_factor, serving_devices
 from tonnage.sizing.inference_memory import inference_peak_bytes
 from tonnage.sizing.inference_pass import PassWork, pass_work
 from tonnage.units import to_gib
+from tonnage.values import dataclass
 
 Figures = dict[str, Array]
 

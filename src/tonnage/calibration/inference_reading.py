@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Literal
 
 from tonnage.calibration.efficientnet import efficientnet_shape
@@ -16,6 +16,7 @@ from tonnage.sizing.devices import Machine, peak_tflops, usable_bytes
 from tonnage.sizing.engines import engine_class
 from tonnage.sizing.inference_pass import FORMATS, ServedFormat
 from tonnage.sizing.length_points import chat_lengths
+from tonnage.values import dataclass
 from tonnage.workload.families import complete_shape
 from tonnage.workload.jobs import Lengths, Requests
 from tonnage.workload.known import find_model

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.schedulers import SCHEDULERS, scheduler_of
+from tonnage.values import dataclass
 
 Figures = dict[str, Array]
 

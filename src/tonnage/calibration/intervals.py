@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import exp, log, sqrt
 from types import MappingProxyType
 from typing import Final
@@ -25,6 +24,7 @@ from tonnage.sizing.assumptions import (
 )
 from tonnage.sizing.estimates import Spread
 from tonnage.sizing.program_profiles import ADAPTER_MEMORY, KNOWN_MEMORY, UNSTATED_MEMORY
+from tonnage.values import dataclass
 
 COVERED: Final = 0.80
 FEWEST_ROWS: Final = 20  # a group with fewer borrows the residuals of all groups

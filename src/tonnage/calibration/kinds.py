@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -13,6 +13,7 @@ from tonnage.catalog.catalog import Catalog
 from tonnage.errors import InputError, UnknownAccelerator
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.fitting import room
+from tonnage.values import dataclass
 
 KindName = Literal["training", "inference"]
 KINDS: Final[tuple[KindName, ...]] = ("training", "inference")

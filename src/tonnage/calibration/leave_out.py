@@ -8,12 +8,12 @@ import os
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from tonnage.calibration.judgement import Judged, Skipped
 from tonnage.errors import InputError
+from tonnage.values import dataclass
 
 Row = TypeVar("Row")
 Fit = TypeVar("Fit")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass
 from math import exp, inf, isfinite, log, sqrt
 from typing import Final, Literal
 
@@ -16,6 +15,7 @@ from tonnage.calibration.rows import TrainingRow
 from tonnage.errors import InputError
 from tonnage.sizing.estimates import Spread
 from tonnage.sizing.local_work import LocalOperation
+from tonnage.values import dataclass
 
 SCHEMA: Final = "tonnage/device-profile@1"
 DeviceKind = Literal["cpu", "cuda"]

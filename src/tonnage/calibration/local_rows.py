@@ -6,7 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import astuple, fields, replace
 from math import ceil, isfinite, sqrt
 from pathlib import Path
 from typing import Final, Literal
@@ -24,6 +24,7 @@ from tonnage.sizing.local_memory import device_memory_parts, host_memory_parts
 from tonnage.sizing.local_work import PRECISIONS, LocalOperation, step_operations
 from tonnage.sizing.training_job import has_vocabulary_loss, parameter_share
 from tonnage.units import from_gib
+from tonnage.values import dataclass
 from tonnage.workload.jobs import Lengths, Lora, TrainJob
 
 Metric = Literal["time", "memory"]

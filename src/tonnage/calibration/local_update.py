@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import exp, fsum, log, sqrt
 from typing import Final
 
@@ -26,6 +25,7 @@ import numpy as np
 
 from tonnage.calibration.local_profile import NORMAL_80, combined_log_sd
 from tonnage.sizing.estimates import Basis, Figure
+from tonnage.values import dataclass
 
 COMMON_SHARE: Final = 0.5  # ρ: of the groups' errors, what is common to all (judgement, range 0.2 to 0.8)
 METHOD_SHARE: Final = 0.2  # ν²/σ²: what one method has (judgement, range 0.05 to 0.4)

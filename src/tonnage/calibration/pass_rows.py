@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from tonnage.calibration.search import Values
 from tonnage.sizing.encoder_loads import Flags, request_s
 from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array
+from tonnage.values import dataclass
 
 Places = NDArray[np.int64]
 ONE_PASS = ("pass", "batching-server", "offline")

@@ -6,7 +6,7 @@ The formulas are those of `sizing/engine_rates.py`, called with columns of opera
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.inference_pass import PassWork
 from tonnage.sizing.operators import Operator
+from tonnage.values import dataclass
 
 _COLUMNS = ("flop", "moved_bytes", "rows", "columns", "kernels", "groups", "query_length")
 

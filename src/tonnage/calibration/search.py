@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from typing import Final, Protocol
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from tonnage.sizing.assumption_table import Assumption
 from tonnage.sizing.estimates import Array
+from tonnage.values import dataclass
 
 CAP: Final = 0.7  # log error beyond which a row counts no more: a misread row must not pull a parameter
 

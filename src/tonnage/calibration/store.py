@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
@@ -18,6 +18,7 @@ from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 from tonnage.calibration.intervals import Intervals
 from tonnage.errors import InputError
 from tonnage.sizing.engines import PRIORS, Engine
+from tonnage.values import dataclass
 
 SCHEMA: Final = "tonnage/calibration@1"
 FILE_NAME: Final = "calibration-v1.json"

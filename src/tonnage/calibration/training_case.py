@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from tonnage.sizing.layouts import Layouts, one_layout
 from tonnage.sizing.program_profiles import program_class, recompute_kind, trainer_of
 from tonnage.sizing.trainer_profile import TrainerProfile
 from tonnage.sizing.training_memory import estimate_training_memory
+from tonnage.values import dataclass
 from tonnage.workload.jobs import Lengths, Sharding, TrainJob
 from tonnage.workload.programs import Program
 from tonnage.workload.shapes import ModelShape

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, get_args
 
 from tonnage.calibration.rows import TrainingRow
 from tonnage.calibration.training_methods import Adapters, adapters_of, precision_of
 from tonnage.catalog.hardware import Accelerator
+from tonnage.values import dataclass
 from tonnage.workload.jobs import Attention, Lora, Objective, Optimizer, Recompute, TrainPrecision
 from tonnage.workload.programs import (
     PROGRAMS,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Final
@@ -26,6 +26,7 @@ from tonnage.sizing.assumption_table import Assumption
 from tonnage.sizing.assumptions import Assumptions, fitted_parameters, unfitted
 from tonnage.sizing.devices import GENERATIONS
 from tonnage.sizing.estimates import Array
+from tonnage.values import dataclass
 
 TIME, MEMORY = fitted_parameters("training time"), fitted_parameters("training memory")
 FIRST_STEP, LAST_STEP, LAST_MEMORY_STEP = 0.16, 0.01, 0.03

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -20,11 +20,12 @@ from tonnage.catalog.catalog import Catalog
 from tonnage.errors import TonnageError
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import usable_bytes
-from tonnage.sizing.estimates import Array
+from tonnage.sizing.estimates import Array, distinct
 from tonnage.sizing.fitting import fits
 from tonnage.sizing.program_profiles import memory_group
 from tonnage.sizing.training_memory import TrainingMemory, estimate_training_memory
 from tonnage.units import from_gib, to_gib
+from tonnage.values import dataclass
 from tonnage.workload.jobs import Lengths
 from tonnage.workload.programs import DOCUMENTED
 
@@ -36,7 +37,7 @@ PROGRAM_FACTS = (
     "optimizer_fused", "optimizer_in_backward", "offload", "adapter_targets", "tables_apart",
 )  # fmt: skip
 STAND_IN = "A100-80GB-SXM"  # peak memory does not depend on the device; a row without one needs some name to be built
-LENGTHS: list[float] = np.unique(np.round(2.0 ** np.arange(6.0, 21.0, 0.05))).tolist()
+LENGTHS: list[float] = distinct(np.round(2.0 ** np.arange(6.0, 21.0, 0.05))).tolist()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
+from tonnage.values import dataclass
 from tonnage.workload.jobs import AdapterKind, Method, TrainPrecision
 
 FULL: Final = re.compile(r"^(?:|full.*|(?:pre-?)?train(?:ing)?|pre-?training|sft|fine-?tun(?:e|ing))$")

@@ -7,7 +7,7 @@ once and evaluates it hundreds of times in milliseconds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import log
 from typing import Any
 
@@ -24,6 +24,7 @@ from tonnage.sizing.operators import Kind, Operator
 from tonnage.sizing.training_prediction import work_of
 from tonnage.sizing.training_time import TrainingStep, step_seconds
 from tonnage.sizing.training_work import StepWork, Work, column_names
+from tonnage.values import dataclass
 
 KINDS: tuple[Kind, ...] = ("gemm", "attention", "elementwise", "convolution")
 FIGURES = ("count", "flop", "moved_bytes", "rows", "columns", "kernels", "query_length", "peak_share")

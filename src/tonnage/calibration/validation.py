@@ -6,10 +6,10 @@ The error of a row is |predicted / measured - 1|. Rows of doubtful quality are c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 
 from tonnage.calibration.intervals import Intervals
 from tonnage.calibration.judgement import Judged, Skipped
+from tonnage.values import dataclass
 
 CapacityOf = Callable[[str], float | None]  # GiB that a run may use on this GPU; None: not known
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
+
+from tonnage.values import dataclass
 
 ANY = "any"  # the vocabulary whose names the GPU grammar accepts
 

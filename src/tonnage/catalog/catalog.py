@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date
 from fnmatch import fnmatchcase
 
@@ -21,6 +21,7 @@ from tonnage.errors import (
     did_you_mean,
     nearest,
 )
+from tonnage.values import dataclass
 
 InstanceKey = tuple[str, str]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -10,6 +10,7 @@ from tonnage.catalog.catalog import Catalog
 from tonnage.catalog.hardware import Accelerator, Cpu, Link, Source
 from tonnage.catalog.market import InstanceType, Offer
 from tonnage.errors import UnknownAccelerator, UnknownInstanceType, UnknownName
+from tonnage.values import dataclass
 
 SCHEMA = "tonnage/catalog-show@1"
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from decimal import Decimal
 from typing import Final, Literal, TypeVar
 
 from tonnage.catalog.catalog import Catalog
 from tonnage.catalog.market import InstanceType, Offer
+from tonnage.values import dataclass
 
 Kind = Literal["new", "gone", "price", "spec"]
 PriceKey = tuple[str, str, str, str]  # provider, machine or SKU, region, mode or unit

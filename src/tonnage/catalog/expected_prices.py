@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
 from tonnage.catalog.catalog import Catalog
 from tonnage.catalog.market import InstanceType, Offer
+from tonnage.values import dataclass
 
 FALLBACK_USD_PER_VCPU_HOUR = 0.045  # median of general-purpose list prices; used where a snapshot has no CPU machines
 FALLBACK_SPOT_FRACTION = 0.4

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 
 from tonnage.catalog.aliases import devices_called, fold_name
 from tonnage.catalog.hardware import Accelerator
 from tonnage.errors import InputError
+from tonnage.values import dataclass
 
 FORMS = "write NAME, NAME:8, NAME:1..8, 80GB, 24GB..80GB, 24GB.. or ..80GB:1..8"
 

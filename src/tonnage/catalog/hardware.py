@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import date
 from typing import Literal
+
+from tonnage.values import dataclass
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -36,6 +35,7 @@ from tonnage.catalog.rows import Row, read_rows
 from tonnage.catalog.services import read_services
 from tonnage.catalog.sold_only_as import sold_offers
 from tonnage.errors import CatalogError
+from tonnage.values import dataclass
 
 INSTANCE_COLUMNS = (
     "provider", "name", "accelerator", "accelerator_count", "gpu_memory_gib", "vcpus", "memory_gib",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final, Literal
 
 from tonnage.catalog.hardware import Source
 from tonnage.catalog.market import Offer, Purchase
+from tonnage.values import dataclass
 
 TokenKind = Literal["input", "output", "cache read", "cache write"]
 # Ways to have tokens at a price of their own, as the first words of a price's conditions; without one it is on demand.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from typing import Literal
 
 from tonnage.catalog.hardware import Source
+from tonnage.values import dataclass
 
 Purchase = Literal["on_demand", "spot", "reserved_1y", "reserved_3y"]
 Platform = Literal["vm", "databricks", "sagemaker", "vertex", "bedrock"]  # through what a machine or model is used

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from datetime import date
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from tonnage.catalog.market import Offer
 from tonnage.catalog.rows import Row, read_rows
 from tonnage.errors import CatalogError
+from tonnage.values import dataclass
 
 OFFER_COLUMNS = (
     "provider", "instance_type", "region", "purchase", "usd_per_instance_hour", "read_on", "notes", "source",

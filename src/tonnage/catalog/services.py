@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Final, Literal, get_args
 from tonnage.catalog.hardware import Source
 from tonnage.catalog.rows import Row, read_rows
 from tonnage.units import gb_to_gib
+from tonnage.values import dataclass
 
 Service = Literal[
     "block storage", "object storage", "egress internet", "egress region", "egress zone", "load balancer",

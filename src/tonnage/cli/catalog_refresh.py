@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 from threading import Event
@@ -16,6 +15,7 @@ import typer
 from tonnage.cli import options
 from tonnage.cli.meter import Meter
 from tonnage.cli.session import Session, open_session
+from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     from tonnage.catalog import Catalog

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -13,6 +12,7 @@ import typer
 from tonnage.cli import options
 from tonnage.cli.session import Session, open_session
 from tonnage.cli.snapshots import find_snapshot
+from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     from tonnage.planning.whatif.cost_change import CostChange

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.cli.home_runs import run_names, runs_folder
 from tonnage.errors import InputError, MissingExtra, PlanRefused
+from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     from tonnage.runners.runner import Runner

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from tonnage.errors import InputError
+from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     from tonnage.calibration.local_profile import DeviceProfile

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +10,7 @@ import typer
 
 from tonnage.cli import options
 from tonnage.cli.session import open_session
+from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     from tonnage.reports.rendering import Report

@@ -7,11 +7,11 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.cli.streams import write_stdout
+from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     from tonnage.reports.rendering import Report

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from tonnage.comparison.computed import Row, Total, add
 from tonnage.planning import Option
 from tonnage.sizing.estimates import Figure
+from tonnage.values import dataclass
 
 MOST_DEVICES: Final = 8.0  # one usual machine; of what all have up to here the most is compared
 

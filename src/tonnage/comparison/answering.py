@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tonnage.comparison.changes import Change, changes_of, people_share, without_people
 from tonnage.comparison.compliance import Standing
@@ -19,6 +19,7 @@ from tonnage.comparison.scoring import Scored, Scores
 from tonnage.comparison.sizes import Size, load_sizes
 from tonnage.comparison.verdict import DecisionInputs, Preference, Verdict, decide_verdict
 from tonnage.comparison.worth import ImpliedLead, ImpliedPrice, implied_lead, implied_prices
+from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

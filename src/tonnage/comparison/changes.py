@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Literal
 
 import numpy as np
@@ -14,6 +14,7 @@ from tonnage.comparison.crossings import End, cost_at
 from tonnage.comparison.horizons import WEEKS_PER_MONTH, Bill
 from tonnage.comparison.verdict import DecisionInputs, Verdict, decide_verdict
 from tonnage.sizing.estimates import Figure
+from tonnage.values import dataclass
 
 Kind = Literal[
     "price of the choice", "price of another", "people-hours", "volume", "horizon", "worth", "rule", "another model"

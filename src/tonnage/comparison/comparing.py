@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from math import isclose
 from typing import Final
@@ -39,6 +39,7 @@ from tonnage.comparison.tasks import load_templates
 from tonnage.errors import WorkloadError
 from tonnage.sizing.assumption_table import Assumption
 from tonnage.sizing.estimates import Figure
+from tonnage.values import dataclass
 from tonnage.workload.jobs import ServeJob, Workload
 
 LEADS_BY: Final = 1.0  # points of score that count as a strength or weakness

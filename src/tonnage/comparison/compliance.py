@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from typing import Final, Literal
 
 from tonnage.comparison.door import Name, Names, Text, parse_entries, unknown
 from tonnage.comparison.profiles import Attestation, Evidence, Profile
+from tonnage.values import dataclass
 from tonnage.workload.file.fields import StrictModel
 from tonnage.workload.file.problems import Problem
 from tonnage.workload.file.yaml_lines import KeyPath

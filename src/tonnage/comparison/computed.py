@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import date
 from functools import cache
 from typing import Final
@@ -21,6 +21,7 @@ from tonnage.planning.reasons import Reason
 from tonnage.planning.reasons.risks import EstimatedFeeRisk
 from tonnage.sizing.estimates import Figure
 from tonnage.units import SECONDS_PER_HOUR
+from tonnage.values import dataclass
 from tonnage.workload.jobs import ServeJob, Workload
 from tonnage.workload.token_models import plain_model_name
 

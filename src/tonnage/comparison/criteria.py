@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from typing import Annotated, Final, Literal
@@ -13,6 +12,7 @@ from pydantic import Field
 
 from tonnage.comparison.door import Name, Text, parse_entries
 from tonnage.sizing.estimates import Figure
+from tonnage.values import dataclass
 from tonnage.workload.file.fields import StrictModel
 from tonnage.workload.file.problems import Problem, raise_problems
 

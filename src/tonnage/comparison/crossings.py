@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations, pairwise
 from typing import Literal
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from tonnage.comparison.computed import ZERO, Row, Total
 from tonnage.planning.service.crossings import find_crossings
+from tonnage.values import dataclass
 
 End = Literal["value", "low", "high"]
 

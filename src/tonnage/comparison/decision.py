@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from tonnage.comparison.rules import Leaf, Question, Rules, Test
 from tonnage.errors import InputError
+from tonnage.values import dataclass
 
 Answer = Literal["yes", "no", "unknown"]
 Value = bool | float | str | tuple[str, ...]

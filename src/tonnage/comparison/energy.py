@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from typing import Annotated
@@ -16,6 +15,7 @@ from tonnage.comparison.profile_file import SourceEntry
 from tonnage.comparison.profiles import Evidence
 from tonnage.planning import Option
 from tonnage.sizing.estimates import Basis, Figure
+from tonnage.values import dataclass
 from tonnage.workload.file.fields import StrictModel
 
 Fraction = Annotated[float, Field(gt=0, le=1)]

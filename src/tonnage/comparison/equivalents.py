@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from importlib.resources import files
 from typing import Annotated
@@ -11,6 +11,7 @@ from pydantic import Field
 
 from tonnage.comparison.door import Name, Text, parse_entries
 from tonnage.comparison.profile_file import WorkloadKind
+from tonnage.values import dataclass
 from tonnage.workload.file.fields import StrictModel, Words
 from tonnage.workload.jobs import ServeJob, Workload
 

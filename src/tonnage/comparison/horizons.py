@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tonnage.comparison.computed import add
 from tonnage.sizing.estimates import Figure
+from tonnage.values import dataclass
 
 WEEKS_PER_MONTH = 365.25 / 12 / 7
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, timedelta
 from shlex import quote
 from typing import Final, Literal
@@ -11,6 +11,7 @@ from typing import Final, Literal
 from tonnage.comparison.computed import WorkDemand
 from tonnage.comparison.request import Alternative, Move
 from tonnage.comparison.tasks import Range, Template, Templates
+from tonnage.values import dataclass
 
 End = Literal["low", "likely", "high"]
 ENDS: Final[tuple[End, ...]] = ("low", "likely", "high")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from typing import Annotated, Final
 
@@ -10,6 +10,7 @@ from pydantic import Field
 
 from tonnage.catalog import Catalog, InstanceType, Offer, Source
 from tonnage.errors import UnknownName, WorkloadError
+from tonnage.values import dataclass
 from tonnage.workload.file.fields import Positive, PositiveOrZero, StrictModel, Word
 
 PROVIDER: Final = "on-premise"

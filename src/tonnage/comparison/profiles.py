@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import date
 from functools import lru_cache
 from importlib.resources import files
@@ -22,6 +22,7 @@ from tonnage.comparison.profile_file import (
     SourceEntry,
 )
 from tonnage.errors import UnknownName, WorkloadError, did_you_mean, nearest
+from tonnage.values import dataclass
 from tonnage.workload.file.problems import Problem, raise_problems
 from tonnage.workload.file.yaml_lines import Document
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import ClassVar, Final, Literal
 
@@ -15,6 +15,7 @@ from tonnage.planning.plan import Relaxation
 from tonnage.planning.reasons import Reason
 from tonnage.planning.reasons.changes import LeaveOut
 from tonnage.planning.reasons.misses import Miss
+from tonnage.values import dataclass
 from tonnage.workload.jobs import TabularJob, Workload
 
 

@@ -4,11 +4,11 @@ with it. Reports put them into words."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from tonnage.comparison.verdict import Contender, DecisionInputs, Verdict, judged_weights, weeks_to_return
 from tonnage.sizing.estimates import Figure
+from tonnage.values import dataclass
 
 MOSTLY_PEOPLE: Final = 0.8  # share of the cost from which a reader is told
 MOST_LEADS: Final = 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date
 from os.path import normpath
 from pathlib import Path
@@ -18,6 +18,7 @@ from tonnage.comparison.energy import CarbonEntry, Stated
 from tonnage.comparison.owned import Owned, OwnedEntry, freeze_owned
 from tonnage.comparison.profile_file import HoursEntry
 from tonnage.comparison.profiles import Attestation, Hours, Profile, freeze_hours, load_profiles
+from tonnage.values import dataclass
 from tonnage.workload.file.fields import (
     Count,
     Flag,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -13,6 +12,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from tonnage.comparison.door import Link, Name, Text, load_text, parse_entries, unknown
 from tonnage.errors import UnknownName, did_you_mean, nearest
+from tonnage.values import dataclass
 from tonnage.workload.file.fields import Flag, Positive, StrictModel, refusal
 from tonnage.workload.file.problems import Problem, raise_problems
 

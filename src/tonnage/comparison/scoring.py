@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
@@ -12,6 +11,7 @@ from tonnage.comparison.computed import Total
 from tonnage.comparison.criteria import HIGHEST, LOWEST, Criterion, best_of, measured_score
 from tonnage.comparison.request import Alternative
 from tonnage.sizing.estimates import Figure
+from tonnage.values import dataclass
 
 Basis = Literal["judged", "computed"]
 WEIGHT_SIGMA: Final = 0.5  # of the logarithm: two thirds of the drawn weights lie within a factor of 1.65

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from typing import Annotated, Final
@@ -11,6 +10,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from tonnage.comparison.door import Name, Text, parse_entries
+from tonnage.values import dataclass
 from tonnage.workload.file.fields import Count, StrictModel
 
 USUAL: Final = "mid-size"  # whose factors are all 1: taken where the size is not said

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations, product
 
 from tonnage.comparison.compliance import Standing
 from tonnage.comparison.computed import Row, Total, add
 from tonnage.sizing.estimates import Figure
+from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

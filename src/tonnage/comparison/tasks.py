@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from typing import Annotated, Final, Literal
@@ -13,6 +12,7 @@ from pydantic import Field
 from tonnage.comparison.door import Name, Names, Text, parse_entries, unknown
 from tonnage.comparison.profile_file import WorkloadKind
 from tonnage.comparison.request import Used
+from tonnage.values import dataclass
 from tonnage.workload.file.fields import Flag, PositiveOrZero, StrictModel, Words
 from tonnage.workload.file.problems import Problem, raise_problems
 

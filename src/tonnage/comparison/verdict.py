@@ -9,7 +9,7 @@ the cheapest; a reader who would pay more for a criterion says how much (`worth`
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, Literal
 
 from tonnage.comparison.compliance import Match, Standing
@@ -18,6 +18,7 @@ from tonnage.comparison.horizons import WEEKS_PER_MONTH, Bill, horizon_cost
 from tonnage.comparison.reaching import WhyNot
 from tonnage.comparison.scoring import Scores, common_criteria, weighted
 from tonnage.sizing.estimates import Figure
+from tonnage.values import dataclass
 
 MOST_FOR_JUDGEMENT: Final = 1.3  # times the cheapest's cost that judgement alone may choose: a judgement of ours
 OutKind = Literal[

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from tonnage.comparison.criteria import HIGHEST, LOWEST, MONEY_CRITERIA, Criterion
 from tonnage.comparison.scoring import Scores
+from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

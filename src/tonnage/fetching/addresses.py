@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from tonnage.errors import FetchError, InputError, did_you_mean, nearest
+from tonnage.values import dataclass
 
 SCHEMES: Final = ("hf", "s3", "gs", "az", "http", "https", "file")
 MANIFEST_NAME: Final = ".tonnage-fetch.json"

@@ -8,13 +8,13 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from tonnage.fetching.checksums import digests
 from tonnage.fetching.remote import RemoteFile, Stopped, need
+from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from tonnage.errors import InputError
 from tonnage.fetching.remote import BLOCK_BYTES, Checksum
+from tonnage.values import dataclass
 
 _LINE: Final = re.compile(r"\\?([0-9a-fA-F]{64})(?: [ *]?(\S.*))?")
 _BSD_LINE: Final = re.compile(r"SHA256 ?\((.+)\) ?= ?([0-9a-fA-F]{64})")

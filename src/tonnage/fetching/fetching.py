@@ -6,7 +6,7 @@ import hashlib
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -24,6 +24,7 @@ from tonnage.fetching.results import CheckedFile, Fetched, FetchedFile, Request
 from tonnage.fetching.space import FreeBytes, check_space, free_bytes
 from tonnage.fetching.targets import FolderTarget, Manifest, open_target
 from tonnage.fetching.transfer import Means
+from tonnage.values import dataclass
 
 SAVE_EVERY_S = 2.0
 GRACE_S = 2.0  # for threads to see the sign; what a silent server holds up is left behind

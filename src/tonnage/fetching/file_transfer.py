@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from tonnage.errors import FetchError
@@ -17,6 +16,7 @@ from tonnage.fetching.remote import Checksum, RemoteFile, Temporary
 from tonnage.fetching.results import FetchedFile, Outcome, Request
 from tonnage.fetching.targets import Entry, FolderTarget, Manifest
 from tonnage.fetching.transfer import Means, transfer_latest
+from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from tonnage.errors import FetchError, InputError
@@ -14,6 +14,7 @@ from tonnage.fetching.hub import HubLibrary
 from tonnage.fetching.remote import Backend, Checksum, RemoteFile
 from tonnage.fetching.results import Request
 from tonnage.fetching.transfer import Means
+from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

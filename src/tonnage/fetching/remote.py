@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import import_module
 from typing import Any, Final, Literal, Protocol
 
 from tonnage.errors import FetchError, MissingExtra
+from tonnage.values import dataclass
 
 Algorithm = Literal["sha256", "md5", "git-blob"]
 BLOCK_BYTES: Final = 1 << 20

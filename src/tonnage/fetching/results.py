@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
+
+from tonnage.values import dataclass
 
 Outcome = Literal["fetched", "from cache", "already there", "to fetch", "failed"]
 

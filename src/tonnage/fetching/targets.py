@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, Protocol
@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 from tonnage.errors import FetchError, InputError
 from tonnage.fetching.addresses import MANIFEST_NAME, Address
 from tonnage.fetching.remote import BLOCK_BYTES
+from tonnage.values import dataclass
 
 MANIFEST_SCHEMA: Final = "tonnage/fetch-manifest@1"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from threading import Event
 
 from tonnage.errors import FetchError
@@ -13,6 +13,7 @@ from tonnage.fetching.partial import Partial
 from tonnage.fetching.pool import Pool
 from tonnage.fetching.remote import Backend, RemoteFile, SourceChanged, Stopped, Temporary
 from tonnage.fetching.retry_policy import FIRST_WAIT_S, RetryPolicy
+from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

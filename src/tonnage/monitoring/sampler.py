@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import psutil
 
 from tonnage.monitoring.gpus import Gpus, GpuSample
+from tonnage.values import dataclass
 
 _GONE = (psutil.NoSuchProcess, psutil.AccessDenied)
 

@@ -13,7 +13,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +24,7 @@ from tonnage.pipelines.pipeline import Pipeline, Step
 from tonnage.pipelines.results import Result, fingerprint_of, run_succeeded, written
 from tonnage.runs.folder import make_private_folder
 from tonnage.runs.liveness import Held, hold_lock
+from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     from dagster import AssetsDefinition, DagsterInstance

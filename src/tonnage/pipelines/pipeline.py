@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
+
+from tonnage.values import dataclass
 
 StepKind = Literal["command", "run", "evaluate", "register", "predict"]
 KINDS: Final[tuple[StepKind, ...]] = ("command", "run", "evaluate", "register", "predict")

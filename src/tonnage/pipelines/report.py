@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from tonnage.pipelines.pipeline import Pipeline, Step
 from tonnage.pipelines.results import Result
 from tonnage.reports.blocks import Block, Column, Page, Paragraph, Table
 from tonnage.reports.rendering import Report
+from tonnage.values import dataclass
 
 PIPELINE_SCHEMA: Final = "tonnage/pipeline@1"
 COLUMNS: Final = ("step", "kind", "needs", "state", "seconds", "run", "figures", "message")

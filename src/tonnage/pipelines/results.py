@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from tonnage.pipelines.fingerprints import digest_path, digest_values
 from tonnage.pipelines.pipeline import Pipeline, Step
 from tonnage.runs import RunFolder, State
+from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ One calibration serves plans and `validate` alike: the packaged one, or a file o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -21,6 +21,7 @@ from tonnage.sizing.inference_time import default_engine_class
 from tonnage.sizing.precision import SERVING_COMPUTE
 from tonnage.sizing.program_profiles import memory_group, program_class
 from tonnage.sizing.served_weights import served_weights
+from tonnage.values import dataclass
 from tonnage.workload.jobs import BatchJob, ServeJob, TrainJob
 
 IMAGES = ("convolution", "vision-transformer")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, get_args
 
 from tonnage.catalog import Catalog
@@ -16,6 +15,7 @@ from tonnage.planning.reasons.misses import Miss, UnpricedMiss
 from tonnage.planning.token_ways import unpriced_egress
 from tonnage.pricing.deals import Deal, Gap, platform_deals
 from tonnage.pricing.extras import Extras
+from tonnage.values import dataclass
 from tonnage.workload.jobs import Workload
 
 PLATFORMS: Final[tuple[Platform, ...]] = get_args(Platform)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from tonnage.planning.spot_columns import SpotColumns
 from tonnage.planning.terms import terms_of
 from tonnage.pricing.deals import Deal
 from tonnage.pricing.rates import Rates
+from tonnage.values import dataclass
 from tonnage.workload.jobs import Constraints, ServeJob, Workload
 from tonnage.workload.quotas import tightest
 

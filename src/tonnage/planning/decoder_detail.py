@@ -16,9 +16,8 @@ from tonnage.planning.reasons.misses import ConcurrencyMiss, MemoryMiss, Miss
 from tonnage.planning.reasons.notes import FrontEndNote, RunNote
 from tonnage.planning.reasons.risks import Promise
 from tonnage.planning.replica_layouts import ReplicaLayout
-from tonnage.sizing.decoder_loads import serve_load
 from tonnage.sizing.decoder_replicas import request_bytes, shared_bytes
-from tonnage.sizing.decoder_seen import Load, Seen, Spread
+from tonnage.sizing.decoder_seen import Seen, Spread
 from tonnage.sizing.devices import Machine
 from tonnage.sizing.estimates import Figure
 from tonnage.sizing.inference_memory import weights_bytes
@@ -27,11 +26,6 @@ from tonnage.units import to_gib
 
 FRONT_END_BINDS: Final = 0.75  # share of a second that the front end is busy at a replica's capacity
 Percentiles = tuple[tuple[str, tuple[tuple[str, float], ...]], ...]
-
-
-def seen_at(table: DecoderTable, row: int, load: Load) -> Seen:
-    """What requests see on one row; `load` has one row."""
-    return serve_load(table.curves.take(table.kind[[row]]), load)
 
 
 def decoder_detail(
@@ -48,8 +42,8 @@ def decoder_detail(
     pools: tuple[int, int] | None = None,
     utilisation: float | None = None,
 ) -> RunDetail:
-    """`requests_per_s`: of the whole fleet at its capacity, or of a batch as it goes; `seen`: at one replica's load.
-    `pools`: of the replicas, those that only read prompts and those that only write answers."""
+    """`requests_per_s`: of the whole fleet at its capacity, or of a batch as it goes; `seen`: at one replica's load, a
+    single row. `pools`: of the replicas, those that only read prompts and those that only write answers."""
     kind = int(table.kind[row])
     of_latency, of_ttft, of_rate = (table.intervals[name][row] for name in ("latency", "ttft", "throughput"))
     rate = of_rate.inverse().around(requests_per_s)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,9 +15,10 @@ from tonnage.planning.reasons.changes import FewerPoolReplicas, LongerPromises, 
 from tonnage.planning.reasons.misses import Miss, PoolLinkMiss, PoolPromiseMiss, PoolSizesMiss
 from tonnage.planning.reasons.notes import PoolLoadNote
 from tonnage.planning.sized import IntArray
-from tonnage.sizing.estimates import Array
+from tonnage.sizing.estimates import Array, distinct
 from tonnage.sizing.promises import Limits
 from tonnage.sizing.serving_pools import PoolRates, most_rates, pool_rates, seen_in_pools
+from tonnage.values import dataclass
 from tonnage.workload.expert_layouts import POOLED_ENGINES
 from tonnage.workload.jobs import ServeJob
 
@@ -92,13 +93,13 @@ def pooled(table: DecoderTable, limits: Limits, nodes: Array, *, used: float, sp
     takes without pools; where a bound on two pools is no less than the fewest of them, none are searched."""
     rows = np.flatnonzero(table.fits & (table.devices.per_node > 1))
     within = inside_machine(table)
-    best = _carried(table, np.unique(table.kind[rows]), lambda some: most_rates(table.curves.take(some)))
+    best = _carried(table, distinct(table.kind[rows]), lambda some: most_rates(table.curves.take(some)))
     bound = Pools(table=table, row=rows, carried=best, used=used, spare=spare)
     if bound.job.prefill_replicas is None:
         fewest = np.full(int(table.machine.max(initial=0)) + 1, np.inf)
         np.fmin.at(fewest, table.machine, nodes)
         rows = rows[bound.nodes() < fewest[table.machine[rows]]]
-    kinds = np.unique(table.kind[rows])
+    kinds = distinct(table.kind[rows])
     carried = _carried(
         table, kinds, lambda some: pool_rates(table.curves.take(some), limits.take(some), one_machine=within[some])
     )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import cache
 from math import ceil
 
 import numpy as np
 
 from tonnage.planning.calibrated_model import CalibratedModel
-from tonnage.planning.decoder_detail import decoder_detail, memory_misses, seen_at
+from tonnage.planning.decoder_detail import decoder_detail, memory_misses
 from tonnage.planning.decoder_pools import Pools, pool_miss, pooled, wants_pools
 from tonnage.planning.decoder_table import DecoderTable, decoder_table, placeable
 from tonnage.planning.fleets import machines_for, replicas_for
@@ -23,9 +24,10 @@ from tonnage.planning.sized import IntArray, Sized, best_per_group
 from tonnage.sizing.decoder_loads import serve_load
 from tonnage.sizing.decoder_seen import Load, Seen, Spread
 from tonnage.sizing.devices import Devices, Machine
-from tonnage.sizing.estimates import Array
+from tonnage.sizing.estimates import Array, distinct
 from tonnage.sizing.promises import LEAST_SHARE, Limits, endless, largest_rate
 from tonnage.units import SECONDS_PER_HOUR
+from tonnage.values import dataclass
 from tonnage.workload.jobs import BatchJob, Constraints, ServeJob
 
 _NONE = np.zeros(0)
@@ -74,6 +76,14 @@ def size_decoder_service(
     score = candidates.nodes + table.tensor_parallel[candidates.row] * 1e-3 + (candidates.pool >= 0) * 5e-4
     chosen_ones = best_per_group(table.machine[candidates.row].astype(np.int64), score)
     best, nodes_of = candidates.row[chosen_ones], candidates.nodes[chosen_ones]
+    mixed = np.flatnonzero(candidates.pool[chosen_ones] < 0)
+
+    @cache
+    def seen() -> Seen:
+        """What requests see of each of `mixed` at the load that it gets; all at once, when the first is shown."""
+        rows = best[mixed]
+        each_per_s = job.rate_per_s / (job.replicas or table.per_node[rows] * nodes[rows])
+        return serve_load(table.curves.take(table.kind[rows]), endless(np.minimum(each_per_s, carries[rows])))
 
     def detail(row: int) -> RunDetail:
         pool = int(candidates.pool[chosen_ones[row]])
@@ -81,14 +91,12 @@ def size_decoder_service(
             return pools.detail(pool)
         chosen = int(best[row])
         count = job.replicas or int(table.per_node[chosen] * nodes[chosen])
-        each = job.rate_per_s / count
         capacity = float(carries[chosen]) * count
         share = job.rate_per_s / capacity
         note = LoadNote(load_fraction=share, planned_fraction=used, promised=_promised(job) is not None)
-        seen = seen_at(table, chosen, endless(np.array([min(each, float(carries[chosen]))])))
         return decoder_detail(
-            table, chosen, seen, nodes=int(nodes[chosen]), replicas=count, requests_per_s=capacity, notes=(note,),
-            promise=_promised(job) or "latency", utilisation=share,
+            table, chosen, seen().take(np.flatnonzero(mixed == row)), nodes=int(nodes[chosen]), replicas=count,
+            requests_per_s=capacity, notes=(note,), promise=_promised(job) or "latency", utilisation=share,
         )  # fmt: skip
 
     return Sized(
@@ -163,17 +171,17 @@ def size_decoder_batch(
         rows, nodes, replicas = rows[allowed], nodes[allowed], replicas[allowed]
     if not len(rows):
         return replace(NOTHING, misses=memory_misses(table, machines), held_back=table.machines_held_back)
-    work = serve_load(table.curves.take(table.kind[rows]), _queued(job.items / replicas)).makespan_s
+    seen = serve_load(table.curves.take(table.kind[rows]), _queued(job.items / replicas))
+    work = seen.makespan_s
     group = table.machine[rows].astype(np.int64) * (len(counts) + 1) + np.searchsorted(counts, nodes)
     best = best_per_group(group, work)
-    rows, nodes, replicas, work = rows[best], nodes[best], replicas[best], work[best]
+    rows, nodes, replicas, work, seen = rows[best], nodes[best], replicas[best], work[best], seen.take(best)
     low, high = table.factors("throughput")
 
     def detail(row: int) -> RunDetail:
         interval = replace(table.intervals["throughput"][int(rows[row])], of="time")
-        seen = seen_at(table, int(rows[row]), _queued(np.array([job.items / float(replicas[row])])))
         return decoder_detail(
-            table, int(rows[row]), seen, nodes=int(nodes[row]), replicas=int(replicas[row]),
+            table, int(rows[row]), seen.take(np.array([row])), nodes=int(nodes[row]), replicas=int(replicas[row]),
             requests_per_s=job.items / float(work[row]), time=(interval, float(work[row])),
         )  # fmt: skip
 
@@ -206,7 +214,7 @@ def _queued(requests: Array) -> Load:
 
 def _capacity(table: DecoderTable, limits: Limits) -> tuple[Array, np.ndarray]:
     """(requests a second within the promises, whether they can be kept) of each kind of replica that fits."""
-    fitting = np.unique(table.kind[table.fits])
+    fitting = distinct(table.kind[table.fits])
     most, kept = np.full(len(table.curves.batches), np.nan), np.zeros(len(table.curves.batches), dtype=bool)
     most[fitting], kept[fitting] = largest_rate(table.curves.take(fitting), limits.take(fitting))
     return most, kept

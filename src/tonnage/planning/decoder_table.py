@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from tonnage.sizing.kv_pool import EngineMemory, with_cache
 from tonnage.sizing.precision import SERVING_COMPUTE
 from tonnage.sizing.schedulers import SCHEDULERS, Scheduler, scheduler_of
 from tonnage.sizing.served_weights import shared_weights
+from tonnage.values import dataclass
 from tonnage.workload.jobs import BatchJob, ServeJob
 
 

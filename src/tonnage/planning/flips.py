@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tonnage.catalog import Catalog
 from tonnage.planning.changes import constrained, edit_of
@@ -12,6 +12,7 @@ from tonnage.planning.plan import Option, Plan, Refusal
 from tonnage.planning.reasons.changes import AnyChange, OnlyPlatform, TrustAny
 from tonnage.planning.reasons.flips import Dimension, Flip
 from tonnage.planning.scenario import Edit, GroupKey, Scenario, narrowed, with_workload
+from tonnage.values import dataclass
 from tonnage.workload.jobs import Workload
 
 Planner = Callable[[Workload, Catalog], Plan]

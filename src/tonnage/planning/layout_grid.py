@@ -7,7 +7,6 @@ only one of the grid.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -16,6 +15,7 @@ from tonnage.planning.sized import IntArray
 from tonnage.sizing.devices import Machine
 from tonnage.sizing.layouts import RECOMPUTES, SHARDINGS, Layouts
 from tonnage.sizing.program_profiles import recompute_kind
+from tonnage.values import dataclass
 from tonnage.workload.jobs import TrainJob
 from tonnage.workload.program_limits import limits_of
 

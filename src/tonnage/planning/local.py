@@ -6,7 +6,7 @@ interval (`calibration.local_update`). All is values in, values out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
 from typing import Final
 
@@ -30,6 +30,7 @@ from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.estimates import Figure
 from tonnage.sizing.fitting import room
 from tonnage.units import SECONDS_PER_HOUR, to_gib
+from tonnage.values import dataclass
 from tonnage.workload.jobs import Constraints, Risk, TrainJob, Workload
 
 TIME_GROUP, MEMORY_GROUP = "training time", "training memory"

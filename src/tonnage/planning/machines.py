@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from tonnage.catalog import Catalog
 from tonnage.catalog.hardware import Link
@@ -13,6 +12,7 @@ from tonnage.planning.reasons.misses import Miss, NoGpuMiss, SharedGpuMiss, Unpu
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Machine, missing_figure
 from tonnage.units import gbit_to_gb_per_s
+from tonnage.values import dataclass
 
 Key = tuple[str, str]  # provider, instance type
 

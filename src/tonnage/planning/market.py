@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from tonnage.catalog import Catalog
@@ -22,6 +21,7 @@ from tonnage.planning.reasons.misses import (
     SetAsidePriceMiss,
     SupersededPriceMiss,
 )
+from tonnage.values import dataclass
 from tonnage.workload.exclusions import Exclusion
 from tonnage.workload.jobs import Workload
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import ceil, floor, log10
 from typing import Literal
 
@@ -34,6 +33,7 @@ from tonnage.planning.scenario import (
     with_workload,
 )
 from tonnage.units import SECONDS_PER_HOUR
+from tonnage.values import dataclass
 from tonnage.workload.jobs import ServeJob, Workload
 
 STEPS_PER_DOUBLING = 8  # how finely a bracket is halved: to 2^(1/2^8), 0.3 %

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from tonnage.pricing.spot_runs import SpotRuns
 from tonnage.pricing.usage import Sessions, run_sessions
 from tonnage.sizing.estimates import Array
 from tonnage.units import SECONDS_PER_HOUR
+from tonnage.values import dataclass
 from tonnage.workload.jobs import ServeJob, Workload
 
 

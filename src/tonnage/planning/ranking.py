@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tonnage.planning.plan import Objective
 from tonnage.planning.priced_runs import PricedRuns
 from tonnage.planning.sized import IntArray, best_per_group
-from tonnage.sizing.estimates import Array
+from tonnage.sizing.estimates import Array, distinct
+from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,5 +52,5 @@ def choose(priced: PricedRuns, rows: IntArray, group_of_deal: IntArray, value: A
     """The best row of each group, and every row of the Pareto front; best value first."""
     groups = group_of_deal[priced.offer[rows]].astype(np.int64)
     best = rows[best_per_group(groups, value[rows])]
-    chosen = np.union1d(best, np.flatnonzero(front)).astype(np.intp)
+    chosen = distinct(np.concatenate((best, np.flatnonzero(front)))).astype(np.intp)
     return chosen[np.argsort(value[chosen], kind="stable")]

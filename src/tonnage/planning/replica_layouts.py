@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tonnage.values import dataclass
 from tonnage.workload.expert_layouts import EXPERT_RULES, Degrees, allowed
 from tonnage.workload.jobs import BatchJob, ServeJob
 from tonnage.workload.shapes import ModelShape

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from tonnage.sizing.inference_memory import estimate_serving_memory
 from tonnage.sizing.precision import SERVING_COMPUTE
 from tonnage.sizing.replicas import Replicas
 from tonnage.units import to_gib
+from tonnage.values import dataclass
 from tonnage.workload.jobs import BatchJob, Requests, ServeJob
 from tonnage.workload.shapes import ModelShape
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
@@ -24,6 +23,8 @@ from tonnage.planning.reasons.changes import (
 )
 from tonnage.planning.reasons.misses import AccountQuotaMiss, BudgetMiss, DeadlineMiss, Miss, NeverDoneMiss, NoSpareMiss
 from tonnage.pricing.deals import Deal
+from tonnage.sizing.estimates import distinct
+from tonnage.values import dataclass
 from tonnage.workload.quotas import Quota
 
 
@@ -49,7 +50,8 @@ def limit_misses(
 ) -> list[Refusal]:
     """One refusal per group without an allowed row, from the row that comes nearest to its limits."""
     groups = group_of_deal[priced.offer]
-    lost = np.setdiff1d(np.unique(groups), np.unique(groups[allowed]))
+    every = distinct(groups)
+    lost = every[~np.isin(every, groups[allowed])]
     if not len(lost):
         return []
     with np.errstate(invalid="ignore"):  # an endless spot run against no deadline is inf / inf

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from tonnage.planning.tabular_sizing import size_tabular
 from tonnage.planning.train_sizing import size_training
 from tonnage.sizing.devices import Machine
 from tonnage.sizing.precision import SERVING_COMPUTE, TRAINING
+from tonnage.values import dataclass
 from tonnage.workload.jobs import BatchJob, Constraints, ServeJob, TabularJob, TrainJob, TrainPrecision, Workload
 
 

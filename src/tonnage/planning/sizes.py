@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
 from tonnage.catalog import Catalog
@@ -14,6 +13,7 @@ from tonnage.planning.plan import Need, RunDetail
 from tonnage.planning.reasons.misses import Miss
 from tonnage.planning.sized_machines import SizedMachines, size_job
 from tonnage.planning.summary import summarise
+from tonnage.values import dataclass
 from tonnage.workload.jobs import Workload
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import exp
 from typing import Final
 
 import numpy as np
 
 from tonnage.catalog.market import InstanceType
-from tonnage.planning.sized import IntArray, Sized
+from tonnage.planning.sized import IntArray, Sized, group_numbers
 from tonnage.planning.spot.detail import SpotDetail
 from tonnage.planning.spot.drawing import mean_h
 from tonnage.planning.spot.hazards import AGES_H, NODES_EXPONENT
@@ -20,6 +20,7 @@ from tonnage.pricing.deals import Deal
 from tonnage.pricing.spot_runs import SpotRuns, SpotTerms, expected_spot_runs, mean_life_to, save_interval_h
 from tonnage.sizing.estimates import Array, Figure
 from tonnage.units import SECONDS_PER_HOUR
+from tonnage.values import dataclass
 from tonnage.workload.jobs import Workload
 
 Z80: Final = 1.2816  # standard deviations to either end of an 80 % interval
@@ -37,7 +38,14 @@ class SpotColumns:
     startup_h: Array
 
     def runs(self, deal: IntArray, work_s: Array, nodes: Array, in_flight_s: Array, end: str = "value") -> SpotRuns:
-        """Expected runs of `work_s` on the deals of the rows; `end`: of the hazards' interval."""
+        """Expected runs of `work_s` on the deals of the rows; `end`: of the hazards' interval. Most rows are alike (one
+        machine in many regions): each distinct one is worked out once."""
+        flying = np.nan_to_num(in_flight_s, nan=-1.0)
+        kind = group_numbers(self.hazard[deal], self.startup_h[deal], self.save_h[deal], work_s, nodes, flying)
+        _, first = np.unique(kind, return_index=True)
+        return self._distinct_runs(deal[first], work_s[first], nodes[first], in_flight_s[first], end).take(kind)
+
+    def _distinct_runs(self, deal: IntArray, work_s: Array, nodes: Array, in_flight_s: Array, end: str) -> SpotRuns:
         keeps = np.isfinite(in_flight_s)
         terms = self._terms(deal, np.where(keeps, 1.0, nodes), keeps, end)
         work_h = work_s / SECONDS_PER_HOUR

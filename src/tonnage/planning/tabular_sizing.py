@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -31,6 +31,7 @@ from tonnage.sizing.tabular import (
     time_spread,
 )
 from tonnage.units import from_gib, to_gib
+from tonnage.values import dataclass
 from tonnage.workload.jobs import Constraints, TabularJob
 
 COMPUTE_PRECISION = "fp16"  # the MLP trains in mixed precision; trees never read the matrix rate

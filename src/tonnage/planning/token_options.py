@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import date
 from typing import Final
 
@@ -51,6 +50,7 @@ from tonnage.pricing.deals import DATABRICKS_CLOUDS
 from tonnage.pricing.extras import OWN
 from tonnage.pricing.ledger import Ledger
 from tonnage.sizing.estimates import Figure
+from tonnage.values import dataclass
 from tonnage.workload.exclusions import Exclusion
 from tonnage.workload.jobs import ServeJob, Workload
 

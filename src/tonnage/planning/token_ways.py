@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from typing import Final, Literal
 
@@ -22,6 +22,7 @@ from tonnage.pricing.lines import credit_lines
 from tonnage.pricing.rates import after_discount
 from tonnage.pricing.usage import HOURS_PER_MONTH
 from tonnage.units import SECONDS_PER_HOUR
+from tonnage.values import dataclass
 from tonnage.workload.discounts import percent_off
 from tonnage.workload.jobs import DataPlace, ServeJob, Workload
 from tonnage.workload.token_models import find_token_models

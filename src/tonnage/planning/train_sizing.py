@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -33,7 +33,7 @@ from tonnage.planning.sized import IntArray, Sized, best_per_group, group_number
 from tonnage.planning.training_flips import cheapest_fit
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Devices, Machine, stack
-from tonnage.sizing.estimates import Array, Figure
+from tonnage.sizing.estimates import Array, Figure, distinct
 from tonnage.sizing.fitting import fits, holds, room
 from tonnage.sizing.precision import TRAINING
 from tonnage.sizing.trainer_profile import TrainerProfile
@@ -41,6 +41,7 @@ from tonnage.sizing.training_memory import TrainingMemory
 from tonnage.sizing.training_prediction import peak_memory, predict_training
 from tonnage.sizing.training_time import TrainingStep
 from tonnage.units import to_gib
+from tonnage.values import dataclass
 from tonnage.workload.jobs import Constraints, TrainJob
 from tonnage.workload.programs import SPLITTING
 
@@ -75,7 +76,9 @@ class TrainingTable:
     grid: LayoutGrid
     devices: Devices
     memory: TrainingMemory
+    needed_bytes: Array
     step: TrainingStep
+    step_s: Array  # all parts of `step`
     usable_bytes: Array
     intervals: _Intervals
 
@@ -102,17 +105,18 @@ def size_training(
     )
     worst = np.array([one.spread.high_factor for one in intervals.memory])
     capacity = stacked.memory_bytes[grid.machine]
-    expected = fits(memory.needed_bytes, capacity, assumed.memory_margin_fraction)
-    held = expected & holds(memory.needed_bytes, worst[grid.machine], capacity)
+    needed = memory.needed_bytes
+    expected = fits(needed, capacity, assumed.memory_margin_fraction)
+    held = expected & holds(needed, worst[grid.machine], capacity)
     enough = held if constraints.held("memory") else expected
     safe, every = _largest_micro_batches(grid, enough), _largest_micro_batches(grid, expected)
-    candidates = np.union1d(safe, every).astype(np.intp)
+    candidates = distinct(np.concatenate((safe, every))).astype(np.intp)
     table = _timed(job, grid, candidates, stacked, assumed, intervals, trainer)
-    known = np.isfinite(table.step.total_s)
+    known = np.isfinite(table.step_s)
     best = _fastest(table, known & np.isin(candidates, safe))
     boldest = best if len(safe) == len(candidates) else _fastest(table, known & np.isin(candidates, every))
     spaces = _Room(
-        needed=memory.needed_bytes, worst=memory.needed_bytes * worst[grid.machine], capacity=capacity,
+        needed=needed, worst=needed * worst[grid.machine], capacity=capacity,
         usable=room(1.0, assumed.memory_margin_fraction) * capacity, expected=expected, enough=enough,
     )  # fmt: skip
     misses = _misses(job, machines, grid, spaces, set(table.grid.machine[best].tolist()), calibrated, constraints)
@@ -133,7 +137,7 @@ def _columns(table: TrainingTable, best: IntArray, misses: Mapping[int, Miss]) -
         high_factor=np.array([one.high_factor for one in spreads], dtype=np.float64),
         nodes_low=nodes,
         nodes_high=nodes,
-        work_s=table.step.total_s[best] * steps,
+        work_s=table.step_s[best] * steps,
         detail=lambda row: _detail(table, int(best[row]), float(steps)),
         misses=misses,
     )
@@ -168,7 +172,9 @@ def _timed(
         grid=LayoutGrid(machine=machine, layouts=layouts),
         devices=devices,
         memory=predicted.memory,
+        needed_bytes=predicted.memory.needed_bytes,
         step=predicted.step,
+        step_s=predicted.step.total_s,
         usable_bytes=devices.memory_bytes,
         intervals=intervals,
     )
@@ -185,12 +191,12 @@ def _fastest(table: TrainingTable, known: np.ndarray) -> IntArray:
     split = (layouts.tensor_parallel * layouts.pipeline_parallel > 1) & (table.job.program.name not in SPLITTING)
     rows = np.flatnonzero(known)
     group = group_numbers(table.grid.machine[rows], layouts.nodes[rows])
-    return rows[best_per_group(group, table.step.total_s[rows] + 1e12 * split[rows])].astype(np.intp)
+    return rows[best_per_group(group, table.step_s[rows] + 1e12 * split[rows])].astype(np.intp)
 
 
 def _detail(table: TrainingTable, row: int, steps: float) -> RunDetail:
     job, layout = table.job, table.grid.layouts.row(row)
-    step_s = float(table.step.total_s[row])
+    step_s = float(table.step_s[row])
     machine = int(table.grid.machine[row])
     of_time, of_memory = _time_interval(table, row), table.intervals.memory[machine]
     time, rate = of_time.around(step_s * steps), of_time.around(step_s)
@@ -223,7 +229,7 @@ def _detail(table: TrainingTable, row: int, steps: float) -> RunDetail:
         time_s=time,
         time_parts=tuple(table.step.parts(row).items()),
         time_parts_of="step",
-        memory_gib=of_memory.around(to_gib(float(table.memory.needed_bytes[row]))),
+        memory_gib=of_memory.around(to_gib(float(table.needed_bytes[row]))),
         memory_parts_gib=tuple((name, to_gib(size)) for name, size in parts.items()),
         memory_available_gib=to_gib(float(table.usable_bytes[row])),
         rates=(*rates, ("mfu_fraction", mfu)),
@@ -234,7 +240,7 @@ def _detail(table: TrainingTable, row: int, steps: float) -> RunDetail:
 
 def _time_interval(table: TrainingTable, row: int) -> Interval:
     """The interval of a row's step time; its near end keeps what the device's own products and memory allow."""
-    step_s, floor_s = float(table.step.total_s[row]), float(table.step.floor_s[row])
+    step_s, floor_s = float(table.step_s[row]), float(table.step.floor_s[row])
     interval = table.intervals.time[int(table.grid.machine[row])]
     return replace(interval, spread=interval.spread.above(step_s, floor_s))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from typing import Final, Literal
@@ -13,6 +12,7 @@ from tonnage.catalog.managed import DbuPrice, DbuRate, ManagementFee, MlInstance
 from tonnage.catalog.market import Offer, Platform
 from tonnage.pricing.fee_estimates import CENT, Estimate, ratio_estimate, serving_estimate, vertex_estimate
 from tonnage.pricing.price_dates import PricesApart, prices_apart
+from tonnage.values import dataclass
 from tonnage.workload.jobs import Buy, Workload
 
 DATABRICKS_CLOUDS: Final = ("aws", "azure", "gcp")

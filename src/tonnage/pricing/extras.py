@@ -7,7 +7,6 @@ charged and `Extras.unpriced` names it (for data that must move the option is re
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from typing import Literal
@@ -16,6 +15,7 @@ from tonnage.catalog.services import Service, ServicePrices, split
 from tonnage.pricing.deals import Deal
 from tonnage.pricing.ledger import LedgerLine, Part, hours
 from tonnage.pricing.usage import HOURS_PER_MONTH
+from tonnage.values import dataclass
 from tonnage.workload.jobs import ServeJob, Workload
 
 OWN = "the workload file"

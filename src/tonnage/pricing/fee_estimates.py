@@ -6,13 +6,13 @@ They are made only where a platform is asked for by name, and the plan marks the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final, Literal
 
 from tonnage.catalog.hardware import Source
 from tonnage.catalog.managed import DbuPrice, DbuRate
 from tonnage.catalog.market import Offer
+from tonnage.values import dataclass
 
 Parts = Literal["ratio of other machines there", "ratio of one machine there", "units of the machine's own jobs"]
 VERTEX_RANGE: Final = (Decimal("1.1"), Decimal("1.3"))  # of its price over the machine's: a judgement around one ratio

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import date
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Literal
+
+from tonnage.values import dataclass
 
 Part = Literal[  # of a bill, by what it pays for
     "machines", "start-up", "interruptions", "unused hours", "platform fee", "tokens", "storage", "data transfer",

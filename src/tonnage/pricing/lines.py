@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 
 from tonnage.catalog.services import ServicePrices
@@ -12,6 +11,7 @@ from tonnage.pricing.extras import OWN, Extras, exact
 from tonnage.pricing.ledger import Ledger, LedgerLine, Part, hours
 from tonnage.pricing.rates import after_discount, fee_percent, machine_percent
 from tonnage.units import SECONDS_PER_HOUR
+from tonnage.values import dataclass
 from tonnage.workload.jobs import Workload
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tonnage.catalog.services import ServicePrices
 from tonnage.pricing.extras import Extras
+from tonnage.values import dataclass
 from tonnage.workload.jobs import ServeJob, Workload
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import date
 from typing import Final
+
+from tonnage.values import dataclass
 
 LONGEST_APART_DAYS: Final = 730  # a judgement: list prices of one generation of machines have held for about two years
 

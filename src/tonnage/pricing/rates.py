@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from decimal import Decimal
 
 import numpy as np
@@ -13,6 +13,7 @@ from tonnage.pricing.deals import Deal
 from tonnage.pricing.extras import Extras, exact
 from tonnage.pricing.usage import TERM_HOURS, Array, Sessions, billed_hours, unused_hours
 from tonnage.units import SECONDS_PER_HOUR
+from tonnage.values import dataclass
 from tonnage.workload.discounts import percent_off
 from tonnage.workload.jobs import Buy, ServeJob, Workload
 

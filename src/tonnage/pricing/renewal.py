@@ -9,13 +9,15 @@ starts again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, exp, expm1, inf
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tonnage.sizing.estimates import distinct
+from tonnage.values import dataclass
 
 Hours = NDArray[np.float64]
 Cumulative = Callable[[Hours], Hours]  # age in hours -> cumulative hazard H; survival is exp(-H)
@@ -163,7 +165,7 @@ def daly_hours(work_h: float, interval_h: float, rate_per_h: float, terms: Renew
 
 def _mean_life_to(lifetime: Lifetime, ends_h: Hours) -> Hours:
     """∫ S from 0 to each end, in pieces between bends so that each piece is smooth."""
-    cuts = np.unique(np.concatenate([[0.0], ends_h, [b for b in lifetime.bends_h if b < ends_h[-1]]]))
+    cuts = distinct(np.concatenate([[0.0], ends_h, [b for b in lifetime.bends_h if b < ends_h[-1]]]))
     nodes, weights = np.polynomial.legendre.leggauss(_QUADRATURE)
     pieces = [
         float(weights @ lifetime.survival((end - begin) / 2 * nodes + (begin + end) / 2)) * (end - begin) / 2

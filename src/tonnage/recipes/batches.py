@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tonnage.recipes.order import DataOrder, cut
 from tonnage.recipes.task import Prepared
+from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from tonnage.errors import InputError
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import EventKind
 from tonnage.runs.spec import TrainingSpec
+from tonnage.values import dataclass
 from tonnage.workload.run_terms import less_is_better
 
 

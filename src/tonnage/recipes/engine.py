@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -17,6 +16,7 @@ from tonnage.recipes.task import Prepared
 from tonnage.recipes.team import Team, gather_team
 from tonnage.recipes.unused import must_look_for_unused
 from tonnage.runs.spec import RunSpec
+from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     from accelerate import Accelerator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +19,7 @@ from tonnage.runs.folder import RunFolder
 from tonnage.runs.locations import absolute
 from tonnage.runs.secrets import recall_secrets
 from tonnage.runs.spec import DataSource, Device, RunSpec
+from tonnage.values import dataclass
 from tonnage.workload.run_terms import ROLES, format_of
 
 _MODULES: Final = "tonnage.recipes.tasks"

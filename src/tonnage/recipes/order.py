@@ -8,11 +8,12 @@ continued on another number of devices, or with a smaller micro-batch, learns fr
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tonnage.values import dataclass
 
 
 @lru_cache(maxsize=2)

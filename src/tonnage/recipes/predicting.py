@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +28,7 @@ from tonnage.recipes.trained import Trained, finished_folder, load_finished
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.locations import files_at, is_remote
 from tonnage.runs.spec import DataSource, Device
+from tonnage.values import dataclass
 
 STDIN: Final = "-"
 OWN_KEYS: Final = frozenset({"row", "id"})

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from tonnage.recipes.batches import StepBatches
 from tonnage.recipes.engine import Engine
 from tonnage.recipes.out_of_memory import is_out_of_memory
+from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor

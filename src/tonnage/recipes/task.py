@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tonnage.runs.spec import RunSpec
+from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor

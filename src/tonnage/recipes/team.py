@@ -5,9 +5,10 @@ Agreement goes over host memory (gloo), never through the device: no step waits 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
+
+from tonnage.values import dataclass
 
 TIMEOUT: Final = timedelta(hours=12)  # rank 0 may evaluate for long while the others wait; a dead peer is seen at once
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Any, Final
+
+from tonnage.values import dataclass
 
 REMEMBERED: Final = 2000  # newest steps that the figures of a run are taken from
 CARRIED: Final = 500  # of them go into a checkpoint

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -17,6 +17,7 @@ from tonnage.runs.folder import RunFolder
 from tonnage.runs.liveness import observed_state
 from tonnage.runs.spec import Device, RunSpec, Task
 from tonnage.runs.states import State
+from tonnage.values import dataclass
 from tonnage.workload.run_terms import OWN_TASK
 
 if TYPE_CHECKING:

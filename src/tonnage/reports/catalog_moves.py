@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
@@ -13,6 +12,7 @@ from tonnage.reports.blocks import Block, Column, Page, Pairs, Paragraph, Table
 from tonnage.reports.listing import Field, Listing, listing_report
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import UNKNOWN, plural
+from tonnage.values import dataclass
 
 
 def diff_report(before: str, after: str, moved: Sequence[Difference], *, top: int | None) -> Report:

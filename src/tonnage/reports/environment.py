@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from tonnage.reports.blocks import Block, Column, Page, Pairs, Table
 from tonnage.reports.listing import Field, Listing, listing_report
 from tonnage.reports.rendering import Report
+from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

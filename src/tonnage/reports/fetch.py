@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tonnage.reports.listing import Field, Listing, listing_report
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import UNKNOWN, plural, render_duration, render_scaled
+from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

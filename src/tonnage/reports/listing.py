@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from tonnage.reports.blocks import Block, Column, Page, Paragraph, Table
 from tonnage.reports.plain import plain_number
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import UNKNOWN, short
+from tonnage.values import dataclass
 
 T = TypeVar("T")
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
 from tonnage.reports.blocks import Page
 from tonnage.reports.plain import dump_csv, dump_json
+from tonnage.values import dataclass
 
 Format = Literal["table", "json", "csv", "md", "html"]
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tonnage.catalog import Catalog, describe, parse_gpu_filter
 from tonnage.catalog.aliases import fold_name
 from tonnage.errors import InputError
 from tonnage.planning.choices import PLATFORMS
 from tonnage.planning.plan import Option, Plan, Refusal
+from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

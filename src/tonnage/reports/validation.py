@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tonnage.calibration.judgement import Judged
@@ -12,6 +11,7 @@ from tonnage.reports.blocks import Block, Column, Heading, Page, Pairs, Paragrap
 from tonnage.reports.plain import plain_number
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import plural, short
+from tonnage.values import dataclass
 
 SCHEMA = "tonnage/validation@1"
 _CSV_COLUMNS = ("scope", "name", "metric", "n", "median_abs_pct", "p90_abs_pct", "bias_pct", "coverage80")

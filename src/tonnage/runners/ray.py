@@ -7,13 +7,13 @@ nodes share.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from tonnage.runners.runner import Supervised
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.job import SignalTo
 from tonnage.runs.spec import RunnerName, RunSpec
+from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import ClassVar, Final, Protocol
 
@@ -19,6 +19,7 @@ from tonnage.runs.requests import cancel_request, clear_requests, write_request
 from tonnage.runs.secrets import SECRETS, named_secrets
 from tonnage.runs.spec import RunnerName, RunSpec
 from tonnage.runs.states import RunState
+from tonnage.values import dataclass
 
 WORKER: Final = "tonnage.recipes.worker"
 SUPERVISOR_LOG: Final = "supervisor.log"

@@ -8,13 +8,13 @@ Ports are chosen by the agent at every start, so that none can be taken.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from tonnage.runners.runner import Supervised
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.job import SignalTo
 from tonnage.runs.spec import RunnerName, RunSpec
+from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,9 +7,10 @@ before it starts, what is sampled beside it, and what a device profile is of.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, TypeVar
+
+from tonnage.values import dataclass
 
 T = TypeVar("T")
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.units import to_gib
+from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     from tonnage.runs.measured import Measured, Records

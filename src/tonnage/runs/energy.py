@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 from statistics import median
 from typing import Any, Final, Literal
+
+from tonnage.values import dataclass
 
 LONGEST_GAP: Final = 5.0  # times the usual distance of two samples: beyond it the run was not there
 

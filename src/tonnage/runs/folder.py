@@ -11,7 +11,7 @@ import errno
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +21,7 @@ from tonnage.runs.progress import read_progress
 from tonnage.runs.secrets import masked
 from tonnage.runs.spec import RunSpec, dump_spec, load_spec
 from tonnage.runs.states import RunState, state_of, with_mark
+from tonnage.values import dataclass
 
 PRIVATE: Final = 0o600
 SHARED: Final = 0o666  # less the umask, as every file that nobody gave a mode

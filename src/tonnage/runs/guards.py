@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from tonnage.errors import PlanRefused
 from tonnage.runs.spec import GuardSpec
 from tonnage.runs.states import Reason
+from tonnage.values import dataclass
 
 KILL_MARGIN_S: Final = 1.0  # from the decision to kill until nothing runs any more
 UNKNOWN_SAVE_S: Final = 30.0  # before the first checkpoint has shown how long one takes

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Final, Literal
 
@@ -12,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from tonnage.errors import InputError
 from tonnage.runs.spec import RunnerName
+from tonnage.values import dataclass
 
 SCHEMA: Final = "tonnage/job@1"
 SignalTo = Literal["command", "children", "nobody"]

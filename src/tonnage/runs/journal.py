@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
+
+from tonnage.values import dataclass
 
 CUT: Final = "\x18"  # CAN, the control character «cancel»: ends a line whose writer was killed in the middle
 

@@ -13,13 +13,14 @@ import os
 import platform
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.states import Reason, RunState, State
+from tonnage.values import dataclass
 
 SILENT_AFTER_S: Final = 60.0  # a heartbeat on another machine that is older than this is that of a dead one
 START_GRACE_S: Final = 15.0  # between «submitted» and the supervisor's own lock

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from statistics import fmean, median, quantiles
 from typing import Any, Final
@@ -26,6 +26,7 @@ from tonnage.runs.spec import RunSpec
 from tonnage.runs.spending import sessions_of
 from tonnage.runs.states import RunState, state_of, with_mark
 from tonnage.runs.stretches import Stretch, stretches_of
+from tonnage.values import dataclass
 
 WARM_UP: Final = "the first logged window of each attempt left out"
 _BY_WORKER: Final = "timed step by step by the worker; the first step of each attempt left out"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from tonnage.runs.spec import RunSpec
+from tonnage.values import dataclass
 
 SMALL_DISK_GIB: Final = 1.0  # less free room than this is worth a word, whatever is saved
 STATE_PER_WEIGHT: Final = 3.0  # a checkpoint of AdamW holds the weights and two moments of their size

@@ -8,9 +8,10 @@ from __future__ import annotations
 import mmap
 import struct
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from tonnage.values import dataclass
 
 _FORM: Final = struct.Struct("<qd")  # optimizer steps done, seconds since 1970 when the last one ended
 NAME: Final = "progress"

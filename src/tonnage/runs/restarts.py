@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from tonnage.runs.states import Reason, State, WorkerExit
+from tonnage.values import dataclass
 
 SIGNAL_BASE: Final = 128  # a shell's way to write «ended by signal N»: 128 + N
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from tonnage.runs.journal import CUT
 from tonnage.runs.tail import last_lines
+from tonnage.values import dataclass
 
 _CUT: Final = CUT.encode()
 WHOLE_BYTES: Final = 4 << 20  # a file of up to this is read whole

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
 from tonnage.errors import InputError
+from tonnage.values import dataclass
 from tonnage.workload.jobs import Attention, Lora, Method, Optimizer, Recompute, Sharding, TrainPrecision
 from tonnage.workload.run_terms import (
     DataFormat,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from tonnage.runs.journal import Event, EventKind
 from tonnage.runs.spec import GuardSpec
 from tonnage.units import SECONDS_PER_HOUR
+from tonnage.values import dataclass
 
 _ENDS: Final = frozenset({EventKind.SUCCEEDED, EventKind.FAILED, EventKind.STOPPED, EventKind.CANCELLED})
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 from tonnage.runs.journal import Event, EventKind
 from tonnage.runs.progress import Mark
+from tonnage.values import dataclass
 
 
 class State(StrEnum):

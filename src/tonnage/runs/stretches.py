@@ -6,12 +6,13 @@ A measured row is of one configuration, so figures are taken from the newest str
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
 
 from tonnage.runs.journal import Event, EventKind
 from tonnage.runs.spec import LaunchSpec
+from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

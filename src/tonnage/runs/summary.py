@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from tonnage.runs.liveness import has_supervisor, without_witness
 from tonnage.runs.measured import Measured, Records, measure, read_records
 from tonnage.runs.spending import Session, sessions_of
 from tonnage.runs.states import RunState
+from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

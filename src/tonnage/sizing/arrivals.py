@@ -7,7 +7,7 @@ same order (common random numbers).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,9 +15,12 @@ from tonnage.errors import InputError
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.length_points import CHAT_LONGEST, CHAT_SPREAD
 from tonnage.sizing.traces import Counts, Trace
+from tonnage.values import dataclass
 from tonnage.workload.jobs import Lengths, Requests
 
-Random = np.random.Generator
+if TYPE_CHECKING:  # a plan draws nothing, and `numpy.random` takes long to import
+    from numpy.random import Generator as Random
+
 Z999 = 3.09  # 99.9th percentile of a normal variable
 
 

@@ -6,8 +6,10 @@ Judgements of the physics (`Assumptions`), figures of an engine class (`Engine`)
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, Final, Literal
+
+from tonnage.values import dataclass
 
 FittedBy = Literal["", "training time", "training memory", "inference"]
 

@@ -5,11 +5,12 @@ They are arguments of the functions that use them (`Assumptions()` by default), 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from tonnage.sizing.assumption_table import Assumption, FittedBy, listed, parameter
 from tonnage.sizing.estimates import Spread
+from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,13 +12,13 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import deque
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Literal
 
 from tonnage.errors import InputError
 from tonnage.sizing.request_log import RequestLog
 from tonnage.sizing.step_times import DecoderTimes
+from tonnage.values import dataclass
 
 GONE = -1
 NEVER = 1 << 60

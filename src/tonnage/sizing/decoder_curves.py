@@ -7,7 +7,7 @@ engine's figures give their seconds (`DecoderPasses.under`). Between grid points
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +20,7 @@ from tonnage.sizing.inference_pass import PassWork, ServedFormat, decoder_only, 
 from tonnage.sizing.kv_pool import windowed
 from tonnage.sizing.operators import Operator
 from tonnage.sizing.schedulers import UNLIMITED, Scheduler
+from tonnage.values import dataclass
 from tonnage.workload.jobs import Speculation
 from tonnage.workload.shapes import ModelShape
 
@@ -303,7 +304,9 @@ def _along(at: Array, grid: Array, values: Array) -> Array:
     last = grid.shape[1] - 1
     ratio = np.log(grid[:, -1:]) / last
     inside = np.clip(flat, 1.0, grid[:, -1:])
-    cell = np.clip(np.nan_to_num(np.log(inside) / ratio).astype(np.intp), 0, last - 1)  # NaN: an unknown link
-    low, high = np.take_along_axis(grid, cell, axis=1), np.take_along_axis(grid, cell + 1, axis=1)
-    under, over = np.take_along_axis(values, cell, axis=1), np.take_along_axis(values, cell + 1, axis=1)
+    place = np.log(inside) / ratio
+    cell = np.clip(np.where(np.isnan(place), 0.0, place).astype(np.intp), 0, last - 1)  # NaN: an unknown link
+    cell += np.arange(len(grid))[:, None] * grid.shape[1]  # among the points of all rows
+    low, high = np.take(grid, cell), np.take(grid, cell + 1)
+    under, over = np.take(values, cell), np.take(values, cell + 1)
     return np.asarray(under + (over - under) * (inside - low) / (high - low)).reshape(at.shape)

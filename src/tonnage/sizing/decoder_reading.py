@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from tonnage.sizing.decoder_curves import DecoderCurves, DecoderRows
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.schedulers import UNLIMITED
+from tonnage.values import dataclass
 
 FEW, MANY = 24, 28  # points of the number in flight: one by one, then in equal ratios
 MOST_USED = 0.999  # of the capacity, in an endless load

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,6 +9,7 @@ from tonnage.sizing.decoder_curves import DecoderCurves, DecoderRows
 from tonnage.sizing.decoder_reading import InFlight, Reading, capacity_per_s, fed, in_flight_at, read_prompts
 from tonnage.sizing.decoder_seen import Load
 from tonnage.sizing.estimates import Array
+from tonnage.values import dataclass
 
 Flags = NDArray[np.bool_]
 FASTEST_PER_S = 1e12  # stands for all at once where a number is needed

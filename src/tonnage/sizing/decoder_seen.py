@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from statistics import NormalDist
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tonnage.sizing.estimates import Array
+from tonnage.values import dataclass
 
 # Where a waiting time is read: middles of shares of the requests, finer towards the late end.
 WAIT_SHARES: Final = np.array([0.1, 0.2, 0.2, 0.2, 0.12, 0.08, 0.05, 0.03, 0.02])
@@ -37,6 +38,10 @@ class Spread:
     mean: Array
     at: Mapping[str, Array]  # p50, p90, p95, p99
 
+    def take(self, index: NDArray[np.intp]) -> Spread:
+        """That of some rows."""
+        return Spread(mean=self.mean[index], at={name: values[index] for name, values in self.at.items()})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
@@ -50,22 +55,39 @@ class Seen:
     tpot: Spread
     latency: Spread
 
+    def take(self, index: NDArray[np.intp]) -> Seen:
+        """What some rows see."""
+        return Seen(
+            requests_per_s=self.requests_per_s[index], capacity_per_s=self.capacity_per_s[index],
+            in_flight=self.in_flight[index], makespan_s=self.makespan_s[index], ttft=self.ttft.take(index),
+            tpot=self.tpot.take(index), latency=self.latency.take(index),
+        )  # fmt: skip
+
 
 def spread_of(seconds: Array, shares: Array) -> Spread:
-    at = {name: quantile(seconds, shares, share) for name, share in PERCENTILES.items()}
-    return Spread(mean=np.asarray(np.sum(seconds * shares, axis=1)), at=at)
+    found = quantiles(seconds, shares, tuple(PERCENTILES.values()))
+    mean = np.asarray(np.sum(seconds * shares, axis=1))
+    return Spread(mean=mean, at=dict(zip(PERCENTILES, found, strict=True)))
 
 
-def quantile(seconds: Array, shares: Array, share: float) -> Array:
-    """The weighted quantile of each row, straight lines between the middles of the points' shares."""
-    order = np.argsort(seconds, axis=1, kind="stable")
-    values = np.take_along_axis(seconds, order, axis=1)
-    weights = np.take_along_axis(np.broadcast_to(shares, seconds.shape), order, axis=1)
+def quantiles(seconds: Array, shares: Array, wanted: Sequence[float]) -> list[Array]:
+    """Weighted quantiles of each row, one array for each of `wanted`: straight lines between the middles of the points'
+    shares. The points of a row are put in order once for all of them."""
+    count, points = seconds.shape
+    if points == 1:
+        return [seconds[:, 0]] * len(wanted)
+    first = np.arange(count) * points
+    order = np.argsort(seconds, axis=1, kind="stable") + first[:, None]
+    values = np.take(seconds, order)
+    weights = np.take(np.broadcast_to(shares, seconds.shape), order)
     middles = np.cumsum(weights, axis=1) - weights / 2.0
-    cell = np.clip((middles < share).sum(axis=1), 1, max(values.shape[1] - 1, 1))[:, None]
-    if values.shape[1] == 1:
-        return values[:, 0]
-    low, high = np.take_along_axis(middles, cell - 1, axis=1), np.take_along_axis(middles, cell, axis=1)
-    left, right = np.take_along_axis(values, cell - 1, axis=1), np.take_along_axis(values, cell, axis=1)
+    return [_between(values, middles, first, share) for share in wanted]
+
+
+def _between(values: Array, middles: Array, first: NDArray[np.intp], share: float) -> Array:
+    """Each row's value where its middles pass `share`; `first`: of each row, its first point among all."""
+    over = first + np.clip((middles < share).sum(axis=1), 1, values.shape[1] - 1)
+    low, high = np.take(middles, over - 1), np.take(middles, over)
+    left, right = np.take(values, over - 1), np.take(values, over)
     along = np.clip((share - low) / np.maximum(high - low, 1e-12), 0.0, 1.0)
-    return np.asarray((left + (right - left) * along)[:, 0])
+    return np.asarray(left + (right - left) * along)

@@ -9,7 +9,7 @@ import numpy as np
 from tonnage.sizing.decoder_curves import DecoderRows
 from tonnage.sizing.decoder_reading import InFlight, fed
 from tonnage.sizing.decoder_run import Run
-from tonnage.sizing.decoder_seen import NORMAL_PLACES, WAIT_PLACES, WAIT_SHARES, Spread, quantile, spread_of
+from tonnage.sizing.decoder_seen import NORMAL_PLACES, WAIT_PLACES, WAIT_SHARES, Spread, quantiles, spread_of
 from tonnage.sizing.estimates import Array
 
 TOTALS: Final = 5  # first-token times kept where answers' lengths are crossed with them
@@ -124,7 +124,7 @@ def whole_answers(rows: DecoderRows, ttft: tuple[Array, Array], token: Array) ->
     """First token and the others: answers' lengths crossed with a few first-token times."""
     outputs, shares = rows.outputs, rows.output_shares
     places = (np.arange(TOTALS) + 0.5) / TOTALS
-    first = np.stack([quantile(*ttft, place) for place in places], axis=1)
+    first = np.stack(quantiles(*ttft, places.tolist()), axis=1)
     first = first + (np.sum(ttft[0] * ttft[1], axis=1) - first.mean(axis=1))[:, None]
     rest = np.maximum(outputs - 1.0, 0.0) * token[:, None]
     seconds = (first[:, :, None] + rest[:, None, :]).reshape(len(token), -1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +13,7 @@ from tonnage.errors import UnsizedHardware
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.estimates import Array
 from tonnage.units import TERA, from_gib
+from tonnage.values import dataclass
 
 # Software that runs the operators we size: CUDA and ROCm builds of PyTorch, vLLM and the like. Other chips need
 # another compiler (Neuron, XLA, SynapseAI) whose rates the published peaks do not tell.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 
 from tonnage.errors import InputError
 from tonnage.sizing.request_log import RequestLog
 from tonnage.sizing.step_times import EncoderTimes
+from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,13 +9,14 @@ the functions that use them (`calibration.store.calibrated_engines` has those of
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
 from tonnage.errors import UnknownName, did_you_mean, nearest
 from tonnage.sizing.assumption_table import Assumption, listed, parameter
+from tonnage.values import dataclass
 
 NO_LIMIT: Final = float("inf")
 _fitted: Final = partial(parameter, fitted_by="inference")

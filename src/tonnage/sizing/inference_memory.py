@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.estimates import Array, Num, column
 from tonnage.sizing.inference_pass import FORMATS, ServedFormat
 from tonnage.units import from_gib
+from tonnage.values import dataclass
 from tonnage.workload.parameters import count_parameters
 from tonnage.workload.shapes import ModelShape
 

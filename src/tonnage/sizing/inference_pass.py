@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from tonnage.sizing.expert_dealing import Dealt, deal, dealing_s, one_shot, shar
 from tonnage.sizing.operators import Operator, Pass, elementwise
 from tonnage.sizing.precision import EXPERT_WEIGHT_BYTES
 from tonnage.sizing.stages import Stage, forward_stages
+from tonnage.values import dataclass
 from tonnage.workload.shapes import ModelShape
 
 # F(2x2, 3x3) multiplies 2.25 times less (Lavin and Gray 2015, arXiv:1509.09308); its transforms eat part of it.

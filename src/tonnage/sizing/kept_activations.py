@@ -7,13 +7,13 @@ programs, the tensors that autograd saves in the layers of transformers 5 and pe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from tonnage.sizing.estimates import Num
 from tonnage.sizing.operators import Pass
+from tonnage.values import dataclass
 from tonnage.workload.shapes import ModelShape
 
 FP32, MASK = 4.0, 1.0

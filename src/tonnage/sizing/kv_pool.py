@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -13,6 +13,7 @@ from tonnage.sizing.inference_memory import held_weights_bytes, kv_bytes_per_tok
 from tonnage.sizing.inference_pass import ServedFormat
 from tonnage.sizing.schedulers import UNLIMITED, Scheduler
 from tonnage.units import from_gib
+from tonnage.values import dataclass
 from tonnage.workload.shapes import ModelShape
 
 # vLLM's profiling run samples for max_num_seqs at once: logits in fp32, sorted copies, indices, probabilities, masks.

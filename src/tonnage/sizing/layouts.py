@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Final
 
 import numpy as np
 
 from tonnage.sizing.estimates import Array
+from tonnage.values import dataclass
 
 SHARDINGS: Final = ("ddp", "zero1", "zero2", "zero3")  # the column holds the index
 RECOMPUTES: Final = ("none", "selective", "full", "per-op")

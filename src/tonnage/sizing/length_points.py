@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from statistics import NormalDist
@@ -12,6 +11,7 @@ import numpy as np
 
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.length_spread import log_spread
+from tonnage.values import dataclass
 from tonnage.workload.jobs import Lengths
 
 # Where the distribution is cut: finer towards the long end, which percentiles and caches ask about.

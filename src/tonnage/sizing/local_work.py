@@ -7,12 +7,12 @@ Each operation names a curve of a device profile (`calibration.local_profile`): 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import prod
 from typing import Final, Literal
 
 from tonnage.errors import InputError
 from tonnage.sizing.training_job import has_vocabulary_loss
+from tonnage.values import dataclass
 from tonnage.workload.adapters import adapted_matrices
 from tonnage.workload.jobs import TrainJob
 from tonnage.workload.parameters import count_parameters, lora_parameters

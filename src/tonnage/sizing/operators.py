@@ -5,12 +5,12 @@ A column in (micro-batch, tensor parallel degree...) gives columns out. FLOP cou
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from tonnage.sizing.estimates import Num
+from tonnage.values import dataclass
 
 Kind = Literal["gemm", "attention", "elementwise", "convolution"]
 

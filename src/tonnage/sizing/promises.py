@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -13,6 +12,7 @@ from tonnage.sizing.decoder_loads import serve_load
 from tonnage.sizing.decoder_reading import capacity_per_s
 from tonnage.sizing.decoder_seen import Load, Seen
 from tonnage.sizing.estimates import Array
+from tonnage.values import dataclass
 
 LEAST_SHARE: Final = 1e-4  # of the capacity: one request at a time
 HALVINGS: Final = 9  # of the logarithm between that and all of it: 2 % of the load

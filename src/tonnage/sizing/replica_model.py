@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -17,6 +17,7 @@ from tonnage.sizing.kv_pool import cache_bytes_per_token, engine_memory, with_ca
 from tonnage.sizing.request_log import RequestLog
 from tonnage.sizing.schedulers import SCHEDULERS, Scheduler, scheduler_of
 from tonnage.sizing.step_times import DecoderTimes, EncoderTimes, decoder_times, encoder_times
+from tonnage.values import dataclass
 from tonnage.workload.jobs import Requests
 from tonnage.workload.shapes import ModelShape
 

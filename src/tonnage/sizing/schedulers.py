@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal
 
 from tonnage.catalog.hardware import Accelerator
 from tonnage.sizing.continuous_batching import ContinuousBatching
 from tonnage.sizing.engines import Engine
+from tonnage.values import dataclass
 
 LARGE_GIB: Final = 70.0
 Admission = Literal["recompute", "reserve", "fixed"]

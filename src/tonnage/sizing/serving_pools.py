@@ -8,7 +8,7 @@ that does both. Leaves out that keys and values may be sent layer by layer while
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,10 +16,11 @@ from tonnage.sizing.decoder_curves import DecoderCurves
 from tonnage.sizing.decoder_loads import serve_load
 from tonnage.sizing.decoder_reading import capacity_per_s
 from tonnage.sizing.decoder_replicas import request_bytes
-from tonnage.sizing.decoder_seen import PERCENTILES, Seen, Spread, quantile
+from tonnage.sizing.decoder_seen import PERCENTILES, Seen, Spread, quantiles
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.promises import Limits, endless, largest_rate
 from tonnage.sizing.schedulers import UNLIMITED
+from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,10 +95,8 @@ def seen_in_pools(curves: DecoderCurves, prefill_per_s: Array, decode_per_s: Arr
     step = writing.tpot.mean
 
     def later(spread: Spread) -> Spread:
-        handed = {
-            name: handed_bytes(curves, quantile(rows.prompts, rows.prompt_shares, share)) / link
-            for name, share in PERCENTILES.items()
-        }
+        prompts = quantiles(rows.prompts, rows.prompt_shares, tuple(PERCENTILES.values()))
+        handed = {name: handed_bytes(curves, one) / link for name, one in zip(PERCENTILES, prompts, strict=True)}
         mean = spread.mean + handed_bytes(curves, rows.prompt) / link
         return Spread(mean=mean + step, at={name: seconds + handed[name] + step for name, seconds in spread.at.items()})
 

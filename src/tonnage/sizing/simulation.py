@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -16,6 +15,7 @@ from tonnage.sizing.continuous_batching import ContinuousBatching
 from tonnage.sizing.percentiles import Served, ServingPercentiles
 from tonnage.sizing.replica_model import ReplicaModel, Server
 from tonnage.sizing.request_log import RequestLog
+from tonnage.values import dataclass
 
 Dispatch = Literal["round_robin", "least_loaded"]
 WARM_UP_FRACTION = 0.1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from tonnage.sizing.convolution_operators import convolution_operators
 from tonnage.sizing.estimates import Num
 from tonnage.sizing.layer_operators import head_operators, layer_operators
 from tonnage.sizing.operators import Operator, Pass, gemm
+from tonnage.values import dataclass
 from tonnage.workload.shapes import ModelShape
 
 

@@ -14,16 +14,17 @@ p·(k - p/2) pairs. With B = 0 this is a prefill.
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.engines import Engine
-from tonnage.sizing.estimates import Array
+from tonnage.sizing.estimates import Array, distinct
 from tonnage.sizing.inference_pass import FORMATS, PassWork, ServedFormat, decoder_only, pass_s, pass_work
 from tonnage.sizing.inference_time import forward_s
+from tonnage.values import dataclass
 from tonnage.workload.shapes import ModelShape
 
 Row = list[float]
@@ -214,4 +215,4 @@ def _grid(most: int, ratio: float) -> NDArray[np.float64]:
     """Whole numbers from 1 to `most`, each about `ratio` times the last; at least two of them."""
     most = max(most, 2)
     points = np.rint(ratio ** np.arange(int(np.log(most) / np.log(ratio)) + 1))
-    return np.unique(np.append(points, float(most)))
+    return distinct(np.append(points, float(most)))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from tonnage.sizing.assumption_table import parameter
 from tonnage.sizing.estimates import Spread
+from tonnage.values import dataclass
 from tonnage.workload.jobs import TabularJob
 
 _GBM_PERF = (

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tonnage.sizing.estimates import Array, column
 from tonnage.sizing.tabular_assumptions import TabularAssumptions
+from tonnage.values import dataclass
 
 FLOAT_BYTES = 4.0
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from tonnage.errors import WorkloadError
 from tonnage.sizing.estimates import Array
+from tonnage.values import dataclass
 
 COLUMNS = ("arrived_at", "num_prefill_tokens", "num_decode_tokens")
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from tonnage.values import dataclass
 
 State = Literal["autocast", "cast-model", "megatron"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from tonnage.sizing.stages import image_tokens
 from tonnage.sizing.trainer_profile import TrainerProfile
 from tonnage.sizing.training_job import has_vocabulary_loss, longest_tokens, training_span
 from tonnage.sizing.training_state import FP32_BYTES, base_bytes, mixed
+from tonnage.values import dataclass
 from tonnage.workload.jobs import TrainJob
 
 SELECTIVE, FULL, PER_OP = (RECOMPUTES.index(name) for name in ("selective", "full", "per-op"))

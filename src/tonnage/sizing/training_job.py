@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tonnage.sizing.estimates import Array
@@ -12,6 +10,7 @@ from tonnage.sizing.operators import Pass
 from tonnage.sizing.precision import TrainingNumbers
 from tonnage.sizing.stages import Stage, forward_stages, image_tokens
 from tonnage.sizing.trainer_profile import PLAIN, TrainerProfile
+from tonnage.values import dataclass
 from tonnage.workload.jobs import TrainJob
 from tonnage.workload.parameters import adapter_parameters, count_parameters
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import reduce
 
 import numpy as np
@@ -16,6 +16,7 @@ from tonnage.sizing.training_activations import Kept, kept_activations, logits_b
 from tonnage.sizing.training_job import parameter_share
 from tonnage.sizing.training_state import FULL, ZERO3, TrainingState, training_state
 from tonnage.units import from_gib
+from tonnage.values import dataclass
 from tonnage.workload.jobs import TrainJob
 
 # Of activations that come back in the same sizes every step, lost to the rounding of blocks: reserved over allocated

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
@@ -15,6 +14,7 @@ from tonnage.sizing.trainer_profile import TrainerProfile
 from tonnage.sizing.training_memory import TrainingMemory, estimate_training_memory
 from tonnage.sizing.training_time import TrainingStep, step_seconds
 from tonnage.sizing.training_work import StepWork, added, step_work
+from tonnage.values import dataclass
 from tonnage.workload.jobs import TrainJob
 
 

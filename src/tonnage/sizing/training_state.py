@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from tonnage.sizing.precision import (
 )
 from tonnage.sizing.trainer_profile import TrainerProfile
 from tonnage.sizing.training_job import ParameterShare, has_vocabulary_loss
+from tonnage.values import dataclass
 from tonnage.workload.jobs import TrainJob
 
 ZERO1, ZERO2, ZERO3 = (SHARDINGS.index(name) for name in ("zero1", "zero2", "zero3"))

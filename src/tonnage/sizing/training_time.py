@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import reduce
 from typing import Any
 
@@ -26,6 +26,7 @@ from tonnage.sizing.training_work import (
     Work,
     step_work,
 )
+from tonnage.values import dataclass
 from tonnage.workload.jobs import TrainJob
 
 # Process class of each generation; any other is newer.

@@ -7,7 +7,7 @@ them into seconds many times.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from tonnage.sizing.program_profiles import trainer_of
 from tonnage.sizing.stages import Stage
 from tonnage.sizing.trainer_profile import TrainerProfile
 from tonnage.sizing.training_job import ParameterShare, parameter_share, training_stages
+from tonnage.values import dataclass
 from tonnage.workload.adapters import adapted_matrices
 from tonnage.workload.jobs import TrainJob
 

@@ -6,10 +6,11 @@ import hashlib
 import json
 import os
 import tempfile
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
+
+from tonnage.values import dataclass
 
 KEPT_DAYS: Final = 30
 

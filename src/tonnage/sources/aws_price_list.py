@@ -12,7 +12,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from typing import Final
@@ -25,6 +25,7 @@ from tonnage.sources.listed_prices import PriceBook, read_price, require_usd
 from tonnage.sources.machines import NOT_HELD, RowRejectedError, settle
 from tonnage.sources.results import SourceResult, Tally
 from tonnage.sources.web import Web
+from tonnage.values import dataclass
 
 BASE_URL: Final = "https://pricing.us-east-1.amazonaws.com"
 REGION_INDEX: Final = "/offers/v1.0/aws/{offer}/current/region_index.json"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from statistics import median
@@ -22,6 +21,7 @@ from tonnage.sources.listed_prices import PriceBook, read_price, read_text
 from tonnage.sources.machines import RowRejectedError
 from tonnage.sources.results import SourceResult, Tally
 from tonnage.sources.web import follow_pages
+from tonnage.values import dataclass
 
 LINUX: Final = "Linux/UNIX"
 Client = Any  # boto3's, which carries no types

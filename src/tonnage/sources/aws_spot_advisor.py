@@ -9,7 +9,6 @@ The file stands behind https://aws.amazon.com/ec2/spot/instance-advisor/
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from typing import Any, Final
@@ -20,6 +19,7 @@ from tonnage.errors import SourceError, UnknownInstanceType
 from tonnage.sources.listed_prices import PriceBook
 from tonnage.sources.results import SourceResult, Tally
 from tonnage.sources.web import Web
+from tonnage.values import dataclass
 
 BASE_URL: Final = "https://spot-bid-advisor.s3.amazonaws.com"
 PATH: Final = "/spot-advisor-data.json"

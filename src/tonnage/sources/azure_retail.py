@@ -9,7 +9,6 @@ Documented at https://learn.microsoft.com/rest/api/cost-management/retail-prices
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from typing import Any, Final
@@ -22,6 +21,7 @@ from tonnage.sources.listed_prices import HOURS_PER_YEAR, PriceBook, read_price,
 from tonnage.sources.machines import NOT_HELD, RowRejectedError
 from tonnage.sources.results import SourceResult, Tally
 from tonnage.sources.web import Web, follow_pages, same_place
+from tonnage.values import dataclass
 
 BASE_URL: Final = "https://prices.azure.com"
 PATH: Final = "/api/retail/prices"

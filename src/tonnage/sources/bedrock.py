@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from typing import Any, Final
@@ -24,6 +23,7 @@ from tonnage.sources.machines import RowRejectedError
 from tonnage.sources.managed_prices import ManagedBook
 from tonnage.sources.results import ManagedPriceRow, SourceResult, Tally
 from tonnage.sources.web import Web
+from tonnage.values import dataclass
 
 OFFERS: Final = ("AmazonBedrock", "AmazonBedrockFoundationModels")
 PLATFORM: Final = "aws-bedrock"

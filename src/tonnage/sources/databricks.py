@@ -12,7 +12,6 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final
 
@@ -22,6 +21,7 @@ from tonnage.sources.listed_prices import read_price, read_text, require_usd
 from tonnage.sources.machines import RowRejectedError
 from tonnage.sources.managed_prices import LARGEST_USD, ManagedBook
 from tonnage.sources.results import MANAGED_COLUMNS, ManagedPriceRow, SourceResult, Tally
+from tonnage.values import dataclass
 
 PLATFORM: Final = "databricks"
 LIST_PRICE_COLUMNS: Final = ("sku_name", "cloud", "currency_code", "usage_unit")
@@ -33,7 +33,7 @@ class DatabricksSource:
 
     location: str
     read_on: date
-    limits: FetchLimits = FetchLimits()  # noqa: RUF009  a frozen value
+    limits: FetchLimits = FetchLimits()  # a frozen value
     watch: Watch | None = None
 
     @property

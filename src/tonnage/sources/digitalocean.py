@@ -7,7 +7,7 @@ Documented at https://docs.digitalocean.com/reference/api/reference/sizes/
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from tonnage.sources.listed_prices import PriceBook, read_count, read_price, rea
 from tonnage.sources.machines import NOT_HELD, RowRejectedError, check_memory, find_device, settle
 from tonnage.sources.results import SourceResult, Tally
 from tonnage.sources.web import Web, follow_pages, same_place
+from tonnage.values import dataclass
 
 BASE_URL: Final = "https://api.digitalocean.com"
 PATH: Final = "/v2/sizes"

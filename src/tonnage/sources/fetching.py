@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -14,6 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from tonnage.errors import SourceError
+from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     import httpx

@@ -10,7 +10,7 @@ Documented at https://cloud.google.com/billing/v1/how-tos/catalog-api
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date
 from decimal import Decimal
 from typing import Any, Final
@@ -24,6 +24,7 @@ from tonnage.sources.machines import RowRejectedError
 from tonnage.sources.results import SourceResult, Tally
 from tonnage.sources.web import Web, follow_pages
 from tonnage.units import HOURS_PER_MONTH
+from tonnage.values import dataclass
 
 BASE_URL: Final = "https://cloudbilling.googleapis.com"
 PATH: Final = "/v1/services/6F81-5844-456A/skus"

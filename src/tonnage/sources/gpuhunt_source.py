@@ -7,7 +7,6 @@ gpu_memory (GB a device), spot, provider. Source: dstackai/gpuhunt src/gpuhunt/_
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from math import isfinite
@@ -21,6 +20,7 @@ from tonnage.catalog.market import InstanceType, Offer
 from tonnage.errors import MissingExtra, SourceError
 from tonnage.sources.machines import RowNotWantedError, RowRejectedError, check_memory, find_device, settle
 from tonnage.sources.results import SourceResult, Tally
+from tonnage.values import dataclass
 
 PROVIDERS = {"lambdalabs": "lambda", "digitalocean": "digitalocean"}
 MARKETPLACES = ("vastai", "tensordock")  # each offer is one person's machine, gone tomorrow: no list price

@@ -11,11 +11,12 @@ import re
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.errors import InputError, SourceError
+from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     import httpx

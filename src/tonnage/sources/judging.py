@@ -9,7 +9,7 @@ spot markets do move that far. A managed price (tokens, DBU) is held against its
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from tonnage.catalog.catalog import Catalog
@@ -18,6 +18,7 @@ from tonnage.catalog.market import InstanceType, Offer
 from tonnage.errors import CatalogError
 from tonnage.sources.managed_prices import as_catalog
 from tonnage.sources.results import ManagedPriceRow, QuarantinedRow
+from tonnage.values import dataclass
 
 FACTOR: Final = 4.0
 SPOT_FRACTIONS: Final = (0.08, 1.0)  # of on-demand; AWS, Azure and GCP discount by up to about 90 %

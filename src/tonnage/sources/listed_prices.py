@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -14,6 +13,7 @@ from tonnage.catalog.loading import MAX_USD_PER_HOUR
 from tonnage.catalog.market import InstanceType, Offer, Purchase
 from tonnage.sources.machines import RowRejectedError
 from tonnage.sources.results import SourceResult, Tally
+from tonnage.values import dataclass
 
 HOURS_PER_YEAR = 8760  # how providers turn a year's commitment into an hourly rate
 

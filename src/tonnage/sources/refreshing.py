@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from queue import Empty, Queue
 from threading import Event, Thread
 from typing import Final
@@ -24,6 +24,7 @@ from tonnage.sources.results import (
     SourceResult,
     most_frequent_first,
 )
+from tonnage.values import dataclass
 
 POLL_S: Final = 0.1  # how soon a Ctrl-C is noticed
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final, Protocol
 
 from tonnage.catalog.market import InstanceType, Offer
 from tonnage.errors import SourceError
+from tonnage.values import dataclass
 
 MANAGED_COLUMNS: Final = ("platform", "sku", "unit", "price_usd", "region_cloud", "conditions", "date", "source")
 QUARANTINE_COLUMNS: Final = ("source", "provider", "instance_type", "region", "purchase", "figure", "reason")

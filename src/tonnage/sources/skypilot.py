@@ -12,7 +12,6 @@ import csv
 import re
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from statistics import median, median_low
@@ -27,6 +26,7 @@ from tonnage.errors import SourceError
 from tonnage.sources.fetching import FetchLimits, Watch, fetch_text
 from tonnage.sources.machines import RowNotWantedError, RowRejectedError, check_memory, find_device, settle
 from tonnage.sources.results import SourceResult, Tally
+from tonnage.values import dataclass
 
 REQUIRED = ("InstanceType", "Price", "Region")
 GCP_HOSTS_WITHOUT_GPU = re.compile(r"(a2|a3|a4|a4x|g2|g4|ct\w*)-")
@@ -42,7 +42,7 @@ class SkyPilotSource:
     location: str
     known: Catalog
     read_on: date | None = None
-    limits: FetchLimits = FetchLimits()  # noqa: RUF009  a frozen value
+    limits: FetchLimits = FetchLimits()  # a frozen value
     watch: Watch | None = None
     wanted: Callable[[InstanceType, str], None] | None = None  # raises RowNotWantedError; None: every row
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 from urllib.parse import urlencode, urlsplit, urlunsplit
@@ -21,6 +21,7 @@ from tonnage.sources.fetching import (
     shown_url,
     with_attempts,
 )
+from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     import httpx

@@ -12,12 +12,12 @@ import os
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.errors import InputError
+from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     import httpx

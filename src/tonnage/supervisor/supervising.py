@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from random import Random
 from shutil import disk_usage
@@ -33,6 +33,7 @@ from tonnage.supervisor.recording import Recorder, Reserve, Trouble
 from tonnage.supervisor.telemetry import Telemetry
 from tonnage.supervisor.verification import saved_since
 from tonnage.supervisor.workers import Workers
+from tonnage.values import dataclass
 
 SHUTDOWN_NOTICE_S: Final = 30.0  # SIGTERM to the supervisor: what a machine that shuts down leaves at the least
 END_MARGIN_S: Final = 2.0  # before a notice's deadline: kill what has not saved, and write the end down

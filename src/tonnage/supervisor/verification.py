@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from tonnage.runs.journal import Event
+from tonnage.values import dataclass
 
 MANIFEST: Final = "manifest.json"  # of a checkpoint: sizes and hashes of its files
 

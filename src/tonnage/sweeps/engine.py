@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Protocol
 
 from tonnage.errors import InputError, TonnageError
@@ -18,6 +18,7 @@ from tonnage.runs.states import Reason, State
 from tonnage.sweeps.folder import SweepFolder
 from tonnage.sweeps.study import Study, Tried
 from tonnage.sweeps.sweep import Sweep
+from tonnage.values import dataclass
 
 CLOCK_EVERY_S: Final = 5.0
 LOST_AT_MOST: Final = 2  # times that one trial is started again after its supervisor was gone

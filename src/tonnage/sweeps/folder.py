@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from tonnage.runs.folder import make_private_folder, write_whole
 from tonnage.runs.liveness import Held, hold_lock
 from tonnage.runs.secrets import masked
 from tonnage.sweeps.sweep import Sweep
+from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

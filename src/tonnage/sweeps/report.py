@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ from tonnage.reports.rendering import Report
 from tonnage.sweeps.engine import best_of
 from tonnage.sweeps.study import Tried
 from tonnage.sweeps.sweep import Sweep
+from tonnage.values import dataclass
 
 SWEEP_SCHEMA: Final = "tonnage/sweep@1"
 

@@ -8,12 +8,12 @@ import json
 import os
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import MissingExtra
 from tonnage.sweeps.sweep import Parameter, Sweep
+from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler

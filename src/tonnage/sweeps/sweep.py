@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +14,7 @@ from tonnage.catalog.loading import load_catalog
 from tonnage.errors import InputError, WorkloadError
 from tonnage.runs.reading import run_spec_of
 from tonnage.runs.spec import RunSpec
+from tonnage.values import dataclass
 from tonnage.workload.file.kinds import TabularFile, TrainFile
 from tonnage.workload.file.problems import line_of
 from tonnage.workload.file.sweep_checks import is_whole

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from tonnage.runners.local import Local
@@ -13,6 +13,7 @@ from tonnage.runs.journal import EventKind
 from tonnage.runs.requests import clear_requests
 from tonnage.runs.spec import RunnerName
 from tonnage.runs.states import Reason, RunState
+from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

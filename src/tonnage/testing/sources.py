@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from threading import Event
 
 from tonnage.catalog import InstanceType, Offer
 from tonnage.sources import ManagedPriceRow, QuarantinedRow, SourceReport, SourceResult
+from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

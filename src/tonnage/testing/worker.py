@@ -13,7 +13,6 @@ import shutil
 import signal
 import sys
 import time
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from tonnage.runs.folder import RunFolder, append_values, write_whole
 from tonnage.runs.journal import EventKind
 from tonnage.runs.requests import notice_request
 from tonnage.runs.states import WorkerExit
+from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

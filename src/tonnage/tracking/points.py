@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any, Final
 
 from tonnage.runs.journal import Event, EventKind
 from tonnage.runs.spec import RunSpec
 from tonnage.runs.states import RunState, State
+from tonnage.values import dataclass
 
 _NOT_METRICS: Final = frozenset({"step", "at", "attempt"})
 LONGEST_PARAM: Final = 500  # characters; what every MLflow store takes

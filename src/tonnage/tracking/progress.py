@@ -8,11 +8,12 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 from tonnage.runs.folder import RunFolder, write_whole
 from tonnage.runs.secrets import without_secrets
+from tonnage.values import dataclass
 
 _NAME: Final = "tracking.json"
 WAIT_S: Final = 60.0

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Final
+
+from tonnage.values import dataclass
 
 SECONDS_PER_UNIT: Final = {
     "ms": 0.001,

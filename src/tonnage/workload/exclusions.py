@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from tonnage.catalog.catalog import Catalog
@@ -10,6 +9,7 @@ from tonnage.catalog.families import in_family, known_families
 from tonnage.catalog.grammar import GpuFilter, parse_gpu_filter
 from tonnage.catalog.market import InstanceType, Offer, is_community
 from tonnage.errors import InputError, UnknownAccelerator, did_you_mean, nearest
+from tonnage.values import dataclass
 
 Word = Literal["community", "undated", "arm64", "rocm"]
 WORDS: Final[tuple[Word, ...]] = get_args(Word)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Final, Literal
 
 from tonnage.catalog.grammar import GpuFilter
 from tonnage.catalog.market import Platform, Purchase
+from tonnage.values import dataclass
 from tonnage.workload.exclusions import Exclusion
 from tonnage.workload.programs import Attention as Attention
 from tonnage.workload.programs import Optimizer as Optimizer

@@ -6,7 +6,7 @@ import csv
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tonnage.errors import CatalogError, UnknownModel, did_you_mean, nearest
+from tonnage.values import dataclass
 from tonnage.workload.convolutions import BOTTLENECK_EXPANSION, resnet_sizes
 from tonnage.workload.families import SHAPE_FIELDS, complete_shape
 from tonnage.workload.huggingface import parse_huggingface_config

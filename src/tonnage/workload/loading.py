@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from tonnage.catalog.catalog import Catalog
 from tonnage.catalog.loading import load_catalog
 from tonnage.errors import WorkloadError, did_you_mean, nearest
+from tonnage.values import dataclass
 from tonnage.workload.file.freezing import freeze_workload
 from tonnage.workload.file.job_checks import find_job_problems
 from tonnage.workload.file.kinds import KINDS, TabularFile, WorkloadFile, requests_of

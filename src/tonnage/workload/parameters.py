@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import lru_cache
 
+from tonnage.values import dataclass
 from tonnage.workload.adapters import adapter_parameters, lora_parameters
 from tonnage.workload.shapes import ModelShape
 

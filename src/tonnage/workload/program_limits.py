@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal
 
+from tonnage.values import dataclass
 from tonnage.workload.programs import ProgramName
 
 Degree = Literal["tensor_parallel", "pipeline_parallel", "context_parallel"]

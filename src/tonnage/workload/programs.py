@@ -6,8 +6,10 @@ tuple) is «not stated»; `documented` gives what a named program says of itself
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any, Final, Literal, get_args
+
+from tonnage.values import dataclass
 
 ProgramName = Literal[
     "transformers", "torchtune", "torchtitan", "nemo", "megatron", "litgpt", "axolotl", "unsloth", "deepspeed",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from tonnage.catalog.catalog import Catalog
@@ -11,6 +10,7 @@ from tonnage.catalog.families import in_family, known_families
 from tonnage.catalog.grammar import GpuFilter
 from tonnage.catalog.market import InstanceType
 from tonnage.errors import InputError, did_you_mean, nearest
+from tonnage.values import dataclass
 
 QuotaUnit = Literal["vcpus", "gpus", "machines"]
 QuotaPurchase = Literal["on_demand", "spot", "any"]  # committed machines count as on demand

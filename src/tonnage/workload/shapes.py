@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from tonnage.values import dataclass
 
 Architecture = Literal["encoder", "decoder", "encoder-decoder", "vision-transformer", "convolution", "diffusion"]
 

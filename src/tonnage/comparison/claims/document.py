@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+
+from tonnage.values import dataclass
 
 _BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
 _LOOKS_LIKE_A_TABLE = re.compile(r"^\s*\|.*\|\s*$")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import date
 from functools import cache
 from importlib.resources import files
@@ -10,6 +9,7 @@ from importlib.resources.abc import Traversable
 
 from tonnage.catalog.hardware import Source
 from tonnage.catalog.rows import Row, read_rows
+from tonnage.values import dataclass
 
 _GPU_COLUMNS = ("accelerator", "quantity", "figure", "source", "read_on")
 _PRICE_COLUMNS = (

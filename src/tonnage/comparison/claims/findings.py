@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date
 from typing import Final, Literal, get_args
+
+from tonnage.values import dataclass
 
 Verdict = Literal["ok", "wrong", "stale", "partly", "unknown"]
 VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)

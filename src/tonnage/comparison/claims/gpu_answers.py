@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 from typing import Final
 
@@ -13,6 +13,7 @@ from tonnage.comparison.claims.facts import gpu_figures
 from tonnage.comparison.claims.figures import Amount
 from tonnage.comparison.claims.findings import Answer, Verdict
 from tonnage.comparison.claims.statements import GpuClaim, GpuPriceClaim
+from tonnage.values import dataclass
 
 RATES: Final = (
     "dense_bf16_tflops", "dense_fp16_tflops", "dense_tf32_tflops", "dense_fp32_tflops", "dense_fp8_tflops",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from tonnage.values import dataclass
 
 _BRACKETS: Final = re.compile(r"[(\[].*?[)\]]")
 _FORMAT: Final = re.compile(r"\b(fp16|bf16|fp32|int8|int4)\b", re.IGNORECASE)

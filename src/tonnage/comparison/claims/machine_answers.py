@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from tonnage.catalog import InstanceType
@@ -13,6 +13,7 @@ from tonnage.comparison.claims.findings import Answer
 from tonnage.comparison.claims.names import Names
 from tonnage.comparison.claims.statements import InstanceClaim, Transport
 from tonnage.errors import nearest
+from tonnage.values import dataclass
 
 MEMORY_TOLERANCE: Final = 0.02  # vendors print GB and mean GiB, or round
 GPU_MEMORY_TOLERANCE: Final = 0.03

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Final
 
 from tonnage.comparison.claims.facts import model_sizes
 from tonnage.errors import UnknownModel
+from tonnage.values import dataclass
 from tonnage.workload.known import known_records, model_record
 
 LONGEST_MODEL_WORDS: Final = 4

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from tonnage.catalog import Accelerator, Catalog, InstanceType, MistakenName
 from tonnage.catalog.aliases import fold_name
+from tonnage.values import dataclass
 
 NameKind = Literal["machine", "series", "mistaken", "unknown"]
 LONGEST_NAME: Final = 80

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from tonnage.comparison.claims.document import Document
 from tonnage.comparison.claims.findings import Finding, PassedOver
+from tonnage.values import dataclass
 
 _NUMBER: Final = r"\d[\d,]*(?:\.\d+)?"
 _UNIT: Final = (

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from tonnage.comparison.claims.document import Line
@@ -17,6 +16,7 @@ from tonnage.comparison.claims.figures import Amount, parse_amount
 from tonnage.comparison.claims.names import FoundGpu, FoundMachine, GpuName, MachineName, Names, provider_named
 from tonnage.comparison.claims.statements import Claim, GpuClaim, InstanceClaim, Place, PriceClaim, Transport
 from tonnage.comparison.claims.table_claims import purchase_of
+from tonnage.values import dataclass
 
 _SENTENCE: Final = re.compile(r"(?<=[.!?;])\s+(?=[A-Z0-9])")
 _PRONOUN: Final = re.compile(r"^(?:It|They|Each|This (?:machine|instance|one))\b")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
 
 from tonnage.catalog import Purchase
 from tonnage.comparison.claims.figures import Amount
 from tonnage.comparison.claims.names import GpuName, MachineName
+from tonnage.values import dataclass
 
 Purpose = Literal["inference", "training", "unstated"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from decimal import Decimal, DivisionByZero, InvalidOperation
 from typing import Final
 
 from tonnage.comparison.claims.figures import NUMBER, Amount, find_amounts
+from tonnage.values import dataclass
 
 LARGEST: Final = 10**15  # beyond that it is no amount of money, hours or tokens
 LONGEST_RESULT: Final = 60

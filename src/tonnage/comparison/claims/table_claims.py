@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from tonnage.catalog import Purchase
@@ -26,6 +26,7 @@ from tonnage.comparison.claims.statements import (
     purpose_of,
 )
 from tonnage.comparison.claims.turned_tables import upright_tables
+from tonnage.values import dataclass
 
 GPU_QUANTITIES: Final[Mapping[str, str]] = {
     "gpu_memory": "memory_gib",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
 from tonnage.planning.plan import CatalogStamp, Option, Plan
 from tonnage.planning.reasons.notes import PortfolioNote
 from tonnage.sizing.estimates import Figure
+from tonnage.values import dataclass
 from tonnage.workload.portfolio.values import Commitment
 
 

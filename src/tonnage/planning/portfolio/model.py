@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
 from typing import Final
 
@@ -12,6 +12,7 @@ from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.plan import Option, Plan
 from tonnage.planning.planner import make_plan
 from tonnage.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
+from tonnage.values import dataclass
 from tonnage.workload.jobs import ServeJob, Workload
 from tonnage.workload.portfolio.values import CapacityLimit, Commitment, Entry, Portfolio
 

@@ -7,7 +7,7 @@ says what one step really saves. Both programs are solved to a proven bound, so 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from tonnage.planning.portfolio.model import Candidate
 from tonnage.planning.portfolio.program import Program, Row, build_program
 from tonnage.planning.portfolio.solver import Solution, solve
 from tonnage.units import SECONDS_PER_HOUR
+from tonnage.values import dataclass
 from tonnage.workload.portfolio.values import Portfolio
 
 SHARE_STEP = 0.01  # one percentage point

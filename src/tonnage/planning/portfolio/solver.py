@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from tonnage.errors import TonnageError
 from tonnage.planning.portfolio.program import Program
 from tonnage.sizing.estimates import Array
+from tonnage.values import dataclass
 
 GAP = 1e-5  # stop here where it is reached soon
 NODES = 2_000  # else after so many branch-and-bound nodes (a count, not a time: the same answer on every machine)

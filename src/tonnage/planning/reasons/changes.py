@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from tonnage.catalog.market import Platform, Purchase
 from tonnage.planning.reasons.reason import Reason
 from tonnage.planning.reasons.risks import Promise
+from tonnage.values import dataclass
 from tonnage.workload.jobs import Risk as Limit
 from tonnage.workload.quotas import QuotaUnit
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from tonnage.planning.reasons.reason import Reason
+from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

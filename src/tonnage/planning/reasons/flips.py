@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from tonnage.planning.reasons.changes import AnyChange
 from tonnage.planning.scenario import Edit
+from tonnage.values import dataclass
 
 Dimension = Literal["price", "memory", "speed", "deadline", "budget", "rate", "latency", "constraint"]
 Becomes = Literal["winner", "option"]

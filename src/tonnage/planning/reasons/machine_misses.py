@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from tonnage.planning.reasons.miss import AnyMiss, Unknown
 from tonnage.planning.reasons.risks import Promise
+from tonnage.values import dataclass
 
 UnpublishedFigure = Literal[
     "vendor", "rate", "memory size", "memory bandwidth", "link bandwidth", "vcpus", "host memory"

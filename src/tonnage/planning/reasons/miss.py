@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
 from tonnage.planning.reasons.changes import AnyChange
 from tonnage.planning.reasons.reason import Reason
+from tonnage.values import dataclass
 
 Binding = Literal[
     "memory",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from tonnage.catalog.market import Purchase
 from tonnage.planning.intervals import Interval
 from tonnage.planning.reasons.reason import Reason
+from tonnage.values import dataclass
 
 UnpricedService = Literal["object storage", "block storage"]
 UnreadPlatform = Literal["databricks", "vertex"]  # no source states the prices of their endpoints

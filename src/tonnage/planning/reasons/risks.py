@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from tonnage.catalog.expected_prices import PriceDoubt
@@ -10,6 +9,7 @@ from tonnage.catalog.market import Platform
 from tonnage.planning.reasons.reason import Reason
 from tonnage.pricing.deals import OddPremium
 from tonnage.pricing.fee_estimates import Parts
+from tonnage.values import dataclass
 
 Promise = Literal["latency", "ttft", "tpot"]  # which latency a service promised
 

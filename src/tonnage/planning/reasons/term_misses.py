@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import date
 from math import inf
 from typing import ClassVar, Literal
@@ -11,6 +10,7 @@ from tonnage.catalog.market import Purchase
 from tonnage.planning.reasons.miss import AnyMiss, Unknown
 from tonnage.planning.reasons.risks import Promise
 from tonnage.pricing.price_dates import PricesApart
+from tonnage.values import dataclass
 from tonnage.workload.quotas import QuotaUnit
 
 NeededPrice = Literal[

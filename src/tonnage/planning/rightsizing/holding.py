@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from tonnage.catalog import Catalog
@@ -14,6 +13,7 @@ from tonnage.planning.reasons.reason import Reason
 from tonnage.planning.rightsizing.usage import Usage
 from tonnage.sizing.devices import usable_bytes
 from tonnage.units import to_gib
+from tonnage.values import dataclass
 
 Limit = Literal["vCPUs", "memory", "GPU memory", "memory bandwidth", "16-bit rate", "32-bit rate"]
 Unit = Literal["", "GiB", "GB/s", "TFLOPS"]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from tonnage.catalog.hardware import Precision
 from tonnage.planning.reasons.reason import Reason
+from tonnage.values import dataclass
 
 Measure = Literal["GPU memory", "GPU utilisation", "vCPU use", "memory use"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from typing import Literal
 
@@ -31,6 +31,7 @@ from tonnage.planning.rightsizing.remarks import (
     Smaller,
 )
 from tonnage.planning.rightsizing.usage import Usage
+from tonnage.values import dataclass
 from tonnage.workload.jobs import Workload
 
 Confidence = Literal["high", "medium", "low"]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, cast
 
 from tonnage.catalog import Catalog
 from tonnage.catalog.market import InstanceType, Purchase
 from tonnage.errors import InputError, WorkloadError
 from tonnage.units import HOURS_PER_MONTH
+from tonnage.values import dataclass
 from tonnage.workload.tables.reading import Column, Row
 
 PURCHASES: Final[tuple[Purchase, ...]] = ("on_demand", "spot", "reserved_1y", "reserved_3y")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tonnage.planning.plan import CatalogStamp, Plan
 from tonnage.planning.service.autoscaling import Autoscaling
 from tonnage.planning.service.crossings import Crossing
@@ -11,6 +9,7 @@ from tonnage.planning.service.economics import Demand, MonthFleet
 from tonnage.planning.service.verification import Quantile, Verified
 from tonnage.pricing.tokens import TokenPrices
 from tonnage.sizing.estimates import Figure
+from tonnage.values import dataclass
 from tonnage.workload.jobs import ServeJob, Workload
 
 

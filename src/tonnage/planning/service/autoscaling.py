@@ -15,13 +15,14 @@ that machines finish their last requests before they stop: short beside the dela
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from tonnage.errors import InputError
 from tonnage.planning.service.rate_curve import DAY_S, RateCurve
 from tonnage.sizing.estimates import Array
+from tonnage.values import dataclass
 
 STEP_S = 900.0  # the day in quarters of an hour
 MOST_MACHINES = 100  # beyond, machines per request no longer change: cost grows with the rate

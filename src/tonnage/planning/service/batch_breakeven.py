@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from tonnage.planning.planner import make_plan, terms_of
 from tonnage.planning.service.batch_queue import QueueJob, simulate_queue
 from tonnage.planning.service.units import is_machine
 from tonnage.pricing.tokens import TokenPrices
+from tonnage.values import dataclass
 from tonnage.workload.jobs import BatchJob, Workload
 
 SIMULATED = 20

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import heapq
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from tonnage.errors import InputError
 from tonnage.planning.spot.drawing import draws
 from tonnage.planning.spot.hazards import HazardModel
 from tonnage.units import SECONDS_PER_HOUR
+from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

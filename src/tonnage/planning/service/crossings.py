@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from tonnage.sizing.estimates import Array
+from tonnage.values import dataclass
 
 Cost = Callable[[float], float]  # USD a month at a busy rate
 

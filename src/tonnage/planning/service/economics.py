@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -14,6 +13,7 @@ from tonnage.planning.service.rate_curve import RateCurve
 from tonnage.planning.service.units import FleetUnit
 from tonnage.sizing.estimates import Array, Figure
 from tonnage.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
+from tonnage.values import dataclass
 
 End = Literal["value", "low", "high"]
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import heapq
 import math
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from tonnage.planning.service.autoscaling import Autoscaling
 from tonnage.planning.service.rate_curve import DAY_S, RateCurve
 from tonnage.sizing.estimates import Array
+from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from tonnage.errors import InputError
 from tonnage.sizing.estimates import Array
+from tonnage.values import dataclass
 
 HOURS = 24
 DAY_S = 86_400.0

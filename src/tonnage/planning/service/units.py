@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from tonnage.catalog import Catalog
@@ -14,6 +14,7 @@ from tonnage.planning.planner import make_plan
 from tonnage.pricing.month import MonthBill, month_bill
 from tonnage.sizing.estimates import Figure
 from tonnage.units import HOURS_PER_MONTH
+from tonnage.values import dataclass
 from tonnage.workload.jobs import NO_LIMIT, ServeJob, Workload
 
 FULL_RATE_PER_S = 1e7  # so many machines that the rounding to whole ones does not show

@@ -6,7 +6,7 @@ The plan's closed form decides how many machines there are, here as everywhere; 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from tonnage.catalog import Catalog
@@ -26,6 +26,7 @@ from tonnage.sizing.replica_model import ReplicaModel, kv_tokens_of
 from tonnage.sizing.schedulers import scheduler_of, usual_policy
 from tonnage.sizing.served_weights import served_weights
 from tonnage.sizing.simulation import simulate
+from tonnage.values import dataclass
 from tonnage.workload.jobs import ServeJob
 
 Quantile = Literal["p95", "p99"]

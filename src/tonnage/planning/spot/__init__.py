@@ -1,18 +1,91 @@
-"""Spot under a deadline: traces, policies replayed over them, lifetimes fitted, and advice for one job."""
+"""Spot under a deadline: traces, policies replayed over them, lifetimes fitted, and advice for one job.
 
-from tonnage.planning.spot.advice import Advice, SpotQuestion, advise
-from tonnage.planning.spot.engine import Moment, Outcome, Policy, Recorded, World, replay
-from tonnage.planning.spot.fitting import SpotFit, fit_traces
-from tonnage.planning.spot.hazards import AGES_H, Direction, HazardModel, fit_hazards
-from tonnage.planning.spot.job import TICK_H, SpotJob
-from tonnage.planning.spot.model_file import model_document, model_text, packaged_model, parse_model
-from tonnage.planning.spot.optimum import optimal_cost, optimal_costs
-from tonnage.planning.spot.policy import TonnagePolicy
-from tonnage.planning.spot.replaying import POLICIES, PolicyResult, ReplayResult, TraceResult, replay_traces
-from tonnage.planning.spot.rivals import Greedy, OnDemand, TimeSliced, UniformProgress
-from tonnage.planning.spot.traces import Trace, TraceError, parse_trace
-from tonnage.planning.spot.windows import Windows, draw_joint_windows, draw_windows
+Each name loads on first use: a plan needs the hazards alone, not the replays.
+"""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from tonnage.planning.spot.advice import Advice, SpotQuestion, advise
+    from tonnage.planning.spot.engine import Moment, Outcome, Policy, Recorded, World, replay
+    from tonnage.planning.spot.fitting import SpotFit, fit_traces
+    from tonnage.planning.spot.hazards import AGES_H, Direction, HazardModel, fit_hazards
+    from tonnage.planning.spot.job import TICK_H, SpotJob
+    from tonnage.planning.spot.model_file import model_document, model_text, packaged_model, parse_model
+    from tonnage.planning.spot.optimum import optimal_cost, optimal_costs
+    from tonnage.planning.spot.policy import TonnagePolicy
+    from tonnage.planning.spot.replaying import POLICIES, PolicyResult, ReplayResult, TraceResult, replay_traces
+    from tonnage.planning.spot.rivals import Greedy, OnDemand, TimeSliced, UniformProgress
+    from tonnage.planning.spot.traces import Trace, TraceError, parse_trace
+    from tonnage.planning.spot.windows import Windows, draw_joint_windows, draw_windows
+
+_HOMES: Final = {
+    "advice": (
+        "Advice",
+        "SpotQuestion",
+        "advise",
+    ),
+    "engine": (
+        "Moment",
+        "Outcome",
+        "Policy",
+        "Recorded",
+        "World",
+        "replay",
+    ),
+    "fitting": (
+        "SpotFit",
+        "fit_traces",
+    ),
+    "hazards": (
+        "AGES_H",
+        "Direction",
+        "HazardModel",
+        "fit_hazards",
+    ),
+    "job": (
+        "TICK_H",
+        "SpotJob",
+    ),
+    "model_file": (
+        "model_document",
+        "model_text",
+        "packaged_model",
+        "parse_model",
+    ),
+    "optimum": (
+        "optimal_cost",
+        "optimal_costs",
+    ),
+    "policy": ("TonnagePolicy",),
+    "replaying": (
+        "POLICIES",
+        "PolicyResult",
+        "ReplayResult",
+        "TraceResult",
+        "replay_traces",
+    ),
+    "rivals": (
+        "Greedy",
+        "OnDemand",
+        "TimeSliced",
+        "UniformProgress",
+    ),
+    "traces": (
+        "Trace",
+        "TraceError",
+        "parse_trace",
+    ),
+    "windows": (
+        "Windows",
+        "draw_joint_windows",
+        "draw_windows",
+    ),
+}
+_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "AGES_H",
     "POLICIES",
@@ -54,3 +127,9 @@ __all__ = [
     "replay",
     "replay_traces",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)

@@ -7,7 +7,6 @@ exact renewal computation for hazards that fall with age, its risk a simulation.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import isfinite
 from typing import Final
 
@@ -30,6 +29,7 @@ from tonnage.pricing.renewal import (
 )
 from tonnage.pricing.spot_runs import SpotTerms, expected_spot_runs, save_interval_h
 from tonnage.units import SECONDS_PER_HOUR
+from tonnage.values import dataclass
 
 Z80: Final = 1.2816  # standard deviations to either end of an 80 % interval
 DIVERGES: Final = 10.0  # times the undisturbed hours from which spot is refused: judgement, 5 to 50

@@ -6,7 +6,6 @@ the first run only how long it has gone on is known, so its age follows the law 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from tonnage.planning.spot.engine import Flags
 from tonnage.planning.spot.hazards import AGES_H, BUCKETS, Direction, HazardModel
 from tonnage.planning.spot.job import TICK_H
+from tonnage.values import dataclass
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int32]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import exp
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +13,11 @@ from tonnage.planning.spot.hazards import AGES_H, Direction, HazardModel
 from tonnage.planning.spot.job import TICK_H
 from tonnage.pricing.renewal import Lifetime, by_age
 
+if TYPE_CHECKING:  # a plan draws nothing, and `numpy.random` takes long to import
+    from numpy.random import Generator
+
 Hours = NDArray[np.float64]
-Draw = Callable[[np.random.Generator, NDArray[np.intp]], Hours]
+Draw = Callable[["Generator", NDArray[np.intp]], Hours]
 
 
 def lifetime(side: Direction, deviations: float, times: float = 1.0) -> Lifetime:
@@ -43,7 +47,7 @@ def draws(side: Direction, nodes: float, factors: Hours) -> Draw:
     starts = np.array(AGES_H)
     before = np.concatenate([[0.0], np.cumsum(np.diff(starts) * hazards[:-1])])
 
-    def draw(random: np.random.Generator, rows: NDArray[np.intp]) -> Hours:
+    def draw(random: Generator, rows: NDArray[np.intp]) -> Hours:
         need = random.exponential(size=len(rows)) / factors[rows]
         place = np.searchsorted(before, need, side="right") - 1
         return np.asarray(starts[place] + (need - before[place]) / hazards[place])

@@ -8,13 +8,14 @@ and nothing may start spot, wait or move below it: so no deadline is missed as l
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tonnage.planning.spot.job import TICK_H, SpotJob
+from tonnage.values import dataclass
 
 IDLE: Final = -2
 ON_DEMAND: Final = -1  # 0 and above: spot in that zone

@@ -6,7 +6,6 @@ Lengths are taken at the trace's own sampling; runs cut by the start of a stretc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import exp, gamma, log
 
 import numpy as np
@@ -22,6 +21,7 @@ from tonnage.planning.spot.hazards import (
 )
 from tonnage.planning.spot.traces import Trace
 from tonnage.units import SECONDS_PER_HOUR
+from tonnage.values import dataclass
 
 Hours = NDArray[np.float64]
 Flags = NDArray[np.bool_]

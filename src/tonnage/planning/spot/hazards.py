@@ -8,7 +8,6 @@ whose start was seen (a run that the end of the record cuts counts as far as it 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from tonnage.errors import InputError
 from tonnage.planning.spot.job import TICK_H
 from tonnage.planning.spot.traces import Trace
+from tonnage.values import dataclass
 
 Hours = NDArray[np.float64]
 AGES_H: Final = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # where the age buckets begin; the last has no end

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import isfinite
 from typing import Final
 
 from tonnage.errors import InputError
 from tonnage.units import SECONDS_PER_HOUR
+from tonnage.values import dataclass
 
 TICK_S: Final = 120.0
 TICK_H: Final = TICK_S / SECONDS_PER_HOUR

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from functools import cache
 from importlib.resources import files
@@ -26,6 +26,7 @@ from typing import Final, Literal
 from tonnage.planning.spot.drawing import mean_h
 from tonnage.planning.spot.hazards import BUCKETS, Direction, HazardModel
 from tonnage.planning.spot.model_file import packaged_model
+from tonnage.values import dataclass
 from tonnage.workload.jobs import Buy
 
 Known = Literal["stated", "traces", "band", "other machines"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -18,6 +17,7 @@ from tonnage.planning.spot.policy import TonnagePolicy
 from tonnage.planning.spot.rivals import SLICES, Greedy, OnDemand, TimeSliced, UniformProgress
 from tonnage.planning.spot.traces import Trace
 from tonnage.planning.spot.windows import Windows, draw_joint_windows, draw_windows
+from tonnage.values import dataclass
 
 POLICIES: Final = ("tonnage", "uniform-progress", "greedy", "time-sliced", "on-demand", "optimum")
 Progress = Callable[[str], None]

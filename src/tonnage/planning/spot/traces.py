@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import ceil
 from typing import Any, Final
 
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 from tonnage.errors import InputError
 from tonnage.planning.spot.job import TICK_S
 from tonnage.units import SECONDS_PER_HOUR
+from tonnage.values import dataclass
 
 LONGEST_HOLE_S: Final = 600.0
 LONGEST_GAP_S: Final = 86_400.0

@@ -8,7 +8,6 @@ zone are solved side by side. The rules of the engine (net, guard) hold here too
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from tonnage.planning.spot.hazards import AGES_H, BUCKETS
 from tonnage.planning.spot.job import TICK_H, SpotJob
+from tonnage.values import dataclass
 
 Array = NDArray[np.float32]
 STEPS: Final = 400

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from tonnage.errors import InputError
 from tonnage.planning.spot.job import TICK_H
 from tonnage.planning.spot.traces import Trace
+from tonnage.values import dataclass
 
 Up = NDArray[np.bool_]
 

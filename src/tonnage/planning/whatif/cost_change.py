@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from tonnage.planning.plan import Option, Plan
 from tonnage.planning.whatif.key_changes import KeyChange
 from tonnage.sizing.estimates import Figure
+from tonnage.values import dataclass
 
 Lacks = Literal["no file", "nothing fits"]
 MOST_STEPS = 12  # keys tried one by one; each takes a plan

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final
 
 from tonnage.errors import DataError, did_you_mean, nearest
 from tonnage.recipes.trained import Trained, TrainedTable
+from tonnage.values import dataclass
 
 PlacedRow = tuple[str, Mapping[str, Any]]  # file and line, as an error names it; the row
 Answer = dict[str, Any]

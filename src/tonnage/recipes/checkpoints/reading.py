@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from tonnage.recipes.checkpoints.layout import (
     newest_first,
     sha256_of,
 )
+from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor

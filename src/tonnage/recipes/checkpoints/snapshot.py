@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tonnage.recipes.checkpoints.dealing_out import deal_checkpoint
@@ -11,6 +10,7 @@ from tonnage.recipes.checkpoints.reading import Checkpoint, CheckpointInvalid
 from tonnage.recipes.checkpoints.shards import SHARDS, read_shards
 from tonnage.recipes.engine import Engine
 from tonnage.recipes.randomness import put_randomness, seed_all, take_randomness
+from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor

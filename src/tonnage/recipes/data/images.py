@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.errors import DataError, InputError, MissingExtra
 from tonnage.recipes.data.rows import Rows
+from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from tonnage.errors import DataError, did_you_mean, nearest
+from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

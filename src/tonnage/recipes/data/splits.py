@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tonnage.errors import DataError
@@ -11,6 +10,7 @@ from tonnage.recipes.data.reading import read_rows
 from tonnage.recipes.data.rows import Rows
 from tonnage.recipes.data.splitting import held_out
 from tonnage.runs.spec import DataSource, DataSpec
+from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

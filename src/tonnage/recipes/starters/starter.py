@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from random import Random
 from typing import Final
 
 from tonnage.recipes.starters import models, rows
 from tonnage.recipes.starters.models import PIECE
+from tonnage.values import dataclass
 from tonnage.workload.run_terms import Task
 
 Files = dict[str, str | bytes]

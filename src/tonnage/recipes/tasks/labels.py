@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from tonnage.errors import DataError
 from tonnage.recipes.data.rows import Rows
+from tonnage.values import dataclass
 
 FEW_IS_MEANT: Final = "for numbers to predict, use `kind: tabular` with `objective: regression`"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +17,7 @@ from tonnage.recipes.tasks.labels import check_texts
 from tonnage.recipes.tasks.metrics import answer_metrics, normal_answer
 from tonnage.recipes.tasks.models import load_model, load_tokenizer, longest_input, save_model, shape_of
 from tonnage.runs.spec import RunSpec
+from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from tonnage.recipes.tasks.labels import check_texts, find_labels, number_traine
 from tonnage.recipes.tasks.metrics import classification_metrics
 from tonnage.recipes.tasks.models import load_model, load_tokenizer, longest_input, save_model, shape_of
 from tonnage.runs.spec import RunSpec
+from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor

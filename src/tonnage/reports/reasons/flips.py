@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from tonnage.planning.plan import NearMiss, Plan, Relaxation
-from tonnage.planning.portfolio.answer import Unplaced
 from tonnage.planning.reasons.changes import AcceptRisk, AllowSpot, DropExclusion, LeaveOut, RelaxingChange
 from tonnage.reports.plain import plain_usd
 from tonnage.reports.reasons.changes import change_document, changes_words
 from tonnage.reports.reasons.document import reason_document
+
+if TYPE_CHECKING:  # a plan of one workload needs no portfolio planner
+    from tonnage.planning.portfolio.answer import Unplaced
 
 
 def relaxation_words(one: Relaxation) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final, assert_never
 
 from tonnage.planning.reasons import misses as kinds
@@ -11,6 +10,7 @@ from tonnage.pricing.price_dates import PricesApart
 from tonnage.reports.reasons.changes import PROMISED, change_document, change_words, latency_words, money_words
 from tonnage.reports.reasons.document import reason_document
 from tonnage.units import SECONDS_PER_HOUR
+from tonnage.values import dataclass
 
 NONE: Final = "none in the catalog"
 HOLDERS: Final = {"GPU": " per GPU", "host": " of host memory", "process": ""}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, assert_never
 
 from tonnage.planning.rightsizing import remarks as kinds
@@ -10,6 +9,7 @@ from tonnage.planning.rightsizing.holding import Broken, Differs, Lacks, Unfit
 from tonnage.planning.rightsizing.remarks import Difference, Doubt
 from tonnage.reports.reasons.document import reason_document
 from tonnage.reports.reasons.misses import miss_document, miss_words
+from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

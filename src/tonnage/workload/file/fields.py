@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from tonnage.values import dataclass
 from tonnage.workload.durations import DURATION_EXPECTED, Deadline, parse_deadline, parse_duration_s
 
 

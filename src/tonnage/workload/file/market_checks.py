@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from tonnage.catalog.catalog import Catalog
 from tonnage.catalog.grammar import GpuFilter, parse_gpu_filter
 from tonnage.errors import InputError, UnknownAccelerator, did_you_mean, nearest
+from tonnage.values import dataclass
 from tonnage.workload.exclusions import Exclusion, parse_exclusion
 from tonnage.workload.file.problems import Problem
 from tonnage.workload.file.quota_fields import QuotaFields

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from tonnage.errors import InputError, UnknownModel, did_you_mean
 from tonnage.units import to_gib
+from tonnage.values import dataclass
 from tonnage.workload.file.inline_shape import InlineShape, find_shape_faults, freeze_shape
 from tonnage.workload.file.problems import Problem, shorten
 from tonnage.workload.parameters import count_parameters

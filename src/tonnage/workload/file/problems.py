@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, NoReturn, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from tonnage.errors import WorkloadError, did_you_mean, nearest
+from tonnage.values import dataclass
 from tonnage.workload.file.kinds import KINDS
 from tonnage.workload.file.terms_fields import SharedFields
 from tonnage.workload.file.yaml_lines import Document, KeyPath, Value, dotted

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from tonnage.values import dataclass
 from tonnage.workload.expert_layouts import EXPERT_RULES, POOLED_ENGINES, Degrees, allowed
 from tonnage.workload.file.layout_checks import Fault, find_head_faults
 from tonnage.workload.file.layout_fields import ServingLayoutFields

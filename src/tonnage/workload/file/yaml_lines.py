@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, NoReturn
 
 import yaml
@@ -25,6 +24,7 @@ from yaml.events import (
 )
 
 from tonnage.errors import WorkloadError
+from tonnage.values import dataclass
 
 Value = None | bool | int | float | str | list["Value"] | dict[str, "Value"]
 KeyPath = tuple[str | int, ...]

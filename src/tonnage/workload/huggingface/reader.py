@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tonnage.errors import WorkloadError
+from tonnage.values import dataclass
 
 LARGEST = 10**9  # no width, depth or vocabulary comes near it; a larger figure is a typing error
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from tonnage.catalog.grammar import GpuFilter
 from tonnage.catalog.market import Purchase
+from tonnage.values import dataclass
 from tonnage.workload.jobs import Workload
 
 

@@ -7,12 +7,12 @@ import io
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any, Final, Literal, NoReturn
 
 from tonnage.errors import WorkloadError, did_you_mean, nearest
+from tonnage.values import dataclass
 
 LARGEST_FILE_BYTES: Final = 16 * 1024 * 1024
 MOST_ROWS: Final = 100_000
