@@ -9,7 +9,8 @@ from tonnage.values import dataclass
 class Judged:
     """A prediction of exactly what a row states, in the row's own convention and unit.
 
-    `unseen_factors`: how far the row is from what the calibration has seen (0: device generation, precision and engine all seen;
+    `unseen_factors`: how far the row is from what the calibration has seen (0: device generation, precision and
+    engine all seen;
     1 for each of them that was not); intervals widen with it. `needed_gib`: of a memory row, what `sizing.fitting`
     holds against a device (its own reading may be another); `capacity_gib`: the memory a row itself says there is.
     `source`: who measured; "" where the table does not say.
