@@ -67,6 +67,7 @@ bench: $(STAMP)  ## print the speed figures
 	$(BIN)/python benchmarks/portfolio_speed.py
 	$(BIN)/python benchmarks/service_economics.py
 	$(BIN)/python benchmarks/run_overhead.py
+	$(BIN)/python benchmarks/show_speed.py
 
 accuracy: $(STAMP)  ## write docs/accuracy.md from the fact tables in TONNAGE_FACTS (minutes)
 	$(BIN)/python benchmarks/accuracy.py

@@ -32,9 +32,9 @@ from tonnage.calibration.intervals import (
     source_of,
     usable,
 )
-from tonnage.calibration.judgement import Judged, Skipped
 from tonnage.calibration.kinds import KINDS, device_capacity, kind_named
 from tonnage.calibration.leave_out import usual_jobs
+from tonnage.calibration.prediction import Judged, Skipped
 from tonnage.calibration.store import Calibration, save_calibration
 from tonnage.calibration.validating import validate_file
 from tonnage.calibration.validation import MemoryFit, error_pct, validate
@@ -82,7 +82,7 @@ class Study:
         return self.rows(target, self.part.judged)
 
 
-def study(name: str, path: Path, catalog: Catalog, *, far: bool) -> Study:
+def study(name: str, path: Path, catalog: Catalog, *, with_distant: bool) -> Study:
     """Cross-validate one table."""
     started = perf_counter()
 
@@ -90,14 +90,16 @@ def study(name: str, path: Path, catalog: Catalog, *, far: bool) -> Study:
         print(f"{name}: without {left_out} ({number} of {of}), {perf_counter() - started:.0f} s", file=sys.stderr)
 
     peaks = sorted(MEASURED_ROWS.glob(PEAKS)) if name == "training" else ()
-    part = cross_validate(kind_named(name), path, catalog, peaks=peaks, jobs=usual_jobs(), on_step=told, far=far)
+    part = cross_validate(
+        kind_named(name), path, catalog, peaks=peaks, jobs=usual_jobs(), on_step=told, with_distant=with_distant
+    )
     with path.open(newline="", encoding="utf-8-sig") as stream:
         cells = {row["id"]: row for row in csv.DictReader(stream)}
     return Study(
         part=part,
         cells=cells,
-        without_source=intervals_without_source(part.near, part.far),
-        without_family=intervals_without_family(part.near, part.far),
+        without_source=intervals_without_source(part.near, part.distant),
+        without_family=intervals_without_family(part.near, part.distant),
     )
 
 
@@ -429,7 +431,7 @@ def main() -> None:
         parser.error("name the folder of fact tables: TONNAGE_FACTS=FOLDER make accuracy")
     catalog = load_catalog()
     files = {name: Path(given.facts) / f"{name}_calibration.csv" for name in given.only or KINDS}
-    studies = {name: study(name, path, catalog, far=given.far) for name, path in files.items()}
+    studies = {name: study(name, path, catalog, with_distant=given.far) for name, path in files.items()}
     made = make_calibration([one.part for one in studies.values()], made_on=given.as_of, left_out="family")
     if given.save:  # first: what took minutes is not lost by a fault of the page
         save_calibration(made, given.save)

@@ -10,7 +10,7 @@ from math import expm1, log
 from statistics import median
 from typing import TypeAlias
 
-from tonnage.calibration.judgement import Judged
+from tonnage.calibration.prediction import Judged
 
 Cells: TypeAlias = Mapping[str, str]
 MIN_ALIKE = 3

@@ -18,8 +18,11 @@ HEAVY = (  # not even imported with --fast: they load torch or another engine, s
     "benchmarks/test_local.py", "benchmarks/test_stacks.py", "browser", "cli/test_compare.py", "cli/test_diff.py",
     "cli/test_economics.py", "cli/test_process.py", "cli/test_run.py", "cli/test_sweep.py", "cli/test_verbs.py",
     "comparison/test_answers.py", "comparison/test_board.py", "comparison/test_charts.py",
-    "comparison/test_pdf.py", "expert", "fetching/test_processes.py", "fetching/test_s3_fetch.py", "pipelines",
-    "planning", "recipes", "runners", "sources/test_refresh_process.py", "store/test_postgresql.py", "supervisor",
+    "comparison/test_pdf.py", "expert",
+    "fetching/test_parts.py", "fetching/test_processes.py", "fetching/test_s3_fetch.py",
+    "monitoring/test_sampler.py",
+    "pipelines", "planning", "recipes", "runners", "runs/test_watching.py", "sizing/test_kept_activations.py",
+    "sources/test_refresh_process.py", "store/test_postgresql.py", "store/test_store.py", "supervisor",
     "sweeps", "test_docs.py", "test_startup.py", "tracking", "workload/test_transformers_counts.py",
 )  # fmt: skip
 PROCESS_EVENTS = ("subprocess.Popen", "os.posix_spawn", "os.fork", "os.exec", "os.system")

@@ -10,8 +10,8 @@ from statistics import median
 
 import pytest
 
-from tonnage.calibration.judgement import Judged, Skipped
 from tonnage.calibration.kinds import Kind, family_of
+from tonnage.calibration.prediction import Judged, Skipped
 from tonnage.calibration.reading import read_training_rows
 from tonnage.calibration.rows import TrainingRow
 from tonnage.catalog import Catalog, load_catalog
@@ -80,7 +80,7 @@ def judge(rows: list[TrainingRow], catalog: object, fitted: Rates | None) -> lis
         found.append(
             Judged(
                 row_id=row.id, metric=row.metric, family=family_of(row), gpu=row.gpu, measured=row.value,
-                predicted=predicted, suspect=False, group="training time", far=int(row.gpu not in rates),
+                predicted=predicted, suspect=False, group="training time", unseen_factors=int(row.gpu not in rates),
             )
         )  # fmt: skip
     return found

@@ -11,8 +11,8 @@ from tonnage.calibration.inference_classes import fit_class
 from tonnage.calibration.inference_fit import fit_cases, fit_inference, fit_rows
 from tonnage.calibration.inference_judge import judge_inference
 from tonnage.calibration.inference_reading import Case, model_family, read_case
-from tonnage.calibration.judgement import Judged, Skipped
 from tonnage.calibration.leave_out import leave_one_out
+from tonnage.calibration.prediction import Judged, Skipped
 from tonnage.calibration.rows import InferenceRow
 from tonnage.calibration.store import calibrated_engines, load_calibration
 from tonnage.catalog.loading import load_catalog

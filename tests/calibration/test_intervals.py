@@ -16,20 +16,26 @@ from tonnage.calibration.intervals import (
     intervals_without_source,
     residual,
 )
-from tonnage.calibration.judgement import Judged
+from tonnage.calibration.prediction import Judged
 from tonnage.sizing.assumptions import INFERENCE_TIME_SPREAD, TRAINING_MEMORY_SPREAD
 from tonnage.sizing.program_profiles import ADAPTER_MEMORY, KNOWN_MEMORY, UNSTATED_MEMORY
 
 from .conftest import MakeJudged
 
 
-def noisy(judged: MakeJudged, seed: int, *, rows: int, families: int = 10, sigma: float = 0.1, far: int = 0,
+def noisy(judged: MakeJudged, seed: int, *, rows: int, families: int = 10, sigma: float = 0.1, unseen_factors: int = 0,
           bias: float = 0.0, metric: str = "iteration_time_s") -> list[Judged]:  # fmt: skip
     """Rows whose measured value is off by a log-normal factor, skewed upwards."""
     errors = np.random.default_rng(seed).normal(0.0, sigma, rows)
     errors = np.where(errors > 0, 2 * errors, errors) + bias
     return [
-        judged(row_id=str(n), metric=metric, family=f"f{n % families}", measured=100.0 * exp(error), far=far)
+        judged(
+            row_id=str(n),
+            metric=metric,
+            family=f"f{n % families}",
+            measured=100.0 * exp(error),
+            unseen_factors=unseen_factors,
+        )
         for n, error in enumerate(errors)
     ]
 
@@ -137,10 +143,17 @@ def test_widening_holds_far_rows(judged: MakeJudged) -> None:
     """Rows two and a half times as scattered where a GPU is unknown: the interval there covers them, near ones keep
     their narrow one, and two unknowns widen more than one."""
     near = noisy(judged, 1, rows=500)
-    distant = noisy(judged, 2, rows=500, sigma=0.25, far=1)
+    distant = noisy(judged, 2, rows=500, sigma=0.25, unseen_factors=1)
     intervals = fit_intervals(near, distant)
-    assert 0.75 <= np.mean([intervals.covers(row) for row in noisy(judged, 7, rows=2000, sigma=0.25, far=1)]) <= 0.87
-    widths = [log(s.high_factor / s.low_factor) for s in (intervals.spread("training time", far) for far in (0, 1, 2))]
+    assert (
+        0.75
+        <= np.mean([intervals.covers(row) for row in noisy(judged, 7, rows=2000, sigma=0.25, unseen_factors=1)])
+        <= 0.87
+    )
+    widths = [
+        log(s.high_factor / s.low_factor)
+        for s in (intervals.spread("training time", unseen_factors) for unseen_factors in (0, 1, 2))
+    ]
     assert widths[0] < widths[1] < widths[2]
     assert widths[1] / widths[0] == pytest.approx(2.5, rel=0.2)
     assert intervals.groups[0].far_rows == 500

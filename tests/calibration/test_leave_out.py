@@ -9,9 +9,9 @@ from types import MappingProxyType
 import pytest
 
 from tonnage.calibration.calibrating import cross_validate
-from tonnage.calibration.judgement import Judged, Skipped
 from tonnage.calibration.kinds import Kind
 from tonnage.calibration.leave_out import leave_one_out, left_out
+from tonnage.calibration.prediction import Judged, Skipped
 from tonnage.catalog.loading import load_catalog
 from tonnage.errors import InputError
 
@@ -85,7 +85,7 @@ def test_cross_validation_sees_every_row_twice(write: Write, kind: Kind) -> None
             {"value": "nan"},
         ]
     )
-    part = cross_validate(kind, path, load_catalog(), far=True)
+    part = cross_validate(kind, path, load_catalog(), with_distant=True)
     assert {row.row_id: row.predicted for row in part.judged if isinstance(row, Judged)} == {
         "t1": 200.0, "t2": 100.0, "t3": 200.0,
     }  # fmt: skip
@@ -93,7 +93,11 @@ def test_cross_validation_sees_every_row_twice(write: Write, kind: Kind) -> None
         "t1": 300.0, "t2": 300.0, "t3": 100.0,
     }  # fmt: skip
     assert [one.row_id for one in part.left_out if isinstance(one, Skipped)] == ["t4"]
-    assert {row.row_id for row in part.far} == {"t1", "t2", "t3"}  # t2 also without its family: L4 unseen then
+    assert {row.row_id for row in part.distant} == {
+        "t1",
+        "t2",
+        "t3",
+    }  # t2 also without its family: L4 unseen then
     assert part.data.rows == 3
 
 

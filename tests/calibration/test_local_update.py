@@ -166,8 +166,8 @@ def test_repeats_tell_how_far_runs_differ() -> None:
     """Ten runs of one work within 1 % narrow the interval of the next below what two runs apart by 20 % leave."""
     alike, apart = ([row(fake_profile(), n, 1.3 * factor) for n, factor in enumerate(factors)] for factors in (
         [1.0, 1.005, 1.01, 1.0, 0.995, 1.002, 0.998, 1.0, 1.004, 0.996], [0.9, 1.1]))  # fmt: skip
-    close, far = (run_to_run_log_sd(update(fake_profile(), rows), "time") for rows in (alike, apart))
-    assert close < REPEATS["time"] < far
+    close, distant = (run_to_run_log_sd(update(fake_profile(), rows), "time") for rows in (alike, apart))
+    assert close < REPEATS["time"] < distant
 
 
 def test_memory_goes_by_the_longest_sequence_and_time_by_the_mean() -> None:

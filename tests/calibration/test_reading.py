@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.calibration.judgement import Skipped
+from tonnage.calibration.prediction import Skipped
 from tonnage.calibration.reading import read_inference_rows, read_training_rows
 from tonnage.calibration.rows import TrainingRow
 from tonnage.calibration.seen import SeenIds
@@ -156,7 +156,7 @@ def test_two_hundred_megabytes_are_streamed(write: Write, tmp_path: Path) -> Non
     assert path.stat().st_size > 180e6
     code = (
         "import resource, sys\n"
-        "from tonnage.calibration.judgement import Judged\n"
+        "from tonnage.calibration.prediction import Judged\n"
         "from tonnage.calibration.reading import read_training_rows\n"
         "from tonnage.calibration.validation import validate\n"
         "rows = read_training_rows(sys.argv[1])\n"

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tonnage.calibration.judgement import Judged
 from tonnage.calibration.kinds import kind_named, rows_to_fit
+from tonnage.calibration.prediction import Judged
 from tonnage.calibration.row_facts import with_facts
 from tonnage.calibration.rows import TrainingRow
 from tonnage.calibration.training_case import build_case

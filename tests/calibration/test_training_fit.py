@@ -9,8 +9,8 @@ from statistics import median
 import numpy as np
 import pytest
 
-from tonnage.calibration.judgement import Judged, Skipped
 from tonnage.calibration.leave_out import leave_one_out
+from tonnage.calibration.prediction import Judged, Skipped
 from tonnage.calibration.rows import TrainingRow
 from tonnage.calibration.training_fit import apply, fit_training, memory_key
 from tonnage.calibration.training_judge import judge_training, predict_metrics, time_case
@@ -89,7 +89,7 @@ def test_distance_counts_what_was_not_seen(row: Row, catalog: Catalog) -> None:
     fit = fit_training(rows, catalog)
     other = [replace(rows[0], gpu="H100-80GB-SXM", precision="fp8"), replace(rows[0], program="")]
     judged = [one for one in judge_training([rows[0], *other], catalog, fit) if isinstance(one, Judged)]
-    assert [(one.far, one.foreign) for one in judged] == [(0, 0), (3, 2), (1, 0)]
+    assert [(one.unseen_factors, one.foreign) for one in judged] == [(0, 0), (3, 2), (1, 0)]
     planned = fit.unseen_factors(catalog.accelerator("H100-80GB-SXM"), "fp8", "pytorch", devices={"A100-80GB-SXM"})
     assert planned.foreign == ("Hopper GPUs", "precision fp8")
     assert planned.near[0] == catalog.accelerator("H100-80GB-SXM").name

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tonnage.calibration.efficientnet import efficientnet_shape
-from tonnage.calibration.judgement import Judged, Skipped
+from tonnage.calibration.prediction import Judged, Skipped
 from tonnage.calibration.rows import TrainingRow
 from tonnage.calibration.training_case import build_case
 from tonnage.calibration.training_judge import judge_training

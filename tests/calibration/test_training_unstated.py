@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.calibration.judgement import Judged
+from tonnage.calibration.prediction import Judged
 from tonnage.calibration.rows import TrainingRow
 from tonnage.calibration.training_case import build_case
 from tonnage.calibration.training_memory_rows import judge_memory_row

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from tonnage.calibration.intervals import GroupInterval, Intervals
-from tonnage.calibration.judgement import Judged, Skipped
 from tonnage.calibration.kinds import Kind, device_capacity, seen_names, with_distance, with_hints
+from tonnage.calibration.prediction import Judged, Skipped
 from tonnage.calibration.store import Calibration
 from tonnage.calibration.validating import validate_file, validate_left_out
 from tonnage.calibration.validation import validate
@@ -127,10 +127,10 @@ def test_an_unseen_gpu_or_engine_lies_further_away(write: Write, kind: Kind) -> 
     rows = list(kind.read(write([{"gpu": "T4"}, {"gpu": "L4"}, {"gpu": ""}])))
     results = [
         Judged(row_id=row.id, metric="m", family="F", gpu=row.gpu, measured=1.0, predicted=1.0, suspect=False,
-               group="training time", far=0) for row in rows
+               group="training time", unseen_factors=0) for row in rows
     ]  # fmt: skip
     found = list(with_distance(kind, rows, results, {"gpu": frozenset({"T4"})}, load_catalog()))
-    assert [one.far for one in found if isinstance(one, Judged)] == [0, 1, 0]
+    assert [one.unseen_factors for one in found if isinstance(one, Judged)] == [0, 1, 0]
     alias = list(kind.read(write([{"gpu": "H100-80GB-SXM"}])))
     assert seen_names(kind, alias, load_catalog()) == {"gpu": frozenset({"H100-SXM"})}
     assert seen_names(kind, rows, load_catalog()) == {"gpu": frozenset({"T4", "L4"})}

@@ -38,6 +38,7 @@ def test_imported_prices_are_used_from_then_on(inside: Run, prices: Path, tmp_pa
     done = inside("catalog", "import", "skypilot", str(prices), "--cloud", "aws", *DAY, "-o", "json")
     assert (done.returncode, done.stderr) == (0, "plans use it from now on\n")
     account = json.loads(done.stdout)
+    assert (tmp_path / "home").stat().st_mode & 0o777 == 0o700
     assert account["rows_read"] == 2
     assert account["rows_used"] == 1
     assert sum(account["dropped"].values()) == 1

@@ -169,7 +169,7 @@ def test_a_service_is_not_sized_on_a_local_device(inside: Run) -> None:
 
 
 def test_a_damaged_profile_is_exit_2(inside: Run, file: str, profile: DeviceProfile, tmp_path: Path) -> None:
-    """Cut in the middle."""
+    """Fold in the middle."""
     place = devices_folder(tmp_path / "home") / f"{profile.name}.json"
     place.write_text(place.read_text()[:500])
     done = inside("size", file, "--device", "local")

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.calibration.judgement import Judged, Skipped
+from tonnage.calibration.prediction import Judged, Skipped
 from tonnage.calibration.rows import InferenceRow, TrainingRow
 
 from .conftest import Run

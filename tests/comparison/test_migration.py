@@ -58,7 +58,7 @@ def test_more_effort_takes_longer(migration: Migration) -> None:
 
 
 def test_a_plan_has_a_parallel_run_checks_and_a_way_back(migration: Migration) -> None:
-    """Cut-over waits for a parallel run with checks that a shell can read; no placeholder is left."""
+    """Fold-over waits for a parallel run with checks that a shell can read; no placeholder is left."""
     tasks = {task.id: task for task in migration.tasks}
     assert any(task.id.startswith("parallel-run") and task.wait_days for task in migration.tasks)
     assert tasks["cut-over"].after == ("accept",)

@@ -119,7 +119,7 @@ def test_a_data_set(hub: Hub, fetch_here: Run, tmp_path: Path) -> None:
 def test_cuts_and_refusals_are_gone_through(
     hub: Hub, fetch_here: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Cut connections go on from the last whole block that arrived; a 503 of the listing is asked again."""
+    """Fold connections go on from the last whole block that arrived; a 503 of the listing is asked again."""
     monkeypatch.setattr("huggingface_hub.constants.DOWNLOAD_CHUNK_SIZE", 16 * 1024)  # its blocks are of 10 MiB
     cdn = hub.shop.files[f"/cdn/{COMMIT}/model.safetensors"]
     cdn.cuts = [100_000, 200_000, 50_000]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.calibration.judgement import Skipped
 from tonnage.calibration.kinds import kind_named
+from tonnage.calibration.prediction import Skipped
 from tonnage.calibration.training_case import Case
 from tonnage.calibration.training_judge import predicted_step_s, time_case
 from tonnage.calibration.training_memory_rows import peak

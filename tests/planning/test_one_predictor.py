@@ -10,7 +10,7 @@ import pytest
 
 from tonnage.calibration.inference_judge import judge_inference
 from tonnage.calibration.inference_reading import Case, read_case
-from tonnage.calibration.judgement import Judged, Skipped
+from tonnage.calibration.prediction import Judged, Skipped
 from tonnage.calibration.reading import read_inference_rows
 from tonnage.calibration.rows import InferenceRow
 from tonnage.catalog import load_catalog

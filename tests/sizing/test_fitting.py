@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tonnage.calibration.judgement import Judged
+from tonnage.calibration.prediction import Judged
 from tonnage.calibration.validation import validate
 from tonnage.catalog import load_catalog
 from tonnage.planning.calibrated_model import CalibratedModel

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.calibration.intervals import fit_intervals, intervals_without_family
-from tonnage.calibration.judgement import Judged, Skipped
 from tonnage.calibration.kinds import (
     DISTANCE_KEYS,
     Kind,
@@ -17,7 +16,8 @@ from tonnage.calibration.kinds import (
     with_distance,
     with_quality,
 )
-from tonnage.calibration.leave_out import Cut, LeftOut, OnStep, left_out_by
+from tonnage.calibration.leave_out import Fold, LeftOut, OnStep, left_out_by
+from tonnage.calibration.prediction import Judged, Skipped
 from tonnage.calibration.store import (
     Calibration,
     DataDigest,
@@ -40,7 +40,7 @@ class CrossValidation:
     fitted: Any
     judged: tuple[Judged | Skipped, ...]
     left_out: tuple[Judged | Skipped, ...]
-    far: tuple[Judged, ...]  # of rounds that left a whole GPU or engine out, the rows that then lie far
+    distant: tuple[Judged, ...]  # of rounds that left a whole GPU or engine out, the rows that then lie far
     beside: tuple[Judged, ...] = ()  # what intervals rest on besides: peaks of `_beside`
     ranges: tuple[ValueRange, ...]
     data: DataDigest
@@ -53,7 +53,7 @@ class CrossValidation:
 
 
 def cross_validate(
-    kind: Kind, path: Path, catalog: Catalog, *, leave_out: str = "family", far: bool = True,
+    kind: Kind, path: Path, catalog: Catalog, *, leave_out: str = "family", with_distant: bool = True,
     peaks: Sequence[Path] = (), jobs: int = 1, on_step: OnStep | None = None,
 ) -> CrossValidation:  # fmt: skip
     """Fit a table and judge every row twice: by the fit on all rows, and by one that never saw its family.
@@ -67,11 +67,11 @@ def cross_validate(
     if on_step is not None:
         on_step("nothing", 0, 0)
     fitted = kind.fit(rows, catalog, None)
-    further = _further_cuts(kind, rows, catalog, leave_out) if far else {}
-    cuts = {leave_out: kind.key(leave_out), **further}
+    further = _further_cuts(kind, rows, catalog, leave_out) if with_distant else {}
+    folds = {leave_out: kind.key(leave_out), **further}
     found = left_out_by(
         rows,
-        [Cut(name=name, key=key, judge=judge_held(kind, rows, catalog, key)) for name, key in cuts.items()],
+        [Fold(name=name, key=key, judge=judge_held(kind, rows, catalog, key)) for name, key in folds.items()],
         lambda kept: kind.fit(kept, catalog, None),
         jobs=jobs,
         on_step=on_step,
@@ -82,13 +82,13 @@ def cross_validate(
         fitted=fitted,
         judged=(*skipped, *with_quality(rows, kind.judge(rows, catalog, fitted))),
         left_out=(*skipped, *(result for one in rounds for result in one.results)),
-        far=tuple(
+        distant=tuple(
             result
             for one in (*rounds, *distant)
             for result in one.results
-            if isinstance(result, Judged) and result.far > 0
+            if isinstance(result, Judged) and result.unseen_factors > 0
         ),
-        beside=tuple(_beside(kind, rows, cuts[leave_out], rounds, unseen, fitted, catalog)),
+        beside=tuple(_beside(kind, rows, folds[leave_out], rounds, unseen, fitted, catalog)),
         ranges=value_ranges(kind.name, fitted, [one.fitted for one in rounds]),
         data=DataDigest(kind=kind.name, sha256=digest_file(path), rows=len(rows)),
         seen=tuple(
@@ -146,7 +146,7 @@ def make_calibration(parts: Sequence[CrossValidation], *, made_on: str, left_out
     """One calibration of the tables cross-validated."""
     intervals = fit_intervals(
         (row for part in parts for row in part.near),
-        (row for part in parts for row in part.far),
+        (row for part in parts for row in part.distant),
     )
     fits = {part.kind: part.fitted for part in parts}
     return Calibration(
@@ -175,7 +175,7 @@ def value_ranges(kind: str, fitted: Any, without: Sequence[Any]) -> tuple[ValueR
 def residual_lines(part: CrossValidation) -> tuple[ResidualLine, ...]:
     """Fitted and left-out error of each group, side by side; coverage by intervals that never saw the row's family."""
     fitted = {line.metric: line for line in validate(part.judged).groups}
-    lines = validate(part.left_out, intervals_without_family(part.near, part.far)).groups
+    lines = validate(part.left_out, intervals_without_family(part.near, part.distant)).groups
     return tuple(_residual_line(part.kind, line, fitted.get(line.metric)) for line in lines)
 
 

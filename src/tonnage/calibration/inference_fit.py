@@ -13,8 +13,8 @@ from tonnage.calibration.inference_classes import fit_class
 from tonnage.calibration.inference_pooling import PASS_CLASSES, fit_together
 from tonnage.calibration.inference_predict import lay_out
 from tonnage.calibration.inference_reading import Case, is_suspect, read_case
-from tonnage.calibration.judgement import Skipped
 from tonnage.calibration.memo import MEMO
+from tonnage.calibration.prediction import Skipped
 from tonnage.calibration.rows import InferenceRow
 from tonnage.calibration.unseen import UnseenFactors, unseen
 from tonnage.catalog.catalog import Catalog

@@ -9,7 +9,7 @@ import numpy as np
 from tonnage.calibration.inference_fit import InferenceFit, residual_group
 from tonnage.calibration.inference_predict import lay_out
 from tonnage.calibration.inference_reading import Case, is_suspect, read_case
-from tonnage.calibration.judgement import Judged, Skipped
+from tonnage.calibration.prediction import Judged, Skipped
 from tonnage.calibration.rows import InferenceRow, publication
 from tonnage.calibration.store import calibrated_engines
 from tonnage.calibration.unseen import UnseenFactors
@@ -42,11 +42,11 @@ def _judged(case: Case, predicted: float, fitted: InferenceFit | None) -> Judged
         if unknown:
             reason = f"the link between {case.machine.accelerator.name} devices is not known"
         return Skipped(row_id=row.id, metric=row.metric, reason=reason)
-    far = UnseenFactors()
+    unseen_factors = UnseenFactors()
     if fitted is not None:
-        far = fitted.unseen_factors(row.kind, case.machine.accelerator, case.served.compute, case.engine)
+        unseen_factors = fitted.unseen_factors(row.kind, case.machine.accelerator, case.served.compute, case.engine)
     return Judged(
         row_id=row.id, metric=row.metric, family=case.family, gpu=row.gpu, measured=row.value, predicted=predicted,
-        suspect=is_suspect(row), group=residual_group(case), far=len(far.names),
-        foreign=len(far.foreign), source=publication(row.source),
+        suspect=is_suspect(row), group=residual_group(case), unseen_factors=len(unseen_factors.names),
+        foreign=len(unseen_factors.foreign), source=publication(row.source),
     )  # fmt: skip

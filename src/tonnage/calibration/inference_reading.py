@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final, Literal
 
 from tonnage.calibration.efficientnet import efficientnet_shape
-from tonnage.calibration.judgement import Skipped
+from tonnage.calibration.prediction import Skipped
 from tonnage.calibration.rows import InferenceRow
 from tonnage.catalog.catalog import Catalog
 from tonnage.catalog.hardware import Accelerator

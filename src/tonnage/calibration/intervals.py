@@ -15,7 +15,7 @@ from math import exp, log, sqrt
 from types import MappingProxyType
 from typing import Final
 
-from tonnage.calibration.judgement import Judged
+from tonnage.calibration.prediction import Judged
 from tonnage.sizing.assumptions import (
     INFERENCE_MEMORY_SPREAD,
     INFERENCE_TIME_SPREAD,
@@ -33,7 +33,7 @@ FEWEST_WITHOUT_KIN: Final = 5  # a group of fewer sources is judged together wit
 # What a group of fewer sources is judged together with: whole passes through the same engines; the same tensors of
 # programs that say what they hold; times of the same steps under the same loads (what the mean request sees is not
 # judged by what the slowest do).
-KIN: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
+POOLED_GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
     "encoder time": ("vision time",),
     "vision time": ("encoder time",),
     KNOWN_MEMORY: (ADAPTER_MEMORY,),
@@ -71,7 +71,7 @@ class Intervals:
 
     groups: tuple[GroupInterval, ...] = ()
 
-    def spread(self, group: str, far: int = 0, foreign: int = 0) -> Spread:
+    def spread(self, group: str, unseen_factors: int = 0, foreign: int = 0) -> Spread:
         """Low and high factor around a prediction of `group` that is `far` unknowns away from the data.
 
         `foreign` of them are of a kind that no left-out row speaks of (another generation or vendor, another number
@@ -79,9 +79,12 @@ class Intervals:
         """
         known = self.of_group(group)
         if known is None:
-            return _judged_spread(group, far)
-        foreign = min(foreign, far, FARTHEST)
-        factor = known.widening ** (min(far, FARTHEST) - foreign) * max(known.widening, FOREIGN_WIDENING) ** foreign
+            return _judged_spread(group, unseen_factors)
+        foreign = min(foreign, unseen_factors, FARTHEST)
+        factor = (
+            known.widening ** (min(unseen_factors, FARTHEST) - foreign)
+            * max(known.widening, FOREIGN_WIDENING) ** foreign
+        )
         low = known.centre_log + (known.low_log - known.centre_log) * factor
         high = known.centre_log + (known.high_log - known.centre_log) * factor
         return Spread(low_factor=exp(min(low, 0.0)), high_factor=exp(max(high, 0.0)))
@@ -89,11 +92,11 @@ class Intervals:
     def of_group(self, group: str) -> GroupInterval | None:
         """The interval of a group, or of the first of its kin; None where no row was seen of them."""
         found = {one.group: one for one in self.groups}
-        return next((found[name] for name in (group, *KIN.get(group, ())) if name in found), None)
+        return next((found[name] for name in (group, *POOLED_GROUPS.get(group, ())) if name in found), None)
 
     def covers(self, row: Judged) -> bool:
         """Whether what was measured lies in the interval around what was predicted."""
-        spread = self.spread(row.group, row.far, row.foreign)
+        spread = self.spread(row.group, row.unseen_factors, row.foreign)
         return log(spread.low_factor) <= residual(row) <= log(spread.high_factor)
 
 
@@ -120,14 +123,14 @@ def is_rate_group(group: str) -> bool:
     return "throughput" in group or "rate" in group.split()
 
 
-def fit_intervals(near: Iterable[Judged], far: Iterable[Judged] = ()) -> Intervals:
+def fit_intervals(near: Iterable[Judged], distant: Iterable[Judged] = ()) -> Intervals:
     """Intervals of left-out rows: `near` gives each group's quantiles, `far` (GPU or engine left out) the widening.
 
     Suspect rows and rows that say only «fits» are not used. A family's rows weigh 1/sqrt(their number), so that one
     long table does not speak for all families and a short one not as loud.
     """
-    known = [row for row in near if usable(row) and row.far == 0]
-    distant = [row for row in far if usable(row) and row.far > 0]
+    known = [row for row in near if usable(row) and row.unseen_factors == 0]
+    away = [row for row in distant if usable(row) and row.unseen_factors > 0]
     by_group: defaultdict[str, list[Judged]] = defaultdict(list)
     for row in known:
         by_group[row.group].append(row)
@@ -138,7 +141,7 @@ def fit_intervals(near: Iterable[Judged], far: Iterable[Judged] = ()) -> Interva
         quantiles = _quantiles(like) if _enough(like) else pooled
         if quantiles is not None:
             groups = {row.group for row in like}
-            beyond = [row for row in distant if row.group in groups]
+            beyond = [row for row in away if row.group in groups]
             found.append(_group_interval(group, rows, quantiles, beyond))
     return Intervals(groups=tuple(found))
 
@@ -149,7 +152,7 @@ def _with_kin(group: str, by_group: Mapping[str, list[Judged]]) -> list[Judged]:
     if len(set(map(source_of, rows))) >= FEWEST_WITHOUT_KIN:
         return rows
     own = {(row.row_id, row.metric, row.measured) for row in rows}
-    kin = (row for other in KIN.get(group, ()) for row in by_group.get(other, ()))
+    kin = (row for other in POOLED_GROUPS.get(group, ()) for row in by_group.get(other, ()))
     return [*rows, *(row for row in kin if (row.row_id, row.metric, row.measured) not in own)]
 
 
@@ -158,21 +161,21 @@ def source_of(row: Judged) -> str:
     return row.source or row.family
 
 
-def intervals_without_family(near: Sequence[Judged], far: Sequence[Judged] = ()) -> dict[str, Intervals]:
+def intervals_without_family(near: Sequence[Judged], distant: Sequence[Judged] = ()) -> dict[str, Intervals]:
     """For each family the intervals that the other families give."""
-    return _intervals_without(lambda row: row.family, near, far)
+    return _intervals_without(lambda row: row.family, near, distant)
 
 
-def intervals_without_source(near: Sequence[Judged], far: Sequence[Judged] = ()) -> dict[str, Intervals]:
+def intervals_without_source(near: Sequence[Judged], distant: Sequence[Judged] = ()) -> dict[str, Intervals]:
     """For each source the intervals that the other sources give: what a measurement by somebody else may expect."""
-    return _intervals_without(source_of, near, far)
+    return _intervals_without(source_of, near, distant)
 
 
 def _intervals_without(
-    key: Callable[[Judged], str], near: Sequence[Judged], far: Sequence[Judged]
+    key: Callable[[Judged], str], near: Sequence[Judged], distant: Sequence[Judged]
 ) -> dict[str, Intervals]:
     return {
-        out: fit_intervals((row for row in near if key(row) != out), (row for row in far if key(row) != out))
+        out: fit_intervals((row for row in near if key(row) != out), (row for row in distant if key(row) != out))
         for out in sorted(set(map(key, near)))
     }
 
@@ -209,7 +212,7 @@ def _widening(near: tuple[float, float, float], beyond: Sequence[Judged]) -> flo
         off = residual(row) - centre
         side = (high - centre) if off >= 0 else (low - centre)
         ratio = off / side if side else _WIDEST
-        needed.append(max(ratio, 1e-9) ** (1.0 / min(row.far, FARTHEST)))
+        needed.append(max(ratio, 1e-9) ** (1.0 / min(row.unseen_factors, FARTHEST)))
     return min(max(LEAST_WIDENING, _weighted_quantile(needed, _weights(beyond), COVERED)), _WIDEST)
 
 
@@ -257,12 +260,12 @@ def _quantile_of(values: Sequence[float], weights: Sequence[float], level: float
     return ordered[-1][0]
 
 
-def _judged_spread(group: str, far: int) -> Spread:
+def _judged_spread(group: str, unseen_factors: int) -> Spread:
     if "memory" in group:
         base = TRAINING_MEMORY_SPREAD if "training" in group else INFERENCE_MEMORY_SPREAD
     else:
         base = TRAINING_TIME_SPREAD if "training" in group else INFERENCE_TIME_SPREAD
-    factor = DEFAULT_WIDENING ** min(far, FARTHEST)
+    factor = DEFAULT_WIDENING ** min(unseen_factors, FARTHEST)
     low, high = base.low_factor**factor, base.high_factor**factor
     return (
         Spread(low_factor=1 / high, high_factor=1 / low)

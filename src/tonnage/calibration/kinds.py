@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from tonnage.calibration.judgement import Judged, Skipped
+from tonnage.calibration.prediction import Judged, Skipped
 from tonnage.calibration.reading import in_batches, read_inference_rows, read_training_rows
 from tonnage.catalog.catalog import Catalog
 from tonnage.errors import InputError, UnknownAccelerator
@@ -169,8 +169,8 @@ def with_distance(
     named = distance_names(kind, catalog)
     near = {row.id for row in rows if all(named[key](row) in names | {""} for key, names in seen.items())}
     for result in results:
-        if isinstance(result, Judged) and result.far == 0 and result.row_id not in near:
-            yield replace(result, far=1)
+        if isinstance(result, Judged) and result.unseen_factors == 0 and result.row_id not in near:
+            yield replace(result, unseen_factors=1)
         else:
             yield result
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
-from tonnage.calibration.judgement import Judged, Skipped
+from tonnage.calibration.prediction import Judged, Skipped
 from tonnage.errors import InputError
 from tonnage.values import dataclass
 
@@ -30,8 +30,8 @@ class LeftOut(Generic[Fit]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cut(Generic[Row]):
-    """One way to cut a table: `key` names what shares a part; `judge` takes the part left out and a fit on the rest."""
+class Fold(Generic[Row]):
+    """one way to cut a table: `key` names what shares a part; `judge` takes the part left out and a fit on the rest."""
 
     name: str
     key: Callable[[Row], str]
@@ -40,29 +40,29 @@ class Cut(Generic[Row]):
 
 def left_out_by(
     rows: Sequence[Row],
-    cuts: Sequence[Cut[Row]],
+    folds: Sequence[Fold[Row]],
     fit: Callable[[list[Row]], Fit],
     *,
     jobs: int = 1,
     on_step: OnStep | None = None,
 ) -> dict[str, tuple[LeftOut[Fit], ...]]:
-    """Rounds of several cuts, by the cut's name: one for each value of its key, in alphabetical order; rows keep the
+    """Rounds of several folds, by the fold's name: one for each value of its key, in alphabetical order; rows keep the
     order they came in.
 
-    With `jobs` > 1 all rounds run side by side in processes, whichever cut they are of, with the same results.
-    Raises InputError when a cut has only one value, since nothing would be left to fit on.
+    With `jobs` > 1 all rounds run side by side in processes, whichever fold they are of, with the same results.
+    Raises InputError when a fold has only one value, since nothing would be left to fit on.
     """
-    parts = {(cut.name, value): held for cut in cuts for value, held in _parts(rows, cut).items()}
-    by_name = {cut.name: cut for cut in cuts}
+    parts = {(fold.name, value): held for fold in folds for value, held in _parts(rows, fold).items()}
+    by_name = {fold.name: fold for fold in folds}
 
     def round_without(at: tuple[str, str]) -> LeftOut[Fit]:
-        cut, value = by_name[at[0]], at[1]
-        fitted = fit([row for row in rows if cut.key(row) != value])
-        return LeftOut(value=value, fitted=fitted, results=tuple(cut.judge(parts[at], fitted)))
+        fold, value = by_name[at[0]], at[1]
+        fitted = fit([row for row in rows if fold.key(row) != value])
+        return LeftOut(value=value, fitted=fitted, results=tuple(fold.judge(parts[at], fitted)))
 
     places = list(parts)
     rounds = map(round_without, places) if jobs < 2 or not _can_fork() else _side_by_side(round_without, places, jobs)
-    found: dict[str, list[LeftOut[Fit]]] = {cut.name: [] for cut in cuts}
+    found: dict[str, list[LeftOut[Fit]]] = {fold.name: [] for fold in folds}
     for number, (name, value) in enumerate(places, start=1):
         if on_step is not None:
             on_step(value or "blank", number, len(places))
@@ -70,10 +70,10 @@ def left_out_by(
     return {name: tuple(done) for name, done in found.items()}
 
 
-def _parts(rows: Sequence[Row], cut: Cut[Row]) -> dict[str, list[Row]]:
+def _parts(rows: Sequence[Row], fold: Fold[Row]) -> dict[str, list[Row]]:
     held: defaultdict[str, list[Row]] = defaultdict(list)
     for row in rows:
-        held[cut.key(row)].append(row)
+        held[fold.key(row)].append(row)
     if len(held) < 2:
         raise InputError(
             "all rows share one value, so that nothing is left to fit on when it is left out",
@@ -92,8 +92,8 @@ def left_out(
     on_step: OnStep | None = None,
 ) -> tuple[LeftOut[Fit], ...]:
     """`left_out_by` for one key."""
-    cut = Cut(name="", key=key, judge=judge)
-    return left_out_by(rows, [cut], fit, jobs=jobs, on_step=on_step)[""]
+    fold = Fold(name="", key=key, judge=judge)
+    return left_out_by(rows, [fold], fit, jobs=jobs, on_step=on_step)[""]
 
 
 def leave_one_out(

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final, Literal
 
 from tonnage.calibration.columns import TRAINING_COLUMNS
-from tonnage.calibration.judgement import Skipped
 from tonnage.calibration.local_profile import DeviceProfile, combined_log_sd
 from tonnage.calibration.local_update import LEAST_NOISE, Observation, observed, repeat_log_sd
+from tonnage.calibration.prediction import Skipped
 from tonnage.calibration.reading import read_training_rows
 from tonnage.calibration.rows import TrainingRow
 from tonnage.calibration.training_shapes import NoShape, row_shape

@@ -72,21 +72,21 @@ def pass_table(works: Sequence[PassWork]) -> PassTable:
     return PassTable(
         entries=tuple(_entries(parts) for parts in kinds.values()),
         passes=int(starts[-1]),
-        batch=_priced([(work.batch, work.rows) for work in works]),
-        host_factor=_priced([(work.host_factor, work.rows) for work in works]),
+        batch=_joined([(work.batch, work.rows) for work in works]),
+        host_factor=_joined([(work.host_factor, work.rows) for work in works]),
     )
 
 
 def _entries(parts: Sequence[tuple[int, float, Operator, PassWork]]) -> Entries:
     columns: dict[str, Any] = {
-        name: _priced([(getattr(op, name), work.rows) for _, _, op, work in parts]) for name in _COLUMNS
+        name: _joined([(getattr(op, name), work.rows) for _, _, op, work in parts]) for name in _COLUMNS
     }
     return Entries(
         place=np.concatenate([np.arange(start, start + work.rows) for start, _, _, work in parts]),
-        times=_priced([(repeats * np.asarray(op.count), work.rows) for _, repeats, op, work in parts]),
+        times=_joined([(repeats * np.asarray(op.count), work.rows) for _, repeats, op, work in parts]),
         operator=replace(parts[0][2], count=1.0, **columns),
         devices=_joined_devices([work.devices for _, _, _, work in parts]),
-        low_bit=_priced([(float(work.served.low_bit), work.rows) for _, _, _, work in parts]),
+        low_bit=_joined([(float(work.served.low_bit), work.rows) for _, _, _, work in parts]),
     )
 
 
@@ -96,7 +96,7 @@ def _joined_devices(parts: Sequence[Devices]) -> Devices:
     return Devices(**columns)
 
 
-def _priced(parts: Sequence[tuple[Any, int]]) -> Array:
+def _joined(parts: Sequence[tuple[Any, int]]) -> Array:
     if not parts:
         return np.zeros(0)
     return np.concatenate([np.broadcast_to(np.asarray(value, dtype=np.float64), (rows,)) for value, rows in parts])

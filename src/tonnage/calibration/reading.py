@@ -14,7 +14,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Final, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from tonnage.calibration.judgement import Skipped
+from tonnage.calibration.prediction import Skipped
 from tonnage.calibration.rows import InferenceRow, TrainingRow
 from tonnage.calibration.seen import SeenIds
 from tonnage.errors import InputError

@@ -59,7 +59,8 @@ class DataDigest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenNames:
-    """What the rows behind a fit name: their GPUs, their engines. Anything else is further away (`Judged.far`)."""
+    """What the rows behind a fit name: their GPUs, their engines. Anything else is further away
+    (`Judged.unseen_factors`)."""
 
     kind: str
     key: str  # "gpu" or "engine"

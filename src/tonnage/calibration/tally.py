@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tonnage.calibration.intervals import Intervals, residual
-from tonnage.calibration.judgement import Judged, Skipped
+from tonnage.calibration.prediction import Judged, Skipped
 from tonnage.calibration.validation import (
     CapacityOf,
     ErrorLine,
@@ -161,9 +161,9 @@ class Tally:
 
     def _covers(self, row: Judged) -> bool:
         shared = isinstance(self.intervals, Intervals)
-        key = (row.group, row.far, "" if shared else row.family)
+        key = (row.group, row.unseen_factors, "" if shared else row.family)
         if key not in self._bounds:
-            spread = self._intervals_of(row.family).spread(row.group, row.far, row.foreign)
+            spread = self._intervals_of(row.family).spread(row.group, row.unseen_factors, row.foreign)
             self._bounds[key] = (log(spread.low_factor), log(spread.high_factor))
         low, high = self._bounds[key]
         return low <= residual(row) <= high

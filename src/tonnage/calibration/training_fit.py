@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from tonnage.calibration.judgement import Skipped
 from tonnage.calibration.memo import MEMO, Same
+from tonnage.calibration.prediction import Skipped
 from tonnage.calibration.rows import TrainingRow
 from tonnage.calibration.search import CAP, Schedule, fit_values, shared_weights
 from tonnage.calibration.training_case import Case

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tonnage.calibration.judgement import Judged, Skipped
+from tonnage.calibration.prediction import Judged, Skipped
 from tonnage.calibration.rows import TrainingRow, publication
 from tonnage.calibration.training_case import Case, NoCase, build_case
 from tonnage.calibration.training_memory_rows import MEMORY_METRICS, judge_memory_row
@@ -130,9 +130,9 @@ def _judged(case: Case, value: float, fitted: TrainingFit | None) -> Judged | Sk
     row = case.row
     if not np.isfinite(value) or value <= 0:
         return _skipped(row, "a link between its devices has no published bandwidth")
-    image, far = case.jobs[0].model.architecture in IMAGES, UnseenFactors()
+    image, unseen_factors = case.jobs[0].model.architecture in IMAGES, UnseenFactors()
     if fitted is not None:
-        far = fitted.unseen_factors(case.machine.accelerator, case.jobs[0].precision, case.program_class)
+        unseen_factors = fitted.unseen_factors(case.machine.accelerator, case.jobs[0].precision, case.program_class)
     return Judged(
         row_id=row.id,
         metric=row.metric,
@@ -142,8 +142,8 @@ def _judged(case: Case, value: float, fitted: TrainingFit | None) -> Judged | Sk
         predicted=value,
         suspect=row.quality == "suspect",
         group="image " + TIME_GROUP if image else TIME_GROUP,
-        far=len(far.names),
-        foreign=len(far.foreign),
+        unseen_factors=len(unseen_factors.names),
+        foreign=len(unseen_factors.foreign),
         source=publication(row.source),
     )
 

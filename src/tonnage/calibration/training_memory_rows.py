@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tonnage.calibration.judgement import Judged, Skipped
+from tonnage.calibration.prediction import Judged, Skipped
 from tonnage.calibration.rows import TrainingRow, publication
 from tonnage.calibration.search import Values
 from tonnage.calibration.training_case import Case, NoCase, build_case

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from tonnage.calibration.calibrating import judge_held
 from tonnage.calibration.intervals import Intervals, intervals_without_family
-from tonnage.calibration.judgement import Judged
 from tonnage.calibration.kinds import Kind, device_capacity, judged_rows, rows_to_fit
 from tonnage.calibration.leave_out import OnStep, leave_one_out
+from tonnage.calibration.prediction import Judged
 from tonnage.calibration.store import Calibration
 from tonnage.calibration.validation import ValidationReport, validate
 from tonnage.catalog.catalog import Catalog

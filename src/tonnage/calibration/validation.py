@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from tonnage.calibration.intervals import Intervals
-from tonnage.calibration.judgement import Judged, Skipped
+from tonnage.calibration.prediction import Judged, Skipped
 from tonnage.values import dataclass
 
 CapacityOf = Callable[[str], float | None]  # GiB that a run may use on this GPU; None: not known

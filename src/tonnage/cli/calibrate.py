@@ -198,6 +198,8 @@ def calibrate_local(
         if usd_per_hour is not None:
             profile = replace(profile, usd_per_hour=usd_per_hour)
     place = _place(session, out, profile.name)
+    if out is None:
+        session.private_home()
     save_profile(profile, place)
     session.show(profile_report(profile, str(place)))
 

@@ -112,6 +112,8 @@ def _import(session: Session, source: PriceSource, known: Catalog, *, folder: Pa
     built_on = max([_today(session), *(offer.read_on for offer in whole.offers if offer.read_on is not None)])
     names = (result.report.source,) if alone else (result.report.source, *known.sources)
     meta = dated_meta(built_on, names, name=folder.name, built_at=datetime.now(UTC))
+    if folder.is_relative_to(session.settings.home):
+        session.private_home()
     write_snapshot(folder, whole.instances, whole.offers, meta)
     account = ImportAccount(
         folder=str(folder), source=result.report.source, instance_types=len(whole.instances),

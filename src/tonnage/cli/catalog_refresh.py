@@ -214,7 +214,7 @@ def _written(
     written: Path | None = None
     if done.read and not dry_run:
         today = _today(session)
-        folder = folder or _free_folder(session.settings.home / "snapshots", today, session)
+        folder = folder or _free_folder(session.private_home() / "snapshots", today, session)
         built_on = max([today, *(offer.read_on for offer in done.offers if offer.read_on is not None)])
         titles = dict.fromkeys([*(report.source for report in done.answered), *known.sources])
         meta = dated_meta(built_on, titles, name=folder.name, built_at=datetime.now(UTC))

@@ -94,7 +94,7 @@ def fetch(
             force=force,
             offline=offline or _is_on(os.environ.get("HF_HUB_OFFLINE")),
             dry_run=dry_run,
-            cache=session.settings.home / "cache" / "fetch",
+            cache=(session.settings.home if dry_run else session.private_home()) / "cache" / "fetch",
             now=session.settings.as_of or datetime.now(UTC),
         ),
     )

@@ -51,7 +51,7 @@ def _stored(settings: Settings, names: Sequence[str]) -> list[dict[str, str]]:
 
 def _typed(rows: Sequence[Mapping[str, str]]) -> list[TrainingRow]:
     """Rows as the fit reads them, by way of the file that `tonnage runs export` would write."""
-    from tonnage.calibration.judgement import Skipped
+    from tonnage.calibration.prediction import Skipped
     from tonnage.calibration.reading import read_training_rows
 
     if not rows:

@@ -39,6 +39,13 @@ class Session:
         if not self.quiet:
             sys.stderr.write(message + "\n")
 
+    def private_home(self) -> Path:
+        """The home, to be written to: made for the user alone (0700) where it is not there, whatever the umask."""
+        from tonnage.runs.folder import make_private_folder
+
+        make_private_folder(self.settings.home)
+        return self.settings.home
+
     @contextmanager
     def progress(self, message: str) -> Iterator[None]:
         """A line that stands while something takes time; on a terminal only."""

@@ -19,8 +19,7 @@ def show(run: Run, output: options.Output = None, quiet: options.Quiet = False) 
     """Show a run: what was asked, predicted beside measured and why they differ, loss, events, spend, files."""
     session = open_session(output=output, quiet=quiet)
     from tonnage.reports.run_report import run_report
-    from tonnage.runs.liveness import observed_state
     from tonnage.runs.summary import summarise
 
     folder = find_run(session.settings, run)
-    session.show(run_report(summarise(folder, state=observed_state(folder))))
+    session.show(run_report(summarise(folder)))

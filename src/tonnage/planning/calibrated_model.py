@@ -128,12 +128,12 @@ class CalibratedModel:
         return self.seen.get(kind, {}).get("gpu")
 
     def _interval(self, of: str, group: str, unseen: UnseenFactors) -> Interval:
-        far = min(len(unseen.names), FARTHEST)
+        unseen_factors = min(len(unseen.names), FARTHEST)
         known = self.intervals.of_group(group)
         return Interval(
             of=of,
             group=group,
-            spread=self.intervals.spread(group, far, len(unseen.foreign)),
+            spread=self.intervals.spread(group, unseen_factors, len(unseen.foreign)),
             rows=0 if known is None else known.rows,
             families=0 if known is None else known.families,
             far_rows=0 if known is None or not unseen.near else known.far_rows,

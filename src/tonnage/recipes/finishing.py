@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tonnage.recipes.engine import Engine
 from tonnage.recipes.environment import device_name, versions
 from tonnage.recipes.evaluating import evaluate
+from tonnage.recipes.gathering import gather_onto_disk
 from tonnage.recipes.interrupts import Interrupted, Interrupts
 from tonnage.recipes.loop import Loop
 from tonnage.recipes.out_of_memory import peak_bytes
-from tonnage.recipes.sharding import gather_onto_host
 from tonnage.recipes.task import Evaluation, Prepared
 from tonnage.runs.folder import RunFolder, make_private, write_whole
 from tonnage.runs.journal import EventKind
 from tonnage.runs.states import WorkerExit
+from tonnage.workload.run_terms import OWN_TASK
 
 
 def finish(loop: Loop, prepared: Prepared, folder: RunFolder, interrupts: Interrupts) -> int:
@@ -27,11 +30,10 @@ def finish(loop: Loop, prepared: Prepared, folder: RunFolder, interrupts: Interr
     split = prepared.validation if prepared.test is None else prepared.test
     try:
         judged = evaluate(engine, prepared, split, interrupts, loop.position)
-        if engine.machine.sharded:
-            gather_onto_host(engine.raw, keep=engine.team.main)
-        if engine.team.main and judged is not None:
-            with interrupts.interruptible():
-                _write_down(loop, prepared, folder, judged)
+        with whole_on_rank_0(loop, folder):
+            if engine.team.main and judged is not None:
+                with interrupts.interruptible():
+                    _write_down(loop, prepared, folder, judged)
     except Interrupted:
         interrupted = True
     if engine.team.largest(int(interrupted)):
@@ -39,6 +41,24 @@ def finish(loop: Loop, prepared: Prepared, folder: RunFolder, interrupts: Interr
             folder.record(EventKind.INTERRUPTED, who="rank0", signal=interrupts.source, step=loop.position.step)
         return WorkerExit.PREEMPTED
     return WorkerExit.DONE
+
+
+@contextmanager
+def whole_on_rank_0(loop: Loop, folder: RunFolder) -> Iterator[None]:
+    """Within it rank 0 can save a model that was shared out; all processes take part. Of a model with adapters, those
+    are whole and their base is left where it is: it is not saved."""
+    engine, spec = loop.engine, loop.spec
+    if not engine.machine.sharded:
+        yield
+        return
+    scratch = _tensors_of(folder.model) if engine.team.main else None
+    try:
+        only_trained = spec.training.method != "full" and spec.task != OWN_TASK  # who knows what that one saves
+        gather_onto_disk(engine.raw, scratch, only_trained=only_trained)
+        yield
+    finally:
+        if scratch is not None:
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _write_down(loop: Loop, prepared: Prepared, folder: RunFolder, judged: Evaluation) -> None:
@@ -52,11 +72,17 @@ def _write_down(loop: Loop, prepared: Prepared, folder: RunFolder, judged: Evalu
     write_whole(folder.result_file, json.dumps(result, indent=2, allow_nan=False) + "\n")
 
 
+def _tensors_of(model: Path) -> Path:
+    """Where this process keeps the tensors of a shared-out model until it is saved."""
+    return model.with_name(f".{model.name}.tensors.{os.getpid()}")
+
+
 def save_model(engine: Engine, prepared: Prepared, path: Path) -> None:
     """The finished model, in place by rename."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     for left in path.parent.glob(f".{path.name}.*"):  # by an attempt that was killed here
-        shutil.rmtree(left)
+        if left != _tensors_of(path):
+            shutil.rmtree(left)
     beside.mkdir(mode=0o700)
     model = engine.machine.accelerator.unwrap_model(engine.raw, keep_fp32_wrapper=False, keep_torch_compile=False)
     prepared.save(model, beside)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from tonnage.recipes.checkpoints import Checkpoint, CheckpointWriter, DiskFull, Snapshot, take_snapshot
+from tonnage.recipes.checkpoints import Checkpoint, CheckpointWriter, take_snapshot
 from tonnage.recipes.checkpoints.interval import Interval
-from tonnage.recipes.checkpoints.shards import shard_bytes, write_shards
 from tonnage.recipes.checkpoints.snapshot import kept_tensors
-from tonnage.recipes.checkpoints.writing import is_full
+from tonnage.recipes.checkpoints.together import SavingTogether
 from tonnage.recipes.engine import Engine
 from tonnage.recipes.health import all_finite
 from tonnage.recipes.measuring import Measuring, diverged
@@ -36,6 +35,11 @@ class Saving:
                 folder.checkpoints, keep=spec.checkpoint.keep, asynchronous=spec.checkpoint.asynchronous,
                 landed=self._landed,
             )  # fmt: skip
+        self._together: SavingTogether | None = None
+        if engine.machine.sharded:
+            self._together = SavingTogether(
+                engine, self._writer, asynchronous=spec.checkpoint.asynchronous, held=self._stood_still
+            )
 
     def found(self, checkpoint: Checkpoint) -> None:
         """The checkpoint this attempt goes on from: it need not be written again."""
@@ -64,39 +68,13 @@ class Saving:
         values["times"] = self._measuring.times.to_values()
         values["timed_on"] = self._measuring.configuration
         snapshot = take_snapshot(self._engine, values, trained_only=self._trained_only)
-        if self._engine.machine.sharded:
-            self._held_s = 0.0  # it stands still for all of the time that the save takes
-            self._save_together(snapshot, began)
+        if self._together is not None:
+            self._together.save(self._position.step, snapshot, began)
         elif self._writer is not None and snapshot is not None:
             self._held_s = time.monotonic() - began  # the training stood still so long for the copy
             self._writer.save(snapshot)
         self._saved_step = self._position.step
         self._interval.saved()
-
-    def _save_together(self, snapshot: Snapshot | None, began: float) -> None:
-        """Each process writes its own part; rank 0 makes the folder, and completes it."""
-        team = self._engine.team
-        size, place, fault = int(team.total(float(shard_bytes(self._engine)))[0]), None, None
-        if self._writer is not None:
-            try:
-                place = self._writer.begin(self._position.step, size)
-            except DiskFull as full:
-                fault = full
-        place, fault = team.gather((place, fault))[0]
-        if fault is not None:
-            raise fault
-        assert place is not None
-        try:
-            write_shards(self._engine, place)
-        except Exception as error:
-            failures = getattr(error, "failures", {})  # torch's, of the processes that met one
-            if not any(is_full(one) for one, *_ in failures.values()):
-                raise
-            raise DiskFull(f"the checkpoint of step {self._position.step} needs {size} bytes: the disk is full",
-                           hint="make room or lower `keep`, then `tonnage resume`") from error  # fmt: skip
-        if self._writer is not None and snapshot is not None:
-            self._writer.complete(place, snapshot, began)
-        team.wait()
 
     def _check_weights(self) -> None:
         tensors = kept_tensors(self._engine.raw, trained_only=self._trained_only).values()
@@ -112,13 +90,20 @@ class Saving:
             held_s=round(self._held_s, 4), bytes=size,
         )  # fmt: skip
 
+    def _stood_still(self, seconds: float) -> None:
+        self._held_s = seconds
+
     def check(self) -> None:
         """Raise what went wrong in a write beside the training."""
+        if self._together is not None:
+            self._together.check()
         if self._writer is not None:
             self._writer.check()
 
     def wait(self) -> None:
         """Until the checkpoint in flight has landed."""
+        if self._together is not None:
+            self._together.wait()
         if self._writer is not None:
             self._writer.wait()
 

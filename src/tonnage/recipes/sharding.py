@@ -1,4 +1,4 @@
-"""A model shared out over the processes (FSDP2), and brought together again.
+"""A model shared out over the processes (FSDP2).
 
 torch's own `fully_shard`, not accelerate's wrapping of it: that one leaves out CPUs without a word, and what runs on
 GPUs should be what tests run.
@@ -58,26 +58,3 @@ def layers_of(model: Module) -> list[Module]:
     named = set(getattr(model, "_no_split_modules", None) or ())
     found = [module for module in model.modules() if type(module).__name__ in named]
     return found or [layer for module in model.modules() if isinstance(module, ModuleList) for layer in module]
-
-
-def gather_onto_host(model: Module, *, keep: bool) -> None:
-    """Replace shared-out parameters by whole ones on the host where `keep`; all processes take part. The model can be
-    saved afterwards, not trained.
-
-    A group whose pass forward was its last use, as in an evaluation, still holds its gathered parameters: they are
-    given up first, or they would be taken for parameters that were never shared out.
-    """
-    from torch.distributed.fsdp import FSDPModule
-    from torch.nn import Parameter
-
-    for module in model.modules():
-        if isinstance(module, FSDPModule):
-            module.reshard()
-    whole: dict[int, Any] = {}
-    for module in list(model.modules()):
-        for name, parameter in list(module.named_parameters(recurse=False)):
-            if id(parameter) not in whole and hasattr(parameter, "full_tensor"):
-                full = parameter.full_tensor().detach()
-                whole[id(parameter)] = (parameter, Parameter(full.cpu(), requires_grad=False) if keep else None)
-            if keep and id(parameter) in whole:
-                setattr(module, name, whole[id(parameter)][1])

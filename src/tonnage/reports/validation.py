@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tonnage.calibration.judgement import Judged
+from tonnage.calibration.prediction import Judged
 from tonnage.calibration.validation import ErrorLine, ValidationReport, error_pct
 from tonnage.reports.blocks import Block, Column, Heading, Page, Pairs, Paragraph, Table
 from tonnage.reports.plain import plain_number
@@ -98,7 +98,7 @@ def _worst(row: Judged) -> dict[str, Any]:
         "predicted": plain_number(row.predicted),
         "error_pct": plain_number(error_pct(row)),
         "group": row.group,
-        "far": row.far,
+        "far": row.unseen_factors,
     }
 
 

@@ -147,7 +147,11 @@ def observed_state(folder: RunFolder, *, now: datetime | None = None) -> RunStat
     """The state by the journal, or `lost` where nobody is left who would write its next line."""
     now = now or datetime.now(UTC)
     alive = has_supervisor(folder, now=now)  # asked first: a run that ends in between has its last line by then
-    state = folder.state()
+    return without_witness(folder.state(), alive=alive, now=now)
+
+
+def without_witness(state: RunState, *, alive: bool, now: datetime) -> RunState:
+    """The state that a journal tells, or `lost`. `alive`: whether the supervisor lived just before it was read."""
     if state.state.ended or alive or _works_alone(state):
         return state
     submitted = state.submitted_at

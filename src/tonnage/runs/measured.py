@@ -87,10 +87,11 @@ class Records:
     lines_share: float = 1.0  # of the metrics that `lines` are; below 1: a long run, thinned evenly
     samples_share: float = 1.0
     mark: Mark | None = None  # the newest step, by the workers
+    faults: tuple[str, ...] = ()  # lines of the journal that nobody can read
 
     @property
     def state(self) -> RunState:
-        return with_mark(state_of(self.events), self.mark)
+        return replace(with_mark(state_of(self.events), self.mark), faults=self.faults)
 
     @property
     def stretches(self) -> tuple[Stretch, ...]:
@@ -118,10 +119,11 @@ def read_records(folder: RunFolder, *, thin: bool = False) -> Records:
     """
     try:
         most = MOST_LINES if thin else sys.maxsize
+        faults: list[str] = []
         lines, samples = (thin_lines(path, most=most) for path in (folder.metrics_file, folder.samples_file))
         return Records(
             spec=folder.spec(),
-            events=tuple(folder.events(brief=thin)),
+            events=tuple(folder.events(brief=thin, faults=faults)),
             lines=lines.lines,
             samples=samples.lines,
             lines_share=lines.share,
@@ -129,6 +131,7 @@ def read_records(folder: RunFolder, *, thin: bool = False) -> Records:
             result=_document(folder.result_file),
             prediction=_document(folder.prediction_file),
             mark=read_progress(folder.path),
+            faults=tuple(faults),
         )
     except (ValueError, OSError) as error:
         raise InputError(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+import dataclasses
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 from tonnage.runs.journal import Event, EventKind
 from tonnage.runs.progress import Mark
@@ -109,11 +111,11 @@ _STATES = {
 
 def state_of(events: Iterable[Event]) -> RunState:
     """Fold a journal, oldest first, into the run's state. An event with fields of another version changes nothing."""
-    state = RunState()
+    said: dict[str, Any] = {one.name: one.default for one in dataclasses.fields(RunState)}
     for event in events:
         with contextlib.suppress(ValueError, KeyError, TypeError):
-            state = _after(state, event)
-    return state
+            said |= _changes(said, event)
+    return RunState(**said)
 
 
 def with_mark(state: RunState, mark: Mark | None) -> RunState:
@@ -122,33 +124,33 @@ def with_mark(state: RunState, mark: Mark | None) -> RunState:
     return state if mark is None or old else replace(state, step=max(state.step, mark.step))
 
 
-def _placed(state: RunState, event: Event) -> RunState:
-    if event.fields.get("step") is None:
-        return state
-    step = int(event.fields["step"])
-    if event.kind in _PLACING:
-        return replace(state, step=step, placed_at=event.at)
-    return replace(state, step=max(state.step, step))
-
-
-def _after(state: RunState, event: Event) -> RunState:
+def _changes(said: Mapping[str, Any], event: Event) -> dict[str, Any]:
+    """What an event changes of the fields of a state."""
     fields = event.fields
     new = _STATES.get(event.kind)
-    state = _placed(replace(state, events=state.events + 1), event)
+    found = {"events": said["events"] + 1, **_place(said["step"], event)}
     if new is not None:
         reason = Reason(fields["reason"]) if fields.get("reason") else None
         ended = event.at if new.ended else None
-        state = replace(state, state=new, reason=reason, message=str(fields.get("message", "")), ended_at=ended)
+        found |= {"state": new, "reason": reason, "message": str(fields.get("message", "")), "ended_at": ended}
     match event.kind:
         case EventKind.SUBMITTED:
             alone = (str(fields["host"]), int(fields["alone_pid"])) if "alone_pid" in fields else None
-            return replace(state, submitted_at=state.submitted_at or event.at, alone=alone)
+            found |= {"submitted_at": said["submitted_at"] or event.at, "alone": alone}
         case EventKind.STARTED:
-            return replace(state, attempt=state.attempt + 1, started_at=state.started_at or event.at)
+            found |= {"attempt": said["attempt"] + 1, "started_at": said["started_at"] or event.at}
         case EventKind.TRAINING if fields.get("total_steps"):
-            return replace(state, total_steps=int(fields["total_steps"]))
+            found["total_steps"] = int(fields["total_steps"])
         case EventKind.CHECKPOINT:
-            return replace(state, checkpoint_step=int(fields["step"]))
+            found["checkpoint_step"] = int(fields["step"])
         case EventKind.RESUMED:
-            return replace(state, lost_steps=state.lost_steps + int(fields.get("lost_steps", 0)))
-    return state
+            found["lost_steps"] = said["lost_steps"] + int(fields.get("lost_steps", 0))
+    return found
+
+
+def _place(step: int, event: Event) -> dict[str, Any]:
+    """The step an event says the run stands at, where it says one."""
+    if event.fields.get("step") is None:
+        return {}
+    told = int(event.fields["step"])
+    return {"step": told, "placed_at": event.at} if event.kind in _PLACING else {"step": max(step, told)}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from tonnage.runs.diagnosis import Compared, compare, explain
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import EventKind
+from tonnage.runs.liveness import has_supervisor, without_witness
 from tonnage.runs.measured import Measured, Records, measure, read_records
 from tonnage.runs.spending import Session, sessions_of
 from tonnage.runs.states import RunState
@@ -37,7 +39,7 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """What reports on a run show. `state` may be given by who has looked whether its supervisor lives."""
+    """What reports on a run show."""
 
     name: str
     folder: str
@@ -70,8 +72,10 @@ class RunSummary:
         return dict(self.records.result.get("baseline") or {})
 
 
-def summarise(folder: RunFolder, *, state: RunState | None = None) -> RunSummary:
-    """Read a run's folder. InputError names a file of it that cannot be read."""
+def summarise(folder: RunFolder) -> RunSummary:
+    """Read a run's folder, and look whether somebody still works on it. InputError names a file that cannot be read."""
+    now = datetime.now(UTC)
+    alive = has_supervisor(folder, now=now)
     records = read_records(folder, thin=True)
     measured = measure(records)
     compared = compare(records, measured)
@@ -79,7 +83,7 @@ def summarise(folder: RunFolder, *, state: RunState | None = None) -> RunSummary
         name=records.spec.name,
         folder=str(folder.path),
         records=records,
-        state=state or records.state,
+        state=without_witness(records.state, alive=alive, now=now),
         measured=measured,
         compared=compared,
         why=explain(records, measured, compared),

@@ -22,15 +22,18 @@ _TEXTS: Final[dict[str, tuple[tuple[str, ...], tuple[tuple[str, str], ...]]]] = 
     "token-classification": (("text",), (("entities", "string"),)),
     "question-answering": (("question", "context"), (("answer", "string"), ("score", "double"))),
     "causal-lm": (("prompt",), (("text", "string"),)),
+    "sequence-to-sequence": (("source",), (("text", "string"),)),
 }
 _EXAMPLE: Final = {
     "text": "The delivery came two days late.",
     "question": "When did the delivery come?",
     "context": "The delivery came two days late.",
     "prompt": "The delivery came",
+    "source": "The delivery came two days late.",
 }
 DIGEST: Final = "tonnage.model_sha256"
 _REQUIREMENTS: Final = ("torch", "transformers", "peft", "pandas")
+_PICTURES: Final = ("pillow", "torchvision")  # what transformers prepares images with
 
 
 def register(client: MlflowClient, run_id: str, folder: RunFolder, spec: RunSpec, *, known: str | None) -> str | None:
@@ -116,13 +119,13 @@ def save_model(folder: RunFolder, spec: RunSpec, path: Path) -> None:
         code_paths=[str(_SERVED)],
         data_path=str(folder.model),
         model_config={"task": spec.task},
-        pip_requirements=list(_REQUIREMENTS),
+        pip_requirements=[*_REQUIREMENTS, *(_PICTURES if spec.task == "image-classification" else ())],
         **_signed(spec),
     )
 
 
 def _signed(spec: RunSpec) -> dict[str, Any]:
-    """Signature and example. A table of features whose names the run does not know has none."""
+    """Signature and example, of images without one. A table of features whose names the run does not know has none."""
     import pandas as pd
     from mlflow.models import ModelSignature
     from mlflow.types import ColSpec, Schema
@@ -134,6 +137,12 @@ def _signed(spec: RunSpec) -> dict[str, Any]:
             outputs=Schema([ColSpec(kind, name) for name, kind in outputs]),
         )
         return {"signature": signature, "input_example": pd.DataFrame([{name: _EXAMPLE[name] for name in inputs}])}
+    if spec.task == "image-classification":
+        signature = ModelSignature(
+            inputs=Schema([ColSpec("binary", "image")]),
+            outputs=Schema([ColSpec("string", "label"), ColSpec("double", "score")]),
+        )
+        return {"signature": signature}
     if spec.data.features:
         signature = ModelSignature(
             inputs=Schema([ColSpec("double", name) for name in spec.data.features]),

@@ -1,5 +1,5 @@
-"""A program of two ranks: shares out a model, writes its state, reads it back, and says what memory that took. With
-`alone` as its second argument, one process that reads what the two have written."""
+"""A program of two ranks: shares out a model, writes its state, reads it back, saves the model, and says what memory
+that took. With `alone` as its second argument, one process that reads what the two have written."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ import json
 import os
 import resource
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
-from tonnage.recipes.checkpoints.shards import read_shards, shard_bytes, write_shards
+from tonnage.recipes.checkpoints.shards import read_shards, shard_bytes, start_shards, write_shards
+from tonnage.recipes.gathering import gather_onto_disk
 from tonnage.recipes.sharding import shard
 from tonnage.recipes.team import gather_team
 
@@ -35,7 +38,7 @@ def main(folder: Path) -> None:
     optimizer.zero_grad(set_to_none=True)
     engine: Any = SimpleNamespace(model=model, optimizer=SimpleNamespace(optimizer=optimizer), team=team)
     before = peak_bytes()
-    write_shards(engine, folder)
+    write_shards(engine, folder, team.group)
     rise = peak_bytes() - before
     kept = [local(one).clone() for one in model.parameters()]
     with torch.no_grad():
@@ -43,10 +46,56 @@ def main(folder: Path) -> None:
             local(parameter).zero_()
     read_shards(engine, folder)
     same = all(torch.equal(local(one), before) for one, before in zip(model.parameters(), kept, strict=True))
-    total = sum(float(local(one).double().square().sum()) for one in model.parameters())
+    total = sum(float(local(one.detach()).double().square().sum()) for one in model.parameters())
     said = {"rise": rise, "own": shard_bytes(engine), "same": same, "squares": total}
+    said["same_beside"] = beside_training(model, engine, folder / "beside", kept)
+    said |= finish(model, team, folder)
     (folder / f"rank-{team.rank}.json").write_text(json.dumps(said))
     torch.distributed.destroy_process_group()
+
+
+def beside_training(model: nn.Module, engine: Any, folder: Path, kept: list[torch.Tensor]) -> bool:
+    """Whether what is written beside the training is what was there when the write began."""
+    flight = start_shards(engine, folder, torch.distributed.new_group(backend="gloo"))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            local(parameter).zero_()
+    flight.result()
+    read_shards(engine, folder)
+    return all(torch.equal(local(one), before) for one, before in zip(model.parameters(), kept, strict=True))
+
+
+def finish(model: nn.Module, team: Any, folder: Path) -> dict[str, Any]:
+    """Bring the model together and save it on rank 0; what that took of each rank's own memory."""
+    scratch = folder / "tensors" if team.main else None
+    with Watch() as watch:
+        gather_onto_disk(model, scratch, only_trained=False)
+        if team.main:
+            save_file(dict(model.state_dict()), folder / "model.safetensors")
+    return {"finishing_rise": watch.rise}
+
+
+class Watch:
+    """The most that this process's own memory (no pages of files) rose meanwhile."""
+
+    def __enter__(self) -> Watch:
+        self.before, self.rise, self._over = own_bytes(), 0, threading.Event()
+        self._thread = threading.Thread(target=self._look)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._over.wait(0.001):
+            self.rise = max(self.rise, own_bytes() - self.before)
+
+
+def own_bytes() -> int:
+    lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(lines["RssAnon"].split()[0]) * 1024
 
 
 def alone(folder: Path) -> None:

@@ -3,33 +3,56 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tonnage.runs.journal import EventKind
+from tonnage.runs.progress import read_progress
+from tonnage.runs.spec import CheckpointSpec
 from tonnage.runs.states import WorkerExit
 
 HERE = Path(__file__).parent
 MakeRun = Callable[..., Any]
 
 
-def torchrun(run: Any, *, processes: int = 2, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Start the tiny worker under torchrun, on loopback."""
+def under_torchrun(run: Any, processes: int) -> list[str]:
+    """The command of the tiny worker, on loopback."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
-    command = [
+    return [
         sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes), "--master-addr", "127.0.0.1",
         "--master-port", str(port), str(HERE / "tiny.py"), str(run.folder.path),
     ]  # fmt: skip
+
+
+def torchrun(run: Any, *, processes: int = 2, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Start the tiny worker under torchrun, to its end."""
     env = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
-    return subprocess.run(command, capture_output=True, text=True, env=env, timeout=900)
+    return subprocess.run(under_torchrun(run, processes), capture_output=True, text=True, env=env, timeout=900)
+
+
+def kill_after(run: Any, step: int) -> None:
+    """Start it, and kill all of its processes at once when a step is done."""
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        under_torchrun(run, 2), env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as agent:
+        while (mark := read_progress(run.folder.path)) is None or mark.step < step:
+            assert agent.poll() is None, "it ended before it was killed"
+            time.sleep(0.001)
+        agent.send_signal(signal.SIGSTOP)  # or it would start those anew that die first
+        for one in (*psutil.Process(agent.pid).children(recursive=True), psutil.Process(agent.pid)):
+            one.kill()
 
 
 def compare(one: Any, many: Any) -> None:
@@ -63,6 +86,39 @@ def test_a_shared_out_model_gives_the_loss_of_a_whole_one(make_run: MakeRun, sha
     assert ended.returncode == 0, ended.stderr
     compare(one, shared)
     assert shared.result()["metrics"] == one.result()["metrics"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sharding", ["zero2", "zero3"])
+def test_a_run_of_one_process_goes_on_shared_out_over_two(make_run: MakeRun, sharding: str) -> None:
+    """From the checkpoint of a whole model each process takes its part of weights and moments: the losses follow."""
+    one = make_run("one", dropout=0.0, max_steps=10)
+    grown = make_run("grown", dropout=0.0, max_steps=10, sharding=sharding)
+    assert one.work() == WorkerExit.DONE
+    assert grown.start(TINY_SIGNAL_AT="4").returncode == WorkerExit.PREEMPTED
+    ended = torchrun(grown)
+    assert ended.returncode == 0, ended.stderr
+    assert [event.fields["step"] for event in grown.events(EventKind.RESUMED)] == [5]
+    compare(one, grown)
+    assert grown.result()["metrics"] == one.result()["metrics"]
+
+
+@pytest.mark.slow
+def test_kills_of_all_processes_leave_a_shared_out_run_as_it_was(make_run: MakeRun) -> None:
+    """A save after each step, written beside the training, and SIGKILL to all at once: the losses are those of a run
+    that was left alone, and what a kill costs is a step and the saves under way."""
+    one = make_run("one", dropout=0.0, max_steps=20)
+    every = CheckpointSpec(every_steps=1, keep=2)
+    killed = make_run("killed", dropout=0.0, max_steps=20, sharding="zero3", checkpoint=every)
+    assert one.work() == WorkerExit.DONE
+    for step in (6, 13):
+        kill_after(killed, step)
+    assert torchrun(killed).returncode == 0
+    compare(one, killed)
+    resumed = killed.events(EventKind.RESUMED)
+    assert len(resumed) == 2
+    assert max(event.fields["lost_steps"] for event in resumed) <= 3
+    assert killed.events(EventKind.CHECKPOINT_INVALID) == []
 
 
 @pytest.mark.slow

@@ -128,7 +128,7 @@ def test_the_model_writes_in_the_precision_of_its_device(
 
 
 def test_a_killed_run_goes_on_to_the_same_file(folder_for: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cut in the middle of a batch's lines, then resumed: byte for byte what an unbroken run writes."""
+    """Fold in the middle of a batch's lines, then resumed: byte for byte what an unbroken run writes."""
     whole, cut = folder_for("whole"), folder_for("cut")
     write(whole)
     stepped = Alone.stepped

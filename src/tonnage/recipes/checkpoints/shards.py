@@ -6,6 +6,7 @@ other number of them.
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,11 +24,23 @@ def shard_bytes(engine: Engine) -> int:
     return sum(part.nbytes for part in parts if isinstance(part, torch.Tensor))
 
 
-def write_shards(engine: Engine, folder: Path) -> None:
+def write_shards(engine: Engine, folder: Path, group: Any) -> None:
     """All processes together; the files are there once it returns."""
     from torch.distributed.checkpoint.state_dict_saver import save
 
-    save(_state(engine), checkpoint_id=str(folder / SHARDS), process_group=engine.team.group)
+    save(_state(engine), checkpoint_id=str(folder / SHARDS), process_group=group)
+
+
+def start_shards(engine: Engine, folder: Path, group: Any) -> Future[Any]:
+    """Copy this process's part to its host's memory and write it beside the training; done once all have written.
+
+    `group`: processes over gloo for these writes alone, since what they agree on comes between the steps' own.
+    """
+    from torch.distributed.checkpoint.state_dict_saver import async_save
+
+    started: Any = async_save(_state(engine), checkpoint_id=str(folder / SHARDS), process_group=group)
+    found: Future[Any] = getattr(started, "upload_completion", started)
+    return found
 
 
 def read_shards(engine: Engine, folder: Path) -> None:

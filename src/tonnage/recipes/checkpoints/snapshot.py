@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from tonnage.recipes.checkpoints.dealing_out import deal_checkpoint
 from tonnage.recipes.checkpoints.reading import Checkpoint, CheckpointInvalid
 from tonnage.recipes.checkpoints.shards import SHARDS, read_shards
 from tonnage.recipes.engine import Engine
@@ -68,8 +69,7 @@ def put_state(engine: Engine, checkpoint: Checkpoint, *, trained_only: bool) -> 
         read_shards(engine, checkpoint.path)
         training: Mapping[str, Any] = checkpoint.training()
     elif engine.machine.sharded:
-        training = checkpoint.training()
-        _put_sharded(engine, checkpoint.weights(), training["optimizer"])
+        training = deal_checkpoint(engine, checkpoint, kept_tensors(engine.raw, trained_only=trained_only))
     else:
         weights, training = checkpoint.weights(), checkpoint.training()
         _put_own(engine, checkpoint, weights, trained_only)
@@ -109,19 +109,6 @@ def put_optimizer(optimizer: Optimizer, state: Mapping[str, Any]) -> None:
         for name, value in state["state"].get(number, {}).items():
             if getattr(value, "dtype", None) != getattr(own_state[name], "dtype", None):
                 own_state[name] = value.to(own_state[name].device)
-
-
-def _put_sharded(engine: Engine, weights: dict[str, Any], optimizer: Any) -> None:
-    """From a checkpoint of a model that was whole, as earlier versions wrote it of any."""
-    from torch.distributed.checkpoint.state_dict import StateDictOptions, set_state_dict
-
-    set_state_dict(
-        engine.model,
-        engine.optimizer.optimizer,
-        model_state_dict=weights,
-        optim_state_dict=optimizer,
-        options=StateDictOptions(full_state_dict=True),
-    )
 
 
 def _on_host(value: Any) -> Any:

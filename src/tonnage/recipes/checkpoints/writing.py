@@ -60,11 +60,15 @@ class CheckpointWriter:
 
     def save(self, snapshot: Snapshot) -> None:
         """Start writing, or write. Raises what went wrong with the one before."""
+        self.carry_out(lambda: self._write(snapshot))
+
+    def carry_out(self, write: Callable[[], None]) -> None:
+        """The same for a checkpoint that `write` begins and completes."""
         self.wait()
         if self._thread is None:
-            self._write(snapshot)
+            write()
         else:
-            self._flight = self._thread.submit(self._write, snapshot)
+            self._flight = self._thread.submit(write)
 
     def wait(self) -> None:
         """Until nothing is in flight. DiskFull, or what else went wrong, is raised here."""

@@ -9,7 +9,8 @@ from tonnage.values import dataclass
 class Judged:
     """A prediction of exactly what a row states, in the row's own convention and unit.
 
-    `far`: how far the row is from what the calibration has seen (0: device generation, precision and engine all seen;
+    `unseen_factors`: how far the row is from what the calibration has seen (0: device generation, precision and
+    engine all seen;
     1 for each of them that was not); intervals widen with it. `needed_gib`: of a memory row, what `sizing.fitting`
     holds against a device (its own reading may be another); `capacity_gib`: the memory a row itself says there is.
     `source`: who measured; "" where the table does not say.
@@ -23,8 +24,8 @@ class Judged:
     predicted: float
     suspect: bool
     group: str  # which interval applies: "training time", "training memory", "encoder time", ...
-    far: int = 0
-    foreign: int = 0  # of `far`: generation or vendor of the device, number format
+    unseen_factors: int = 0
+    foreign: int = 0  # of `unseen_factors`: generation or vendor of the device, number format
     needed_gib: float | None = None
     capacity_gib: float | None = None
     source: str = ""

@@ -1,0 +1,65 @@
+"""A model that FSDP shared out becomes whole on rank 0's disk, one tensor at a time, so that it can be saved.
+
+Each tensor is gathered, written to a file of its own, and given back to the model as a mapping of that file. Rank 0's
+host never holds more than one whole tensor in memory of its own; what it reads while it saves are pages of files, which
+the system drops where memory is short.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn import Module
+
+
+def gather_onto_disk(model: Module, scratch: Path | None, *, only_trained: bool) -> None:
+    """Replace shared-out parameters by whole ones; all processes take part. The model can be saved afterwards, not
+    trained.
+
+    `scratch`: a folder for the tensors, made here, to be kept until the model is saved; None: this process keeps none.
+    `only_trained`: frozen parameters become shapes without content. OSError where the disk cannot take a tensor.
+    """
+    from torch.distributed.fsdp import FSDPModule
+
+    for module in model.modules():  # a group whose last use was a pass forward still holds its gathered parameters,
+        if isinstance(module, FSDPModule):  # which would be taken for ones that were never shared out
+            module.reshard()
+    if scratch is not None:
+        scratch.mkdir(mode=0o700)
+    whole: dict[int, tuple[Any, Any]] = {}  # by id, with the parameter itself, so that no other takes its id
+    for module in list(model.modules()):
+        for name, parameter in list(module.named_parameters(recurse=False)):
+            if id(parameter) not in whole and hasattr(parameter, "full_tensor"):
+                place = None if scratch is None else scratch / str(len(whole))
+                whole[id(parameter)] = (parameter, _whole(parameter, place, only_trained=only_trained))
+            if scratch is not None and id(parameter) in whole:
+                setattr(module, name, whole[id(parameter)][1])
+
+
+def _whole(parameter: Any, place: Path | None, *, only_trained: bool) -> Any:
+    """The whole of a parameter, its content in a file; None without a place for it."""
+    import torch
+
+    if only_trained and not parameter.requires_grad:
+        empty = torch.empty(parameter.shape, dtype=parameter.dtype, device="meta")
+        return torch.nn.Parameter(empty, requires_grad=False)
+    with torch.no_grad():
+        full = parameter.full_tensor()
+    return None if place is None else torch.nn.Parameter(_on_disk(full, place), requires_grad=False)
+
+
+def _on_disk(tensor: Tensor, place: Path) -> Tensor:
+    """A tensor's content in a file, and the tensor that reads it from there."""
+    import torch
+
+    if tensor.numel() == 0:
+        return tensor.cpu()
+    held = tensor.cpu().contiguous().view(-1)
+    with place.open("wb") as file:
+        file.write(held.view(torch.uint8).numpy().data)
+    found = torch.from_file(str(place), shared=True, size=math.prod(tensor.shape), dtype=tensor.dtype)
+    return found.view(tensor.shape)
