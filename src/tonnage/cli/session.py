@@ -7,13 +7,15 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.cli.streams import write_stdout
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tonnage.api.answers import Answer
     from tonnage.reports.rendering import Report
     from tonnage.settings import Settings
 
@@ -33,6 +35,13 @@ class Session:
 
         look = Look(width=terminal_width(), color=self._in_color())
         write_stdout(render_report(report, self.settings.output, look))
+
+    def show_answer(self, answer: Answer[Any]) -> None:
+        """Print the answer of a verb, its remarks on stderr; raise the fault that it ends with, where there is one."""
+        self.show(answer.report())
+        for remark in answer.remarks:
+            self.say(remark)
+        answer.checked()
 
     def say(self, message: str) -> None:
         """A message on stderr, unless quiet."""
@@ -67,9 +76,9 @@ class Session:
 
 def open_session(*, quiet: bool = False, **flags: Any) -> Session:
     """The settings of flags, environment and files; InputError on a value that cannot be used."""
-    from tonnage.settings import load_settings
+    from tonnage.settings import current_settings
 
-    return Session(load_settings(flags, os.environ, Path.cwd()), quiet)
+    return Session(current_settings(**flags), quiet)
 
 
 def terminal_width() -> int:
