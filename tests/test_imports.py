@@ -10,8 +10,8 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "tonnage"
 ORDER = (
-    "units", "errors", "values", "catalog", "workload", "sizing", "calibration", "pricing", "planning", "comparison",
-    "runs", "reports",
+    "units", "errors", "values", "files", "catalog", "workload", "sizing", "calibration", "pricing", "planning",
+    "comparison", "runs", "reports",
 )  # fmt: skip
 ADAPTERS = (
     "sources", "store", "fetching", "recipes", "runners", "tracking", "serving", "gateway", "benchmarks", "monitoring",

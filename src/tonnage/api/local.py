@@ -70,8 +70,8 @@ def calibrate_local(
     MissingExtra where torch is not installed.
     """
     from tonnage.calibration.local_file import save_profile
+    from tonnage.files import make_private_folder
     from tonnage.reports.local import profile_report
-    from tonnage.runs.folder import make_private_folder
 
     options, settings = options or LocalOptions(), settings or current_settings(as_of=as_of)
     kind = _kind(options.device)
@@ -92,11 +92,11 @@ def export_local_rows(file: Path | str, *, out: Path | str | None = None, settin
 
     Raises InputError where there is no such profile.
     """
-    from tonnage.calibration.local_file import write_whole
     from tonnage.calibration.local_rows import rows_csv
+    from tonnage.files import save_for_user
 
     profile = known_profile(out, settings or current_settings())
-    write_whole(Path(file), rows_csv(profile.rows))
+    save_for_user(Path(file), rows_csv(profile.rows), parents=True)
     return len(profile.rows)
 
 

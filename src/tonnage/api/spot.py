@@ -117,6 +117,7 @@ def fit(traces: Sequence[Path | str], *, out: Path | str | None = None) -> Answe
     `out` names a file for the fitted hazard model, JSON. With traces of several families each is left out in turn, and
     its lifetimes judged by a fit on the others. Raises InputError for a file that cannot be read or written.
     """
+    from tonnage.files import save_for_user
     from tonnage.planning.spot import fit_traces, model_text
     from tonnage.reports.spot_fit import fit_report
 
@@ -126,10 +127,7 @@ def fit(traces: Sequence[Path | str], *, out: Path | str | None = None) -> Answe
     families = sorted({trace.family for trace in known})
     found = fit_traces(known, source=f"{len(known)} traces of {', '.join(families)}")
     if out is not None:
-        try:
-            Path(out).write_text(model_text(found.model), encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"{out} cannot be written: {error.strerror}", hint="name another --out") from error
+        save_for_user(Path(out), model_text(found.model), hint="name another --out")
     return Answer(found, partial(fit_report, file=None if out is None else str(out)))
 
 
