@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from tonnage.api import spot
     from tonnage.api.answers import Answer, Result
+    from tonnage.api.downloads import FetchOptions, fetch, verify_fetched
     from tonnage.api.economics import BreakEvenOptions, breakeven
     from tonnage.api.inputs import grounds_of, load_catalog, load_workload, newest_snapshot, snapshot_order
     from tonnage.api.judging import CalibrateOptions, ValidateOptions, calibrate, validate
@@ -24,15 +25,19 @@ if TYPE_CHECKING:
     from tonnage.api.machines import RightsizeOptions, rightsize
     from tonnage.api.plans import Explanation, PlanResult, SizeResult, compare, plan, size
     from tonnage.api.portfolios import portfolio
+    from tonnage.api.trained import EvaluateOptions, PredictOptions, evaluate, predict
     from tonnage.diffing import diff
 
 __all__ = [
     "Answer",
     "BreakEvenOptions",
     "CalibrateOptions",
+    "EvaluateOptions",
     "Explanation",
+    "FetchOptions",
     "LocalOptions",
     "PlanResult",
+    "PredictOptions",
     "Result",
     "RightsizeOptions",
     "SizeResult",
@@ -42,18 +47,22 @@ __all__ = [
     "calibrate_local",
     "compare",
     "diff",
+    "evaluate",
     "export_local_rows",
+    "fetch",
     "grounds_of",
     "load_catalog",
     "load_workload",
     "newest_snapshot",
     "plan",
     "portfolio",
+    "predict",
     "rightsize",
     "size",
     "snapshot_order",
     "spot",
     "validate",
+    "verify_fetched",
 ]
 
 _NAMES_OF: Final = {
@@ -73,6 +82,17 @@ _NAMES_OF: Final = {
         "LocalOptions",
         "calibrate_local",
         "export_local_rows",
+    ),
+    "tonnage.api.trained": (
+        "EvaluateOptions",
+        "PredictOptions",
+        "evaluate",
+        "predict",
+    ),
+    "tonnage.api.downloads": (
+        "FetchOptions",
+        "fetch",
+        "verify_fetched",
     ),
     "tonnage.diffing": ("diff",),
 }

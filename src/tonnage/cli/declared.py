@@ -66,7 +66,9 @@ def _parameter(name: str, said: Declared, default: Any, hint: Any, complete: Com
     many = get_origin(hint) is tuple and said.read is None
     shown = said.text if said.read is not None else default
     kind: Any = list[get_args(hint)[0]] | None if many else hint  # type: ignore[misc]
-    if said.read is not None:
+    if said.repeated:
+        kind = list[str] | None
+    elif said.read is not None:
         kind = str if default is MISSING or said.text is not None else str | None
     made = typer.Option(
         said.flag, metavar=said.metavar, help=said.help, min=said.least, max=said.most, autocompletion=complete,
