@@ -11,7 +11,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "tonnage"
 ORDER = (
     "units", "errors", "values", "files", "catalog", "workload", "sizing", "calibration", "pricing", "planning",
-    "comparison", "runs", "reports",
+    "comparison", "http", "runs", "reports",
 )  # fmt: skip
 ADAPTERS = (
     "sources", "store", "fetching", "recipes", "runners", "tracking", "serving", "gateway", "benchmarks", "monitoring",
