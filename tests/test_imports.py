@@ -10,8 +10,9 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "tonnage"
 ORDER = (
-    "units", "errors", "values", "catalog", "workload", "sizing", "calibration", "pricing", "planning", "comparison",
-    "runs", "reports",
+    "units", "errors", "values", "reason", "catalog", "workload", "sizing", "calibration", "pricing", "spot",
+    "planning",
+    "rightsizing", "service", "portfolio", "claims", "comparison", "runs", "reports",
 )  # fmt: skip
 ADAPTERS = (
     "sources", "store", "fetching", "recipes", "runners", "tracking", "serving", "gateway", "benchmarks", "monitoring",

@@ -10,8 +10,8 @@ from tonnage.cli import options
 from tonnage.cli.session import Session, open_session
 
 if TYPE_CHECKING:
-    from tonnage.planning.service.answer import Question
     from tonnage.pricing.tokens import TokenPrices
+    from tonnage.service.answer import Question
 
 
 def breakeven(
@@ -123,7 +123,7 @@ def breakeven(
         workload = override_constraints(workload, market, providers=provider, regions=region, gpus=gpu)
         prices = _prices(against, input_usd, output_usd, cached_usd, batch_discount)
         if api_model or not prices:
-            from tonnage.planning.service.listed_tokens import listed_token_prices
+            from tonnage.service.listed_tokens import listed_token_prices
 
             prices += listed_token_prices(workload, market, api_model or ())
     if workload.kind == "batch":
@@ -134,8 +134,8 @@ def breakeven(
         warm_up, scale_in, reserved_discount, p99, seed,
     )  # fmt: skip
     with session.progress("computing the break-even"):
-        from tonnage.planning.service.breakeven import break_even
         from tonnage.reports.breakeven import breakeven_report
+        from tonnage.service.breakeven import break_even
 
         found = break_even(workload, market, prices, question)
     session.show(breakeven_report(found))
@@ -152,8 +152,8 @@ def _show_batch(
     session: Session, workload: Any, market: Any, prices: Any, item_failure: float, cached_share: float, seed: int
 ) -> None:
     from tonnage.errors import NothingFits
-    from tonnage.planning.service.batch_breakeven import batch_break_even
     from tonnage.reports.batch_breakeven import batch_breakeven_report
+    from tonnage.service.batch_breakeven import batch_break_even
 
     found = batch_break_even(
         workload, market, prices, item_failure=item_failure, cached_fraction=cached_share, seed=seed
@@ -215,9 +215,9 @@ def _question(
     p99: bool,
     seed: int,
 ) -> Question:
-    from tonnage.planning.service.answer import Question
-    from tonnage.planning.service.autoscaling import Autoscaling
-    from tonnage.planning.service.economics import Demand
+    from tonnage.service.answer import Question
+    from tonnage.service.autoscaling import Autoscaling
+    from tonnage.service.economics import Demand
     from tonnage.units import HOURS_PER_MONTH
 
     own = getattr(workload.job, "spare_replicas", 0)
@@ -245,7 +245,7 @@ def _question(
 def _curve(peak_to_trough: float | None, hourly: str | None, load: float) -> Any:
     """The day's shape: as the flags say, else a wave whose mean is the file's `token_load` of the busy rate."""
     from tonnage.errors import InputError
-    from tonnage.planning.service.rate_curve import RateCurve
+    from tonnage.service.rate_curve import RateCurve
 
     if hourly is None:
         return RateCurve.of_load(load) if peak_to_trough is None else RateCurve.sinusoid(peak_to_trough)

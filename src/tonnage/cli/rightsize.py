@@ -33,10 +33,10 @@ def rightsize(
     session = open_session(output=output, as_of=as_of, catalog=catalog, quiet=quiet)
     with session.progress("comparing machines"):
         from tonnage import api
-        from tonnage.planning.rightsizing import parse_usage, usage_columns
-        from tonnage.planning.rightsizing import rightsize as find
-        from tonnage.planning.rightsizing.rightsize import Where
         from tonnage.reports.rightsizing import rightsize_report
+        from tonnage.rightsizing import parse_usage, usage_columns
+        from tonnage.rightsizing import rightsize as find
+        from tonnage.rightsizing.rightsize import Where
         from tonnage.workload.tables.reading import load_table
 
         market = api.load_catalog(settings=session.settings)
