@@ -10,8 +10,8 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "tonnage"
 ORDER = (
-    "units", "errors", "values", "reason", "catalog", "workload", "sizing", "calibration", "pricing", "spot",
-    "planning",
+    "units", "errors", "values", "reason", "files", "catalog", "workload", "sizing", "calibration", "pricing",
+    "spot", "planning",
     "rightsizing", "service", "portfolio", "claims", "comparison", "runs", "reports",
 )  # fmt: skip
 ADAPTERS = (

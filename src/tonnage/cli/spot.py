@@ -131,6 +131,7 @@ def fit(
     """
     session = open_session(output=output, quiet=quiet)
     from tonnage.errors import InputError
+    from tonnage.files import save_for_user
     from tonnage.reports.spot_fit import fit_report
     from tonnage.spot import fit_traces, model_text
 
@@ -140,10 +141,7 @@ def fit(
     with session.progress("fitting"):
         found = fit_traces(known, source=_source(known))
     if out is not None:
-        try:
-            Path(out).write_text(model_text(found.model), encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"{out} cannot be written: {error.strerror}", hint="name another --out") from error
+        save_for_user(Path(out), model_text(found.model), hint="name another --out")
     session.show(fit_report(found, out))
 
 
