@@ -11,8 +11,8 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "tonnage"
 ORDER = (
     "units", "errors", "values", "reason", "files", "catalog", "workload", "sizing", "calibration", "pricing",
-    "spot", "planning",
-    "rightsizing", "service", "portfolio", "claims", "comparison", "runs", "reports",
+    "spot_instances", "planning",
+    "rightsizing", "service", "portfolios", "claims", "comparison", "runs", "reports",
 )  # fmt: skip
 ADAPTERS = (
     "sources", "store", "fetching", "recipes", "runners", "tracking", "serving", "gateway", "benchmarks", "monitoring",

@@ -50,8 +50,8 @@ from tonnage.reports.reasons.spot_refusals import spot_refusal_document, spot_re
 from tonnage.rightsizing import remarks
 from tonnage.rightsizing.holding import Broken
 from tonnage.rightsizing.remarks import Difference, Doubt
-from tonnage.spot import refusals
-from tonnage.spot.refusals import SpotRefusal
+from tonnage.spot_instances import refusals
+from tonnage.spot_instances.refusals import SpotRefusal
 
 SORTS = [
     *((kind, risk_words, risk_document) for kind in get_args(Risk)),

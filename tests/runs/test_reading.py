@@ -11,7 +11,7 @@ import pytest
 from tonnage.errors import WorkloadError
 from tonnage.runs.reading import load_run_spec
 from tonnage.runs.spec import RunSpec, dump_spec, load_spec
-from tonnage.spot.knowledge import other_machines
+from tonnage.spot_instances.knowledge import other_machines
 from tonnage.workload.jobs import Lora
 from tonnage.workload.loading import load_workload
 

@@ -14,7 +14,7 @@ from tonnage.planning import make_plan
 from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.fleets import machines_for, replicas_for
 from tonnage.planning.plan import Option
-from tonnage.portfolio.model import candidates_of, entry_plans
+from tonnage.portfolios.model import candidates_of, entry_plans
 from tonnage.rightsizing.rightsize import plan_alone
 from tonnage.service.answer import Question
 from tonnage.service.autoscaling import Autoscaling

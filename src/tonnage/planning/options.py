@@ -21,7 +21,7 @@ from tonnage.pricing.lines import Hours, machine_ledger
 from tonnage.pricing.rates import idle_s
 from tonnage.pricing.usage import billed_hours, unused_hours
 from tonnage.sizing.estimates import Figure
-from tonnage.spot.detail import SpotDetail
+from tonnage.spot_instances.detail import SpotDetail
 from tonnage.units import SECONDS_PER_HOUR
 from tonnage.values import dataclass
 from tonnage.workload.jobs import Workload

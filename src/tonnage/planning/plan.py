@@ -19,7 +19,7 @@ from tonnage.planning.reasons.risks import PriceRisk, Promise, Risk
 from tonnage.pricing.ledger import Ledger
 from tonnage.sizing.estimates import Figure
 from tonnage.sizing.host import HostStage
-from tonnage.spot.detail import SpotDetail
+from tonnage.spot_instances.detail import SpotDetail
 from tonnage.values import dataclass
 
 Objective = Literal["cost", "time", "pareto"]

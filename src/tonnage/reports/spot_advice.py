@@ -11,7 +11,7 @@ from tonnage.reports.plain import plain_number
 from tonnage.reports.reasons.spot_refusals import spot_refusal_document, spot_refusal_words
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import UNKNOWN, render_duration, render_money, short
-from tonnage.spot.advice import Advice, Expected
+from tonnage.spot_instances.advice import Advice, Expected
 from tonnage.units import SECONDS_PER_HOUR
 
 SCHEMA: Final = "tonnage/spot-advice@1"

@@ -25,7 +25,7 @@ from tonnage.runs.spec import (
     TrackingSpec,
     TrainingSpec,
 )
-from tonnage.spot.knowledge import other_machines
+from tonnage.spot_instances.knowledge import other_machines
 from tonnage.units import SECONDS_PER_HOUR
 from tonnage.workload.file.kinds import BatchFile, ServeFile, TabularFile, TrainFile
 from tonnage.workload.file.length_fields import freeze_lengths

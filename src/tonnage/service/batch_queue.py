@@ -13,8 +13,8 @@ import math
 import numpy as np
 
 from tonnage.errors import InputError
-from tonnage.spot.drawing import draws
-from tonnage.spot.hazards import HazardModel
+from tonnage.spot_instances.drawing import draws
+from tonnage.spot_instances.hazards import HazardModel
 from tonnage.units import SECONDS_PER_HOUR
 from tonnage.values import dataclass
 

@@ -14,7 +14,7 @@ from tonnage.planning.reasons.misses import MachineMiss, TermMiss
 from tonnage.planning.reasons.notes import Note
 from tonnage.planning.reasons.origins import Origin
 from tonnage.rightsizing.remarks import Difference, Doubt
-from tonnage.spot.refusals import SpotRefusal
+from tonnage.spot_instances.refusals import SpotRefusal
 
 _HEAD: Final = """\
 # Reasons

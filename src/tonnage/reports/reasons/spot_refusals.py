@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, assert_never
 
 from tonnage.reports.reasons.document import reason_document
-from tonnage.spot import refusals as kinds
-from tonnage.spot.refusals import SpotRefusal
+from tonnage.spot_instances import refusals as kinds
+from tonnage.spot_instances.refusals import SpotRefusal
 
 
 def spot_refusal_document(refusal: SpotRefusal | None) -> dict[str, Any] | None:
