@@ -12,7 +12,7 @@ from tonnage.settings import Settings, current_settings
 
 if TYPE_CHECKING:
     from tonnage.api.inputs import CalibrationSource, CatalogSource, Clock
-    from tonnage.planning.portfolio import PortfolioPlan
+    from tonnage.portfolios import PortfolioPlan
     from tonnage.workload.jobs import Workload
 
 
@@ -33,7 +33,7 @@ def portfolio(
     solver finds neither an assignment nor a proof that there is none.
     """
     from tonnage.api.inputs import clock_of, grounds_of, load_workload, market_of
-    from tonnage.planning.portfolio import plan_portfolio
+    from tonnage.portfolios import plan_portfolio
     from tonnage.reports.portfolio import portfolio_report
     from tonnage.workload.portfolio.loading import load_portfolio
 

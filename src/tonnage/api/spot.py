@@ -18,10 +18,10 @@ from tonnage.values import dataclass
 if TYPE_CHECKING:
     from tonnage.api.inputs import CatalogSource
     from tonnage.catalog.market import InstanceType
-    from tonnage.planning.spot import HazardModel, Trace
-    from tonnage.planning.spot.advice import Advice
-    from tonnage.planning.spot.fitting import SpotFit
-    from tonnage.planning.spot.replaying import ReplayResult
+    from tonnage.spot_instances import HazardModel, Trace
+    from tonnage.spot_instances.advice import Advice
+    from tonnage.spot_instances.fitting import SpotFit
+    from tonnage.spot_instances.replaying import ReplayResult
 
 ZONES: Final = ("apart", "together")
 _MODEL: Final = "A hazard model of your own, from `tonnage spot fit --out`. [default: the packaged one]"
@@ -95,8 +95,8 @@ def replay(
     `on_step` is told what is computed. Raises InputError for a file that is no trace and for a deadline that even
     on-demand would miss.
     """
-    from tonnage.planning.spot import SpotJob, replay_traces
     from tonnage.reports.spot import replay_report
+    from tonnage.spot_instances import SpotJob, replay_traces
 
     if options.zones not in ZONES:
         raise InputError(f"'{options.zones}' is no way to take zones", hint="--zones takes apart or together")
@@ -118,8 +118,8 @@ def fit(traces: Sequence[Path | str], *, out: Path | str | None = None) -> Answe
     its lifetimes judged by a fit on the others. Raises InputError for a file that cannot be read or written.
     """
     from tonnage.files import save_for_user
-    from tonnage.planning.spot import fit_traces, model_text
     from tonnage.reports.spot_fit import fit_report
+    from tonnage.spot_instances import fit_traces, model_text
 
     if out is not None and not Path(out).parent.is_dir():
         raise InputError(f"{Path(out).parent} is no folder", hint="make it first, or name another --out")
@@ -143,9 +143,9 @@ def advise(
     >>> answer.fault is None and answer.found.best.interval_h > 0
     True
     """
-    from tonnage.planning.spot import SpotQuestion
-    from tonnage.planning.spot import advise as judge
     from tonnage.reports.spot_advice import advice_report
+    from tonnage.spot_instances import SpotQuestion
+    from tonnage.spot_instances import advise as judge
 
     _check_combination(options)
     rented = None if options.machine is None else _machine(options.machine, catalog, settings)
@@ -175,7 +175,7 @@ def _check_combination(options: AdviseOptions) -> None:
 
 def _hazards(options: AdviseOptions, machine: InstanceType | None) -> HazardModel:
     """How long spot lasts: as plans take the machine's, else of a model file, else the packaged model."""
-    from tonnage.planning.spot import machine_hazard
+    from tonnage.spot_instances import machine_hazard
 
     if machine is None:
         return read_model(options.model_file)
@@ -208,7 +208,7 @@ def _machine(name: str, catalog: CatalogSource | None, settings: Settings | None
 
 def _save_h(options: AdviseOptions, machine: InstanceType | None) -> float:
     """Hours of a save: as stated, else of so many GB on that machine, else a minute."""
-    from tonnage.planning.spot import machine_save_s
+    from tonnage.spot_instances import machine_save_s
 
     minutes, size_gb = options.save_minutes, options.checkpoint_gb
     if size_gb is None or machine is None:
@@ -221,7 +221,7 @@ def _save_h(options: AdviseOptions, machine: InstanceType | None) -> float:
 
 def read_traces(paths: Sequence[Path | str]) -> list[Trace]:
     """The traces of some files, each under its file's name. InputError on a file that is none."""
-    from tonnage.planning.spot import parse_trace
+    from tonnage.spot_instances import parse_trace
 
     return [
         parse_trace(_text(path, hint="name trace files, JSON"), name=Path(path).name.removesuffix(".json"))
@@ -231,7 +231,7 @@ def read_traces(paths: Sequence[Path | str]) -> list[Trace]:
 
 def read_model(path: Path | str | None) -> HazardModel:
     """The packaged hazard model, or one from a file. InputError on a file that is none."""
-    from tonnage.planning.spot import packaged_model, parse_model
+    from tonnage.spot_instances import packaged_model, parse_model
 
     if path is None:
         return packaged_model()
