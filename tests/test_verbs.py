@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tonnage
-from tonnage.errors import InputError, NothingFits, PlanRefused
+from tonnage.errors import FetchError, InputError, NothingFits, PlanRefused, UnknownName
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 DAY = "2026-11-20"
@@ -104,3 +104,25 @@ def test_validate_answers_as_its_command(capsys: pytest.CaptureFixture[str]) -> 
     assert told
     with pytest.raises(InputError, match="cannot be left out"):
         tonnage.validate("training", table, tonnage.ValidateOptions(leave_out="colour"))
+
+
+def test_fetch_answers_with_its_files(tmp_path: Path) -> None:
+    """What came is in the answer; a file changed afterwards is a fault of `verify_fetched`."""
+    pytest.importorskip("filelock")
+    (tmp_path / "rows.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+    target = tmp_path / "there"
+    answer = tonnage.fetch(str(tmp_path / "rows.csv"), tonnage.FetchOptions(to=(str(target),), copy=True))
+    assert [one.name for one in answer.checked().files] == ["rows.csv"]
+    assert tonnage.verify_fetched(target).fault is None
+    (target / "rows.csv").write_text("a,b\n1,3\n", encoding="utf-8")
+    assert isinstance(tonnage.verify_fetched(target).fault, FetchError)
+    with pytest.raises(InputError, match="found 0 for jobs, expected 1 to 128"):
+        tonnage.FetchOptions(jobs=0)
+
+
+def test_models_of_unknown_runs_are_refused(tmp_path: Path) -> None:
+    """`evaluate` and `predict` name the run that is not there, and a device that is none."""
+    with pytest.raises(UnknownName, match="no run is named 'nowhere'"):
+        tonnage.evaluate("nowhere")
+    with pytest.raises(InputError, match="no device is named 'tpu'"):
+        tonnage.predict("nowhere", "rows.csv", tmp_path / "out.jsonl", tonnage.PredictOptions(device="tpu"))
