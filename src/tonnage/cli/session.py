@@ -50,7 +50,7 @@ class Session:
 
     def private_home(self) -> Path:
         """The home, to be written to: made for the user alone (0700) where it is not there, whatever the umask."""
-        from tonnage.runs.folder import make_private_folder
+        from tonnage.files import make_private_folder
 
         make_private_folder(self.settings.home)
         return self.settings.home
