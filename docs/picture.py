@@ -1,8 +1,8 @@
 """Draw what `tonnage plan` prints as docs/pictures/plan.svg, the picture of README.md: `python docs/picture.py`.
 
-The command runs; its coloured output is cut to the sections of `SHOWN` and drawn by rich. The picture names no web font:
-a reader's own monospaced font fills the widths that it states. `docs/refresh.py` draws it too, and `tests/test_docs.py`
-fails when the picture is not what this would draw.
+The command runs; its coloured output is cut to the sections of `SHOWN` and drawn by rich. The picture names no web
+font: a reader's own monospaced font fills the widths that it states. `docs/refresh.py` draws it too, and
+`tests/test_docs.py` fails when the picture is not what this would draw.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ COMMAND = ("plan", "examples/bert-finetune.tonnage.yaml", "--top", "5")
 COLUMNS = 104
 SHOWN = {r"Plan for": 2, r"Best$": 3, r"Ranking": 99, r"Why": 12}  # a heading -> lines of its section
 ENVIRONMENT = {
-    "COLUMNS": str(COLUMNS), "TONNAGE_AS_OF": "2026-11-20T00:00Z", "TONNAGE_COLOR": "always", "TONNAGE_HOME": "/dev/null/none",
+    "COLUMNS": str(COLUMNS), "TONNAGE_AS_OF": "2026-11-20T00:00Z", "TONNAGE_COLOR": "always",
+    "TONNAGE_HOME": "/dev/null/none",
 }  # fmt: skip
 WEB_FONT = re.compile(r"\s*@font-face \{\{.*?\}\}", re.DOTALL)
 

@@ -73,7 +73,7 @@ def test_links_between_documents_lead_somewhere(page: str) -> None:
 
 
 def test_the_picture_shows_what_is_printed() -> None:
-    """docs/pictures/plan.svg is what `tonnage plan` prints today (`make docs` draws it), and asks the network for nothing."""
+    """docs/pictures/plan.svg is what `tonnage plan` prints today (`make docs` draws it), without a font of the web."""
     picture = script("picture")
     drawn = picture.draw()
     assert picture.PICTURE.read_text(encoding="utf-8") == drawn
