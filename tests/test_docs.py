@@ -11,6 +11,8 @@ from types import ModuleType
 
 import pytest
 
+import tonnage
+
 ROOT = Path(__file__).parent.parent
 PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
@@ -39,6 +41,25 @@ def test_python_blocks_of_the_readme_run() -> None:
     for block in blocks:
         done = subprocess.run([sys.executable, "-c", block], cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
+
+
+def test_python_blocks_of_the_api_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The blocks of docs/python.md run one after the other, from the project's folder, as one session."""
+    blocks = PYTHON.findall((ROOT / "docs" / "python.md").read_text())
+    assert blocks
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("TONNAGE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TONNAGE_AS_OF", "2026-11-20T00:00Z")
+    session: dict[str, object] = {}
+    for block in blocks:
+        exec(block.replace("FOLDER", str(tmp_path)), session)
+
+
+def test_every_verb_is_on_the_api_page() -> None:
+    """docs/python.md names every public name of the package."""
+    page = (ROOT / "docs" / "python.md").read_text()
+    missing = [name for name in tonnage.__all__ if name != "__version__" and f"`{name}" not in page]
+    assert not missing
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Tonnage: which hardware, on which platform, bought how, and will it hold?
 
-`plan`, `size`, `compare`, `diff`, `load_workload`, `load_catalog` and the module `errors`; each loads on first use.
+The verbs of the command line as functions (docs/python.md), `load_workload`, `load_catalog` and the module `errors`;
+each loads on first use.
 """
 
 from __future__ import annotations
@@ -10,21 +11,40 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from tonnage import errors
-    from tonnage.api import Explanation, PlanResult, SizeResult, compare, load_catalog, load_workload, plan, size
-    from tonnage.diffing import diff
+    from tonnage.api import (
+        Answer,
+        BreakEvenOptions,
+        Explanation,
+        PlanResult,
+        RightsizeOptions,
+        SizeResult,
+        breakeven,
+        compare,
+        diff,
+        load_catalog,
+        load_workload,
+        plan,
+        rightsize,
+        size,
+    )
 
 __version__: Final = "0.1.0"
 __all__ = [
+    "Answer",
+    "BreakEvenOptions",
     "Explanation",
     "PlanResult",
+    "RightsizeOptions",
     "SizeResult",
     "__version__",
+    "breakeven",
     "compare",
     "diff",
     "errors",
     "load_catalog",
     "load_workload",
     "plan",
+    "rightsize",
     "size",
 ]
 
@@ -32,8 +52,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "errors":
         return import_module("tonnage.errors")
-    if name == "diff":
-        return import_module("tonnage.diffing").diff
     if name in __all__:
         return getattr(import_module("tonnage.api"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

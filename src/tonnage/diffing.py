@@ -7,16 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from tonnage.api import (
-    Clock,
-    check_source,
-    clock_of,
-    config_reader,
-    grounds_of,
-    load_catalog,
-    settings_of,
-    started,
-)
+from tonnage.api.inputs import Clock, check_source, clock_of, config_reader, grounds_of, load_catalog, started
 from tonnage.catalog import Catalog
 from tonnage.errors import InputError
 from tonnage.planning import Plan, make_plan
@@ -33,7 +24,7 @@ from tonnage.planning.whatif.cost_change import (
     steps_of,
 )
 from tonnage.planning.whatif.key_changes import KeyChange, changed_keys, states_between
-from tonnage.settings import Settings
+from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
 from tonnage.workload.file.mapping_values import as_document
 from tonnage.workload.jobs import ServeJob
@@ -64,7 +55,7 @@ def diff(
     if not 0 < runs_per_month <= MOST_RUNS:
         hint = f"expected a number above 0, at most {MOST_RUNS:,.0f}"
         raise InputError(f"found {runs_per_month} runs a month", hint=hint)
-    settings = settings or settings_of(as_of)
+    settings = settings or current_settings(as_of=as_of)
     old = catalog if isinstance(catalog, Catalog) else load_catalog(catalog, settings=settings)
     new = old if catalog_after is None else _catalog(catalog_after, settings)
     desk = _Desk(settings, grounds_of(None, None, settings), clock_of(settings), runs_per_month)

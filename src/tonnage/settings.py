@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -79,6 +80,11 @@ def load_settings(flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Pat
         found[name] = _find(name, layers) or _Found(default, "default", cwd)
     values = {name: entry.value for name, entry in found.items()}
     return Settings(**values, origins=tuple((name, found[name].origin) for name in SETTING_NAMES))
+
+
+def current_settings(**given: Any) -> Settings:
+    """The settings of this process: what is `given`, its environment, the files from its folder upward."""
+    return load_settings(given, os.environ, Path.cwd())
 
 
 def _find(name: str, layers: list[dict[str, _Found]]) -> _Found | None:

@@ -18,10 +18,11 @@ from pathlib import Path
 import pytest
 
 from tonnage.cli.following import exit_code
+from tonnage.files import write_whole
 from tonnage.runners.runner import Supervised
 from tonnage.runs import EventKind, Reason, RunFolder, RunState, State
 from tonnage.runs.data_prints import with_prints
-from tonnage.runs.folder import append_values, write_whole
+from tonnage.runs.folder import append_values
 from tonnage.runs.liveness import is_held
 from tonnage.runs.progress import Progress
 from tonnage.runs.spec import load_spec

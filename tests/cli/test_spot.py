@@ -202,3 +202,37 @@ def test_advise_says_what_cannot_be(inside: Run) -> None:
     both = inside("spot", "advise", *JOB, "--no-checkpoints", "--checkpoint-minutes", "10")
     assert (both.returncode, "exclude each other" in both.stderr) == (2, True)
     assert inside("spot", "advise", *JOB, "--save-minutes", "-1").returncode == 2
+
+
+MACHINE = ("--machine", "aws/p3.16xlarge", "--nodes", "4")
+
+
+def test_advise_takes_hazard_and_saves_of_a_machine(inside: Run) -> None:
+    """A machine sets how long spot lasts; the size of a checkpoint what a save takes, in parts where it is sharded."""
+    whole, parts = (
+        json.loads(inside("spot", "advise", *JOB, *MACHINE, "--checkpoint-gb", "84", *more, "-o", "json").stdout)
+        for more in ((), ("--sharded",))
+    )
+    assert whole["job"]["save_h"] == pytest.approx((1 + 84 / 0.5) / 3600, abs=1e-4)
+    assert parts["job"]["save_h"] == pytest.approx((1 + 84 / 2.0) / 3600, abs=1e-4)
+    assert parts["billed_h"]["value"] < whole["billed_h"]["value"]
+    assert whole["assumptions"]["model"].startswith("traces: ")
+    other = json.loads(inside("spot", "advise", *JOB, "--machine", "azure/Standard_ND96asr_v4", "-o", "json").stdout)
+    assert other["assumptions"]["model"].startswith("other machines: ")
+    assert other["billed_h"]["high"] > whole["billed_h"]["high"] / 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--machine", "p4d.24xlarge"), "names no provider"),
+        (("--machine", "aws/p4d.24xlarg"), "p4d.24xlarge"),
+        (("--checkpoint-gb", "10"), "are of a machine"),
+        (("--machine", "aws/p4d.24xlarge", "--model", "a.json"), "exclude each other"),
+        (("--machine", "aws/p4d.24xlarge", "--checkpoint-gb", "1", "--save-minutes", "1"), "exclude each other"),
+    ],
+)
+def test_advise_says_what_is_wrong_with_a_machine(inside: Run, arguments: tuple[str, ...], said: str) -> None:
+    """Exit code 2, with what to write instead."""
+    done = inside("spot", "advise", *JOB, *arguments)
+    assert (done.returncode, said in done.stderr) == (2, True), done.stderr

@@ -12,7 +12,8 @@ from tonnage.catalog import Catalog
 from tonnage.planning import make_plan
 from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.plan import Option
-from tonnage.planning.spot import SpotQuestion, advise
+from tonnage.spot_instances import SpotQuestion, advise
+from tonnage.spot_instances.saves import state_bytes
 from tonnage.workload.jobs import BatchJob, Workload
 
 CALIBRATED = CalibratedModel.packaged()
@@ -86,3 +87,19 @@ def test_a_batch_saves_nothing_and_loses_what_is_in_flight(catalog: Catalog) -> 
         assert each_h <= spot.startup_h + spot.interval_h
         assert spot.interval_h < 0.1
         assert spot.nodes == 1
+
+
+def test_many_machines_save_their_parts_at_the_same_time(catalog: Catalog) -> None:
+    """A sharded training on four machines saves in a quarter of the seconds beside the second that does not shrink."""
+    workload = load_workload(EXAMPLES / "llama-65b-full.tonnage.yaml", catalog=catalog)
+    found = [
+        one for one in make_plan(workload, catalog, calibrated=CALIBRATED).options if one.spot and one.platform == "vm"
+    ]
+    of_amazon = [one for one in found if one.provider == "aws"]
+    assert of_amazon
+    size = state_bytes(workload.job)
+    for option in of_amazon:
+        fields = dict(option.run.layout_fields)
+        assert option.spot is not None
+        if fields["sharding"] != "ddp":
+            assert option.spot.save_h * 3600 == pytest.approx(1 + size / (0.5e9 * option.count))

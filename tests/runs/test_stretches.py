@@ -7,10 +7,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from tonnage.files import write_whole
 from tonnage.reports.rendering import render_report
 from tonnage.reports.run_report import run_report
 from tonnage.runs import EventKind, RunFolder
-from tonnage.runs.folder import append_values, write_whole
+from tonnage.runs.folder import append_values
 from tonnage.runs.journal import Event
 from tonnage.runs.measured import measure, measured_rows, read_records
 from tonnage.runs.spec import LaunchSpec, dump_spec

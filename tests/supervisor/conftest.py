@@ -15,9 +15,9 @@ from typing import Any
 import psutil
 import pytest
 
+from tonnage.files import write_whole
 from tonnage.runners import make_runner
 from tonnage.runs import EventKind, RunFolder, RunSpec, RunState
-from tonnage.runs.folder import write_whole
 from tonnage.runs.job import dump_job
 from tonnage.runs.liveness import is_held, workers_lock
 from tonnage.runs.spec import DataSource, DataSpec

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -11,6 +10,7 @@ from typing import Any, Final
 from tonnage.calibration.local_profile import SCHEMA, DeviceKind, DeviceProfile, Identity
 from tonnage.calibration.store import plain_value, rebuild
 from tonnage.errors import InputError, TonnageError, UnknownName, nearest
+from tonnage.files import save_for_user
 
 HINT: Final = "measure this machine: `tonnage calibrate --local`"
 LARGEST_BYTES: Final = 64 * 2**20
@@ -24,23 +24,7 @@ def profile_text(profile: DeviceProfile) -> str:
 
 def save_profile(profile: DeviceProfile, path: Path) -> None:
     """Write the profile's file. Raises InputError where that cannot be done."""
-    write_whole(path, profile_text(profile))
-
-
-def write_whole(path: Path, text: str) -> None:
-    """A file whole or not at all, through a temporary one beside it. Raises InputError where that cannot be done."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with beside.open("w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        beside.replace(path)
-    except OSError as error:
-        if beside.parent.is_dir():
-            beside.unlink(missing_ok=True)
-        raise InputError(f"{path} cannot be written: {error.strerror or error}", hint="name another file") from error
+    save_for_user(path, profile_text(profile), parents=True)
 
 
 def read_profile(path: Path) -> DeviceProfile:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
@@ -17,6 +16,7 @@ from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 from tonnage.calibration.intervals import Intervals
 from tonnage.errors import InputError
+from tonnage.files import save_for_user
 from tonnage.sizing.engines import PRIORS, Engine
 from tonnage.values import dataclass
 
@@ -128,13 +128,7 @@ def save_calibration(calibration: Calibration, path: Path) -> None:
     """Write the file whole or not at all. Equal calibrations give equal bytes."""
     document = {"schema": SCHEMA, **plain_value(calibration)}
     text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise InputError(f"{path} cannot be written: {error.strerror or error}") from error
+    save_for_user(path, text)
 
 
 def digest_file(path: Path) -> str:

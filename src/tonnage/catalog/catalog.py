@@ -9,6 +9,7 @@ from datetime import date
 from fnmatch import fnmatchcase
 
 from tonnage.catalog.aliases import devices_called, fold_name
+from tonnage.catalog.capacity import CapacityRule
 from tonnage.catalog.grammar import GpuFilter
 from tonnage.catalog.hardware import Accelerator, Cpu, Link
 from tonnage.catalog.managed import BillingRule, ManagedPrices, Quarantined
@@ -82,6 +83,7 @@ class Catalog:
     left_out: tuple[str, ...] = ()  # rows of the snapshot's prices that cannot be used: which, and why
     billing: tuple[BillingRule, ...] = ()
     services: ServicePrices = field(default_factory=ServicePrices)
+    capacity: tuple[CapacityRule, ...] = ()
     _accelerators: Mapping[str, Accelerator] = field(init=False, repr=False)
     _instances: Mapping[str, tuple[InstanceType, ...]] = field(init=False, repr=False)
     _offers: Mapping[InstanceKey, tuple[Offer, ...]] = field(init=False, repr=False)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.catalog.aliases import load_aliases
+from tonnage.catalog.capacity import read_capacity
 from tonnage.catalog.catalog import Catalog
 from tonnage.catalog.hardware import Accelerator, Source
 from tonnage.catalog.hardware_rows import (
@@ -115,6 +116,7 @@ def load_catalog(folder: Path | None = None, *, strict: bool = True) -> Catalog:
         left_out=rows.left_out,
         billing=read_billing(data / "billing.csv"),
         services=read_services(data / "services.csv", [provider.name for provider in providers]),
+        capacity=read_capacity(data / "capacity.csv", [provider.name for provider in providers]),
     )
 
 

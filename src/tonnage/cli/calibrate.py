@@ -175,8 +175,9 @@ def calibrate_local(
     """Measure, or add rows to what was measured; save and show the profile."""
     from dataclasses import replace
 
-    from tonnage.calibration.local_file import save_profile, write_whole
+    from tonnage.calibration.local_file import save_profile
     from tonnage.calibration.local_rows import is_read, read_rows, rows_csv, update
+    from tonnage.files import save_for_user
     from tonnage.reports.local import profile_report
 
     _check_price(usd_per_hour)
@@ -185,7 +186,7 @@ def calibrate_local(
     else:
         profile = _known_profile(session, out)
     if export is not None:
-        write_whole(Path(export), rows_csv(profile.rows))
+        save_for_user(Path(export), rows_csv(profile.rows), parents=True)
         session.say(f"{len(profile.rows)} rows written to {export}")
         if rows is None:
             return

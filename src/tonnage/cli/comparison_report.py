@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tonnage.cli.session import open_session, terminal_width
 from tonnage.cli.streams import write_stdout
 from tonnage.errors import InputError, TonnageError
+from tonnage.files import save_for_user
 
 if TYPE_CHECKING:
     from tonnage.comparison.comparing import Comparison
@@ -56,7 +55,7 @@ def report_comparison(
 
     texts = [(path, _migration_text(found, path).encode()) for path in migrations]
     for path, content in [*((path, _report_bytes(found, path)) for path in reports), *texts]:
-        write_whole(Path(path), content)
+        save_for_user(Path(path), content, fault=TonnageError, hint="check the folder")
         session.say(f"wrote {path}")
     if not (reports or migrations) or output is not None:
         write_stdout(render_comparison(found, session.settings.output, Look(width=terminal_width())))
@@ -130,27 +129,3 @@ def _migration_text(found: Comparison, path: str) -> str:
     if suffix == ".ics":
         return migration_calendar(found.migration, found.as_of)
     return migration_csv(found.migration) if suffix == ".csv" else migration_checklist(found.migration)
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file: afterwards it is the old one or the whole new one. TonnageError where it cannot be written."""
-    part = None
-    try:
-        with tempfile.NamedTemporaryFile("wb", dir=path.parent, prefix=f".{path.name}.", delete=False) as stream:
-            part = stream.name
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(part, 0o666 & ~_umask())
-        os.replace(part, path)
-    except OSError as error:
-        if part is not None:
-            Path(part).unlink(missing_ok=True)
-        raise TonnageError(f"{path} cannot be written: {error.strerror or error}", hint="check the folder") from error
-
-
-def _umask() -> int:
-    """The process's mask for new files; reading it means setting it for a moment."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

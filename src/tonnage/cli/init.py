@@ -108,6 +108,7 @@ def _no_such_task(task: str | None) -> Exception:
 def _write(folder: Path, files: Files, *, force: bool) -> None:
     """All files, or none where one is there already."""
     from tonnage.errors import InputError
+    from tonnage.files import SHARED, write_whole
 
     there = [name for name in files if (folder / name).exists()]
     if there and not force:
@@ -117,6 +118,6 @@ def _write(folder: Path, files: Files, *, force: bool) -> None:
         for name, content in files.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content if isinstance(content, bytes) else content.encode())
+            write_whole(path, content, mode=SHARED)
     except OSError as error:
         raise InputError(f"{folder}: cannot be written: {error.strerror}", hint="name another --out") from error

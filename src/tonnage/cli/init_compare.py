@@ -24,6 +24,7 @@ def write_compare_file(
     from tonnage.comparison.profiles import load_profiles
     from tonnage.comparison.request import parse_request
     from tonnage.comparison.starter import check_names, parse_work, render_starter
+    from tonnage.files import save_for_user
 
     known = sorted(load_profiles())
     names, works = names or _ask("compare which platforms", known), works or _ask("workload files (FILE:JOBS)", [])
@@ -43,10 +44,7 @@ def write_compare_file(
     if path.exists() and not force:
         raise InputError(f"{path} is there", hint="name another --out, or write over it by --force")
     parse_request(text, file=str(path), folder=path.parent)
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}", hint="name another --out") from error
+    save_for_user(path, text, hint="name another --out")
     return path
 
 

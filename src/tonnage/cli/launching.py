@@ -65,8 +65,8 @@ def start(launch: Launch) -> None:
     import json
 
     from tonnage.errors import TonnageError
+    from tonnage.files import write_whole
     from tonnage.runs.data_prints import with_prints
-    from tonnage.runs.folder import write_whole
     from tonnage.runs.journal import EventKind
     from tonnage.runs.secrets import masked
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def resume_run(folder: RunFolder, given: dict[str, Any], settings: Settings) -> None:
     """Start it again. InputError where there is nothing to go on with, PlanRefused where a limit is used up."""
     from tonnage.cli.launching import how, overridden, runner_for
+    from tonnage.files import write_whole
     from tonnage.runners.machine import look_at_machine
-    from tonnage.runs.folder import write_whole
     from tonnage.runs.guards import check_guard
     from tonnage.runs.journal import EventKind
     from tonnage.runs.liveness import has_supervisor, observed_state
@@ -59,7 +59,7 @@ def _predict_anew(folder: RunFolder, spec: RunSpec, machine: Machine, settings: 
     import json
 
     from tonnage.cli.predicting import predict_run
-    from tonnage.runs.folder import write_whole
+    from tonnage.files import write_whole
     from tonnage.runs.secrets import masked
 
     prediction = predict_run(spec, machine, settings)

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from tonnage.api.machines import RightsizeOptions
 from tonnage.cli import options
+from tonnage.cli.declared import with_options
 from tonnage.cli.session import open_session
 
 
+@with_options(RightsizeOptions)
 def rightsize(
     usage: Annotated[
         str, typer.Argument(metavar="USAGE", help="Measured use, a machine a row: CSV or JSON.", show_default=False)
     ],
-    headroom: Annotated[
-        float, typer.Option("--headroom", metavar="FRACTION", min=0, max=5, help="On top of every measured peak.")
-    ] = 0.2,
-    any_region: Annotated[bool, typer.Option("--any-region", help="Look in every region of the provider.")] = False,
-    any_provider: Annotated[bool, typer.Option("--any-provider", help="Look at every provider, everywhere.")] = False,
+    asked: RightsizeOptions,
     catalog: options.CatalogFolder = None,
     as_of: options.AsOf = None,
     output: options.Output = None,
@@ -33,20 +31,6 @@ def rightsize(
     session = open_session(output=output, as_of=as_of, catalog=catalog, quiet=quiet)
     with session.progress("comparing machines"):
         from tonnage import api
-        from tonnage.planning.rightsizing import parse_usage, usage_columns
-        from tonnage.planning.rightsizing import rightsize as find
-        from tonnage.planning.rightsizing.rightsize import Where
-        from tonnage.reports.rightsizing import rightsize_report
-        from tonnage.workload.tables.reading import load_table
 
-        market = api.load_catalog(settings=session.settings)
-        where = Where(any_region=any_region, any_provider=any_provider, headroom=headroom)
-        rows = parse_usage(load_table(usage, usage_columns(market)), usage, market)
-        workloads = [
-            None
-            if row.workload is None
-            else api.load_workload(Path(usage).parent / row.workload, catalog=market, settings=session.settings)
-            for row in rows
-        ]
-        findings = [find(row, market, where, job) for row, job in zip(rows, workloads, strict=True)]
-    session.show(rightsize_report(findings, market))
+        answer = api.rightsize(usage, asked, settings=session.settings)
+    session.show_answer(answer)

@@ -107,7 +107,7 @@ def export(
     from tonnage.calibration.columns import FACT_COLUMNS
     from tonnage.calibration.fact_files import dump_facts
     from tonnage.cli.streams import write_stdout
-    from tonnage.runs.folder import SHARED, write_whole
+    from tonnage.files import save_for_user
     from tonnage.store import open_store
 
     name = _table(table)
@@ -117,7 +117,7 @@ def export(
     if str(file) == "-":
         write_stdout(text)
         return
-    write_whole(file, text, mode=SHARED)
+    save_for_user(file, text)
     session.say(f"{len(rows)} rows written to {file}")
 
 

@@ -7,13 +7,15 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.cli.streams import write_stdout
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tonnage.api.answers import Answer
     from tonnage.reports.rendering import Report
     from tonnage.settings import Settings
 
@@ -34,6 +36,13 @@ class Session:
         look = Look(width=terminal_width(), color=self._in_color())
         write_stdout(render_report(report, self.settings.output, look))
 
+    def show_answer(self, answer: Answer[Any]) -> None:
+        """Print the answer of a verb, its remarks on stderr; raise the fault that it ends with, where there is one."""
+        self.show(answer.report())
+        for remark in answer.remarks:
+            self.say(remark)
+        answer.checked()
+
     def say(self, message: str) -> None:
         """A message on stderr, unless quiet."""
         if not self.quiet:
@@ -41,7 +50,7 @@ class Session:
 
     def private_home(self) -> Path:
         """The home, to be written to: made for the user alone (0700) where it is not there, whatever the umask."""
-        from tonnage.runs.folder import make_private_folder
+        from tonnage.files import make_private_folder
 
         make_private_folder(self.settings.home)
         return self.settings.home
@@ -67,9 +76,9 @@ class Session:
 
 def open_session(*, quiet: bool = False, **flags: Any) -> Session:
     """The settings of flags, environment and files; InputError on a value that cannot be used."""
-    from tonnage.settings import load_settings
+    from tonnage.settings import current_settings
 
-    return Session(load_settings(flags, os.environ, Path.cwd()), quiet)
+    return Session(current_settings(**flags), quiet)
 
 
 def terminal_width() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,10 +10,12 @@ import typer
 
 from tonnage.cli import options
 from tonnage.cli.meter import Meter
-from tonnage.cli.session import open_session
+from tonnage.cli.session import Session, open_session
+from tonnage.units import SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
-    from tonnage.planning.spot import HazardModel, Trace
+    from tonnage.catalog.market import InstanceType
+    from tonnage.spot_instances import HazardModel, Trace
 
 commands = typer.Typer(
     no_args_is_help=True,
@@ -95,8 +98,8 @@ def replay(
     """
     session = open_session(output=output, quiet=quiet)
     from tonnage.errors import InputError
-    from tonnage.planning.spot import SpotJob, replay_traces
     from tonnage.reports.spot import replay_report
+    from tonnage.spot_instances import SpotJob, replay_traces
 
     if zones not in _ZONES:
         raise InputError(f"'{zones}' is no way to take zones", hint="--zones takes apart or together")
@@ -128,8 +131,9 @@ def fit(
     """
     session = open_session(output=output, quiet=quiet)
     from tonnage.errors import InputError
-    from tonnage.planning.spot import fit_traces, model_text
+    from tonnage.files import save_for_user
     from tonnage.reports.spot_fit import fit_report
+    from tonnage.spot_instances import fit_traces, model_text
 
     if out is not None and not Path(out).parent.is_dir():
         raise InputError(f"{Path(out).parent} is no folder", hint="make it first, or name another --out")
@@ -137,10 +141,7 @@ def fit(
     with session.progress("fitting"):
         found = fit_traces(known, source=_source(known))
     if out is not None:
-        try:
-            Path(out).write_text(model_text(found.model), encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"{out} cannot be written: {error.strerror}", hint="name another --out") from error
+        save_for_user(Path(out), model_text(found.model), hint="name another --out")
     session.show(fit_report(found, out))
 
 
@@ -161,8 +162,22 @@ def advise(
     ] = None,
     no_checkpoints: Annotated[bool, typer.Option("--no-checkpoints", help="Nothing is saved on the way.")] = False,
     save_minutes: Annotated[
-        float, typer.Option("--save-minutes", metavar="M", help="What one checkpoint takes.")
-    ] = 1.0,
+        float | None,
+        typer.Option("--save-minutes", metavar="M", help="What one checkpoint takes. [default: 1]", show_default=False),
+    ] = None,
+    checkpoint_gb: Annotated[
+        float | None,
+        typer.Option(
+            "--checkpoint-gb",
+            metavar="GB",
+            min=0.0,
+            help="Size of one checkpoint, in place of --save-minutes: written as plans write it, on --machine.",
+            show_default=False,
+        ),
+    ] = None,
+    sharded: Annotated[
+        bool, typer.Option("--sharded", help="Each machine writes its part of a checkpoint (FSDP, ZeRO).")
+    ] = False,
     nodes: Annotated[
         int, typer.Option("--nodes", metavar="N", min=1, max=10_000, help="Machines; losing one stops all.")
     ] = 1,
@@ -170,6 +185,21 @@ def advise(
         float | None,
         typer.Option("--price", metavar="USD", help="Spot, a machine-hour; gives bills in USD.", show_default=False),
     ] = None,
+    machine: Annotated[
+        str | None,
+        typer.Option(
+            "--machine",
+            metavar="PROVIDER/TYPE",
+            help="The machine: how long it lasts is taken as plans take it. [default: the typical traced zone]",
+            show_default=False,
+        ),
+    ] = None,
+    region: Annotated[
+        str,
+        typer.Option(
+            "--region", metavar="REGION", help="Where --machine is; bands are published by region.", show_default=False
+        ),
+    ] = "",
     model: ModelFile = None,
     seed: Seed = 0,
     output: options.Output = None,
@@ -181,20 +211,34 @@ def advise(
     """
     session = open_session(output=output, quiet=quiet)
     from tonnage.errors import InputError, PlanRefused
-    from tonnage.planning.spot import SpotQuestion
-    from tonnage.planning.spot import advise as judge
     from tonnage.reports.reasons.spot_refusals import spot_refusal_words
     from tonnage.reports.spot_advice import advice_report
+    from tonnage.spot_instances import SpotQuestion, machine_hazard
+    from tonnage.spot_instances import advise as judge
 
     if no_checkpoints and checkpoint_minutes is not None:
         raise InputError("--no-checkpoints and --checkpoint-minutes exclude each other", hint="give one of them")
+    if model is not None and machine is not None:
+        raise InputError(
+            "--model and --machine exclude each other", hint="give one of them: each says how long spot lasts"
+        )
+    rented = None if machine is None else _machine(session, machine)
+    if rented is None and (region or checkpoint_gb is not None or sharded):
+        raise InputError(
+            "--region, --checkpoint-gb and --sharded are of a machine", hint="--machine aws/p4d.24xlarge names it"
+        )
+    save_h = _save_h(save_minutes, checkpoint_gb, rented, nodes if sharded else 1)
+    known = read_model(model)
+    if rented is not None:
+        hazard = machine_hazard(rented, region)
+        known = replace(hazard.model, source=f"{hazard.known}: {hazard.source}")
     question = SpotQuestion(
-        work_h=hours, changeover_h=changeover_hours, price_ratio=price_ratio, save_h=save_minutes / 60.0,
+        work_h=hours, changeover_h=changeover_hours, price_ratio=price_ratio, save_h=save_h,
         interval_h=None if checkpoint_minutes is None else checkpoint_minutes / 60.0,
         checkpoints=not no_checkpoints, deadline_h=deadline_hours, nodes=nodes, usd_per_h=price, seed=seed,
     )  # fmt: skip
     with session.progress("computing"):
-        answer = judge(question, read_model(model))
+        answer = judge(question, known)
     session.show(advice_report(answer))
     if answer.refused is not None:
         minutes = 60 * answer.best.interval_h
@@ -205,10 +249,33 @@ def advise(
         )
 
 
+def _machine(session: Session, name: str) -> InstanceType:
+    """The catalog's machine of a `PROVIDER/TYPE`."""
+    from tonnage.api import load_catalog
+    from tonnage.errors import InputError
+
+    provider, slash, kind = name.partition("/")
+    if not slash:
+        raise InputError(f"'{name}' names no provider", hint="write it as aws/p4d.24xlarge")
+    return load_catalog(settings=session.settings).instance_type(kind, provider)
+
+
+def _save_h(minutes: float | None, size_gb: float | None, machine: InstanceType | None, writers: int) -> float:
+    """Hours of a save: as stated, else of so many GB on that machine, else a minute."""
+    from tonnage.errors import InputError
+    from tonnage.spot_instances import machine_save_s
+
+    if size_gb is None or machine is None:
+        return (1.0 if minutes is None else minutes) / 60.0
+    if minutes is not None:
+        raise InputError("--save-minutes and --checkpoint-gb exclude each other", hint="give one of them")
+    return machine_save_s(size_gb * 1e9, machine, writers) / SECONDS_PER_HOUR
+
+
 def read_traces(paths: list[str]) -> list[Trace]:
     """The traces of some files, each under its file's name. InputError on a file that is none."""
     from tonnage.errors import InputError
-    from tonnage.planning.spot import parse_trace
+    from tonnage.spot_instances import parse_trace
 
     found = []
     for path in paths:
@@ -224,7 +291,7 @@ def read_traces(paths: list[str]) -> list[Trace]:
 def read_model(path: str | None) -> HazardModel:
     """The packaged hazard model, or one from a file."""
     from tonnage.errors import InputError
-    from tonnage.planning.spot import packaged_model, parse_model
+    from tonnage.spot_instances import packaged_model, parse_model
 
     if path is None:
         return packaged_model()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.fetching.checksums import digests
 from tonnage.fetching.remote import RemoteFile, Stopped, need
+from tonnage.files import write_whole
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
@@ -25,17 +24,10 @@ def key_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def write_whole(path: Path, document: Any) -> None:
+def write_json(path: Path, document: Any) -> None:
     """A JSON file that is there whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=".draft-")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(json.dumps(document, indent=1, sort_keys=True) + "\n")
-        Path(draft).replace(path)
-    except BaseException:
-        Path(draft).unlink(missing_ok=True)
-        raise
+    write_whole(path, json.dumps(document, indent=1, sort_keys=True) + "\n", durable=False)
 
 
 def read_json(path: Path) -> Any:
@@ -104,7 +96,7 @@ class Cache:
     def remember(self, file: RemoteFile, sha256: str, verified_by: str) -> None:
         """Enter which bytes this version of an address has."""
         document = {"identity": file.identity, "version": file.version, "sha256": sha256, "verified_by": verified_by}
-        write_whole(self._index_path(file), document)
+        write_json(self._index_path(file), document)
 
     def known(self, file: RemoteFile) -> tuple[str, str] | None:
         """(SHA-256, how it was verified) of this version of the address. Without a version nothing is known."""
@@ -117,7 +109,7 @@ class Cache:
         """Remember that the file, as it stands, has this digest."""
         state = path.stat()
         entry = {"path": str(path), "size_bytes": state.st_size, "mtime_ns": state.st_mtime_ns, "sha256": sha256}
-        write_whole(self._seal_path(path), entry)
+        write_json(self._seal_path(path), entry)
 
     def sealed(self, path: Path) -> str | None:
         """The digest of a file untouched since it was sealed."""
@@ -130,7 +122,7 @@ class Cache:
 
     def keep_list(self, source: str, files: list[dict[str, Any]]) -> None:
         """Remember what a source holds, for when it cannot be asked."""
-        write_whole(self.root / "lists" / f"{key_of(source)}.json", {"source": source, "files": files})
+        write_json(self.root / "lists" / f"{key_of(source)}.json", {"source": source, "files": files})
 
     def kept_list(self, source: str) -> list[dict[str, Any]] | None:
         """What a source held when it was last asked."""

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 from tonnage.errors import FetchError, InputError
 from tonnage.fetching.addresses import MANIFEST_NAME, Address
 from tonnage.fetching.remote import BLOCK_BYTES
+from tonnage.files import SHARED, write_whole
 from tonnage.values import dataclass
 
 MANIFEST_SCHEMA: Final = "tonnage/fetch-manifest@1"
@@ -97,11 +98,7 @@ class FolderTarget:
     def write_text(self, name: str, text: str) -> None:
         """A small file, whole or not at all."""
         self.root.mkdir(parents=True, exist_ok=True)
-        handle, draft = tempfile.mkstemp(dir=self.root, prefix=".tonnage-draft-")
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        Path(draft).chmod(0o644)
-        Path(draft).replace(self.path(name))
+        write_whole(self.path(name), text, mode=SHARED)
 
     def blocks(self, name: str) -> Iterator[bytes]:
         """The bytes of a file."""

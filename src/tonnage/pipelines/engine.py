@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.errors import MissingExtra, TonnageError
+from tonnage.files import make_private_folder
 from tonnage.pipelines.commands import render_command
 from tonnage.pipelines.fingerprints import digest_step
 from tonnage.pipelines.pipeline import Pipeline, Step
 from tonnage.pipelines.results import Result, fingerprint_of, run_succeeded, written
-from tonnage.runs.folder import make_private_folder
 from tonnage.runs.liveness import Held, hold_lock
 from tonnage.values import dataclass
 

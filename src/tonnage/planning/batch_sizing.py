@@ -25,7 +25,7 @@ def size_batch(
         return size_decoder_batch(job, machines, constraints, calibrated)
     table = replica_table(job, machines, calibrated, hold_memory=constraints.held("memory"))
     fitting = np.flatnonzero(table.fits)
-    per_machine = table.replicas.requests_per_s * table.per_node
+    per_machine = table.carried() * table.per_node
     # A batch has no arrivals to wait for: replicas run at their capacity, not at the target utilisation of a service.
     best = fitting[best_per_group(table.machine[fitting].astype(np.int64), -per_machine[fitting])]
     counts = np.array(node_counts(constraints.max_nodes), dtype=np.float64)
@@ -36,10 +36,14 @@ def size_batch(
     work = job.items / (per_machine[rows] * nodes)
 
     low, high = table.factors("throughput", rows)
+    if table.hosts.any:
+        every = table.factors("throughput", np.arange(len(table.machine)))
+        fastest, slowest = table.carried(every[0], "high"), table.carried(every[1], "low")
+        low, high = table.carried()[rows] / fastest[rows], table.carried()[rows] / slowest[rows]
 
     def detail(row: int) -> RunDetail:
         interval = replace(table.intervals["throughput"][int(table.machine[rows[row]])], of="time")
-        return table.detail(int(rows[row]), nodes=int(nodes[row]), time=(interval, float(work[row])))
+        return table.detail(int(rows[row]), nodes=int(nodes[row]), time=(interval, float(job.items)))
 
     return Sized(
         machine=table.machine[rows],

@@ -129,6 +129,7 @@ class Choice:
             expected=self.expected,
             services=self.catalog.services,
             vendors={device.name: device.vendor for device in self.catalog.accelerators},
+            capacity={key: rule for rule in self.catalog.capacity for key in rule.keys},
         )
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from tonnage.catalog import Catalog
 from tonnage.catalog.hardware import Link
 from tonnage.catalog.market import InstanceType
 from tonnage.planning.reasons.changes import Publish, TakeGpu, UseFp16
 from tonnage.planning.reasons.misses import Miss, NoGpuMiss, SharedGpuMiss, UnpublishedMiss
-from tonnage.sizing.assumptions import Assumptions
+from tonnage.sizing.assumptions import Assumptions, HostAssumptions
 from tonnage.sizing.devices import Machine, missing_figure
+from tonnage.sizing.host import HostItem, host_rate
 from tonnage.units import gbit_to_gb_per_s
 from tonnage.values import dataclass
 
@@ -27,10 +29,13 @@ class MachinePark:
 
 
 def accelerator_park(
-    catalog: Catalog, instances: Iterable[InstanceType], *, precision: str, assumed: Assumptions, stated: str = ""
-) -> MachinePark:
+    catalog: Catalog, instances: Iterable[InstanceType], *, precision: str, assumed: Assumptions, stated: str = "",
+    item: HostItem | None = None,
+) -> MachinePark:  # fmt: skip
     """Machines with accelerators that publish what sizing at `precision` needs. Instance types that differ only in
-    processors, memory or name share a machine. `stated`: the format of the weights, where it is not `precision`."""
+    memory, name or processors share a machine. `stated`: the format of the weights, where it is not `precision`;
+    `item`: what the host does for each item, where that may hold devices up: then processors tell machines apart."""
+    host = HostAssumptions()
     machines: list[Machine] = []
     seen: dict[tuple[object, ...], int] = {}
     index: dict[Key, int] = {}
@@ -46,10 +51,12 @@ def accelerator_park(
             instance.scale_up,
             instance.scale_out,
             instance.network_gbit_per_s,
+            None if item is None else instance.vcpus,
         )
         if key not in seen:
             seen[key] = len(machines)
-            machines.append(_machine(catalog, instance, assumed))
+            rate = None if item is None else host_rate(item, instance.vcpus, instance.network_gbit_per_s, host)
+            machines.append(replace(_machine(catalog, instance, assumed), host=rate))
         index[instance.key] = seen[key]
     return MachinePark(machines=tuple(machines), index=index, unsized=unsized)
 

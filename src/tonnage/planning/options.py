@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from tonnage.catalog.capacity import CapacityRule
 from tonnage.catalog.expected_prices import ExpectedPrices, PriceDoubt
 from tonnage.catalog.market import InstanceType
 from tonnage.catalog.services import ServicePrices
@@ -13,14 +14,14 @@ from tonnage.planning.plan import Option, RunDetail
 from tonnage.planning.priced_runs import PricedRuns
 from tonnage.planning.risks import risks_of
 from tonnage.planning.sized import IntArray, Sized
-from tonnage.planning.spot.detail import SpotDetail
-from tonnage.planning.spot_columns import SpotColumns, no_items
+from tonnage.planning.spot_columns import SpotColumns, SpotRows, spot_rows
 from tonnage.pricing.deals import Deal
 from tonnage.pricing.ledger import Ledger, Part
 from tonnage.pricing.lines import Hours, machine_ledger
 from tonnage.pricing.rates import idle_s
 from tonnage.pricing.usage import billed_hours, unused_hours
 from tonnage.sizing.estimates import Figure
+from tonnage.spot_instances.detail import SpotDetail
 from tonnage.units import SECONDS_PER_HOUR
 from tonnage.values import dataclass
 from tonnage.workload.jobs import Workload
@@ -42,6 +43,7 @@ class OptionBuilder:
     expected: ExpectedPrices
     services: ServicePrices
     vendors: Mapping[str, str]  # of each device
+    capacity: Mapping[tuple[str, str, str], CapacityRule]  # by provider, machine and purchase
 
     def built(self, rows: IntArray, front: np.ndarray) -> list[Option]:
         """Options for `rows`, in their order."""
@@ -121,6 +123,7 @@ class OptionBuilder:
                 doubt,
                 count=int(priced.nodes[row]),
                 vendor=self.vendors.get(instance.accelerator or ""),
+                capacity=self.capacity.get((offer.provider, offer.instance_type, offer.purchase)),
             ),
             pareto=on_front,
             loses_by=None,
@@ -132,19 +135,16 @@ class OptionBuilder:
         priced = self.priced
         if priced.interrupted is None or not priced.spot[row]:
             return None
-        run = int(priced.run[row])
-        return self.spots.detail(
-            int(priced.offer[row]),
-            priced.interrupted,
-            int(priced.interrupted_row[row]),
-            work_s=float(self.sized.work_s[run]),
-            nodes=int(priced.nodes[row]),
-            keeps=bool(np.isfinite(no_items(self.sized)[run])),
-        )
+        return self.spots.detail(self._spot_row(row), priced.interrupted, int(priced.interrupted_row[row]))
+
+    def _spot_row(self, row: int) -> SpotRows:
+        one = np.array([row], dtype=np.intp)
+        return spot_rows(self.sized, self.priced.run[one], self.priced.offer[one])
 
     def _reading_s(self, row: int) -> float:
         """What a start on spot takes beyond that of any machine: reading the state."""
-        return float(self.spots.startup_h[int(self.priced.offer[row])]) * SECONDS_PER_HOUR - self.startup_s
+        one = self._spot_row(row)
+        return float(self.spots.startup_h(one.deal, one.nodes, one.writers)[0]) * SECONDS_PER_HOUR - self.startup_s
 
     def _ledger(self, row: int, billed_h: float, unused_h: float) -> Ledger:
         """The hours of one machine by what they are spent on, then everything else."""

@@ -16,13 +16,30 @@ from tonnage.planning.reasons.misses import Miss
 from tonnage.planning.reasons.notes import PlanNote, RunNote
 from tonnage.planning.reasons.origins import Origin
 from tonnage.planning.reasons.risks import PriceRisk, Promise, Risk
-from tonnage.planning.spot.detail import SpotDetail
 from tonnage.pricing.ledger import Ledger
 from tonnage.sizing.estimates import Figure
+from tonnage.sizing.host import HostStage
+from tonnage.spot_instances.detail import SpotDetail
 from tonnage.values import dataclass
 
 Objective = Literal["cost", "time", "pareto"]
 Bought = Purchase | Literal["batch", "provisioned"]  # the last two: tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostShare:
+    """What all hosts of an option get ready, against what its devices would take. None: their vCPUs are not stated."""
+
+    stage: HostStage
+    vcpus: float | None  # of one machine
+    items_per_s: Figure | None
+    devices_per_s: float
+    needed_vcpus: float  # of all machines, to keep up with the devices; 0: the processors do nothing
+
+    @property
+    def binds(self) -> bool:
+        """Whether the hosts hold the devices up."""
+        return self.items_per_s is not None and self.items_per_s.value < self.devices_per_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +64,7 @@ class RunDetail:
     notes: tuple[RunNote, ...] = ()
     intervals: tuple[Interval, ...] = ()  # behind time, memory, latency, rate
     machines: bool = True  # False: a token API, which needs no memory of the buyer's
+    host: HostShare | None = None  # None: the host does nothing that could hold devices up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from tonnage.planning.sized import IntArray, Sized
-from tonnage.planning.spot_columns import SpotColumns, SpotEnds, no_items
+from tonnage.planning.spot_columns import SpotColumns, SpotEnds, spot_rows
 from tonnage.pricing.deals import Deal
 from tonnage.pricing.rates import Rates, total_usd
 from tonnage.pricing.spot_runs import SpotRuns
@@ -66,13 +66,12 @@ def join(
 
     taken = np.flatnonzero(spot)  # rows that may be interrupted
 
-    flying = no_items(sized)[run]
+    spot_runs = spot_rows(sized, run[taken], deal[taken])
 
     def interrupted(factor: Array, end: str) -> SpotRuns | None:
         if service:
             return None
-        rows = (deal[taken], work[taken] * factor[taken], nodes[taken], flying[taken])
-        return spots.runs(*rows, end)
+        return spots.runs(replace(spot_runs, work_s=spot_runs.work_s * factor[taken]), end)
 
     def sessions(factor: Array, run: SpotRuns | None) -> Sessions:
         if run is None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 
 from tonnage.planning.calibrated_model import CalibratedModel
+from tonnage.planning.hosts import Hosts, hosts_of, longer, slower
 from tonnage.planning.intervals import Interval
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.changes import AcceptRisk, LargerGpus, SetField
@@ -46,6 +48,7 @@ class ReplicaTable:
     devices: Devices
     replicas: Replicas
     usable_bytes: Array
+    hosts: Hosts
     fits: np.ndarray
     held_back: np.ndarray  # rows that fit on the expected figure, and not at the upper end of the memory interval
 
@@ -60,6 +63,11 @@ class ReplicaTable:
         low, high = ([getattr(one, end) for one in spreads] for end in ("low_factor", "high_factor"))
         machine = self.machine[rows]
         return np.array(low, dtype=np.float64)[machine], np.array(high, dtype=np.float64)[machine]
+
+    def carried(self, factor: Array | float = 1.0, end: Literal["value", "low", "high"] = "value") -> Array:
+        """Requests a second of one replica at 1/`factor` of what is predicted, as its part of the host allows."""
+        host = getattr(self.hosts, end)[self.machine] / self.per_node
+        return np.asarray(np.minimum(self.replicas.requests_per_s / factor, host))
 
     def memory_misses(self, machines: Sequence[Machine], fitting: set[int]) -> dict[int, Miss]:
         """A memory miss for each machine type none of whose rows fit, from its leanest row."""
@@ -117,8 +125,8 @@ class ReplicaTable:
         notes: tuple[RunNote, ...] = (),
         promise: Promise = "latency",
     ) -> RunDetail:
-        """The breakdown of one row on `nodes` machines. `time`: seconds of the whole work, with their interval;
-        `utilisation`: of a service."""
+        """The breakdown of one row on `nodes` machines. `time`: the items of the whole work, with the interval of their
+        time; `utilisation`: of a service."""
         replicas, machine = self.replicas, int(self.machine[row])
         of_latency, of_rate = (self.intervals[name][machine] for name in ("latency", "throughput"))
         used = [of_latency, of_rate]
@@ -126,7 +134,8 @@ class ReplicaTable:
         count = per_node * nodes
         latency = of_latency.around(float(replicas.latency_p95_s[row]))
         rate = float(replicas.requests_per_s[row]) * count
-        rates = [("requests_per_s", of_rate.inverse().around(rate))]
+        host = self.hosts.figure(machine, nodes)
+        rates = [("requests_per_s", slower(of_rate.inverse().around(rate), host))]
         parts = [("mean latency", float(replicas.latency_mean_s[row]))]
         memory = replicas.memory
         components = {
@@ -148,7 +157,7 @@ class ReplicaTable:
                 ("weights", self.weights),
                 ("engine_class", self.engine.name),
             ),
-            time_s=None if time is None else time[0].around(time[1]),
+            time_s=None if time is None else longer(time[0].around(time[1] / rate), time[1], host),
             time_parts=tuple(parts),
             time_parts_of="request",
             memory_gib=self.held.around(to_gib(float(replicas.needed_bytes[row]))),
@@ -160,6 +169,7 @@ class ReplicaTable:
             utilisation=utilisation,
             notes=notes,
             intervals=(*(() if time is None else (time[0],)), *used, self.held),
+            host=self.hosts.share(machine, nodes, rate),
         )
 
 
@@ -203,6 +213,7 @@ def replica_table(
         devices=devices,
         replicas=replicas,
         usable_bytes=usable,
+        hosts=hosts_of(machines),
         fits=fits & held if hold_memory else fits,
         held_back=fits & ~held if hold_memory else np.zeros_like(fits),
     )

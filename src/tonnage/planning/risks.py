@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tonnage.catalog.capacity import CapacityRule
 from tonnage.catalog.expected_prices import PriceDoubt
 from tonnage.catalog.market import InstanceType, is_community
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.risks import (
     ArmHostRisk,
+    CapacityRisk,
     CommitmentRisk,
     CommunityHostRisk,
     DeadlineRisk,
     DriverRisk,
     EstimatedFeeRisk,
     FewVcpusRisk,
+    HostLimitRisk,
     HostMemoryRisk,
     LatencyRisk,
     MemoryRisk,
@@ -27,6 +30,7 @@ from tonnage.planning.reasons.risks import (
     RocmRisk,
     SpotRisk,
     UndatedPriceRisk,
+    UnknownHostRisk,
     UnmeasuredRisk,
 )
 from tonnage.pricing.deals import Deal
@@ -34,6 +38,7 @@ from tonnage.pricing.usage import TERM_HOURS
 from tonnage.sizing.estimates import Figure
 from tonnage.workload.jobs import ServeJob, Workload
 
+SECONDS_PER_DAY = 86_400.0
 PRICE_AGE_DAYS = 180  # older prices are not relied on, where nobody says otherwise: judgement
 VCPUS_PER_GPU_COMFORTABLE = 4.0  # input workers per device that keep a fine-tune fed: judgement
 
@@ -49,9 +54,10 @@ def risks_of(
     *,
     count: int = 1,
     vendor: str | None = None,
+    capacity: CapacityRule | None = None,
 ) -> tuple[Risk, ...]:
     """Risks of one option, the gravest first. `doubt`: what the catalog holds of its price, if it is odd; `vendor`: of
-    the devices."""
+    the devices; `capacity`: why the machine may not be had at once."""
     found = [
         *_promise_risks(workload, run, time),
         *_memory_risks(run),
@@ -59,7 +65,8 @@ def risks_of(
         *([OddPriceRisk(doubt=doubt)] if doubt else []),
         *price_risks(workload, deal, max_age_days),
         *_purchase_risks(workload, deal, count),
-        *_host_risks(instance, run),
+        *_capacity_risks(workload, deal, time, capacity),
+        *_host_risks(instance, run, count),
         *_build_risks(instance, vendor),
     ]
     return tuple(found)
@@ -136,6 +143,18 @@ def _purchase_risks(workload: Workload, deal: Deal, count: int) -> Iterator[Risk
         yield DriverRisk()
 
 
+def _capacity_risks(workload: Workload, deal: Deal, time: Figure | None, rule: CapacityRule | None) -> Iterator[Risk]:
+    """A wait before the machine is there. Of a quota only where none is stated and the deadline does not leave it."""
+    if rule is None or deal.platform != "vm":
+        return
+    if rule.way == "quota":
+        deadline_s, lead_s = workload.constraints.deadline_s, (rule.lead_days or 0.0) * SECONDS_PER_DAY
+        stated = any(quota.provider == rule.provider for quota in workload.constraints.quotas)
+        if stated or deadline_s is None or time is None or time.value + lead_s <= deadline_s:
+            return
+    yield CapacityRisk(way=rule.way, lead_days=rule.lead_days, longest_days=rule.longest_days, source=rule.source.text)
+
+
 def _build_risks(instance: InstanceType, vendor: str | None) -> Iterator[Risk]:
     """What must be built again to run there."""
     if instance.cpu_arch == "arm64":
@@ -144,9 +163,16 @@ def _build_risks(instance: InstanceType, vendor: str | None) -> Iterator[Risk]:
         yield RocmRisk(device=instance.accelerator)
 
 
-def _host_risks(instance: InstanceType, run: RunDetail) -> Iterator[Risk]:
-    gpus = instance.accelerator_count
-    if gpus and instance.vcpus is not None and instance.vcpus / gpus < VCPUS_PER_GPU_COMFORTABLE:
+def _host_risks(instance: InstanceType, run: RunDetail, count: int) -> Iterator[Risk]:
+    gpus, host = instance.accelerator_count, run.host
+    if host is not None and host.items_per_s is None:
+        if host.needed_vcpus / count > VCPUS_PER_GPU_COMFORTABLE * gpus:
+            yield UnknownHostRisk(stage=host.stage, needed_vcpus=host.needed_vcpus / count)
+    elif host is not None and host.binds and host.items_per_s is not None:
+        yield HostLimitRisk(
+            stage=host.stage, vcpus=host.vcpus, items_per_s=host.items_per_s.value, devices_per_s=host.devices_per_s
+        )
+    if host is None and gpus and instance.vcpus is not None and instance.vcpus / gpus < VCPUS_PER_GPU_COMFORTABLE:
         yield FewVcpusRisk(vcpus_per_gpu=instance.vcpus / gpus)
     weights = dict(run.memory_parts_gib).get("weights", 0.0)
     if instance.memory_gib is not None and weights > instance.memory_gib:

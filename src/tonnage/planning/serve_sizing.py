@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -30,15 +31,16 @@ def size_service(
     table = replica_table(job, machines, calibrated, hold_memory=constraints.held("memory"))
     replicas = table.replicas
     holds = table.fits & _promise_kept(job, table, hold=constraints.held("latency"))
-    carries = np.where(holds, replicas.requests_per_s, np.nan)
+    carries = np.where(holds, table.carried(), np.nan)
     used = calibrated.assumed.target_utilisation
 
     every = np.arange(len(table.machine))
     low, high = table.factors("throughput", every)
 
-    def fleet(factor: Array | float) -> Array:
-        """Machines needed if a replica carries 1/factor of what is predicted."""
-        held = replicas_for(job.rate_per_s, carries / factor, used=used, spare=job.spare_replicas)
+    def fleet(factor: Array | float, end: Literal["value", "low", "high"] = "value") -> Array:
+        """Machines needed if a replica carries 1/factor of what is predicted, and hosts are at that end of theirs."""
+        carried = np.where(holds, table.carried(factor, end), np.nan)
+        held = replicas_for(job.rate_per_s, carried, used=used, spare=job.spare_replicas)
         return machines_for(held, table.per_node)
 
     nodes = fleet(1.0)
@@ -63,8 +65,8 @@ def size_service(
         nodes=nodes[best],
         low_factor=np.ones(len(best)),  # a month is a month: the size of the fleet is what varies
         high_factor=np.ones(len(best)),
-        nodes_low=fleet(low)[best],
-        nodes_high=fleet(high)[best],
+        nodes_low=fleet(low, "high")[best],
+        nodes_high=fleet(high, "low")[best],
         work_s=np.full(len(best), job.hours_per_month * SECONDS_PER_HOUR),
         detail=detail,
         misses=misses,

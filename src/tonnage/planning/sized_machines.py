@@ -19,7 +19,9 @@ from tonnage.planning.serve_sizing import size_service
 from tonnage.planning.sized import Sized
 from tonnage.planning.tabular_sizing import size_tabular
 from tonnage.planning.train_sizing import size_training
+from tonnage.sizing.assumptions import HostAssumptions
 from tonnage.sizing.devices import Machine
+from tonnage.sizing.host import host_item
 from tonnage.sizing.precision import SERVING_COMPUTE, TRAINING
 from tonnage.values import dataclass
 from tonnage.workload.jobs import BatchJob, Constraints, ServeJob, TabularJob, TrainJob, TrainPrecision, Workload
@@ -39,12 +41,13 @@ def size_job(
 ) -> SizedMachines:
     """Size the workload on every instance type given."""
     job, constraints, assumed = workload.job, workload.constraints, calibrated.assumed
+    item = host_item(job, workload.host, HostAssumptions())
     if isinstance(job, TabularJob):
         return _merge(size_tabular(job, catalog, instances, constraints, assumed))  # no layouts to choose from
     if isinstance(job, TrainJob):
         parts = []
         for precision, subset in _by_precision(job, catalog, instances):
-            park = accelerator_park(catalog, subset, precision=TRAINING[precision].compute, assumed=assumed)
+            park = accelerator_park(catalog, subset, precision=TRAINING[precision].compute, assumed=assumed, item=item)
             concrete = replace(job, precision=precision)
             parts.append((park, size_training(concrete, park.machines, constraints, calibrated)))
         return _merge(parts)
@@ -52,7 +55,7 @@ def size_job(
     parts = []
     for weights, subset in by_weights(job, catalog, [one for one in instances if one.key not in refused]):
         park = accelerator_park(
-            catalog, subset, precision=SERVING_COMPUTE[weights], assumed=assumed, stated=job.weights
+            catalog, subset, precision=SERVING_COMPUTE[weights], assumed=assumed, stated=job.weights, item=item
         )
         parts.append((replace(park, unsized=park.unsized | refused), _served(job, park, constraints, calibrated)))
     return _merge(parts)
@@ -123,10 +126,11 @@ def _stacked(tables: Sequence[Sized], offsets: Sequence[int]) -> Sized:
         part = int(np.searchsorted(first_rows, row, side="right")) - 1
         return tables[part].detail(row - int(first_rows[part]))
 
-    flying = [np.full(len(one.machine), np.nan) if one.in_flight_s is None else one.in_flight_s for one in tables]
-
-    def column(name: str) -> np.ndarray:
-        return np.concatenate([getattr(sized, name) for sized in tables])
+    def column(name: str, absent: float = np.nan) -> np.ndarray:
+        found = [getattr(sized, name) for sized in tables]
+        return np.concatenate(
+            [np.full(len(one.machine), absent) if of is None else of for one, of in zip(tables, found, strict=True)]
+        )
 
     machine = [sized.machine + offset for sized, offset in zip(tables, offsets, strict=False)]
     return Sized(
@@ -138,6 +142,7 @@ def _stacked(tables: Sequence[Sized], offsets: Sequence[int]) -> Sized:
         nodes_low=column("nodes_low"),
         nodes_high=column("nodes_high"),
         detail=detail,
-        in_flight_s=np.concatenate(flying),
+        in_flight_s=column("in_flight_s"),
+        state_parts=column("state_parts", 1.0),
         misses=misses,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from math import exp
 from typing import Final
 
@@ -11,14 +11,14 @@ import numpy as np
 
 from tonnage.catalog.market import InstanceType
 from tonnage.planning.sized import IntArray, Sized, group_numbers
-from tonnage.planning.spot.detail import SpotDetail
-from tonnage.planning.spot.drawing import mean_h
-from tonnage.planning.spot.hazards import AGES_H, NODES_EXPONENT
-from tonnage.planning.spot.knowledge import SpotHazard, spot_hazard
-from tonnage.planning.spot.saves import save_s, state_bytes, transfer_s
 from tonnage.pricing.deals import Deal
 from tonnage.pricing.spot_runs import SpotRuns, SpotTerms, expected_spot_runs, mean_life_to, save_interval_h
 from tonnage.sizing.estimates import Array, Figure
+from tonnage.spot_instances.detail import SpotDetail
+from tonnage.spot_instances.drawing import mean_h
+from tonnage.spot_instances.hazards import AGES_H, NODES_EXPONENT
+from tonnage.spot_instances.knowledge import SpotHazard, spot_hazard
+from tonnage.spot_instances.saves import SaveRates, restore_s, save_rates, save_s, state_bytes
 from tonnage.units import SECONDS_PER_HOUR
 from tonnage.values import dataclass
 from tonnage.workload.jobs import Workload
@@ -28,26 +28,48 @@ ENDS: Final = {"value": 0.0, "low": -Z80, "high": Z80}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SpotRows:
+    """Sized runs on deals that may be interrupted, in columns."""
+
+    deal: IntArray
+    work_s: Array
+    nodes: Array
+    in_flight_s: Array  # NaN where work is saved at checkpoints
+    writers: Array  # machines that each hold, and save, their part of the state
+
+    def take(self, rows: IntArray) -> SpotRows:
+        return SpotRows(**{one.name: getattr(self, one.name)[rows] for one in fields(self)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SpotColumns:
     """Terms of all deals (those that are not spot have terms too, unused)."""
 
     workload: Workload
     hazards: tuple[SpotHazard, ...]  # each kind once
     hazard: IntArray  # of each deal
-    save_h: Array
-    startup_h: Array
+    state_bytes: float
+    rates: SaveRates  # of each deal's machine
+    startup_s: float  # of any machine, before it reads the state
 
-    def runs(self, deal: IntArray, work_s: Array, nodes: Array, in_flight_s: Array, end: str = "value") -> SpotRuns:
-        """Expected runs of `work_s` on the deals of the rows; `end`: of the hazards' interval. Most rows are alike (one
-        machine in many regions): each distinct one is worked out once."""
-        flying = np.nan_to_num(in_flight_s, nan=-1.0)
-        kind = group_numbers(self.hazard[deal], self.startup_h[deal], self.save_h[deal], work_s, nodes, flying)
+    def runs(self, rows: SpotRows, end: str = "value") -> SpotRuns:
+        """Expected runs of each row; `end`: of the hazards' interval. Most rows are alike (one machine in many
+        regions): each distinct one is worked out once."""
+        kind = group_numbers(
+            self.hazard[rows.deal],
+            self.startup_h(rows.deal, rows.nodes, rows.writers),
+            self.save_h(rows.deal, rows.writers),
+            rows.work_s,
+            rows.nodes,
+            np.nan_to_num(rows.in_flight_s, nan=-1.0),
+        )
         _, first = np.unique(kind, return_index=True)
-        return self._distinct_runs(deal[first], work_s[first], nodes[first], in_flight_s[first], end).take(kind)
+        return self._distinct_runs(rows.take(first.astype(np.intp)), end).take(kind)
 
-    def _distinct_runs(self, deal: IntArray, work_s: Array, nodes: Array, in_flight_s: Array, end: str) -> SpotRuns:
+    def _distinct_runs(self, rows: SpotRows, end: str) -> SpotRuns:
+        deal, work_s, nodes, in_flight_s = rows.deal, rows.work_s, rows.nodes, rows.in_flight_s
         keeps = np.isfinite(in_flight_s)
-        terms = self._terms(deal, np.where(keeps, 1.0, nodes), keeps, end)
+        terms = self._terms(rows, np.where(keeps, 1.0, nodes), keeps, end)
         work_h = work_s / SECONDS_PER_HOUR
         found = expected_spot_runs(work_h, terms, interval_h=self._interval_h(work_h, terms, keeps, in_flight_s))
         shared = keeps & (nodes > 1)
@@ -73,27 +95,36 @@ class SpotColumns:
         own = save_interval_h(work_h, terms) if stated is None else np.full(len(work_h), stated / SECONDS_PER_HOUR)
         return np.where(keeps, np.maximum(in_flight_s / SECONDS_PER_HOUR, 1e-6), own)
 
-    def _terms(self, deal: IntArray, nodes: Array, keeps: np.ndarray, end: str) -> SpotTerms:
-        kind = self.hazard[deal]
+    def startup_h(self, deal: IntArray, nodes: Array, writers: Array) -> Array:
+        """Hours of a start with the state read back."""
+        return (self.startup_s + restore_s(self.state_bytes, self.rates.take(deal), nodes, writers)) / SECONDS_PER_HOUR
+
+    def save_h(self, deal: IntArray, writers: Array) -> Array:
+        """Hours of one save."""
+        return save_s(self.state_bytes, self.rates.take(deal), writers) / SECONDS_PER_HOUR
+
+    def _terms(self, rows: SpotRows, nodes: Array, keeps: np.ndarray, end: str) -> SpotTerms:
+        kind = self.hazard[rows.deal]
         levels = np.array([_per_h(one, ENDS[end]) for one in self.hazards]).reshape(len(self.hazards), len(AGES_H))
         waits = np.array([mean_h(one.model.down, 0.0) for one in self.hazards])
         return SpotTerms(
             ages_h=AGES_H,
             hazard_per_h=levels[kind] * (nodes**NODES_EXPONENT)[:, None],
-            startup_h=self.startup_h[deal],
-            save_h=np.where(keeps, 0.0, self.save_h[deal]),
+            startup_h=self.startup_h(rows.deal, rows.nodes, rows.writers),
+            save_h=np.where(keeps, 0.0, self.save_h(rows.deal, rows.writers)),
             wait_h=waits[kind],
         )
 
-    def detail(self, deal: int, runs: SpotEnds, place: int, *, work_s: float, nodes: int, keeps: bool) -> SpotDetail:
-        """What is said of one option, whose runs stand at `place` of the columns."""
+    def detail(self, row: SpotRows, runs: SpotEnds, place: int) -> SpotDetail:
+        """What is said of one option, a single row, whose runs stand at `place` of the columns."""
+        keeps = bool(np.isfinite(row.in_flight_s[0]))
         return SpotDetail(
-            hazard=self.hazards[int(self.hazard[deal])],
-            work_h=work_s / SECONDS_PER_HOUR,
-            startup_h=float(self.startup_h[deal]),
-            save_h=0.0 if keeps else float(self.save_h[deal]),
+            hazard=self.hazards[int(self.hazard[row.deal[0]])],
+            work_h=float(row.work_s[0]) / SECONDS_PER_HOUR,
+            startup_h=float(self.startup_h(row.deal, row.nodes, row.writers)[0]),
+            save_h=0.0 if keeps else float(self.save_h(row.deal, row.writers)[0]),
             interval_h=float(runs.value.interval_h[place]),
-            nodes=1 if keeps else nodes,
+            nodes=1 if keeps else int(row.nodes[0]),
             preemptions=_figure(*(one.preemptions[place] for one in (runs.value, runs.low, runs.high))),
             waiting_h=_figure(*(one.waiting_h[place] for one in (runs.value, runs.low, runs.high))),
             keeps_items=keeps,
@@ -128,31 +159,33 @@ def spot_columns(
     deals: Sequence[Deal], instances: Mapping[tuple[str, str], InstanceType], workload: Workload, startup_s: float
 ) -> SpotColumns:
     """The columns of `deals`; what holds for a machine and a region is looked up once."""
-    size = state_bytes(workload.job)
     found: dict[SpotHazard, int] = {}
-    hazard, save, startup = [], [], []
-    known: dict[tuple[str, str, str], tuple[int, float, float]] = {}
+    hazard = []
+    known: dict[tuple[str, str, str], int] = {}
     for deal in deals:
         offer = deal.offer
         place = (offer.provider, offer.instance_type, offer.region)
         if place not in known:
-            instance = instances[place[:2]]
-            one = spot_hazard(*place, instance.accelerator, workload.buy)
-            back = transfer_s(size, instance)
-            known[place] = (found.setdefault(one, len(found)), save_s(size, instance), startup_s + back)
-        kind, saves, starts = known[place]
-        hazard.append(kind)
-        save.append(saves / SECONDS_PER_HOUR)
-        startup.append(starts / SECONDS_PER_HOUR)
+            one = spot_hazard(*place, instances[place[:2]].accelerator, workload.buy)
+            known[place] = found.setdefault(one, len(found))
+        hazard.append(known[place])
+    keys = [(deal.offer.provider, deal.offer.instance_type) for deal in deals]
+    number = {key: index for index, key in enumerate(dict.fromkeys(keys))}
+    rates = save_rates([instances[key] for key in number])
     return SpotColumns(
         workload=workload,
         hazards=tuple(found),
         hazard=np.array(hazard, dtype=np.intp),
-        save_h=np.array(save),
-        startup_h=np.array(startup),
+        state_bytes=state_bytes(workload.job),
+        rates=rates.take(np.array([number[key] for key in keys], dtype=np.intp)),
+        startup_s=startup_s,
     )
 
 
-def no_items(sized: Sized) -> Array:
-    """Seconds of work in flight, a row each; NaN where work is saved at checkpoints."""
-    return np.full(len(sized.machine), np.nan) if sized.in_flight_s is None else sized.in_flight_s
+def spot_rows(sized: Sized, run: IntArray, deal: IntArray) -> SpotRows:
+    """The columns of sized runs on deals, a row each."""
+    flying = np.full(len(sized.machine), np.nan) if sized.in_flight_s is None else sized.in_flight_s
+    writers = np.ones(len(sized.machine)) if sized.state_parts is None else sized.state_parts
+    return SpotRows(
+        deal=deal, work_s=sized.work_s[run], nodes=sized.nodes[run], in_flight_s=flying[run], writers=writers[run]
+    )

@@ -9,6 +9,7 @@ from math import prod
 import numpy as np
 
 from tonnage.planning.calibrated_model import CalibratedModel
+from tonnage.planning.hosts import Hosts, hosts_of, longer
 from tonnage.planning.intervals import Interval
 from tonnage.planning.layout_grid import LayoutGrid, degrees_divide, fixed_degrees, grid_for
 from tonnage.planning.plan import RunDetail
@@ -35,6 +36,7 @@ from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Devices, Machine, stack
 from tonnage.sizing.estimates import Array, Figure, distinct
 from tonnage.sizing.fitting import fits, holds, room
+from tonnage.sizing.layouts import SHARDINGS, Layouts
 from tonnage.sizing.precision import TRAINING
 from tonnage.sizing.trainer_profile import TrainerProfile
 from tonnage.sizing.training_memory import TrainingMemory
@@ -45,6 +47,7 @@ from tonnage.values import dataclass
 from tonnage.workload.jobs import Constraints, TrainJob
 from tonnage.workload.programs import SPLITTING
 
+WAITS = "waiting for the host"  # part of a step
 NOTED_GIB = 0.05  # an allocator's slack below this goes without saying
 
 
@@ -81,6 +84,7 @@ class TrainingTable:
     step_s: Array  # all parts of `step`
     usable_bytes: Array
     intervals: _Intervals
+    hosts: Hosts
 
 
 def size_training(
@@ -111,7 +115,7 @@ def size_training(
     enough = held if constraints.held("memory") else expected
     safe, every = _largest_micro_batches(grid, enough), _largest_micro_batches(grid, expected)
     candidates = distinct(np.concatenate((safe, every))).astype(np.intp)
-    table = _timed(job, grid, candidates, stacked, assumed, intervals, trainer)
+    table = _timed(job, grid, candidates, stacked, assumed, intervals, trainer, hosts_of(machines))
     known = np.isfinite(table.step_s)
     best = _fastest(table, known & np.isin(candidates, safe))
     boldest = best if len(safe) == len(candidates) else _fastest(table, known & np.isin(candidates, every))
@@ -130,17 +134,39 @@ def _columns(table: TrainingTable, best: IntArray, misses: Mapping[int, Miss]) -
     steps = np.ceil(job.samples / job.global_batch) * job.epochs
     nodes = table.grid.layouts.nodes[best]
     spreads = [_time_interval(table, int(row)).spread for row in best]
+    work = table.step_s[best] * steps
+    low, high = (np.array([getattr(one, end) for one in spreads], np.float64) for end in ("low_factor", "high_factor"))
+    if table.hosts.any:
+        work, low, high = _with_hosts(table, best, work, work * low, work * high)
     return Sized(
         machine=table.grid.machine[best],
         nodes=nodes,
-        low_factor=np.array([one.low_factor for one in spreads], dtype=np.float64),
-        high_factor=np.array([one.high_factor for one in spreads], dtype=np.float64),
+        low_factor=low,
+        high_factor=high,
         nodes_low=nodes,
         nodes_high=nodes,
-        work_s=table.step_s[best] * steps,
+        work_s=work,
         detail=lambda row: _detail(table, int(best[row]), float(steps)),
+        state_parts=_state_parts(table.grid.layouts.take(best)),
         misses=misses,
     )
+
+
+def _with_hosts(table: TrainingTable, best: IntArray, work: Array, low: Array, high: Array) -> tuple[Array, ...]:
+    """Seconds where hosts may hold devices up, and their ends as factors on them."""
+    items = table.job.samples * table.job.epochs / table.grid.layouts.nodes[best]
+    machine, hosts = table.grid.machine[best], table.hosts
+    bounded = np.maximum(work, items / hosts.value[machine])
+    least, most = np.maximum(low, items / hosts.high[machine]), np.maximum(high, items / hosts.low[machine])
+    return bounded, least / bounded, most / bounded
+
+
+def _state_parts(layouts: Layouts) -> Array:
+    """Machines that each save a part of the state: all of them where the ranks split it, by sharding or by tensor and
+    pipeline parallel degrees that span machines; else the first one saves it."""
+    split = layouts.tensor_parallel * layouts.pipeline_parallel
+    spanned = np.clip(split * layouts.nodes / layouts.gpus, 1.0, layouts.nodes)
+    return np.where(layouts.sharding == SHARDINGS.index("ddp"), spanned, layouts.nodes)
 
 
 def _largest_micro_batches(grid: LayoutGrid, enough: np.ndarray) -> IntArray:
@@ -161,7 +187,7 @@ def _largest_micro_batches(grid: LayoutGrid, enough: np.ndarray) -> IntArray:
 
 def _timed(
     job: TrainJob, grid: LayoutGrid, rows: IntArray, stacked: Devices, assumed: Assumptions, intervals: _Intervals,
-    trainer: TrainerProfile | None,
+    trainer: TrainerProfile | None, hosts: Hosts,
 ) -> TrainingTable:  # fmt: skip
     layouts = grid.layouts.take(rows)
     machine = grid.machine[rows]
@@ -177,6 +203,7 @@ def _timed(
         step_s=predicted.step.total_s,
         usable_bytes=devices.memory_bytes,
         intervals=intervals,
+        hosts=hosts,
     )
 
 
@@ -199,9 +226,12 @@ def _detail(table: TrainingTable, row: int, steps: float) -> RunDetail:
     step_s = float(table.step_s[row])
     machine = int(table.grid.machine[row])
     of_time, of_memory = _time_interval(table, row), table.intervals.memory[machine]
-    time, rate = of_time.around(step_s * steps), of_time.around(step_s)
     per_step = float(job.global_batch)
+    host = table.hosts.figure(machine, layout.nodes)
+    rate = longer(of_time.around(step_s), per_step, host)
+    time = longer(of_time.around(step_s * steps), job.samples * job.epochs, host)
     samples = _inverse(rate, per_step)
+    waits = ((WAITS, rate.value - step_s),) if rate.value > step_s else ()
     rates = [("samples_per_s", samples)]
     if job.model.architecture not in ("vision-transformer", "convolution"):
         rates.append(("tokens_per_s", samples.scaled(job.lengths.mean)))
@@ -227,7 +257,7 @@ def _detail(table: TrainingTable, row: int, steps: float) -> RunDetail:
             *((("program", job.program.name),) if job.program.name else ()),
         ),
         time_s=time,
-        time_parts=tuple(table.step.parts(row).items()),
+        time_parts=(*table.step.parts(row).items(), *waits),
         time_parts_of="step",
         memory_gib=of_memory.around(to_gib(float(table.needed_bytes[row]))),
         memory_parts_gib=tuple((name, to_gib(size)) for name, size in parts.items()),
@@ -235,6 +265,7 @@ def _detail(table: TrainingTable, row: int, steps: float) -> RunDetail:
         rates=(*rates, ("mfu_fraction", mfu)),
         notes=notes,
         intervals=(of_time, of_memory),
+        host=table.hosts.share(machine, layout.nodes, per_step / step_s),
     )
 
 

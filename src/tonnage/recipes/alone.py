@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 
+from tonnage.files import make_private, write_whole
 from tonnage.recipes.beginning import WHO, note_beginning
 from tonnage.recipes.checkpoints import Checkpoint, CheckpointWriter, newest_valid
 from tonnage.recipes.checkpoints.interval import Interval
@@ -22,7 +23,7 @@ from tonnage.recipes.progress_line import say_progress
 from tonnage.recipes.task import Evaluation
 from tonnage.recipes.timing import StepTimes
 from tonnage.runs.data_prints import check_prints
-from tonnage.runs.folder import RunFolder, append_values, make_private, write_whole
+from tonnage.runs.folder import RunFolder, append_values
 from tonnage.runs.journal import EventKind
 from tonnage.runs.progress import Progress
 from tonnage.runs.spec import RunSpec

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tonnage.files import make_private, write_whole
 from tonnage.recipes.engine import Engine
 from tonnage.recipes.environment import device_name, versions
 from tonnage.recipes.evaluating import evaluate
@@ -18,7 +19,7 @@ from tonnage.recipes.interrupts import Interrupted, Interrupts
 from tonnage.recipes.loop import Loop
 from tonnage.recipes.out_of_memory import peak_bytes
 from tonnage.recipes.task import Evaluation, Prepared
-from tonnage.runs.folder import RunFolder, make_private, write_whole
+from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import EventKind
 from tonnage.runs.states import WorkerExit
 from tonnage.workload.run_terms import OWN_TASK

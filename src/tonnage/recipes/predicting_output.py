@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tonnage.errors import InputError, TonnageError
-from tonnage.runs.folder import write_whole
+from tonnage.files import move_whole, sync, write_whole
 
 Identity = Mapping[str, Any]
 
@@ -70,8 +70,8 @@ class Output:
 
     def finish(self) -> None:
         """All lines are written: onto the disk, then into place."""
-        os.fsync(self._file.fileno())
-        os.replace(self._part, self.path)
+        sync(self._part)
+        move_whole(self._part, self.path)
         self._about.unlink(missing_ok=True)
 
     def __exit__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tonnage.planning.intervals import Interval
-from tonnage.planning.plan import CatalogStamp, NearMiss, Need, Option, Plan, Refusal, RunDetail
+from tonnage.planning.plan import CatalogStamp, HostShare, NearMiss, Need, Option, Plan, Refusal, RunDetail
 from tonnage.pricing.ledger import Ledger
 from tonnage.reports.cheaper import cheaper_document
 from tonnage.reports.plain import (
@@ -141,6 +141,19 @@ def run_document(run: RunDetail) -> dict[str, Any]:
         "percentiles_s": {of: {name: plain_number(value) for name, value in at} for of, at in run.percentiles},
         "intervals": [interval_document(one) for one in run.intervals],
         **notes_document(run.notes),
+        "host": None if run.host is None else host_document(run.host),
+    }
+
+
+def host_document(host: HostShare) -> dict[str, Any]:
+    """What all hosts get ready in a second; null where their vCPUs are not stated."""
+    return {
+        "stage": host.stage,
+        "vcpus_per_machine": plain_number(host.vcpus),
+        "items_per_s": plain_figure(host.items_per_s),
+        "devices_items_per_s": plain_number(host.devices_per_s),
+        "needed_vcpus": plain_number(host.needed_vcpus),
+        "binds": host.binds,
     }
 
 

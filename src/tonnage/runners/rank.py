@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from tonnage.runs.folder import write_whole
+from tonnage.files import write_whole
 from tonnage.runs.states import WorkerExit
 
 FINAL: Final = frozenset(

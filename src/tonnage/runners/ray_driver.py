@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.errors import MissingExtra
-from tonnage.runs.folder import RunFolder, write_whole
+from tonnage.files import write_whole
+from tonnage.runs.folder import RunFolder
 from tonnage.runs.requests import notice_request
 from tonnage.runs.secrets import PREFIX, SECRETS
 from tonnage.runs.spec import RunSpec

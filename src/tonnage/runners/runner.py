@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import ClassVar, Final, Protocol
 
 from tonnage.errors import TonnageError
-from tonnage.runs.folder import RunFolder, write_whole
+from tonnage.files import write_whole
+from tonnage.runs.folder import RunFolder
 from tonnage.runs.job import Job, SignalTo, dump_job
 from tonnage.runs.liveness import has_supervisor, is_held, observed_state, read_heartbeat, workers_lock
 from tonnage.runs.requests import cancel_request, clear_requests, write_request

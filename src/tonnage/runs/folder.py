@@ -6,7 +6,6 @@ whole line per write; everything else appears by rename.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import os
@@ -14,17 +13,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
+from tonnage.files import PRIVATE, make_private_folder, write_whole
 from tonnage.runs.journal import CUT, Event, EventKind, read_journal
 from tonnage.runs.progress import read_progress
 from tonnage.runs.secrets import masked
 from tonnage.runs.spec import RunSpec, dump_spec, load_spec
 from tonnage.runs.states import RunState, state_of, with_mark
 from tonnage.values import dataclass
-
-PRIVATE: Final = 0o600
-SHARED: Final = 0o666  # less the umask, as every file that nobody gave a mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,22 +105,6 @@ class RunFolder:
         return event
 
 
-def make_private_folder(path: Path) -> None:
-    """A folder and those above it that are not there, for the user alone. One that is there keeps its mode."""
-    missing = [one for one in (path, *path.parents) if not one.exists()]
-    for one in reversed(missing):
-        with contextlib.suppress(FileExistsError):
-            one.mkdir(mode=0o700)
-
-
-def make_private(path: Path) -> None:
-    """Take from all others what a folder holds: libraries write with the umask of the process."""
-    path.chmod(0o700)
-    for one in path.rglob("*"):
-        if not one.is_symlink():
-            one.chmod(0o700 if one.is_dir() else PRIVATE)
-
-
 def append_line(path: Path, line: str, *, sync: bool = False) -> None:
     """One line in one write, so that lines of several processes never mix; a line cut by a kill is marked first."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, PRIVATE)
@@ -142,26 +123,3 @@ def append_line(path: Path, line: str, *, sync: bool = False) -> None:
 def append_values(path: Path, values: Mapping[str, Any]) -> None:
     """One line of JSON, for metrics and samples. ValueError for a figure that is not a number."""
     append_line(path, json.dumps(values, allow_nan=False))
-
-
-def write_whole(path: Path, text: str, *, mode: int = PRIVATE) -> None:
-    """Write beside, flush, rename: a reader sees the old file or the new one, never half of it.
-
-    `mode`: who may read it, less what the umask takes; a file that is for others too is `SHARED`.
-    """
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        made = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-        with os.fdopen(made, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except OSError:
-        beside.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from tonnage.files import write_whole
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.states import Reason, RunState, State
 from tonnage.values import dataclass
@@ -46,11 +47,8 @@ def heartbeat_file(folder: RunFolder) -> Path:
 
 def write_heartbeat(folder: RunFolder, beat: Heartbeat) -> None:
     """Replace the file; not forced to the disk, since it says only what holds now."""
-    path = heartbeat_file(folder)
-    beside = path.with_name(f".{path.name}")
     values = {name: value.isoformat() if isinstance(value, datetime) else value for name, value in asdict(beat).items()}
-    beside.write_text(json.dumps(values) + "\n", encoding="utf-8")
-    os.replace(beside, path)
+    write_whole(heartbeat_file(folder), json.dumps(values) + "\n", durable=False)
 
 
 def read_heartbeat(folder: RunFolder) -> Heartbeat | None:

@@ -6,7 +6,8 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tonnage.runs.folder import RunFolder, write_whole
+from tonnage.files import write_whole
+from tonnage.runs.folder import RunFolder
 from tonnage.values import dataclass
 
 

@@ -235,6 +235,48 @@ class Assumptions:
         return float(getattr(self, f"sustained_{compute}_fraction", 1.0))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostAssumptions:
+    """What one vCPU takes for an item, and what of its rate is kept while all vCPUs work."""
+
+    # fmt: off
+    text_us: float = parameter(
+        15.0, 5.0, 30.0,
+        source="processor time of one vCPU for a text, whatever its length: tokenizers 0.23 on an AMD EPYC "
+        "(benchmarks/results/host_rates_2026-11-22.csv)",
+    )
+    text_us_per_token: float = parameter(
+        3.0, 1.3, 3.8,
+        source="the same for each token: 2.2 to 3.4 by WordPiece, 3.1 to 3.7 by byte-level BPE, of texts of 14 to "
+        "2,000 tokens",
+    )
+    picture_us: float = parameter(
+        1800.0, 1000.0, 2200.0,
+        source="processor time of one vCPU for a picture, whatever its size: resized to 224 x 224 and normalised in "
+        "numpy, 1,700 after libjpeg-turbo and 2,000 after Pillow (benchmarks/results/host_rates_2026-11-22.csv)",
+    )
+    picture_us_per_megapixel: float = parameter(
+        10000.0, 6500.0, 14500.0,
+        source="the same for each megapixel of a JPEG of 0.6 bytes a pixel: 6,700 by libjpeg-turbo (simplejpeg, "
+        "OpenCV), 14,000 by Pillow; published: photographs of ImageNet are decoded at 537 (Pillow) to 690 a second by "
+        "one thread of an EPYC 9B14, 360 to 456 of a Neoverse N1 (arXiv:2605.08731)",
+    )
+    vcpu_share_kept: float = parameter(
+        0.6, 0.35, 0.9,
+        source="share of a lone process's rate that each vCPU keeps while all work, batching and the loader beside. "
+        "Published: PyTorch's DataLoader with 4 or 8 workers on 16 vCPUs, which copies whole pictures between "
+        "processes, reaches 0.30 to 0.55 of workers x single-thread rate (arXiv:2605.08731); two processes here kept "
+        "0.9 to 1.0 of theirs. Judgement between",
+    )
+    read_network_fraction: float = parameter(
+        0.5, 0.2, 0.9,
+        source="share of the printed network rate at which items are read from object storage: judgement; the most "
+        "that S3 gave 155 EC2 types was 0.5 to 0.9 of it (c5n.18xlarge 8.0 of 12.5 GB/s, p3dn.24xlarge 6.3 of 12.5; "
+        "dvassallo/s3-benchmark, 2019)",
+    )
+    # fmt: on
+
+
 # 80 % intervals. Training: quantiles of measured over predicted step time (763 published runs of language models, V100
 # to H100; as `calibration.intervals` takes them for a new family) and 10th and 90th percentile of peak memory (99
 # readings), each family judged by a fit that has not seen it (docs/decisions/training-accuracy.md). The others are

@@ -12,6 +12,7 @@ from tonnage.catalog.hardware import Accelerator, Link
 from tonnage.errors import UnsizedHardware
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.estimates import Array
+from tonnage.sizing.host import HostRate
 from tonnage.units import TERA, from_gib
 from tonnage.values import dataclass
 
@@ -33,6 +34,7 @@ class Machine:
     network_gb_per_s: float | None  # per node, one direction, as printed; None: not published
     network_latency_us: float
     network_measured: bool = False  # the rate above is what collectives were measured to reach
+    host: HostRate | None = None  # how fast the host gets items ready; None: nothing it does could hold devices up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

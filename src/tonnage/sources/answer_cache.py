@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-import os
-import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+from tonnage.files import write_whole
 from tonnage.values import dataclass
 
 KEPT_DAYS: Final = 30
@@ -52,16 +52,9 @@ class AnswerCache:
     def keep(self, key: str, text: str, *, etag: str, read_at: datetime) -> None:
         """Keep an answer. A cache that cannot be written only costs the next fetch."""
         head = json.dumps({"key": key, "etag": etag, "read_at": read_at.isoformat(), "sha256": _digest(text)})
-        draft = ""
-        try:
+        with contextlib.suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)
-            handle, draft = tempfile.mkstemp(dir=self.folder, prefix=".draft-")
-            with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
-                stream.write(head + "\n" + text)
-            Path(draft).replace(self._path(key))
-        except OSError:
-            if draft:
-                Path(draft).unlink(missing_ok=True)
+            write_whole(self._path(key), head + "\n" + text, durable=False)
 
     def prune(self, now: datetime) -> None:
         """Remove what was written more than KEPT_DAYS ago, drafts of killed processes included."""

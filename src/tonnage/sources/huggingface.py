@@ -5,10 +5,9 @@ Environment, as the hub's own client reads it: HF_ENDPOINT, HF_TOKEN, HF_HUB_OFF
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
 import re
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import field
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.errors import InputError, SourceError
+from tonnage.files import write_whole
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
@@ -138,13 +138,6 @@ def _read_kept(path: Path) -> str | None:
 
 def _keep(path: Path, text: str) -> None:
     """Write whole or not at all. A cache that cannot be written only costs the next fetch."""
-    draft = ""
-    try:
+    with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, draft = tempfile.mkstemp(dir=path.parent)
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        Path(draft).replace(path)
-    except OSError:
-        if draft:
-            Path(draft).unlink(missing_ok=True)
+        write_whole(path, text, durable=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import shutil
 import tempfile
 import time
@@ -17,6 +16,7 @@ from tonnage.catalog.loading import INSTANCE_COLUMNS, SnapshotMeta, load_catalog
 from tonnage.catalog.market import InstanceType, Offer
 from tonnage.catalog.offer_rows import OFFER_COLUMNS
 from tonnage.errors import CatalogError, SourceError
+from tonnage.files import SHARED, move_whole, sync, write_whole
 from tonnage.sources import managed_prices
 from tonnage.sources.results import (
     MANAGED_COLUMNS,
@@ -93,13 +93,12 @@ def write_snapshot(
             _write_csv(draft / managed_prices.FILE_NAME, MANAGED_COLUMNS, tokens)
         if quarantined is not None:
             _write_csv(draft / QUARANTINE_FILE, QUARANTINE_COLUMNS, sorted(row.cells() for row in quarantined))
-        _write_text(draft / "snapshot.toml", _toml(meta))
+        write_whole(draft / "snapshot.toml", _toml(meta), mode=SHARED)
         _require_whole(load_catalog(draft))
         managed_prices.load_managed_prices(draft)
         draft.chmod(0o755)
-        _sync_folder(draft)
-        draft.rename(folder)
-        _sync_folder(folder.parent)
+        sync(draft)
+        move_whole(draft, folder)
     except OSError as error:
         raise SourceError(f"{folder} cannot be written: {error.strerror or error}") from error
     finally:
@@ -203,20 +202,4 @@ def _write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows([cell.replace("\r", " ").replace("\n", " ") for cell in row] for row in rows)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _write_text(path: Path, text: str) -> None:
-    with path.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync_folder(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sync(path)

@@ -16,7 +16,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, 
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
 
 from tonnage.errors import InputError, MissingExtra, TonnageError
-from tonnage.runs.folder import make_private_folder
+from tonnage.files import make_private_folder
 
 BUSY_S: Final = 30.0  # a writer waits this long for another
 _WAL_TRIES: Final = 50

@@ -21,7 +21,8 @@ import time
 from pathlib import Path
 from typing import Final
 
-from tonnage.runs.folder import RunFolder, write_whole
+from tonnage.files import write_whole
+from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import EventKind
 from tonnage.runs.liveness import Held, hold_lock, workers_lock
 from tonnage.runs.requests import notice_request

@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from tonnage.runs.folder import RunFolder, write_whole
+from tonnage.files import write_whole
+from tonnage.runs.folder import RunFolder
 from tonnage.runs.job import Job
 from tonnage.runs.requests import notice_request, write_request
 from tonnage.runs.states import WorkerExit

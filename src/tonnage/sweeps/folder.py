@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.errors import InputError, UnknownName, did_you_mean, nearest
-from tonnage.runs.folder import make_private_folder, write_whole
+from tonnage.files import make_private_folder, write_whole
 from tonnage.runs.liveness import Held, hold_lock
 from tonnage.runs.secrets import masked
 from tonnage.sweeps.sweep import Sweep

@@ -6,8 +6,9 @@ import os
 from dataclasses import field
 from typing import ClassVar
 
+from tonnage.files import write_whole
 from tonnage.runners.local import Local
-from tonnage.runs.folder import RunFolder, write_whole
+from tonnage.runs.folder import RunFolder
 from tonnage.runs.job import Job, dump_job
 from tonnage.runs.journal import EventKind
 from tonnage.runs.requests import clear_requests

@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from tonnage.files import write_whole
 from tonnage.runs import EventKind, Reason, RunFolder, RunSpec
-from tonnage.runs.folder import append_values, write_whole
+from tonnage.runs.folder import append_values
 from tonnage.runs.spec import DataSource, DataSpec, GuardSpec, TrainingSpec
 
 NOON: Final = datetime(2026, 1, 2, 12, tzinfo=UTC)

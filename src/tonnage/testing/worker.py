@@ -16,7 +16,8 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tonnage.runs.folder import RunFolder, append_values, write_whole
+from tonnage.files import write_whole
+from tonnage.runs.folder import RunFolder, append_values
 from tonnage.runs.journal import EventKind
 from tonnage.runs.requests import notice_request
 from tonnage.runs.states import WorkerExit

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any, Final
 
-from tonnage.runs.folder import RunFolder, write_whole
+from tonnage.files import write_whole
+from tonnage.runs.folder import RunFolder
 from tonnage.runs.secrets import without_secrets
 from tonnage.values import dataclass
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.calibration.reading import in_batches
 from tonnage.errors import InputError
-from tonnage.runs.folder import RunFolder, make_private_folder
+from tonnage.files import make_private_folder
+from tonnage.runs.folder import RunFolder
 from tonnage.runs.liveness import Held, hold_lock
 from tonnage.runs.measured import measure, read_records
 from tonnage.runs.series import read_lines

@@ -10,6 +10,7 @@ from tonnage.catalog.grammar import GpuFilter
 from tonnage.catalog.market import Platform, Purchase
 from tonnage.values import dataclass
 from tonnage.workload.exclusions import Exclusion
+from tonnage.workload.host import HostTerms
 from tonnage.workload.programs import Attention as Attention
 from tonnage.workload.programs import Optimizer as Optimizer
 from tonnage.workload.programs import Program
@@ -333,3 +334,4 @@ class Workload:
     as_of: datetime
     file: str | None = None
     data: DataPlace | None = None  # None: not stated
+    host: HostTerms = field(default_factory=HostTerms)

@@ -14,6 +14,7 @@ from tonnage.workload.file.inline_shape import ConvolutionFields, InlineShape
 from tonnage.workload.file.job_fields import (
     BatchFields,
     DataFields,
+    HostFields,
     LoraFields,
     ServeFields,
     SpeculativeFields,
@@ -76,6 +77,7 @@ constraints: {providers: [aws, gcp]}
 
 _TITLES: Final[Mapping[type[BaseModel], str]] = {
     DataFields: "`data`",
+    HostFields: "`host`",
     TrainFields: "`train`",
     LoraFields: "`train.lora`",
     TrainLayoutFields: "`layout` of a training",
@@ -141,7 +143,8 @@ def render_workload_reference() -> str:
     parts.append("## Values with keys of their own\n")
     parts += [_render_section(section) for section in _OF_RUNS]
     parts += [_render_section(section) for section in (ScheduleFields, PriceFields, DataPlaceFields)]
-    parts += [_render_section(section) for section in (SpeculativeFields, LengthFields, InlineShape, ConvolutionFields)]
+    parts += [_render_section(section) for section in (HostFields, SpeculativeFields, LengthFields, InlineShape)]
+    parts.append(_render_section(ConvolutionFields))
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
 
 
@@ -157,6 +160,7 @@ _SHARED: Final = (
     PriceFields,
     TeamFields,
     DataPlaceFields,
+    HostFields,
     LengthFields,
     InlineShape,
     ConvolutionFields,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+from tonnage.catalog.capacity import CapacityWay
 from tonnage.catalog.expected_prices import PriceDoubt
 from tonnage.catalog.market import Platform
-from tonnage.planning.reasons.reason import Reason
 from tonnage.pricing.deals import OddPremium
 from tonnage.pricing.fee_estimates import Parts
+from tonnage.reason import Reason
+from tonnage.sizing.host import HostStage
 from tonnage.values import dataclass
 
 Promise = Literal["latency", "ttft", "tpot"]  # which latency a service promised
@@ -128,11 +130,45 @@ class DriverRisk(Reason):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CapacityRisk(Reason):
+    """The machine may not be had at once. `lead_days`: how long ahead it is reserved, or a raised quota takes, at most;
+    `longest_days`: of one reservation."""
+
+    kind: ClassVar[str] = "capacity"
+    way: CapacityWay
+    lead_days: float | None
+    longest_days: float | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FewVcpusRisk(Reason):
     """The machine has few vCPUs to feed each of its GPUs."""
 
     kind: ClassVar[str] = "few vcpus"
     vcpus_per_gpu: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostLimitRisk(Reason):
+    """The hosts get fewer items ready than the devices take: figures of the option are the hosts'. `vcpus`: of one
+    machine."""
+
+    kind: ClassVar[str] = "host limit"
+    stage: HostStage
+    vcpus: float | None
+    items_per_s: float
+    devices_per_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownHostRisk(Reason):
+    """How many vCPUs the machine has is not stated: whether its host keeps up is not known. `needed_vcpus`: of one
+    machine."""
+
+    kind: ClassVar[str] = "unknown host"
+    stage: HostStage
+    needed_vcpus: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +275,10 @@ Risk = (
     | CommunityHostRisk
     | CommitmentRisk
     | DriverRisk
+    | CapacityRisk
     | FewVcpusRisk
+    | HostLimitRisk
+    | UnknownHostRisk
     | HostMemoryRisk
     | UnknownFinishRisk
     | UnknownQuotaRisk

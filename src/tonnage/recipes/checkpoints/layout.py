@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,12 +61,3 @@ def manifest_of(folder: Path, step: int) -> dict[str, Any]:
 def files_of(folder: Path) -> list[Path]:
     """All files of a checkpoint but its manifest."""
     return sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
-
-
-def flush(path: Path) -> None:
-    """Bring a file, or the names in a folder, to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

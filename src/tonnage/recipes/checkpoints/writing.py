@@ -15,20 +15,19 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.errors import TonnageError
+from tonnage.files import make_private, move_whole, sync
 from tonnage.recipes.checkpoints.layout import (
     MANIFEST,
     POSITION,
     TRAINING,
     WEIGHTS,
     files_of,
-    flush,
     folder_name,
     manifest_of,
     newest_first,
 )
 from tonnage.recipes.checkpoints.reading import CheckpointInvalid, read_checkpoint
 from tonnage.recipes.checkpoints.snapshot import Snapshot
-from tonnage.runs.folder import make_private
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _SAID: Final = re.compile(r"os error (\d+)")  # how safetensors reports an errno
@@ -156,8 +155,8 @@ def _write_files(beside: Path, snapshot: Snapshot) -> int:
     make_private(beside)
     written = [*files_of(beside), beside / MANIFEST]
     for path in written:
-        flush(path)
-    flush(beside)
+        sync(path)
+    sync(beside)
     return sum(path.stat().st_size for path in written)
 
 
@@ -170,8 +169,7 @@ def _move_over(beside: Path, path: Path) -> None:
     earlier = beside.with_name(beside.name + "-earlier")
     if path.exists():
         os.rename(path, earlier)
-    os.rename(beside, path)
-    flush(path.parent)
+    move_whole(beside, path)
     if earlier.exists():
         shutil.rmtree(earlier)
 

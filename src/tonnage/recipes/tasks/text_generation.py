@@ -10,6 +10,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
+from tonnage.files import sync
 from tonnage.recipes.alone import Alone
 from tonnage.recipes.beginning import WHO, note_beginning
 from tonnage.recipes.data.reading import read_rows
@@ -219,8 +220,7 @@ def _mark(text: str) -> bytes:
 def _append(path: Path, content: bytes) -> None:
     with path.open("ab") as file:
         file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    sync(path)
 
 
 def _cut(path: Path, size: int) -> None:

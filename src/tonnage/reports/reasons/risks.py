@@ -32,6 +32,10 @@ def risk_words(risk: Risk) -> str:
             )
         case kinds.DriverRisk() | kinds.FewVcpusRisk() | kinds.HostMemoryRisk() | kinds.CommunityHostRisk():
             return _of_machines(risk)
+        case kinds.HostLimitRisk() | kinds.UnknownHostRisk():
+            return _of_hosts(risk)
+        case kinds.CapacityRisk():
+            return _of_capacity(risk)
         case kinds.UnmeasuredRisk(names=names):
             return f"no measured row of {', '.join(names)}: predicted from published figures"
         case kinds.SpotRisk():
@@ -93,6 +97,28 @@ def _of_machines(
             return f"host memory {memory:g} GiB is less than the weights ({weights:.1f} GiB): load in shards"
         case kinds.CommunityHostRisk():
             return "community host: no data-centre guarantees"
+        case _:
+            assert_never(risk)
+
+
+def _of_capacity(risk: kinds.CapacityRisk) -> str:
+    lead = "not known" if risk.lead_days is None else f"up to {risk.lead_days:g} days"
+    if risk.way == "quota":
+        return f"the deadline leaves no time for a quota: a new account may run none of these, a raise takes {lead}"
+    longest = "" if risk.longest_days is None else f", for {risk.longest_days:g} days at most"
+    sold = "an EC2 Capacity Block" if risk.way == "capacity block" else "a future reservation"
+    return f"may not be had on demand: for certain only as {sold}, booked {lead} ahead{longest}"
+
+
+def _of_hosts(risk: kinds.HostLimitRisk | kinds.UnknownHostRisk) -> str:
+    match risk:
+        case kinds.HostLimitRisk(stage="reading", items_per_s=items, devices_per_s=devices):
+            return f"host: reading over the network limits to {items:,.0f} items/s, of {devices:,.0f} the devices take"
+        case kinds.HostLimitRisk(stage=stage, vcpus=vcpus, items_per_s=items, devices_per_s=devices):
+            on = "" if vcpus is None else f" on {vcpus:g} vCPUs a machine"
+            return f"host: {stage}{on} limits to {items:,.0f} items/s, of {devices:,.0f} the devices take"
+        case kinds.UnknownHostRisk(stage=stage, needed_vcpus=needed):
+            return f"host: {stage} takes {needed:,.0f} vCPUs a machine to keep up, and how many it has is not stated"
         case _:
             assert_never(risk)
 

@@ -16,6 +16,7 @@ from tonnage.workload.file.market_checks import MarketTerms
 from tonnage.workload.file.terms_checks import choose_purchases, is_interruptible
 from tonnage.workload.file.terms_fields import BuyFields, TeamFields
 from tonnage.workload.file.train_program import freeze_lora, program_terms
+from tonnage.workload.host import HostTerms
 from tonnage.workload.jobs import (
     NO_LIMIT,
     BatchJob,
@@ -61,6 +62,7 @@ def freeze_workload(
         as_of=as_of,
         file=source,
         data=_freeze_place(file),
+        host=HostTerms() if isinstance(file, TabularFile) else HostTerms(**file.host.model_dump()),
     )
 
 

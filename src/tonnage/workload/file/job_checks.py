@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from tonnage.workload.durations import render_duration
-from tonnage.workload.file.job_fields import BatchFields, RequestFields, ServeFields
+from tonnage.workload.file.job_fields import BatchFields, HostFields, RequestFields, ServeFields
 from tonnage.workload.file.kinds import BatchFile, ServeFile, TabularFile, TrainFile, WorkloadFile
 from tonnage.workload.file.layout_checks import find_program_faults, find_train_faults
 from tonnage.workload.file.layout_fields import TrainLayoutFields
@@ -34,16 +34,19 @@ def find_job_problems(file: WorkloadFile, shape: ModelShape | None) -> Iterator[
     """Everything in the job that cannot hold; without a shape, what can be said without one."""
     match file:
         case TrainFile():
+            yield from _host_problems(file.host, shape)
             yield from _train_problems(file)
             yield from find_program_problems(file)
             yield from _train_layout_problems(file, shape)
             if shape is not None:
                 yield from _train_shape_problems(file, shape)
         case ServeFile():
+            yield from _host_problems(file.host, shape)
             yield from _serve_problems(file.serve)
             yield from _request_problems("serve", file.serve, file.constraints, shape)
             yield from _serving_layout_problems(file, shape)
         case BatchFile():
+            yield from _host_problems(file.host, shape)
             yield from _batch_problems(file.batch)
             yield from _request_problems("batch", file.batch, file.constraints, shape)
             yield from _serving_layout_problems(file, shape)
@@ -51,6 +54,16 @@ def find_job_problems(file: WorkloadFile, shape: ModelShape | None) -> Iterator[
             return
         case _:
             assert_never(file)
+
+
+def _host_problems(host: HostFields, shape: ModelShape | None) -> Iterator[Problem]:
+    """Keys of pictures are for models that take pictures."""
+    if shape is None or shape.architecture in IMAGES:
+        return
+    if host.input == "gpu":
+        yield Problem(("host", "input"), f"found 'gpu', but {shape.name} takes texts", "`raw` or `prepared`")
+    if host.megapixels is not None:
+        yield Problem(("host", "megapixels"), f"is of pictures, and {shape.name} takes texts", "remove the key")
 
 
 def _train_problems(file: TrainFile) -> Iterator[Problem]:

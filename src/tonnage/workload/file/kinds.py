@@ -12,6 +12,7 @@ from tonnage.workload.file.inline_shape import InlineShape
 from tonnage.workload.file.job_fields import (
     BatchFields,
     DataFields,
+    HostFields,
     RequestFields,
     ServeFields,
     TabularFields,
@@ -48,6 +49,7 @@ class TrainFile(SharedFields):
     layout: TrainLayoutFields = key(
         "How the work is spread, where it is fixed.", default=TrainLayoutFields, shown="chosen"
     )
+    host: HostFields = key("What the host does for each item.", default=HostFields, shown="its defaults")
     run: TrainRunFields | None = key("How `tonnage run` carries it out.", default=None, shown="not to be run")
     sweep: SweepFields | None = key(
         "What `tonnage sweep` tries, by the best of which figure.", default=None, shown="none"
@@ -63,6 +65,7 @@ class ServeFile(SharedFields):
     layout: ServingLayoutFields = key(
         "How the work is spread, where it is fixed.", default=ServingLayoutFields, shown="chosen"
     )
+    host: HostFields = key("What the host does for each item.", default=HostFields, shown="its defaults")
 
 
 class BatchFile(SharedFields):
@@ -74,6 +77,7 @@ class BatchFile(SharedFields):
     layout: ServingLayoutFields = key(
         "How the work is spread, where it is fixed.", default=ServingLayoutFields, shown="chosen"
     )
+    host: HostFields = key("What the host does for each item.", default=HostFields, shown="its defaults")
     run: GenerateRunFields | None = key("How `tonnage run` carries it out.", default=None, shown="not to be run")
 
 

@@ -1,0 +1,64 @@
+"""The Python API: the command line's verbs as functions that return values a notebook can show.
+
+>>> import tonnage
+>>> result = tonnage.plan({"kind": "train", "model": "bert-base-uncased",
+...     "data": {"samples": 1000, "seq_len": 128, "epochs": 1}}, as_of="2026-11-20", max_gpus=1)
+>>> result.options[0].rank
+1
+
+A name loads its module on first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from tonnage.api.answers import Answer, Result
+    from tonnage.api.economics import BreakEvenOptions, breakeven
+    from tonnage.api.inputs import grounds_of, load_catalog, load_workload, newest_snapshot, snapshot_order
+    from tonnage.api.machines import RightsizeOptions, rightsize
+    from tonnage.api.plans import Explanation, PlanResult, SizeResult, compare, plan, size
+    from tonnage.diffing import diff
+
+__all__ = [
+    "Answer",
+    "BreakEvenOptions",
+    "Explanation",
+    "PlanResult",
+    "Result",
+    "RightsizeOptions",
+    "SizeResult",
+    "breakeven",
+    "compare",
+    "diff",
+    "grounds_of",
+    "load_catalog",
+    "load_workload",
+    "newest_snapshot",
+    "plan",
+    "rightsize",
+    "size",
+    "snapshot_order",
+]
+
+_NAMES_OF: Final = {
+    "tonnage.api.answers": ("Answer", "Result"),
+    "tonnage.api.economics": ("BreakEvenOptions", "breakeven"),
+    "tonnage.api.inputs": ("grounds_of", "load_catalog", "load_workload", "newest_snapshot", "snapshot_order"),
+    "tonnage.api.machines": ("RightsizeOptions", "rightsize"),
+    "tonnage.api.plans": ("Explanation", "PlanResult", "SizeResult", "compare", "plan", "size"),
+    "tonnage.diffing": ("diff",),
+}
+_MODULE_OF: Final = {name: module for module, names in _NAMES_OF.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULE_OF:
+        return getattr(import_module(_MODULE_OF[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

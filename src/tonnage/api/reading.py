@@ -1,0 +1,33 @@
+"""Texts of the command line as values of options: durations and lists. Each InputError names the flag."""
+
+from __future__ import annotations
+
+from tonnage.errors import InputError
+
+
+def read_seconds(flag: str, text: str) -> float:
+    """Seconds of a duration such as `90s` or `5m`; `0` is none.
+
+    >>> read_seconds("--warm-up", "5m")
+    300.0
+    """
+    from tonnage.workload.durations import parse_duration_s
+
+    if text.strip() in ("0", "0s"):
+        return 0.0
+    try:
+        return parse_duration_s(text)
+    except ValueError as error:
+        raise InputError(f"{flag}: found '{text}', {error}") from None
+
+
+def read_day(flag: str, text: str) -> tuple[float, ...]:
+    """Numbers with commas between.
+
+    >>> read_day("--hourly", "1, 2.5")
+    (1.0, 2.5)
+    """
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"{flag}: found '{text}', expected 24 numbers", hint="with commas between") from None

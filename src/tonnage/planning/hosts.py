@@ -1,0 +1,78 @@
+"""Hosts beside devices: columns of what they get ready, and figures that the slower of the two sets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+
+import numpy as np
+
+from tonnage.planning.plan import HostShare
+from tonnage.sizing.devices import Machine
+from tonnage.sizing.estimates import Array, Figure
+from tonnage.sizing.host import HostRate
+from tonnage.values import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hosts:
+    """Items a second that one machine's host gets ready, a machine each; inf where it holds nothing up, or where its
+    vCPUs are not stated."""
+
+    rates: tuple[HostRate | None, ...]
+    value: Array
+    low: Array
+    high: Array
+
+    @property
+    def any(self) -> bool:
+        """Whether some host is looked at."""
+        return any(one is not None for one in self.rates)
+
+    def share(self, machine: int, nodes: int, devices_per_s: float) -> HostShare | None:
+        """What is said of `nodes` such machines, whose devices would take so many items a second."""
+        rate = self.rates[machine]
+        if rate is None:
+            return None
+        return HostShare(
+            stage=rate.stage,
+            vcpus=rate.vcpus,
+            items_per_s=self.figure(machine, nodes),
+            devices_per_s=devices_per_s,
+            needed_vcpus=0.0 if rate.vcpu_items_per_s is None else devices_per_s / rate.vcpu_items_per_s,
+        )
+
+    def figure(self, machine: int, nodes: float) -> Figure | None:
+        """Items a second of `nodes` machines; None where nothing is known."""
+        rate = self.rates[machine]
+        if rate is None or rate.items_per_s is None:
+            return None
+        one = rate.items_per_s
+        return Figure(value=one.value * nodes, low=one.low * nodes, high=one.high * nodes, basis="assumed")
+
+
+def hosts_of(machines: Sequence[Machine]) -> Hosts:
+    """The columns of `machines`."""
+    known = [None if one.host is None else one.host.items_per_s for one in machines]
+    value, low, high = (
+        np.array([inf if one is None else getattr(one, end) for one in known], dtype=np.float64)
+        for end in ("value", "low", "high")
+    )
+    return Hosts(rates=tuple(one.host for one in machines), value=value, low=low, high=high)
+
+
+def slower(rate: Figure, host: Figure | None) -> Figure:
+    """A rate that a host bounds: the lower of the two, at each end."""
+    if host is None:
+        return rate
+    ends = {end: min(getattr(rate, end), getattr(host, end)) for end in ("value", "low", "high")}
+    return Figure(**ends, basis=rate.basis if rate.value <= host.value else host.basis)
+
+
+def longer(time: Figure, items: float, host: Figure | None) -> Figure:
+    """Seconds for `items` that a host bounds: the longer of the two, at each end."""
+    if host is None:
+        return time
+    least = Figure(value=items / host.value, low=items / host.high, high=items / host.low, basis=host.basis)
+    ends = {end: max(getattr(time, end), getattr(least, end)) for end in ("value", "low", "high")}
+    return Figure(**ends, basis=time.basis if time.value >= least.value else least.basis)
