@@ -216,10 +216,10 @@ def test_a_compare_file_is_explained(inside: Run, tmp_path: Path) -> None:
 def test_profiles_of_ones_own(inside: Run, tmp_path: Path) -> None:
     """A profile in a folder is compared without code."""
     (tmp_path / "own").mkdir()
+    cell = {"value": "Eight H100", "sources": ["us"], "score": 3, "because": "a short list"}
     (tmp_path / "own" / "ours.yaml").write_text(
         "name: ours\ntitle: Our cluster\nabout: Our own.\nplan: {computed: false, why_not: no prices}\n"
-        "sources: {us: {title: Us, judgement: true}}\n"
-        "criteria: {hardware: {value: Eight H100, sources: [us], score: 3, because: a short list}}\n"
+        "sources: {us: {title: Us, judgement: true}}\n" + json.dumps({"aspects": {"hardware": cell}})[1:-1]
     )
     (tmp_path / "c.yaml").write_text(
         "kind: compare\ntitle: Two\ncompare: [databricks, ours]\n"

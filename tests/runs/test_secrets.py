@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from tonnage.errors import InputError
-from tonnage.runs.secrets import fill_secrets, hide_secrets, masked, named_secrets, secret_values, without_secrets
+from tonnage.http.urls import without_secrets
+from tonnage.runs.secrets import fill_secrets, hide_secrets, masked, named_secrets, secret_values
 from tonnage.runs.spec import TrackingSpec, dump_spec
 from tonnage.testing import run_spec
 from tonnage.tracking.points import parameters

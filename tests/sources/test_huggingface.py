@@ -91,10 +91,11 @@ def test_temporary_failures_are_retried(hub: Hub, tmp_path: Path) -> None:
         ((403, b""), InputError, "not open to us"),
         ((500, b""), SourceError, "failed 3 times, last with status 500"),
         ((418, b""), SourceError, "answered status 418"),
-        ((200, b"<html>"), SourceError, "is not JSON"),
+        ((200, b"<html>"), SourceError, "a web page instead of data"),
+        ((200, b"config"), SourceError, "is not JSON"),
         ((200, b"[1]"), SourceError, "holds no JSON object"),
         ((200, b"\xff\xfe"), SourceError, "is not UTF-8"),
-        ((200, b" " * (LARGEST_CONFIG_BYTES + 1)), SourceError, "larger than 1 MB"),
+        ((200, b" " * (LARGEST_CONFIG_BYTES + 1)), SourceError, "is larger than"),
     ],
 )
 def test_bad_answers(hub: Hub, tmp_path: Path, answer: tuple[int, bytes], error: type[Exception], said: str) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tonnage.http.urls import without_secrets
 from tonnage.runs import EventKind, RunState, State
 from tonnage.runs.journal import Event
-from tonnage.runs.secrets import without_secrets
 from tonnage.testing import run_spec
 from tonnage.tracking.places import artifacts_beside, tracking_uri
 from tonnage.tracking.points import event_points, metric_points, parameters, sample_points, state_tags, status_of

@@ -65,9 +65,9 @@ def skypilot(
     """Import one cloud's CSV of the SkyPilot catalog, from a file or a URL."""
     session = open_session(output=output, as_of=as_of, catalog=catalog, quiet=quiet)
     from tonnage.api import load_catalog
+    from tonnage.http.urls import is_url
     from tonnage.overrides import known_providers
     from tonnage.sources import SkyPilotSource
-    from tonnage.sources.fetching import is_url
 
     known = load_catalog(settings=session.settings)
     (provider,) = known_providers(cloud, known)

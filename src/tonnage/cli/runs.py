@@ -211,9 +211,10 @@ def register(
     alias.
     """
     session = open_session(output=output, quiet=quiet)
+    from tonnage.http.urls import without_secrets
     from tonnage.recipes.trained import finished_folder
     from tonnage.reports.answers import registration_report
-    from tonnage.runs.secrets import recall_secrets, without_secrets
+    from tonnage.runs.secrets import recall_secrets
     from tonnage.tracking import Tracker, tracking_uri
 
     folder = find_run(session.settings, run)

@@ -19,11 +19,12 @@ from tonnage.fetching.hub import HubLibrary
 from tonnage.fetching.listing import Wanted, list_wanted
 from tonnage.fetching.partial import arrived_before
 from tonnage.fetching.pool import Pool
-from tonnage.fetching.remote import Backend, Stopped, Temporary
+from tonnage.fetching.remote import Backend, Stopped
 from tonnage.fetching.results import CheckedFile, Fetched, FetchedFile, Request
 from tonnage.fetching.space import FreeBytes, check_space, free_bytes
 from tonnage.fetching.targets import FolderTarget, Manifest, open_target
 from tonnage.fetching.transfer import Means
+from tonnage.http.retries import TemporaryError
 from tonnage.values import dataclass
 
 SAVE_EVERY_S = 2.0
@@ -158,7 +159,7 @@ def _carried(transfer: Transfer, wanted: Wanted, means: Means) -> FetchedFile:
         return transfer.carry(wanted)
     except FetchError as error:
         problem = f"{error}; {error.hint}" if error.hint else str(error)
-    except Temporary as error:
+    except TemporaryError as error:
         problem = str(error)
     except OSError as error:
         problem = f"{error.filename or wanted.file.identity}: {error.strerror or error}"

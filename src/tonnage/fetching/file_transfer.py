@@ -12,10 +12,11 @@ from tonnage.fetching.checksums import digests, first_mismatch
 from tonnage.fetching.hub import HubLibrary
 from tonnage.fetching.listing import Wanted
 from tonnage.fetching.partial import Partial
-from tonnage.fetching.remote import Checksum, RemoteFile, Temporary
+from tonnage.fetching.remote import Checksum, RemoteFile
 from tonnage.fetching.results import FetchedFile, Outcome, Request
 from tonnage.fetching.targets import Entry, FolderTarget, Manifest
 from tonnage.fetching.transfer import Means, transfer_latest
+from tonnage.http.retries import TemporaryError
 from tonnage.values import dataclass
 
 
@@ -153,7 +154,7 @@ class Transfer:
             self._means.check()
             try:
                 return library.download(file, advance)
-            except Temporary as error:
+            except TemporaryError as error:
                 self._means.advance(-came)  # the library tells of what it resumes from once more
                 came = 0
                 retries.failed(error, file.identity)
@@ -190,7 +191,7 @@ class Transfer:
         else:
             same = entry is not None and entry.sha256 == have.sha256
         if state is None or not same:
-            self._means.retries().insist(lambda: target.put(have.path, name), _place(manifest, name))
+            self._means.insist(lambda: target.put(have.path, name), _place(manifest, name))
         now = target.state(name)
         if now is None:
             raise FetchError(f"{_place(manifest, name)} is gone as soon as it was written")

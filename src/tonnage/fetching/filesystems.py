@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from tonnage.errors import FetchError
 from tonnage.fetching.addresses import Address
-from tonnage.fetching.remote import BLOCK_BYTES, Checksum, RemoteFile, Temporary, need, not_found
+from tonnage.fetching.remote import BLOCK_BYTES, Checksum, RemoteFile, need, not_found
+from tonnage.http.retries import TemporaryError
 
 _LIBRARIES: Final = {"gs": ("gcsfs", "fetch-gs"), "az": ("adlfs", "fetch-az")}
 
@@ -34,7 +35,7 @@ def translated(identity: str) -> Iterator[None]:
     except (PermissionError, NotADirectoryError, IsADirectoryError) as error:
         raise FetchError(f"{identity}: {error}", hint="check the rights of the account") from error
     except OSError as error:  # gcsfs.HttpError, aiohttp.ClientError and timeouts are among them
-        raise Temporary(f"{type(error).__name__}: {error}") from error
+        raise TemporaryError(f"{type(error).__name__}: {error}") from error
 
 
 class FilesystemBackend:

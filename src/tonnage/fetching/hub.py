@@ -10,8 +10,8 @@ from typing import Any
 
 from tonnage.errors import FetchError
 from tonnage.fetching.addresses import Address
-from tonnage.fetching.remote import Checksum, RemoteFile, Temporary, need, not_found
-from tonnage.fetching.retry_policy import retry_after_s
+from tonnage.fetching.remote import Checksum, RemoteFile, need, not_found
+from tonnage.http.retries import TemporaryError, is_temporary, retry_after_s
 
 
 class HubLibrary:
@@ -149,17 +149,17 @@ class HubLibrary:
             raise _judged(error, identity) from error
         except (httpx.TransportError, errors.LocalEntryNotFoundError) as error:
             cause = error.__cause__ or error
-            raise Temporary(f"{type(cause).__name__}: {cause}") from error
+            raise TemporaryError(f"{type(cause).__name__}: {cause}") from error
         except OSError as error:
             if "Consistency check failed" not in str(error):
                 raise FetchError(f"{identity}: {error}") from error
-            raise Temporary("fewer bytes came than were announced") from error
+            raise TemporaryError("fewer bytes came than were announced") from error
 
 
 def _judged(error: Any, identity: str) -> Exception:
     code = error.response.status_code
-    if code in (408, 425, 429) or code >= 500:
-        return Temporary(f"HTTP {code}", retry_after_s=retry_after_s(error.response.headers.get("Retry-After")))
+    if is_temporary(code):
+        return TemporaryError(f"HTTP {code}", retry_after_s=retry_after_s(error.response.headers.get("Retry-After")))
     if code in (401, 403):
         return FetchError(f"{identity}: HTTP {code}, access refused", hint="set HF_TOKEN to a token that may read it")
     return FetchError(f"{identity}: HTTP {code}")

@@ -61,7 +61,7 @@ def list_wanted(
         if request.offline and address.scheme != "file":
             listed = _offline(address, source, cache)
         else:
-            listed = means.retries().insist(source.list_files, address.identity)
+            listed = means.insist(source.list_files, address.identity)
             if not request.dry_run:
                 cache.keep_list(address.identity, [_kept(address, one) for one in listed])
         files = [one for one in listed if is_wanted(one.name, request.include, request.exclude)]
@@ -110,7 +110,7 @@ def _own_sums(
 def _text(source: Backend, file: RemoteFile, means: Means) -> str:
     if (file.size_bytes or 0) > LARGEST_SUMS_BYTES:
         raise InputError(f"{file.identity} has {file.size_bytes:,} bytes", hint="a list of digests is smaller")
-    raw = means.retries().insist(lambda: b"".join(source.read(file, 0, file.size_bytes)), file.identity)
+    raw = means.insist(lambda: b"".join(source.read(file, 0, file.size_bytes)), file.identity)
     return raw.decode("utf-8", errors="replace")
 
 
@@ -142,7 +142,7 @@ def _with_stated(
         opened(source)
         if isinstance(source, HubLibrary):
             raise InputError("--sums is not read from hf://", hint="the Hub states digests of its own")
-        (file, *_) = means.retries().insist(source.list_files, address.identity)
+        (file, *_) = means.insist(source.list_files, address.identity)
         sums = {file.name: parse_sums(_text(source, file, means), address.identity)}
         taken = [tuple(stated_in_sums(one.file.name, sums)) for one in found]
         if not any(taken):

@@ -36,14 +36,6 @@ class RemoteFile:
     checksums: tuple[Checksum, ...] = ()
 
 
-class Temporary(Exception):
-    """Worth another attempt. `retry_after_s` is what the server asked for."""
-
-    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
-        super().__init__(message)
-        self.retry_after_s = retry_after_s
-
-
 class SourceChanged(Exception):
     """The file is another one than when it was begun."""
 
@@ -56,12 +48,12 @@ class Backend(Protocol):
     """One kind of place that files are read from by ranges."""
 
     def list_files(self) -> list[RemoteFile]:
-        """Every file of the source. FetchError when there is none, Temporary when it is worth asking again."""
+        """Every file of the source. FetchError when there is none, TemporaryError when it is worth asking again."""
 
     def read(self, file: RemoteFile, start: int, end: int | None) -> Iterator[bytes]:
         """The bytes from `start` to before `end` (None: to the end), of exactly this version.
 
-        Raises SourceChanged, Temporary or FetchError.
+        Raises SourceChanged, TemporaryError or FetchError.
         """
 
     def look_again(self, file: RemoteFile) -> RemoteFile:

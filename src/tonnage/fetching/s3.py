@@ -10,7 +10,8 @@ from typing import Any, Final, TypeVar
 
 from tonnage.errors import FetchError
 from tonnage.fetching.addresses import Address
-from tonnage.fetching.remote import BLOCK_BYTES, Checksum, RemoteFile, SourceChanged, Temporary, need, not_found
+from tonnage.fetching.remote import BLOCK_BYTES, Checksum, RemoteFile, SourceChanged, need, not_found
+from tonnage.http.retries import TemporaryError
 
 T = TypeVar("T")
 _MD5: Final = re.compile(r"[0-9a-f]{32}")
@@ -47,7 +48,7 @@ def translated(identity: str) -> Iterator[None]:
     except (exceptions.HTTPClientError, exceptions.IncompleteReadError, urllib3.HTTPError, OSError) as error:
         if isinstance(error, FileNotFoundError):
             raise
-        raise Temporary(f"{type(error).__name__}: {error}") from error
+        raise TemporaryError(f"{type(error).__name__}: {error}") from error
     except exceptions.BotoCoreError as error:
         raise FetchError(f"{identity}: {error}") from error
 
@@ -60,7 +61,7 @@ def _judged(error: Any, identity: str) -> Exception:
     if code in ("NoSuchKey", "NoSuchBucket", "404") or status == 404:
         return not_found(identity)
     if code in _TEMPORARY or status in (429, 500, 502, 503, 504):
-        return Temporary(f"S3 answers {code or status}")
+        return TemporaryError(f"S3 answers {code or status}")
     if status in (401, 403):
         return FetchError(f"{identity}: access refused ({code})", hint="check the profile, its rights and the region")
     return FetchError(f"{identity}: S3 answers {code}: {error.response.get('Error', {}).get('Message', '')}")
@@ -179,7 +180,7 @@ class S3Target:
             try:
                 self._client.upload_file(str(path), self._bucket, self._key(name))
             except exceptions.S3UploadFailedError as error:
-                raise Temporary(str(error)) from error
+                raise TemporaryError(str(error)) from error
 
     def read_text(self, name: str) -> str | None:
         """A small object; None when it is not there."""

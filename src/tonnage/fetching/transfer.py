@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from dataclasses import field, replace
 from threading import Event
+from typing import Final, TypeVar
 
 from tonnage.errors import FetchError
 from tonnage.fetching.partial import Partial
 from tonnage.fetching.pool import Pool
-from tonnage.fetching.remote import Backend, RemoteFile, SourceChanged, Stopped, Temporary
-from tonnage.fetching.retry_policy import FIRST_WAIT_S, RetryPolicy
+from tonnage.fetching.remote import Backend, RemoteFile, SourceChanged, Stopped
+from tonnage.http.retries import FIRST_WAIT_S, RetryPolicy, TemporaryError
 from tonnage.values import dataclass
+
+T = TypeVar("T")
+LONGEST_WAIT_S: Final = 600.0  # even where a server asks for more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +39,32 @@ class Means:
 
     def retries(self) -> RetryPolicy:
         """A fresh count of failures."""
-        return RetryPolicy(self.attempts, self.stop, self.first_wait_s, self.say)
+        return RetryPolicy(
+            attempts=self.attempts, wait=self._wait, give_up=_given_up, first_wait_s=self.first_wait_s,
+            longest_retry_after_s=math.inf,
+        )  # fmt: skip
+
+    def insist(self, ask: Callable[[], T], what: str) -> T:
+        """The answer of `ask`, asked again after each TemporaryError until an interruption (Stopped)."""
+
+        def checked() -> T:
+            self.check()
+            return ask()
+
+        return self.retries().insist(checked, what)
+
+    def _wait(self, seconds: float) -> None:
+        """Wait, though no longer than LONGEST_WAIT_S; a long wait is told. Raises Stopped on an interruption."""
+        seconds = min(seconds, LONGEST_WAIT_S)
+        if seconds > 5:
+            self.say(f"waiting {seconds:.0f} s")
+        if self.stop.wait(seconds):
+            raise Stopped
+
+
+def _given_up(what: str, failures: int, error: TemporaryError) -> FetchError:
+    hint = "run the same command again: what has arrived is kept; --attempts sets the retries"
+    return FetchError(f"{what}: {error} (after {failures} attempts)", hint=hint)
 
 
 def transfer(backend: Backend, file: RemoteFile, partial: Partial, means: Means) -> None:
@@ -72,14 +102,14 @@ def _range(backend: Backend, file: RemoteFile, partial: Partial, part: int, mean
                 if means.stop.is_set() or given_up.is_set():
                     raise Stopped
                 if at + len(block) > end:
-                    raise Temporary("the server sent more than was asked for")
+                    raise TemporaryError("the server sent more than was asked for")
                 partial.write(block, at)
                 crc, at = zlib.crc32(block, crc), at + len(block)
                 means.advance(len(block))
                 retries.progressed()
             if at < end:
-                raise Temporary(f"the answer ended {end - at:,} bytes early")
-        except Temporary as error:
+                raise TemporaryError(f"the answer ended {end - at:,} bytes early")
+        except TemporaryError as error:
             retries.failed(error, file.identity)
     partial.done(part, crc)
 
@@ -97,8 +127,8 @@ def _whole(backend: Backend, file: RemoteFile, partial: Partial, means: Means) -
                 at += len(block)
                 means.advance(len(block))
             if file.size_bytes is not None and at != file.size_bytes:
-                raise Temporary(f"{at:,} bytes came, {file.size_bytes:,} were announced")
-        except Temporary as error:
+                raise TemporaryError(f"{at:,} bytes came, {file.size_bytes:,} were announced")
+        except TemporaryError as error:
             means.advance(-at)
             retries.failed(error, file.identity)
             continue
@@ -119,12 +149,12 @@ def transfer_latest(
         partial, before = open_partial(file), _Counted(means)
         try:
             transfer(backend, file, partial, before.means)
-            now = means.retries().insist(lambda file=file: backend.look_again(file), file.identity)  # type: ignore[misc]
+            now = means.insist(lambda file=file: backend.look_again(file), file.identity)  # type: ignore[misc]
             if now.version == file.version and now.size_bytes == file.size_bytes:
                 partial.close(flush=True)
                 return now, partial
         except SourceChanged:
-            now = means.retries().insist(lambda file=file: backend.look_again(file), file.identity)  # type: ignore[misc]
+            now = means.insist(lambda file=file: backend.look_again(file), file.identity)  # type: ignore[misc]
         except BaseException:
             partial.close(flush=False)
             raise

@@ -6,18 +6,19 @@ import base64
 import binascii
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final
 
 from tonnage.errors import FetchError, InputError
 from tonnage.fetching.addresses import Address
-from tonnage.fetching.remote import Checksum, RemoteFile, SourceChanged, Temporary, not_found
-from tonnage.fetching.retry_policy import retry_after_s
+from tonnage.fetching.remote import Checksum, RemoteFile, SourceChanged, not_found
+from tonnage.http.client import check_temporary, open_client, translated
+from tonnage.http.retries import TemporaryError
 
 if TYPE_CHECKING:
     import httpx
 
-_TEMPORARY: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _CONTENT_RANGE: Final = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)")
 
 
@@ -25,17 +26,10 @@ class WebBackend:
     """One URL of one file."""
 
     def __init__(self, address: Address, *, jobs: int, timeout_s: float = 30.0) -> None:
-        import httpx
-
         if not address.name:
             raise InputError(f"{address.identity} names no file", hint="folders are not listed over http: name a file")
         self._address = address
-        self._client = httpx.Client(
-            follow_redirects=True,
-            timeout=httpx.Timeout(timeout_s, pool=None),
-            limits=httpx.Limits(max_connections=jobs + 1, max_keepalive_connections=jobs + 1),
-            headers={"Accept-Encoding": "identity"},
-        )
+        self._client = open_client(timeout_s=timeout_s, headers={"Accept-Encoding": "identity"}, connections=jobs + 1)
 
     def list_files(self) -> list[RemoteFile]:
         """The one file, as a request for its first byte describes it (servers differ on HEAD)."""
@@ -75,7 +69,7 @@ class WebBackend:
             headers = {"Range": f"bytes={start}-{end - 1}", "If-Range": _validator(file.version)}
         with self._answer(headers) as response:
             self._check_same(response, file, start, end if headers else None)
-            yield from self._blocks(response)
+            yield from response.iter_raw()  # as it comes: what a cut leaves behind counts
 
     def _check_same(self, response: httpx.Response, file: RemoteFile, start: int, end: int | None) -> None:
         now = strong_version(response)
@@ -90,52 +84,27 @@ class WebBackend:
         found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
         if found is None or (found[1], found[2]) != (str(start), str(end - 1)):
             said = response.headers.get("Content-Range")
-            raise Temporary(f"asked for bytes {start}-{end - 1}, the server sends {said!r}")
+            raise TemporaryError(f"asked for bytes {start}-{end - 1}, the server sends {said!r}")
         if found[3] not in ("*", str(file.size_bytes)):
             raise SourceChanged
 
-    def _blocks(self, response: httpx.Response) -> Iterator[bytes]:
-        import httpx
+    def _fault(self, said: str) -> FetchError:
+        return FetchError(f"{self._address.identity}: {said}")
 
-        try:
-            yield from response.iter_raw()  # as it comes: what a cut leaves behind counts
-        except httpx.TransportError as error:
-            raise self._translated(error) from error
+    @contextmanager
+    def _answer(self, headers: dict[str, str]) -> Iterator[httpx.Response]:
+        """A response whose body is still to come, its status judged; closed at the end."""
+        with translated(self._fault), self._client.stream("GET", self._address.path, headers=headers) as response:
+            self._judge(response)
+            yield response
 
-    def _translated(self, error: httpx.TransportError) -> Exception:
-        import httpx
-
-        if isinstance(error, httpx.UnsupportedProtocol | httpx.ProxyError):
-            return FetchError(f"{self._address.identity}: {error}")
-        return Temporary(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
-
-    def _answer(self, headers: dict[str, str]) -> _Answer:
-        return _Answer(self, headers)
-
-    def open_response(self, headers: dict[str, str]) -> httpx.Response:
-        """A response whose body is still to come, its status judged."""
-        import httpx
-
-        try:
-            request = self._client.build_request("GET", self._address.path, headers=headers)
-            response = self._client.send(request, stream=True)
-        except httpx.TransportError as error:
-            raise self._translated(error) from error
-        except (httpx.TooManyRedirects, httpx.InvalidURL) as error:
-            raise FetchError(f"{self._address.identity}: {error}") from error
-        return response
-
-    def judge(self, response: httpx.Response) -> None:
+    def _judge(self, response: httpx.Response) -> None:
         """Raise on a status that is no answer."""
         code = response.status_code
         if code in (200, 206) or (code == 416 and response.headers.get("Content-Range") == "bytes */0"):
             return
         where = self._address.identity
-        if code in _TEMPORARY:
-            raise Temporary(
-                f"HTTP {code} {response.reason_phrase}",
-                retry_after_s=retry_after_s(response.headers.get("Retry-After")),
-            )
+        check_temporary(response, f"HTTP {code} {response.reason_phrase}")
         if code in (404, 410):
             raise not_found(where)
         if code in (401, 403):
@@ -147,25 +116,6 @@ class WebBackend:
     def close(self) -> None:
         """Let go of connections."""
         self._client.close()
-
-
-class _Answer:
-    """`with` a judged response; closed at the end."""
-
-    def __init__(self, backend: WebBackend, headers: dict[str, str]) -> None:
-        self._backend, self._headers = backend, headers
-
-    def __enter__(self) -> httpx.Response:
-        self._response = self._backend.open_response(self._headers)
-        try:
-            self._backend.judge(self._response)
-        except BaseException:
-            self._response.close()
-            raise
-        return self._response
-
-    def __exit__(self, *_: object) -> None:
-        self._response.close()
 
 
 def _length(response: httpx.Response) -> int | None:

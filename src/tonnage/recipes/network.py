@@ -9,7 +9,8 @@ from random import uniform
 from typing import Final, TypeVar
 
 from tonnage.errors import TonnageError
-from tonnage.runs.secrets import without_secrets
+from tonnage.http.retries import is_temporary
+from tonnage.http.urls import without_secrets
 
 Found = TypeVar("Found")
 ATTEMPTS: Final = 6  # with waits of 1, 2, 4, 8 and 16 s between: half a minute; the supervisor then starts again
@@ -21,7 +22,6 @@ _PASSING: Final = frozenset(  # by name: aiohttp, botocore, httpx, requests, url
     }
 )  # fmt: skip
 _LASTING: Final = frozenset({"OfflineModeIsEnabled", "RepositoryNotFoundError", "EntryNotFoundError"})
-_BUSY: Final = frozenset({408, 425, 429})  # below 500, and yet worth another try
 
 
 class NetworkTrouble(TonnageError):
@@ -59,7 +59,7 @@ def passing_cause(error: BaseException) -> BaseException | None:
         return None
     statuses = [(one, status) for one in chain if (status := _status(one)) is not None]
     if statuses:
-        return next((one for one, status in statuses if status >= 500 or status in _BUSY), None)
+        return next((one for one, status in statuses if is_temporary(status)), None)
     return next((one for one in reversed(chain) if _PASSING & _names(one)), None)
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from tonnage.errors import InputError, TonnageError
+from tonnage.http.urls import VARIABLE, replace_secrets, without_secrets
 from tonnage.runs.spec import DataSource, RunSpec
 
 SECRETS: Final = (  # variables whose values are never written down
@@ -23,27 +24,6 @@ SECRETS: Final = (  # variables whose values are never written down
 )  # fmt: skip
 PREFIX: Final = "TONNAGE_SECRET_"
 _SHORTEST: Final = 6  # a shorter value is masked in URLs only: it would be found in ordinary words
-_VARIABLE: Final = re.compile(r"\$\{(\w+)\}")
-_URL: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s'\"<>\\]+")
-_USER: Final = re.compile(r"^([^:]+://)([^/?#]*)@")  # greedy: a password may hold an `@`
-_SIGNED: Final = re.compile(
-    r"([?&#;](?:[^=&#;\s]*(?:signature|token|secret|password|passwd|pwd|credential|api[-_]?key|access[-_]?key)[^=&#;\s]*"
-    r"|sig|key|auth|code)=)([^&#;\s]*)",
-    re.IGNORECASE,
-)
-
-
-def without_secrets(text: str) -> str:
-    """A text with the secrets of every URL in it replaced: passwords, tokens, and what signs a query.
-
-    >>> without_secrets("read https://me:pw@host/a?versionId=3&X-Amz-Signature=ab12&sig=x%2F= now")
-    'read https://me:***@host/a?versionId=3&X-Amz-Signature=***&sig=*** now'
-    >>> without_secrets("https://ghp_token@host/rows.csv")
-    'https://***@host/rows.csv'
-    >>> without_secrets("https://host/rows.csv?sig=${TONNAGE_SECRET_1}")
-    'https://host/rows.csv?sig=${TONNAGE_SECRET_1}'
-    """
-    return _replaced(text, lambda said: said if _VARIABLE.fullmatch(said) else "***") if "://" in text else text
 
 
 def masked(text: str, environ: Mapping[str, str] | None = None) -> str:
@@ -60,7 +40,7 @@ def secret_values(environ: Mapping[str, str]) -> tuple[str, ...]:
     for name, value in environ.items():
         if name in SECRETS or name.startswith(PREFIX):
             parts: list[str] = []
-            _replaced(value, parts.append)  # type: ignore[arg-type]
+            replace_secrets(value, parts.append)  # type: ignore[arg-type]
             found.update(parts)
             if "://" not in value or name == "TONNAGE_NOTIFY_URL":  # chat services have the secret in the path
                 found.add(value)
@@ -72,14 +52,14 @@ def hide_secrets(spec: RunSpec) -> tuple[RunSpec, dict[str, str]]:
     values: dict[str, str] = {}
 
     def name_of(secret: str) -> str:
-        if not secret or _VARIABLE.fullmatch(secret):
+        if not secret or VARIABLE.fullmatch(secret):
             return secret
         name = next((known for known, value in values.items() if value == secret), f"{PREFIX}{len(values) + 1}")
         values[name] = secret
         return f"${{{name}}}"
 
     def hidden(text: str) -> str:
-        return _replaced(text, name_of)
+        return replace_secrets(text, name_of)
 
     def source(given: DataSource | None) -> DataSource | None:
         if given is None or given.format == "sql":  # the file's door takes no password in a database's URL
@@ -101,7 +81,7 @@ def named_secrets(spec: RunSpec) -> tuple[str, ...]:
     """The variables that a specification names, in their order."""
     sources = (one for one in (spec.data.train, spec.data.validation, spec.data.test) if one is not None)
     texts = [*(text for one in sources for text in (one.location, *one.more)), spec.tracking.uri or ""]
-    return tuple(dict.fromkeys(name for text in texts for name in _VARIABLE.findall(text)))
+    return tuple(dict.fromkeys(name for text in texts for name in VARIABLE.findall(text)))
 
 
 def recall_secrets(spec: RunSpec) -> None:
@@ -127,17 +107,4 @@ def fill_secrets(text: str, *, error: type[InputError] = InputError) -> str:
             raise error(f"the environment has no variable {match[1]}, which `{without_secrets(text)}` names", hint=hint)
         return os.environ[match[1]]
 
-    return _VARIABLE.sub(value, text)
-
-
-def _replaced(text: str, give: Callable[[str], str]) -> str:
-    """A text with each secret in a URL replaced by what `give` says of it."""
-
-    def user(found: re.Match[str]) -> str:
-        name, colon, password = found[2].partition(":")
-        return f"{found[1]}{name}:{give(password)}@" if colon else f"{found[1]}{give(found[2])}@"
-
-    def url(found: re.Match[str]) -> str:
-        return _SIGNED.sub(lambda part: f"{part[1]}{give(part[2])}", _USER.sub(user, found[0], count=1))
-
-    return _URL.sub(url, text)
+    return VARIABLE.sub(value, text)

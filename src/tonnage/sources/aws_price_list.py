@@ -20,7 +20,7 @@ from typing import Final
 from tonnage.catalog.catalog import Catalog
 from tonnage.catalog.market import InstanceType, Purchase
 from tonnage.errors import SourceError, UnknownInstanceType
-from tonnage.sources.fetching import TemporaryError
+from tonnage.http.retries import TemporaryError
 from tonnage.sources.listed_prices import PriceBook, read_price, require_usd
 from tonnage.sources.machines import NOT_HELD, RowRejectedError, settle
 from tonnage.sources.results import SourceResult, Tally

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from pathlib import Path
-from random import random
 from threading import Event
 from time import monotonic
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tonnage.errors import SourceError
+from tonnage.http.client import check_temporary, open_client, translated
+from tonnage.http.retries import FIRST_WAIT_S, RetryPolicy, TemporaryError
+from tonnage.http.urls import is_url, without_secrets
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     import httpx
 
 T = TypeVar("T")
-_SECRETS: Final = re.compile(
-    r"(?i)([?&](?:key|api_?key|token|access_token|sig|signature|password|x-amz-[a-z-]+)=)[^&#\s'\"]+"
-)
-_USERINFO: Final = re.compile(r"://[^/@\s]+@")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +27,7 @@ class FetchLimits:
     timeout_s: float = 30.0
     max_bytes: int = 64 * 2**20
     attempts: int = 3
-    wait_s: float = 0.5
+    wait_s: float = FIRST_WAIT_S
     longest_wait_s: float = 60.0  # a server that asks for a longer one (Retry-After) is given up
 
 
@@ -61,28 +56,6 @@ class Watch:
         return longest if self._end is None else max(0.05, min(longest, self._end - monotonic()))
 
 
-class TemporaryError(Exception):
-    """An answer that may be another one next time; `wait_s`: the server asked to wait so long."""
-
-    def __init__(self, message: str, wait_s: float = 0.0) -> None:
-        super().__init__(message)
-        self.wait_s = wait_s
-
-
-def is_url(location: str) -> bool:
-    """Whether `location` is fetched over the network."""
-    return location.startswith(("http://", "https://"))
-
-
-def shown_url(url: str) -> str:
-    """A URL as messages print it: without keys, tokens, signatures or passwords.
-
-    >>> shown_url("https://host/skus?key=abc&page=2")
-    'https://host/skus?key=***&page=2'
-    """
-    return _USERINFO.sub("://***@", _SECRETS.sub(r"\1***", url))
-
-
 def fetch_text(location: str, limits: FetchLimits | None = None, watch: Watch | None = None) -> str:
     """The UTF-8 text at a path or http(s) URL; raises SourceError when it cannot be had whole.
 
@@ -98,10 +71,11 @@ def decode_text(data: bytes, location: str) -> str:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise SourceError(f"{shown_url(location)} is not UTF-8 text ({error})") from error
+        raise SourceError(f"{without_secrets(location)} is not UTF-8 text ({error})") from error
     if text.lstrip()[:1] == "<":
         raise SourceError(
-            f"{shown_url(location)} answered a web page instead of data", hint="is it the address of the raw file?"
+            f"{without_secrets(location)} answered a web page instead of data",
+            hint="is it the address of the raw file?",
         )
     return text
 
@@ -131,43 +105,50 @@ def with_attempts(
     *,
     watch: Watch | None = None,
     headers: Mapping[str, str] | None = None,
+    follow_redirects: bool | None = None,
+    hint: str | None = None,
 ) -> T:
-    """What `once` returns, tried again after faults that may pass, with a doubling, jittered wait.
+    """What `once` returns, tried again after faults that may pass. Raises SourceError, with `hint` where it is given.
 
-    Headers may carry a secret, so a redirect is not followed with them. Raises SourceError.
+    Headers may carry a secret, so a redirect is not followed with them unless `follow_redirects` says so.
     """
-    import httpx
-
     watch = watch or Watch()
-    failure, asked_s, where = "", 0.0, shown_url(url.partition("?")[0])
-    for attempt in range(limits.attempts):
+    where = without_secrets(url.partition("?")[0])
+
+    def ask() -> T:
         watch.check()
-        if attempt:
-            watch.wait(max(asked_s, limits.wait_s * 2 ** (attempt - 1) * (0.5 + random())))
-        timeout = watch.timeout_s(limits.timeout_s)
-        try:
-            with httpx.Client(timeout=timeout, follow_redirects=not headers, headers=dict(headers or {})) as client:
-                return once(client)
-        except TemporaryError as error:
-            failure, asked_s = str(error), error.wait_s
-        except httpx.TransportError as error:
-            failure, asked_s = shown_url(f"{type(error).__name__}: {error}"), 0.0
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise SourceError(f"{where}: {shown_url(str(error))}") from error
+        with (
+            translated(lambda said: SourceError(f"{where}: {said}", hint=hint)),
+            open_client(
+                timeout_s=watch.timeout_s(limits.timeout_s),
+                headers=headers,
+                follow_redirects=not headers if follow_redirects is None else follow_redirects,
+            ) as client,
+        ):
+            return once(client)
+
+    def give_up(what: str, failures: int, error: TemporaryError) -> SourceError:
+        asked_s = error.retry_after_s or 0.0
         if asked_s > limits.longest_wait_s:
-            raise SourceError(f"{where} asks to wait {asked_s:.0f} s ({failure})", hint="try again later")
-    raise SourceError(f"{where} failed {limits.attempts} times, last with {failure}", hint="try again later")
+            said = f"{what} asks to wait {asked_s:.0f} s ({error})"
+        else:
+            said = f"{what} failed {failures} times, last with {error}"
+        return SourceError(said, hint=hint or "try again later")
+
+    return RetryPolicy(
+        attempts=limits.attempts, wait=watch.wait, give_up=give_up, first_wait_s=limits.wait_s,
+        longest_retry_after_s=limits.longest_wait_s,
+    ).insist(ask, where)  # fmt: skip
 
 
 def check_status(response: httpx.Response, url: str) -> None:
-    """Raise TemporaryError on 429 and server errors, SourceError on anything else but 200."""
-    status = response.status_code
-    if status == 429 or status >= 500:
-        raise TemporaryError(f"status {status}", _retry_after_s(response.headers.get("Retry-After", "")))
+    """Raise TemporaryError on a status that may pass, SourceError on anything else but 200."""
+    status, where = response.status_code, without_secrets(url)
+    check_temporary(response, f"status {status}")
     if status in (401, 403):
-        raise SourceError(f"{shown_url(url)} refused access (status {status})", hint="check the key or token")
+        raise SourceError(f"{where} refused access (status {status})", hint="check the key or token")
     if status != 200:
-        raise SourceError(f"{shown_url(url)} answered status {status}")
+        raise SourceError(f"{where} answered status {status}")
 
 
 def read_body(response: httpx.Response, url: str, limits: FetchLimits, watch: Watch | None) -> bytes:
@@ -179,20 +160,6 @@ def read_body(response: httpx.Response, url: str, limits: FetchLimits, watch: Wa
             watch.check()
         size += len(part)
         if size > limits.max_bytes:
-            raise SourceError(f"{shown_url(url)} is larger than {limits.max_bytes} bytes")
+            raise SourceError(f"{without_secrets(url)} is larger than {limits.max_bytes} bytes")
         parts.append(part)
     return b"".join(parts)
-
-
-def _retry_after_s(text: str) -> float:
-    """Seconds a `Retry-After` header asks for (RFC 9110 10.2.3: a number or a date); 0 when it says nothing."""
-    text = text.strip()
-    if text.isascii() and text.isdigit():
-        return float(text)
-    try:
-        moment = parsedate_to_datetime(text)
-    except (TypeError, ValueError):
-        return 0.0
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return max(0.0, (moment - datetime.now(UTC)).total_seconds())

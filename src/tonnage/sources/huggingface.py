@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import time
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.errors import InputError, SourceError
 from tonnage.files import write_whole
+from tonnage.sources.fetching import FetchLimits, check_status, decode_text, read_body, with_attempts
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
@@ -72,32 +72,21 @@ class HuggingFaceConfigs:
         return config
 
     def _download(self, url: str, repository: str) -> str:
-        import httpx
-
-        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
-        failure = ""
-        for attempt in range(self.attempts):
-            if attempt:
-                time.sleep(self.wait_s * 2 ** (attempt - 1))
-            try:
-                with (
-                    httpx.Client(timeout=self.timeout_s, follow_redirects=True, headers=headers) as client,
-                    client.stream("GET", url) as response,
-                ):
-                    if response.status_code != 429 and response.status_code < 500:
-                        return _read_answer(response, url, repository)
-                    failure = f"status {response.status_code}"
-            except httpx.TransportError as error:
-                failure = f"{type(error).__name__}: {error}"
-            except (httpx.HTTPError, httpx.InvalidURL) as error:
-                raise SourceError(f"{url}: {error}", hint="check HF_ENDPOINT") from error
-        raise SourceError(
-            f"{url} failed {self.attempts} times, last with {failure}",
-            hint="try again later, or save the config.json beside the workload file and name its path",
+        limits = FetchLimits(
+            timeout_s=self.timeout_s, max_bytes=LARGEST_CONFIG_BYTES, attempts=self.attempts, wait_s=self.wait_s
         )
 
+        def once(client: httpx.Client) -> str:
+            with client.stream("GET", url) as response:
+                return _read_answer(response, url, repository, limits)
 
-def _read_answer(response: httpx.Response, url: str, repository: str) -> str:
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        hint = "check HF_ENDPOINT, try again later, or save the config.json beside the workload file and name its path"
+        # the hub's files are redirects; httpx sends the token to no other host
+        return with_attempts(url, limits, once, headers=headers, follow_redirects=True, hint=hint)
+
+
+def _read_answer(response: httpx.Response, url: str, repository: str, limits: FetchLimits) -> str:
     if response.status_code in (401, 403):
         raise InputError(
             f"{repository} is not there, or not open to us (status {response.status_code})",
@@ -105,18 +94,8 @@ def _read_answer(response: httpx.Response, url: str, repository: str) -> str:
         )
     if response.status_code == 404:
         raise InputError(f"{repository} has no config.json on the hub", hint="check the name")
-    if response.status_code != 200:
-        raise SourceError(f"{url} answered status {response.status_code}")
-    parts, size = [], 0
-    for part in response.iter_bytes():
-        size += len(part)
-        if size > LARGEST_CONFIG_BYTES:
-            raise SourceError(f"{url} is larger than 1 MB: no config.json")
-        parts.append(part)
-    try:
-        return b"".join(parts).decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise SourceError(f"{url} is not UTF-8 text") from error
+    check_status(response, url)
+    return decode_text(read_body(response, url, limits, None), url)
 
 
 def _parse(text: str, where: str) -> Mapping[str, Any]:

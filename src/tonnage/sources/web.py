@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
 from tonnage.errors import SourceError
+from tonnage.http.retries import TemporaryError
+from tonnage.http.urls import without_secrets
 from tonnage.sources.answer_cache import AnswerCache, KeptAnswer, is_fresh
 from tonnage.sources.fetching import (
     FetchLimits,
-    TemporaryError,
     Watch,
     check_status,
     decode_text,
     read_body,
-    shown_url,
     with_attempts,
 )
 from tonnage.values import dataclass
@@ -119,10 +119,10 @@ class Web:
             self.watch.check()
             size += len(part)
             if size > LARGEST_BULK_BYTES:
-                raise SourceError(f"{shown_url(url)} is larger than {LARGEST_BULK_BYTES} bytes")
+                raise SourceError(f"{without_secrets(url)} is larger than {LARGEST_BULK_BYTES} bytes")
             *lines, rest = (rest + part).split(b"\n")
             if len(rest) > LONGEST_LINE_BYTES:
-                raise SourceError(f"{shown_url(url)} is no file of lines")
+                raise SourceError(f"{without_secrets(url)} is no file of lines")
             for line in lines:
                 reader.take(line)
             self.say(f"{urlsplit(url).path.rpartition('/')[0].rpartition('/')[2]} {size / 2**20:,.0f} MiB")

@@ -7,8 +7,9 @@ import os
 from pathlib import Path
 from typing import Final
 
+from tonnage.http.urls import without_secrets
 from tonnage.runs.logs import LogIndex, index_file
-from tonnage.runs.secrets import secret_values, without_secrets
+from tonnage.runs.secrets import secret_values
 
 LARGEST_BYTES: Final = 64 << 20
 OLDER: Final = 3  # files kept beside the newest: log.1.txt is the one before it

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.errors import TonnageError
+from tonnage.http.urls import without_secrets
 from tonnage.runs.folder import RunFolder, append_values
 from tonnage.runs.journal import EventKind
-from tonnage.runs.secrets import without_secrets
 from tonnage.runs.spec import LaunchSpec
 from tonnage.runs.states import State
 from tonnage.runs.tail import Tail

@@ -12,8 +12,8 @@ from dataclasses import asdict, replace
 from typing import Any, Final
 
 from tonnage.files import write_whole
+from tonnage.http.urls import without_secrets
 from tonnage.runs.folder import RunFolder
-from tonnage.runs.secrets import without_secrets
 from tonnage.values import dataclass
 
 _NAME: Final = "tracking.json"

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from tonnage.errors import DataError, MissingExtra, TonnageError
+from tonnage.http.urls import without_secrets
 from tonnage.recipes.data.rows import Rows, RowsBuilder
 from tonnage.recipes.network import patiently, refusal
 from tonnage.runs.locations import files_at, is_remote
-from tonnage.runs.secrets import fill_secrets, without_secrets
+from tonnage.runs.secrets import fill_secrets
 from tonnage.runs.spec import DataSource
 
 NumberedRows = Iterator[tuple[int | None, Mapping[str, Any]]]
