@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 FILE ?= examples/bert-finetune.tonnage.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help venv plan test test-fast test-facts test-slow test-browser gallery lint format docs bench accuracy house clean
+.PHONY: help venv plan test test-fast test-facts test-slow test-browser gallery lint format docs docs-site bench accuracy house clean
 
 help:  ## show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -62,6 +62,10 @@ docs: $(STAMP)  ## regenerate the generated pages of docs/
 	$(BIN)/python -m tonnage.reports.reasons.reference > docs/reasons.md
 	$(BIN)/python docs/refresh.py
 
+docs-site: $(STAMP)  ## build the pages of docs/ as a site in site/, without a network
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "site/index.html; for its search: $(BIN)/python -m http.server --directory site"
+
 bench: $(STAMP)  ## print the speed figures
 	$(BIN)/python benchmarks/plan_speed.py
 	$(BIN)/python benchmarks/portfolio_speed.py
@@ -76,6 +80,6 @@ house: $(STAMP)  ## print figures of how the code is built: lines, import chains
 	$(BIN)/python benchmarks/house.py
 
 clean:  ## remove what was built
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find . -name '*.egg-info' -type d -prune -exec rm -rf {} +

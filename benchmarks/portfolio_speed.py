@@ -17,7 +17,7 @@ import numpy as np
 
 from tonnage.catalog import Catalog, load_catalog
 from tonnage.catalog.grammar import parse_gpu_filter
-from tonnage.planning.portfolio import plan_portfolio
+from tonnage.portfolios import plan_portfolio
 from tonnage.workload.jobs import BatchJob, ServeJob, TabularJob, TrainJob, Workload
 from tonnage.workload.loading import load_workload
 from tonnage.workload.portfolio.values import CapacityLimit, Commitment, Entry, Portfolio, Share

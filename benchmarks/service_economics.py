@@ -13,16 +13,16 @@ from time import perf_counter
 import numpy as np
 
 from tonnage.catalog import load_catalog
-from tonnage.planning.rightsizing import Usage, rightsize
-from tonnage.planning.rightsizing.rightsize import Where
-from tonnage.planning.service.answer import Question
-from tonnage.planning.service.autoscaling import Autoscaling, held_machines
-from tonnage.planning.service.batch_queue import QueueJob, expected_queue, simulate_queue
-from tonnage.planning.service.breakeven import break_even
-from tonnage.planning.service.economics import Demand
-from tonnage.planning.service.fleet_simulation import simulate_fleet
-from tonnage.planning.service.rate_curve import RateCurve
 from tonnage.pricing.tokens import TokenPrices
+from tonnage.rightsizing import Usage, rightsize
+from tonnage.rightsizing.rightsize import Where
+from tonnage.service.answer import Question
+from tonnage.service.autoscaling import Autoscaling, held_machines
+from tonnage.service.batch_queue import QueueJob, expected_queue, simulate_queue
+from tonnage.service.breakeven import break_even
+from tonnage.service.economics import Demand
+from tonnage.service.fleet_simulation import simulate_fleet
+from tonnage.service.rate_curve import RateCurve
 from tonnage.workload.loading import load_workload
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("serve-*.tonnage.yaml"))

@@ -16,8 +16,8 @@ from time import perf_counter
 import numpy as np
 
 from tonnage.errors import InputError
-from tonnage.planning.spot import SpotJob, Trace, fit_hazards, parse_trace, replay_traces
-from tonnage.planning.spot.replaying import TraceResult
+from tonnage.spot_instances import SpotJob, Trace, fit_hazards, parse_trace, replay_traces
+from tonnage.spot_instances.replaying import TraceResult
 
 CHANGEOVERS_H = (0.1, 0.2, 0.5)
 FRACTIONS = (0.7, 0.8, 0.9)

@@ -1,8 +1,9 @@
 """Run every `console` block of README.md and docs/, and write what the commands print today: `python docs/refresh.py`.
 
-A block starts with `$ tonnage ...`; a comment behind it may say `exit N` (the expected exit code) and `head N` (show
-the first N lines, then «...»). A block of `yaml` whose first line names a file (`# examples/NAME`) shows that file.
-`tests/test_docs.py` fails when a page is not what this would write.
+A block starts with `$ tonnage ...`; a comment behind it may say `exit N` (the expected exit code), `from WORD` (show
+the output from the first line that starts with WORD) and `head N` (show N lines). «...» stands for what is left out.
+A block of `yaml` whose first line names a file (`# examples/NAME`) shows that file. The picture of the README is drawn
+too (`docs/picture.py`). `tests/test_docs.py` fails when a page is not what this would write.
 """
 
 from __future__ import annotations
@@ -41,10 +42,25 @@ def run(command: str, comment: str) -> str:
     expected = int(found.group(1)) if (found := re.search(r"exit (\d+)", comment)) else 0
     if done.returncode != expected:
         raise RuntimeError(f"{command}: exit {done.returncode}, expected {expected}\n{done.stderr}")
-    lines = (done.stdout + done.stderr).rstrip("\n").splitlines()
-    if head := re.search(r"head (\d+)", comment):
-        lines = [*lines[: int(head.group(1))], "..."]
+    lines = cut((done.stdout + done.stderr).rstrip("\n").splitlines(), comment)
     return "".join(line.rstrip() + "\n" for line in lines)
+
+
+def cut(lines: list[str], comment: str) -> list[str]:
+    """The lines that the comment asks for; RuntimeError where no line starts with the word it names.
+
+    >>> cut(["Plan", "Best", "  a", "  b", "Prices"], "from Best head 2")
+    ['...', 'Best', '  a', '...']
+    """
+    if word := re.search(r"from (\w+)", comment):
+        start = next((place for place, line in enumerate(lines) if line.startswith(word.group(1))), None)
+        if start is None:
+            raise RuntimeError(f"no line starts with {word.group(1)}")
+        lines = ["...", *lines[start:]]
+    if head := re.search(r"head (\d+)", comment):
+        kept = int(head.group(1)) + bool(word)
+        lines = [*lines[:kept], "..."]
+    return lines
 
 
 def refreshed(text: str) -> str:
@@ -65,6 +81,7 @@ def main() -> None:
     for page in PAGES:
         page.write_text(refreshed(page.read_text()))
         print(f"wrote {page.relative_to(ROOT)}")
+    subprocess.run([sys.executable, str(ROOT / "docs" / "picture.py")], check=True)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,8 @@ HEAVY = (  # not even imported with --fast: they load torch or another engine, s
     "comparison/test_pdf.py", "expert",
     "fetching/test_parts.py", "fetching/test_processes.py", "fetching/test_s3_fetch.py",
     "monitoring/test_sampler.py",
-    "pipelines", "planning", "recipes", "runners", "runs/test_watching.py", "sizing/test_kept_activations.py",
+    "pipelines", "planning", "portfolios", "rightsizing", "service", "spot_instances",
+    "recipes", "runners", "runs/test_watching.py", "sizing/test_kept_activations.py",
     "sources/test_refresh_process.py", "store/test_postgresql.py", "store/test_store.py", "supervisor",
     "sweeps", "test_docs.py", "test_startup.py", "tracking", "workload/test_transformers_counts.py",
 )  # fmt: skip

@@ -17,8 +17,8 @@ ROOT = Path(__file__).parent.parent
 PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
-def refresh_module() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("refresh", ROOT / "docs" / "refresh.py")
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -26,12 +26,12 @@ def refresh_module() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("page", [page.relative_to(ROOT).as_posix() for page in refresh_module().PAGES])
+@pytest.mark.parametrize("page", [page.relative_to(ROOT).as_posix() for page in script("refresh").PAGES])
 def test_console_blocks_show_what_is_printed(page: str) -> None:
     """Each command exits as stated and prints the text shown (`make docs` rewrites the pages)."""
     text = (ROOT / page).read_text()
     assert "```console" in text
-    assert refresh_module().refreshed(text) == text
+    assert script("refresh").refreshed(text) == text
 
 
 def test_python_blocks_of_the_readme_run() -> None:
@@ -70,3 +70,22 @@ def test_links_between_documents_lead_somewhere(page: str) -> None:
     path = ROOT / page
     for target in re.findall(r"\]\((?!https?://|#)([^)#\s]+)", path.read_text()):
         assert (path.parent / target).exists(), f"{page}: {target}"
+
+
+def test_the_picture_shows_what_is_printed() -> None:
+    """docs/pictures/plan.svg is what `tonnage plan` prints today (`make docs` draws it), without a font of the web."""
+    picture = script("picture")
+    drawn = picture.draw()
+    assert picture.PICTURE.read_text(encoding="utf-8") == drawn
+    assert "url(http" not in drawn.replace('"', "")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mkdocs") is None, reason="mkdocs-material is not installed")
+def test_the_site_builds(tmp_path: Path) -> None:
+    """Strictly: no page without a place, no link that leads nowhere; and pages load nothing from elsewhere."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert "pictures/plan.svg" in page
+    assert not re.findall(r"<(?:script|img)[^>]*src=\"?https?://|<link[^>]*stylesheet[^>]*https?://", page)

@@ -10,8 +10,9 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "tonnage"
 ORDER = (
-    "units", "errors", "values", "files", "catalog", "workload", "sizing", "calibration", "pricing", "planning",
-    "comparison", "http", "runs", "reports",
+    "units", "errors", "values", "reason", "files", "catalog", "workload", "sizing", "calibration", "pricing",
+    "spot_instances", "planning",
+    "rightsizing", "service", "portfolios", "claims", "comparison", "http", "runs", "reports",
 )  # fmt: skip
 ADAPTERS = (
     "sources", "store", "fetching", "recipes", "runners", "tracking", "serving", "gateway", "benchmarks", "monitoring",

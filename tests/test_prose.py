@@ -10,12 +10,16 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "tonnage"
-PURE = sorted(path for folder in ("planning", "sizing") for path in (SOURCE / folder).rglob("*.py"))
+PURE = sorted(
+    path
+    for folder in ("planning", "sizing", "spot_instances", "service", "portfolios", "rightsizing")
+    for path in (SOURCE / folder).rglob("*.py")
+)
 SENTENCE_WORDS = 6  # names of things are shorter
 WORD = re.compile(r"(?:^|(?<=[\s(«]))[A-Za-z][\w'-]*")
 TOLD_ELSEWHERE = ("on_step", "say", "show")  # progress, on its way to the terminal
 # Where words stand on purpose: sources of judgements, and the workload's own fields in words above a plan.
-SOURCES = {"sizing/assumptions.py", "sizing/tabular_assumptions.py", "planning/assumed.py", "planning/spot/saves.py"}
+SOURCES = {"sizing/assumptions.py", "sizing/tabular_assumptions.py", "planning/assumed.py", "spot_instances/saves.py"}
 LEFT = {"planning/summary.py": "the workload's own fields, in words"}
 
 

@@ -12,8 +12,8 @@ from tonnage.catalog import Catalog
 from tonnage.planning import make_plan
 from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.plan import Option
-from tonnage.planning.spot import SpotQuestion, advise
-from tonnage.planning.spot.saves import state_bytes
+from tonnage.spot_instances import SpotQuestion, advise
+from tonnage.spot_instances.saves import state_bytes
 from tonnage.workload.jobs import BatchJob, Workload
 
 CALIBRATED = CalibratedModel.packaged()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tonnage.catalog import load_catalog
-from tonnage.comparison.claims import VERDICTS, CheckedDocument, check_document
+from tonnage.claims import VERDICTS, CheckedDocument, check_document
 from tonnage.reports.claims import claims_report
 from tonnage.reports.rendering import FORMATS, Format, Look, render_report
 

@@ -32,11 +32,6 @@ from tonnage.planning.reasons.misses import MachineMiss, Miss, TermMiss, Unprice
 from tonnage.planning.reasons.notes import Note
 from tonnage.planning.reasons.origins import Origin
 from tonnage.planning.reasons.risks import LatencyRisk, OddPriceRisk, Risk
-from tonnage.planning.rightsizing import remarks
-from tonnage.planning.rightsizing.holding import Broken
-from tonnage.planning.rightsizing.remarks import Difference, Doubt
-from tonnage.planning.spot import refusals
-from tonnage.planning.spot.refusals import SpotRefusal
 from tonnage.pricing.price_dates import PricesApart
 from tonnage.reports.reasons import (
     change_document,
@@ -52,6 +47,11 @@ from tonnage.reports.reasons.origins import origin_document, origin_words
 from tonnage.reports.reasons.reference import render_reference
 from tonnage.reports.reasons.rightsizing import broken_document, broken_words, remark_document, remark_words
 from tonnage.reports.reasons.spot_refusals import spot_refusal_document, spot_refusal_words
+from tonnage.rightsizing import remarks
+from tonnage.rightsizing.holding import Broken
+from tonnage.rightsizing.remarks import Difference, Doubt
+from tonnage.spot_instances import refusals
+from tonnage.spot_instances.refusals import SpotRefusal
 
 SORTS = [
     *((kind, risk_words, risk_document) for kind in get_args(Risk)),

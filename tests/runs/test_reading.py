@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tonnage.errors import WorkloadError
-from tonnage.planning.spot.knowledge import other_machines
 from tonnage.runs.reading import load_run_spec
 from tonnage.runs.spec import RunSpec, dump_spec, load_spec
+from tonnage.spot_instances.knowledge import other_machines
 from tonnage.workload.jobs import Lora
 from tonnage.workload.loading import load_workload
 

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from tonnage.api.inputs import CalibrationSource, CatalogSource, Clock, WorkloadSource
     from tonnage.catalog import Catalog
     from tonnage.planning.calibrated_model import CalibratedModel
-    from tonnage.planning.service.answer import BreakEven, Question
-    from tonnage.planning.service.autoscaling import Autoscaling
-    from tonnage.planning.service.batch_breakeven import BatchBreakEven
-    from tonnage.planning.service.economics import Demand
-    from tonnage.planning.service.rate_curve import RateCurve
     from tonnage.pricing.tokens import TokenPrices
+    from tonnage.service.answer import BreakEven, Question
+    from tonnage.service.autoscaling import Autoscaling
+    from tonnage.service.batch_breakeven import BatchBreakEven
+    from tonnage.service.economics import Demand
+    from tonnage.service.rate_curve import RateCurve
     from tonnage.workload.jobs import Workload
 
 
@@ -133,9 +133,9 @@ def breakeven(
 def _of_service(
     job: Workload, market: Catalog, prices: list[TokenPrices], options: BreakEvenOptions, calibrated: CalibratedModel
 ) -> Answer[BreakEven]:
-    from tonnage.planning.service.breakeven import break_even
     from tonnage.reports.breakeven import breakeven_report
     from tonnage.reports.reasons.flips import relaxation_words
+    from tonnage.service.breakeven import break_even
 
     found = break_even(job, market, prices, _question(job, options), calibrated=calibrated)
     fault = None
@@ -149,8 +149,8 @@ def _of_service(
 def _of_batch(
     job: Workload, market: Catalog, prices: list[TokenPrices], options: BreakEvenOptions, calibrated: CalibratedModel
 ) -> Answer[BatchBreakEven]:
-    from tonnage.planning.service.batch_breakeven import batch_break_even
     from tonnage.reports.batch_breakeven import batch_breakeven_report
+    from tonnage.service.batch_breakeven import batch_break_even
 
     found = batch_break_even(
         job, market, prices, item_failure=options.item_failure_fraction, cached_fraction=options.cached_fraction,
@@ -165,8 +165,8 @@ def _of_batch(
 
 def _prices(options: BreakEvenOptions, job: Workload, market: Catalog) -> list[TokenPrices]:
     """Of files and as stated; of the catalog where models are named or nothing else is there."""
-    from tonnage.planning.service.listed_tokens import listed_token_prices
     from tonnage.pricing.token_file import COLUMNS, parse_token_prices
+    from tonnage.service.listed_tokens import listed_token_prices
     from tonnage.workload.tables.reading import load_table
 
     read = [one for path in options.against for one in parse_token_prices(load_table(path, COLUMNS), path)]
@@ -202,7 +202,7 @@ def _stated_prices(options: BreakEvenOptions, *, beside_files: bool) -> TokenPri
 
 
 def _question(job: Workload, options: BreakEvenOptions) -> Question:
-    from tonnage.planning.service.answer import Question
+    from tonnage.service.answer import Question
 
     discount = options.reserved_discount_percent
     return Question(
@@ -217,7 +217,7 @@ def _question(job: Workload, options: BreakEvenOptions) -> Question:
 
 
 def _demand(job: Workload, options: BreakEvenOptions) -> Demand:
-    from tonnage.planning.service.economics import Demand
+    from tonnage.service.economics import Demand
     from tonnage.units import HOURS_PER_MONTH
 
     hours = getattr(job.job, "hours_per_month", float(HOURS_PER_MONTH))
@@ -225,7 +225,7 @@ def _demand(job: Workload, options: BreakEvenOptions) -> Demand:
 
 
 def _policy(job: Workload, options: BreakEvenOptions) -> Autoscaling:
-    from tonnage.planning.service.autoscaling import Autoscaling
+    from tonnage.service.autoscaling import Autoscaling
 
     own = getattr(job.job, "spare_replicas", 0)
     return Autoscaling(
@@ -240,7 +240,7 @@ def _policy(job: Workload, options: BreakEvenOptions) -> Autoscaling:
 
 def _curve(options: BreakEvenOptions, load: float) -> RateCurve:
     """The day's shape: as the options say, else a wave whose mean is the file's `token_load` of the busy rate."""
-    from tonnage.planning.service.rate_curve import RateCurve
+    from tonnage.service.rate_curve import RateCurve
 
     if options.hourly is None:
         ratio = options.peak_to_trough

@@ -13,7 +13,7 @@ from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     from tonnage.api.inputs import CatalogSource, Clock
-    from tonnage.planning.rightsizing.rightsize import Finding
+    from tonnage.rightsizing.rightsize import Finding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +42,10 @@ def rightsize(
     for a table that cannot be used, UnknownName for a machine that the catalog has not.
     """
     from tonnage.api.inputs import load_workload, market_of
-    from tonnage.planning.rightsizing import parse_usage, usage_columns
-    from tonnage.planning.rightsizing import rightsize as find
-    from tonnage.planning.rightsizing.rightsize import Where
     from tonnage.reports.rightsizing import rightsize_report
+    from tonnage.rightsizing import parse_usage, usage_columns
+    from tonnage.rightsizing import rightsize as find
+    from tonnage.rightsizing.rightsize import Where
     from tonnage.workload.tables.reading import load_table
 
     options, settings = options or RightsizeOptions(), settings or current_settings(as_of=as_of)

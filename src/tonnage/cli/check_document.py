@@ -18,7 +18,7 @@ def check_document_file(
     path = Path(file)
     text = read_document(path)
     from tonnage.api import load_catalog
-    from tonnage.comparison.claims import check_document
+    from tonnage.claims import check_document
     from tonnage.errors import ClaimsFound
     from tonnage.reports.claims import claims_report
 

@@ -45,7 +45,7 @@ def show_portfolio(session: Session, file: str, *, memory_margin: float | None) 
 
 def _plan(session: Session, file: str, memory_margin: float | None) -> Any:
     from tonnage import api
-    from tonnage.planning.portfolio import plan_portfolio
+    from tonnage.portfolios import plan_portfolio
     from tonnage.workload.portfolio.loading import load_portfolio
 
     settings = session.settings

@@ -15,7 +15,7 @@ from tonnage.units import SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
     from tonnage.catalog.market import InstanceType
-    from tonnage.planning.spot import HazardModel, Trace
+    from tonnage.spot_instances import HazardModel, Trace
 
 commands = typer.Typer(
     no_args_is_help=True,
@@ -98,8 +98,8 @@ def replay(
     """
     session = open_session(output=output, quiet=quiet)
     from tonnage.errors import InputError
-    from tonnage.planning.spot import SpotJob, replay_traces
     from tonnage.reports.spot import replay_report
+    from tonnage.spot_instances import SpotJob, replay_traces
 
     if zones not in _ZONES:
         raise InputError(f"'{zones}' is no way to take zones", hint="--zones takes apart or together")
@@ -132,8 +132,8 @@ def fit(
     session = open_session(output=output, quiet=quiet)
     from tonnage.errors import InputError
     from tonnage.files import save_for_user
-    from tonnage.planning.spot import fit_traces, model_text
     from tonnage.reports.spot_fit import fit_report
+    from tonnage.spot_instances import fit_traces, model_text
 
     if out is not None and not Path(out).parent.is_dir():
         raise InputError(f"{Path(out).parent} is no folder", hint="make it first, or name another --out")
@@ -211,10 +211,10 @@ def advise(
     """
     session = open_session(output=output, quiet=quiet)
     from tonnage.errors import InputError, PlanRefused
-    from tonnage.planning.spot import SpotQuestion, machine_hazard
-    from tonnage.planning.spot import advise as judge
     from tonnage.reports.reasons.spot_refusals import spot_refusal_words
     from tonnage.reports.spot_advice import advice_report
+    from tonnage.spot_instances import SpotQuestion, machine_hazard
+    from tonnage.spot_instances import advise as judge
 
     if no_checkpoints and checkpoint_minutes is not None:
         raise InputError("--no-checkpoints and --checkpoint-minutes exclude each other", hint="give one of them")
@@ -263,7 +263,7 @@ def _machine(session: Session, name: str) -> InstanceType:
 def _save_h(minutes: float | None, size_gb: float | None, machine: InstanceType | None, writers: int) -> float:
     """Hours of a save: as stated, else of so many GB on that machine, else a minute."""
     from tonnage.errors import InputError
-    from tonnage.planning.spot import machine_save_s
+    from tonnage.spot_instances import machine_save_s
 
     if size_gb is None or machine is None:
         return (1.0 if minutes is None else minutes) / 60.0
@@ -275,7 +275,7 @@ def _save_h(minutes: float | None, size_gb: float | None, machine: InstanceType 
 def read_traces(paths: list[str]) -> list[Trace]:
     """The traces of some files, each under its file's name. InputError on a file that is none."""
     from tonnage.errors import InputError
-    from tonnage.planning.spot import parse_trace
+    from tonnage.spot_instances import parse_trace
 
     found = []
     for path in paths:
@@ -291,7 +291,7 @@ def read_traces(paths: list[str]) -> list[Trace]:
 def read_model(path: str | None) -> HazardModel:
     """The packaged hazard model, or one from a file."""
     from tonnage.errors import InputError
-    from tonnage.planning.spot import packaged_model, parse_model
+    from tonnage.spot_instances import packaged_model, parse_model
 
     if path is None:
         return packaged_model()

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from tonnage.comparison.computed import ZERO, Row, Total
-from tonnage.planning.service.crossings import find_crossings
+from tonnage.service.crossings import find_crossings
 from tonnage.values import dataclass
 
 End = Literal["value", "low", "high"]

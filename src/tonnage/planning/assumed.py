@@ -6,15 +6,15 @@ from dataclasses import replace
 from typing import Final
 
 from tonnage.planning.calibrated_model import CalibratedModel
-from tonnage.planning.spot.drawing import mean_h
-from tonnage.planning.spot.knowledge import other_machines
-from tonnage.planning.spot.saves import WRITE_GB_PER_S, WRITE_RANGE, WRITE_SOURCE
 from tonnage.planning.spot_columns import Z80
 from tonnage.pricing.interruptions import STARTUP_SOURCE, Terms
 from tonnage.sizing.assumption_table import Assumption, listed
 from tonnage.sizing.assumptions import HostAssumptions
 from tonnage.sizing.host import host_item, used_assumptions
 from tonnage.sizing.tabular_assumptions import TabularAssumptions
+from tonnage.spot_instances.drawing import mean_h
+from tonnage.spot_instances.knowledge import other_machines
+from tonnage.spot_instances.saves import WRITE_GB_PER_S, WRITE_RANGE, WRITE_SOURCE
 from tonnage.workload.jobs import BatchJob, ServeJob, TabularJob, TrainJob, Workload
 
 SERVING_ONLY: Final = ("kv_cache_memory_fraction", "target_utilisation")

@@ -14,7 +14,6 @@ from tonnage.planning.plan import Option, RunDetail
 from tonnage.planning.priced_runs import PricedRuns
 from tonnage.planning.risks import risks_of
 from tonnage.planning.sized import IntArray, Sized
-from tonnage.planning.spot.detail import SpotDetail
 from tonnage.planning.spot_columns import SpotColumns, SpotRows, spot_rows
 from tonnage.pricing.deals import Deal
 from tonnage.pricing.ledger import Ledger, Part
@@ -22,6 +21,7 @@ from tonnage.pricing.lines import Hours, machine_ledger
 from tonnage.pricing.rates import idle_s
 from tonnage.pricing.usage import billed_hours, unused_hours
 from tonnage.sizing.estimates import Figure
+from tonnage.spot_instances.detail import SpotDetail
 from tonnage.units import SECONDS_PER_HOUR
 from tonnage.values import dataclass
 from tonnage.workload.jobs import Workload

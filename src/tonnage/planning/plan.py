@@ -16,10 +16,10 @@ from tonnage.planning.reasons.misses import Miss
 from tonnage.planning.reasons.notes import PlanNote, RunNote
 from tonnage.planning.reasons.origins import Origin
 from tonnage.planning.reasons.risks import PriceRisk, Promise, Risk
-from tonnage.planning.spot.detail import SpotDetail
 from tonnage.pricing.ledger import Ledger
 from tonnage.sizing.estimates import Figure
 from tonnage.sizing.host import HostStage
+from tonnage.spot_instances.detail import SpotDetail
 from tonnage.values import dataclass
 
 Objective = Literal["cost", "time", "pareto"]

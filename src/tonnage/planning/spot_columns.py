@@ -11,14 +11,14 @@ import numpy as np
 
 from tonnage.catalog.market import InstanceType
 from tonnage.planning.sized import IntArray, Sized, group_numbers
-from tonnage.planning.spot.detail import SpotDetail
-from tonnage.planning.spot.drawing import mean_h
-from tonnage.planning.spot.hazards import AGES_H, NODES_EXPONENT
-from tonnage.planning.spot.knowledge import SpotHazard, spot_hazard
-from tonnage.planning.spot.saves import SaveRates, restore_s, save_rates, save_s, state_bytes
 from tonnage.pricing.deals import Deal
 from tonnage.pricing.spot_runs import SpotRuns, SpotTerms, expected_spot_runs, mean_life_to, save_interval_h
 from tonnage.sizing.estimates import Array, Figure
+from tonnage.spot_instances.detail import SpotDetail
+from tonnage.spot_instances.drawing import mean_h
+from tonnage.spot_instances.hazards import AGES_H, NODES_EXPONENT
+from tonnage.spot_instances.knowledge import SpotHazard, spot_hazard
+from tonnage.spot_instances.saves import SaveRates, restore_s, save_rates, save_s, state_bytes
 from tonnage.units import SECONDS_PER_HOUR
 from tonnage.values import dataclass
 from tonnage.workload.jobs import Workload

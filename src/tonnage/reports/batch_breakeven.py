@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tonnage.planning.service.batch_breakeven import BatchBreakEven, QueueRow
 from tonnage.reports.blocks import Block, Bullets, Column, Heading, Page, Paragraph, Table
 from tonnage.reports.breakeven_document import BREAKEVEN_SCHEMA
 from tonnage.reports.plain import plain_cost, plain_day, plain_figure, plain_instant, plain_number, plain_usd
@@ -23,6 +22,7 @@ from tonnage.reports.wording import (
     render_purchase,
     render_time_interval,
 )
+from tonnage.service.batch_breakeven import BatchBreakEven, QueueRow
 
 QUEUE_COLUMNS: Final = (
     "machines", "finish_s", "finish_low_s", "finish_high_s", "cost_usd", "cost_low_usd", "cost_high_usd",

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tonnage.planning.service.answer import ApiCost, BreakEven, Curve, CurvePoint
-from tonnage.planning.service.crossings import Crossing
-from tonnage.planning.service.economics import MonthFleet
 from tonnage.reports.blocks import Block, Bullets, Column, Heading, Page, Pairs, Paragraph, Table
 from tonnage.reports.breakeven_document import POINT_COLUMNS, breakeven_document, point_rows, tokens_per_request
 from tonnage.reports.plan_page import nothing_fits_blocks, price_blocks
@@ -24,6 +21,9 @@ from tonnage.reports.wording import (
     render_unit_money,
     short,
 )
+from tonnage.service.answer import ApiCost, BreakEven, Curve, CurvePoint
+from tonnage.service.crossings import Crossing
+from tonnage.service.economics import MonthFleet
 from tonnage.sizing.estimates import Figure
 
 LEAST_APART = 0.99  # of the fleet's cost: a plan below it is another fleet

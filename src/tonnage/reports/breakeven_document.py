@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tonnage.planning.service.answer import ApiCost, BreakEven, CurvePoint
-from tonnage.planning.service.economics import MonthFleet
 from tonnage.reports.plain import plain_cost, plain_day, plain_figure, plain_instant, plain_number, plain_usd
 from tonnage.reports.plan_document import catalog_document
+from tonnage.service.answer import ApiCost, BreakEven, CurvePoint
+from tonnage.service.economics import MonthFleet
 
 BREAKEVEN_SCHEMA: Final = "tonnage/breakeven@1"
 POINT_COLUMNS: Final = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from tonnage.comparison.claims import VERDICTS, CheckedDocument, Finding, PassedOver, Verdict
+from tonnage.claims import VERDICTS, CheckedDocument, Finding, PassedOver, Verdict
 from tonnage.reports.blocks import Block, Bullets, Column, Heading, Page, Pairs, Paragraph, Table
 from tonnage.reports.plain import plain_day
 from tonnage.reports.rendering import Report

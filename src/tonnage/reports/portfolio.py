@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tonnage.planning.portfolio.answer import Assignment, Commit, Give, Limit, PortfolioPlan
+from tonnage.portfolios.answer import Assignment, Commit, Give, Limit, PortfolioPlan
 from tonnage.reports.blocks import Block, Bullets, Column, Heading, Page, Paragraph, Table
 from tonnage.reports.plain import plain_cost, plain_instant, plain_number, plain_usd
 from tonnage.reports.plan_document import catalog_document

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tonnage.catalog import Catalog
-from tonnage.planning.rightsizing.rightsize import Finding, Rejected
 from tonnage.reports.blocks import Block, Bullets, Column, Heading, Page, Paragraph, Table
 from tonnage.reports.plain import plain_day, plain_number, plain_usd
 from tonnage.reports.reasons.rightsizing import broken_document, broken_words, remark_document, remark_words
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import UNKNOWN, plural, render_money, render_price, render_purchase
+from tonnage.rightsizing.rightsize import Finding, Rejected
 
 RIGHTSIZE_SCHEMA: Final = "tonnage/rightsize@1"
 FINDING_COLUMNS: Final = (

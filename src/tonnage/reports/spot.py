@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from tonnage.planning.spot.replaying import POLICIES, PolicyResult, ReplayResult, TraceResult
 from tonnage.reports.blocks import Block, Bullets, Column, Heading, Page, Pairs, Paragraph, Table
 from tonnage.reports.plain import plain_number
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import plural
+from tonnage.spot_instances.replaying import POLICIES, PolicyResult, ReplayResult, TraceResult
 
 SCHEMA: Final = "tonnage/spot-replay@1"
 _COLUMNS: Final = (

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tonnage.planning.spot.advice import Advice, Expected
 from tonnage.pricing.renewal import RenewalRun
 from tonnage.reports.blocks import Block, Column, Heading, Page, Pairs, Paragraph, Table
 from tonnage.reports.plain import plain_number
 from tonnage.reports.reasons.spot_refusals import spot_refusal_document, spot_refusal_words
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import UNKNOWN, render_duration, render_money, short
+from tonnage.spot_instances.advice import Advice, Expected
 from tonnage.units import SECONDS_PER_HOUR
 
 SCHEMA: Final = "tonnage/spot-advice@1"

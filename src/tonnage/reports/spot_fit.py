@@ -7,13 +7,13 @@ from dataclasses import asdict
 from itertools import zip_longest
 from typing import Any, Final
 
-from tonnage.planning.spot.fitting import RunStatistics, SpotFit, Weibull
-from tonnage.planning.spot.hazards import AGES_H
-from tonnage.planning.spot.model_file import model_document
 from tonnage.reports.blocks import Block, Column, Heading, Page, Pairs, Paragraph, Table
 from tonnage.reports.plain import plain_number
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import UNKNOWN, render_price, short
+from tonnage.spot_instances.fitting import RunStatistics, SpotFit, Weibull
+from tonnage.spot_instances.hazards import AGES_H
+from tonnage.spot_instances.model_file import model_document
 
 SCHEMA: Final = "tonnage/spot-fit@1"
 AGE_NAMES: Final = tuple(

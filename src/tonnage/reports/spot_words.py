@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tonnage.planning.spot.detail import SpotDetail
-from tonnage.planning.spot.knowledge import Band, SpotHazard
 from tonnage.reports.plain import plain_day, plain_figure, plain_number
 from tonnage.reports.wording import render_date, render_duration, render_interval, short
+from tonnage.spot_instances.detail import SpotDetail
+from tonnage.spot_instances.knowledge import Band, SpotHazard
 from tonnage.units import SECONDS_PER_HOUR
 
 

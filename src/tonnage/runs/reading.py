@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tonnage.errors import InputError, WorkloadError
-from tonnage.planning.spot.knowledge import other_machines
 from tonnage.runs.locations import absolute, files_at, is_remote
 from tonnage.runs.spec import (
     CheckpointSpec,
@@ -26,6 +25,7 @@ from tonnage.runs.spec import (
     TrackingSpec,
     TrainingSpec,
 )
+from tonnage.spot_instances.knowledge import other_machines
 from tonnage.units import SECONDS_PER_HOUR
 from tonnage.workload.file.kinds import BatchFile, ServeFile, TabularFile, TrainFile
 from tonnage.workload.file.length_fields import freeze_lengths

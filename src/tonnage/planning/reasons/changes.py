@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from tonnage.catalog.market import Platform, Purchase
-from tonnage.planning.reasons.reason import Reason
 from tonnage.planning.reasons.risks import Promise
+from tonnage.reason import Reason
 from tonnage.values import dataclass
 from tonnage.workload.jobs import Risk as Limit
 from tonnage.workload.quotas import QuotaUnit

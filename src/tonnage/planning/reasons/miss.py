@@ -6,7 +6,7 @@ from math import inf
 from typing import Literal
 
 from tonnage.planning.reasons.changes import AnyChange
-from tonnage.planning.reasons.reason import Reason
+from tonnage.reason import Reason
 from tonnage.values import dataclass
 
 Binding = Literal[

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from tonnage.catalog.market import Purchase
 from tonnage.planning.intervals import Interval
-from tonnage.planning.reasons.reason import Reason
+from tonnage.reason import Reason
 from tonnage.values import dataclass
 
 UnpricedService = Literal["object storage", "block storage"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from tonnage.planning.reasons.reason import Reason
+from tonnage.reason import Reason
 from tonnage.values import dataclass
 
 

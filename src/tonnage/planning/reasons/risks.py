@@ -7,9 +7,9 @@ from typing import ClassVar, Literal
 from tonnage.catalog.capacity import CapacityWay
 from tonnage.catalog.expected_prices import PriceDoubt
 from tonnage.catalog.market import Platform
-from tonnage.planning.reasons.reason import Reason
 from tonnage.pricing.deals import OddPremium
 from tonnage.pricing.fee_estimates import Parts
+from tonnage.reason import Reason
 from tonnage.sizing.host import HostStage
 from tonnage.values import dataclass
 

@@ -11,7 +11,7 @@ from tonnage.reports.reasons.changes import change_document, changes_words
 from tonnage.reports.reasons.document import reason_document
 
 if TYPE_CHECKING:  # a plan of one workload needs no portfolio planner
-    from tonnage.planning.portfolio.answer import Unplaced
+    from tonnage.portfolios.answer import Unplaced
 
 
 def relaxation_words(one: Relaxation) -> str:

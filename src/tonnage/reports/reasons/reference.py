@@ -13,8 +13,8 @@ from tonnage.planning.reasons.distances import Distance
 from tonnage.planning.reasons.misses import MachineMiss, TermMiss
 from tonnage.planning.reasons.notes import Note
 from tonnage.planning.reasons.origins import Origin
-from tonnage.planning.rightsizing.remarks import Difference, Doubt
-from tonnage.planning.spot.refusals import SpotRefusal
+from tonnage.rightsizing.remarks import Difference, Doubt
+from tonnage.spot_instances.refusals import SpotRefusal
 
 _HEAD: Final = """\
 # Reasons

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, assert_never
 
-from tonnage.planning.rightsizing import remarks as kinds
-from tonnage.planning.rightsizing.holding import Broken, Differs, Lacks, Unfit
-from tonnage.planning.rightsizing.remarks import Difference, Doubt
 from tonnage.reports.reasons.document import reason_document
 from tonnage.reports.reasons.misses import miss_document, miss_words
+from tonnage.rightsizing import remarks as kinds
+from tonnage.rightsizing.holding import Broken, Differs, Lacks, Unfit
+from tonnage.rightsizing.remarks import Difference, Doubt
 from tonnage.values import dataclass
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, assert_never
 
-from tonnage.planning.spot import refusals as kinds
-from tonnage.planning.spot.refusals import SpotRefusal
 from tonnage.reports.reasons.document import reason_document
+from tonnage.spot_instances import refusals as kinds
+from tonnage.spot_instances.refusals import SpotRefusal
 
 
 def spot_refusal_document(refusal: SpotRefusal | None) -> dict[str, Any] | None:

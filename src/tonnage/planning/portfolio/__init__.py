@@ -1,6 +1,0 @@
-"""A portfolio of workloads -> which is bought where and how, as a mixed-integer program with a proven gap."""
-
-from tonnage.planning.portfolio.answer import PortfolioPlan
-from tonnage.planning.portfolio.planner import plan_portfolio
-
-__all__ = ["PortfolioPlan", "plan_portfolio"]

@@ -1,0 +1,135 @@
+"""Dollars a month of a fleet at a busy rate: machines held, and a reserved base where it pays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from tonnage.planning.fleets import machines_for, replicas_for
+from tonnage.service.autoscaling import Autoscaling, HeldMachines, held_machines
+from tonnage.service.rate_curve import RateCurve
+from tonnage.service.units import FleetUnit
+from tonnage.sizing.estimates import Array, Figure
+from tonnage.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
+from tonnage.values import dataclass
+
+End = Literal["value", "low", "high"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """What arrives: a day's curve around its mean, how bursty, for how many hours a month, all by the busy rate."""
+
+    curve: RateCurve
+    variation: float = 1.0  # coefficient of variation of the gaps; 1: Poisson
+    hours_per_month: float = float(HOURS_PER_MONTH)
+
+    def mean_per_s(self, busy_per_s: float) -> float:
+        """The day's mean of a busy rate."""
+        return busy_per_s / self.curve.peak
+
+    def requests_per_month(self, busy_per_s: float) -> float:
+        return self.mean_per_s(busy_per_s) * SECONDS_PER_HOUR * self.hours_per_month
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonthFleet:
+    """One fleet for a month. `base` machines are committed all month, the others come and go."""
+
+    unit: FleetUnit
+    usd: float
+    machines_mean: float
+    machines_peak: float
+    base: float
+    utilisation: float  # the busy rate over the capacity of the machines held when it is busiest
+
+
+def burst_factor(variation: float, utilisation: float) -> float:
+    """The part of the Poisson load at which bursty arrivals wait no longer than Poisson ones do.
+
+    Kingman's approximation (1961): wait ~ u/(1-u) · (v² + 1)/2, held constant: u'/(1-u') = u/(1-u) · 2/(v² + 1).
+
+    >>> burst_factor(1.0, 0.7), round(burst_factor(3.0, 0.7), 3)
+    (1.0, 0.455)
+    """
+    odds = utilisation / (1.0 - utilisation) * 2.0 / (variation * variation + 1.0)
+    return odds / (1.0 + odds) / utilisation
+
+
+def month_fleet(
+    unit: FleetUnit, demand: Demand, busy_per_s: float, policy: Autoscaling, *, end: End = "value"
+) -> MonthFleet:
+    """The fleet of one kind of machine. `end`: the expected throughput, or an end of its 80 % interval.
+
+    A flat day, a fixed fleet and committed machines take the machines that `tonnage plan` does, all month.
+    """
+    each = float(getattr(unit.replica_per_s, end)) * burst_factor(demand.variation, unit.used)
+    if demand.curve.flat or unit.committed or not policy.enabled:
+        machines = _standing(unit, each, busy_per_s, policy)
+        at_least, scale = np.ones(round(machines)), 1.0
+    else:
+        at_least, scale = _held(unit, each, demand, busy_per_s, policy)
+    on_demand = at_least * unit.usd_per_hour * (HOURS_PER_MONTH if unit.committed else demand.hours_per_month)
+    base = np.zeros(len(at_least), dtype=bool)
+    if unit.reserved_usd_per_hour is not None:
+        reserved = unit.reserved_usd_per_hour * HOURS_PER_MONTH
+        base = on_demand > reserved
+        on_demand = np.where(base, reserved, on_demand)
+    mean, peak = float(np.sum(at_least)) * scale, len(at_least) * scale
+    disks = mean * unit.bill.disk_usd_per_machine_hour * demand.hours_per_month
+    return MonthFleet(
+        unit=unit,
+        usd=unit.bill.usd(float(np.sum(on_demand)) * scale + disks),
+        machines_mean=mean,
+        machines_peak=peak,
+        base=float(np.sum(base)) * scale,
+        utilisation=busy_per_s / (peak * unit.replicas * each) if peak else 0.0,
+    )
+
+
+def _standing(unit: FleetUnit, each_per_s: float, busy_per_s: float, policy: Autoscaling) -> float:
+    """Machines for the busy rate, as a plan has them."""
+    replicas = replicas_for(busy_per_s, each_per_s, used=unit.used, spare=policy.spare)
+    machines = max(float(machines_for(replicas, unit.replicas)), policy.minimum, 1.0)
+    return machines if policy.maximum is None else min(machines, policy.maximum)
+
+
+def _held(
+    unit: FleetUnit, each_per_s: float, demand: Demand, busy_per_s: float, policy: Autoscaling
+) -> tuple[Array, float]:
+    """(part of the time for which more than n machines are held, scale): replicas held, packed into machines."""
+    held: HeldMachines = held_machines(
+        demand.curve, demand.mean_per_s(busy_per_s), each_per_s * unit.used, policy.times(unit.replicas),
+        variation=demand.variation,
+    )  # fmt: skip
+    if unit.replicas == 1:
+        return held.at_least, held.scale
+    if held.scale == 1.0:
+        return held.at_least[:: unit.replicas], 1.0
+    return held.at_least, held.scale / unit.replicas  # so many that part of a machine does not show
+
+
+def planned_fleet(unit: FleetUnit) -> MonthFleet:
+    """The fleet of an option of a plan, as the plan has it."""
+    option = unit.option
+    used = option.run.utilisation
+    assert used is not None
+    return MonthFleet(
+        unit=unit, usd=option.cost_usd.value, machines_mean=option.count, machines_peak=option.count,
+        base=option.count if unit.committed else 0.0, utilisation=used,
+    )  # fmt: skip
+
+
+def cheapest_fleet(
+    units: Sequence[FleetUnit], demand: Demand, busy_per_s: float, policy: Autoscaling, *, end: End = "value"
+) -> MonthFleet:
+    """The cheapest fleet for the rate among several kinds of machine; ties go to the smaller machine."""
+    fleets = [month_fleet(unit, demand, busy_per_s, policy, end=end) for unit in units]
+    return min(fleets, key=lambda fleet: fleet.usd)
+
+
+def figure_of(usd: float, faster: float, slower: float) -> Figure:
+    """A cost with its ends: what it is if machines carry more, or less, than predicted."""
+    return Figure(value=usd, low=min(usd, faster), high=max(usd, slower))

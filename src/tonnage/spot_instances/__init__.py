@@ -1,0 +1,145 @@
+"""Spot under a deadline: traces, policies replayed over them, lifetimes fitted, and advice for one job.
+
+Each name loads on first use: a plan needs the hazards alone, not the replays.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from tonnage.spot_instances.advice import Advice, SpotQuestion, advise
+    from tonnage.spot_instances.engine import Moment, Outcome, Policy, Recorded, World, replay
+    from tonnage.spot_instances.fitting import SpotFit, fit_traces
+    from tonnage.spot_instances.hazards import AGES_H, Direction, HazardModel, fit_hazards
+    from tonnage.spot_instances.job import TICK_H, SpotJob
+    from tonnage.spot_instances.knowledge import SpotHazard, machine_hazard
+    from tonnage.spot_instances.model_file import model_document, model_text, packaged_model, parse_model
+    from tonnage.spot_instances.optimum import optimal_cost, optimal_costs
+    from tonnage.spot_instances.policy import TonnagePolicy
+    from tonnage.spot_instances.replaying import POLICIES, PolicyResult, ReplayResult, TraceResult, replay_traces
+    from tonnage.spot_instances.rivals import Greedy, OnDemand, TimeSliced, UniformProgress
+    from tonnage.spot_instances.saves import machine_save_s
+    from tonnage.spot_instances.traces import Trace, TraceError, parse_trace
+    from tonnage.spot_instances.windows import Windows, draw_joint_windows, draw_windows
+
+_HOMES: Final = {
+    "advice": (
+        "Advice",
+        "SpotQuestion",
+        "advise",
+    ),
+    "engine": (
+        "Moment",
+        "Outcome",
+        "Policy",
+        "Recorded",
+        "World",
+        "replay",
+    ),
+    "fitting": (
+        "SpotFit",
+        "fit_traces",
+    ),
+    "hazards": (
+        "AGES_H",
+        "Direction",
+        "HazardModel",
+        "fit_hazards",
+    ),
+    "job": (
+        "TICK_H",
+        "SpotJob",
+    ),
+    "knowledge": (
+        "SpotHazard",
+        "machine_hazard",
+    ),
+    "model_file": (
+        "model_document",
+        "model_text",
+        "packaged_model",
+        "parse_model",
+    ),
+    "optimum": (
+        "optimal_cost",
+        "optimal_costs",
+    ),
+    "policy": ("TonnagePolicy",),
+    "replaying": (
+        "POLICIES",
+        "PolicyResult",
+        "ReplayResult",
+        "TraceResult",
+        "replay_traces",
+    ),
+    "rivals": (
+        "Greedy",
+        "OnDemand",
+        "TimeSliced",
+        "UniformProgress",
+    ),
+    "saves": ("machine_save_s",),
+    "traces": (
+        "Trace",
+        "TraceError",
+        "parse_trace",
+    ),
+    "windows": (
+        "Windows",
+        "draw_joint_windows",
+        "draw_windows",
+    ),
+}
+_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
+__all__ = [
+    "AGES_H",
+    "POLICIES",
+    "TICK_H",
+    "Advice",
+    "Direction",
+    "Greedy",
+    "HazardModel",
+    "Moment",
+    "OnDemand",
+    "Outcome",
+    "Policy",
+    "PolicyResult",
+    "Recorded",
+    "ReplayResult",
+    "SpotFit",
+    "SpotHazard",
+    "SpotJob",
+    "SpotQuestion",
+    "TimeSliced",
+    "TonnagePolicy",
+    "Trace",
+    "TraceError",
+    "TraceResult",
+    "UniformProgress",
+    "Windows",
+    "World",
+    "advise",
+    "draw_joint_windows",
+    "draw_windows",
+    "fit_hazards",
+    "fit_traces",
+    "machine_hazard",
+    "machine_save_s",
+    "model_document",
+    "model_text",
+    "optimal_cost",
+    "optimal_costs",
+    "packaged_model",
+    "parse_model",
+    "parse_trace",
+    "replay",
+    "replay_traces",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
