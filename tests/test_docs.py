@@ -43,6 +43,7 @@ def test_python_blocks_of_the_readme_run() -> None:
         assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.heavy
 def test_python_blocks_of_the_api_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The blocks of docs/python.md run one after the other, from the project's folder, as one session."""
     blocks = PYTHON.findall((ROOT / "docs" / "python.md").read_text())

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tonnage
-from tonnage.errors import InputError, NothingFits
+from tonnage.errors import FetchError, InputError, NothingFits, PlanRefused, UnknownName
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 DAY = "2026-11-20"
@@ -34,6 +34,7 @@ def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return capsys.readouterr().out
 
 
+@pytest.mark.heavy
 def test_breakeven_answers_as_its_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The same JSON from function and command; a price that is half stated is refused."""
     file = tmp_path / "service.tonnage.yaml"
@@ -64,3 +65,64 @@ def test_rightsize_answers_as_its_command(capsys: pytest.CaptureFixture[str]) ->
     answer = tonnage.rightsize(usage, tonnage.RightsizeOptions(headroom_fraction=0.5), as_of=DAY)
     assert answer.to_json() == printed(capsys, "rightsize", str(usage), "--headroom", "0.5", "--as-of", DAY)
     assert answer.found[0].usage.name == "fine-tuning"
+
+
+def test_spot_advice_answers_as_its_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """The same JSON; spot that would never end is a fault, and the answer stands beside it."""
+    asked = tonnage.spot.AdviseOptions(work_h=20, changeover_h=0.2, price_ratio=3)
+    words = ["spot", "advise", "--hours", "20", "--changeover-hours", "0.2", "--price-ratio", "3"]
+    assert tonnage.spot.advise(asked).to_json() == printed(capsys, *words)
+    lost = tonnage.spot.AdviseOptions(work_h=5000, changeover_h=1, price_ratio=3, no_checkpoints=True)
+    assert isinstance(tonnage.spot.advise(lost).fault, PlanRefused)
+
+
+def test_portfolio_answers_as_its_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same JSON; a budget that holds for no assignment is a fault."""
+    (tmp_path / "small.tonnage.yaml").write_text(
+        "kind: train\nmodel: bert-base-uncased\ndata: {samples: 1000, seq_len: 128, epochs: 1}\n"
+        "constraints: {providers: aws, gpus: T4}\n",
+        encoding="utf-8",
+    )
+    file = tmp_path / "portfolio.yaml"
+    file.write_text("workloads: [{file: small.tonnage.yaml}]\n", encoding="utf-8")
+    answer = tonnage.portfolio(file, as_of=DAY)
+    assert answer.fault is None
+    assert (
+        json.loads(answer.to_json())["assignments"]
+        == json.loads(printed(capsys, "plan", "--portfolio", str(file), "--as-of", DAY))["assignments"]
+    )
+    file.write_text("budget_usd: 0.0001\nworkloads: [{file: small.tonnage.yaml}]\n", encoding="utf-8")
+    assert isinstance(tonnage.portfolio(file, as_of=DAY).fault, NothingFits)
+
+
+def test_validate_answers_as_its_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """The same JSON; progress is told; a table that cannot be judged says why."""
+    table = Path(__file__).parent / "data" / "training_throughput.csv"
+    told: list[int] = []
+    answer = tonnage.validate("training", table, on_rows=told.append)
+    assert answer.to_json() == printed(capsys, "validate", "training", str(table))
+    assert told
+    with pytest.raises(InputError, match="cannot be left out"):
+        tonnage.validate("training", table, tonnage.ValidateOptions(leave_out="colour"))
+
+
+def test_fetch_answers_with_its_files(tmp_path: Path) -> None:
+    """What came is in the answer; a file changed afterwards is a fault of `verify_fetched`."""
+    pytest.importorskip("filelock")
+    (tmp_path / "rows.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+    target = tmp_path / "there"
+    answer = tonnage.fetch(str(tmp_path / "rows.csv"), tonnage.FetchOptions(to=(str(target),), copy=True))
+    assert [one.name for one in answer.checked().files] == ["rows.csv"]
+    assert tonnage.verify_fetched(target).fault is None
+    (target / "rows.csv").write_text("a,b\n1,3\n", encoding="utf-8")
+    assert isinstance(tonnage.verify_fetched(target).fault, FetchError)
+    with pytest.raises(InputError, match="found 0 for jobs, expected 1 to 128"):
+        tonnage.FetchOptions(jobs=0)
+
+
+def test_models_of_unknown_runs_are_refused(tmp_path: Path) -> None:
+    """`evaluate` and `predict` name the run that is not there, and a device that is none."""
+    with pytest.raises(UnknownName, match="no run is named 'nowhere'"):
+        tonnage.evaluate("nowhere")
+    with pytest.raises(InputError, match="no device is named 'tpu'"):
+        tonnage.predict("nowhere", "rows.csv", tmp_path / "out.jsonl", tonnage.PredictOptions(device="tpu"))

@@ -15,32 +15,54 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from tonnage.api import spot
     from tonnage.api.answers import Answer, Result
+    from tonnage.api.downloads import FetchOptions, fetch, verify_fetched
     from tonnage.api.economics import BreakEvenOptions, breakeven
     from tonnage.api.inputs import grounds_of, load_catalog, load_workload, newest_snapshot, snapshot_order
+    from tonnage.api.judging import CalibrateOptions, ValidateOptions, calibrate, validate
+    from tonnage.api.local import LocalOptions, calibrate_local, export_local_rows
     from tonnage.api.machines import RightsizeOptions, rightsize
     from tonnage.api.plans import Explanation, PlanResult, SizeResult, compare, plan, size
+    from tonnage.api.portfolios import portfolio
+    from tonnage.api.trained import EvaluateOptions, PredictOptions, evaluate, predict
     from tonnage.diffing import diff
 
 __all__ = [
     "Answer",
     "BreakEvenOptions",
+    "CalibrateOptions",
+    "EvaluateOptions",
     "Explanation",
+    "FetchOptions",
+    "LocalOptions",
     "PlanResult",
+    "PredictOptions",
     "Result",
     "RightsizeOptions",
     "SizeResult",
+    "ValidateOptions",
     "breakeven",
+    "calibrate",
+    "calibrate_local",
     "compare",
     "diff",
+    "evaluate",
+    "export_local_rows",
+    "fetch",
     "grounds_of",
     "load_catalog",
     "load_workload",
     "newest_snapshot",
     "plan",
+    "portfolio",
+    "predict",
     "rightsize",
     "size",
     "snapshot_order",
+    "spot",
+    "validate",
+    "verify_fetched",
 ]
 
 _NAMES_OF: Final = {
@@ -49,14 +71,40 @@ _NAMES_OF: Final = {
     "tonnage.api.inputs": ("grounds_of", "load_catalog", "load_workload", "newest_snapshot", "snapshot_order"),
     "tonnage.api.machines": ("RightsizeOptions", "rightsize"),
     "tonnage.api.plans": ("Explanation", "PlanResult", "SizeResult", "compare", "plan", "size"),
+    "tonnage.api.portfolios": ("portfolio",),
+    "tonnage.api.judging": (
+        "CalibrateOptions",
+        "ValidateOptions",
+        "calibrate",
+        "validate",
+    ),
+    "tonnage.api.local": (
+        "LocalOptions",
+        "calibrate_local",
+        "export_local_rows",
+    ),
+    "tonnage.api.trained": (
+        "EvaluateOptions",
+        "PredictOptions",
+        "evaluate",
+        "predict",
+    ),
+    "tonnage.api.downloads": (
+        "FetchOptions",
+        "fetch",
+        "verify_fetched",
+    ),
     "tonnage.diffing": ("diff",),
 }
+_MODULES: Final = ("spot",)
 _MODULE_OF: Final = {name: module for module, names in _NAMES_OF.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULE_OF:
         return getattr(import_module(_MODULE_OF[name]), name)
+    if name in _MODULES:
+        return import_module(f"tonnage.api.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

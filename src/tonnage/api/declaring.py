@@ -26,8 +26,9 @@ class Declared:
     metavar: str | None = None
     least: float | None = None
     most: float | None = None
-    read: Callable[[str, str], Any] | None = None  # (flag, text) -> value; InputError names the flag
+    read: Callable[[str, Any], Any] | None = None  # (flag, text) -> value; InputError names the flag
     text: str | None = None
+    repeated: bool = False  # the flag may be given several times; `read` gets the list
 
 
 def option(flag: str, help: str, *, default: Any = MISSING, **said: Any) -> Any:

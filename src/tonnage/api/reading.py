@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tonnage.errors import InputError
 
 
@@ -31,3 +33,18 @@ def read_day(flag: str, text: str) -> tuple[float, ...]:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
         raise InputError(f"{flag}: found '{text}', expected 24 numbers", hint="with commas between") from None
+
+
+def read_pairs(flag: str, texts: Sequence[str], *, alone: bool = False) -> dict[str, str]:
+    """`NAME=OTHER` texts as a mapping; `alone`: a name without another stands for itself.
+
+    >>> read_pairs("--keep", ["id", "text=body"], alone=True)
+    {'id': 'id', 'text': 'body'}
+    """
+    found = {}
+    for text in texts:
+        name, sign, other = text.partition("=")
+        if not name or (sign and not other) or (not sign and not alone):
+            raise InputError(f"{flag} {text}: two names with = between are expected", hint=f"{flag} text=body")
+        found[name] = other or name
+    return found

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tonnage.cli import options
-from tonnage.cli.home_runs import complete_run
+from tonnage.cli.options import complete_run
 from tonnage.cli.session import Session, open_session
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def resume(
     device, it is the same run: the same rows in the same steps.
     """
     session = open_session(output=output, quiet=quiet)
-    from tonnage.cli.home_runs import find_run
+    from tonnage.api.home_runs import find_run
     from tonnage.cli.resuming import resume_run
 
     given = {
@@ -200,7 +200,7 @@ def resume(
 
 def _device(name: str | None) -> str | None:
     """A device's name checked, where one is given."""
-    from tonnage.cli.evaluate import known_device
+    from tonnage.api.trained import known_device
 
     return None if name is None else known_device(name)
 

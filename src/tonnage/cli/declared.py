@@ -43,6 +43,13 @@ def with_options(
     return declare
 
 
+def given_flags(asked: Options) -> dict[str, object]:
+    """What differs from its default, by flag."""
+    declared = declared_options(type(asked)).items()
+    found = {said.flag: (getattr(asked, name), default) for name, (said, default) in declared}
+    return {flag: value for flag, (value, default) in found.items() if value != default}
+
+
 def _parameters(
     parameters: list[inspect.Parameter], options: type[Options], completions: Mapping[str, Completion]
 ) -> Iterator[inspect.Parameter]:
@@ -59,11 +66,13 @@ def _parameter(name: str, said: Declared, default: Any, hint: Any, complete: Com
     many = get_origin(hint) is tuple and said.read is None
     shown = said.text if said.read is not None else default
     kind: Any = list[get_args(hint)[0]] | None if many else hint  # type: ignore[misc]
-    if said.read is not None:
+    if said.repeated:
+        kind = list[str] | None
+    elif said.read is not None:
         kind = str if default is MISSING or said.text is not None else str | None
     made = typer.Option(
         said.flag, metavar=said.metavar, help=said.help, min=said.least, max=said.most, autocompletion=complete,
-        show_default=default is not MISSING and default is not None,
+        show_default=default not in (MISSING, None, ""),
     )  # fmt: skip
     given: dict[str, Any] = {} if default is MISSING else {"default": None if many else shown}
     annotation = Annotated[kind, made]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,15 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tonnage.api.downloads import FetchOptions
 from tonnage.cli import options
+from tonnage.cli.declared import given_flags, with_options
 from tonnage.cli.session import Session, open_session
 
 if TYPE_CHECKING:
-    from tonnage.fetching import Request, Watcher
+    from tonnage.fetching import Watcher
 
-Patterns = list[str] | None
+_BESIDE_VERIFY = {"--jobs", "--attempts", "--copy", "--force", "--offline"}  # without meaning there, and harmless
 
 
+@with_options(FetchOptions)
 def fetch(
     source: Annotated[
         list[str],
@@ -27,38 +29,10 @@ def fetch(
             help="hf://ORG/NAME[@REVISION][/PATH], hf://datasets/..., s3://, gs://, az://, http(s):// or a path.",
         ),
     ],
-    to: Annotated[
-        Patterns,
-        typer.Option(
-            "--to", metavar="TARGET", show_default=False,
-            help="A folder, s3://, gs:// or az://; may be repeated. [default: the files stay in the cache]",
-        ),
-    ] = None,
-    include: Annotated[
-        Patterns, typer.Option("--include", metavar="PATTERN", help="Only files like '*.safetensors'; may be repeated.")
-    ] = None,
-    exclude: Annotated[
-        Patterns, typer.Option("--exclude", metavar="PATTERN", help="Not files like 'onnx/'; may be repeated.")
-    ] = None,
-    sha256: Annotated[
-        str | None,
-        typer.Option("--sha256", metavar="HEX", help="What a single file's SHA-256 must be.", show_default=False),
-    ] = None,
-    sums: Annotated[
-        Patterns,
-        typer.Option("--sums", metavar="FILE", help="A SHA256SUMS file or its URL; may be repeated."),
-    ] = None,
-    jobs: Annotated[int, typer.Option("--jobs", metavar="N", min=1, max=128, help="Connections at once.")] = 8,
-    attempts: Annotated[
-        int, typer.Option("--attempts", metavar="N", min=1, help="Failures in a row after which a file is given up.")
-    ] = 6,
-    copy: Annotated[bool, typer.Option("--copy", help="Copy into folders; no hard links into the cache.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace files that no fetch has put there.")] = False,
-    offline: Annotated[bool, typer.Option("--offline", help="From the cache alone; asks no server.")] = False,
+    asked: FetchOptions,
     verify: Annotated[
         bool, typer.Option("--verify", help="SOURCE is a target: read its files again and check them.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List files and bytes; fetch and write nothing.")] = False,
     as_of: options.AsOf = None,
     output: options.Output = None,
     quiet: options.Quiet = False,
@@ -68,96 +42,18 @@ def fetch(
     The same command after a cut, Ctrl-C or kill goes on where it was. Exit code 1 where a file did not come.
     """
     session = open_session(output=output, as_of=as_of, quiet=quiet)
-    from tonnage.errors import InputError
+    from tonnage import api
 
     if verify:
-        if to or include or exclude or sha256 or sums or dry_run:
+        if given_flags(asked).keys() - _BESIDE_VERIFY:
+            from tonnage.errors import InputError
+
             raise InputError("--verify takes targets alone", hint="tonnage fetch --verify FOLDER")
-        _verify(session, source, jobs)
+        session.show_answer(api.verify_fetched(source, jobs=asked.jobs))
         return
-    from datetime import UTC, datetime
-
-    from tonnage.fetching import Request
-
-    _fetch(
-        session,
-        Request(
-            sources=tuple(source),
-            targets=tuple(to or ()),
-            include=tuple(include or ()),
-            exclude=tuple(exclude or ()),
-            sha256=sha256,
-            sums=tuple(sums or ()),
-            jobs=jobs,
-            attempts=attempts,
-            copy=copy,
-            force=force,
-            offline=offline or _is_on(os.environ.get("HF_HUB_OFFLINE")),
-            dry_run=dry_run,
-            cache=(session.settings.home if dry_run else session.private_home()) / "cache" / "fetch",
-            now=session.settings.as_of or datetime.now(UTC),
-        ),
-    )
-
-
-def _is_on(text: str | None) -> bool:
-    return (text or "").strip().upper() in ("1", "ON", "YES", "TRUE")
-
-
-def _fetch(session: Session, request: Request) -> None:
-    from tonnage.errors import FetchError
-    from tonnage.fetching import fetch as fetch_files
-    from tonnage.reports.fetch import FetchLine, fetch_report
-
     with _watching(session) as watcher:
-        done = fetch_files(request, watcher)
-    lines = [
-        FetchLine(
-            name=one.name,
-            source=one.source,
-            outcome=one.outcome,
-            size_bytes=one.size_bytes,
-            version=one.version,
-            sha256=one.sha256,
-            verified_by=one.verified_by,
-            places=one.places,
-            problem=one.problem,
-        )
-        for one in done.files
-    ]
-    session.show(fetch_report(lines, seconds=done.seconds, dry_run=done.dry_run))
-    if done.failures:
-        first = done.failures[0]
-        raise FetchError(
-            f"{len(done.failures)} of {len(done.files)} files did not come; {first.name}: {first.problem}",
-            hint="the same command again goes on where this one ended",
-        )
-
-
-def _verify(session: Session, targets: list[str], jobs: int) -> None:
-    from tonnage.errors import FetchError
-    from tonnage.fetching import verify as verify_files
-    from tonnage.reports.fetch import CheckLine, verify_report
-
-    found = verify_files(targets, jobs=jobs)
-    lines = [
-        CheckLine(
-            name=one.name,
-            target=one.target,
-            state=one.state,
-            size_bytes=one.size_bytes,
-            sha256=one.sha256,
-            found_sha256=one.found_sha256,
-        )
-        for one in found
-    ]
-    session.show(verify_report(lines))
-    bad = [one for one in found if one.state != "ok"]
-    if bad:
-        raise FetchError(
-            f"{len(bad)} of {len(found)} files are changed or missing, such as {bad[0].target}: {bad[0].name}",
-            hint="fetch again: missing files are put back, changed ones with --force",
-        )
+        answer = api.fetch(source, asked, settings=session.settings, watcher=watcher)
+    session.show_answer(answer)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tonnage.cli.home_runs import run_names, runs_folder
+from tonnage.api.home_runs import run_names, runs_folder
 from tonnage.errors import InputError, MissingExtra, PlanRefused
 from tonnage.values import dataclass
 

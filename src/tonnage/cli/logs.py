@@ -32,7 +32,7 @@ def logs(
     Ctrl-C leaves the run running.
     """
     session = open_session(quiet=quiet)
-    from tonnage.cli.home_runs import find_run
+    from tonnage.api.home_runs import find_run
 
     folder = find_run(session.settings, run)
     offset = _shown_from(folder.log_file, tail=tail, since=since)

@@ -45,6 +45,13 @@ def complete_gpu(incomplete: str) -> list[str]:
     return _starting_with([device.name for device in load_catalog().accelerators], incomplete)
 
 
+def complete_run(incomplete: str) -> list[str]:
+    from tonnage.api.home_runs import run_names
+    from tonnage.settings import current_settings
+
+    return _starting_with(run_names(current_settings().home), incomplete)
+
+
 def complete_risk(incomplete: str) -> list[str]:
     return _starting_with(("memory", "deadline", "budget", "latency"), incomplete)
 

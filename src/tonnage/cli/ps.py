@@ -27,7 +27,7 @@ def ps(
     A run whose supervisor is gone without a last word is `lost`: `tonnage resume` goes on with it.
     """
     session = open_session(output=output, quiet=quiet)
-    from tonnage.cli.home_runs import all_runs
+    from tonnage.api.home_runs import all_runs
 
     remark = "" if every else "--all lists ended runs too"
     session.show(run_listing(list(all_runs(session.settings)), title="Runs", remark=remark, every=every))

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tonnage.cli.home_runs import all_runs, find_run
+from tonnage.api.home_runs import all_runs, find_run
 from tonnage.errors import InputError
 
 if TYPE_CHECKING:

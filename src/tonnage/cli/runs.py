@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tonnage.api.home_runs import all_runs, find_run
 from tonnage.cli import options
-from tonnage.cli.home_runs import all_runs, complete_run, find_run
+from tonnage.cli.options import complete_run
 from tonnage.cli.session import open_session
 
 if TYPE_CHECKING:

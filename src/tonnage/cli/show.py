@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
+from tonnage.api.home_runs import find_run
 from tonnage.cli import options
-from tonnage.cli.home_runs import complete_run, find_run
+from tonnage.cli.options import complete_run
 from tonnage.cli.session import open_session
 
 Run = Annotated[

@@ -37,7 +37,7 @@ def cancel(run: Run, wait: Wait = True, output: options.Output = None, quiet: op
 
 
 def _end(session: Session, name: str, *, at_once: bool, wait: bool) -> None:
-    from tonnage.cli.home_runs import find_run
+    from tonnage.api.home_runs import find_run
     from tonnage.cli.launching import runner_of
     from tonnage.cli.ps import run_listing
     from tonnage.errors import InputError

@@ -84,8 +84,8 @@ def _first_look(session: Session, sweep: Sweep, *, yes: bool) -> None:
     """What stands against the run is told before the first trial, once for all of them."""
     from dataclasses import replace
 
+    from tonnage.api.home_runs import run_names
     from tonnage.cli.carry_out import confirm
-    from tonnage.cli.home_runs import run_names
     from tonnage.cli.launching import prepare_spec
     from tonnage.errors import InputError
     from tonnage.runs.reading import run_spec_of

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tonnage.cli.home_runs import runs_folder
+from tonnage.api.home_runs import runs_folder
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import EventKind
 from tonnage.runs.liveness import has_supervisor, observed_state, read_heartbeat

@@ -42,10 +42,3 @@ def all_runs(settings: Settings) -> Iterator[RunFolder]:
 
     for name in run_names(settings.home):
         yield RunFolder(runs_folder(settings.home) / name)
-
-
-def complete_run(incomplete: str) -> list[str]:
-    """Names of runs that begin so, for the shell."""
-    from tonnage.cli.session import open_session
-
-    return [name for name in run_names(open_session().settings.home) if name.startswith(incomplete)]
