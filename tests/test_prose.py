@@ -19,7 +19,13 @@ SENTENCE_WORDS = 6  # names of things are shorter
 WORD = re.compile(r"(?:^|(?<=[\s(«]))[A-Za-z][\w'-]*")
 TOLD_ELSEWHERE = ("on_step", "say", "show")  # progress, on its way to the terminal
 # Where words stand on purpose: sources of judgements, and the workload's own fields in words above a plan.
-SOURCES = {"sizing/assumptions.py", "sizing/tabular_assumptions.py", "planning/assumed.py", "spot_instances/saves.py"}
+SOURCES = {
+    "sizing/engines.py",
+    "sizing/assumptions.py",
+    "sizing/tabular_assumptions.py",
+    "planning/assumed.py",
+    "spot_instances/saves.py",
+}
 LEFT = {"planning/summary.py": "the workload's own fields, in words"}
 
 

@@ -113,6 +113,7 @@ def test_killed_and_resumed(tonnage: Run, environment: dict[str, str], file: str
     ]
 
 
+@pytest.mark.slow
 def test_interrupted_and_resumed(tonnage: Run, environment: dict[str, str], file: str, runs: Path) -> None:
     """Ctrl-C: the trial under way saves a checkpoint and stops, the exit code is 130; the resumed sweep resumes it."""
     sweep = begin(file, environment, pretend(steps=3000, step_s=0.05))

@@ -29,7 +29,11 @@ EXAMPLES = sorted(
 )
 
 
-@pytest.mark.parametrize("file", EXAMPLES, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "file",
+    [EXAMPLES[0], *(pytest.param(one, marks=pytest.mark.slow) for one in EXAMPLES[1:])],
+    ids=lambda path: path.name,
+)
 def test_it_has_two_pages_at_most(file: Path, tmp_path: Path) -> None:
     """Of every example, by the command of its user; and the picture is in the page too."""
     reports = [str(tmp_path / "board.pdf"), str(tmp_path / "2026-board.html")]

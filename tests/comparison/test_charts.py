@@ -150,6 +150,7 @@ def test_axes_have_titles_and_intervals_are_drawn() -> None:
     assert lines[0] > lines[1]
 
 
+@pytest.mark.slow
 def test_another_process_in_another_zone_draws_the_same_bytes() -> None:
     """Neither clock, zone, hash seed nor order of drawing is in a picture."""
     program = (

@@ -33,7 +33,9 @@ def every_combination(work: Workload, catalog: Catalog) -> list[Option]:
     return found
 
 
-@pytest.mark.parametrize(("model", "objective"), [("bert-base-uncased", "cost"), ("gpt2-xl", "time")])
+@pytest.mark.parametrize(
+    ("model", "objective"), [("bert-base-uncased", "cost"), pytest.param("gpt2-xl", "time", marks=pytest.mark.slow)]
+)
 def test_the_winner_is_the_best_of_all_combinations(
     catalog: Catalog, make_train: Maker, model: str, objective: Objective
 ) -> None:

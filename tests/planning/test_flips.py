@@ -79,7 +79,9 @@ def test_every_ranked_loser_has_a_price_at_which_it_wins(catalog: Catalog, make_
         assert key(after) != key(loser)
 
 
-@pytest.mark.parametrize("platform", ["databricks", "sagemaker", "vertex"])
+@pytest.mark.parametrize(
+    "platform", ["databricks", *(pytest.param(one, marks=pytest.mark.slow) for one in ("sagemaker", "vertex"))]
+)
 def test_what_a_platform_resells_wins_where_it_alone_is_allowed(
     catalog: Catalog, make_train: Maker, platform: Platform
 ) -> None:
@@ -116,7 +118,7 @@ def test_a_fast_option_wins_under_a_tight_deadline(catalog: Catalog, make_train:
     ("limits", "binding", "dimensions"),
     [
         (Constraints(deadline_s=400.0), "deadline", {"deadline"}),
-        (Constraints(budget_usd=0.01), "budget", {"budget", "price"}),
+        pytest.param(Constraints(budget_usd=0.01), "budget", {"budget", "price"}, marks=pytest.mark.slow),
         (Constraints(gpus=(parse_gpu_filter("H100:1"),)), "gpu", {"constraint"}),
     ],
 )

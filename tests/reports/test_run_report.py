@@ -17,6 +17,7 @@ from tonnage.reports.run_comparison import comparison_report, differing
 from tonnage.reports.run_lists import runs_list
 from tonnage.reports.run_report import run_report
 from tonnage.runs import RunFolder
+from tonnage.runs.journal import EventKind
 from tonnage.runs.summary import RunSummary, summarise
 from tonnage.store.rows import RunRow
 from tonnage.testing import run_spec, write_run
@@ -74,6 +75,7 @@ def test_a_run_that_did_nothing_yet_has_a_report(tmp_path: Path, form: Any) -> N
     """In every form; nothing is invented."""
     folder = RunFolder(tmp_path / "new")
     folder.create(run_spec("new"))
+    folder.record(EventKind.SUBMITTED, who="cli")
     text = render_report(run_report(summarise(folder)), form)
     assert text.endswith("\n")
     if form == "json":

@@ -131,7 +131,11 @@ def test_a_refresh_loses_no_way_to_buy(tonnage: Run) -> None:
 
 
 BOTH = ("--source", "aws", "--source", "azure", "--region", "us-east-1", "--region", "eastus")
-FAULTS = ["500", "429", "404", "hang", "reset", "cut", "text", "html", "list"]
+FAULTS = [
+    "500",
+    "hang",
+    *(pytest.param(one, marks=pytest.mark.slow) for one in ("429", "404", "reset", "cut", "text", "html", "list")),
+]
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -177,7 +181,9 @@ def test_the_second_refresh_of_a_day_is_the_one_used(tonnage: Run, server: Any, 
     assert one["change_pct"] == pytest.approx(13.2075, abs=1e-3)
 
 
-@pytest.mark.parametrize("form", ["table", "csv", "md", "html"])
+@pytest.mark.parametrize(
+    "form", ["table", *(pytest.param(one, marks=pytest.mark.slow) for one in ("csv", "md", "html"))]
+)
 def test_diff_and_snapshots_have_every_form(tonnage: Run, form: str) -> None:
     """Each form names what moved and where from."""
     assert tonnage("catalog", "refresh", "--source", "aws", *DAY).returncode == 0
@@ -187,6 +193,7 @@ def test_diff_and_snapshots_have_every_form(tonnage: Run, form: str) -> None:
     assert "2026-11-21" in tonnage("catalog", "snapshots", "-o", form).stdout
 
 
+@pytest.mark.slow
 def test_a_snapshot_that_cannot_be_read_is_listed(tonnage: Run, tmp_path: Path) -> None:
     """A damaged snapshot and one elsewhere stand in the list, the first with its problem; others can be compared."""
     assert tonnage("catalog", "refresh", "--source", "aws", "--to", "mine", *DAY).returncode == 0
@@ -220,6 +227,7 @@ def test_bad_input_is_told_apart(tonnage: Run, line: tuple[str, ...], says: str)
     assert says in done.stderr
 
 
+@pytest.mark.slow
 def test_progress_is_for_terminals_only(environment: dict[str, str], tonnage: Run, server: Any, tmp_path: Path) -> None:
     """On a terminal the sources awaited stand on stderr; through a pipe there is no such line."""
     pty = pytest.importorskip("pty")
@@ -252,6 +260,7 @@ def test_a_dry_run_writes_nothing(tonnage: Run, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_to_names_the_folder(tonnage: Run, tmp_path: Path) -> None:
     """`--to DIR` writes there, new or empty, and never over a snapshot."""
     (tmp_path / "mine").mkdir()
@@ -315,7 +324,9 @@ def wait_until(condition: Callable[[], bool], process: subprocess.Popen[str]) ->
 REFRESH = ("-m", "tonnage", "catalog", "refresh", "--source", "aws", "--source", "azure", *DAY)
 
 
-@pytest.mark.parametrize(("how", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("how", "code"), [pytest.param(signal.SIGKILL, -signal.SIGKILL, marks=pytest.mark.slow), (signal.SIGINT, 130)]
+)
 def test_ended_while_it_asks(
     environment: dict[str, str], tonnage: Run, server: Any, tmp_path: Path, how: signal.Signals, code: int
 ) -> None:
@@ -353,7 +364,7 @@ sys.exit(run(sys.argv[1:]))
 """
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_ended_while_it_writes(environment: dict[str, str], tonnage: Run, tmp_path: Path, how: signal.Signals) -> None:
     """Killed between two files of the new snapshot: the old one is the one in use, whole; the next refresh works."""
     assert tonnage("catalog", "refresh", "--source", "aws", *DAY).returncode == 0

@@ -16,7 +16,8 @@ from tonnage.runs import EventKind, RunFolder
 from tonnage.runs.folder import append_values
 from tonnage.runs.series import read_lines
 from tonnage.testing import write_run
-from tonnage.tracking import Tracker, TrackingUnavailable, tracker
+from tonnage.tracking import Tracker, TrackingUnavailable, progress, tracker
+from tonnage.tracking.progress import only_one
 from tonnage.tracking.unavailable import reaching
 
 from .conftest import client_of
@@ -207,3 +208,13 @@ def test_first_runs_at_once_make_one_database(tmp_path: Path) -> None:
     assert {run.info.run_name for run in client.search_runs([experiment.experiment_id])} == {
         f"run{n}" for n in range(6)
     }
+
+
+def test_only_one_process_sends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one sends, another gives up after its wait; afterwards the next may."""
+    monkeypatch.setattr(progress, "WAIT_S", 0.0)
+    folder = RunFolder(tmp_path)
+    with only_one(folder) as first, only_one(folder) as second:
+        assert (first, second) == (True, False)
+    with only_one(folder) as third:
+        assert third

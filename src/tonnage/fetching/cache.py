@@ -11,7 +11,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from tonnage.fetching.checksums import digests
-from tonnage.fetching.remote import RemoteFile, Stopped, need
+from tonnage.fetching.remote import RemoteFile, Stopped
 from tonnage.files import write_whole
 from tonnage.values import dataclass
 
@@ -47,7 +47,8 @@ class Cache:
     @contextmanager
     def lock(self, key: str, stop: Event, on_wait: Callable[[], None]) -> Iterator[None]:
         """One process at a time; a killed one holds nothing. Raises Stopped on an interruption while waiting."""
-        filelock = need("filelock", "fetching")
+        import filelock
+
         path = self.root / "locks" / f"{key}.lock"
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = filelock.FileLock(path, thread_local=False)

@@ -20,6 +20,7 @@ class Output:
     """`with Output(path, identity) as output`: `done` lines are there already; `finish` puts the file in its place.
 
     `identity` is what the answers follow from: those of another model, other rows or settings are thrown away.
+    The part itself is locked (`fcntl`), so that no lock file stays beside what the user named.
     """
 
     def __init__(self, path: Path, identity: Identity | None) -> None:

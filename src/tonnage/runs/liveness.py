@@ -76,7 +76,8 @@ class Held(Exception):
 def hold_lock(path: Path, *, wait_s: float = 0.0) -> Iterator[int]:
     """Hold a lock while the block runs, with our process id in the file. Held where another has it after `wait_s`.
 
-    Gives the lock's file descriptor: a child that inherits it holds the lock too, and outlives us with it.
+    Gives the lock's file descriptor: a child that inherits it holds the lock too, and outlives us with it. (`filelock`,
+    which takes the other locks, has no descriptor to hand on, and none that `is_held` could share.)
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

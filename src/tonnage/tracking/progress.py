@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -63,24 +61,18 @@ def save_sent(folder: RunFolder, uri: str, sent: Sent) -> None:
 @contextmanager
 def only_one(folder: RunFolder) -> Iterator[bool]:
     """True for the one process that may send now; False where another has been at it for a minute."""
-    lock = folder.path / "tracking.lock"
-    lock.touch(mode=0o600)
-    with lock.open("w") as file:
-        until = time.monotonic() + WAIT_S
-        while not _locked(file):
-            if time.monotonic() >= until:
-                yield False
-                return
-            time.sleep(0.1)
-        yield True
+    from filelock import FileLock, Timeout
 
-
-def _locked(file: Any) -> bool:
+    lock = FileLock(folder.path / "tracking.lock", mode=0o600, thread_local=False)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+        lock.acquire(timeout=WAIT_S, poll_interval=0.1)
+    except Timeout:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        lock.release()
 
 
 def _read(folder: RunFolder) -> dict[str, Any]:
