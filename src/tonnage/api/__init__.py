@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tonnage.api.plans import Explanation, PlanResult, SizeResult, compare, plan, size
     from tonnage.api.portfolios import portfolio
     from tonnage.api.runs import ResumeOptions, RunOptions, resume, run, show, stop
+    from tonnage.api.steps import PipelineOptions, run_pipeline, show_pipeline
     from tonnage.api.trained import EvaluateOptions, PredictOptions, evaluate, predict
     from tonnage.diffing import diff
 
@@ -37,6 +38,7 @@ __all__ = [
     "Explanation",
     "FetchOptions",
     "LocalOptions",
+    "PipelineOptions",
     "PlanResult",
     "PredictOptions",
     "Result",
@@ -63,7 +65,9 @@ __all__ = [
     "resume",
     "rightsize",
     "run",
+    "run_pipeline",
     "show",
+    "show_pipeline",
     "size",
     "snapshot_order",
     "spot",
@@ -108,6 +112,11 @@ _NAMES_OF: Final = {
         "run",
         "show",
         "stop",
+    ),
+    "tonnage.api.steps": (
+        "PipelineOptions",
+        "run_pipeline",
+        "show_pipeline",
     ),
     "tonnage.diffing": ("diff",),
 }
