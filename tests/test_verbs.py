@@ -126,3 +126,24 @@ def test_models_of_unknown_runs_are_refused(tmp_path: Path) -> None:
         tonnage.evaluate("nowhere")
     with pytest.raises(InputError, match="no device is named 'tpu'"):
         tonnage.predict("nowhere", "rows.csv", tmp_path / "out.jsonl", tonnage.PredictOptions(device="tpu"))
+
+
+@pytest.mark.heavy
+def test_a_run_is_started_stopped_and_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`run` comes back while the run goes on, `stop` when it has ended with a checkpoint; `resume` starts it again."""
+    (tmp_path / "rows.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+    spec = {"name": "one", "task": "mlp", "data": {"train": {"location": str(tmp_path / "rows.csv"), "format": "csv"}}}
+    file = tmp_path / "one.json"
+    file.write_text(json.dumps(spec), encoding="utf-8")
+    monkeypatch.setenv("TONNAGE_WORKER", "tonnage.testing.worker")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "none")
+    monkeypatch.setenv("TONNAGE_FAKE", json.dumps({"steps": 100_000}))
+    folder = tonnage.run(file, tonnage.RunOptions(max_restarts=0)).found
+    assert folder.spec().launch.max_restarts == 0
+    assert json.loads(tonnage.stop("one").to_json())["runs"][0]["state"] == "stopped"
+    tonnage.resume("one", tonnage.ResumeOptions(max_restarts=1))
+    assert folder.spec().launch.max_restarts == 1
+    tonnage.stop("one", at_once=True)
+    assert tonnage.show("one").found.state.state.value == "cancelled"
+    with pytest.raises(InputError, match="'one' has ended"):
+        tonnage.stop("one")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tonnage.api.measured_here import with_own_rows
 from tonnage.calibration.local_rows import measured_row, rows_csv
-from tonnage.cli.measured_here import with_own_rows
 from tonnage.planning.local import LocalPrediction, predict_local
 from tonnage.settings import Settings, load_settings
 from tonnage.store import open_store

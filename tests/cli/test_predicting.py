@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tonnage.api.run_prediction import predict_run, prediction_line
 from tonnage.benchmarks.machine import device_name, host_identity
 from tonnage.calibration.local_file import devices_folder, save_profile
-from tonnage.cli.predicting import predict_run, prediction_line
 from tonnage.runs.preflight import Gpu, Machine, check_run
 from tonnage.runs.spec import DataSource, DataSpec, GuardSpec, LaunchSpec, RunSpec, TrainingSpec
 from tonnage.settings import Settings, load_settings

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tonnage.api.machines import RightsizeOptions, rightsize
     from tonnage.api.plans import Explanation, PlanResult, SizeResult, compare, plan, size
     from tonnage.api.portfolios import portfolio
+    from tonnage.api.runs import ResumeOptions, RunOptions, resume, run, show, stop
     from tonnage.api.trained import EvaluateOptions, PredictOptions, evaluate, predict
     from tonnage.diffing import diff
 
@@ -39,7 +40,9 @@ __all__ = [
     "PlanResult",
     "PredictOptions",
     "Result",
+    "ResumeOptions",
     "RightsizeOptions",
+    "RunOptions",
     "SizeResult",
     "ValidateOptions",
     "breakeven",
@@ -57,10 +60,14 @@ __all__ = [
     "plan",
     "portfolio",
     "predict",
+    "resume",
     "rightsize",
+    "run",
+    "show",
     "size",
     "snapshot_order",
     "spot",
+    "stop",
     "validate",
     "verify_fetched",
 ]
@@ -93,6 +100,14 @@ _NAMES_OF: Final = {
         "FetchOptions",
         "fetch",
         "verify_fetched",
+    ),
+    "tonnage.api.runs": (
+        "ResumeOptions",
+        "RunOptions",
+        "resume",
+        "run",
+        "show",
+        "stop",
     ),
     "tonnage.diffing": ("diff",),
 }

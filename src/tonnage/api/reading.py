@@ -48,3 +48,20 @@ def read_pairs(flag: str, texts: Sequence[str], *, alone: bool = False) -> dict[
             raise InputError(f"{flag} {text}: two names with = between are expected", hint=f"{flag} text=body")
         found[name] = other or name
     return found
+
+
+def read_quantum(flag: str, text: str) -> float:
+    """Seconds of a duration above zero.
+
+    >>> read_quantum("--billing-quantum", "1h")
+    3600.0
+    """
+    from tonnage.workload.durations import parse_duration_s
+
+    try:
+        seconds = parse_duration_s(text)
+    except ValueError as error:
+        raise InputError(f"{flag} {text}: {error}", hint="such as 1s, 60s or 1h") from error
+    if seconds <= 0:
+        raise InputError(f"{flag} {text}: expected more than nothing", hint="such as 1s, 60s or 1h")
+    return seconds

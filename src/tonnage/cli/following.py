@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from tonnage.api.run_listing import duration
 from tonnage.cli.meter import Meter
 
 if TYPE_CHECKING:
@@ -137,14 +138,3 @@ def to_stderr(line: str) -> None:
 
 def _seconds(value: float | None) -> str:
     return "no date yet" if value is None else f"{value:.0f} s left"
-
-
-def duration(seconds: float) -> str:
-    """Hours, minutes and seconds.
-
-    >>> duration(3725), duration(65)
-    ('1:02:05', '1:05')
-    """
-    whole = max(0, round(seconds))
-    hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

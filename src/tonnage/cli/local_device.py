@@ -55,10 +55,10 @@ def show_on_device(
     """Print the prediction; NothingFits where the device does not hold the workload's limits (`limits` in place of its
     own)."""
     from tonnage.api import load_catalog, load_workload
+    from tonnage.api.measured_here import with_own_rows
     from tonnage.benchmarks.machine import host_identity
     from tonnage.calibration.local_file import find_profile
     from tonnage.calibration.store import read_calibration
-    from tonnage.cli.measured_here import with_own_rows
     from tonnage.errors import NothingFits
     from tonnage.overrides import override_constraints
     from tonnage.planning.local import broken_limits, predict_local, training_job

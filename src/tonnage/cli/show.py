@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from tonnage.api.home_runs import find_run
 from tonnage.cli import options
 from tonnage.cli.options import complete_run
 from tonnage.cli.session import open_session
@@ -19,8 +18,6 @@ Run = Annotated[
 def show(run: Run, output: options.Output = None, quiet: options.Quiet = False) -> None:
     """Show a run: what was asked, predicted beside measured and why they differ, loss, events, spend, files."""
     session = open_session(output=output, quiet=quiet)
-    from tonnage.reports.run_report import run_report
-    from tonnage.runs.summary import summarise
+    from tonnage import api
 
-    folder = find_run(session.settings, run)
-    session.show(run_report(summarise(folder)))
+    session.show_answer(api.show(run, settings=session.settings))

@@ -85,8 +85,8 @@ def _first_look(session: Session, sweep: Sweep, *, yes: bool) -> None:
     from dataclasses import replace
 
     from tonnage.api.home_runs import run_names
+    from tonnage.api.launching import prepare_spec
     from tonnage.cli.carry_out import confirm
-    from tonnage.cli.launching import prepare_spec
     from tonnage.errors import InputError
     from tonnage.runs.reading import run_spec_of
 

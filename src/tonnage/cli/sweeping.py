@@ -46,25 +46,25 @@ class TrialRuns:
         return seen
 
     def start(self, number: int, values: Mapping[str, Any]) -> None:
-        from tonnage.cli.launching import prepare_spec, start
+        from tonnage.api.launching import prepare_spec, start
         from tonnage.runners.machine import look_at_machine
 
         spec = self._sweep.spec(number, values, cores=look_at_machine().cores)
         start(prepare_spec(self._settings, spec))
 
     def resume(self, number: int) -> None:
-        from tonnage.cli.resuming import resume_run
+        from tonnage.api.resuming import resume_run
 
         resume_run(self._folder(number), {}, self._settings)
 
     def stop(self, number: int) -> None:
-        from tonnage.cli.launching import runner_of
+        from tonnage.api.launching import runner_of
 
         folder = self._folder(number)
         runner_of(folder).stop(folder, by=WHO, reason="the sweep stops")
 
     def cancel(self, number: int) -> None:
-        from tonnage.cli.launching import runner_of
+        from tonnage.api.launching import runner_of
 
         folder = self._folder(number)
         runner_of(folder).cancel(folder, by=WHO, reason="worse than the median of the sweep")

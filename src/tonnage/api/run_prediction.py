@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 from tonnage.errors import InputError, TonnageError
 
 if TYPE_CHECKING:
+    from tonnage.api.measured_here import Corrected
     from tonnage.calibration.local_profile import DeviceProfile
-    from tonnage.cli.measured_here import Corrected
     from tonnage.planning.local import LocalPrediction
     from tonnage.runs.preflight import Machine
     from tonnage.runs.spec import RunSpec
@@ -65,8 +65,8 @@ def _profile(spec: RunSpec, machine: Machine, settings: Settings) -> Corrected:
 
     if not any(True for _ in stored_profiles(settings.home)):
         raise InputError("this machine has not been measured", hint=HINT)
+    from tonnage.api.measured_here import with_own_rows
     from tonnage.benchmarks.machine import host_identity
-    from tonnage.cli.measured_here import with_own_rows
 
     kind: DeviceKind = "cuda" if uses_gpus(spec, machine) else "cpu"
     return with_own_rows(find_profile("local", settings.home, host_identity(), kind=kind), settings)

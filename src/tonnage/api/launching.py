@@ -40,7 +40,7 @@ def prepare(settings: Settings, file: str, given: dict[str, Any]) -> Launch:
 
 def prepare_spec(settings: Settings, asked: RunSpec) -> Launch:
     """The same, of a specification."""
-    from tonnage.cli.predicting import predict_run
+    from tonnage.api.run_prediction import predict_run
     from tonnage.runners.machine import look_at_machine
     from tonnage.runs.folder import RunFolder
     from tonnage.runs.guards import check_guard

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def resume_run(folder: RunFolder, given: dict[str, Any], settings: Settings) -> None:
     """Start it again. InputError where there is nothing to go on with, PlanRefused where a limit is used up."""
-    from tonnage.cli.launching import how, overridden, runner_for
+    from tonnage.api.launching import how, overridden, runner_for
     from tonnage.files import write_whole
     from tonnage.runners.machine import look_at_machine
     from tonnage.runs.guards import check_guard
@@ -58,7 +58,7 @@ def _predict_anew(folder: RunFolder, spec: RunSpec, machine: Machine, settings: 
     """What was predicted is of the configuration before."""
     import json
 
-    from tonnage.cli.predicting import predict_run
+    from tonnage.api.run_prediction import predict_run
     from tonnage.files import write_whole
     from tonnage.runs.secrets import masked
 
