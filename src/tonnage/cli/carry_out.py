@@ -45,7 +45,7 @@ def run(
     output: options.Output = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Carry a workload out on this machine: train, survive interruptions, measure.
+    """Run a workload on this machine: train, survive interruptions, measure.
 
     What is predicted and what is doubtful comes first; fewer GPUs or less memory than needed ends it before the first
     step. The log goes to stderr, the outcome to stdout. Ctrl-C leaves the run running: `tonnage logs -f` comes back.
@@ -76,7 +76,7 @@ def resume(
     output: options.Output = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Go on with a run that was stopped, failed or lost, from its newest valid checkpoint.
+    """Continue a run that was stopped, failed or lost, from its newest valid checkpoint.
 
     Limits count what was used before; those given here replace the run's own. With other processes, or on another
     device, it is the same run: the same rows in the same steps.

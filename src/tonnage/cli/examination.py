@@ -35,6 +35,7 @@ EXTRAS: Final = {  # one module of each is enough
     "report": ("typst", "vl_convert"),
     "sweep": ("optuna",),
     "ui": ("nicegui",),
+    "docs": ("mkdocs", "material"),
 }
 
 

@@ -58,7 +58,7 @@ def explain(
     output: options.Output = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Show why the plan came out so: the winner's ledger, time, memory and assumptions, and what each loser lacks.
+    """Explain the plan: the winner's ledger, time, memory and assumptions, and what each other option lacks.
 
     For each loser: the limit that binds, and the smallest change that would make it win; with NAME or --flips, in every
     dimension (price, memory, speed, deadline, budget, rate, promise), each tried. Of a compare file: its decision tree

@@ -49,7 +49,7 @@ def plan(
     output: options.Output = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Rank every way to buy what the workload needs, and say why each other one lost.
+    """Rank every way to buy what the workload needs, and show why each other way lost.
 
     --provider, --platform, --region, --gpu, --deadline and --budget replace the file's own constraints; --exclude,
     --accept-risk and --quota add to them.

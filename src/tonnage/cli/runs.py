@@ -56,7 +56,7 @@ def compare_runs(
     output: options.Output = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Set runs side by side: what was asked differently, quality, speed, memory, cost, loss."""
+    """Compare runs: different settings, quality, speed, memory, cost, loss."""
     session = open_session(output=output, quiet=quiet)
     from tonnage.errors import InputError
     from tonnage.reports.run_comparison import comparison_report
@@ -127,7 +127,7 @@ def import_rows(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file in the columns of the facts.")],
     quiet: options.Quiet = False,
 ) -> None:
-    """Take measurements of a file into the store; rows whose cells are all known are not taken twice."""
+    """Add measurements of a file to the store. Rows that it already holds are left out."""
     session = open_session(quiet=quiet)
     from tonnage.calibration.fact_files import load_facts
     from tonnage.store import open_store

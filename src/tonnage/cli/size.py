@@ -21,7 +21,7 @@ def size(
     output: options.Output = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Tell what the workload needs (memory, FLOPs, time), and the fewest of each GPU that hold it; no prices.
+    """Show what the workload needs (memory, FLOPs, time) and the fewest of each GPU that hold it, without prices.
 
     With --gpu every machine with that GPU is listed; with --device a training job on a device that
     `tonnage calibrate --local` measured. Exit code 3: nothing holds it.

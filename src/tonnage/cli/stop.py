@@ -25,7 +25,7 @@ def stop(
 
 
 def cancel(run: Run, wait: Wait = True, output: options.Output = None, quiet: options.Quiet = False) -> None:
-    """End a run at once, without a checkpoint; what was saved before stays."""
+    """End a run at once, without a checkpoint. Earlier checkpoints stay."""
     _end(open_session(output=output, quiet=quiet), run, at_once=True, wait=wait)
 
 
