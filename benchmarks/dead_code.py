@@ -18,6 +18,7 @@ COMMANDS = ["@app.command*", "@*.command*", "@*.callback*"]  # typer calls them
 ALLOWED = {
     "called by Python or a library by name": [
         "__getattr__", "__dir__", "_repr_html_", "_load_pyfunc", "log_message", "do_HEAD", "on_step_end", "_drop_empty",
+        "on_files", "on_page_markdown",
         "_one_test",
     ],
     "offered to users of the package": ["to_csv", "to_markdown", "to_frame", "fake_profile"],
