@@ -173,7 +173,7 @@ def test_marks_in_names_are_text(inside: Run, tmp_path: Path) -> None:
     (tmp_path / "own" / "e.yaml").write_text(
         f"name: e\ntitle: {quoted}\nabout: {quoted}\nplan: {{platforms: [vm]}}\n"
         f"sources: {{s: {{title: {quoted}, url: 'https://e.org/\"><script>', read_on: 2026-11-01}}}}\n"
-        f"criteria: {{hardware: {{value: {quoted}, sources: [s], score: 3, because: {quoted}}}}}\n"
+        f"aspects: {{hardware: {{value: {quoted}, sources: [s], score: 3, because: {quoted}}}}}\n"
         f"risks: [{quoted}]\nsuits: [{quoted}]\nlevers: [{quoted}]\npractices: [{quoted}]\ntry_it: [{quoted}]\n"
     )
     workload = EXAMPLES.parent / "gbm-5m-rows.tonnage.yaml"

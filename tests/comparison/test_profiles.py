@@ -19,7 +19,7 @@ about: A platform of our own.
 plan: {platforms: [vm], providers: [aws]}
 sources:
   handbook: {title: Our handbook, url: "https://example.org/handbook", read_on: 2026-11-01}
-criteria:
+aspects:
   hardware: {value: Eight H100, sources: [handbook], score: 3, because: a short list}
 """
 WANTED = {

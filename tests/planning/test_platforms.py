@@ -340,7 +340,7 @@ def test_columns_and_ledgers_agree(kind: str, catalog: Catalog, make_train: Make
     builder = OptionBuilder(
         workload=workload, deals=deals, instances=instances, sized=park.sized, priced=priced,
         startup_s=startup_s, spots=spots, service=kind == "serve", max_age_days=180, expected=ExpectedPrices(catalog),
-        vendors={}, services=catalog.services,
+        vendors={}, services=catalog.services, capacity={},
     )  # fmt: skip
     options = builder.built(rows, np.zeros(len(priced.run), dtype=bool))
     assert {o.platform for o in options} >= ({"vm", "databricks", "sagemaker"} if kind == "train" else {"vm"})

@@ -19,7 +19,7 @@ from tonnage.service.batch_queue import QueueJob, simulate_queue
 from tonnage.workload.jobs import Workload
 
 CALIBRATED = CalibratedModel.packaged()
-BATCH = Path(__file__).parents[3] / "examples" / "batch-10k-per-hour.tonnage.yaml"
+BATCH = Path(__file__).parents[2] / "examples" / "batch-10k-per-hour.tonnage.yaml"
 JOB = QueueJob(items=10_000, items_per_s=2.0, machines=4, usd_per_machine_hour=1.5, in_flight=20)
 
 

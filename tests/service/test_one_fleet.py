@@ -28,7 +28,7 @@ from tonnage.workload.portfolio.values import Entry, Portfolio
 from ..planning.conftest import serve
 
 CALIBRATED = CalibratedModel.packaged()
-EXAMPLES = Path(__file__).parents[3] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 SERVICES = (
     "serve-gpt2-realtime.tonnage.yaml", "serve-llama-7b-realtime.tonnage.yaml", "compare/bert-serving.tonnage.yaml",
 )  # fmt: skip
