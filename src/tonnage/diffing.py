@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from tonnage.api.inputs import Clock, check_source, clock_of, config_reader, grounds_of, load_catalog, started
+from tonnage.api.inputs import Clock, calibrated_model_of, check_source, clock_of, config_reader, load_catalog, started
 from tonnage.catalog import Catalog
 from tonnage.errors import InputError
 from tonnage.planning import Plan, make_plan
@@ -58,7 +58,7 @@ def diff(
     settings = settings or current_settings(as_of=as_of)
     old = catalog if isinstance(catalog, Catalog) else load_catalog(catalog, settings=settings)
     new = old if catalog_after is None else _catalog(catalog_after, settings)
-    desk = _Desk(settings, grounds_of(None, None, settings), clock_of(settings), runs_per_month)
+    desk = _Desk(settings, calibrated_model_of(None, None, settings), clock_of(settings), runs_per_month)
     return desk.compare(before, after, old, new, file=file)
 
 

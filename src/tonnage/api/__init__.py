@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tonnage.api.answers import Answer, Result
     from tonnage.api.downloads import FetchOptions, fetch, verify_fetched
     from tonnage.api.economics import BreakEvenOptions, breakeven
-    from tonnage.api.inputs import grounds_of, load_catalog, load_workload, newest_snapshot, snapshot_order
+    from tonnage.api.inputs import calibrated_model_of, load_catalog, load_workload, newest_snapshot, snapshot_order
     from tonnage.api.judging import CalibrateOptions, ValidateOptions, calibrate, validate
     from tonnage.api.local import LocalOptions, calibrate_local, export_local_rows
     from tonnage.api.machines import RightsizeOptions, rightsize
@@ -50,12 +50,12 @@ __all__ = [
     "breakeven",
     "calibrate",
     "calibrate_local",
+    "calibrated_model_of",
     "compare",
     "diff",
     "evaluate",
     "export_local_rows",
     "fetch",
-    "grounds_of",
     "load_catalog",
     "load_workload",
     "newest_snapshot",
@@ -79,7 +79,7 @@ __all__ = [
 _NAMES_OF: Final = {
     "tonnage.api.answers": ("Answer", "Result"),
     "tonnage.api.economics": ("BreakEvenOptions", "breakeven"),
-    "tonnage.api.inputs": ("grounds_of", "load_catalog", "load_workload", "newest_snapshot", "snapshot_order"),
+    "tonnage.api.inputs": ("calibrated_model_of", "load_catalog", "load_workload", "newest_snapshot", "snapshot_order"),
     "tonnage.api.machines": ("RightsizeOptions", "rightsize"),
     "tonnage.api.plans": ("Explanation", "PlanResult", "SizeResult", "compare", "plan", "size"),
     "tonnage.api.portfolios": ("portfolio",),

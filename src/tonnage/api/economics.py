@@ -118,14 +118,14 @@ def breakeven(
     >>> answer.found.fleet.unit.option.gpu
     'T4'
     """
-    from tonnage.api.inputs import grounds_of, market_of, read_workload
+    from tonnage.api.inputs import calibrated_model_of, market_of, read_workload
     from tonnage.overrides import override_constraints
 
     options, settings = options or BreakEvenOptions(), settings or current_settings(as_of=as_of)
     market = market_of(catalog, settings)
     job = override_constraints(read_workload(workload, as_of, market, settings), market, **constraints)
     prices = _prices(options, job, market)
-    calibrated = grounds_of(calibration, None, settings)
+    calibrated = calibrated_model_of(calibration, None, settings)
     ask = _of_batch if job.kind == "batch" else _of_service
     return ask(job, market, prices, options, calibrated)
 

@@ -92,7 +92,7 @@ def started(checked: CheckedFile, clock: datetime, settings: Settings) -> Worklo
     return at_today if at_today.constraints == at_clock.constraints else at_clock
 
 
-def grounds_of(
+def calibrated_model_of(
     calibration: CalibrationSource | None, memory_margin: float | None, settings: Settings
 ) -> CalibratedModel:
     """What predictions stand on: a calibration, and the share of device memory kept free where it is given."""

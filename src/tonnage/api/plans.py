@@ -14,7 +14,7 @@ from tonnage.api.inputs import (
     CatalogSource,
     Clock,
     WorkloadSource,
-    grounds_of,
+    calibrated_model_of,
     load_workload,
     market_of,
     read_workload,
@@ -139,7 +139,7 @@ def plan(
     market = market_of(catalog, settings)
     job = override_constraints(read_workload(workload, as_of, market, settings), market, **constraints)
     job = job if layout is None else force_layout(job, layout)
-    calibrated = grounds_of(calibration, memory_margin, settings)
+    calibrated = calibrated_model_of(calibration, memory_margin, settings)
     age = settings.max_price_age_days if max_price_age_days is None else max_price_age_days
     check_limits(job, market)
 
@@ -171,7 +171,9 @@ def size(
     filters = parse_override_gpus(gpus, market)
     job = read_workload(workload, as_of, market, settings)
     job = job if layout is None else force_layout(job, layout)
-    made = make_size_report(job, market, gpus=filters, calibrated=grounds_of(calibration, memory_margin, settings))
+    made = make_size_report(
+        job, market, gpus=filters, calibrated=calibrated_model_of(calibration, memory_margin, settings)
+    )
     return SizeResult(made, every_row=bool(filters), top=top)
 
 
@@ -197,7 +199,7 @@ def compare(
         one if work.name is None else replace(one, name=work.name)
         for work, one in zip(request.works, read, strict=True)
     ]
-    calibrated = grounds_of(calibration, memory_margin, settings)
+    calibrated = calibrated_model_of(calibration, memory_margin, settings)
 
     for job in named:
         check_limits(job, market)

@@ -32,7 +32,7 @@ def portfolio(
     assignment holds every limit. Raises WorkloadError for a file that cannot be used, PortfolioUnsolved where the
     solver finds neither an assignment nor a proof that there is none.
     """
-    from tonnage.api.inputs import clock_of, grounds_of, load_workload, market_of
+    from tonnage.api.inputs import calibrated_model_of, clock_of, load_workload, market_of
     from tonnage.portfolios import plan_portfolio
     from tonnage.reports.portfolio import portfolio_report
     from tonnage.workload.portfolio.loading import load_portfolio
@@ -44,7 +44,7 @@ def portfolio(
         return load_workload(path, catalog=market, settings=chosen)
 
     asked = load_portfolio(file, as_of=clock_of(chosen), catalog=market, read_workload=read)
-    found = plan_portfolio(asked, market, calibrated=grounds_of(calibration, memory_margin, chosen))
+    found = plan_portfolio(asked, market, calibrated=calibrated_model_of(calibration, memory_margin, chosen))
     return Answer(found, portfolio_report, _fault(found))
 
 

@@ -38,11 +38,15 @@ class CalibratedModel:
     training: Any = None
     inference: Any = None
     seen: Mapping[str, Mapping[str, frozenset[str]]] = field(default_factory=lambda: MappingProxyType({}))
-    made_on: str | None = None  # of the calibration; None: the library's own judgements
+    made_on: str | None = None  # of the calibration; None: there is none
 
     @classmethod
     def of(cls, calibration: Calibration | None, assumed: Assumptions | None = None) -> CalibratedModel:
-        """What a calibration says. `assumed`, where given, is used as it is, in place of the fitted figures."""
+        """What a calibration says. `assumed`, where given, is used as it is, in place of the fitted figures.
+
+        Without a calibration: the library's own judgements, judged intervals, and engines as the packaged one has them,
+        since no class of engine has figures before a fit.
+        """
         if calibration is None:
             return cls(assumed=assumed or Assumptions(), engines=calibrated_engines(), intervals=Intervals())
         training, inference = calibration.training, calibration.inference

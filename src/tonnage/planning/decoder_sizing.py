@@ -142,13 +142,13 @@ def _candidates(
     nodes = pools.nodes()
     fit = np.flatnonzero(nodes <= machines_allowed(table.devices, constraints)[pools.row])
     of_pools = (pools.row, np.arange(len(pools.row)), nodes, pools.nodes(low[pools.row]), pools.nodes(high[pools.row]))
-    priced = [
+    joined = [
         np.concatenate([one, other[fit]])
         for one, other in zip((mixed.row, mixed.pool, mixed.nodes, mixed.nodes_low, mixed.nodes_high), of_pools,
                               strict=True)
     ]  # fmt: skip
-    return _Candidates(row=priced[0].astype(np.intp), pool=priced[1].astype(np.intp), nodes=priced[2],
-                       nodes_low=priced[3], nodes_high=priced[4])  # fmt: skip
+    return _Candidates(row=joined[0].astype(np.intp), pool=joined[1].astype(np.intp), nodes=joined[2],
+                       nodes_low=joined[3], nodes_high=joined[4])  # fmt: skip
 
 
 def size_decoder_batch(

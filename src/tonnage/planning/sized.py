@@ -34,9 +34,7 @@ class Sized:
     nodes_high: Array
     detail: Callable[[int], RunDetail]
     in_flight_s: Array | None = None  # of a batch: seconds of one machine's work that an interruption may lose
-    state_parts: Array | None = (
-        None  # machines that each hold, and save, a part of a training's state; None: one has all
-    )
+    state_parts: Array | None = None  # machines that each save a part of a training's state; None: one saves all
     misses: Mapping[int, Miss] = field(default_factory=dict)
     held_back: frozenset[int] = frozenset()  # machines with layouts that fit on the expected figure alone
     unverified: Sized | None = None  # the best with hosts whose memory nobody states; None: there are none

@@ -192,11 +192,11 @@ def _prices(traces: Sequence[Trace]) -> Prices | None:
     known = [one for one in known if len(one)]
     if not known:
         return None
-    priced = np.concatenate(known)
+    joined = np.concatenate(known)
     return Prices(
-        mean=float(priced.mean()),
-        low=float(priced.min()),
-        high=float(priced.max()),
+        mean=float(joined.mean()),
+        low=float(joined.min()),
+        high=float(joined.max()),
         changes=sum(int((np.diff(one) != 0).sum()) for one in known),
     )
 
