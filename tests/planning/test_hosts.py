@@ -12,6 +12,7 @@ from tonnage.catalog import Catalog
 from tonnage.planning import make_plan
 from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.plan import Option, Plan
+from tonnage.planning.reasons.distances import DoubtedDistance
 from tonnage.planning.reasons.risks import HostLimitRisk, UnknownHostRisk
 from tonnage.planning.sizes import make_size_report
 from tonnage.planning.train_sizing import WAITS
@@ -151,6 +152,34 @@ def test_unknown_vcpus_are_said(catalog: Catalog) -> None:
         needed = one.run.host.needed_vcpus / one.count
         assert [risk.needed_vcpus for risk in said] == ([needed] if needed > 4 * one.gpu_count else [])
     assert any(isinstance(risk, UnknownHostRisk) for one in plan.options for risk in one.risks)
+
+
+def test_a_host_that_nobody_states_wins_only_where_none_is_stated(catalog: Catalog) -> None:
+    """Machines whose vCPUs are stated come first, however dear; `trust: any` ranks them by
+    cost; and where nobody states any, the cheapest is the best all the same."""
+    cheapest = planned(BATCH, catalog)[1].options[0]
+    hidden = {(cheapest.provider, cheapest.instance_type)}
+    partly = replace(
+        catalog,
+        instance_types=tuple(
+            replace(one, vcpus=None) if (one.provider, one.name) in hidden else one for one in catalog.instance_types
+        ),
+    )
+    workload, plan = planned(BATCH, partly)
+    assert plan.options[0].run.host is not None
+    assert plan.options[0].run.host.items_per_s is not None
+    behind = [one for one in plan.options if (one.provider, one.instance_type) in hidden and one.platform == "vm"]
+    assert behind
+    assert all(not one.relied_on and not one.price_doubts for one in behind)
+    assert min(one.rank for one in behind) > max(one.rank for one in plan.options if one.relied_on)
+    ahead = next(one for one in behind if one.cost_usd.value < plan.options[0].cost_usd.value)
+    assert isinstance(ahead.loses_by, DoubtedDistance)
+    assert ahead.loses_by.host
+    trusting = replace(workload, constraints=replace(workload.constraints, trust="any"))
+    costs = [one.cost_usd.value for one in make_plan(trusting, partly, calibrated=CALIBRATED).options]
+    assert costs == sorted(costs)
+    nobody = replace(catalog, instance_types=tuple(replace(one, vcpus=None) for one in catalog.instance_types))
+    assert planned(BATCH, nobody)[1].options[0].rank == 1
 
 
 def test_a_training_on_texts_is_as_before(catalog: Catalog) -> None:

@@ -55,6 +55,7 @@ def size_batch(
         work_s=work,
         detail=detail,
         in_flight_s=table.replicas.concurrency[rows] / table.replicas.requests_per_s[rows],  # each item's own pass
+        host_in_doubt=table.hosts_in_doubt(rows),
         misses=table.memory_misses(machines, set(table.machine[fitting].tolist())),
         held_back=table.machines_held_back,
     )

@@ -64,7 +64,7 @@ class Choice:
         if sized is None:
             return None
         priced = self._priced(sized)
-        rows = np.flatnonzero(self._allowed(priced) & (self.relied[priced.offer] == relied)).astype(np.intp)
+        rows = np.flatnonzero(self._allowed(priced) & (self._relied(sized, priced) == relied)).astype(np.intp)
         if not len(rows):
             return None
         value = score(priced, self.objective, service=self.service)
@@ -99,7 +99,7 @@ class Choice:
     def _built(self, sized: Sized, priced: PricedRuns, rows: IntArray) -> list[Option]:
         """The best row of each group: of those that can be relied on, where it has such; and the front of all that can,
         or of all where none can."""
-        relied = self.relied[priced.offer]
+        relied = self._relied(sized, priced)
         value = score(priced, self.objective, service=self.service)
         groups = self._groups()
         sure = np.isin(groups[priced.offer[rows]], groups[priced.offer[rows[relied[rows]]]])
@@ -109,6 +109,13 @@ class Choice:
         front[judged] = pareto_rows(priced.cost_usd[judged], priced.wall_s[judged])
         shown_front = front if self.objective == "pareto" else np.zeros_like(front)
         return self._builder(sized, priced).built(choose(priced, kept, groups, value, shown_front), front)
+
+    def _relied(self, sized: Sized, priced: PricedRuns) -> np.ndarray:
+        """Rows whose price can be relied on, and whose host is known to keep up."""
+        relied = self.relied[priced.offer]
+        if sized.host_in_doubt is None or self.workload.constraints.trust == "any":
+            return relied
+        return np.asarray(relied & ~sized.host_in_doubt[priced.run])
 
     def _groups(self) -> np.ndarray:
         """One number per (provider, instance type, purchase, platform), in order of first appearance."""

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tonnage.planning.plan import HostShare
+from tonnage.planning.sized import IntArray
 from tonnage.sizing.devices import Machine
 from tonnage.sizing.estimates import Array, Figure
 from tonnage.sizing.host import HostRate
 from tonnage.values import dataclass
+
+VCPUS_PER_GPU_COMFORTABLE = 4.0  # input workers per device that keep a fine-tune fed: judgement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +33,11 @@ class Hosts:
     def any(self) -> bool:
         """Whether some host is looked at."""
         return any(one is not None for one in self.rates)
+
+    def in_doubt(self, machine: IntArray, devices_per_s: Array, gpus: Array) -> NDArray[np.bool_]:
+        """Rows of one machine each whose vCPUs are not stated, while its devices' items/s ask for many."""
+        each = np.array([inf if one is None else _unstated_items_per_s(one) for one in self.rates], dtype=np.float64)
+        return np.asarray(takes_many(devices_per_s / each[machine], gpus))
 
     def share(self, machine: int, nodes: int, devices_per_s: float) -> HostShare | None:
         """What is said of `nodes` such machines, whose devices would take so many items a second."""
@@ -49,6 +59,17 @@ class Hosts:
             return None
         one = rate.items_per_s
         return Figure(value=one.value * nodes, low=one.low * nodes, high=one.high * nodes, basis="assumed")
+
+
+def takes_many(vcpus: Array | float, gpus: Array | float) -> Any:
+    """Whether the work of `gpus` devices takes more vCPUs than nearly every machine of that many has."""
+    return vcpus > VCPUS_PER_GPU_COMFORTABLE * gpus
+
+
+def _unstated_items_per_s(rate: HostRate) -> float:
+    """Items a second of one vCPU where the machine's number of them is not stated; inf where it is, or they do
+    nothing."""
+    return inf if rate.items_per_s is not None or rate.vcpu_items_per_s is None else rate.vcpu_items_per_s
 
 
 def hosts_of(machines: Sequence[Machine]) -> Hosts:

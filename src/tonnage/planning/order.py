@@ -18,7 +18,7 @@ from tonnage.workload.jobs import Trust
 
 def ranked(options: Sequence[Option], objective: Objective, *, trust: Trust = "dated") -> tuple[Option, ...]:
     """`options` (better ones of one kind first) in the order of `objective`, ranks and distances filled in; those
-    whose price one can rely on before the others, unless any price is trusted.
+    one can rely on before the others, unless any is trusted.
 
     Ledgers round each line, so options are put in the order of their printed totals.
     """
@@ -45,7 +45,9 @@ def _distance(
     ahead = order_key(option, objective) < order_key(winner, objective)
     if trust == "any" or option.relied_on or not winner.relied_on or not ahead:
         return loses_by(option, winner, objective)
-    return DoubtedDistance(times=_times(option, winner), wins_if_trusted=option is doubted)
+    return DoubtedDistance(
+        times=_times(option, winner), wins_if_trusted=option is doubted, host=not option.price_doubts
+    )
 
 
 def _times(option: Option, winner: Option) -> float | None:

@@ -15,7 +15,7 @@ from tonnage.planning.reasons.miss import Binding, Unknown
 from tonnage.planning.reasons.misses import Miss
 from tonnage.planning.reasons.notes import PlanNote, RunNote
 from tonnage.planning.reasons.origins import Origin
-from tonnage.planning.reasons.risks import PriceRisk, Promise, Risk
+from tonnage.planning.reasons.risks import Doubt, PriceRisk, Promise, Risk
 from tonnage.pricing.ledger import Ledger
 from tonnage.sizing.estimates import Figure
 from tonnage.sizing.host import HostStage
@@ -97,9 +97,14 @@ class Option:
         return tuple(risk for risk in self.risks if isinstance(risk, PriceRisk))
 
     @property
+    def doubts(self) -> tuple[Doubt, ...]:
+        """Why one would not rely on it: on its price, or on a host of so many vCPUs as nobody states."""
+        return tuple(risk for risk in self.risks if isinstance(risk, Doubt))
+
+    @property
     def relied_on(self) -> bool:
-        """Whether the price is dated, young, like its kind's, and of a data centre."""
-        return not self.price_doubts
+        """Whether the price is dated, young, like its kind's, and of a data centre, and the host known to keep up."""
+        return not self.doubts
 
     @property
     def identity(self) -> tuple[str, str, str, str, int]:
@@ -152,7 +157,9 @@ class RiskAccepted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceTrusted:
-    """The option that would be best if any price were relied on: undated, old, odd, or of a community host."""
+    """The option that would be best if any were relied on: at a price that is undated, old, odd, or of a community
+    host,
+    or with a host whose vCPUs nobody states."""
 
     option: Option
     saves_usd: float

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.hosts import Hosts, hosts_of, longer, slower
@@ -68,6 +69,11 @@ class ReplicaTable:
         """Requests a second of one replica at 1/`factor` of what is predicted, as its part of the host allows."""
         host = getattr(self.hosts, end)[self.machine] / self.per_node
         return np.asarray(np.minimum(self.replicas.requests_per_s / factor, host))
+
+    def hosts_in_doubt(self, rows: IntArray) -> NDArray[np.bool_]:
+        """Rows whose hosts' vCPUs are not stated, while their devices at full rate ask for many."""
+        rate = self.replicas.requests_per_s * self.per_node
+        return self.hosts.in_doubt(self.machine[rows], rate[rows], self.devices.per_node[rows])
 
     def memory_misses(self, machines: Sequence[Machine], fitting: set[int]) -> dict[int, Miss]:
         """A memory miss for each machine type none of whose rows fit, from its leanest row."""

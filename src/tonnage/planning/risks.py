@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from tonnage.catalog.capacity import CapacityRule
 from tonnage.catalog.expected_prices import PriceDoubt
 from tonnage.catalog.market import InstanceType, is_community
+from tonnage.planning.hosts import VCPUS_PER_GPU_COMFORTABLE, takes_many
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.risks import (
     ArmHostRisk,
@@ -40,7 +41,6 @@ from tonnage.workload.jobs import ServeJob, Workload
 
 SECONDS_PER_DAY = 86_400.0
 PRICE_AGE_DAYS = 180  # older prices are not relied on, where nobody says otherwise: judgement
-VCPUS_PER_GPU_COMFORTABLE = 4.0  # input workers per device that keep a fine-tune fed: judgement
 
 
 def risks_of(
@@ -166,7 +166,7 @@ def _build_risks(instance: InstanceType, vendor: str | None) -> Iterator[Risk]:
 def _host_risks(instance: InstanceType, run: RunDetail, count: int) -> Iterator[Risk]:
     gpus, host = instance.accelerator_count, run.host
     if host is not None and host.items_per_s is None:
-        if host.needed_vcpus / count > VCPUS_PER_GPU_COMFORTABLE * gpus:
+        if takes_many(host.needed_vcpus / count, gpus):
             yield UnknownHostRisk(stage=host.stage, needed_vcpus=host.needed_vcpus / count)
     elif host is not None and host.binds and host.items_per_s is not None:
         yield HostLimitRisk(

@@ -35,6 +35,7 @@ class Sized:
     detail: Callable[[int], RunDetail]
     in_flight_s: Array | None = None  # of a batch: seconds of one machine's work that an interruption may lose
     state_parts: Array | None = None  # machines that each save a part of a training's state; None: one saves all
+    host_in_doubt: NDArray[np.bool_] | None = None  # nobody states the vCPUs, and many are needed; None: of no row
     misses: Mapping[int, Miss] = field(default_factory=dict)
     held_back: frozenset[int] = frozenset()  # machines with layouts that fit on the expected figure alone
     unverified: Sized | None = None  # the best with hosts whose memory nobody states; None: there are none

@@ -144,5 +144,6 @@ def _stacked(tables: Sequence[Sized], offsets: Sequence[int]) -> Sized:
         detail=detail,
         in_flight_s=column("in_flight_s"),
         state_parts=column("state_parts", 1.0),
+        host_in_doubt=column("host_in_doubt", 0.0).astype(bool),
         misses=misses,
     )

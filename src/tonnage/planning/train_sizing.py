@@ -132,14 +132,17 @@ def _columns(table: TrainingTable, best: IntArray, misses: Mapping[int, Miss]) -
     """The chosen rows of a table, as sizing hands them on."""
     job = table.job
     steps = np.ceil(job.samples / job.global_batch) * job.epochs
-    nodes = table.grid.layouts.nodes[best]
+    layouts = table.grid.layouts.take(best)
+    nodes = layouts.nodes
     spreads = [_time_interval(table, int(row)).spread for row in best]
     work = table.step_s[best] * steps
     low, high = (np.array([getattr(one, end) for one in spreads], np.float64) for end in ("low_factor", "high_factor"))
     if table.hosts.any:
         work, low, high = _with_hosts(table, best, work, work * low, work * high)
+    machine, rate = table.grid.machine[best], _items_per_machine(table, best) / work
+    in_doubt = table.hosts.in_doubt(machine, rate, layouts.gpus / nodes) if table.hosts.any else None
     return Sized(
-        machine=table.grid.machine[best],
+        machine=machine,
         nodes=nodes,
         low_factor=low,
         high_factor=high,
@@ -147,18 +150,24 @@ def _columns(table: TrainingTable, best: IntArray, misses: Mapping[int, Miss]) -
         nodes_high=nodes,
         work_s=work,
         detail=lambda row: _detail(table, int(best[row]), float(steps)),
-        state_parts=_state_parts(table.grid.layouts.take(best)),
+        state_parts=_state_parts(layouts),
+        host_in_doubt=in_doubt,
         misses=misses,
     )
 
 
 def _with_hosts(table: TrainingTable, best: IntArray, work: Array, low: Array, high: Array) -> tuple[Array, ...]:
     """Seconds where hosts may hold devices up, and their ends as factors on them."""
-    items = table.job.samples * table.job.epochs / table.grid.layouts.nodes[best]
+    items = _items_per_machine(table, best)
     machine, hosts = table.grid.machine[best], table.hosts
     bounded = np.maximum(work, items / hosts.value[machine])
     least, most = np.maximum(low, items / hosts.high[machine]), np.maximum(high, items / hosts.low[machine])
     return bounded, least / bounded, most / bounded
+
+
+def _items_per_machine(table: TrainingTable, best: IntArray) -> Array:
+    """Of the whole job."""
+    return table.job.samples * table.job.epochs / table.grid.layouts.nodes[best]
 
 
 def _state_parts(layouts: Layouts) -> Array:

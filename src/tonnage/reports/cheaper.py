@@ -8,7 +8,7 @@ from typing import Any, Final, assert_never
 from tonnage.planning.plan import Cheaper, Option, Plan, PriceTrusted, Refusal, RiskAccepted, UnknownAnswered
 from tonnage.planning.reasons import risks as kinds
 from tonnage.planning.reasons.miss import Unknown
-from tonnage.planning.reasons.risks import PriceRisk
+from tonnage.planning.reasons.risks import Doubt
 from tonnage.reports.blocks import Block, Paragraph
 from tonnage.reports.plain import plain_day, plain_number, plain_usd
 from tonnage.reports.wording import render_bought, render_machines, render_money
@@ -25,8 +25,9 @@ def cheaper_blocks(plan: Plan) -> Iterator[Block]:
     """One line each, below the best; and whether the best itself can be relied on."""
     best = plan.best
     if best is not None and not plan.any_price and not any(option.relied_on for option in plan.options):
-        doubts = ", ".join(doubt_words(doubt) for doubt in best.price_doubts)
-        text = f"No option has a price one can rely on (dated, young, of a data centre). Of the best: {doubts}."
+        doubts = ", ".join(doubt_words(doubt) for doubt in best.doubts)
+        known = " and a host known to keep up" if len(best.doubts) > len(best.price_doubts) else ""
+        text = f"No option has a price one can rely on (dated, young, of a data centre){known}. Of the best: {doubts}."
         yield Paragraph(text=text, tone="warning")
     for one in plan.cheaper:
         yield Paragraph(text=cheaper_words(one, plan))
@@ -47,9 +48,10 @@ def cheaper_words(one: Cheaper, plan: Plan) -> str:
             said = priced(option, option.cost_usd.value)
             return f"With the risk of running out of memory: {said}. {memory}; --accept-risk memory takes it."
         case PriceTrusted(option=option):
-            doubts = ", ".join(doubt_words(doubt) for doubt in option.price_doubts)
+            doubts = ", ".join(doubt_words(doubt) for doubt in option.doubts)
             said = priced(option, option.cost_usd.value)
-            return f"At a price not relied on ({doubts}): {said}. --trust any lets it win."
+            what = "At a price" if option.price_doubts else "With a host"
+            return f"{what} not relied on ({doubts}): {said}. --trust any lets it win."
         case UnknownAnswered(candidate=candidate, unknown=unknown, cost_usd=cost):
             return (
                 f"Out only because its {unknown} is not known: {priced(candidate, cost)}. To ask: {QUESTIONS[unknown]}."
@@ -70,7 +72,7 @@ def _named(one: Option | Refusal) -> str:
     return f"{render_machines(one.count, one.instance_type)} at {one.provider}{place}, {bought}"
 
 
-def doubt_words(doubt: PriceRisk) -> str:
+def doubt_words(doubt: Doubt) -> str:
     """Two or three words."""
     match doubt:
         case kinds.UndatedPriceRisk(platform=platform):
@@ -83,6 +85,8 @@ def doubt_words(doubt: PriceRisk) -> str:
             return "odd price"
         case kinds.EstimatedFeeRisk(platform=platform):
             return f"fee of {platform} estimated"
+        case kinds.UnknownHostRisk():
+            return "vCPUs not stated"
         case kinds.OddPremiumRisk(platform=platform):
             return f"odd price of {platform}"
         case _:
@@ -91,7 +95,7 @@ def doubt_words(doubt: PriceRisk) -> str:
 
 def price_words(option: Option) -> str:
     """The day the price was read where one can rely on it, else why not."""
-    doubts = option.price_doubts
+    doubts = option.doubts
     if not doubts:
         return plain_day(option.price_read_on) or "stated here"
     return "? " + ", ".join(doubt_words(doubt) for doubt in doubts)
@@ -103,7 +107,8 @@ def cheaper_document(one: Cheaper, plan: Plan) -> dict[str, Any]:
         who, why, cost = one.candidate, "unknown", one.cost_usd
     else:
         who, cost = one.option, one.option.cost_usd.value
-        why = "accepted risk" if isinstance(one, RiskAccepted) else "price not relied on"
+        doubt = "price not relied on" if one.option.price_doubts else "host not known"
+        why = "accepted risk" if isinstance(one, RiskAccepted) else doubt
     return {
         "kind": why,
         "provider": who.provider,

@@ -109,8 +109,10 @@ def _ranking(plan: Plan, top: int) -> Iterator[Block]:
     )
     doubted = sum(not option.relied_on for option in plan.options)
     if doubted and not plan.any_price:
+        host = any(not option.relied_on and not option.price_doubts for option in plan.options)
+        what = "price and host" if host else "price"
         yield Paragraph(
-            text=f"Options whose price one can rely on come first; the other {doubted:,} (marked ?) stand after them.",
+            text=f"Options whose {what} one can rely on come first; the other {doubted:,} (marked ?) follow them.",
             tone="faint",
         )
     table, legend = option_table(plan, shown, best_first=True)

@@ -37,11 +37,14 @@ class DearerDistance(Reason):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoubtedDistance(Reason):
-    """The option is ahead of the winner, at a price that is not relied on. `wins_if_trusted`: it is the first such."""
+    """The option is ahead of the winner, and its price is not relied on; `host`: the price is, but not that its host
+    keeps
+    up. `wins_if_trusted`: it is the first such."""
 
     kind: ClassVar[str] = "doubted price"
     times: float | None  # the winner's cost; None: the winner costs nothing
     wins_if_trusted: bool
+    host: bool = False
 
 
 Distance = SlowerDistance | SameCostDistance | DearerDistance | DoubtedDistance

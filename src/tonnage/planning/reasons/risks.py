@@ -261,6 +261,7 @@ class RocmRisk(Reason):
 PriceRisk = (  # a price with one of these is not relied on
     OddPriceRisk | OddPremiumRisk | UndatedPriceRisk | OldPriceRisk | EstimatedFeeRisk | CommunityHostRisk
 )
+Doubt = PriceRisk | UnknownHostRisk  # an option with one of these wins only where none is without
 Risk = (
     DeadlineRisk
     | LatencyRisk

@@ -23,9 +23,10 @@ def distance_words(distance: Distance | None) -> str:
             return f"takes {times:.2f}x the winner's time; wins if it ran {times:.2f}x as fast"
         case kinds.SameCostDistance():
             return "costs the same; the winner is faster or named first"
-        case kinds.DoubtedDistance(times=times, wins_if_trusted=wins):
+        case kinds.DoubtedDistance(times=times, wins_if_trusted=wins, host=host):
             costs = "costs" if times is None else f"costs {times:.2f}x the winner"
-            return f"{costs}, at a price not relied on{'; wins with trust: any' if wins else ''}"
+            doubt = "with a host whose vCPUs are not stated" if host else "at a price not relied on"
+            return f"{costs}, {doubt}{'; wins with trust: any' if wins else ''}"
         case kinds.DearerDistance():
             return _dearer(distance)
         case _:
