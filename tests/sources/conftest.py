@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 import socket
 import struct
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import date
+from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import ModuleType
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from tonnage.catalog import Catalog, load_catalog
-from tonnage.sources import FetchLimits, Watch, Web
+from tonnage.sources import FetchLimits, SourceResult, Watch, Web
 
 Answer = tuple[int, dict[str, str], bytes]
 EC2_COLUMNS = (
@@ -24,6 +28,8 @@ EC2_COLUMNS = (
     "Product Family", "Location Type", "Instance Type", "vCPU", "Memory", "Tenancy", "Operating System",
     "CapacityStatus", "GPU", "MarketOption", "Pre Installed S/W", "Region Code",
 )  # fmt: skip
+
+DAY = date(2026, 11, 20)
 
 
 @pytest.fixture(scope="session")
@@ -303,3 +309,18 @@ class Unhurried(Watch):
 def web() -> Web:
     """Quick attempts, no cache."""
     return Web(limits=FetchLimits(timeout_s=1.0, attempts=3, wait_s=0.01), watch=Unhurried())
+
+
+@pytest.fixture
+def shapes(request: pytest.FixtureRequest) -> ModuleType:
+    """The row builders beside the server."""
+    server: Any = request.getfixturevalue("server")
+    return sys.modules[type(server).__module__]
+
+
+def prices(result: SourceResult) -> dict[tuple[str, str, str], Decimal]:
+    return {(o.instance_type, o.region, o.purchase): o.usd_per_instance_hour for o in result.offers}
+
+
+def quarantined(result: SourceResult) -> dict[str, int]:
+    return dict(result.report.quarantined)
