@@ -151,8 +151,8 @@ def test_memory_refusals_are_told_the_memory_that_holds(catalog: Catalog, make_t
 
 
 @pytest.mark.parametrize("threshold", [1.004, 1.5, 7.3, 900.0, 0.997, 0.4, 0.02])
-def test_the_smallest_pull_is_enough_and_no_more(threshold: float) -> None:
-    """Rounded to three digits the perturb passes the threshold by at most 1.4 %."""
+def test_the_smallest_change_is_enough_and_no_more(threshold: float) -> None:
+    """Rounded to three digits the change passes the threshold by at most 1.4 %."""
     up = threshold > 1
     parameter = Parameter(
         dimension="price", limit=1e4 if up else 1e-4, figure=1.0, change=lambda x: FasterGpus(times=x),

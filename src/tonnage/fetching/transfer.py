@@ -63,7 +63,7 @@ class Means:
 
 
 def _given_up(what: str, failures: int, error: TemporaryError) -> FetchError:
-    hint = "run the same command again: what has arrived is kept; --attempts sets the retries"
+    hint = "run the same command again: what has arrived is kept; --attempts says how often it is tried"
     return FetchError(f"{what}: {error} (after {failures} attempts)", hint=hint)
 
 

@@ -1,4 +1,4 @@
-"""The workers of one start, as the supervisor holds them: by their shim."""
+"""The workers of one start, as the supervisor holds them: through their shim."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from tonnage.reports.terminal import render_terminal
 
 
 def render_comparison(comparison: Comparison, form: Format, look: Look | None = None) -> str:
-    """HTML and Markdown are the whole report, JSON all figures, CSV the matrix, a table the answer and its inputs."""
+    """HTML and Markdown are the whole report, JSON all figures, CSV the matrix, a table the answer and its reasons."""
     if form == "json":
         return dump_json(comparison_document(comparison))
     if form == "csv":
