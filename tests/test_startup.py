@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 import tonnage
+from tonnage.cli.app import VERBS
+from tonnage.cli.running import LASTING
 
 HEAVY = {
     "numpy",
@@ -94,6 +96,23 @@ def test_planning_imports_no_other_verb(example: str) -> None:
         f"with contextlib.redirect_stdout(io.StringIO()): assert run(['plan', {str(file)!r}, '-o', 'json']) == 0"
     )
     assert not NOT_FOR_A_PLAN & modules_after(code)
+
+
+@pytest.mark.parametrize(("verb", "frees_at_the_end"), [("config", False), ("logs", True)])
+def test_a_verb_that_answers_and_leaves_collects_seldom(verb: str, frees_at_the_end: bool) -> None:
+    """The process of such a verb collects seldom and frees nothing at its end; one that lasts is as CPython has it."""
+    code = (
+        "import gc, sys, tonnage.cli as cli\nusual = gc.get_threshold()\n"
+        f"sys.argv[1:] = [{verb!r}, '--help']\ntry: cli.main()\nexcept SystemExit: pass\n"
+        f"assert (gc.get_threshold() == usual) is {frees_at_the_end}\n"
+        f"assert (gc.get_freeze_count() == 0) is {frees_at_the_end}"
+    )
+    modules_after(code)
+
+
+def test_lasting_verbs_are_verbs() -> None:
+    """Each name in `LASTING` is a verb of the command line."""
+    assert {verb.name for verb in VERBS} >= LASTING
 
 
 def test_version_is_the_projects() -> None:
