@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 FILE ?= examples/bert-finetune.tonnage.yaml
 
+# The many processes that tests start load compiled modules, also where the shell that runs make says not to write them.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help venv plan test test-fast test-facts test-slow test-browser gallery lint format docs docs-site bench accuracy house clean
 
