@@ -22,6 +22,7 @@ class Alias:
     source: str
 
 
+@lru_cache(maxsize=4096)
 def fold_name(name: str) -> str:
     """A device name with case and the choice of space, underscore or dash taken out.
 

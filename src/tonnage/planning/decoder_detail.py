@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -25,6 +25,7 @@ from tonnage.sizing.inference_pass import FORMATS
 from tonnage.units import to_gib
 
 FRONT_END_BINDS: Final = 0.75  # share of a second that the front end is busy at a replica's capacity
+KEPT_OF_FREED: Final = 0.8  # engines keep at least this share of what smaller weights free
 Percentiles = tuple[tuple[str, tuple[tuple[str, float], ...]], ...]
 
 
@@ -156,17 +157,18 @@ def _memory_parts(table: DecoderTable, kind: int, in_flight: float) -> tuple[tup
 def memory_misses(table: DecoderTable, machines: Sequence[Machine]) -> dict[int, Miss]:
     """For each machine type none of whose rows fit: the limit, from its roomiest row."""
     fitting = set(table.machine[table.fits].tolist())
+    saved_bytes = _saved_by_smaller_weights(table)
     out: dict[int, Miss] = {}
     for index in range(len(machines)):
         rows = np.flatnonzero(table.machine == index)
         if index in fitting or not len(rows):
             continue
         row = int(rows[np.argmax(table.room[table.kind[rows]])])
-        out[index] = _memory_miss(table, row)
+        out[index] = _memory_miss(table, row, saved_bytes)
     return out
 
 
-def _memory_miss(table: DecoderTable, row: int) -> Miss:
+def _memory_miss(table: DecoderTable, row: int, saved_bytes: Mapping[str, float]) -> Miss:
     kind, memory = int(table.kind[row]), table.memory
     degree = int(table.tensor_parallel[row])
     pool, longest = float(memory.pool_bytes[kind]), float(table.longest_bytes[kind])
@@ -193,7 +195,9 @@ def _memory_miss(table: DecoderTable, row: int) -> Miss:
             engine_keeps=True,
             lifted_by=(AcceptRisk(limit="memory"),),
         )
-    smaller = _smaller_weights(table, kind, longest - pool)
+    each = float(table.curves.rows.tensor_parallel[kind])
+    enough = (name for name, saved in saved_bytes.items() if saved / each * KEPT_OF_FREED >= longest - pool)
+    smaller = next(enough, None)
     return MemoryMiss(
         needed_gib=needs,
         available_gib=total,
@@ -203,12 +207,9 @@ def _memory_miss(table: DecoderTable, row: int) -> Miss:
     )
 
 
-def _smaller_weights(table: DecoderTable, kind: int, missing_bytes: float) -> str | None:
-    """The first weight format that saves what is missing."""
+def _saved_by_smaller_weights(table: DecoderTable) -> dict[str, float]:
+    """Bytes of all weights that each smaller format saves, the nearest first."""
     rows = table.curves.rows
     now = weights_bytes(rows.shape, rows.served)
-    for weights in ("fp8", "int8", "int4"):
-        saved = (now - weights_bytes(rows.shape, FORMATS[weights])) / float(rows.tensor_parallel[kind])
-        if saved > 0 and saved * 0.8 >= missing_bytes:  # engines keep at least 0.8 of what is freed
-            return weights
-    return None
+    saved = {name: now - weights_bytes(rows.shape, FORMATS[name]) for name in ("fp8", "int8", "int4")}
+    return {name: size for name, size in saved.items() if size > 0}

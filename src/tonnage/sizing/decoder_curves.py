@@ -8,6 +8,7 @@ engine's figures give their seconds (`DecoderPasses.under`). Between grid points
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 from typing import Any, Final
 
 import numpy as np
@@ -300,13 +301,13 @@ def _grid(most: Array, points: int) -> Array:
 
 def _along(at: Array, grid: Array, values: Array) -> Array:
     """Straight lines between the points of each row's grid of equal ratios; the end values beyond it."""
-    flat = at.reshape(len(grid), int(np.prod(at.shape[1:])))
-    last = grid.shape[1] - 1
-    ratio = np.log(grid[:, -1:]) / last
-    inside = np.clip(flat, 1.0, grid[:, -1:])
-    place = np.log(inside) / ratio
-    cell = np.clip(np.where(np.isnan(place), 0.0, place).astype(np.intp), 0, last - 1)  # NaN: an unknown link
+    flat = at.reshape(len(grid), prod(at.shape[1:]))
+    last, most = grid.shape[1] - 1, grid[:, -1:]
+    inside = np.minimum(np.maximum(flat, 1.0), most)
+    place = np.log(inside) / (np.log(most) / last)
+    cell = np.where(np.isnan(place), 0.0, place).astype(np.intp)  # NaN: an unknown link
+    cell = np.minimum(np.maximum(cell, 0), last - 1)
     cell += np.arange(len(grid))[:, None] * grid.shape[1]  # among the points of all rows
-    low, high = np.take(grid, cell), np.take(grid, cell + 1)
-    under, over = np.take(values, cell), np.take(values, cell + 1)
+    after = cell + 1
+    low, high, under, over = grid.take(cell), grid.take(after), values.take(cell), values.take(after)
     return np.asarray(under + (over - under) * (inside - low) / (high - low)).reshape(at.shape)
