@@ -1,4 +1,7 @@
-"""Sizing dispatched by kind of work: one table of sized runs over all instance types, whatever they are made of."""
+"""Sizing dispatched by kind of work: one table of sized runs over all instance types, whatever they are made of.
+
+The sizing of a kind is imported when a workload is of that kind.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,15 @@ import numpy as np
 
 from tonnage.catalog import Catalog
 from tonnage.catalog.market import InstanceType
-from tonnage.planning.batch_sizing import size_batch
 from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.engine_devices import by_weights, refused_by_engine
 from tonnage.planning.machines import Key, MachinePark, accelerator_park
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.misses import Miss
-from tonnage.planning.serve_sizing import size_service
 from tonnage.planning.sized import Sized
-from tonnage.planning.tabular_sizing import size_tabular
-from tonnage.planning.train_sizing import size_training
 from tonnage.sizing.assumptions import HostAssumptions
 from tonnage.sizing.devices import Machine
-from tonnage.sizing.host import host_item
+from tonnage.sizing.host import HostItem, host_item
 from tonnage.sizing.precision import SERVING_COMPUTE, TRAINING
 from tonnage.values import dataclass
 from tonnage.workload.jobs import BatchJob, Constraints, ServeJob, TabularJob, TrainJob, TrainPrecision, Workload
@@ -40,17 +39,44 @@ def size_job(
     workload: Workload, catalog: Catalog, instances: Sequence[InstanceType], calibrated: CalibratedModel
 ) -> SizedMachines:
     """Size the workload on every instance type given."""
-    job, constraints, assumed = workload.job, workload.constraints, calibrated.assumed
+    job, constraints = workload.job, workload.constraints
     item = host_item(job, workload.host, HostAssumptions())
     if isinstance(job, TabularJob):
-        return _merge(size_tabular(job, catalog, instances, constraints, assumed))  # no layouts to choose from
+        from tonnage.planning.tabular_sizing import size_tabular
+
+        return _merge(size_tabular(job, catalog, instances, constraints, calibrated.assumed))  # no layouts to choose
     if isinstance(job, TrainJob):
-        parts = []
-        for precision, subset in _by_precision(job, catalog, instances):
-            park = accelerator_park(catalog, subset, precision=TRAINING[precision].compute, assumed=assumed, item=item)
-            concrete = replace(job, precision=precision)
-            parts.append((park, size_training(concrete, park.machines, constraints, calibrated)))
-        return _merge(parts)
+        return _merge(_size_training(job, catalog, instances, constraints, calibrated, item))
+    return _merge(_size_serving(job, catalog, instances, constraints, calibrated, item))
+
+
+def _size_training(
+    job: TrainJob,
+    catalog: Catalog,
+    instances: Sequence[InstanceType],
+    constraints: Constraints,
+    calibrated: CalibratedModel,
+    item: HostItem | None,
+) -> list[tuple[MachinePark, Sized]]:
+    from tonnage.planning.train_sizing import size_training
+
+    parts, assumed = list[tuple[MachinePark, Sized]](), calibrated.assumed
+    for precision, subset in _by_precision(job, catalog, instances):
+        park = accelerator_park(catalog, subset, precision=TRAINING[precision].compute, assumed=assumed, item=item)
+        concrete = replace(job, precision=precision)
+        parts.append((park, size_training(concrete, park.machines, constraints, calibrated)))
+    return parts
+
+
+def _size_serving(
+    job: ServeJob | BatchJob,
+    catalog: Catalog,
+    instances: Sequence[InstanceType],
+    constraints: Constraints,
+    calibrated: CalibratedModel,
+    item: HostItem | None,
+) -> list[tuple[MachinePark, Sized]]:
+    parts, assumed = list[tuple[MachinePark, Sized]](), calibrated.assumed
     refused = refused_by_engine(job, catalog, instances)
     parts = []
     for weights, subset in by_weights(job, catalog, [one for one in instances if one.key not in refused]):
@@ -58,7 +84,7 @@ def size_job(
             catalog, subset, precision=SERVING_COMPUTE[weights], assumed=assumed, stated=job.weights, item=item
         )
         parts.append((replace(park, unsized=park.unsized | refused), _served(job, park, constraints, calibrated)))
-    return _merge(parts)
+    return parts
 
 
 def _served(
@@ -66,7 +92,11 @@ def _served(
 ) -> Sized:
     def sized(machines: Sequence[Machine], limits: Constraints) -> Sized:
         if isinstance(job, ServeJob):
+            from tonnage.planning.serve_sizing import size_service
+
             return size_service(job, machines, limits, calibrated)
+        from tonnage.planning.batch_sizing import size_batch
+
         return size_batch(job, machines, limits, calibrated)
 
     safe = sized(park.machines, constraints)
