@@ -241,7 +241,7 @@ def _notes(found: BreakEven) -> tuple[str, ...]:
     best, fleet = found.plan.best, found.usd_per_month
     if best is not None and fleet is not None and best.cost_usd.value < LEAST_APART * fleet.value:
         notes.append(
-            f"`tonnage plan` does it for {render_money(best.cost_usd.value)} a month ({best.run.layout}): layouts of "
+            f"`tonnage plan` does it for {render_money(best.cost_usd.value)} a month ({best.layout}): layouts of "
             "that kind are not followed over other volumes here"
         )
     if any(api.prices.read_on is None for api in found.apis):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tonnage.catalog import Catalog
 from tonnage.planning.calibrated_model import CalibratedModel, generates
-from tonnage.planning.plan import Option
+from tonnage.planning.plan import MachineOption
 from tonnage.planning.planner import make_plan
 from tonnage.pricing.tokens import TokenPrices
 from tonnage.service.answer import Question
@@ -51,7 +51,7 @@ class Study:
             )  # fmt: skip
             self.units = (self.planned, *(one for one in every if one.key != self.planned.key))
 
-    def _unit(self, option: Option) -> FleetUnit:
+    def _unit(self, option: MachineOption) -> FleetUnit:
         used = self.calibrated.assumed.target_utilisation
         return unit_of(
             option,

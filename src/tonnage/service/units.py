@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeGuard
 
 from tonnage.catalog import Catalog
 from tonnage.catalog.services import ServicePrices
 from tonnage.planning.calibrated_model import CalibratedModel
-from tonnage.planning.plan import Option, Plan, may_win
+from tonnage.planning.plan import MachineOption, Option, Plan, may_win
 from tonnage.planning.planner import make_plan
 from tonnage.pricing.month import MonthBill, month_bill
 from tonnage.sizing.estimates import Figure
@@ -28,7 +28,7 @@ class FleetUnit:
     `reserved_usd_per_hour`: the same machine committed for a year; None: not asked for, or no price is known.
     """
 
-    option: Option
+    option: MachineOption
     replica_per_s: Figure
     replicas: int  # on one machine
     used: float  # of the capacity, that fleets are planned to: the target utilisation
@@ -105,8 +105,10 @@ def fleet_units(
     )
 
 
-def is_machine(option: Option) -> bool:
+def is_machine(option: Option) -> TypeGuard[MachineOption]:
     """Whether an option is machines that hold replicas, not a service bought by the token."""
+    if not isinstance(option, MachineOption):
+        return False
     return "requests_per_s" in dict(option.run.rates) and "replicas_per_node" in dict(option.run.layout_fields)
 
 
@@ -126,7 +128,7 @@ def _per_request(unit: FleetUnit) -> float:
 
 
 def unit_of(
-    option: Option,
+    option: MachineOption,
     workload: Workload,
     services: ServicePrices,
     choices: Iterable[Option],
@@ -150,12 +152,12 @@ def unit_of(
     )
 
 
-def _reserved(option: Option, choices: Iterable[Option], discount: float | None) -> float | None:
+def _reserved(option: MachineOption, choices: Iterable[Option], discount: float | None) -> float | None:
     """A year's commitment of an on-demand machine: as the plan may choose it, or at its stated discount."""
     if option.purchase != "on_demand" or option.platform != "vm":
         return None
     place = (option.provider, option.instance_type, option.region, "reserved_1y")
-    listed = [one.usd_per_instance_hour for one in choices if one.identity[:4] == place]
+    listed = [one.usd_per_instance_hour for one in choices if one.identity[:4] == place and is_machine(one)]
     if listed:
         return min(listed)
     return None if discount is None else option.usd_per_instance_hour * (1.0 - discount)
