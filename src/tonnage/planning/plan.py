@@ -7,6 +7,7 @@ from datetime import date, datetime
 from typing import ClassVar, Literal, TypeVar
 
 from tonnage.catalog.market import Platform, Purchase
+from tonnage.planning.fleets import ReplicaFleet
 from tonnage.planning.intervals import Interval
 from tonnage.planning.reasons.changes import RelaxingChange
 from tonnage.planning.reasons.distances import Distance
@@ -64,6 +65,7 @@ class RunDetail:
     notes: tuple[RunNote, ...] = ()
     intervals: tuple[Interval, ...] = ()  # behind time, memory, latency, rate
     host: HostShare | None = None  # None: the host does nothing that could hold devices up
+    fleet: ReplicaFleet | None = None  # of a service
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,6 @@ from tonnage.planning.plan import CatalogStamp, MachineOption
 from tonnage.planning.planner import make_plan, terms_of
 from tonnage.pricing.tokens import TokenPrices
 from tonnage.service.batch_queue import QueueJob, simulate_queue
-from tonnage.service.units import is_machine
 from tonnage.values import dataclass
 from tonnage.workload.jobs import BatchJob, Workload
 
@@ -84,7 +83,7 @@ def batch_break_even(
     calibrated = calibrated or CalibratedModel.packaged()
     tried = _with_items(workload, workload.job.items / (1.0 - item_failure))
     plan = make_plan(tried, catalog, calibrated=calibrated)
-    option = next((one for one in plan.choices if is_machine(one)), None)
+    option = next((one for one in plan.choices if isinstance(one, MachineOption)), None)
     if option is None or option.run.time_s is None:
         return BatchBreakEven(
             workload=workload, option=None, rows=(), chosen=None, apis=(), catalog=plan.catalog,
@@ -122,7 +121,7 @@ def _of_count(workload: Workload, catalog: Catalog, count: int, calibrated: Cali
     """The plan's option of so many machines, whatever the deadline and the budget."""
     limits = replace(workload.constraints, max_nodes=count, deadline_s=None, budget_usd=None)
     plan = make_plan(replace(workload, constraints=limits), catalog, objective="time", calibrated=calibrated)
-    return next((one for one in plan.choices if is_machine(one) and one.count == count), None)
+    return next((one for one in plan.choices if isinstance(one, MachineOption) and one.count == count), None)
 
 
 def _row(workload: Workload, option: MachineOption, item_failure: float, seed: int) -> QueueRow:
