@@ -13,7 +13,7 @@ from tonnage.comparison.energy import Footprint, Stated, footprint
 from tonnage.comparison.energy import total as sum_footprints
 from tonnage.comparison.equivalents import Equivalent, equivalent_of
 from tonnage.comparison.fronts import latency, pareto_front
-from tonnage.comparison.profiles import Hours
+from tonnage.comparison.profile_file import Hours
 from tonnage.comparison.reaching import WhyNot, enough_machines, narrow_to, only_of, why_none
 from tonnage.comparison.request import Alternative
 from tonnage.planning import CatalogStamp, MachineOption, Option, Plan, TokenOption

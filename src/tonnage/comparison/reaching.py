@@ -130,7 +130,7 @@ def narrow_to(
     limits = replace(limits, providers=providers, gpus=gpus, platforms=platforms)  # type: ignore[arg-type]
     job = workload.job
     if isinstance(job, TabularJob) and scope.tabular_method is not None:
-        job = replace(job, method=scope.tabular_method)  # type: ignore[arg-type]
+        job = replace(job, method=scope.tabular_method)
     team = replace(workload.team, hourly_usd=None)  # people are counted once, by the comparison
     return replace(workload, constraints=limits, job=job, team=team), _with_machines(catalog, alternative.machines)
 

@@ -9,7 +9,8 @@ from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.computed import Row
 from tonnage.comparison.migration import Migration
 from tonnage.comparison.owned import Owned
-from tonnage.comparison.profiles import Cell, Evidence
+from tonnage.comparison.profile_file import Evidence
+from tonnage.comparison.profiles import Cell
 from tonnage.reports.comparison.costs import total_figure
 from tonnage.reports.comparison.verdict_document import advice_document, answer_document
 from tonnage.reports.plain import (
