@@ -100,7 +100,7 @@ class Study:
         job = self.job
         if not self.question.verify or job.speculative:  # the simulation knows no speculative decoding
             return None
-        done: dict[tuple[str, ...], Verified] = {}
+        done: dict[tuple[object, ...], Verified] = {}
         while self.units:
             unit = self.fleet(job.rate_per_s).unit
             identity = (*unit.key, unit.option.purchase)
