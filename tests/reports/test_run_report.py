@@ -166,12 +166,17 @@ def test_points_that_are_no_numbers_are_left_out() -> None:
 
 
 def test_memory_and_load_are_drawn_over_the_runs_time(run: RunSummary) -> None:
-    """Two charts, in GiB and percent, on a terminal as in HTML; a phone scrolls the charts and wraps the text."""
+    """Two charts, in GiB and percent, on a terminal as in HTML; a phone scrolls the charts and folds rows of a table
+    with prose into cards, whose cells carry their column's title."""
     text, page = (render_report(run_report(run), form, Look(width=100)) for form in ("table", "html"))
     assert re.search(r"Memory\n.*host, all processes +[\d.]+ [▁-█]+ [\d.]+ +\(minute", text)
     assert re.search(r"Load\n.*processors, by the run", text)
     assert 'aria-label="Memory"' in page
     assert "@media (max-width: 40em)" in page
+    events, spend = (page.split(f"<h2>{title}</h2>")[1].split("</table>")[0] for title in ("What happened", "Spend"))
+    assert '<table class="cards">' in events
+    assert 'data-title="at (UTC)"' in events
+    assert "cards" not in spend  # figures stand in columns
 
 
 def test_checkpoints_that_are_gone_are_told_from_those_kept(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def _distance(
     if option is winner:
         return None
     ahead = order_key(option, objective) < order_key(winner, objective)
-    if trust == "any" or option.relied_on or not winner.relied_on or not ahead:
+    if trust == "any" or not ahead or option.relied_on or not winner.relied_on:
         return loses_by(option, winner, objective)
     return DoubtedDistance(
         times=_times(option, winner), wins_if_trusted=option is doubted, host=not option.price_doubts
@@ -75,7 +75,8 @@ def _joint_front(options: Sequence[Option], trust: Trust) -> list[Option]:
     for option in options:
         rivals: Sequence[Option] = tokens if isinstance(option, MachineOption) else [*front, *tokens]
         beaten = any(_beats(rival, option) for rival in rivals if rival is not option)
-        out.append(replace(option, pareto=option.pareto and not beaten))
+        kept = option.pareto and not beaten
+        out.append(option if option.pareto == kept else replace(option, pareto=kept))
     return out
 
 
