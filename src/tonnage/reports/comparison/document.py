@@ -13,6 +13,7 @@ from tonnage.comparison.profile_file import Evidence
 from tonnage.comparison.profiles import Cell
 from tonnage.reports.comparison.costs import total_figure
 from tonnage.reports.comparison.verdict_document import advice_document, answer_document
+from tonnage.reports.ledger_blocks import source_words
 from tonnage.reports.plain import (
     plain_cost,
     plain_day,
@@ -159,7 +160,7 @@ def _row(row: Row) -> dict[str, Any]:
     return out | {
         "time_s": plain_figure(row.time_s),
         "latency_p95_s": plain_figure(row.latency_p95_s),
-        "rates": {key: plain_figure(figure) for key, figure in option.run.rates},
+        "rates": {key: plain_figure(figure) for key, figure in row.rates},
         "option": {
             "provider": option.provider,
             "platform": option.platform,
@@ -178,7 +179,7 @@ def _row(row: Row) -> dict[str, Any]:
                     "usd_per_unit": plain_price(line.usd_per_unit),
                     "usd": plain_usd(line.usd),
                     "read_on": plain_day(line.read_on),
-                    "source": line.source,
+                    "source": source_words(line),
                 }
                 for line in option.ledger.lines
             ],
