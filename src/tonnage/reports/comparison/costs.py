@@ -9,6 +9,7 @@ from typing import Final
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.computed import Row, Total
 from tonnage.comparison.crossings import BreakEven, cost_at
+from tonnage.planning import MachineOption
 from tonnage.reports.blocks import Column, Paragraph, Table
 from tonnage.reports.comparison.alike_words import alike_parts
 from tonnage.reports.comparison.figure_charts import (
@@ -20,6 +21,7 @@ from tonnage.reports.comparison.figures import UNKNOWN, duration, money, rate, v
 from tonnage.reports.comparison.guidance import owned_parts, speed_parts
 from tonnage.reports.comparison.sections import Part, Section, Subheading
 from tonnage.reports.comparison.volume_charts import counts_people, volume_charts
+from tonnage.reports.ledger_blocks import source_words
 from tonnage.reports.reasons.why_not import why_not_words
 from tonnage.reports.wording import (
     render_date,
@@ -104,7 +106,7 @@ def _line_table(comparison: Comparison) -> Table:
                     f"${line.usd_per_unit:,}",
                     render_money(float(line.usd)),
                     render_date(line.read_on),
-                    line.source,
+                    source_words(line),
                 )
                 for line in lines
                 if line.usd >= LEAST_SHOWN_USD
@@ -271,9 +273,10 @@ def _option_cells(row: Row) -> tuple[str, ...]:
         return ("none computed (see the costs)", UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, "0")
     machines = render_machines(option.count, option.instance_type)
     where = f"{machines}, {render_purchase(option.purchase)}, {option.provider} {option.region or ''}"
-    gpus = render_gpus(option.gpu, option.gpu_count, option.count)
+    if isinstance(option, MachineOption):
+        where = f"{where.strip()} ({render_gpus(option.gpu, option.gpu_count, option.count)})"
     return (
-        f"{where.strip()} ({gpus})" if option.run.machines else where.strip(),
+        where.strip(),
         "no end" if row.kind == "serve" else duration(option.time_s),
         duration(row.latency_p95_s) if row.kind == "serve" else "—",
         rate(row.rate),

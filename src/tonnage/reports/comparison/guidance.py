@@ -8,9 +8,11 @@ from typing import TypeVar
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.decision import way_to
 from tonnage.comparison.migration import Migration
+from tonnage.planning import MachineOption
 from tonnage.reports.blocks import Bullets, Column, Pairs, Paragraph, Table
 from tonnage.reports.comparison.figures import UNKNOWN, amount, counted, duration, money
 from tonnage.reports.comparison.sections import Code, Part, Section, Subheading
+from tonnage.reports.reasons.comparison import missing_words
 from tonnage.reports.wording import render_machines, render_purchase, short
 
 MOST = 5  # criteria named in one line
@@ -158,7 +160,7 @@ def footprint_section(comparison: Comparison) -> Section:
                 amount(found.energy_kwh, "kWh"),
                 amount(found.carbon_kg, "kg"),
                 factors or "none",
-                found.missing or "nothing",
+                missing_words(found.missing) or "nothing",
             )
         )
     columns = (
@@ -222,7 +224,7 @@ def speed_parts(comparison: Comparison) -> list[Part]:
                 continue
             fast = row.fastest
             memory = UNKNOWN
-            if one.run.machines:
+            if isinstance(one, MachineOption):
                 used = one.run.memory_gib
                 memory = f"{short(used.value)} of {short(one.run.memory_available_gib)} GiB"
             if fast is None:
