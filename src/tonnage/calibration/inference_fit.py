@@ -12,7 +12,7 @@ import numpy as np
 from tonnage.calibration.inference_classes import fit_class
 from tonnage.calibration.inference_pooling import PASS_CLASSES, fit_together
 from tonnage.calibration.inference_predict import lay_out
-from tonnage.calibration.inference_reading import Case, is_suspect, read_case
+from tonnage.calibration.inference_reading import Case, read_case
 from tonnage.calibration.memo import MEMO
 from tonnage.calibration.prediction import Skipped
 from tonnage.calibration.rows import InferenceRow
@@ -68,10 +68,12 @@ class InferenceFit:
         self, kind: str, device: Accelerator, compute: str, engine: str, *, devices: Container[str] | None = None
     ) -> UnseenFactors:
         """What of device, engine class, generation and number format no fitted row had; the last two of rows of that
-        `kind` of work (encoder, vision, decoder). `devices`: those that rows name, where that is known."""
+        `kind` of work (encoder, vision, decoder). `devices`: those that rows name, where that is known; of a generation
+        that no row of that work had, there was no device either."""
         generation = generation_of(device)
         seen_classes = {name for name, rows in self.rows.items() if rows}
-        near = unseen((device.name, device.name, devices), (f"engine {engine}", engine, seen_classes))
+        known = devices if f"{kind} {generation}" in self.generations else ()
+        near = unseen((device.name, device.name, known), (f"engine {engine}", engine, seen_classes))
         foreign = unseen(
             (f"{generation} GPUs", f"{kind} {generation}", self.generations),
             (f"precision {compute}", f"{kind} {number_format(compute)}", self.formats),
@@ -88,7 +90,7 @@ def fit_inference(
 ) -> InferenceFit:
     """Fit every engine class that has rows; the others keep their starting figures. Same rows, same fit."""
     read = [read_case(row, catalog) for row in rows]
-    cases = [case for case in read if not isinstance(case, Skipped) and not is_suspect(case.row)]
+    cases = [case for case in read if not isinstance(case, Skipped) and not case.suspect]
     return fit_cases(cases, start=start)
 
 

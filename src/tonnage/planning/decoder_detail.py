@@ -23,6 +23,7 @@ from tonnage.sizing.estimates import Figure
 from tonnage.sizing.inference_memory import weights_bytes
 from tonnage.sizing.inference_pass import FORMATS
 from tonnage.units import to_gib
+from tonnage.workload.file.job_checks import UNSUPPORTED
 
 FRONT_END_BINDS: Final = 0.75  # share of a second that the front end is busy at a replica's capacity
 Percentiles = tuple[tuple[str, tuple[tuple[str, float], ...]], ...]
@@ -204,10 +205,10 @@ def _memory_miss(table: DecoderTable, row: int) -> Miss:
 
 
 def _smaller_weights(table: DecoderTable, kind: int, missing_bytes: float) -> str | None:
-    """The first weight format that saves what is missing."""
+    """The first weight format of those the engine runs that saves what is missing."""
     rows = table.curves.rows
     now = weights_bytes(rows.shape, rows.served)
-    for weights in ("fp8", "int8", "int4"):
+    for weights in (one for one in ("fp8", "int8", "int4") if (table.job.engine, one) not in UNSUPPORTED):
         saved = (now - weights_bytes(rows.shape, FORMATS[weights])) / float(rows.tensor_parallel[kind])
         if saved > 0 and saved * 0.8 >= missing_bytes:  # engines keep at least 0.8 of what is freed
             return weights
