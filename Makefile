@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 FILE ?= examples/bert-finetune.tonnage.yaml
 
+# The many processes that tests start load compiled modules, also where the shell that runs make says not to write them.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help venv plan test test-fast test-facts test-slow test-browser gallery lint format docs docs-site bench accuracy house clean
 
@@ -37,7 +40,7 @@ test-facts: $(STAMP)  ## tests over the whole fact tables of the folder TONNAGE_
 
 test-slow: $(STAMP)  ## tests that take minutes, many more generated workloads, Ray
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,ray]'
-	TONNAGE_EXAMPLES=400 $(BIN)/python -m pytest -n auto tests/planning/test_properties.py
+	TONNAGE_EXAMPLES=400 $(BIN)/python -m pytest -n auto tests/planning/test_properties.py tests/spot_instances/test_engine.py
 	$(BIN)/python -m pytest -m slow
 
 test-browser: $(STAMP)  ## the reports in headless Chromium: layout, labels, accessibility

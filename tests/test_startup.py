@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 import tonnage
+from tonnage.cli.app import VERBS
+from tonnage.cli.running import LASTING
 
 HEAVY = {
     "numpy",
@@ -71,8 +73,12 @@ NOT_FOR_A_PLAN = {
     "pandas",
     "polars",
     "sqlalchemy",
+    "rich.console",
     "numpy.ma",
     "numpy.random",
+    "tonnage.calibration.inference_fit",
+    "tonnage.calibration.search",
+    "tonnage.calibration.training_fit",
     "tonnage.comparison",
     "tonnage.portfolios",
     "tonnage.spot_instances.advice",
@@ -85,15 +91,48 @@ NOT_FOR_A_PLAN = {
 }
 
 
+@pytest.mark.parametrize("form", ["json", "table"])
 @pytest.mark.parametrize("example", ["bert-finetune", "serve-llama-7b-realtime"])
-def test_planning_imports_no_other_verb(example: str) -> None:
-    """A plan printed as JSON imports no web, table or database library, and nothing that other verbs alone need."""
+def test_planning_imports_no_other_verb(example: str, form: str) -> None:
+    """A plan imports no web, table or database library, and nothing that other verbs alone need."""
     file = PROJECT.parent / "examples" / f"{example}.tonnage.yaml"
     code = (
         "import contextlib, io\nfrom tonnage.cli import run\n"
-        f"with contextlib.redirect_stdout(io.StringIO()): assert run(['plan', {str(file)!r}, '-o', 'json']) == 0"
+        f"with contextlib.redirect_stdout(io.StringIO()): assert run(['plan', {str(file)!r}, '-o', {form!r}]) == 0"
     )
     assert not NOT_FOR_A_PLAN & modules_after(code)
+
+
+def test_a_plan_prepares_for_no_section_that_is_not_there() -> None:
+    """Of the sections that a file may have, only those that it has get a validator; one known model is read."""
+    file = PROJECT.parent / "examples" / "bert-finetune.tonnage.yaml"
+    code = (
+        f"import tonnage\nfrom tonnage.workload import known\ntonnage.load_workload({str(file)!r})\n"
+        "from tonnage.workload.file.job_fields import LoraFields, TrainFields\n"
+        "from tonnage.workload.file.run_fields import TrainRunFields\n"
+        "from tonnage.workload.file.sweep_fields import SweepFields\n"
+        "assert TrainFields.__pydantic_complete__\n"
+        "assert not any(one.__pydantic_complete__ for one in (LoraFields, TrainRunFields, SweepFields))\n"
+        "assert known._record.cache_info().currsize == 1"
+    )
+    modules_after(code)
+
+
+@pytest.mark.parametrize(("verb", "frees_at_the_end"), [("config", False), ("logs", True)])
+def test_a_verb_that_answers_and_leaves_collects_seldom(verb: str, frees_at_the_end: bool) -> None:
+    """The process of such a verb collects seldom and frees nothing at its end; one that lasts is as CPython has it."""
+    code = (
+        "import gc, sys, tonnage.cli as cli\nusual = gc.get_threshold()\n"
+        f"sys.argv[1:] = [{verb!r}, '--help']\ntry: cli.main()\nexcept SystemExit: pass\n"
+        f"assert (gc.get_threshold() == usual) is {frees_at_the_end}\n"
+        f"assert (gc.get_freeze_count() == 0) is {frees_at_the_end}"
+    )
+    modules_after(code)
+
+
+def test_lasting_verbs_are_verbs() -> None:
+    """Each name in `LASTING` is a verb of the command line."""
+    assert {verb.name for verb in VERBS} >= LASTING
 
 
 def test_version_is_the_projects() -> None:

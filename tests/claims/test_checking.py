@@ -92,7 +92,6 @@ def test_small_document_has_no_other_alarm() -> None:
         "# Llama\n\nA list of `GPU`s | and | bars\n",
         "x = 3 * 4\n\na[1] * 2 == 4\n\n2x = 2x\n",
         "p4d.24xlarge instead of 4x V100, 32 vCPUs",
-        "ml.p4d.24xlarge at $37.69/hour",
         "| a | b |\n|---|---|\n",
         "GPT-2 Large is 20 % slower",
         "Graviton3 has 64 cores",

@@ -11,7 +11,7 @@ import pytest
 
 from tonnage.reports.rendering import FORMATS
 
-from .conftest import SMALL, Run
+from .conftest import SMALL, Forms, Run
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.tonnage.yaml"))
@@ -30,7 +30,6 @@ def test_every_example(inside: Run, verb: str, file: Path) -> None:
     assert max(len(line) for line in done.stdout.splitlines()) <= 120
 
 
-@pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize(
     "line",
     [
@@ -50,16 +49,22 @@ def test_every_example(inside: Run, verb: str, file: Path) -> None:
     ],
     ids=" ".join,
 )
-def test_every_form(inside: Run, line: tuple[str, ...], form: str) -> None:
+def test_every_form(forms: Forms, line: tuple[str, ...]) -> None:
     """Whatever prints, prints in every form; JSON and CSV parse."""
-    done = inside(*line, "-o", form)
+    shown = forms(*line)
+    assert all(shown.values())
+    assert json.loads(shown["json"])["schema"].startswith("tonnage/")
+    rows = list(csv.reader(io.StringIO(shown["csv"])))
+    assert len({len(row) for row in rows}) == 1
+    assert len(rows) > 1
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_the_form_asked_for_is_printed(inside: Run, forms: Forms, form: str) -> None:
+    """`-o FORM` prints what the report is in that form, and nothing beside it."""
+    done = inside("catalog", "show", "p5.48xlarge", "-o", form)
     assert (done.returncode, done.stderr) == (0, "")
-    if form == "json":
-        assert json.loads(done.stdout)["schema"].startswith("tonnage/")
-    if form == "csv":
-        rows = list(csv.reader(io.StringIO(done.stdout)))
-        assert len({len(row) for row in rows}) == 1
-        assert len(rows) > 1
+    assert done.stdout.strip() == forms("catalog", "show", "p5.48xlarge")[form].strip()
 
 
 def test_plan_flags_replace_the_constraints(inside: Run) -> None:

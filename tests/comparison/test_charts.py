@@ -19,10 +19,12 @@ from tonnage.reports.blocks import Table
 from tonnage.reports.comparison import plots
 from tonnage.reports.comparison.content import build_sections
 from tonnage.reports.comparison.drawings import (
+    Architecture,
     Choice,
     Curve,
     Curves,
     Front,
+    Lane,
     Mark,
     ScoreBar,
     ScoreBars,
@@ -32,6 +34,7 @@ from tonnage.reports.comparison.drawings import (
     Spans,
     Stack,
     StackedBar,
+    Station,
 )
 from tonnage.reports.comparison.sections import Chart
 from tonnage.sizing.estimates import Figure
@@ -40,6 +43,21 @@ TEMPLATE = Path(plots.__file__).parents[1] / "templates" / "comparison.html.jinj
 SERVICE = ("workloads: [{file: tune.yaml, jobs_per_month: 30}]", "workloads: [{file: answer.yaml}]")
 ODD = "Ours & <b>theirs</b> ]]> #1"
 DRAWINGS = {
+    "architecture": Architecture(
+        platform=ODD,
+        lanes=(
+            Lane(
+                source=Station(title="Training data", lines=(ODD, "4 times a month")),
+                does=Station(title="2 x g4dn.xlarge", lines=("1 x T4 each", "aws us-east-1")),
+                result=Station(title="Model", lines=("in 2 h",)),
+                beside=Station(title="Checkpoints", lines=("every 12 min",)),
+            ),
+            Lane(
+                source=Station(title="Clients", lines=()), result=None,
+                does=Station(title="Nothing", lines=("it cannot do this work",), there=False),
+            ),
+        ),
+    ),
     "stack": Stack(
         bars=(
             StackedBar(
@@ -137,6 +155,8 @@ def test_the_palette_is_seen_on_both_pages() -> None:
 def test_axes_have_titles_and_intervals_are_drawn() -> None:
     """Titles with their units; a whisker, band or cross for each interval; a crossing has its words."""
     for kind, drawing in DRAWINGS.items():
+        if isinstance(drawing, Architecture):
+            continue
         assert drawing.x_title in plots.draw_svg(chart(kind))
     svg = plots.draw_svg(chart("curves"))
     assert "dollars a month" in svg
@@ -174,14 +194,17 @@ def test_another_process_in_another_zone_draws_the_same_bytes() -> None:
 
 
 def test_every_kind_is_there(compared: Callable[..., Comparison]) -> None:
-    """Cost stack, cost by volume, front, memory, scores, weights, migration; each has its figures in a table."""
-    found = charts_of(compared())
+    """Cost stack, cost by volume, front, memory, scores, weights, migration; each has its figures in a table. And a
+    picture of each alternative's architecture, which has none."""
+    every = charts_of(compared())
+    found = {key: one for key, one in every.items() if not isinstance(one.drawing, Architecture)}
+    assert set(every) - set(found) == {f"chart-architecture-{place}" for place in range(3)}
     assert set(found) == {"chart-costs", "chart-volume", "chart-front-1", "chart-memory-1", "chart-scores",
                           "chart-weights", "chart-migration"}  # fmt: skip
     assert all(one.title and one.note and one.text for one in found.values())
     for section in build_sections(compared()):
         for part in section.parts:
-            if isinstance(part, Chart) and part.figures is None:
+            if isinstance(part, Chart) and part.key in found and part.figures is None:
                 assert any(isinstance(other, Table) for other in section.parts), part.key
 
 
@@ -251,3 +274,29 @@ def test_gantt_ends_lie_in_order(compared: Callable[..., Comparison]) -> None:
     assert comparison.migration is not None
     assert all(one.end_fast <= one.end <= one.end_slow for one in spans.spans)
     assert sum(one.critical for one in spans.spans) == len(comparison.migration.critical)
+
+
+def test_an_architecture_is_that_of_the_cheapest_option(compared: Callable[..., Comparison]) -> None:
+    """Source, machines and result of each work; as Mermaid for Markdown, with a user's text as text."""
+    comparison = compared()
+    chart = charts_of(comparison)["chart-architecture-1"]
+    assert isinstance(chart.drawing, Architecture)
+    (lane,) = chart.drawing.lanes
+    option = comparison.totals["databricks"].rows[0].option
+    assert option is not None
+    assert lane.source == Station(title="Training data", lines=("1,000 samples", "30 times a month"))
+    assert lane.does.title == option.instance_type
+    assert lane.result == Station(title="Model", lines=("in 6 min",))
+    assert lane.beside is None
+    assert 'subgraph platform["Databricks #lt;b#gt;"]' in chart.mermaid
+    assert 'source0["Training data<br>1,000 samples<br>30 times a month"] --> does0' in chart.mermaid
+
+
+def test_work_that_cannot_be_done_is_dashed(compared: Callable[..., Comparison], standard: str) -> None:
+    """A service that an alternative does not have: no result, and a picture that says so."""
+    found = charts_of(compared(standard.replace(*SERVICE)))["chart-architecture-1"]
+    assert isinstance(found.drawing, Architecture)
+    (lane,) = found.drawing.lanes
+    assert (lane.does.there, lane.result) == (False, None)
+    assert "stroke-dasharray" in found.mermaid
+    assert "stroke-dasharray" in plots.draw_svg(found)

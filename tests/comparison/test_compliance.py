@@ -11,7 +11,8 @@ import pytest
 
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.compliance import all_met, load_standards, match_rules, standard_name
-from tonnage.comparison.profiles import Attestation, Evidence, load_profiles, parse_profiles
+from tonnage.comparison.profile_file import Evidence
+from tonnage.comparison.profiles import Attestation, load_profiles, parse_profiles
 from tonnage.comparison.request import Request
 from tonnage.errors import WorkloadError
 from tonnage.reports.comparison.report import render_comparison

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -62,7 +61,7 @@ def test_the_offer_is_as_stated(catalog: Catalog) -> None:
 def test_an_unknown_machine_is_told(catalog: Catalog) -> None:
     """`like` names a machine of the catalog."""
     with pytest.raises(WorkloadError, match=r"owned.like") as caught:
-        with_owned(catalog, replace(ROOM, like="p5.24xlarge"), dedicated=False, file="own.yaml")
+        with_owned(catalog, ROOM.model_copy(update={"like": "p5.24xlarge"}), dedicated=False, file="own.yaml")
     assert caught.value.hint
 
 

@@ -145,9 +145,9 @@ def test_users_text_is_escaped(html: str) -> None:
 def test_every_section_is_there(compared: Callable[..., Comparison]) -> None:
     """What a hand-written comparison has, in every whole report."""
     keys = [section.key for section in build_sections(compared())]
-    assert keys == ["summary", "scope", "matrix", "when", "costs", "levers", "volume", "performance", "footprint",
-                    "decision", "scores", "trade-offs", "recommendation", "hybrid", "moves", "migration", "practice",
-                    "risks", "appendix"]  # fmt: skip
+    assert keys == ["summary", "scope", "matrix", "architecture", "when", "costs", "levers", "volume", "performance",
+                    "footprint", "decision", "scores", "trade-offs", "recommendation", "hybrid", "moves",
+                    "migration", "practice", "risks", "appendix"]  # fmt: skip
     text = render_comparison(compared(), "md")
     for title in ("## Matrix", "### Break-even", "## Decision", "## Recommendation by horizon", "- [ ] "):
         assert title in text

@@ -41,7 +41,7 @@ MODELS = (
     "vit-base-patch16-224",
     "resnet-50",
 )
-EXAMPLES = int(os.environ.get("TONNAGE_EXAMPLES", "25"))  # `make test-slow` tries more
+EXAMPLES = int(os.environ.get("TONNAGE_EXAMPLES", "12"))  # `make test-slow` tries more
 SMALL = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from tonnage.reports import Look, render_report
-from tonnage.reports.blocks import LineChart
+from tonnage.reports.blocks import LineChart, Page
 from tonnage.reports.line_chart import chart_lines, render_spark, render_svg, thinned, ticks
 from tonnage.reports.run_comparison import comparison_report, differing
 from tonnage.reports.run_lists import runs_list
 from tonnage.reports.run_report import run_report
+from tonnage.reports.visible import visible_page
 from tonnage.runs import RunFolder
 from tonnage.runs.journal import EventKind
 from tonnage.runs.summary import RunSummary, summarise
@@ -165,9 +166,40 @@ def test_points_that_are_no_numbers_are_left_out() -> None:
 
 
 def test_memory_and_load_are_drawn_over_the_runs_time(run: RunSummary) -> None:
-    """Two charts, in GiB and percent, on a terminal as in HTML; a phone scrolls the charts and wraps the text."""
+    """Two charts, in GiB and percent, on a terminal as in HTML; a phone scrolls the charts and folds rows of a table
+    with prose into cards, whose cells carry their column's title."""
     text, page = (render_report(run_report(run), form, Look(width=100)) for form in ("table", "html"))
     assert re.search(r"Memory\n.*host, all processes +[\d.]+ [▁-█]+ [\d.]+ +\(minute", text)
     assert re.search(r"Load\n.*processors, by the run", text)
     assert 'aria-label="Memory"' in page
     assert "@media (max-width: 40em)" in page
+    events, spend = (page.split(f"<h2>{title}</h2>")[1].split("</table>")[0] for title in ("What happened", "Spend"))
+    assert '<table class="cards">' in events
+    assert 'data-title="at (UTC)"' in events
+    assert "cards" not in spend  # figures stand in columns
+
+
+def test_checkpoints_that_are_gone_are_told_from_those_kept(tmp_path: Path) -> None:
+    """A path in the journal may be relative to the run's folder or whole; a file in its place is no checkpoint."""
+    folder = write_run(tmp_path / "one")  # steps 50 and 100, relative
+    whole = folder.checkpoints / "step-00000120"
+    for path in (folder.checkpoints / "step-00000100", whole):
+        path.mkdir()
+    (folder.checkpoints / "step-00000130").touch()
+    for step in (120, 130):
+        folder.record(
+            EventKind.CHECKPOINT, who="rank0", step=step, path=f"{folder.checkpoints}/step-{step:08}", bytes=1
+        )
+    folder.record(EventKind.CHECKPOINT, who="rank0", step=140, path=str(tmp_path / "elsewhere" / "step-00000140"))
+    found = {one.step: one.there for one in summarise(folder).checkpoints}
+    assert found == {50: False, 100: True, 120: True, 130: False, 140: False}
+    assert "3 older ones gone since, of steps 50 to 140" in render_report(run_report(summarise(folder)), "table")
+
+
+def test_names_in_charts_carry_no_control_characters() -> None:
+    """Names of a chart's lines and axes are made visible; its points are left as they are."""
+    points = ((0.0, 1.0), (1.0, 2.0))
+    chart = LineChart(title="a\x1b", x_title="b\x07", y_title="c\r", series=(("d\x1b[31m", points),))
+    shown = visible_page(Page(title="", blocks=(chart,))).blocks[0]
+    expected = LineChart(title="a\\x1b", x_title="b\\x07", y_title="c\\r", series=(("d\\x1b[31m", points),))
+    assert shown == expected

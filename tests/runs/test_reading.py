@@ -154,6 +154,14 @@ def test_a_password_is_not_written_down(tmp_path: Path) -> None:
     assert "${PGPASSWORD}" in dump_spec(spec)
 
 
+@pytest.mark.parametrize("location", ["https://me:secret@host/rows.jsonl?sig=s3cret", "https://host/rows?token=s3cret"])
+def test_a_location_that_is_refused_is_shown_without_its_signature(tmp_path: Path, location: str) -> None:
+    """Refused for its password, or since its end tells no format: the message goes to logs."""
+    with pytest.raises(WorkloadError, match=r"https://(me:\*\*\*@)?host/rows(\.jsonl)?\?\*\*\*") as caught:
+        read(TRAIN.replace("rows.jsonl", f'"{location}"'), tmp_path)
+    assert "s3cret" not in str(caught.value)
+
+
 FAULTS: list[tuple[str, dict[str, str], int, str, str]] = [
     ("an unknown key", {"  task:": "  taks: x\n  task:"}, 6, "run.taks", "unknown key 'taks'"),
     ("an unknown task", {"sequence-classification": "classify"}, 6, "run.task", "found 'classify'"),

@@ -48,12 +48,22 @@ def environment(tmp_path: Path, server: Any) -> dict[str, str]:
 
 
 @pytest.fixture
-def tonnage(tmp_path: Path, environment: dict[str, str]) -> Run:
-    def run(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "tonnage", *arguments], capture_output=True, text=True, cwd=tmp_path,
-            env=environment | (env or {}), timeout=120, check=False,
-        )  # fmt: skip
+def tonnage(
+    tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Run:
+    """One command line within this process: only what is killed or installed needs one of its own."""
+    for name in os.environ.keys() - environment.keys():
+        monkeypatch.delenv(name)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        from tonnage.cli import run as run_line
+
+        code = run_line(arguments)
+        printed = capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, code, printed.out, printed.err)
 
     return run
 
@@ -293,7 +303,7 @@ NO_KIND = 7
     ("value", "code", "says"), [("KIND", 0, ""), ("NO_KIND", 1, "no SourceKind"), ("X", 1, "AttributeError")]
 )
 def test_an_installed_package_may_bring_a_source(
-    tonnage: Run, tmp_path: Path, environment: dict[str, str], value: str, code: int, says: str
+    tmp_path: Path, environment: dict[str, str], value: str, code: int, says: str
 ) -> None:
     """A package's entry point in the group `tonnage.sources` is asked like ours; a broken one is named."""
     info = tmp_path / "lib" / "mine-1.0.dist-info"
@@ -302,11 +312,14 @@ def test_an_installed_package_may_bring_a_source(
     (info / "entry_points.txt").write_text(f"[tonnage.sources]\nmine = mine_source:{value}\n")
     (tmp_path / "lib" / "mine_source.py").write_text(OTHERS_SOURCE)
     path = os.pathsep.join([environment["PYTHONPATH"], str(tmp_path / "lib")])
-    done = tonnage("catalog", "refresh", "--source", "mine", *DAY, "-o", "json", env={"PYTHONPATH": path})
-    assert done.returncode == code, done.stderr
-    assert says in done.stderr
+    process = started(
+        environment | {"PYTHONPATH": path}, tmp_path, *REFRESH[:4], "--source", "mine", *DAY, "-o", "json"
+    )
+    printed, said = process.communicate(timeout=60)
+    assert process.returncode == code, said
+    assert says in said
     if code == 0:
-        assert by_name(json.loads(done.stdout))["Mine"]["status"] == "answered"
+        assert by_name(json.loads(printed))["Mine"]["status"] == "answered"
 
 
 def started(environment: dict[str, str], folder: Path, *code: str) -> subprocess.Popen[str]:

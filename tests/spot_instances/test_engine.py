@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import numpy as np
@@ -27,6 +28,7 @@ from tonnage.spot_instances import (
 from tonnage.spot_instances.engine import IDLE, ON_DEMAND, Flags, Places
 from tonnage.spot_instances.job import TICK_H
 
+EXAMPLES = int(os.environ.get("TONNAGE_EXAMPLES", "15"))  # `make test-slow` tries more
 POLICIES: list[Callable[[], Policy]] = [
     Greedy, UniformProgress, OnDemand, lambda: TimeSliced(4), lambda: TonnagePolicy(packaged_model()),
 ]  # fmt: skip
@@ -144,7 +146,7 @@ jobs = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(job=jobs, seed=st.integers(0, 10_000), zones=st.integers(1, 3), flips=st.floats(0.01, 0.9))
 def test_no_policy_misses_on_random_worlds(job: SpotJob, seed: int, zones: int, flips: float) -> None:
     """Every policy, even a reckless one, is done by the deadline on random spot."""
@@ -154,7 +156,7 @@ def test_no_policy_misses_on_random_worlds(job: SpotJob, seed: int, zones: int, 
         assert_kept(replay(job, Recorded(up), policy), job)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(job=jobs, patience=st.integers(0, 20), zones=st.integers(1, 2))
 def test_no_policy_misses_against_an_adversary(job: SpotJob, patience: int, zones: int) -> None:
     """The same against worlds that watch the job and take spot at the worst moment."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 from collections import Counter
@@ -208,6 +209,23 @@ def test_first_runs_at_once_make_one_database(tmp_path: Path) -> None:
     assert {run.info.run_name for run in client.search_runs([experiment.experiment_id])} == {
         f"run{n}" for n in range(6)
     }
+
+
+def test_a_database_whose_making_was_cut_short_is_made_anew(tmp_path: Path) -> None:
+    """The disk fills while MLflow makes its tables: nothing half made stays, and the next try has them all."""
+    pytest.importorskip("mlflow")
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    folder = write_run(tmp_path / "runs" / "one")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, hard))
+    try:
+        with pytest.raises(TrackingUnavailable):
+            Tracker(folder.spec(), folder, uri).sync()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    Tracker(folder.spec(), folder, uri).sync()
+    assert client_of(uri).get_experiment_by_name("tonnage") is not None
+    assert (tmp_path / "mlflow.db").stat().st_mode & 0o777 == 0o600
 
 
 def test_only_one_process_sends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Final
@@ -10,79 +10,21 @@ from typing import Final
 import numpy as np
 
 from tonnage.calibration.inference_classes import fit_class
+from tonnage.calibration.inference_fitted import InferenceFit, generation_of, number_format
 from tonnage.calibration.inference_pooling import PASS_CLASSES, fit_together
 from tonnage.calibration.inference_predict import lay_out
 from tonnage.calibration.inference_reading import Case, read_case
 from tonnage.calibration.memo import MEMO
 from tonnage.calibration.prediction import Skipped
 from tonnage.calibration.rows import InferenceRow
-from tonnage.calibration.unseen import UnseenFactors, unseen
 from tonnage.catalog.catalog import Catalog
-from tonnage.catalog.hardware import Accelerator
 from tonnage.sizing.engines import FIGURES, PRIORS, Engine
-from tonnage.values import dataclass
 
 FIT_METRICS: Final = (
     "latency_ms_mean", "latency_ms_p50", "sequences_per_s", "samples_per_s", "output_tokens_per_s", "ttft_ms",
     "tpot_ms", "tpot_ms_p50", "requests_per_s",
 )  # fmt: skip
 TAILS: Final = ("_p90", "_p95", "_p99")
-
-# Of the packaged calibration's rows; a fit states its own.
-SEEN_GENERATIONS: Final = frozenset(
-    {"encoder Volta", "encoder Turing", "encoder Ampere", "encoder Hopper", "vision Volta", "vision Turing",
-     "vision Ampere", "decoder Volta", "decoder Ampere", "decoder Ada", "decoder Hopper"}
-)  # fmt: skip
-SEEN_FORMATS: Final = frozenset(
-    {"encoder fp32", "encoder tf32", "encoder fp16", "encoder int8", "vision fp32", "vision tf32", "vision fp16",
-     "vision int8", "decoder fp32", "decoder fp16", "decoder fp8"}
-)  # fmt: skip
-
-
-def generation_of(device: Accelerator) -> str:
-    """The first word of the catalog's architecture: what devices of one design share."""
-    return device.architecture.split(" ")[0]
-
-
-def number_format(compute: str) -> str:
-    """The rate that products run at; both 16-bit formats use the same units."""
-    return "fp16" if compute == "bf16" else compute
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InferenceFit:
-    """Fitted engine classes, the rows behind each, and what is left: quantiles of |predicted/measured - 1| and bias.
-
-    `residuals`: group -> (n, median error, 90th percentile, 10th and 90th percentile of measured over predicted).
-    """
-
-    engines: Mapping[str, Engine]
-    rows: Mapping[str, int]
-    ranges: Mapping[str, tuple[float, float, str]]
-    residuals: Mapping[str, tuple[int, float, float, float, float]]
-
-    generations: frozenset[str] = SEEN_GENERATIONS  # of devices, after the kind of work: "decoder Hopper"
-    formats: frozenset[str] = SEEN_FORMATS  # that products ran at: "encoder int8"
-
-    def unseen_factors(
-        self, kind: str, device: Accelerator, compute: str, engine: str, *, devices: Container[str] | None = None
-    ) -> UnseenFactors:
-        """What of device, engine class, generation and number format no fitted row had; the last two of rows of that
-        `kind` of work (encoder, vision, decoder). `devices`: those that rows name, where that is known; of a generation
-        that no row of that work had, there was no device either."""
-        generation = generation_of(device)
-        seen_classes = {name for name, rows in self.rows.items() if rows}
-        known = devices if f"{kind} {generation}" in self.generations else ()
-        near = unseen((device.name, device.name, known), (f"engine {engine}", engine, seen_classes))
-        foreign = unseen(
-            (f"{generation} GPUs", f"{kind} {generation}", self.generations),
-            (f"precision {compute}", f"{kind} {number_format(compute)}", self.formats),
-        )
-        return UnseenFactors(near=near, foreign=foreign)
-
-    def apply(self) -> Mapping[str, Engine]:
-        """The engines to hand to `InferenceBatch.predict` or, one by one, to the functions of `sizing`."""
-        return self.engines
 
 
 def fit_inference(

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tonnage.calibration.inference_fit import InferenceFit, residual_group
+from tonnage.calibration.inference_fit import residual_group
+from tonnage.calibration.inference_fitted import InferenceFit
 from tonnage.calibration.inference_predict import lay_out
 from tonnage.calibration.inference_reading import Case, read_case
 from tonnage.calibration.prediction import Judged, Skipped

@@ -88,17 +88,6 @@ def _inference() -> Kind:
     )
 
 
-def fit_type(name: str) -> type:
-    """The type of a kind's fit."""
-    if name == "training":
-        from tonnage.calibration.training_fit import TrainingFit
-
-        return TrainingFit  # type: ignore[no-any-return, unused-ignore]
-    from tonnage.calibration.inference_fit import InferenceFit
-
-    return InferenceFit  # type: ignore[no-any-return, unused-ignore]
-
-
 def family_of(row: Any) -> str:
     """The family a row states; its model where it states none."""
     return row.family or row.model  # type: ignore[no-any-return]

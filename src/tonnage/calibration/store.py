@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from hashlib import sha256
@@ -14,7 +14,9 @@ from pathlib import Path
 from types import MappingProxyType, NoneType, UnionType
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
+from tonnage.calibration.inference_fitted import InferenceFit
 from tonnage.calibration.intervals import Intervals
+from tonnage.calibration.training_fitted import TrainingFit
 from tonnage.errors import InputError
 from tonnage.files import save_for_user
 from tonnage.sizing.engines import PRIORS, Engine
@@ -22,6 +24,7 @@ from tonnage.values import dataclass
 
 SCHEMA: Final = "tonnage/calibration@1"
 FILE_NAME: Final = "calibration-v1.json"
+FIT_TYPES: Final[Mapping[str, type]] = {"training": TrainingFit, "inference": InferenceFit}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +104,7 @@ def calibrated_engines() -> Mapping[str, Engine]:
     return MappingProxyType({**PRIORS, **fitted})
 
 
-def read_calibration(path: Path | Traversable, *, types: dict[str, type] | None = None) -> Calibration:
+def read_calibration(path: Path | Traversable, *, types: Mapping[str, type] = FIT_TYPES) -> Calibration:
     """A calibration file. Raises InputError when it is none, or of another version.
 
     `types` gives the types of the fits; by default those of this build.
@@ -185,33 +188,45 @@ def rebuild(hint: Any, value: Any) -> Any:
     >>> rebuild(tuple[tuple[str, float], ...], [["a", 1]])
     (('a', 1.0),)
     """
+    return _rebuilder(hint)(value)
+
+
+@cache
+def _rebuilder(hint: Any) -> Callable[[Any], Any]:
+    """`rebuild` of one type, which is taken apart once."""
     origin, arguments = get_origin(hint), get_args(hint)
-    if hint is Any:
-        return value
     if origin in (Union, UnionType):
-        return None if value is None else rebuild(next(one for one in arguments if one is not NoneType), value)
+        inner = _rebuilder(next(one for one in arguments if one is not NoneType))
+        return lambda value: None if value is None else inner(value)
+    if origin is tuple and arguments[-1:] == (...,):
+        each = _rebuilder(arguments[0])
+        return lambda value: tuple([each(part) for part in value])
     if origin is tuple:
-        kinds = arguments[:1] * len(value) if arguments[-1:] == (...,) else arguments
-        return tuple(rebuild(kind, part) for kind, part in zip(kinds, value, strict=True))
+        kinds = [_rebuilder(kind) for kind in arguments]
+        return lambda value: tuple([kind(part) for kind, part in zip(kinds, value, strict=True)])
     if origin is frozenset:
-        return frozenset(rebuild(arguments[0], part) for part in value)
+        each = _rebuilder(arguments[0])
+        return lambda value: frozenset(each(part) for part in value)
     if origin is dict or origin is Mapping:
-        table = {rebuild(arguments[0], key): rebuild(arguments[1], part) for key, part in value.items()}
-        return table if origin is dict else MappingProxyType(table)
+        table = _table_rebuilder(*arguments)
+        return table if origin is dict else lambda value: MappingProxyType(table(value))
     if is_dataclass(hint):
-        hints = _hints(hint if isinstance(hint, type) else type(hint))
-        return hint(**{name: rebuild(hints[name], part) for name, part in value.items()})  # type: ignore[operator]
-    return hint(value) if hint in (int, float, str, bool) else value
+        return _dataclass_rebuilder(hint if isinstance(hint, type) else type(hint))
+    return hint if hint in (int, float, str, bool) else lambda value: value
 
 
-def _fit(name: str, value: Any, types: dict[str, type] | None) -> Any:
-    if value is None:
-        return None
-    if types is not None:
-        return rebuild(types[name], value)
-    from tonnage.calibration.kinds import fit_type
+def _table_rebuilder(key_hint: Any, part_hint: Any) -> Callable[[Any], dict[Any, Any]]:
+    key_of, part_of = _rebuilder(key_hint), _rebuilder(part_hint)
+    return lambda value: {key_of(key): part_of(part) for key, part in value.items()}
 
-    return rebuild(fit_type(name), value)
+
+def _dataclass_rebuilder(kind: type) -> Callable[[Any], Any]:
+    parts = {name: _rebuilder(hint) for name, hint in _hints(kind).items()}
+    return lambda value: kind(**{name: parts[name](part) for name, part in value.items()})
+
+
+def _fit(name: str, value: Any, types: Mapping[str, type]) -> Any:
+    return None if value is None else rebuild(types[name], value)
 
 
 def _hint(name: str) -> Any:

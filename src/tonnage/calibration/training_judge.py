@@ -22,7 +22,7 @@ from tonnage.sizing.training_prediction import predict_training
 from tonnage.sizing.training_work import FULL, counted_flop_per_token
 
 if TYPE_CHECKING:
-    from tonnage.calibration.training_fit import TrainingFit
+    from tonnage.calibration.training_fitted import TrainingFit
 
 TIME_GROUP = "training time"
 IMAGES = ("convolution", "vision-transformer")

@@ -80,7 +80,7 @@ class ExpectedPrices:
         self._usd_per_vcpu = _usd_per_vcpu(catalog, self._machines, self._spot_share)
         self._same_machine: dict[tuple[str, ...], list[tuple[int, float]]] = defaultdict(list)
         self._same_provider: dict[tuple[str, ...], list[tuple[int, float]]] = defaultdict(list)
-        self._market: dict[tuple[str, ...], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        market: dict[tuple[str, ...], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         for offer in catalog.offers:
             machine = self._machine(offer)
             each = self._unit_price(offer, machine)
@@ -88,7 +88,11 @@ class ExpectedPrices:
             if each is not None:
                 kind = _kind_key(offer, machine)
                 self._same_provider[offer.provider, *kind].append((id(offer), each))
-                self._market[kind][offer.provider].append(each)
+                market[kind][offer.provider].append(each)
+        self._market = {
+            kind: {seller: median(prices) for seller, prices in sellers.items()} for kind, sellers in market.items()
+        }
+        self._doubts: dict[int, tuple[Offer, PriceDoubt | None]] = {}  # by id, of offers that live as long
 
     def expectations(self, offer: Offer) -> Iterator[Expectation]:
         """The expectations that other rows support, the most specific first; none for a one-off machine."""
@@ -124,7 +128,7 @@ class ExpectedPrices:
                 provider=offer.provider,
                 device=device,
             )
-        rivals = [median(prices) for seller, prices in self._market[kind].items() if seller != offer.provider]
+        rivals = [price for seller, price in self._market.get(kind, {}).items() if seller != offer.provider]
         if len(rivals) >= 2:
             yield Expectation(
                 usd_per_instance_hour=self._from_unit_price(median(rivals), offer, machine),
@@ -137,6 +141,11 @@ class ExpectedPrices:
 
     def doubt(self, offer: Offer) -> PriceDoubt | None:
         """The first expectation that the offer's price breaks, and by how much; None when it breaks none."""
+        if id(offer) not in self._doubts:
+            self._doubts[id(offer)] = (offer, self._doubt(offer))
+        return self._doubts[id(offer)][1]
+
+    def _doubt(self, offer: Offer) -> PriceDoubt | None:
         for expectation in () if offer.supposed else self.expectations(offer):
             factor = float(offer.usd_per_instance_hour) / expectation.usd_per_instance_hour
             if not 1 / expectation.factor <= factor <= expectation.factor:

@@ -17,6 +17,7 @@ from tonnage.claims.names import Names
 from tonnage.claims.passed_over import passed_over
 from tonnage.claims.platform_claims import answer_platform_price
 from tonnage.claims.price_answers import answer_price
+from tonnage.claims.rate_answers import answer_rate
 from tonnage.claims.statements import (
     ArithmeticClaim,
     Claim,
@@ -28,6 +29,7 @@ from tonnage.claims.statements import (
     ModelSizeClaim,
     PlatformPriceClaim,
     PriceClaim,
+    RateClaim,
 )
 from tonnage.claims.sum_answers import answer_sum
 from tonnage.claims.table_claims import table_claims
@@ -99,6 +101,10 @@ def _findings(claim: Claim, names: Names) -> Iterator[Finding]:
     elif isinstance(claim, PlatformPriceClaim):
         answer = answer_platform_price(claim, names.catalog)
         yield _finding(claim, "price", claim.product, f"price per {claim.unit}", claim.claimed, answer)
+    elif isinstance(claim, RateClaim):
+        quantity = "training rate" if claim.trains else "inference rate"
+        subject = f"{claim.model} on {claim.in_job:g} x {claim.gpu.text}"
+        yield _finding(claim, "rate", subject, quantity, claim.claimed, answer_rate(claim, names.catalog))
 
 
 def _finding(claim: Claim, kind: Kind, subject: str, quantity: str, claimed: str, answer: Answer) -> Finding:

@@ -11,7 +11,7 @@ from tonnage.values import dataclass
 
 Verdict = Literal["ok", "wrong", "stale", "partly", "unknown"]
 VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
-Kind = Literal["machine", "gpu", "price", "sum", "model size", "model memory", "fit"]
+Kind = Literal["machine", "gpu", "price", "sum", "model size", "model memory", "fit", "rate"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from tonnage.claims.model_names import FoundModel, find_models
 from tonnage.claims.names import FoundGpu, FoundMachine, Names, provider_named
 from tonnage.claims.percentages import percentage_claims
 from tonnage.claims.platform_claims import platform_claims
+from tonnage.claims.rate_claims import rate_claims
 from tonnage.claims.sentences import sentence_claims
 from tonnage.claims.settings_blocks import settings_claims
 from tonnage.claims.statements import (
@@ -96,6 +97,7 @@ def line_claims(lines: Sequence[Line], names: Names) -> Iterator[Claim]:
             yield from percentage_claims(line)
             yield from platform_claims(line, names.catalog)
             yield from fit_claims(line, names)
+            yield from rate_claims(line, names)
         yield from token_price_claims(block)
         yield from sentence_claims(block, names)
         yield from settings_claims(block, names)

@@ -21,6 +21,12 @@ _TOKENS: Final = re.compile(
     rf"(?P<usd>{_USD})\s*(?:/|per|for|a)\s*(?:1\s?)?(?:million|M)\s*(?P<kind>input|output|prompt|completion)[\s-]*tokens",
     re.IGNORECASE,
 )
+_ML: Final = re.compile(
+    rf"\bml\.(?P<type>[a-z0-9-]+\.[a-z0-9-]+)(?:(?!\bml\.|\.\s)[^\n]){{0,60}}?(?P<usd>[~≈]?{_USD})\s*"
+    r"(?:/\s?|per\s+|an?\s+)(?:instance[\s-])?h(?:ou)?r?\b",
+    re.IGNORECASE,
+)
+DEAREST_PREMIUM: Final = 1.6  # of an ml. machine over the plain one; those held are 1.0 to 1.4
 _CLOUDS: Final = {"aws": r"\bAWS\b|\bAmazon\b", "azure": r"\bAzure\b", "gcp": r"\bGCP\b|\bGoogle\b"}
 _KINDS: Final = {"input": "input", "prompt": "input", "output": "output", "completion": "output"}
 _SPECIAL: Final = re.compile(r"\bbatch\b|\bcached?\b|\bflex\b|\bpriority\b|\bprovisioned\b", re.IGNORECASE)
@@ -38,6 +44,13 @@ def platform_claims(line: Line, catalog: Catalog) -> Iterator[PlatformPriceClaim
             yield PlatformPriceClaim(
                 place=place, product=product, unit="DBU", clouds=clouds, amount=amount, claimed=match[0].strip()
             )
+    for match in _ML.finditer(line.text):
+        amount = parse_amount(match["usd"])
+        if amount is not None:
+            yield PlatformPriceClaim(
+                place=place, product=f"ml.{match['type'].casefold()}", unit="instance-hour", clouds=("aws",),
+                amount=amount, claimed=match["usd"].strip() + " an hour",
+            )  # fmt: skip
     if _SPECIAL.search(line.text):
         return  # another way to have tokens, at a price of its own
     for match in _TOKENS.finditer(line.text):
@@ -52,6 +65,8 @@ def platform_claims(line: Line, catalog: Catalog) -> Iterator[PlatformPriceClaim
 
 def answer_platform_price(claim: PlatformPriceClaim, catalog: Catalog) -> Answer:
     """Whether any price held of that product (on the clouds named) is the one stated."""
+    if claim.unit == "instance-hour":
+        return _answer_ml(claim, catalog)
     known = list(_prices(claim, catalog))
     if not known:
         return Answer(verdict="unknown", hint="no price of it in the catalog")
@@ -62,6 +77,30 @@ def answer_platform_price(claim: PlatformPriceClaim, catalog: Catalog) -> Answer
         verdict="ok" if held else "wrong", right=f"{listed} per {claim.unit}", source=shown[2].text,
         read_on=shown[2].read_on,
     )  # fmt: skip
+
+
+def _answer_ml(claim: PlatformPriceClaim, catalog: Catalog) -> Answer:
+    """An `ml.` price against the list prices held, and where it is another against the plain machine's of today: it is
+    never cheaper than that, nor half as dear again. In between it may be right: the list was read on a day."""
+    name = claim.product.removeprefix("ml.")
+    held = [one for one in catalog.managed.ml_instances if one.instance_type == name]
+    equal = [one for one in held if claim.amount.covers(float(one.usd_per_instance_hour), tolerance_fraction=TOLERANCE)]
+    plain = [
+        float(one.usd_per_instance_hour) for one in catalog.offers
+        if (one.provider, one.instance_type, one.purchase) == ("aws", name, "on_demand")
+    ]  # fmt: skip
+    if not held and not plain:
+        return Answer(verdict="unknown", hint=f"no price of {claim.product} nor of {name} in the catalog")
+    shown = next(iter(equal or held), None)
+    right = "" if shown is None else f"${shown.usd_per_instance_hour}/h in {shown.region}"
+    source = "" if shown is None else shown.source.text
+    day = None if shown is None else shown.source.read_on
+    if equal:
+        return Answer(verdict="ok", right=right, source=source, read_on=day)
+    if plain and not 1 - TOLERANCE <= claim.amount.low / min(plain) <= DEAREST_PREMIUM * max(plain) / min(plain):
+        ends = f"the plain {name} costs ${min(plain):g} to ${max(plain):g}/h"
+        return Answer(verdict="wrong", right=right or ends, source=source, read_on=day, hint=ends)
+    return Answer(verdict="unknown", right=right, source=source, read_on=day, hint="list prices moved since then")
 
 
 def _prices(claim: PlatformPriceClaim, catalog: Catalog) -> Iterator[tuple[float, str, Source]]:

@@ -137,9 +137,27 @@ class PlatformPriceClaim:
     claimed: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateClaim:
+    """How much of a model's work GPUs do a second. `amount` is of `gpus` of the `in_job` GPUs that work together."""
+
+    place: Place
+    model: str
+    gpu: GpuName
+    gpus: float
+    in_job: float
+    amount: Amount
+    unit: Literal["tokens", "samples"]
+    trains: bool
+    adapters: bool
+    length: int | None  # tokens of a sequence, where it is stated
+    number_format: str | None
+    claimed: str
+
+
 Claim = (
     InstanceClaim | GpuClaim | PriceClaim | GpuPriceClaim | ArithmeticClaim | ModelSizeClaim | MemoryNeedClaim
-    | FitClaim | PlatformPriceClaim
+    | FitClaim | PlatformPriceClaim | RateClaim
 )  # fmt: skip
 
 

@@ -8,8 +8,9 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Final, Literal
 
-from tonnage.comparison.door import Name, Names, Text, parse_entries, unknown
-from tonnage.comparison.profiles import Attestation, Evidence, Profile
+from tonnage.comparison.door import Name, Named, Names, Text, parse_entries, unknown
+from tonnage.comparison.profile_file import Evidence
+from tonnage.comparison.profiles import Attestation, Profile
 from tonnage.values import dataclass
 from tonnage.workload.file.fields import StrictModel
 from tonnage.workload.file.problems import Problem
@@ -20,22 +21,16 @@ WORST_FIRST: Final[tuple[Answer, ...]] = ("not attested", "not known", "conditio
 ASK: Final = "not known: ask the vendor"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standard:
+class Standard(StrictModel):
     """A rule or attestation by its name."""
 
-    name: str
-    title: str
-    also: tuple[str, ...]
-
-
-class StandardEntry(StrictModel):
+    name: Name
     title: Text
     also: Names = ()
 
 
 class StandardsFile(StrictModel):
-    standards: dict[Name, StandardEntry]
+    standards: Named[Standard]
 
 
 @lru_cache(maxsize=1)
@@ -43,7 +38,7 @@ def load_standards() -> Mapping[str, Standard]:
     """The packaged standards, by name."""
     text = files("tonnage.comparison").joinpath("data/standards.yaml").read_text("utf-8")
     entries, _ = parse_entries(text, StandardsFile, file="standards.yaml", page="docs/compare.md")
-    return {name: Standard(name=name, title=one.title, also=one.also) for name, one in entries.standards.items()}
+    return entries.standards
 
 
 def standard_name(text: str, more: Iterable[str] = ()) -> str | None:

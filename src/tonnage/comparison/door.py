@@ -26,6 +26,8 @@ Entries = TypeVar("Entries", bound=BaseModel)
 
 
 def _day(value: Any) -> date:
+    if isinstance(value, date):
+        return value
     if not isinstance(value, str):
         raise refusal("a date such as 2026-11-20")
     try:
@@ -38,6 +40,15 @@ def _link(value: str) -> str:
     if not value.startswith(("https://", "http://")) or any(letter.isspace() for letter in value):
         raise refusal("a web address that starts with https://")
     return value
+
+
+def _with_names(value: Any) -> Any:
+    """Each entry of a mapping with its key as its `name`."""
+    if not isinstance(value, dict):
+        return value
+    if any(isinstance(entry, dict) and "name" in entry for entry in value.values()):
+        raise refusal("entries without a `name`", "the key above an entry is its name")
+    return {name: {**entry, "name": name} if isinstance(entry, dict) else entry for name, entry in value.items()}
 
 
 def _usd_per_month(value: Any) -> float:
@@ -57,6 +68,8 @@ Link = Annotated[str, Field(max_length=500), AfterValidator(_link), Spelled("web
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,60}$"), Spelled("name in lower case")]
 Names = Annotated[tuple[Name, ...], BeforeValidator(as_names), Spelled("name or list of names")]
 UsdPerMonth = Annotated[float, BeforeValidator(_usd_per_month), Spelled("dollars a month, such as 500 USD/month")]
+Entry = TypeVar("Entry")
+Named = Annotated[dict[Name, Entry], BeforeValidator(_with_names)]
 Text = Annotated[str, Field(min_length=1, max_length=2000), Spelled("text")]
 
 

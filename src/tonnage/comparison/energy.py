@@ -11,9 +11,8 @@ from pydantic import Field
 
 from tonnage.catalog import Catalog
 from tonnage.comparison.door import Name, Text, parse_entries
-from tonnage.comparison.profile_file import SourceEntry
-from tonnage.comparison.profiles import Evidence
-from tonnage.planning import Option
+from tonnage.comparison.profile_file import Evidence, SourceEntry
+from tonnage.planning import Option, TokenOption
 from tonnage.sizing.estimates import Basis, Figure
 from tonnage.values import dataclass
 from tonnage.workload.file.fields import StrictModel
@@ -35,13 +34,12 @@ class Factor:
     evidence: Evidence | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stated:
-    """What the compare file says of power; None: not said."""
+class Stated(StrictModel):
+    """What the compare file says of power (`carbon:`); None: not said."""
 
-    grid_g_per_kwh: float | None = None
-    pue: float | None = None
-    power_fraction: float | None = None
+    grid_g_per_kwh: Annotated[float, Field(ge=0, le=2000)] | None = None
+    pue: Pue | None = None
+    power_fraction: Fraction | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,14 +50,6 @@ class Footprint:
     carbon_kg: Figure | None
     missing: str
     factors: tuple[tuple[str, Factor], ...] = ()
-
-
-class CarbonEntry(StrictModel):
-    """`carbon:` of a compare file."""
-
-    grid_g_per_kwh: Annotated[float, Field(ge=0, le=2000)] | None = None
-    pue: Pue | None = None
-    power_fraction: Fraction | None = None
 
 
 class RangeEntry(StrictModel):
@@ -116,7 +106,7 @@ def footprint(option: Option, hours: Figure, catalog: Catalog, stated: Stated) -
 
 def _device_watts(option: Option, catalog: Catalog) -> Factor | str:
     """The power limit of all devices of an option, or what is missing."""
-    if not option.run.machines:
+    if isinstance(option, TokenOption):
         return "power of a token API: its vendor publishes none"
     if option.gpu is None:
         return "power of machines without an accelerator: the catalog has none"
@@ -159,8 +149,7 @@ def _grid(provider: str, region: str, stated: Stated) -> Factor | None:
 
 
 def _evidence(name: str) -> Evidence:
-    one = load_carbon().sources[name]
-    return Evidence(title=one.title, url=one.url, read_on=one.read_on, third_party=one.third_party)
+    return load_carbon().sources[name]
 
 
 def total(found: Mapping[str, Footprint | None]) -> Footprint:

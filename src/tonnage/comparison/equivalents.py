@@ -11,22 +11,13 @@ from pydantic import Field
 
 from tonnage.comparison.door import Name, Text, parse_entries
 from tonnage.comparison.profile_file import WorkloadKind
-from tonnage.values import dataclass
 from tonnage.workload.file.fields import StrictModel, Words
 from tonnage.workload.jobs import ServeJob, Workload
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Equivalent:
+class Equivalent(StrictModel):
     """Models of a platform that stand in for one it does not have, and what is done with them."""
 
-    platform: str
-    kinds: tuple[str, ...]
-    models: tuple[str, ...]
-    say: str
-
-
-class EquivalentEntry(StrictModel):
     platform: Name
     kinds: Annotated[tuple[WorkloadKind, ...], Field(strict=False)]
     models: Words
@@ -35,7 +26,7 @@ class EquivalentEntry(StrictModel):
 
 class EquivalentsFile(StrictModel):
     source: Text
-    equivalents: list[EquivalentEntry]
+    equivalents: list[Equivalent]
 
 
 @lru_cache(maxsize=1)
@@ -43,7 +34,7 @@ def load_equivalents() -> tuple[Equivalent, ...]:
     """The packaged equivalents."""
     text = files("tonnage.comparison").joinpath("data/equivalents.yaml").read_text("utf-8")
     entries, _ = parse_entries(text, EquivalentsFile, file="equivalents.yaml", page="docs/compare.md")
-    return tuple(Equivalent(**one.model_dump()) for one in entries.equivalents)
+    return tuple(entries.equivalents)
 
 
 def equivalent_of(workload: Workload) -> tuple[Workload, Equivalent] | None:

@@ -8,7 +8,8 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from tonnage.catalog import Catalog, InstanceType, parse_gpu_filter
-from tonnage.comparison.profiles import Cell, Evidence
+from tonnage.comparison.profile_file import Evidence
+from tonnage.comparison.profiles import Cell
 from tonnage.comparison.request import Alternative
 
 # Least network between machines, Gbit/s, for a score: judgements on the rubric «the fastest links» to «the defaults».

@@ -10,7 +10,6 @@ from pydantic import Field
 
 from tonnage.catalog import Catalog, InstanceType, Offer, Source
 from tonnage.errors import UnknownName, WorkloadError
-from tonnage.values import dataclass
 from tonnage.workload.file.fields import Positive, PositiveOrZero, StrictModel, Word
 
 PROVIDER: Final = "on-premise"
@@ -19,20 +18,19 @@ SMALLEST: Final = Decimal("0.000001")
 Share = Annotated[float, Field(gt=0, le=1)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Owned:
-    """One kind of machine, as stated. Money and power are of one machine."""
+class Owned(StrictModel):
+    """One kind of machine: `owned:` of an alternative in a compare file. Money and power are of one machine."""
 
-    like: str
-    machines: int
-    capex_usd: float
-    years: float
-    utilisation: float
-    kw: float
-    usd_per_kwh: float
-    pue: float
-    resale_usd: float
-    other_usd_per_year: float
+    like: Word
+    machines: Annotated[int, Field(ge=1, le=100_000)] = 1
+    capex_usd: Positive
+    years: Positive
+    utilisation: Share
+    kw: Positive
+    usd_per_kwh: PositiveOrZero
+    pue: Annotated[float, Field(ge=1, le=5)] = 1.0
+    resale_usd: PositiveOrZero = 0.0
+    other_usd_per_year: PositiveOrZero = 0.0
 
     def usd_per_hour(self, *, dedicated: bool) -> tuple[tuple[str, float], ...]:
         """What one machine costs an hour at work, by part. `dedicated`: it stands for one service all the time, so that
@@ -49,26 +47,6 @@ class Owned:
             ("power", self.kw * self.pue * self.usd_per_kwh),
             ("room, support and the rest", self.other_usd_per_year / worked),
         )
-
-
-class OwnedEntry(StrictModel):
-    """`owned:` of an alternative in a compare file."""
-
-    like: Word
-    machines: Annotated[int, Field(ge=1, le=100_000)] = 1
-    capex_usd: Positive
-    years: Positive
-    utilisation: Share
-    kw: Positive
-    usd_per_kwh: PositiveOrZero
-    pue: Annotated[float, Field(ge=1, le=5)] = 1.0
-    resale_usd: PositiveOrZero = 0.0
-    other_usd_per_year: PositiveOrZero = 0.0
-
-
-def freeze_owned(entry: OwnedEntry | None) -> Owned | None:
-    """As values."""
-    return None if entry is None else Owned(**entry.model_dump())
 
 
 def with_owned(catalog: Catalog, owned: Owned, *, dedicated: bool, file: str | None) -> Catalog:

@@ -7,18 +7,32 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from tonnage.comparison.door import Day, Link, Name, Names, Text
-from tonnage.workload.file.fields import Flag, PositiveOrZero, StrictModel, Words, refusal
+from tonnage.workload.file.fields import Flag, PositiveOrZero, Spelled, StrictModel, Words, refusal
 
 Kind = Literal["platform", "framework"]
 WorkloadKind = Literal["train", "serve", "batch", "tabular"]
 
 
-class SourceEntry(StrictModel):
+class Evidence(StrictModel):
+    """Where a value comes from. `read_on` None: nobody read it there. `judgement`: ours, without a public source.
+
+    `third_party`: somebody else's word about a vendor.
+    """
+
     title: Text
     url: Link | None = None
     read_on: Day | None = None
     judgement: Flag = False
     third_party: Flag = False
+
+    @property
+    def verified(self) -> bool:
+        """Whether the vendor's (or maker's) own words were read, on a day that is known."""
+        return self.read_on is not None and not self.judgement and not self.third_party
+
+
+class SourceEntry(Evidence):
+    """A source of a profile file: it has an address, or it is a judgement."""
 
     @model_validator(mode="after")
     def _named(self) -> SourceEntry:
@@ -34,20 +48,24 @@ class CellEntry(StrictModel):
     because: Text | None = None
 
 
-class HoursEntry(StrictModel):
+class Hours(StrictModel):
+    """People-hours as a range with its likely value, and why."""
+
     low: PositiveOrZero
     likely: PositiveOrZero
     high: PositiveOrZero
     because: Text
 
 
-class ScopeEntry(StrictModel):
+class Scope(StrictModel):
+    """What of the catalog the planner may use for it. Empty tuples: no limit. `computed` False: nothing is computed."""
+
     computed: bool = True
     platforms: Names = ()
     providers: Names = ()
     kinds: Annotated[tuple[WorkloadKind, ...], Field(strict=False)] = ()
     tabular_method: Literal["boosted-trees", "mlp"] | None = None
-    why_not: Text | None = None
+    why_not: Annotated[str, Field(max_length=2000), Spelled("text")] = ""
 
 
 class AttestationEntry(StrictModel):
@@ -65,9 +83,9 @@ class ProfileFile(StrictModel):
     based_on: Name | None = None
     about: Text
     tags: Names = ()
-    plan: ScopeEntry | None = None
-    setup_hours: HoursEntry | None = None
-    operation_hours_per_month: HoursEntry | None = None
+    plan: Scope | None = None
+    setup_hours: Hours | None = None
+    operation_hours_per_month: Hours | None = None
     sources: dict[Name, SourceEntry] = Field(default_factory=dict)
     aspects: dict[Name, CellEntry] = Field(default_factory=dict)
     risks: Words = ()

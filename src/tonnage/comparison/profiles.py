@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
-from datetime import date
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -15,35 +14,17 @@ from tonnage.comparison.door import load_text, parse_entries, unknown
 from tonnage.comparison.profile_file import (
     AttestationEntry,
     CellEntry,
-    HoursEntry,
+    Evidence,
+    Hours,
     Kind,
     ProfileFile,
-    ScopeEntry,
+    Scope,
     SourceEntry,
 )
 from tonnage.errors import UnknownName, WorkloadError, did_you_mean, nearest
 from tonnage.values import dataclass
 from tonnage.workload.file.problems import Problem, raise_problems
 from tonnage.workload.file.yaml_lines import Document
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """Where a value comes from. `read_on` None: nobody read it there. `judgement`: ours, without a public source.
-
-    `third_party`: somebody else's word about a vendor.
-    """
-
-    title: str
-    url: str | None
-    read_on: date | None
-    judgement: bool = False
-    third_party: bool = False
-
-    @property
-    def verified(self) -> bool:
-        """Whether the vendor's (or maker's) own words were read, on a day that is known."""
-        return self.read_on is not None and not self.judgement and not self.third_party
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,28 +44,6 @@ class Cell:
     evidence: tuple[Evidence, ...]
     score: int | None = None
     because: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hours:
-    """People-hours as a range with its likely value, and why."""
-
-    low: float
-    likely: float
-    high: float
-    because: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
-    """What of the catalog the planner may use for it. Empty tuples: no limit. `computed` False: nothing is computed."""
-
-    computed: bool = True
-    platforms: tuple[str, ...] = ()
-    providers: tuple[str, ...] = ()
-    kinds: tuple[str, ...] = ()
-    tabular_method: str | None = None
-    why_not: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +143,7 @@ def _problems(entries: ProfileFile, known: Mapping[str, _Read], criteria: Mappin
     for name, one in entries.attestations.items():
         found += _source_problems(("attestations", name), one.sources, entries.sources)
     for key in ("setup_hours", "operation_hours_per_month"):
-        hours: HoursEntry | None = getattr(entries, key)
+        hours: Hours | None = getattr(entries, key)
         if hours and not hours.low <= hours.likely <= hours.high:
             found.append(Problem((key,), "is not low <= likely <= high", "order the three"))
     return found
@@ -213,15 +172,16 @@ def _freeze(name: str, known: Mapping[str, _Read]) -> Profile:
     entries = known[name].entries
     own = {key: _cell(cell, entries.sources) for key, cell in entries.aspects.items()}
     base = _freeze(entries.based_on, known) if entries.based_on else None
+    unsaid = Scope(computed=False, why_not="the profile does not say which offers are its own")
     profile = Profile(
         name=entries.name,
         title=entries.title,
         kind=entries.kind,
         about=entries.about,
         tags=entries.tags,
-        scope=_scope(entries.plan),
-        setup_hours=freeze_hours(entries.setup_hours),
-        operation_hours_per_month=freeze_hours(entries.operation_hours_per_month),
+        scope=entries.plan or unsaid,
+        setup_hours=entries.setup_hours,
+        operation_hours_per_month=entries.operation_hours_per_month,
         cells=own,
         risks=entries.risks,
         suits=entries.suits,
@@ -253,26 +213,6 @@ def _inherit(profile: Profile, base: Profile, entries: ProfileFile) -> Profile:
     )
 
 
-def _scope(entry: ScopeEntry | None) -> Scope:
-    if entry is None:
-        return Scope(computed=False, why_not="the profile does not say which offers are its own")
-    return Scope(
-        computed=entry.computed,
-        platforms=entry.platforms,
-        providers=entry.providers,
-        kinds=entry.kinds,
-        tabular_method=entry.tabular_method,
-        why_not=entry.why_not or "",
-    )
-
-
-def freeze_hours(entry: HoursEntry | None) -> Hours | None:
-    """Hours as values."""
-    if entry is None:
-        return None
-    return Hours(low=entry.low, likely=entry.likely, high=entry.high, because=entry.because)
-
-
 def _cell(entry: CellEntry, sources: Mapping[str, SourceEntry]) -> Cell:
     evidence = _evidence(entry.sources, sources)
     return Cell(value=entry.value, evidence=evidence, score=entry.score, because=entry.because or "")
@@ -285,13 +225,4 @@ def _attestation(entry: AttestationEntry, sources: Mapping[str, SourceEntry]) ->
 
 
 def _evidence(names: Sequence[str], sources: Mapping[str, SourceEntry]) -> tuple[Evidence, ...]:
-    return tuple(
-        Evidence(
-            title=one.title,
-            url=one.url,
-            read_on=one.read_on,
-            judgement=one.judgement,
-            third_party=one.third_party,
-        )
-        for one in (sources[name] for name in names)
-    )
+    return tuple(sources[name] for name in names)

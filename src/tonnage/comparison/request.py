@@ -14,10 +14,10 @@ from pydantic import BeforeValidator, Field
 from tonnage.comparison.compliance import provider_attestations, rule_problems, standards_of
 from tonnage.comparison.criteria import MONEY_CRITERIA, Criterion, load_criteria
 from tonnage.comparison.door import Day, Name, Text, UsdPerMonth, load_text, parse_entries, unknown
-from tonnage.comparison.energy import CarbonEntry, Stated
-from tonnage.comparison.owned import Owned, OwnedEntry, freeze_owned
-from tonnage.comparison.profile_file import HoursEntry
-from tonnage.comparison.profiles import Attestation, Hours, Profile, freeze_hours, load_profiles
+from tonnage.comparison.energy import Stated
+from tonnage.comparison.owned import Owned
+from tonnage.comparison.profile_file import Hours
+from tonnage.comparison.profiles import Attestation, Profile, load_profiles
 from tonnage.values import dataclass
 from tonnage.workload.file.fields import (
     Count,
@@ -74,16 +74,15 @@ class Work:
     jobs_per_month: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Organisation:
+class Organisation(StrictModel):
     """Who decides. None and empty: not said."""
 
-    employees: int | None = None
-    team_size: int | None = None
+    employees: Count | None = None
+    team_size: Count | None = None
     ml_expertise: Expertise | None = None
     ops_expertise: Expertise | None = None
-    compliance: tuple[str, ...] = ()
-    usd_per_hour: float | None = None
+    compliance: Words = ()
+    usd_per_hour: Positive | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,9 +135,9 @@ class AlternativeEntry(StrictModel):
     gpus: Words = ()
     providers: Words = ()
     machines: Words = ()
-    setup_hours: HoursEntry | None = None
-    operation_hours_per_month: HoursEntry | None = None
-    owned: OwnedEntry | None = None
+    setup_hours: Hours | None = None
+    operation_hours_per_month: Hours | None = None
+    owned: Owned | None = None
     attests: dict[Text, Text] = Field(default_factory=dict)
 
 
@@ -150,15 +149,6 @@ class WorkEntry(StrictModel):
     file: Word
     name: Name | None = None
     jobs_per_month: Positive | None = None
-
-
-class OrganisationEntry(StrictModel):
-    employees: Count | None = None
-    team_size: Count | None = None
-    ml_expertise: Expertise | None = None
-    ops_expertise: Expertise | None = None
-    compliance: Words = ()
-    usd_per_hour: Positive | None = None
 
 
 class MoveEntry(StrictModel):
@@ -188,7 +178,7 @@ class RequestFile(StrictModel):
     ]
     workloads: Annotated[list[WorkEntry], Field(min_length=1, max_length=12)]
     profiles: Words = ()
-    organisation: OrganisationEntry = Field(default_factory=OrganisationEntry)
+    organisation: Organisation = Field(default_factory=Organisation)
     weights: dict[str, Annotated[float, Spelled("number, 0 or more")]] = Field(default_factory=dict)
     only_these_weights: Flag = False
     worth: dict[str, UsdPerMonth] = Field(default_factory=dict)
@@ -200,7 +190,7 @@ class RequestFile(StrictModel):
     rules: Word = "computed-cost"
     needs: dict[Name, Flag | PositiveOrZero | Word] = Field(default_factory=dict)
     migration: MoveEntry | None = None
-    carbon: CarbonEntry = Field(default_factory=CarbonEntry)
+    carbon: Stated = Field(default_factory=Stated)
     draws: Annotated[int, Field(ge=100, le=100_000)] = 1000
     seed: Annotated[int, Field(ge=0, le=2**31)] = 0
 
@@ -228,7 +218,7 @@ def _problems(entries: RequestFile, profiles: Mapping[str, Profile], criteria: S
         if wanted not in profiles:
             found.append(unknown(("compare", place), "platform profile", wanted, sorted(profiles)))
         for key in ("setup_hours", "operation_hours_per_month"):
-            hours: HoursEntry | None = getattr(one, key)
+            hours: Hours | None = getattr(one, key)
             if hours and not hours.low <= hours.likely <= hours.high:
                 found.append(Problem(("compare", place, key), "is not low <= likely <= high", "order the three"))
         found += rule_problems(list(one.attests), profiles, ("compare", place, "attests"))
@@ -288,14 +278,7 @@ def _freeze(
             Work(file=Path(normpath(folder / one.file)), name=one.name, jobs_per_month=one.jobs_per_month)
             for one in entries.workloads
         ),
-        organisation=Organisation(
-            employees=given.employees,
-            team_size=given.team_size,
-            ml_expertise=given.ml_expertise,
-            ops_expertise=given.ops_expertise,
-            compliance=standards_of(given.compliance, profiles),
-            usd_per_hour=given.usd_per_hour,
-        ),
+        organisation=given.model_copy(update={"compliance": standards_of(given.compliance, profiles)}),
         weights={**base, **{key: weight for key, weight in entries.weights.items() if key in base}},
         weights_given=frozenset(entries.weights),
         worth=entries.worth,
@@ -307,7 +290,7 @@ def _freeze(
         move=None if move is None else _move(move),
         draws=entries.draws,
         seed=entries.seed,
-        power=Stated(**entries.carbon.model_dump()),
+        power=entries.carbon,
         attestations=provider_attestations(profiles),
     )
 
@@ -321,9 +304,9 @@ def _alternative(entry: AlternativeEntry, profiles: Mapping[str, Profile]) -> Al
         gpus=entry.gpus,
         providers=entry.providers,
         machines=entry.machines,
-        setup_hours=freeze_hours(entry.setup_hours) or profile.setup_hours,
-        operation_hours_per_month=freeze_hours(entry.operation_hours_per_month) or profile.operation_hours_per_month,
-        owned=freeze_owned(entry.owned),
+        setup_hours=entry.setup_hours or profile.setup_hours,
+        operation_hours_per_month=entry.operation_hours_per_month or profile.operation_hours_per_month,
+        owned=entry.owned,
         attests={standards_of([rule], profiles)[0]: said for rule, said in entry.attests.items()},
     )
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from tonnage.comparison.door import Link, Name, Text, load_text, parse_entries, unknown
+from tonnage.comparison.door import Link, Name, Named, Text, load_text, parse_entries, unknown
 from tonnage.errors import UnknownName, did_you_mean, nearest
 from tonnage.values import dataclass
 from tonnage.workload.file.fields import Flag, Positive, StrictModel, refusal
@@ -67,17 +67,15 @@ class Question:
     unknown: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leaf:
+class Leaf(StrictModel):
     """One outcome. `choose`: an alternative or tag; None: no single one. `must`: nothing else may be the answer;
-    without it
-    the choice counts among alternatives that cost alike."""
+    without it the choice counts among alternatives that cost alike."""
 
-    name: str
-    say: str
-    choose: str | None
-    because: str
-    must: bool = False
+    name: Name
+    say: Text
+    choose: Name | None = None
+    because: Text
+    must: Flag = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,13 +129,6 @@ def _numbers(value: Any) -> Any:
     return value
 
 
-class LeafEntry(StrictModel):
-    say: Text
-    choose: Name | None = None
-    because: Text
-    must: Flag = False
-
-
 class RulesFile(StrictModel):
     """A rule set, NAME.yaml."""
 
@@ -149,7 +140,7 @@ class RulesFile(StrictModel):
     start: Name
     needs: dict[Name, Text] = Field(default_factory=dict)
     questions: dict[Name, Annotated[QuestionEntry, BeforeValidator(_numbers)]]
-    leaves: dict[Name, LeafEntry]
+    leaves: Named[Leaf]
 
 
 def load_rules(name: str, folder: Path) -> Rules:
@@ -185,10 +176,7 @@ def parse_rules(text: str, *, file: str | None = None) -> Rules:
         source=entries.source,
         start=entries.start,
         questions={name: _question(name, one) for name, one in entries.questions.items()},
-        leaves={
-            name: Leaf(name=name, say=one.say, choose=one.choose, because=one.because, must=one.must)
-            for name, one in entries.leaves.items()
-        },
+        leaves=entries.leaves,
         needs=entries.needs,
     )
 

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
 from importlib.resources import files
 from typing import Annotated, Final
 
 from pydantic import Field
 
-from tonnage.comparison.door import Name, Text, parse_entries
+from tonnage.comparison.door import Name, Named, Text, parse_entries
 from tonnage.values import dataclass
 from tonnage.workload.file.fields import Count, StrictModel
 
 USUAL: Final = "mid-size"  # whose factors are all 1: taken where the size is not said
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
+class Size(StrictModel):
     """A size of organisation and what it usually weighs more or less."""
 
-    name: str
-    title: str
-    from_employees: int
-    factors: Mapping[str, float]
+    name: Name
+    title: Text
+    from_employees: Count
+    factors: dict[Name, Annotated[float, Field(ge=0, le=10)]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,15 +36,9 @@ class Sizes:
         return max((one for one in self.sizes if one.from_employees <= employees), key=lambda one: one.from_employees)
 
 
-class SizeEntry(StrictModel):
-    title: Text
-    from_employees: Count
-    factors: dict[Name, Annotated[float, Field(ge=0, le=10)]]
-
-
 class SizesFile(StrictModel):
     source: Text
-    organisations: dict[Name, SizeEntry]
+    organisations: Named[Size]
 
 
 @lru_cache(maxsize=1)
@@ -54,8 +46,5 @@ def load_sizes() -> Sizes:
     """The packaged sizes, smallest first."""
     text = files("tonnage.comparison").joinpath("data/organisations.yaml").read_text("utf-8")
     entries, _ = parse_entries(text, SizesFile, file="organisations.yaml", page="docs/compare.md")
-    found = [
-        Size(name=name, title=one.title, from_employees=one.from_employees, factors=one.factors)
-        for name, one in entries.organisations.items()
-    ]
-    return Sizes(source=entries.source, sizes=tuple(sorted(found, key=lambda one: one.from_employees)))
+    smallest_first = sorted(entries.organisations.values(), key=lambda one: one.from_employees)
+    return Sizes(source=entries.source, sizes=tuple(smallest_first))

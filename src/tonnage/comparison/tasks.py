@@ -20,13 +20,12 @@ PAGE: Final = "docs/compare.md"
 Times = Literal["data_tb", "pipelines"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Range:
+class Range(StrictModel):
     """Low, likely, high."""
 
-    low: float
-    likely: float
-    high: float
+    low: PositiveOrZero
+    likely: PositiveOrZero
+    high: PositiveOrZero
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,12 +65,6 @@ class Templates:
     rollback: tuple[str, ...]
 
 
-class RangeEntry(StrictModel):
-    low: PositiveOrZero
-    likely: PositiveOrZero
-    high: PositiveOrZero
-
-
 class WhenEntry(StrictModel):
     kinds: Annotated[tuple[WorkloadKind, ...], Field(strict=False)] = ()
     to_tags: Names = ()
@@ -85,8 +78,8 @@ class WhenEntry(StrictModel):
 class TemplateEntry(StrictModel):
     phase: Name
     title: Text
-    hours: RangeEntry
-    wait_days: RangeEntry | None = None
+    hours: Range
+    wait_days: Range | None = None
     after: Names = ()
     per: Literal["workload"] | None = None
     times: Times | None = None
@@ -134,7 +127,7 @@ def _problems(entries: TasksFile) -> list[Problem]:
         found += [unknown((*path, "after"), "task", before, entries.tasks) for before in one.after
                   if before not in entries.tasks]  # fmt: skip
         for key in ("hours", "wait_days"):
-            span: RangeEntry | None = getattr(one, key)
+            span: Range | None = getattr(one, key)
             if span and not span.low <= span.likely <= span.high:
                 found.append(Problem((*path, key), "is not low <= likely <= high", "order the three"))
     if not found and (circle := _circle(entries)):
@@ -156,8 +149,8 @@ def _template(name: str, entry: TemplateEntry) -> Template:
         name=name,
         phase=entry.phase,
         title=entry.title,
-        hours=_range(entry.hours),
-        wait_days=None if entry.wait_days is None else _range(entry.wait_days),
+        hours=entry.hours,
+        wait_days=entry.wait_days,
         after=entry.after,
         per_workload=entry.per == "workload",
         kinds=entry.when.kinds,
@@ -170,7 +163,3 @@ def _template(name: str, entry: TemplateEntry) -> Template:
         times=entry.times,
         checks=entry.checks,
     )
-
-
-def _range(entry: RangeEntry) -> Range:
-    return Range(low=entry.low, likely=entry.likely, high=entry.high)

@@ -246,7 +246,7 @@ def _last(instance: DagsterInstance, pipeline: Pipeline, step: Step) -> Result |
     if event is None or event.asset_materialization is None:
         return None
     entry = event.asset_materialization.metadata.get(RECORD)
-    return None if entry is None else Result(**dict(entry.value))  # type: ignore[arg-type]
+    return None if entry is None else Result(**dict(entry.value))
 
 
 def _instance(home: Path) -> DagsterInstance:

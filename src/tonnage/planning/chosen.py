@@ -10,7 +10,7 @@ from tonnage.catalog import Catalog
 from tonnage.catalog.expected_prices import ExpectedPrices
 from tonnage.catalog.market import InstanceType
 from tonnage.planning.options import OptionBuilder
-from tonnage.planning.plan import Objective, Option, Refusal
+from tonnage.planning.plan import MachineOption, Objective, Refusal
 from tonnage.planning.priced_runs import PricedRuns, join
 from tonnage.planning.quotas import covering, most_machines
 from tonnage.planning.ranking import Limits, choose, pareto_rows, score, within
@@ -48,9 +48,9 @@ class Choice:
     def service(self) -> bool:
         return isinstance(self.workload.job, ServeJob)
 
-    def options(self) -> tuple[list[Option], list[Refusal]]:
-        """The options on machines, and a refusal for each group whose every row breaks a limit."""
-        priced = self._priced(self.park.sized)
+    def options(self, priced: PricedRuns) -> tuple[list[MachineOption], list[Refusal]]:
+        """The options on machines, and a refusal for each group whose every row breaks a limit. `priced`: the park's
+        own table."""
         allowed = self._allowed(priced)
         built = self._built(self.park.sized, priced, np.flatnonzero(allowed).astype(np.intp))
         rejected = limit_misses(
@@ -59,11 +59,14 @@ class Choice:
         )  # fmt: skip
         return built, rejected
 
-    def best_of(self, sized: Sized | None, *, relied: bool = True) -> Option | None:
-        """The best option of a table of the park's machines, at a price one can rely on, or at one that one cannot."""
+    def best_of(
+        self, sized: Sized | None, priced: PricedRuns | None = None, *, relied: bool = True
+    ) -> MachineOption | None:
+        """The best option of a table of the park's machines (`priced`, where it has been), at a price one can rely on,
+        or at one that one cannot."""
         if sized is None:
             return None
-        priced = self._priced(sized)
+        priced = priced or self.priced(sized)
         rows = np.flatnonzero(self._allowed(priced) & (self._relied(sized, priced) == relied)).astype(np.intp)
         if not len(rows):
             return None
@@ -71,7 +74,8 @@ class Choice:
         best = rows[[int(np.argmin(value[rows]))]]
         return self._builder(sized, priced).built(best, np.zeros(len(priced.run), dtype=bool))[0]
 
-    def _priced(self, sized: Sized) -> PricedRuns:
+    def priced(self, sized: Sized) -> PricedRuns:
+        """What a table of the park's machines costs on each deal."""
         return join(
             self.deals, self.machine, self.rates, sized, startup_s=terms_of(self.workload.buy).startup_s,
             spots=self.spots, workload=self.workload,
@@ -96,7 +100,7 @@ class Choice:
     def _most(self) -> np.ndarray:
         return most_machines(self.workload.constraints.quotas, self.deals, self.instances, self.catalog)
 
-    def _built(self, sized: Sized, priced: PricedRuns, rows: IntArray) -> list[Option]:
+    def _built(self, sized: Sized, priced: PricedRuns, rows: IntArray) -> list[MachineOption]:
         """The best row of each group: of those that can be relied on, where it has such; and the front of all that can,
         or of all where none can."""
         relied = self._relied(sized, priced)

@@ -6,6 +6,7 @@ only one of the grid.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from math import prod
 
@@ -154,8 +155,9 @@ def _micro_batches(job: TrainJob, data: int) -> list[tuple[int, int]]:
 
 
 def _thinned(sizes: list[int]) -> list[int]:
-    """About one size per doubling: the largest divisor below each power of two, and the largest of all."""
-    kept = {max(size for size in sizes if size <= 2**power) for power in range(11) if any(s <= 2**power for s in sizes)}
+    """About one size per doubling: the largest divisor up to each power of two, and the largest of all. `sizes` are in
+    order and begin with 1."""
+    kept = {sizes[bisect_right(sizes, 2**power) - 1] for power in range(11)}
     return sorted(kept | {sizes[-1]})
 
 

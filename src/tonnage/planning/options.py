@@ -10,11 +10,11 @@ from tonnage.catalog.capacity import CapacityRule
 from tonnage.catalog.expected_prices import ExpectedPrices, PriceDoubt
 from tonnage.catalog.market import InstanceType
 from tonnage.catalog.services import ServicePrices
-from tonnage.planning.plan import Option, RunDetail
+from tonnage.planning.plan import MachineOption, RunDetail
 from tonnage.planning.priced_runs import PricedRuns
 from tonnage.planning.risks import risks_of
 from tonnage.planning.sized import IntArray, Sized
-from tonnage.planning.spot_columns import SpotColumns, SpotRows, spot_rows
+from tonnage.planning.spot_columns import SpotColumns, spot_rows
 from tonnage.pricing.deals import Deal
 from tonnage.pricing.ledger import Ledger, Part
 from tonnage.pricing.lines import Hours, machine_ledger
@@ -45,7 +45,7 @@ class OptionBuilder:
     vendors: Mapping[str, str]  # of each device
     capacity: Mapping[tuple[str, str, str], CapacityRule]  # by provider, machine and purchase
 
-    def built(self, rows: IntArray, front: np.ndarray) -> list[Option]:
+    def built(self, rows: IntArray, front: np.ndarray) -> list[MachineOption]:
         """Options for `rows`, in their order."""
         billed = billed_hours(
             self.priced.sessions,
@@ -57,12 +57,14 @@ class OptionBuilder:
         hourly = self.priced.rates.all_in_usd_per_h
         details = {run: self.sized.detail(run) for run in set(self.priced.run[rows].tolist())}
         doubts = {deal: self.expected.doubt(self.deals[deal].offer) for deal in set(self.priced.offer[rows].tolist())}
+        reading_s, spots = self._starts_reading_s(rows), self._spots(rows)
         return [
             self._option(
                 row,
-                self._ledger(row, float(billed[row]), float(unused[row])),
+                self._ledger(row, float(billed[row]), float(unused[row]), reading_s.get(row, 0.0)),
                 details[int(self.priced.run[row])],
                 doubts[int(self.priced.offer[row])],
+                spots.get(row),
                 hourly=float(hourly[row]),
                 on_front=bool(front[row]),
             )
@@ -75,10 +77,11 @@ class OptionBuilder:
         ledger: Ledger,
         run: RunDetail,
         doubt: PriceDoubt | None,
+        spot: SpotDetail | None,
         *,
         hourly: float,
         on_front: bool,
-    ) -> Option:
+    ) -> MachineOption:
         priced = self.priced
         deal = self.deals[int(priced.offer[row])]
         offer = deal.offer
@@ -98,7 +101,7 @@ class OptionBuilder:
             high=max(float(priced.cost_high_usd[row]), total),
             basis=time.basis if time else "computed",
         )
-        return Option(
+        return MachineOption(
             rank=0,
             provider=offer.provider,
             instance_type=offer.instance_type,
@@ -128,31 +131,33 @@ class OptionBuilder:
             pareto=on_front,
             loses_by=None,
             platform=deal.platform,
-            spot=self._spot(row),
+            spot=spot,
         )
 
-    def _spot(self, row: int) -> SpotDetail | None:
+    def _spots(self, rows: IntArray) -> dict[int, SpotDetail]:
+        """What is said of the rows on spot, by row; nothing of a service."""
         priced = self.priced
-        if priced.interrupted is None or not priced.spot[row]:
-            return None
-        return self.spots.detail(self._spot_row(row), priced.interrupted, int(priced.interrupted_row[row]))
+        if priced.interrupted is None:
+            return {}
+        taken = rows[priced.spot[rows]]
+        columns = spot_rows(self.sized, priced.run[taken], priced.offer[taken])
+        found = self.spots.details(columns, priced.interrupted, priced.interrupted_row[taken])
+        return dict(zip(taken.tolist(), found, strict=True))
 
-    def _spot_row(self, row: int) -> SpotRows:
-        one = np.array([row], dtype=np.intp)
-        return spot_rows(self.sized, self.priced.run[one], self.priced.offer[one])
+    def _starts_reading_s(self, rows: IntArray) -> dict[int, float]:
+        """What a start on spot takes beyond that of any machine, by row: reading the state."""
+        taken = rows[self.priced.spot[rows]]
+        on = spot_rows(self.sized, self.priced.run[taken], self.priced.offer[taken])
+        seconds = self.spots.startup_h(on.deal, on.nodes, on.writers) * SECONDS_PER_HOUR - self.startup_s
+        return dict(zip(taken.tolist(), seconds.tolist(), strict=True))
 
-    def _reading_s(self, row: int) -> float:
-        """What a start on spot takes beyond that of any machine: reading the state."""
-        one = self._spot_row(row)
-        return float(self.spots.startup_h(one.deal, one.nodes, one.writers)[0]) * SECONDS_PER_HOUR - self.startup_s
-
-    def _ledger(self, row: int, billed_h: float, unused_h: float) -> Ledger:
+    def _ledger(self, row: int, billed_h: float, unused_h: float, reading_s: float) -> Ledger:
         """The hours of one machine by what they are spent on, then everything else."""
         priced = self.priced
         spent: list[tuple[str, Part, float]] = [("compute", "machines", float(self.sized.work_s[int(priced.run[row])]))]
         if not self.service:
             starts = self.startup_s * float(priced.sessions.count[row])
-            spent.append(("start-up", "start-up", starts + (self._reading_s(row) if priced.spot[row] else 0.0)))
+            spent.append(("start-up", "start-up", starts + reading_s))
             if priced.spot[row]:
                 place, taken_back = int(priced.interrupted_row[row]), priced.interrupted
                 assert taken_back is not None

@@ -77,7 +77,8 @@ def _plan(
     choices = choose_deals(market.offers, instances, catalog, workload, fitting)
     deals = [deal for deal in choices.deals if (deal.offer.provider, deal.offer.instance_type) in park.index]
     choice = _choice(workload, catalog, deals, park, objective, max_price_age_days)
-    built, rejected = choice.options()
+    priced = choice.priced(park.sized)
+    built, rejected = choice.options(priced)
     tokens = token_options(workload, catalog, objective, max_price_age_days)
     refused = [
         *market.refused,
@@ -104,7 +105,7 @@ def _plan(
             options,
             bolder=choice.best_of(park.sized.risky),
             unverified=choice.best_of(park.sized.unverified),
-            doubted=choice.best_of(park.sized, relied=False),
+            doubted=choice.best_of(park.sized, priced, relied=False),
             refused=refused,
             objective=objective,
         ),

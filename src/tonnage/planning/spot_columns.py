@@ -115,20 +115,37 @@ class SpotColumns:
             wait_h=waits[kind],
         )
 
-    def detail(self, row: SpotRows, runs: SpotEnds, place: int) -> SpotDetail:
-        """What is said of one option, a single row, whose runs stand at `place` of the columns."""
-        keeps = bool(np.isfinite(row.in_flight_s[0]))
-        return SpotDetail(
-            hazard=self.hazards[int(self.hazard[row.deal[0]])],
-            work_h=float(row.work_s[0]) / SECONDS_PER_HOUR,
-            startup_h=float(self.startup_h(row.deal, row.nodes, row.writers)[0]),
-            save_h=0.0 if keeps else float(self.save_h(row.deal, row.writers)[0]),
-            interval_h=float(runs.value.interval_h[place]),
-            nodes=1 if keeps else int(row.nodes[0]),
-            preemptions=_figure(*(one.preemptions[place] for one in (runs.value, runs.low, runs.high))),
-            waiting_h=_figure(*(one.waiting_h[place] for one in (runs.value, runs.low, runs.high))),
-            keeps_items=keeps,
+    def details(self, rows: SpotRows, runs: SpotEnds, places: IntArray) -> list[SpotDetail]:
+        """What is said of options, one a row, whose runs stand at `places` of the columns."""
+        ends = (runs.value, runs.low, runs.high)
+        keeps = np.isfinite(rows.in_flight_s)
+        columns = (
+            self.hazard[rows.deal],
+            rows.work_s / SECONDS_PER_HOUR,
+            self.startup_h(rows.deal, rows.nodes, rows.writers),
+            np.where(keeps, 0.0, self.save_h(rows.deal, rows.writers)),
+            runs.value.interval_h[places],
+            np.where(keeps, 1.0, rows.nodes),
+            np.stack([one.preemptions[places] for one in ends], axis=1),
+            np.stack([one.waiting_h[places] for one in ends], axis=1),
+            keeps,
         )
+        return [
+            SpotDetail(
+                hazard=self.hazards[hazard],
+                work_h=work_h,
+                startup_h=startup_h,
+                save_h=save_h,
+                interval_h=interval_h,
+                nodes=int(nodes),
+                preemptions=_figure(*preemptions),
+                waiting_h=_figure(*waiting_h),
+                keeps_items=keeps_items,
+            )
+            for hazard, work_h, startup_h, save_h, interval_h, nodes, preemptions, waiting_h, keeps_items in zip(
+                *(column.tolist() for column in columns), strict=True
+            )
+        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,8 +168,7 @@ def _down_per_h(hazard: SpotHazard) -> Array:
 
 
 def _figure(value: float, low: float, high: float) -> Figure:
-    middle = float(value)
-    return Figure(value=middle, low=min(float(low), middle), high=max(float(high), middle), basis="assumed")
+    return Figure(value=value, low=min(low, value), high=max(high, value), basis="assumed")
 
 
 def spot_columns(

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.files import make_private, write_whole
+from tonnage.recipes.checkpoints import DiskFull
+from tonnage.recipes.checkpoints.writing import is_full
 from tonnage.recipes.engine import Engine
 from tonnage.recipes.environment import device_name, versions
 from tonnage.recipes.evaluating import evaluate
@@ -28,20 +30,40 @@ from tonnage.workload.run_terms import OWN_TASK
 def finish(loop: Loop, prepared: Prepared, folder: RunFolder, interrupts: Interrupts) -> int:
     """Judge, save, write `result.json`. A signal cuts it short: nothing is lost, the next attempt does it again."""
     engine, interrupted = loop.engine, False
+    fault: DiskFull | None = None
     split = prepared.validation if prepared.test is None else prepared.test
     try:
         judged = evaluate(engine, prepared, split, interrupts, loop.position)
-        with whole_on_rank_0(loop, folder):
-            if engine.team.main and judged is not None:
-                with interrupts.interruptible():
-                    _write_down(loop, prepared, folder, judged)
+        fault = _save(loop, prepared, folder, interrupts, judged)
     except Interrupted:
         interrupted = True
+    if fault := engine.team.gather(fault)[0]:
+        raise fault
     if engine.team.largest(int(interrupted)):
         if engine.team.main:
             folder.record(EventKind.INTERRUPTED, who="rank0", signal=interrupts.source, step=loop.position.step)
         return WorkerExit.PREEMPTED
     return WorkerExit.DONE
+
+
+def _save(
+    loop: Loop, prepared: Prepared, folder: RunFolder, interrupts: Interrupts, judged: Evaluation | None
+) -> DiskFull | None:
+    """Save the model and what it came to, on rank 0. Returns what kept it from that where the disk is full, so that all
+    processes can end with it."""
+    try:
+        with whole_on_rank_0(loop, folder):
+            if judged is not None and loop.engine.team.main:
+                with interrupts.interruptible():
+                    _write_down(loop, prepared, folder, judged)
+    except Exception as error:
+        if not is_full(error):
+            raise
+        return DiskFull(
+            f"the finished model does not fit: {error}",
+            hint="make room, then `tonnage resume`: its newest checkpoint is whole",
+        )
+    return None
 
 
 @contextmanager

@@ -21,9 +21,12 @@ def gather_onto_disk(model: Module, scratch: Path | None, *, only_trained: bool)
     trained.
 
     `scratch`: a folder for the tensors, made here, to be kept until the model is saved; None: this process keeps none.
-    `only_trained`: frozen parameters become shapes without content. OSError where the disk cannot take a tensor.
+    `only_trained`: frozen parameters become shapes without content. OSError where the disk cannot take a tensor: only
+    on the process that met it, and only after the last tensor, so that no other process waits for this one.
     """
     from torch.distributed.fsdp import FSDPModule
+
+    fault: OSError | None = None
 
     for module in model.modules():  # a group whose last use was a pass forward still holds its gathered parameters,
         if isinstance(module, FSDPModule):  # which would be taken for ones that were never shared out
@@ -34,22 +37,35 @@ def gather_onto_disk(model: Module, scratch: Path | None, *, only_trained: bool)
     for module in list(model.modules()):
         for name, parameter in list(module.named_parameters(recurse=False)):
             if id(parameter) not in whole and hasattr(parameter, "full_tensor"):
-                place = None if scratch is None else scratch / str(len(whole))
-                whole[id(parameter)] = (parameter, _whole(parameter, place, only_trained=only_trained))
-            if scratch is not None and id(parameter) in whole:
+                place = None if scratch is None or fault is not None else scratch / str(len(whole))
+                full = _whole(parameter, only_trained=only_trained)
+                try:
+                    whole[id(parameter)] = (parameter, None if place is None else _kept(full, place))
+                except OSError as error:
+                    fault, whole[id(parameter)] = error, (parameter, None)
+                del full
+            if scratch is not None and fault is None and id(parameter) in whole:
                 setattr(module, name, whole[id(parameter)][1])
+    if fault is not None:
+        raise fault
 
 
-def _whole(parameter: Any, place: Path | None, *, only_trained: bool) -> Any:
-    """The whole of a parameter, its content in a file; None without a place for it."""
+def _whole(parameter: Any, *, only_trained: bool) -> Tensor:
+    """The whole of a parameter, gathered by all processes; a shape without content where it is frozen and not saved."""
     import torch
 
     if only_trained and not parameter.requires_grad:
-        empty = torch.empty(parameter.shape, dtype=parameter.dtype, device="meta")
-        return torch.nn.Parameter(empty, requires_grad=False)
+        return torch.empty(parameter.shape, dtype=parameter.dtype, device="meta")
     with torch.no_grad():
-        full = parameter.full_tensor()
-    return None if place is None else torch.nn.Parameter(_on_disk(full, place), requires_grad=False)
+        full: Tensor = parameter.full_tensor()
+    return full
+
+
+def _kept(full: Tensor, place: Path) -> Any:
+    """A parameter whose content is in a file."""
+    import torch
+
+    return torch.nn.Parameter(full if full.is_meta else _on_disk(full, place), requires_grad=False)
 
 
 def _on_disk(tensor: Tensor, place: Path) -> Tensor:

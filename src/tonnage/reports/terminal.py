@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rich.cells import cell_len
-from rich.console import Console
-from rich.text import Text
 
 from tonnage.reports.blocks import Block, Bullets, Code, Column, Heading, LineChart, Page, Pairs, Paragraph, Table
 from tonnage.reports.line_chart import chart_lines
@@ -20,40 +17,42 @@ NARROWEST: Final = 40
 _SPARK: Final = 60  # blocks in a chart's row
 _WRAP_TO: Final = 28  # a column that wraps is not pressed below this
 _TONES: Final = {"plain": "", "faint": "dim", "good": "bold green", "warning": "yellow"}
+# Select Graphic Rendition, ECMA-48 8.3.117. Rich would paint the same, and takes as long to import as a page to render.
+_SGR: Final = {"bold": "1", "dim": "2", "bold green": "1;32", "bold cyan": "1;36", "yellow": "33"}
+Line = list[tuple[str, str]]  # texts, each with its style
 
 
 def render_terminal(page: Page, *, width: int, color: bool) -> str:
     """The page as text of at most `width` cells a line, with colours where asked for."""
     page = visible_page(page)
     width = max(width, NARROWEST)
-    console = Console(
-        file=io.StringIO(),
-        width=width,
-        force_terminal=color,
-        color_system="standard" if color else None,
-        no_color=not color,
-        highlight=False,
-        emoji=False,
-        markup=False,
-        legacy_windows=False,
-    )
-    for line in _page_lines(page, width):
-        line.rstrip()
-        console.print(line, soft_wrap=True)  # lines are wrapped here, with their own indents
-    text = console.file.getvalue()  # type: ignore[attr-defined]
-    assert isinstance(text, str)
-    return text
+    paint = _painted if color else _plain
+    return "".join(paint(line) + "\n" for line in _page_lines(page, width))
 
 
-def _page_lines(page: Page, width: int) -> Iterator[Text]:
+def _plain(line: Line) -> str:
+    return "".join(text for text, _ in line).rstrip()
+
+
+def _painted(line: Line) -> str:
+    """The line with the codes of its styles, without spaces at its end."""
+    left, parts = len(_plain(line)), []
+    for text, style in line:
+        shown = text[:left]
+        left -= len(shown)
+        parts.append(f"\x1b[{_SGR[style]}m{shown}\x1b[0m" if style and shown else shown)
+    return "".join(parts)
+
+
+def _page_lines(page: Page, width: int) -> Iterator[Line]:
     yield from _wrapped(page.title, width, "bold")
     for block in page.blocks:
         if isinstance(block, Heading):
-            yield Text()
+            yield []
         yield from _block_lines(block, width)
 
 
-def _block_lines(block: Block, width: int) -> Iterator[Text]:
+def _block_lines(block: Block, width: int) -> Iterator[Line]:
     if isinstance(block, Heading):
         yield from _wrapped(block.text, width, "bold cyan")
     elif isinstance(block, Paragraph):
@@ -62,7 +61,7 @@ def _block_lines(block: Block, width: int) -> Iterator[Text]:
         for item in block.items:
             yield from _hanging("- ", item, width)
     elif isinstance(block, Code):
-        yield from (Text(line) for line in block.lines)
+        yield from ([(line, "")] for line in block.lines)
     elif isinstance(block, LineChart):
         for line in chart_lines(block, _SPARK):
             yield from _wrapped(line, width, "", indent=INDENT)
@@ -72,27 +71,27 @@ def _block_lines(block: Block, width: int) -> Iterator[Text]:
         yield from _table_lines(block, width)
 
 
-def _wrapped(text: str, width: int, style: str, *, indent: int = 0) -> Iterator[Text]:
+def _wrapped(text: str, width: int, style: str, *, indent: int = 0) -> Iterator[Line]:
     for line in wrap(text, width - indent):
-        yield Text(" " * indent).append(line, style)
+        yield [(" " * indent, ""), (line, style)]
 
 
-def _hanging(mark: str, text: str, width: int) -> Iterator[Text]:
+def _hanging(mark: str, text: str, width: int) -> Iterator[Line]:
     lead = " " * INDENT + mark
     for number, line in enumerate(wrap(text, width - len(lead))):
-        yield Text(lead if number == 0 else " " * len(lead)).append(line)
+        yield [(lead if number == 0 else " " * len(lead), ""), (line, "")]
 
 
-def _pair_lines(block: Pairs, width: int) -> Iterator[Text]:
+def _pair_lines(block: Pairs, width: int) -> Iterator[Line]:
     labels = max((cell_len(label) for label, _ in block.rows), default=0)
     labels = min(labels, width // 2)
     for label, value in block.rows:
         for number, line in enumerate(wrap(value, width - labels - INDENT - GAP) or [""]):
             shown = label if number == 0 else ""
-            yield Text(" " * INDENT).append(_padded(shown, labels, "left"), "dim").append(" " * GAP).append(line)
+            yield [(" " * INDENT, ""), (_padded(shown, labels, "left"), "dim"), (" " * GAP, ""), (line, "")]
 
 
-def _table_lines(table: Table, width: int) -> Iterator[Text]:
+def _table_lines(table: Table, width: int) -> Iterator[Line]:
     shown, folded = _choose_columns(table, width)
     widths = _fit(table, shown, width)
     header = [wrap(table.columns[index].title, widths[index]) or [""] for index in shown]
@@ -113,14 +112,14 @@ def _table_lines(table: Table, width: int) -> Iterator[Text]:
 
 def _row_lines(
     cells: Sequence[Sequence[str]], shown: Sequence[int], columns: Sequence[Column], widths: dict[int, int], style: str
-) -> Iterator[Text]:
+) -> Iterator[Line]:
     for depth in range(max(len(cell) for cell in cells)):
-        line = Text(" " * INDENT)
+        line = [(" " * INDENT, "")]
         for place, (index, cell) in enumerate(zip(shown, cells, strict=True)):
             text = cell[depth] if depth < len(cell) else ""
-            line.append(_padded(text, widths[index], columns[index].align), style)
+            line.append((_padded(text, widths[index], columns[index].align), style))
             if place < len(shown) - 1:
-                line.append(" " * GAP)
+                line.append((" " * GAP, ""))
         yield line
 
 

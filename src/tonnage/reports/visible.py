@@ -6,7 +6,7 @@ import re
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, Final
 
-from tonnage.reports.blocks import Page
+from tonnage.reports.blocks import LineChart, Page
 
 # C0 and C1 controls but the line feed, and the marks that turn the direction of text (Unicode TR 9).
 _CONTROL: Final = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -33,6 +33,10 @@ def _shown(value: Any) -> Any:
         return visible(value)
     if isinstance(value, tuple):
         return tuple(_shown(one) for one in value)
+    if isinstance(value, LineChart):  # thousands of points, which are numbers
+        named = tuple((visible(name), points) for name, points in value.series)
+        titles = {name: visible(getattr(value, name)) for name in ("title", "x_title", "y_title")}
+        return replace(value, series=named, **titles)
     if is_dataclass(value) and not isinstance(value, type):
         changed = {field.name: _shown(getattr(value, field.name)) for field in fields(value)}
         return replace(value, **changed)

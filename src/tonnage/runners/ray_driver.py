@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from tonnage.errors import MissingExtra
 from tonnage.files import write_whole
+from tonnage.runs.exits import exits_left, leave_exit
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.requests import notice_request
 from tonnage.runs.secrets import PREFIX, SECRETS
@@ -109,13 +110,14 @@ def _work(given: dict[str, str]) -> None:
     os.environ.update(
         RANK=str(rank), WORLD_SIZE=str(context.get_world_size()), LOCAL_RANK=str(context.get_local_rank())
     )
-    if any(Path(given["exits"]).glob("rank-*.json")):  # started anew though one has ended for good: nothing to wait for
+    exits = Path(given["exits"])
+    if exits_left(exits):  # started anew though one has ended for good: nothing to wait for
         return
     worker = importlib.import_module(given["worker"])
     code = worker.run_worker(RunFolder(Path(given["folder"])))
     if code == CRASH:
         raise RuntimeError(f"rank {rank} ended with exit code {code}")
-    write_whole(Path(given["exits"]) / f"rank-{rank:04}.json", f'{{"code": {code}}}\n')
+    leave_exit(exits, rank, code)
 
 
 if __name__ == "__main__":

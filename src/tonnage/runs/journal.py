@@ -7,8 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
+
+from pydantic_core import from_json
 
 from tonnage.values import dataclass
 
@@ -68,7 +71,7 @@ _FORECAST: Final = '"kind": "forecast"'
 
 def parse_event(line: str) -> Event:
     """One line read back. ValueError where it is not an event."""
-    fields = json.loads(line)
+    fields = from_json(line)
     kind, at, who = fields.pop("kind"), fields.pop("at"), fields.pop("who")
     return Event(kind=EventKind(kind), at=datetime.fromisoformat(at), who=who, fields=fields)
 
@@ -85,10 +88,11 @@ def read_journal(path: Path, *, faults: list[str] | None = None, brief: bool = F
         return
     text = path.read_bytes().decode("utf-8", errors="replace")
     lines = text.split("\n")[:-1]
+    if brief:
+        forecasts = [_FORECAST in line for line in lines]
+        followed = [one and after for one, after in pairwise([*forecasts, False])]
     for number, line in enumerate(lines, start=1):
-        if not line or line.endswith(CUT):
-            continue
-        if brief and _FORECAST in line and number < len(lines) and _FORECAST in lines[number]:
+        if not line or line.endswith(CUT) or (brief and followed[number - 1]):
             continue
         try:
             yield parse_event(line)

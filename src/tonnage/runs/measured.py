@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime
@@ -152,7 +153,7 @@ def versions_text(folder: RunFolder) -> str:
 
 def measure(records: Records) -> Measured:
     """The figures of a run so far: rates, peaks and load of its newest configuration, totals over all of it."""
-    whole, records = records, records.newest_stretch()
+    whole, stretch, records = records, records.stretches[-1], records.newest_stretch()
     spec, result, samples = records.spec, records.result, records.samples
     state, sessions = whole.state, sessions_of(whole.events, spec.guard)
     times = _times(records)
@@ -181,12 +182,12 @@ def measure(records: Records) -> Measured:
         seconds=sum(session.seconds for session in sessions) if sessions else None,
         usd=sum(costs) if costs else None,
         device=str(result.get("device") or preflight.get("device") or next((gpu["name"] for gpu in gpus), "")),
-        processes=int(result.get("processes") or whole.stretches[-1].processes),
+        processes=int(result.get("processes") or stretch.processes),
         micro_batch=micro_batch_of(records),
         halvings=sum(event.kind is EventKind.OUT_OF_MEMORY for event in records.events),
         restarts=max(state.attempt - 1, 0),
         lost_steps=state.lost_steps,
-        since_step=whole.stretches[-1].step,
+        since_step=stretch.step,
         versions=tuple(sorted((str(name), str(version)) for name, version in result.get("versions", {}).items())),
     )
 
@@ -242,12 +243,12 @@ def _training_s(records: Records) -> float | None:
 def _windows(records: Records) -> list[tuple[Mapping[str, Any], int]]:
     """Logged lines that time steps, each with its number of steps. Warm-up goes where anything is left without it."""
     every, warm = [], []
-    starts = [event.at for event in records.events if event.kind is EventKind.STARTED]
+    starts = sorted(event.at for event in records.events if event.kind is EventKind.STARTED)
     before: tuple[int, int] | None = None  # attempt and step of the line before
     for line in records.lines:
         if not line.get("step_s"):
             continue
-        attempt = sum(at < datetime.fromisoformat(line["at"]) for at in starts) if "at" in line else 0
+        attempt = bisect_left(starts, datetime.fromisoformat(line["at"])) if "at" in line else 0
         first = before is None or attempt != before[0] or line["step"] <= before[1]
         count = line.get("steps") or (1 if before is None or first else line["step"] - before[1])
         every.append((line, int(count)))

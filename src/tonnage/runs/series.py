@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
+
+from pydantic_core import from_json
 
 from tonnage.runs.journal import CUT
 from tonnage.runs.tail import last_lines
@@ -80,7 +81,7 @@ def thin_lines(path: Path, *, most: int = MOST_LINES) -> Thinned:
 
 def _parsed(raw: bytes, path: Path, at: int) -> dict[str, Any]:
     try:
-        values = json.loads(raw)
+        values = from_json(raw)
     except ValueError as error:
         raise ValueError(f"{path}, byte {at}: not a line of JSON: {error}") from error
     if not isinstance(values, dict):

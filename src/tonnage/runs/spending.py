@@ -31,16 +31,15 @@ class Session:
 def sessions_of(events: Iterable[Event], guard: GuardSpec) -> tuple[Session, ...]:
     """The sessions in a journal, oldest first."""
     groups: list[list[Event]] = []
+    ended = True
     for event in events:
-        if event.kind is EventKind.STARTED and (not groups or _ended(groups[-1])):
+        if ended and event.kind is EventKind.STARTED:
             groups.append([event])
+            ended = False
         elif groups:
             groups[-1].append(event)
+            ended = ended or event.kind in _ENDS or event.kind is EventKind.LOST
     return tuple(_session(number, group, guard) for number, group in enumerate(groups, start=1))
-
-
-def _ended(group: Sequence[Event]) -> bool:
-    return any(event.kind in _ENDS or event.kind is EventKind.LOST for event in group)
 
 
 def _session(number: int, events: Sequence[Event], guard: GuardSpec) -> Session:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from os.path import dirname, join
 from pathlib import Path
 from typing import Any
 
@@ -98,13 +100,24 @@ def _checkpoints(folder: RunFolder, records: Records) -> list[Checkpoint]:
     told: dict[int, Mapping[str, Any]] = {
         int(event.fields["step"]): event.fields for event in records.events if event.kind is EventKind.CHECKPOINT
     }
+    places = {step: join(folder.path, str(fields["path"])) for step, fields in told.items() if fields.get("path")}
+    kept = {place for parent in {dirname(place) for place in places.values()} for place in _folders_in(parent)}
     return [
         Checkpoint(
             step=step, path=str(fields.get("path", "")), bytes=fields.get("bytes"), seconds=fields.get("seconds"),
-            there=(folder.path / str(fields.get("path", ""))).is_dir() if fields.get("path") else False,
+            there=places.get(step) in kept,
         )
         for step, fields in sorted(told.items())
     ]  # fmt: skip
+
+
+def _folders_in(parent: str) -> list[str]:
+    """The paths of the folders in a folder, read from the disk once; none where it is not there."""
+    try:
+        with os.scandir(parent) as entries:
+            return [entry.path for entry in entries if entry.is_dir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def _artifacts(folder: RunFolder) -> list[Artifact]:

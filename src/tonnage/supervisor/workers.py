@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from tonnage.files import write_whole
+from tonnage.runs.exits import exits_left
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.job import Job
 from tonnage.runs.requests import notice_request, write_request
@@ -89,5 +89,4 @@ def worst_exit(exits: Path, code: int) -> int:
     """A launcher's exit code, or where it says «done», the worst code that a rank of it left behind."""
     if code != WorkerExit.DONE:
         return code
-    left = [int(json.loads(path.read_text(encoding="utf-8"))["code"]) for path in exits.glob("rank-*.json")]
-    return max(left, default=WorkerExit.DONE)
+    return max(exits_left(exits).values(), default=WorkerExit.DONE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.calibration.reading import in_batches
 from tonnage.errors import InputError
-from tonnage.files import make_private_folder
+from tonnage.files import DRAFT_PREFIX, PRIVATE, make_private_folder, move_whole
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.liveness import Held, hold_lock
 from tonnage.runs.measured import measure, read_records
@@ -106,7 +107,7 @@ class Tracker:
             file = sqlite_file(self._uri)
             with nullcontext() if file is None else _first(file):
                 client = MlflowClient(tracking_uri=self._uri, registry_uri=self._uri)
-                client.get_experiment_by_name(self._spec.tracking.experiment)  # makes the tables, or moves them up
+                client.get_experiment_by_name(self._spec.tracking.experiment)  # moves tables of older versions up
             self._client = client
         return self._client
 
@@ -247,14 +248,29 @@ class Tracker:
 
 @contextmanager
 def _first(file: Path) -> Iterator[None]:
-    """Alone with a SQLite file while MLflow makes its tables: two that make them at once leave a broken file."""
+    """Alone with a SQLite file, which has MLflow's tables: two that make them at once leave a broken file."""
     make_private_folder(file.parent)
-    file.touch(mode=0o600)
     try:
         with hold_lock(file.with_name(file.name + ".lock"), wait_s=OPEN_WAIT_S):
+            if not file.exists() or not file.stat().st_size:
+                _make(file)
             yield
     except Held as error:
         raise OSError(f"another process has been opening {file} for {OPEN_WAIT_S:.0f} s") from error
+
+
+def _make(file: Path) -> None:
+    """A new SQLite file with all of MLflow's tables, in place by rename: MLflow cannot go on with half of them, which a
+    full disk or a kill would leave."""
+    from mlflow import MlflowClient
+
+    for left in file.parent.glob(f"{DRAFT_PREFIX}{file.name}-*"):
+        left.unlink()
+    draft = file.with_name(f"{DRAFT_PREFIX}{file.name}-{os.urandom(4).hex()}")  # MLflow keeps what it knows of a name
+    draft.touch(mode=PRIVATE)
+    uri = f"sqlite:///{draft.as_posix()}"
+    MlflowClient(tracking_uri=uri, registry_uri=uri).search_experiments(max_results=1)
+    move_whole(draft, file)
 
 
 @contextmanager

@@ -66,13 +66,13 @@ def published_parameters(name: str) -> int:
 
 def model_record(name: str) -> KnownModel:
     """The whole row behind `name`, with sources. Raises `UnknownModel` as `find_model` does."""
-    spellings, records = _spellings(), known_records()
+    spellings = _spellings()
     for candidate in _candidates(name):
         if candidate in spellings:
-            return records[spellings[candidate]]
+            return _record(spellings[candidate])
     suggestions = _nearest(_folded(name))
     raise UnknownModel(
-        f"no model named '{name}' among the {len(records)} known shapes",
+        f"no model named '{name}' among the {len(_rows())} known shapes",
         suggestions=suggestions,
         hint=did_you_mean(suggestions, "a path to its config.json or an inline shape works too"),
     )
@@ -81,23 +81,35 @@ def model_record(name: str) -> KnownModel:
 @cache
 def known_records() -> Mapping[str, KnownModel]:
     """Name to row, in the order of the table."""
+    return MappingProxyType({name: _record(name) for name in _rows()})
+
+
+@cache
+def _rows() -> Mapping[str, tuple[int, Mapping[str, str]]]:
+    """Name to line and cells of the table, unread: a plan asks for one model of hundreds."""
     table = files("tonnage.workload").joinpath("data/models.csv").read_text(encoding="utf-8")
-    records: dict[str, KnownModel] = {}
+    rows: dict[str, tuple[int, Mapping[str, str]]] = {}
     for line, row in enumerate(csv.DictReader(table.splitlines()), start=2):
-        try:
-            record = _parse_row(row)
-        except (KeyError, TypeError, ValueError) as error:
-            raise CatalogError(f"models.csv:{line}: {row.get('name')!r}: {error}") from error
-        if record.shape.name in records:
-            raise CatalogError(f"models.csv:{line}: '{record.shape.name}' stands there twice")
-        records[record.shape.name] = record
-    return MappingProxyType(records)
+        if row["name"] in rows:
+            raise CatalogError(f"models.csv:{line}: '{row['name']}' stands there twice")
+        rows[row["name"]] = (line, row)
+    return MappingProxyType(rows)
+
+
+@cache
+def _record(name: str) -> KnownModel:
+    """The row of a model's own name."""
+    line, row = _rows()[name]
+    try:
+        return _parse_row(row)
+    except (KeyError, TypeError, ValueError) as error:
+        raise CatalogError(f"models.csv:{line}: {name!r}: {error}") from error
 
 
 @lru_cache(maxsize=4096)
 def _nearest(folded: str) -> tuple[str, ...]:
     """The known names most like one that is not; remembered, since tables of measurements repeat theirs."""
-    return nearest(folded, known_records())
+    return nearest(folded, _rows())
 
 
 @cache
@@ -109,8 +121,8 @@ def _shapes() -> Mapping[str, ModelShape]:
 def _spellings() -> Mapping[str, str]:
     """Every accepted spelling, folded, to the model's name."""
     spellings: dict[str, str] = {}
-    for name, record in known_records().items():
-        for spelling in (name, *record.aliases):
+    for name, (_, row) in _rows().items():
+        for spelling in (name, *_aliases(row)):
             for form in (_folded(spelling), _joined(spelling)):
                 if spellings.setdefault(form, name) != name:
                     raise CatalogError(f"models.csv: '{spelling}' names both {spellings[form]} and {name}")
@@ -137,11 +149,15 @@ def _parse_row(row: Mapping[str, str]) -> KnownModel:
     shape = _published_config(row) if row["other"] == FROM_CONFIG else _tabled_shape(row)
     return KnownModel(
         shape=shape,
-        aliases=tuple(alias for alias in row["aliases"].split(";") if alias),
+        aliases=_aliases(row),
         published_parameters=int(row["published_parameters"]),
         published_in=row["published_in"],
         read_on=date.fromisoformat(row["read_on"]) if row["read_on"] else None,
     )
+
+
+def _aliases(row: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(alias for alias in row["aliases"].split(";") if alias)
 
 
 def _published_config(row: Mapping[str, str]) -> ModelShape:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tonnage.runs.folder import RunFolder
+from tonnage.runs.journal import EventKind
 from tonnage.runs.spec import LaunchSpec, RunSpec
 
 torch = pytest.importorskip("torch", reason="the extra `train`")
@@ -81,7 +82,10 @@ def work(spec: RunSpec, path: Path, processes: int) -> RunFolder:
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["full", "lora"])
 def test_dealt_weights_are_those_that_were_read(spec: RunSpec, tmp_path: Path, method: Any) -> None:
-    """Over two processes the first loss is that of one, which read the same weights; trained in full, all of them."""
+    """Over two processes the first loss is that of one, which read the same weights; trained in full, all of them. The
+    finished model, of adapters without their base too, is judged as it was in the run."""
+    from tonnage.recipes.judging import judge_run
+
     spec = replace(spec, training=replace(spec.training, method=method))
     lines = []
     for processes in (1, 2):
@@ -89,3 +93,11 @@ def test_dealt_weights_are_those_that_were_read(spec: RunSpec, tmp_path: Path, m
         lines.append([json.loads(line)["loss"] for line in folder.metrics_file.read_text().splitlines()])
     told = 4 if method == "full" else 1  # adapters start at nothing, then their dropout differs
     assert lines[1][:told] == pytest.approx(lines[0][:told], abs=2e-5)
+    folder.record(EventKind.SUCCEEDED, who="test")
+    said = json.loads(folder.result_file.read_text())["metrics"]
+    assert judge_run(folder, device="cpu").metrics == {
+        name: pytest.approx(value, abs=1e-4) for name, value in said.items()
+    }
+    names = {path.name for path in folder.model.iterdir()}
+    assert ("adapter_model.safetensors" in names) == (method == "lora")
+    assert ("model.safetensors" in names) == (method == "full")

@@ -19,6 +19,7 @@ from tonnage.runs.journal import EventKind
 from tonnage.runs.progress import read_progress
 from tonnage.runs.spec import CheckpointSpec
 from tonnage.runs.states import WorkerExit
+from tonnage.supervisor.workers import worst_exit
 
 HERE = Path(__file__).parent
 MakeRun = Callable[..., Any]
@@ -142,3 +143,27 @@ def test_a_signal_to_one_process_ends_all_at_the_same_step(make_run: MakeRun) ->
     assert two.folder.state().checkpoint_step == 5
     assert torchrun(two).returncode == 0
     compare(one, two)
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_full_at_the_end_ends_all_processes(make_run: MakeRun, tmp_path: Path) -> None:
+    """The first process has no room for a tensor of the finished model. It takes part until all are gathered, both say
+    why they end, neither crashes, and the run goes on to its end where there is room."""
+    run = make_run("full", max_steps=4, sharding="zero3")
+    (exits := tmp_path / "exits").mkdir()
+    command = under_torchrun(run, 2)
+    command[-2:] = ["-m", "tonnage.runners.rank", "--worker", "tiny", command[-1]]
+    paths = os.pathsep.join([str(HERE), *sys.path])
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": paths, "TONNAGE_EXITS": str(exits)}
+    given = {**env, "TINY_END_FILE_BYTES": "30000"}  # less than its embeddings
+    ended = subprocess.run(command, capture_output=True, text=True, env=given, timeout=900)
+    assert ended.returncode == 0, ended.stderr
+    assert worst_exit(exits, 0) == WorkerExit.DISK_FULL
+    assert run.events(EventKind.CRASHED) == []
+    said = {event.who: event.fields["reason"] for event in run.events(EventKind.STOPPING)}
+    assert said == {"rank0": "DiskFull", "rank1": "DiskFull"}
+    assert not any(path.name.startswith(".model") for path in run.folder.path.iterdir())
+
+    ended = torchrun(run)
+    assert ended.returncode == 0, ended.stderr
+    assert run.folder.model.is_dir()

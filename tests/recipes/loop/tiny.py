@@ -4,7 +4,8 @@ Also a program: `python tiny.py RUN_DIR` is a worker of this task. Faults to inj
 TINY_TOKEN_LIMIT (more positions in one pass than this raise what torch raises when memory runs out), TINY_LIMIT_FROM
 (only from this many passes on), TINY_NAN_AT (the loss of this pass and all after it is not a number),
 TINY_SLEEP_S (per pass), TINY_SIGNAL_AT (this pass sends SIGTERM to its process), TINY_EVALUATE_S (how long an
-evaluation takes), TINY_FILE_BYTES (the system's limit on a file), TINY_MORE_BYTES (its limit on memory, beyond what
+evaluation takes), TINY_FILE_BYTES (the system's limit on a file), TINY_END_FILE_BYTES (the same for the first process
+alone, from its first evaluation on), TINY_MORE_BYTES (its limit on memory, beyond what
 the loaded libraries take), TINY_WIDE (so many numbers per position are computed beside the model), TINY_UPDATE_LIMIT
 (updates after a pass over more sentences than this run out of memory), TINY_UPDATE_FROM (only from this update on).
 """
@@ -122,6 +123,8 @@ def collate(items: Any) -> dict[str, Tensor]:
 def evaluate(model: nn.Module, items: Any, batch: int) -> Evaluation:
     """Share of sentences put into their class."""
     time.sleep(float(os.environ.get("TINY_EVALUATE_S", 0)))
+    if (limit := int(os.environ.get("TINY_END_FILE_BYTES", 0))) and os.environ.get("RANK", "0") == "0":
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     right = 0
     for first in range(0, len(items), batch):
         piece = collate([items[i] for i in range(first, min(len(items), first + batch))])

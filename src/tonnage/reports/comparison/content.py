@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tonnage.comparison.comparing import Comparison
+from tonnage.reports.comparison.architecture import architecture_section
 from tonnage.reports.comparison.choice import (
     advice_section,
     decision_section,
@@ -38,6 +39,7 @@ def build_sections(comparison: Comparison) -> tuple[Section, ...]:
         summary_section(comparison),
         scope_section(comparison),
         matrix,
+        architecture_section(comparison),
         choosing_section(comparison),
         cost_section(comparison),
         levers_section(comparison),

@@ -70,8 +70,8 @@ def mermaid(decision: Decision) -> str:
     rules, taken = decision.rules, _taken(decision)
     ids = {name: f"n{place}" for place, name in enumerate([*rules.questions, *rules.leaves])}
     lines = ["flowchart TD"]
-    lines += [f'  {ids[name]}{{"{_quoted(one.ask)}"}}' for name, one in rules.questions.items()]
-    lines += [f'  {ids[name]}["{_quoted(one.say)}"]' for name, one in rules.leaves.items()]
+    lines += [f'  {ids[name]}{{"{quoted(one.ask)}"}}' for name, one in rules.questions.items()]
+    lines += [f'  {ids[name]}["{quoted(one.say)}"]' for name, one in rules.leaves.items()]
     for name in rules.questions:
         for branch, target in _branches(rules, name):
             arrow = "==>" if (name, branch) in taken else "-->"
@@ -81,7 +81,7 @@ def mermaid(decision: Decision) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """Text inside Mermaid's double quotes."""
     for mark, entity in (("&", "#amp;"), ('"', "#quot;"), ("<", "#lt;"), (">", "#gt;")):
         text = text.replace(mark, entity)

@@ -9,7 +9,8 @@ from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.computed import Row
 from tonnage.comparison.migration import Migration
 from tonnage.comparison.owned import Owned
-from tonnage.comparison.profiles import Cell, Evidence
+from tonnage.comparison.profile_file import Evidence
+from tonnage.comparison.profiles import Cell
 from tonnage.reports.comparison.costs import total_figure
 from tonnage.reports.comparison.verdict_document import advice_document, answer_document
 from tonnage.reports.plain import (
@@ -158,7 +159,7 @@ def _row(row: Row) -> dict[str, Any]:
     return out | {
         "time_s": plain_figure(row.time_s),
         "latency_p95_s": plain_figure(row.latency_p95_s),
-        "rates": {key: plain_figure(figure) for key, figure in option.run.rates},
+        "rates": {key: plain_figure(figure) for key, figure in row.rates},
         "option": {
             "provider": option.provider,
             "platform": option.platform,

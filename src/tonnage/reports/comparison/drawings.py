@@ -152,4 +152,31 @@ class Courses:
     y_title: str
 
 
-Drawing = Courses | Stack | Curves | Front | ScoreBars | Shifts | Spans
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Station:
+    """One box: its title and the lines below it. `there` False: it is not to be had there, and drawn dashed."""
+
+    title: str
+    lines: tuple[str, ...]
+    there: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lane:
+    """One work: where it comes from, what does it, where it goes, and what is kept beside it meanwhile."""
+
+    source: Station
+    does: Station
+    result: Station | None
+    beside: Station | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Architecture:
+    """Lanes below one another; what does the work stands on `platform`."""
+
+    platform: str
+    lanes: tuple[Lane, ...]
+
+
+Drawing = Architecture | Courses | Stack | Curves | Front | ScoreBars | Shifts | Spans

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.compliance import standard_title
-from tonnage.comparison.profiles import Cell, Evidence
+from tonnage.comparison.profile_file import Evidence
+from tonnage.comparison.profiles import Cell
 from tonnage.comparison.request import Alternative
 from tonnage.reports.blocks import Bullets, Column, Pairs, Paragraph, Table
 from tonnage.reports.comparison.criteria_page import rubric_words

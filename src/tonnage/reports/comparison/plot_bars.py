@@ -5,14 +5,14 @@ Names stand above their bars, never beside them, so that long ones have room on 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import altair as alt
 
 from tonnage.reports.comparison.drawings import ScoreBars, Shifts, Stack
 from tonnage.reports.comparison.plots import COLORS, DOLLARS, INK, legend, shorten
 
-Plot = alt.LayerChart | alt.FacetChart
+Plot: TypeAlias = alt.LayerChart | alt.FacetChart
 STEP: Final = 44  # pixels a bar takes with its name
 BELOW: Final = 11  # from the middle of a step to the middle of its bar
 THICK: Final = 15
@@ -71,7 +71,7 @@ def shifts(drawing: Shifts) -> Plot:
 
 
 def _rows(rows: list[dict[str, Any]]) -> alt.Chart:
-    return alt.Chart(alt.Data(values=rows))  # type: ignore[no-untyped-call]
+    return alt.Chart(alt.Data(values=rows))
 
 
 def _y() -> alt.Y:

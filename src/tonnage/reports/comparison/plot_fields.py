@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from datetime import date
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import altair as alt
 
 from tonnage.reports.comparison.drawings import Courses, Curves, Front, Spans
 from tonnage.reports.comparison.plots import COLORS, DOLLARS, INK, legend, shorten
 
-Plot = alt.LayerChart | alt.FacetChart
+Plot: TypeAlias = alt.LayerChart | alt.FacetChart
 HEIGHT: Final = 290
 LABEL: Final = 17  # pixels a line of words takes
 DASHES: Final = ([1, 0], [7, 3], [2, 3], [9, 3, 2, 3], [5, 5], [1, 5])
@@ -164,7 +164,7 @@ def _noon(day: date, shift_days: float) -> float:
 
 
 def _rows(rows: list[dict[str, Any]]) -> alt.Chart:
-    return alt.Chart(alt.Data(values=rows))  # type: ignore[no-untyped-call]
+    return alt.Chart(alt.Data(values=rows))
 
 
 def _by_name(names: Sequence[str], field: str = "name", **look: Any) -> alt.Color:

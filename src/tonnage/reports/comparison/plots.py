@@ -14,7 +14,17 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.errors import MissingExtra
-from tonnage.reports.comparison.drawings import Courses, Curves, Drawing, Front, ScoreBars, Shifts, Spans, Stack
+from tonnage.reports.comparison.drawings import (
+    Architecture,
+    Courses,
+    Curves,
+    Drawing,
+    Front,
+    ScoreBars,
+    Shifts,
+    Spans,
+    Stack,
+)
 from tonnage.reports.comparison.sections import Chart
 
 if TYPE_CHECKING:
@@ -73,7 +83,7 @@ def _drawn(chart: Chart) -> str:
 
 
 def _plot(drawing: Drawing) -> alt.TopLevelMixin:
-    from tonnage.reports.comparison import plot_bars, plot_fields
+    from tonnage.reports.comparison import plot_bars, plot_boxes, plot_fields
 
     if isinstance(drawing, Stack):
         return plot_bars.stack(drawing)
@@ -87,6 +97,8 @@ def _plot(drawing: Drawing) -> alt.TopLevelMixin:
         return plot_fields.courses(drawing)
     if isinstance(drawing, Front):
         return plot_fields.front(drawing)
+    if isinstance(drawing, Architecture):
+        return plot_boxes.architecture(drawing)
     assert isinstance(drawing, Spans)
     return plot_fields.spans(drawing)
 

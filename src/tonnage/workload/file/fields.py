@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, model_validator
+from pydantic_core import CoreSchema, PydanticCustomError
+from pydantic_core.core_schema import no_info_plain_validator_function
 
 from tonnage.values import dataclass
 from tonnage.workload.durations import DURATION_EXPECTED, Deadline, parse_deadline, parse_duration_s
@@ -32,12 +33,26 @@ class StrictModel(BaseModel):
         return value
 
 
+class WhenGiven:
+    """Marks a section whose validator is built when a file has the section: few files have most of them."""
+
+    def __get_pydantic_core_schema__(self, source: type[BaseModel], handler: GetCoreSchemaHandler) -> CoreSchema:
+        del handler  # it would build the section's schema now
+        return no_info_plain_validator_function(source.model_validate)
+
+
+_Model = TypeVar("_Model", bound=BaseModel)
+Section = Annotated[_Model, WhenGiven()]
+
+
 def key(meaning: str, *, default: Any = ..., unit: str = "", example: str = "", shown: str = "") -> Any:
     """One key of the file: its meaning, default, unit and example are what the reference prints.
 
     `shown` is the default in words, where the bare value says too little.
     """
     facts: dict[str, Any] = {"unit": unit, "example": example, "shown": shown}
+    if isinstance(default, type) and issubclass(default, BaseModel):
+        default = default.model_construct  # what is left out is not validated
     if callable(default):
         return Field(default_factory=default, description=meaning, json_schema_extra=facts)
     return Field(default, description=meaning, json_schema_extra=facts)

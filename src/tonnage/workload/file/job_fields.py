@@ -13,6 +13,7 @@ from tonnage.workload.file.fields import (
     Duration,
     Flag,
     Positive,
+    Section,
     Spelled,
     StrictModel,
     TokenTotal,
@@ -199,7 +200,7 @@ class TrainFields(StrictModel):
     compile: Flag | None = key(
         "Whether `torch.compile` fuses small kernels.", default=None, shown="the program's, else false", example="true"
     )
-    lora: LoraFields | None = key("Adapters.", default=None, shown="rank 16, all-linear", example="{rank: 16}")
+    lora: Section[LoraFields] | None = key("Adapters.", default=None, shown="rank 16, all-linear", example="{rank: 16}")
     micro_batch: Count | None = key(
         "Samples one GPU holds at a time.", default=None, shown="chosen", unit="samples", example="8"
     )
@@ -277,7 +278,7 @@ class RequestFields(StrictModel):
         default=0.0,
         example="0.6",
     )
-    speculative: SpeculativeFields | None = key(
+    speculative: Section[SpeculativeFields] | None = key(
         "Speculative decoding.", default=None, shown="one token a step", example="{tokens: 4, acceptance: 0.7}"
     )
     tensor_parallel: Count | None = key(

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Discriminator, Tag
 
-from tonnage.workload.file.fields import Spelled, Word, key
+from tonnage.workload.file.fields import Section, Spelled, Word, key
 from tonnage.workload.file.inline_shape import InlineShape
 from tonnage.workload.file.job_fields import (
     BatchFields,
@@ -45,13 +45,13 @@ class TrainFile(SharedFields):
     kind: Literal["train"] = key("What is to be done.", example="train")
     model: ModelReference = key(_MODEL_MEANING, example="bert-base-uncased")
     data: DataFields = key("What one pass over the data holds.")
-    train: TrainFields = key("How to train.", default=TrainFields, shown="its defaults")
-    layout: TrainLayoutFields = key(
+    train: Section[TrainFields] = key("How to train.", default=TrainFields, shown="its defaults")
+    layout: Section[TrainLayoutFields] = key(
         "How the work is spread, where it is fixed.", default=TrainLayoutFields, shown="chosen"
     )
-    host: HostFields = key("What the host does for each item.", default=HostFields, shown="its defaults")
-    run: TrainRunFields | None = key("How `tonnage run` carries it out.", default=None, shown="not to be run")
-    sweep: SweepFields | None = key(
+    host: Section[HostFields] = key("What the host does for each item.", default=HostFields, shown="its defaults")
+    run: Section[TrainRunFields] | None = key("How `tonnage run` carries it out.", default=None, shown="not to be run")
+    sweep: Section[SweepFields] | None = key(
         "What `tonnage sweep` tries, by the best of which figure.", default=None, shown="none"
     )
 
@@ -62,10 +62,10 @@ class ServeFile(SharedFields):
     kind: Literal["serve"] = key("What is to be done.", example="serve")
     model: ModelReference = key(_MODEL_MEANING, example="gpt2")
     serve: ServeFields = key("What arrives, and what is promised.")
-    layout: ServingLayoutFields = key(
+    layout: Section[ServingLayoutFields] = key(
         "How the work is spread, where it is fixed.", default=ServingLayoutFields, shown="chosen"
     )
-    host: HostFields = key("What the host does for each item.", default=HostFields, shown="its defaults")
+    host: Section[HostFields] = key("What the host does for each item.", default=HostFields, shown="its defaults")
 
 
 class BatchFile(SharedFields):
@@ -74,11 +74,13 @@ class BatchFile(SharedFields):
     kind: Literal["batch"] = key("What is to be done.", example="batch")
     model: ModelReference = key(_MODEL_MEANING, example="gpt-j-6b")
     batch: BatchFields = key("What is to be answered.")
-    layout: ServingLayoutFields = key(
+    layout: Section[ServingLayoutFields] = key(
         "How the work is spread, where it is fixed.", default=ServingLayoutFields, shown="chosen"
     )
-    host: HostFields = key("What the host does for each item.", default=HostFields, shown="its defaults")
-    run: GenerateRunFields | None = key("How `tonnage run` carries it out.", default=None, shown="not to be run")
+    host: Section[HostFields] = key("What the host does for each item.", default=HostFields, shown="its defaults")
+    run: Section[GenerateRunFields] | None = key(
+        "How `tonnage run` carries it out.", default=None, shown="not to be run"
+    )
 
 
 class TabularFile(SharedFields):
@@ -86,8 +88,8 @@ class TabularFile(SharedFields):
 
     kind: Literal["tabular"] = key("What is to be done.", example="tabular")
     tabular: TabularFields = key("The table, and what is learned from it.")
-    run: TableRunFields | None = key("How `tonnage run` carries it out.", default=None, shown="not to be run")
-    sweep: SweepFields | None = key(
+    run: Section[TableRunFields] | None = key("How `tonnage run` carries it out.", default=None, shown="not to be run")
+    sweep: Section[SweepFields] | None = key(
         "What `tonnage sweep` tries, by the best of which figure.", default=None, shown="none"
     )
 

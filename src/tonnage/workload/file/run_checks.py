@@ -127,12 +127,13 @@ def _source_problems(path: KeyPath, source: SourceFields) -> Iterator[Problem]:
 
 
 def _hidden(location: str) -> str:
-    """The location without a password.
+    """The location without a password, and without a query, which may be a signature.
 
-    >>> _hidden("postgresql://me:secret@host/db")
-    'postgresql://me:***@host/db'
+    >>> _hidden("postgresql://me:secret@host/db"), _hidden("https://host/rows?sig=abc")
+    ('postgresql://me:***@host/db', 'https://host/rows?***')
     """
-    return re.sub(r"(://[^/@:]*):[^@]*@", r"\1:***@", location)
+    bare = re.sub(r"(://[^/@:]*):[^@]*@", r"\1:***@", location)
+    return re.sub(r"\?.*", "?***", bare, flags=re.DOTALL) if "://" in bare else bare
 
 
 def _train_problems(file: TrainFile, run: TrainRunFields) -> Iterator[Problem]:

@@ -14,6 +14,7 @@ from tonnage.workload.file.fields import (
     Flag,
     Positive,
     PositiveOrZero,
+    Section,
     Spelled,
     StrictModel,
     Usd,
@@ -126,7 +127,9 @@ class ConstraintFields(StrictModel):
         shown="nothing",
         example="[community, arm64, aws/p3]",
     )
-    quota: Annotated[list[QuotaFields], BeforeValidator(as_quotas), Spelled("list of mappings, see Quotas")] = key(
+    quota: Annotated[
+        list[Section[QuotaFields]], BeforeValidator(as_quotas), Spelled("list of mappings, see Quotas")
+    ] = key(
         "What the account may run at once; a file's name stands for `{file: ...}`.",
         default=list,
         shown="no limit known",
@@ -190,7 +193,7 @@ class BuyFields(StrictModel):
         unit="USD",
         example="{aws: 500}",
     )
-    schedule: ScheduleFields | None = key(
+    schedule: Section[ScheduleFields] | None = key(
         "Machines run only at set hours.", default=None, shown="around the clock", example="{hours_per_day: 8, ...}"
     )
     idle: DurationOrZero = key(
@@ -217,7 +220,9 @@ class BuyFields(StrictModel):
     disk_gb: PositiveOrZero = key(
         "Block storage of each machine; priced by `prices`.", default=0.0, unit="GB", example="200"
     )
-    prices: PriceFields = key("Prices the catalog has no source for.", default=PriceFields, shown="gaps, stated")
+    prices: Section[PriceFields] = key(
+        "Prices the catalog has no source for.", default=PriceFields, shown="gaps, stated"
+    )
     token_models: Words = key(
         "Models of token APIs that would do instead, as the price table names them (`tonnage catalog` does not judge "
         "whether they are as good).",
@@ -296,7 +301,7 @@ class SharedFields(StrictModel):
     name: Word | None = key(
         "Name of the workload in reports.", default=None, shown="the file's name", example="bert-finetune"
     )
-    constraints: ConstraintFields = key("What a plan must hold.", default=ConstraintFields, shown="no limits")
-    buy: BuyFields = key("How it may be bought.", default=BuyFields, shown="on demand, and spot")
-    team: TeamFields = key("Who runs it.", default=TeamFields, shown="nothing stated")
-    data: DataPlaceFields = key("Where the data is.", default=DataPlaceFields, shown="not stated")
+    constraints: Section[ConstraintFields] = key("What a plan must hold.", default=ConstraintFields, shown="no limits")
+    buy: Section[BuyFields] = key("How it may be bought.", default=BuyFields, shown="on demand, and spot")
+    team: Section[TeamFields] = key("Who runs it.", default=TeamFields, shown="nothing stated")
+    data: Section[DataPlaceFields] = key("Where the data is.", default=DataPlaceFields, shown="not stated")

@@ -1,0 +1,67 @@
+"""What a fit of inference knows, as values: engine classes, the rows behind each, what is left over."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from typing import Final
+
+from tonnage.calibration.unseen import UnseenFactors, unseen
+from tonnage.catalog.hardware import Accelerator
+from tonnage.sizing.engines import Engine
+from tonnage.values import dataclass
+
+# Of the packaged calibration's rows; a fit states its own.
+SEEN_GENERATIONS: Final = frozenset(
+    {"encoder Volta", "encoder Turing", "encoder Ampere", "encoder Hopper", "vision Volta", "vision Turing",
+     "vision Ampere", "decoder Volta", "decoder Ampere", "decoder Ada", "decoder Hopper"}
+)  # fmt: skip
+SEEN_FORMATS: Final = frozenset(
+    {"encoder fp32", "encoder tf32", "encoder fp16", "encoder int8", "vision fp32", "vision tf32", "vision fp16",
+     "vision int8", "decoder fp32", "decoder fp16", "decoder fp8"}
+)  # fmt: skip
+
+
+def generation_of(device: Accelerator) -> str:
+    """The first word of the catalog's architecture: what devices of one design share."""
+    return device.architecture.split(" ")[0]
+
+
+def number_format(compute: str) -> str:
+    """The rate that products run at; both 16-bit formats use the same units."""
+    return "fp16" if compute == "bf16" else compute
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InferenceFit:
+    """Fitted engine classes, the rows behind each, and what is left: quantiles of |predicted/measured - 1| and bias.
+
+    `residuals`: group -> (n, median error, 90th percentile, 10th and 90th percentile of measured over predicted).
+    """
+
+    engines: Mapping[str, Engine]
+    rows: Mapping[str, int]
+    ranges: Mapping[str, tuple[float, float, str]]
+    residuals: Mapping[str, tuple[int, float, float, float, float]]
+
+    generations: frozenset[str] = SEEN_GENERATIONS  # of devices, after the kind of work: "decoder Hopper"
+    formats: frozenset[str] = SEEN_FORMATS  # that products ran at: "encoder int8"
+
+    def unseen_factors(
+        self, kind: str, device: Accelerator, compute: str, engine: str, *, devices: Container[str] | None = None
+    ) -> UnseenFactors:
+        """What of device, engine class, generation and number format no fitted row had; the last two of rows of that
+        `kind` of work (encoder, vision, decoder). `devices`: those that rows name, where that is known; of a generation
+        that no row of that work had, there was no device either."""
+        generation = generation_of(device)
+        seen_classes = {name for name, rows in self.rows.items() if rows}
+        known = devices if f"{kind} {generation}" in self.generations else ()
+        near = unseen((device.name, device.name, known), (f"engine {engine}", engine, seen_classes))
+        foreign = unseen(
+            (f"{generation} GPUs", f"{kind} {generation}", self.generations),
+            (f"precision {compute}", f"{kind} {number_format(compute)}", self.formats),
+        )
+        return UnseenFactors(near=near, foreign=foreign)
+
+    def apply(self) -> Mapping[str, Engine]:
+        """The engines to hand to `InferenceBatch.predict` or, one by one, to the functions of `sizing`."""
+        return self.engines
