@@ -14,7 +14,7 @@ import pytest
 from tonnage.catalog import Catalog, load_catalog
 from tonnage.comparison.comparing import Comparison, compare
 from tonnage.comparison.request import Request, parse_request
-from tonnage.planning import CatalogStamp, Need, Option, Plan, RunDetail
+from tonnage.planning import CatalogStamp, MachineOption, Need, Plan, RunDetail
 from tonnage.planning.reasons.risks import OldPriceRisk
 from tonnage.pricing.ledger import Ledger, LedgerLine
 from tonnage.sizing.assumption_table import Assumption
@@ -80,7 +80,7 @@ def fake_plan(workload: Workload, _: Catalog) -> Plan:
         rates=(("samples_per_s", around(500.0)),),
         latency_p95_s=around(0.2) if service else None,
     )
-    option = Option(
+    option = MachineOption(
         rank=1,
         provider="aws",
         instance_type="g4dn.xlarge",

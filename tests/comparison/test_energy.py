@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
@@ -11,7 +11,8 @@ from tonnage.catalog import Catalog
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.energy import Stated, footprint, load_carbon, total
 from tonnage.errors import WorkloadError
-from tonnage.planning import Option
+from tonnage.planning import Option, TokenOption
+from tonnage.planning.plan import BaseOption
 from tonnage.sizing.estimates import Figure
 
 HOURS = Figure(value=10.0, low=8.0, high=15.0)
@@ -69,7 +70,8 @@ def test_a_missing_factor_is_named(
 
 def test_a_token_api_is_not_known(option: Option, catalog: Catalog) -> None:
     """No vendor of tokens publishes their power."""
-    tokens = replace(option, run=replace(option.run, machines=False))
+    shared = {field.name: getattr(option, field.name) for field in fields(BaseOption)}
+    tokens = TokenOption(**shared, training=False, input_tokens=9, output_tokens=1, latency_p95_s=None, ttft_p95_s=None)
     assert "token API" in footprint(tokens, HOURS, catalog, Stated()).missing
 
 

@@ -13,7 +13,7 @@ from tonnage.catalog import Catalog
 from tonnage.catalog.twins import superseded_offers
 from tonnage.planning import make_plan
 from tonnage.planning.changes import edit_of
-from tonnage.planning.plan import Plan, PriceTrusted, RiskAccepted, UnknownAnswered
+from tonnage.planning.plan import MachineOption, Plan, PriceTrusted, RiskAccepted, UnknownAnswered
 from tonnage.planning.reasons.changes import AcceptRisk, DropExclusion
 from tonnage.planning.reasons.notes import BatchAboveSamplesNote
 from tonnage.planning.reasons.risks import ArmHostRisk, MemoryRisk, RocmRisk
@@ -31,7 +31,7 @@ def overrunning(plan: Plan) -> list[str]:
     return [
         one.instance_type
         for one in plan.options
-        if one.run.machines and one.run.memory_gib.high > one.run.memory_available_gib
+        if isinstance(one, MachineOption) and one.run.memory_gib.high > one.run.memory_available_gib
     ]
 
 
@@ -111,7 +111,7 @@ def test_what_is_excluded_is_out_with_its_reason(word: str, catalog: Catalog, ma
     plan = make_plan(work, catalog)
     machines = {one.key: one for one in catalog.instance_types}
     for option in plan.options:
-        if option.run.machines:
+        if isinstance(option, MachineOption):
             assert not entry.covers_machine(machines[option.provider, option.instance_type], catalog)
             assert word != "undated" or option.price_read_on is not None or option.platform != "vm"
     out = [one for one in plan.refused if one.binding == "excluded"]
@@ -173,7 +173,7 @@ def test_a_fleet_keeps_the_most_machines(catalog: Catalog, make_serve: Maker) ->
     """`max_nodes` binds a service too."""
     work = make_serve("gpt2", rate_per_s=2000.0, constraints=Constraints(max_nodes=2))
     plan = make_plan(work, catalog)
-    assert all(one.count <= 2 for one in plan.options if one.run.machines)
+    assert all(one.count <= 2 for one in plan.options if isinstance(one, MachineOption))
     assert any(one.binding == "max_nodes" for one in plan.refused)
 
 

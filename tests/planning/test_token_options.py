@@ -13,7 +13,7 @@ from tonnage.catalog import Catalog
 from tonnage.catalog.grammar import parse_gpu_filter
 from tonnage.catalog.services import ServicePrices
 from tonnage.errors import InputError
-from tonnage.planning import Option, Plan, make_plan
+from tonnage.planning import Option, Plan, TokenOption, make_plan
 from tonnage.planning.limits import check_limits
 from tonnage.planning.reasons.changes import LeaveOut, State
 from tonnage.planning.reasons.misses import QuotaMiss, UnpricedMiss
@@ -72,7 +72,7 @@ def batch(model: str = "llama-3.1-8b", **changes: Any) -> Workload:
 def test_tokens_of_the_same_model_stand_beside_machines(catalog: Catalog) -> None:
     """Llama 3.1 8B: 200 M tokens in and 50 M out at the APIs' prices; a batch at half; no other model is taken."""
     plan = make_plan(batch(), catalog)
-    tokens = {(o.platform, o.instance_type, o.purchase): o for o in plan.options if not o.run.machines}
+    tokens = {(o.platform, o.instance_type, o.purchase): o for o in plan.options if isinstance(o, TokenOption)}
     name = "meta.llama3-1-8b-instruct-v1:0"
     assert set(tokens) == {
         ("bedrock", name, "on_demand"), ("bedrock", name, "batch"), ("databricks", "Llama 3.1 8B", "on_demand"),
@@ -81,7 +81,7 @@ def test_tokens_of_the_same_model_stand_beside_machines(catalog: Catalog) -> Non
     assert tokens["bedrock", name, "batch"].cost_usd.value == pytest.approx(250 * 0.11)
     assert tokens["databricks", "Llama 3.1 8B", "on_demand"].cost_usd.value == pytest.approx(200 * 0.15 + 50 * 0.45)
     assert all(o.time_s is None for o in tokens.values())
-    assert not any(not o.run.machines for o in make_plan(batch("llama-2-7b"), catalog).options)
+    assert not any(isinstance(o, TokenOption) for o in make_plan(batch("llama-2-7b"), catalog).options)
 
 
 def test_token_prices_of_other_ways_and_regions_are_not_mixed(catalog: Catalog) -> None:
@@ -99,7 +99,7 @@ def test_token_prices_of_other_ways_and_regions_are_not_mixed(catalog: Catalog) 
     plan = make_plan(batch(), replace(catalog, managed=replace(catalog.managed, tokens=tokens)))
     found = {
         (one.region, one.purchase): one.cost_usd.value
-        for one in plan.options if not one.run.machines and one.platform == "bedrock"
+        for one in plan.options if isinstance(one, TokenOption) and one.platform == "bedrock"
     }  # fmt: skip
     assert found["us-east-1", "on_demand"] == pytest.approx(250 * 0.3)
     assert found["us-east-1", "batch"] == pytest.approx(250 * 0.15)
@@ -180,7 +180,7 @@ def test_residency_keeps_global_profiles_out(catalog: Catalog) -> None:
     """A profile that may answer from anywhere does not keep data in an area."""
     models = ("global.anthropic.claude-haiku-4-5-20251001-v1:0", "regional.anthropic.claude-haiku-4-5-20251001-v1:0")
     plan = make_plan(batch(buy=Buy(tokens=Tokens(models=models)), constraints=Constraints(residency=("us",))), catalog)
-    assert {o.instance_type for o in plan.options if not o.run.machines} == {models[1]}
+    assert {o.instance_type for o in plan.options if isinstance(o, TokenOption)} == {models[1]}
     assert {r.binding for r in plan.refused if r.instance_type == models[0]} == {"residency"}
 
 
@@ -191,7 +191,7 @@ def test_data_is_moved_to_token_platforms_too(catalog: Catalog, make_train: Make
 
     def of_tokens(place: DataPlace) -> Option:
         plan = make_plan(replace(make_train(buy=buy), data=place), catalog)
-        [found] = [one for one in plan.options if not one.run.machines]
+        [found] = [one for one in plan.options if isinstance(one, TokenOption)]
         return found
 
     moved, near = of_tokens(far), of_tokens(replace(far, provider="aws", region="us-east-1"))

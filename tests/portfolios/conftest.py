@@ -9,7 +9,7 @@ from decimal import Decimal
 import numpy as np
 
 from tonnage.catalog.grammar import parse_gpu_filter
-from tonnage.planning.plan import Option, RunDetail
+from tonnage.planning.plan import MachineOption, RunDetail
 from tonnage.portfolios.model import Candidate
 from tonnage.pricing.ledger import Ledger, LedgerLine
 from tonnage.sizing.estimates import Figure
@@ -24,7 +24,7 @@ AS_OF = datetime(2026, 11, 20, tzinfo=UTC)
 PROVIDERS = ("aws", "gcp", "azure")
 
 
-def option(provider: str, name: str, usd: float, hours: float, gpus: float = 1.0) -> Option:
+def option(provider: str, name: str, usd: float, hours: float, gpus: float = 1.0) -> MachineOption:
     """One machine with `gpus` T4, `hours` long, for `usd` in all."""
     price = usd / hours
     line = LedgerLine(
@@ -36,15 +36,17 @@ def option(provider: str, name: str, usd: float, hours: float, gpus: float = 1.0
         memory_gib=Figure(value=1, low=1, high=1), memory_parts_gib=(), memory_available_gib=15, rates=(),
     )  # fmt: skip
     exact = Figure(value=usd, low=usd * 0.9, high=usd * 1.2)
-    return Option(
-        rank=1, provider=provider, instance_type=name, region="r", purchase="on_demand", count=1, gpu="T4",
-        gpu_count=gpus, usd_per_instance_hour=price, price_read_on=None,
+    return MachineOption(
+        rank=1, provider=provider, instance_type=name, region="r", purchase="on_demand", count=1, platform="vm",
+        gpu="T4", gpu_count=gpus, usd_per_instance_hour=price, price_read_on=None,
         time_s=Figure(value=hours * 3600, low=hours * 3600, high=hours * 3600), cost_usd=exact,
         ledger=Ledger(lines=(line,)), run=run, risks=(), pareto=False, loses_by=None,
     )  # fmt: skip
 
 
-def candidate(entry: int, one: Option, *, capacity: tuple[int, ...] = (), pools: tuple[int, ...] = ()) -> Candidate:
+def candidate(
+    entry: int, one: MachineOption, *, capacity: tuple[int, ...] = (), pools: tuple[int, ...] = ()
+) -> Candidate:
     assert one.time_s is not None
     hours = one.time_s.value / 3600
     return Candidate(

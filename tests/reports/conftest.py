@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from tonnage.planning.plan import CatalogStamp, Need, Option, Plan, Refusal, RunDetail
+from tonnage.planning.plan import CatalogStamp, MachineOption, Need, Option, Plan, Refusal, RunDetail
 from tonnage.planning.reasons.changes import Publish, SetField
 from tonnage.planning.reasons.distances import DearerDistance
 from tonnage.planning.reasons.misses import MemoryMiss, NoPriceMiss, UnpublishedMiss
@@ -47,7 +47,7 @@ def run_detail(*, service: bool = False) -> RunDetail:
     )
 
 
-def option(rank: int, **changes: object) -> Option:
+def option(rank: int, **changes: object) -> MachineOption:
     line = LedgerLine(
         what="compute, g4dn.xlarge spot",
         part="machines",
@@ -65,6 +65,7 @@ def option(rank: int, **changes: object) -> Option:
         "instance_type": "g4dn.xlarge",
         "region": "us-east-1",
         "purchase": "spot",
+        "platform": "vm",
         "count": 1,
         "gpu": "T4",
         "gpu_count": 1.0,
@@ -78,7 +79,7 @@ def option(rank: int, **changes: object) -> Option:
         "pareto": True,
         "loses_by": None if rank == 1 else BEHIND,
     }
-    return Option(**(values | changes))  # type: ignore[arg-type]
+    return MachineOption(**(values | changes))  # type: ignore[arg-type]
 
 
 def refusal(**changes: object) -> Refusal:

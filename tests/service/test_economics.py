@@ -15,7 +15,7 @@ from tonnage.service.breakeven import break_even
 from tonnage.service.economics import Demand, burst_factor, cheapest_fleet, month_fleet
 from tonnage.service.rate_curve import RateCurve
 from tonnage.service.study import Study
-from tonnage.service.units import FleetUnit, capacity_plan, fleet_units
+from tonnage.service.units import FleetUnit, fleet_units
 from tonnage.service.verification import promise_of, verify_unit
 from tonnage.sizing.estimates import Figure
 from tonnage.workload.jobs import Lengths, Requests, ServeJob, Workload
@@ -41,7 +41,7 @@ def workload() -> Workload:
 
 @pytest.fixture(scope="module")
 def units(workload: Workload, catalog: Catalog) -> tuple[FleetUnit, ...]:
-    return fleet_units(capacity_plan(workload, catalog), workload, catalog.services, reserved_discount=0.4)
+    return fleet_units(workload, catalog, reserved_discount=0.4)
 
 
 def prices(usd: float, **more: object) -> TokenPrices:
@@ -55,7 +55,7 @@ def test_the_base_is_what_pays(units: tuple[FleetUnit, ...]) -> None:
     """Reserved are exactly the machines held for more of the month than the reserved price is of the other."""
     unit = replace(units[0], usd_per_hour=1.0, reserved_usd_per_hour=0.6)
     assert unit.replicas == 1
-    each = unit.replica_per_s.value * unit.used
+    each = unit.pools[0].value * unit.used
     busy = 8 * each * DEMAND.curve.peak
     held = held_machines(DEMAND.curve, 8 * each, each, POLICY).at_least
     fleet = month_fleet(unit, DEMAND, busy, POLICY)
@@ -85,6 +85,23 @@ def test_units_are_worth_having(units: tuple[FleetUnit, ...]) -> None:
         assert each[1] > each[0]
 
 
+def test_two_pools_follow_one_load(units: tuple[FleetUnit, ...]) -> None:
+    """12 requests a second, replicas of 10 and of 4 planned to 0.8: 2 and 4 of them, on 2 machines of 4; where they
+    must stand in one machine, none; a day with a shape holds fewer, and no fewer than its mean rate takes."""
+    each = tuple(Figure(value=one, low=one, high=one) for one in (10.0, 4.0))
+    unit = replace(units[0], pools=each, replicas=4, used=0.8, usd_per_hour=1.0, reserved_usd_per_hour=None)
+    flat, alone = Demand(curve=RateCurve()), Autoscaling()
+    assert unit.capacity_per_s.value == pytest.approx(4 / (1 / 10 + 1 / 4))
+    assert month_fleet(unit, flat, 12.0, alone).machines_mean == 2
+    assert month_fleet(replace(unit, most_machines=1.0), flat, 12.0, alone).usd == float("inf")
+    for busy in (40.0, 4000.0):
+        held, standing = month_fleet(unit, DEMAND, busy, alone), month_fleet(unit, flat, busy, alone)
+        least = DEMAND.mean_per_s(busy) / unit.capacity_per_s.value
+        assert least < held.machines_mean < standing.machines_mean < 1.3 * held.machines_peak
+    bounded = month_fleet(unit, DEMAND, 12.0, Autoscaling(minimum=3, maximum=3))
+    assert (bounded.machines_mean, bounded.machines_peak) == (3, 3)
+
+
 def test_bursts_cost(units: tuple[FleetUnit, ...]) -> None:
     """The burstier the arrivals, the less a machine carries and the dearer the month."""
     factors = [burst_factor(variation, 0.8) for variation in (0.5, 1.0, 2.0, 4.0)]
@@ -101,10 +118,10 @@ def test_verification_holds_the_promise_or_slows(
     job, unit = workload.job, units[0]
     assert isinstance(job, ServeJob)
     promise = promise_of(job, "p99")
-    told = verify_unit(unit, job, promise, catalog, load_per_s=unit.replica_per_s.value / 20)
+    told = verify_unit(unit, job, promise, catalog, load_per_s=unit.pools[0].value / 20)
     assert told.kept
     assert told.latency_s <= 0.5
-    wild = verify_unit(unit, job, promise, catalog, load_per_s=unit.replica_per_s.value * 60)
+    wild = verify_unit(unit, job, promise, catalog, load_per_s=unit.pools[0].value * 60)
     assert not wild.kept
     assert wild.latency_s > 0.5
 
@@ -163,6 +180,6 @@ def test_capacity_is_that_of_the_planner(workload: Workload, units: tuple[FleetU
     from tonnage.planning import make_plan
 
     plan = make_plan(replace(workload, job=job), catalog)
-    same = [o for o in plan.options if (o.provider, o.instance_type, o.platform) == unit.key]
+    same = [o for o in plan.options if (o.provider, o.instance_type, o.platform, 1) == unit.key]
     assert same[0].count == 20
     assert isinstance(unit.capacity_per_s, Figure)

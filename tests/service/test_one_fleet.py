@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from tonnage.catalog import Catalog
 from tonnage.planning import make_plan
 from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.fleets import machines_for, replicas_for
-from tonnage.planning.plan import Option
+from tonnage.planning.plan import MachineOption, Option
 from tonnage.portfolios.model import candidates_of, entry_plans
 from tonnage.rightsizing.rightsize import plan_alone
 from tonnage.service.answer import Question
@@ -21,8 +22,9 @@ from tonnage.service.autoscaling import Autoscaling
 from tonnage.service.breakeven import break_even
 from tonnage.service.economics import Demand, month_fleet
 from tonnage.service.rate_curve import RateCurve
-from tonnage.service.units import is_machine, unit_of
+from tonnage.service.units import unit_of
 from tonnage.workload.jobs import Buy, DataPlace, Lengths, OwnPrices, Requests, ServeJob, Team, Workload
+from tonnage.workload.known import find_model
 from tonnage.workload.portfolio.values import Entry, Portfolio
 
 from ..planning.conftest import serve
@@ -33,6 +35,7 @@ SERVICES = (
     "serve-gpt2-realtime.tonnage.yaml", "serve-llama-7b-realtime.tonnage.yaml", "compare/bert-serving.tonnage.yaml",
 )  # fmt: skip
 MODELS = ("bert-base-uncased", "all-minilm-l6-v2", "gpt2", "gpt-j-6b", "llama-2-7b", "llama-2-13b")
+LARGE = ("llama-3.1-70b", "deepseek-v3")
 GENERATED, PORTIONS = 200, 10
 
 
@@ -41,6 +44,13 @@ def some(catalog: Catalog) -> Catalog:
     """Every fourteenth machine type, all ways to buy it: enough for a choice."""
     kept = {one.key for one in sorted(catalog.instance_types, key=lambda one: one.key)[::14]}
     return replace(catalog, offers=tuple(one for one in catalog.offers if (one.provider, one.instance_type) in kept))
+
+
+@pytest.fixture(scope="module")
+def large(catalog: Catalog) -> Catalog:
+    """Machines that hold a large model, and more than one replica of a smaller one."""
+    names = ("p5.48xlarge", "p6-b200.48xlarge", "p6-b300.48xlarge")
+    return replace(catalog, offers=tuple(one for one in catalog.offers if one.instance_type in names))
 
 
 def made_up(seed: int) -> Workload:
@@ -78,13 +88,34 @@ def made_up(seed: int) -> Workload:
     )  # fmt: skip
 
 
+def made_up_pools(seed: int) -> Workload:
+    """The same with a large model and a promise of the first token and of each one after it, which two pools keep."""
+    random = np.random.default_rng(1000 + seed)
+    made = made_up(seed)
+    assert isinstance(made.job, ServeJob)
+    prompt, answer = float(random.integers(500, 3000)), float(random.integers(50, 400))
+    job = replace(
+        made.job, model=find_model(str(random.choice(LARGE))), rate_per_s=float(10 ** random.uniform(1, 3)),
+        requests=Requests(
+            input_tokens=Lengths(mean=prompt, maximum=int(2 * prompt)),
+            output_tokens=Lengths(mean=answer, maximum=int(3 * answer)),
+        ),
+        p95_latency_s=None, p95_ttft_s=float(random.uniform(0.5, 3.0)), p95_tpot_s=float(random.uniform(0.02, 0.1)),
+    )  # fmt: skip
+    return replace(made, job=job, constraints=replace(made.constraints, max_gpus=None))
+
+
 def question(job: ServeJob, curve: RateCurve | None = None) -> Question:
     demand = Demand(curve=curve or RateCurve(), hours_per_month=job.hours_per_month)
     return Question(demand=demand, policy=Autoscaling(spare=job.spare_replicas), verify=False)
 
 
-def first_machine(workload: Workload, catalog: Catalog) -> Option | None:
-    return next((one for one in make_plan(workload, catalog, calibrated=CALIBRATED).choices if is_machine(one)), None)
+def machines(options: Iterable[Option]) -> list[MachineOption]:
+    return [one for one in options if isinstance(one, MachineOption)]
+
+
+def first_machine(workload: Workload, catalog: Catalog) -> MachineOption | None:
+    return next(iter(machines(make_plan(workload, catalog, calibrated=CALIBRATED).choices)), None)
 
 
 def agrees(workload: Workload, catalog: Catalog) -> bool:
@@ -122,6 +153,15 @@ def test_generated_services_have_one_fleet(portion: int, some: Catalog) -> None:
     assert sum(agrees(made_up(seed), some) for seed in seeds) >= GENERATED // PORTIONS // 2
 
 
+@pytest.mark.parametrize("seeds", [range(32, 33), pytest.param(range(30), marks=pytest.mark.slow)])
+def test_generated_pools_have_one_fleet(seeds: range, large: Catalog) -> None:
+    """The same where prompts and answers have replicas of their own: the plan's fleet, and that of the formula."""
+    made = [made_up_pools(seed) for seed in seeds]
+    assert all(agrees(one, large) for one in made)
+    fleets = [found.run.fleet for one in made if (found := first_machine(one, large))]
+    assert sum(len(fleet.pools) == 2 for fleet in fleets if fleet) >= len(seeds) / 2
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_a_unit_bills_what_the_ledger_does(seed: int, some: Catalog) -> None:
     """Every option of a plan, built up again from its unit, costs its ledger's total."""
@@ -129,7 +169,7 @@ def test_a_unit_bills_what_the_ledger_does(seed: int, some: Catalog) -> None:
     job = workload.job
     assert isinstance(job, ServeJob)
     asked = question(job)
-    for option in [one for one in make_plan(workload, some, calibrated=CALIBRATED).options if is_machine(one)]:
+    for option in machines(make_plan(workload, some, calibrated=CALIBRATED).options):
         unit = replace(unit_of(option, workload, some.services, (), None, used=0.8), reserved_usd_per_hour=None)
         fleet = month_fleet(unit, asked.demand, job.rate_per_s, asked.policy)
         assert fleet.machines_mean == option.count, option.identity
@@ -153,13 +193,13 @@ def test_right_sizing_asks_the_plan_of_the_same_machine(catalog: Catalog) -> Non
     """A machine that right-sizing accepts for a workload is an option of its plan, with one machine."""
     workload = replace(load_workload(EXAMPLES / SERVICES[2], catalog=catalog), team=Team())
     planned = make_plan(workload, catalog, calibrated=CALIBRATED)
-    for option in [one for one in planned.options if is_machine(one)][:5]:
+    for option in machines(planned.options)[:5]:
         offers = [
             one for one in catalog.offers_named(option.provider, option.instance_type)
             if (one.region, one.purchase) == (option.region, option.purchase)
         ]  # fmt: skip
         alone = plan_alone(workload, offers[0], catalog, machines=option.count)
-        same = next(one for one in alone.options if is_machine(one))
+        same = machines(alone.options)[0]
         assert (same.count, same.cost_usd) == (option.count, option.cost_usd)
 
 

@@ -12,11 +12,11 @@ from tonnage.catalog import Catalog
 from tonnage.comparison.energy import Footprint, Stated, footprint
 from tonnage.comparison.energy import total as sum_footprints
 from tonnage.comparison.equivalents import Equivalent, equivalent_of
-from tonnage.comparison.fronts import pareto_front
+from tonnage.comparison.fronts import latency, pareto_front
 from tonnage.comparison.profile_file import Hours
 from tonnage.comparison.reaching import WhyNot, enough_machines, narrow_to, only_of, why_none
 from tonnage.comparison.request import Alternative
-from tonnage.planning import CatalogStamp, Option, Plan
+from tonnage.planning import CatalogStamp, MachineOption, Option, Plan, TokenOption
 from tonnage.planning.reasons import Reason
 from tonnage.planning.reasons.risks import EstimatedFeeRisk
 from tonnage.sizing.estimates import Figure
@@ -83,8 +83,7 @@ class Row:
     @property
     def done_with(self) -> str:
         """The model that does the work: that of the token API, else the one asked for."""
-        tokens = self.option is not None and not self.option.run.machines
-        return plain_model_name(self.option.instance_type if tokens and self.option else self.model)
+        return plain_model_name(self.option.instance_type if isinstance(self.option, TokenOption) else self.model)
 
     @property
     def fee_estimate(self) -> EstimatedFeeRisk | None:
@@ -98,11 +97,15 @@ class Row:
 
     @property
     def latency_p95_s(self) -> Figure | None:
-        return None if self.option is None else self.option.run.latency_p95_s or self.option.run.ttft_p95_s
+        return None if self.option is None else latency(self.option)
+
+    @property
+    def rates(self) -> tuple[tuple[str, Figure], ...]:
+        return self.option.run.rates if isinstance(self.option, MachineOption) else ()
 
     @property
     def rate(self) -> tuple[str, Figure] | None:
-        return self.option.run.rates[0] if self.option and self.option.run.rates else None
+        return next(iter(self.rates), None)
 
     @property
     def price_read_on(self) -> date | None:
@@ -351,7 +354,7 @@ def _hours_at_work(option: Option, work: WorkDemand) -> Figure:
     job = work.workload.job
     if isinstance(job, ServeJob):
         return Figure(value=job.hours_per_month, low=job.hours_per_month, high=job.hours_per_month)
-    if not option.run.machines:
+    if isinstance(option, TokenOption):
         return ZERO
     assert option.time_s is not None
     assert work.jobs_per_month is not None

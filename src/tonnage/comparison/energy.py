@@ -12,7 +12,7 @@ from pydantic import Field
 from tonnage.catalog import Catalog
 from tonnage.comparison.door import Name, Text, parse_entries
 from tonnage.comparison.profile_file import Evidence, SourceEntry
-from tonnage.planning import Option
+from tonnage.planning import Option, TokenOption
 from tonnage.sizing.estimates import Basis, Figure
 from tonnage.values import dataclass
 from tonnage.workload.file.fields import StrictModel
@@ -106,7 +106,7 @@ def footprint(option: Option, hours: Figure, catalog: Catalog, stated: Stated) -
 
 def _device_watts(option: Option, catalog: Catalog) -> Factor | str:
     """The power limit of all devices of an option, or what is missing."""
-    if not option.run.machines:
+    if isinstance(option, TokenOption):
         return "power of a token API: its vendor publishes none"
     if option.gpu is None:
         return "power of machines without an accelerator: the catalog has none"

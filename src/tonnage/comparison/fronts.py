@@ -10,7 +10,12 @@ from tonnage.sizing.estimates import Figure
 
 def pace(option: Option) -> Figure | None:
     """The time of a job; of a service its promised latency. None: not known."""
-    return option.time_s or option.run.latency_p95_s or option.run.ttft_p95_s
+    return option.time_s or latency(option)
+
+
+def latency(option: Option) -> Figure | None:
+    """The 95th percentile of a service's answers, or of their first token where that is what is known."""
+    return option.latency_p95_s or option.ttft_p95_s
 
 
 def pareto_front(options: Iterable[Option]) -> tuple[Option, ...]:

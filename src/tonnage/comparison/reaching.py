@@ -10,7 +10,7 @@ from typing import ClassVar, Final, Literal
 from tonnage.catalog import Catalog, parse_gpu_filter
 from tonnage.comparison.owned import with_owned
 from tonnage.comparison.request import Alternative
-from tonnage.planning import Option, Plan
+from tonnage.planning import MachineOption, Option, Plan
 from tonnage.planning.plan import Relaxation
 from tonnage.planning.reasons import Reason
 from tonnage.planning.reasons.changes import LeaveOut
@@ -179,8 +179,9 @@ def why_none(plan: Plan, alternative: Alternative) -> WhyNot:
 
 def only_of(catalog: Catalog, options: Sequence[Option]) -> Catalog:
     """The catalog with the offers alone that some of `options` use, so that planning again is quick."""
-    keys = {(one.provider, one.instance_type, one.region, one.purchase) for one in options if one.run.machines}
-    if len(keys) == 0:
+    machines = [one for one in options if isinstance(one, MachineOption)]
+    keys = {(one.provider, one.instance_type, one.region, one.purchase) for one in machines}
+    if not keys:
         return catalog
     names = {key[:2] for key in keys}
     return replace(

@@ -5,15 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from tonnage.planning.order import order_key
-from tonnage.planning.plan import Cheaper, Objective, Option, PriceTrusted, Refusal, RiskAccepted, UnknownAnswered
+from tonnage.planning.plan import (
+    Cheaper,
+    MachineOption,
+    Objective,
+    Option,
+    PriceTrusted,
+    Refusal,
+    RiskAccepted,
+    TokenOption,
+    UnknownAnswered,
+)
 
 
 def cheaper_than(
     options: Sequence[Option],
     *,
-    bolder: Option | None,
-    unverified: Option | None,
-    doubted: Option | None,
+    bolder: MachineOption | None,
+    unverified: MachineOption | None,
+    doubted: MachineOption | None,
     refused: Iterable[Refusal],
     objective: Objective,
 ) -> tuple[Cheaper, ...]:
@@ -29,8 +39,8 @@ def cheaper_than(
     found: list[Cheaper] = []
     if bolder is not None and ahead(bolder):
         found.append(RiskAccepted(risk="memory", option=bolder, saves_usd=_saves(bolder, best)))
-    tokens = [option for option in options if not option.relied_on and not option.run.machines]
-    doubts = [*([doubted] if doubted is not None else []), *tokens]
+    tokens = [option for option in options if isinstance(option, TokenOption) and not option.relied_on]
+    doubts: list[Option] = [*([doubted] if doubted is not None else []), *tokens]
     first = min(doubts, key=lambda option: order_key(option, objective), default=None)
     if best.relied_on and first is not None and ahead(first):
         found.append(PriceTrusted(option=first, saves_usd=_saves(first, best)))

@@ -10,7 +10,7 @@ from tonnage.catalog import Catalog
 from tonnage.catalog.expected_prices import ExpectedPrices
 from tonnage.catalog.market import InstanceType
 from tonnage.planning.options import OptionBuilder
-from tonnage.planning.plan import Objective, Option, Refusal
+from tonnage.planning.plan import MachineOption, Objective, Refusal
 from tonnage.planning.priced_runs import PricedRuns, join
 from tonnage.planning.quotas import covering, most_machines
 from tonnage.planning.ranking import Limits, choose, pareto_rows, score, within
@@ -48,7 +48,7 @@ class Choice:
     def service(self) -> bool:
         return isinstance(self.workload.job, ServeJob)
 
-    def options(self, priced: PricedRuns) -> tuple[list[Option], list[Refusal]]:
+    def options(self, priced: PricedRuns) -> tuple[list[MachineOption], list[Refusal]]:
         """The options on machines, and a refusal for each group whose every row breaks a limit. `priced`: the park's
         own table."""
         allowed = self._allowed(priced)
@@ -59,7 +59,9 @@ class Choice:
         )  # fmt: skip
         return built, rejected
 
-    def best_of(self, sized: Sized | None, priced: PricedRuns | None = None, *, relied: bool = True) -> Option | None:
+    def best_of(
+        self, sized: Sized | None, priced: PricedRuns | None = None, *, relied: bool = True
+    ) -> MachineOption | None:
         """The best option of a table of the park's machines (`priced`, where it has been), at a price one can rely on,
         or at one that one cannot."""
         if sized is None:
@@ -98,7 +100,7 @@ class Choice:
     def _most(self) -> np.ndarray:
         return most_machines(self.workload.constraints.quotas, self.deals, self.instances, self.catalog)
 
-    def _built(self, sized: Sized, priced: PricedRuns, rows: IntArray) -> list[Option]:
+    def _built(self, sized: Sized, priced: PricedRuns, rows: IntArray) -> list[MachineOption]:
         """The best row of each group: of those that can be relied on, where it has such; and the front of all that can,
         or of all where none can."""
         relied = self._relied(sized, priced)

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from tonnage.planning.decoder_table import DecoderTable
+from tonnage.planning.fleets import ReplicaFleet
 from tonnage.planning.intervals import Interval
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.changes import AcceptRisk, JobField, LargerGpus, SetField
@@ -39,19 +40,22 @@ def decoder_detail(
     time: tuple[Interval, float] | None = None,
     notes: tuple[RunNote, ...] = (),
     promise: Promise = "latency",
-    pools: tuple[int, int] | None = None,
+    pools: tuple[tuple[int, float], ...] = (),
     utilisation: float | None = None,
 ) -> RunDetail:
     """`requests_per_s`: of the whole fleet at its capacity, or of a batch as it goes; `seen`: at one replica's load, a
-    single row. `pools`: of the replicas, those that only read prompts and those that only write answers."""
+    single row. `pools`: of the replicas, those that only read prompts and those that only write answers: how many,
+    and what one carries."""
     kind = int(table.kind[row])
     of_latency, of_ttft, of_rate = (table.intervals[name][row] for name in ("latency", "ttft", "throughput"))
     rate = of_rate.inverse().around(requests_per_s)
+    fleet = tuple(of_rate.inverse().around(each) for _, each in pools) or (rate.scaled(1.0 / replicas),)
+    per_machine = int(table.per_node[row])
     parts = _memory_parts(table, kind, float(seen.in_flight[0]))
     slots, layout = int(table.curves.rows.slots[kind]), table.layouts[row]
     held = "a batch" if table.scheduler.admission == "fixed" else f"request{'s' if slots > 1 else ''} in flight"
     text = f"{replicas} replica" + ("s" if replicas > 1 else "")
-    text = text if pools is None else f"{pools[0]} prefill and {pools[1]} decode replicas"
+    text = f"{pools[0][0]} prefill and {pools[1][0]} decode replicas" if pools else text
     text += f", {layout.describe()}" if layout.devices > 1 else ""
     text += f", up to {slots} {held} each, {table.job.weights}"
     text += " (products in 16 bit)" if table.job.weights == "fp8" and not table.curves.rows.served.low_bit else ""
@@ -59,7 +63,7 @@ def decoder_detail(
     return RunDetail(
         layout=text,
         layout_fields=(
-            *_counted(replicas, int(table.per_node[row]), pools),
+            *_counted(replicas, per_machine, pools),
             ("nodes", nodes),
             ("tensor_parallel", layout.devices),
             *_expert_degrees(layout),
@@ -90,6 +94,9 @@ def decoder_detail(
                           (("ttft", first), ("tpot", token), ("latency", latency))),
         promise=promise,
         utilisation=utilisation,
+        fleet=None if time else ReplicaFleet(
+            pools=fleet, per_machine=per_machine, one_machine=len(pools) > 1 and not table.networked[kind]
+        ),
         notes=(*notes, *_front_end(table, requests_per_s / replicas)),
         intervals=(*(() if time is None else (time[0],)), of_latency, of_ttft, of_rate, table.held),
     )  # fmt: skip
@@ -103,10 +110,10 @@ def _front_end(table: DecoderTable, replica_per_s: float) -> tuple[RunNote, ...]
     return (FrontEndNote(engine=table.scheduler.name, accept_s=each_s),)
 
 
-def _counted(replicas: int, per_node: int, pools: tuple[int, int] | None) -> tuple[tuple[str, int], ...]:
-    if pools is None:
+def _counted(replicas: int, per_node: int, pools: tuple[tuple[int, float], ...]) -> tuple[tuple[str, int], ...]:
+    if not pools:
         return (("replicas", replicas), ("replicas_per_node", per_node))
-    return (("prefill_replicas", pools[0]), ("decode_replicas", pools[1]))
+    return (("prefill_replicas", pools[0][0]), ("decode_replicas", pools[1][0]))
 
 
 def _expert_degrees(layout: ReplicaLayout) -> tuple[tuple[str, int], ...]:

@@ -75,7 +75,8 @@ class Pools:
         kind = int(self.table.kind[row])
         prefill, decode = (int(count[index]) for count in self.counts())
         nodes = int(self.nodes()[index])
-        carries = (prefill * float(self.carried.prefill_per_s[kind]), decode * float(self.carried.decode_per_s[kind]))
+        each = (float(self.carried.prefill_per_s[kind]), float(self.carried.decode_per_s[kind]))
+        carries = (prefill * each[0], decode * each[1])
         rate, capacity = self.job.rate_per_s, min(carries)
         curves = self.table.curves.take(self.table.kind[[row]])
         seen = seen_in_pools(curves, np.array([rate / prefill]), np.array([rate / decode]), one_machine=nodes == 1)
@@ -84,7 +85,7 @@ class Pools:
         )
         return decoder_detail(
             self.table, row, seen, nodes=nodes, replicas=prefill + decode, requests_per_s=capacity, notes=(note,),
-            promise="ttft", pools=(prefill, decode), utilisation=rate / capacity,
+            promise="ttft", pools=((prefill, each[0]), (decode, each[1])), utilisation=rate / capacity,
         )  # fmt: skip
 
 
@@ -92,7 +93,7 @@ def pooled(table: DecoderTable, limits: Limits, nodes: Array, *, used: float, sp
     """Candidates of two pools: every row that fits, on machines with several devices. `nodes`: machines that each row
     takes without pools; where a bound on two pools is no less than the fewest of them, none are searched."""
     rows = np.flatnonzero(table.fits & (table.devices.per_node > 1))
-    within = inside_machine(table)
+    within = ~table.networked
     best = _carried(table, distinct(table.kind[rows]), lambda some: most_rates(table.curves.take(some)))
     bound = Pools(table=table, row=rows, carried=best, used=used, spare=spare)
     if bound.job.prefill_replicas is None:
@@ -106,11 +107,6 @@ def pooled(table: DecoderTable, limits: Limits, nodes: Array, *, used: float, sp
     found = Pools(table=table, row=rows, carried=carried, used=used, spare=spare)
     placed = found.enough & (~within[table.kind[rows]] | (found.nodes() <= 1))
     return replace(found, row=rows[placed])
-
-
-def inside_machine(table: DecoderTable) -> np.ndarray:
-    """Kinds of replica whose machines have no known network: both pools stand inside one."""
-    return ~np.isfinite(table.curves.rows.devices.inter_bytes_per_s)
 
 
 def _carried(table: DecoderTable, kinds: IntArray, rates: Callable[[IntArray], PoolRates]) -> PoolRates:
@@ -129,7 +125,7 @@ def pool_miss(table: DecoderTable, pools: Pools, rows: Sequence[int]) -> Miss:
     """Why pools of the stated sizes do not do: the sizes that would, on the row that needs the fewest replicas."""
     job = pools.job
     kind = table.kind[list(rows)]
-    if bool(np.all(inside_machine(table)[kind])) and (job.prefill_replicas or 0) + (job.decode_replicas or 0) > int(
+    if not bool(np.any(table.networked[kind])) and (job.prefill_replicas or 0) + (job.decode_replicas or 0) > int(
         np.max(table.per_node[list(rows)])
     ):
         return PoolLinkMiss(lifted_by=(FewerPoolReplicas(replicas=int(np.max(table.per_node[list(rows)]))),))

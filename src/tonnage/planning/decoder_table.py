@@ -54,6 +54,11 @@ class DecoderTable:
         """Machines with rows that only the interval keeps out."""
         return frozenset(self.machine[self.held_back].tolist())
 
+    @property
+    def networked(self) -> np.ndarray:
+        """Kinds of replica whose machines have a known network; without one two pools stand inside one machine."""
+        return np.isfinite(self.curves.rows.devices.inter_bytes_per_s)
+
     def factors(self, of: str) -> tuple[Array, Array]:
         """Low and high factor of an interval, a row each."""
         spreads = [one.spread for one in self.intervals[of]]

@@ -5,6 +5,7 @@ so that the busy rate takes at most `used` (the target utilisation) of the capac
 
     replicas = ceil(rate / (capacity · used)) + spare,    machines = ceil(replicas / replicas on one machine)
 
+Two pools, one that reads prompts and one that writes answers, have replicas for the whole rate each.
 Utilisation is the rate over the capacity of all replicas held, the spare ones included.
 """
 
@@ -12,9 +13,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from tonnage.sizing.estimates import Array, Num
+from tonnage.sizing.estimates import Array, Figure, Num
+from tonnage.values import dataclass
 
 LEAST = 1e-9  # of a replica: rounding of the arithmetic is not a reason for one more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaFleet:
+    """What fleets are built of: the capacity of one replica of each pool, and the replicas on one machine."""
+
+    pools: tuple[Figure, ...]  # requests a second; one pool, or one that reads prompts and one that writes answers
+    per_machine: int
+    one_machine: bool = False  # the pools stand inside one machine, whose network is not known
 
 
 def replicas_for(rate_per_s: Num, capacity_per_s: Num, *, used: float, spare: int) -> Array:

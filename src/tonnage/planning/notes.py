@@ -8,7 +8,7 @@ from typing import Final, cast, get_args
 from tonnage.catalog import Catalog
 from tonnage.planning.assumed import terms_assumed
 from tonnage.planning.calibrated_model import CalibratedModel
-from tonnage.planning.plan import Option
+from tonnage.planning.plan import MachineOption, Option
 from tonnage.planning.reasons.notes import (
     AssumedTerm,
     AssumedTermsNote,
@@ -96,7 +96,8 @@ def _predictions(workload: Workload, options: Sequence[Option], calibrated: Cali
         yield EngineNote(engine=job.engine, engine_class=cast(EngineClass, calibrated.engine(job).name))
     if isinstance(job, ServeJob):
         yield ClosedFormNote()
-    intervals = tuple(one for option in options[:1] for one in option.run.intervals)
+    best = next(iter(options), None)
+    intervals = best.run.intervals if isinstance(best, MachineOption) else ()
     if intervals and not any(one.rows for one in intervals):
         yield JudgedIntervalsNote()
     elif intervals:

@@ -10,7 +10,7 @@ from tonnage.catalog.capacity import CapacityRule
 from tonnage.catalog.expected_prices import ExpectedPrices, PriceDoubt
 from tonnage.catalog.market import InstanceType
 from tonnage.catalog.services import ServicePrices
-from tonnage.planning.plan import Option, RunDetail
+from tonnage.planning.plan import MachineOption, RunDetail
 from tonnage.planning.priced_runs import PricedRuns
 from tonnage.planning.risks import risks_of
 from tonnage.planning.sized import IntArray, Sized
@@ -45,7 +45,7 @@ class OptionBuilder:
     vendors: Mapping[str, str]  # of each device
     capacity: Mapping[tuple[str, str, str], CapacityRule]  # by provider, machine and purchase
 
-    def built(self, rows: IntArray, front: np.ndarray) -> list[Option]:
+    def built(self, rows: IntArray, front: np.ndarray) -> list[MachineOption]:
         """Options for `rows`, in their order."""
         billed = billed_hours(
             self.priced.sessions,
@@ -81,7 +81,7 @@ class OptionBuilder:
         *,
         hourly: float,
         on_front: bool,
-    ) -> Option:
+    ) -> MachineOption:
         priced = self.priced
         deal = self.deals[int(priced.offer[row])]
         offer = deal.offer
@@ -101,7 +101,7 @@ class OptionBuilder:
             high=max(float(priced.cost_high_usd[row]), total),
             basis=time.basis if time else "computed",
         )
-        return Option(
+        return MachineOption(
             rank=0,
             provider=offer.provider,
             instance_type=offer.instance_type,

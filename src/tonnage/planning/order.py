@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tonnage.planning.plan import Objective, Option
+from tonnage.planning.plan import MachineOption, Objective, Option, TokenOption
 from tonnage.planning.reasons.distances import (
     DearerDistance,
     Distance,
@@ -69,14 +69,13 @@ def _joint_front(options: Sequence[Option], trust: Trust) -> list[Option]:
     """Machines and token APIs judged together: the front of each kind, less what the other kind beats in both. A price
     that is not relied on beats none that is."""
     sure = [option for option in options if trust == "any" or option.relied_on]
-    tokens = [option for option in sure or options if not option.run.machines and option.time_s is not None]
-    front = [option for option in options if option.run.machines and option.pareto]
+    tokens = [option for option in sure or options if isinstance(option, TokenOption)]
+    front = [option for option in options if isinstance(option, MachineOption) and option.pareto]
     out = []
     for option in options:
-        rivals = tokens if option.run.machines else [*front, *tokens]
-        stays = option.pareto if option.run.machines else option.time_s is not None
+        rivals: Sequence[Option] = tokens if isinstance(option, MachineOption) else [*front, *tokens]
         beaten = any(_beats(rival, option) for rival in rivals if rival is not option)
-        kept = stays and not beaten
+        kept = option.pareto and not beaten
         out.append(option if option.pareto == kept else replace(option, pareto=kept))
     return out
 
@@ -98,11 +97,10 @@ def loses_by(option: Option, winner: Option, objective: Objective) -> Distance:
         return SameCostDistance()
     hourly = option.usd_per_instance_hour
     machines = sum(float(line.usd) for line in option.ledger.lines if line.unit in ("instance-hour", "DBU"))
-    reached = bool(hourly) and machines > more
     return DearerDistance(
         times=_times(option, winner),
         more_usd=more,
         faster=option.pareto,
         usd_per_instance_hour=hourly or None,
-        wins_below_usd_per_instance_hour=hourly * (machines - more) / machines if reached else None,
+        wins_below_usd_per_instance_hour=hourly * (machines - more) / machines if hourly and machines > more else None,
     )

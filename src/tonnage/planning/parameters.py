@@ -8,7 +8,7 @@ from typing import Literal
 
 from tonnage.catalog import Catalog
 from tonnage.planning.changes import edit_of
-from tonnage.planning.plan import Option, Plan, Refusal
+from tonnage.planning.plan import MachineOption, Option, Plan, Refusal
 from tonnage.planning.reasons.changes import (
     AnyChange,
     Discount,
@@ -99,7 +99,7 @@ def _to_win(option: Option, group: GroupKey, plan: Plan) -> tuple[Parameter, ...
 
 def _cheaper(option: Option, group: GroupKey) -> tuple[Parameter, ...]:
     """A lower price of the machine; of what a platform bills by itself for it, where that is a price of its own."""
-    if option.platform == "vm":
+    if isinstance(option, MachineOption) and option.platform == "vm":
         return (_price(group, option.usd_per_instance_hour),)
     sku = {"bedrock": option.instance_type, "sagemaker": f"ml.{option.instance_type}"}.get(option.platform)
     if sku is None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import date, datetime
-from typing import Literal
+from typing import ClassVar, Literal, TypeVar
 
 from tonnage.catalog.market import Platform, Purchase
+from tonnage.planning.fleets import ReplicaFleet
 from tonnage.planning.intervals import Interval
 from tonnage.planning.reasons.changes import RelaxingChange
 from tonnage.planning.reasons.distances import Distance
@@ -63,33 +64,28 @@ class RunDetail:
     utilisation: float | None = None  # of a service: its busy rate over the capacity of all replicas held
     notes: tuple[RunNote, ...] = ()
     intervals: tuple[Interval, ...] = ()  # behind time, memory, latency, rate
-    machines: bool = True  # False: a token API, which needs no memory of the buyer's
     host: HostShare | None = None  # None: the host does nothing that could hold devices up
+    fleet: ReplicaFleet | None = None  # of a service
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
-    """One way to do the work that meets every constraint."""
+class BaseOption:
+    """What every way to do the work that meets every constraint has: what is bought, and what it costs."""
 
     rank: int
     provider: str
-    instance_type: str
+    instance_type: str  # of tokens: the model
     region: str
     purchase: Bought
-    count: int  # instances; model units, or 1, of a token API
-    gpu: str | None
-    gpu_count: float  # per instance
-    usd_per_instance_hour: float
+    platform: Platform
+    count: int  # instances; of tokens: model units, or 1
     price_read_on: date | None
     time_s: Figure | None  # wall clock: start-up, checkpoints and re-done work included
     cost_usd: Figure  # of the job; of a month for a service
     ledger: Ledger
-    run: RunDetail
     risks: tuple[Risk, ...]
     pareto: bool
     loses_by: Distance | None  # None: the winner
-    platform: Platform = "vm"
-    spot: SpotDetail | None = None  # of work on spot that ends
 
     @property
     def price_doubts(self) -> tuple[PriceRisk, ...]:
@@ -109,6 +105,64 @@ class Option:
     @property
     def identity(self) -> tuple[str, str, str, str, int]:
         return (self.provider, self.instance_type, self.region, self.purchase, self.count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineOption(BaseOption):
+    """Machines that do the work."""
+
+    gpu: str | None
+    gpu_count: float  # per instance
+    usd_per_instance_hour: float
+    run: RunDetail
+    spot: SpotDetail | None = None  # of work on spot that ends
+
+    @property
+    def layout(self) -> str:
+        return self.run.layout
+
+    @property
+    def latency_p95_s(self) -> Figure | None:
+        return self.run.latency_p95_s
+
+    @property
+    def ttft_p95_s(self) -> Figure | None:
+        return self.run.ttft_p95_s
+
+    @property
+    def promised(self) -> tuple[Promise, Figure] | None:
+        """What a service promised and its 95th percentile; None for work that has an end."""
+        known = {"latency": self.latency_p95_s, "ttft": self.ttft_p95_s, "tpot": self.run.tpot_p95_s}
+        of: Promise = "latency" if known[self.run.promise] is None else self.run.promise
+        figure = known[of]
+        return None if figure is None else (of, figure)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenOption(BaseOption):
+    """Tokens of a model that a platform runs or trains, on no machine of the buyer's; latencies as the buyer states."""
+
+    training: bool
+    input_tokens: int
+    output_tokens: int
+    latency_p95_s: Figure | None
+    ttft_p95_s: Figure | None
+    gpu: ClassVar[None] = None
+    gpu_count: ClassVar[float] = 0.0
+    usd_per_instance_hour: ClassVar[None] = None
+    spot: ClassVar[None] = None
+
+    @property
+    def layout(self) -> str:
+        return "learning on the platform" if self.training else "tokens through an API"
+
+    @property
+    def promised(self) -> tuple[Promise, Figure] | None:
+        return None if self.latency_p95_s is None else ("latency", self.latency_p95_s)
+
+
+Option = MachineOption | TokenOption
+Some = TypeVar("Some", bound=BaseOption)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +205,7 @@ class RiskAccepted:
     """The option that would be best if the memory need only fit on its expected figure."""
 
     risk: Literal["memory"]
-    option: Option
+    option: MachineOption
     saves_usd: float
 
 
@@ -243,7 +297,7 @@ class Plan:
         return self.options[0] if self.options else None
 
 
-def may_win(options: Iterable[Option], *, any_price: bool) -> tuple[Option, ...]:
+def may_win(options: Iterable[Some], *, any_price: bool) -> tuple[Some, ...]:
     """Those of `options` whose price is relied on; all of them where none is, or where any price is trusted."""
     listed = tuple(options)
     sure = tuple(option for option in listed if option.relied_on)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tonnage.planning.calibrated_model import CalibratedModel
+from tonnage.planning.fleets import ReplicaFleet
 from tonnage.planning.hosts import Hosts, hosts_of, longer, slower
 from tonnage.planning.intervals import Interval
 from tonnage.planning.plan import RunDetail
@@ -141,7 +142,8 @@ class ReplicaTable:
         latency = of_latency.around(float(replicas.latency_p95_s[row]))
         rate = float(replicas.requests_per_s[row]) * count
         host = self.hosts.figure(machine, nodes)
-        rates = [("requests_per_s", slower(of_rate.inverse().around(rate), host))]
+        carried = slower(of_rate.inverse().around(rate), host)
+        rates = [("requests_per_s", carried)]
         parts = [("mean latency", float(replicas.latency_mean_s[row]))]
         memory = replicas.memory
         components = {
@@ -173,6 +175,7 @@ class ReplicaTable:
             latency_p95_s=latency,
             promise=promise,
             utilisation=utilisation,
+            fleet=None if time else ReplicaFleet(pools=(carried.scaled(1.0 / count),), per_machine=per_node),
             notes=notes,
             intervals=(*(() if time is None else (time[0],)), *used, self.held),
             host=self.hosts.share(machine, nodes, rate),

@@ -9,7 +9,7 @@ from typing import Final
 from tonnage.catalog import Catalog
 from tonnage.catalog.market import Platform
 from tonnage.planning.market import exclusion_miss, not_listed
-from tonnage.planning.plan import Bought, Objective, Option, Refusal, RunDetail
+from tonnage.planning.plan import Bought, Objective, Refusal, TokenOption
 from tonnage.planning.reasons.changes import (
     AnyChange,
     Buy,
@@ -64,7 +64,7 @@ BY_USE: Final = "by use"  # how tokens are paid
 class TokenOptions:
     """Options without ranks, and refusals."""
 
-    options: tuple[Option, ...]
+    options: tuple[TokenOption, ...]
     refused: tuple[Refusal, ...]
 
 
@@ -194,53 +194,32 @@ class _Judge:
             return None
         return BudgetMiss(needed_usd=usd, budget_usd=budget, lifted_by=(budget_of(usd),))
 
-    def option(self, way: Way, ledger: Ledger) -> Option:
-        """A way that holds every limit, as an option without machines."""
+    def option(self, way: Way, ledger: Ledger) -> TokenOption:
+        """A way that holds every limit, as an option."""
         total = float(ledger.total_usd)
-        seconds = None if self.service else api_time_s(self.workload, self.work)
-        time = None if seconds is None else _stated(seconds)
+        time = None if self.service else _stated(api_time_s(self.workload, self.work))
         days = [line.read_on for line in ledger.lines if line.source != OWN]
-        return Option(
+        work, tokens = self.work, self.workload.buy.tokens
+        return TokenOption(
             rank=0,
             provider=self.provider(way),
             instance_type=way.model,
             region=SHORT.get(way.region, way.region),
             purchase=way.purchase,
             count=way.units,
-            gpu=None,
-            gpu_count=0,
-            usd_per_instance_hour=0.0,
             price_read_on=_oldest(days),
             time_s=time,
             cost_usd=Figure(value=total, low=total, high=total),
             ledger=ledger,
-            run=self._run(time),
             risks=tuple(self._risks(way, days, known=time is not None or self.service)),
-            pareto=False,
+            pareto=time is not None,
             loses_by=None,
             platform=way.platform,
-        )
-
-    def _run(self, time: Figure | None) -> RunDetail:
-        work, tokens = self.work, self.workload.buy.tokens
-        none = Figure(value=0.0, low=0.0, high=0.0)
-        said = "learning on the platform" if work.training else "tokens through an API"
-        return RunDetail(
-            layout=said,
-            layout_fields=(
-                ("input_tokens", round(work.input_tokens)),
-                ("output_tokens", round(work.output_tokens)),
-            ),
-            time_s=time,
-            time_parts=(),
-            time_parts_of="request",
-            memory_gib=none,
-            memory_parts_gib=(),
-            memory_available_gib=0.0,
-            rates=(),
-            latency_p95_s=None if tokens.p95_latency_s is None or not self.service else _stated(tokens.p95_latency_s),
-            ttft_p95_s=None if tokens.p95_ttft_s is None or not self.service else _stated(tokens.p95_ttft_s),
-            machines=False,
+            training=work.training,
+            input_tokens=round(work.input_tokens),
+            output_tokens=round(work.output_tokens),
+            latency_p95_s=_stated(tokens.p95_latency_s) if self.service else None,
+            ttft_p95_s=_stated(tokens.p95_ttft_s) if self.service else None,
         )
 
     def _risks(self, way: Way, days: Iterable[date | None], *, known: bool) -> Iterable[Risk]:
@@ -284,9 +263,9 @@ def _rules_out(exclusion: Exclusion, provider: str, way: Way) -> bool:
     return exclusion.kind == "undated" and way.undated
 
 
-def _stated(value: float) -> Figure:
-    """A figure that the workload states: no interval of ours."""
-    return Figure(value=value, low=value, high=value, basis="assumed")
+def _stated(value: float | None) -> Figure | None:
+    """A figure that the workload states, where it does: no interval of ours."""
+    return None if value is None else Figure(value=value, low=value, high=value, basis="assumed")
 
 
 def _oldest(days: Iterable[date | None]) -> date | None:

@@ -153,7 +153,7 @@ def _costliest(solved: Solved) -> list[int]:
 
 
 def _offers(candidates: Sequence[Candidate]) -> set[tuple[object, ...]]:
-    return {(*one.option.identity, round(one.usd, 6), one.option.run.layout) for one in candidates}
+    return {(*one.option.identity, round(one.usd, 6), one.option.layout) for one in candidates}
 
 
 def _runs(solved: Solved, number: int) -> int:

@@ -26,8 +26,6 @@ from tonnage.service.crossings import Crossing
 from tonnage.service.economics import MonthFleet
 from tonnage.sizing.estimates import Figure
 
-LEAST_APART = 0.99  # of the fleet's cost: a plan below it is another fleet
-
 
 def breakeven_report(found: BreakEven) -> Report:
     """The report of a service."""
@@ -238,12 +236,6 @@ def _notes(found: BreakEven) -> tuple[str, ...]:
         notes.append("the own fleet reads cached input again; --prefix-cache says that it does not")
     if question.quantile == "p99":
         notes.append("machines are planned for p95 and then slowed until the simulated p99 keeps the promise")
-    best, fleet = found.plan.best, found.usd_per_month
-    if best is not None and fleet is not None and best.cost_usd.value < LEAST_APART * fleet.value:
-        notes.append(
-            f"`tonnage plan` does it for {render_money(best.cost_usd.value)} a month ({best.run.layout}): layouts of "
-            "that kind are not followed over other volumes here"
-        )
     if any(api.prices.read_on is None for api in found.apis):
         notes.append("token prices without a date are as you gave them")
     return tuple(notes)

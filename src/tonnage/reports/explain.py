@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from tonnage.planning.plan import Option, Plan
+from tonnage.planning.plan import MachineOption, Option, Plan
 from tonnage.reports.blocks import Block, Column, Heading, Page, Pairs, Paragraph, Table
 from tonnage.reports.flips import Flipped, flip_blocks, flips_document
 from tonnage.reports.ledger_blocks import ledger_blocks
+from tonnage.reports.option_table import render_hardware
 from tonnage.reports.plain import plain_instant, plain_number
 from tonnage.reports.plan_document import (
     catalog_document,
@@ -34,7 +35,6 @@ from tonnage.reports.selection import Selection
 from tonnage.reports.wording import (
     plural,
     render_bought,
-    render_hardware,
     render_machines,
     render_money,
     short,
@@ -128,7 +128,7 @@ def option_blocks(plan: Plan, option: Option) -> Iterator[Block]:
     if option.loses_by is not None:
         yield Paragraph(text=f"It {distance_words(option.loses_by)}.")
     yield from ledger_blocks(option, horizon=plan.horizon, as_of=plan.as_of.date())
-    if option.run.machines:
+    if isinstance(option, MachineOption):
         yield from run_blocks(option.run, device="GPU" if option.gpu else "machine")
     if option.risks:
         yield Heading(text="Risks")

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from string import ascii_lowercase
 
-from tonnage.planning.plan import Option, Plan
+from tonnage.planning.plan import Option, Plan, TokenOption
 from tonnage.planning.reasons import Risk, has_figures, without_figures
 from tonnage.reports.blocks import Column, Pairs, Table
 from tonnage.reports.cheaper import price_words
 from tonnage.reports.reasons import risk_words
 from tonnage.reports.wording import (
-    UNKNOWN,
     plural,
-    promised_latency,
     render_bought,
     render_duration,
-    render_hardware,
+    render_gpus,
     render_machines,
     render_money,
     render_money_interval,
@@ -52,7 +50,7 @@ def option_table(plan: Plan, options: Sequence[Option], *, best_first: bool) -> 
 
 
 def _row(option: Option, notes: RiskNotes, *, service: bool, front: bool) -> tuple[str, ...]:
-    promised = promised_latency(option.run)
+    promised = option.promised
     time = promised[1] if service and promised else option.time_s
     return (
         str(option.rank),
@@ -65,12 +63,19 @@ def _row(option: Option, notes: RiskNotes, *, service: bool, front: bool) -> tup
         render_time_interval(time),
         render_money(option.cost_usd.value),
         render_money_interval(option.cost_usd),
-        render_price(option.usd_per_instance_hour) if option.run.machines else UNKNOWN,
+        render_price(option.usd_per_instance_hour),
         price_words(option),
-        option.run.layout,
+        option.layout,
         *(("on" if option.pareto else "behind",) if front else ()),
         notes.letters(option),
     )
+
+
+def render_hardware(option: Option) -> str:
+    """The GPUs of an option; tokens need none."""
+    if isinstance(option, TokenOption):
+        return "token API"
+    return render_gpus(option.gpu, option.gpu_count, option.count)
 
 
 class RiskNotes:

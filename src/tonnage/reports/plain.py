@@ -45,14 +45,14 @@ def plain_usd(amount: float | Decimal) -> float | int | None:
     return int(rounded) if rounded.is_integer() else rounded
 
 
-def plain_price(price: float | Decimal) -> float | int:
-    """A price per unit, as it was read: prices are facts, so no digit is dropped.
+def plain_price(price: float | Decimal | None) -> float | int | None:
+    """A price per unit, as it was read: prices are facts, so no digit is dropped. None stays None.
 
     >>> plain_price(Decimal("1.692835"))
     1.692835
     """
-    value = float(price)
-    return int(value) if value.is_integer() else value
+    value = None if price is None else float(price)
+    return value if value is None or not value.is_integer() else int(value)
 
 
 def plain_figure(figure: Figure | None) -> dict[str, Any] | None:

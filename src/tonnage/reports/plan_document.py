@@ -5,7 +5,18 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tonnage.planning.intervals import Interval
-from tonnage.planning.plan import CatalogStamp, HostShare, NearMiss, Need, Option, Plan, Refusal, RunDetail
+from tonnage.planning.plan import (
+    CatalogStamp,
+    HostShare,
+    MachineOption,
+    NearMiss,
+    Need,
+    Option,
+    Plan,
+    Refusal,
+    RunDetail,
+    TokenOption,
+)
 from tonnage.pricing.ledger import Ledger
 from tonnage.reports.cheaper import cheaper_document
 from tonnage.reports.plain import (
@@ -87,13 +98,13 @@ def option_document(option: Option) -> dict[str, Any]:
         "platform": option.platform,
         "gpu": option.gpu,
         "gpu_count": plain_number(option.gpu_count),
-        "usd_per_instance_hour": plain_price(option.usd_per_instance_hour) if option.run.machines else None,
+        "usd_per_instance_hour": plain_price(option.usd_per_instance_hour),
         "price_read_on": plain_day(option.price_read_on),
-        "layout": option.run.layout,
+        "layout": option.layout,
         "time_s": plain_figure(option.time_s),
         "cost_usd": plain_cost(option.cost_usd),
         "ledger": ledger_document(option.ledger),
-        "run": run_document(option.run),
+        "run": run_document(option.run) if isinstance(option, MachineOption) else _token_document(option),
         "spot": spot_document(option.spot),
         "risks": [risk_words(risk) for risk in option.risks],
         "risk_values": [risk_document(risk) for risk in option.risks],
@@ -124,14 +135,14 @@ def ledger_document(ledger: Ledger) -> list[dict[str, Any]]:
 
 
 def run_document(run: RunDetail) -> dict[str, Any]:
-    """How the machines do the work; memory is per device, null where no machine is rented."""
+    """How the machines do the work; memory is per device."""
     return {
         "layout": dict(run.layout_fields),
         "time_s": plain_figure(run.time_s),
         "time_parts_s": {part: plain_number(seconds) for part, seconds in run.time_parts},
         "time_parts_of": run.time_parts_of,
-        "memory_gib": plain_figure(run.memory_gib if run.machines else None),
-        "memory_available_gib": plain_number(run.memory_available_gib) if run.machines else None,
+        "memory_gib": plain_figure(run.memory_gib),
+        "memory_available_gib": plain_number(run.memory_available_gib),
         "memory_parts_gib": {part: plain_number(gib) for part, gib in run.memory_parts_gib},
         "rates": {key: plain_figure(figure) for key, figure in run.rates},
         "latency_p95_s": plain_figure(run.latency_p95_s),
@@ -143,6 +154,18 @@ def run_document(run: RunDetail) -> dict[str, Any]:
         **notes_document(run.notes),
         "host": None if run.host is None else host_document(run.host),
     }
+
+
+def _token_document(option: TokenOption) -> dict[str, Any]:
+    """The keys of `run_document` for work that no machine of the buyer's does."""
+    return {
+        "layout": {"input_tokens": option.input_tokens, "output_tokens": option.output_tokens},
+        "time_s": plain_figure(option.time_s), "time_parts_s": {}, "time_parts_of": "request",
+        "memory_gib": None, "memory_available_gib": None, "memory_parts_gib": {}, "rates": {},
+        "latency_p95_s": plain_figure(option.latency_p95_s), "ttft_p95_s": plain_figure(option.ttft_p95_s),
+        "tpot_p95_s": None, "utilisation_fraction": None, "percentiles_s": {}, "intervals": [],
+        **notes_document(()), "host": None,
+    }  # fmt: skip
 
 
 def host_document(host: HostShare) -> dict[str, Any]:
@@ -208,8 +231,8 @@ def option_rows(options: tuple[Option, ...]) -> list[list[Any]]:
 
 
 def _option_row(option: Option) -> list[Any]:
-    time, cost, memory = option.time_s, option.cost_usd, option.run.memory_gib
-    latency = option.run.latency_p95_s
+    time, cost, latency = option.time_s, option.cost_usd, option.latency_p95_s
+    run = option.run if isinstance(option, MachineOption) else None
     return [
         option.rank,
         option.provider,
@@ -219,13 +242,13 @@ def _option_row(option: Option) -> list[Any]:
         option.purchase,
         option.gpu,
         plain_number(option.gpu_count),
-        option.run.layout,
+        option.layout,
         *(plain_number(getattr(time, end)) if time else None for end in ("value", "low", "high")),
         *(plain_usd(getattr(cost, end)) for end in ("value", "low", "high")),
-        plain_price(option.usd_per_instance_hour) if option.run.machines else None,
+        plain_price(option.usd_per_instance_hour),
         plain_day(option.price_read_on),
-        *(plain_number(getattr(memory, end)) if option.run.machines else None for end in ("value", "low", "high")),
-        plain_number(option.run.memory_available_gib) if option.run.machines else None,
+        *(plain_number(getattr(run.memory_gib, end)) if run else None for end in ("value", "low", "high")),
+        plain_number(run.memory_available_gib) if run else None,
         plain_number(latency.value) if latency else None,
         option.pareto,
         "; ".join(risk_words(risk) for risk in option.risks),

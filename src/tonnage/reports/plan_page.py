@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from tonnage.planning.plan import CatalogStamp, NearMiss, Need, Option, Plan, Refusal
+from tonnage.planning.plan import CatalogStamp, MachineOption, NearMiss, Need, Option, Plan, Refusal
 from tonnage.reports.blocks import Block, Bullets, Column, Heading, Page, Pairs, Paragraph, Table
 from tonnage.reports.cheaper import cheaper_blocks
 from tonnage.reports.ledger_blocks import ledger_blocks
-from tonnage.reports.option_table import option_table
+from tonnage.reports.option_table import option_table, render_hardware
 from tonnage.reports.reasons import miss_words, risk_words
 from tonnage.reports.reasons.distances import distance_words
 from tonnage.reports.reasons.flips import near_miss_lifts, relaxation_words
@@ -17,13 +17,12 @@ from tonnage.reports.reasons.notes import note_words
 from tonnage.reports.reasons.origins import origin_words
 from tonnage.reports.spot_words import spot_words
 from tonnage.reports.wording import (
+    PROMISES,
     plural,
-    promised_latency,
     render_bought,
     render_date,
     render_duration,
     render_gpus,
-    render_hardware,
     render_interval,
     render_machines,
     render_money,
@@ -44,7 +43,7 @@ def plan_page(plan: Plan, *, top: int) -> Page:
     else:
         blocks += nothing_fits_blocks(plan)
     blocks += [*_losers(plan), *price_blocks(plan.catalog)]
-    of_best = () if plan.best is None else tuple(map(note_words, plan.best.run.notes))
+    of_best = map(note_words, plan.best.run.notes) if isinstance(plan.best, MachineOption) else ()
     if notes := (*(f"the first option: {note}" for note in of_best), *map(note_words, plan.notes)):
         blocks += [Heading(text="Notes"), Bullets(items=notes)]
     return Page(title=f"Plan for {plan.name} ({plan.kind}), as of {plan.as_of:%Y-%m-%d}", blocks=tuple(blocks))
@@ -69,10 +68,11 @@ def _verdict(plan: Plan) -> Iterator[Block]:
     best = plan.options[0]
     yield Heading(text="Best")
     yield Paragraph(text=describe_option(best, horizon=plan.horizon), tone="good")
-    memory, room = best.run.memory_gib, best.run.memory_available_gib
-    where = "a GPU" if best.gpu else "a machine"
-    held = f"; {render_interval(memory, 'GiB')} of {room:.1f} GiB on {where}" if best.run.machines else ""
-    yield Paragraph(text=f"{best.run.layout}{held}.")
+    held = ""
+    if isinstance(best, MachineOption):
+        where = "a GPU" if best.gpu else "a machine"
+        held = f"; {render_interval(best.run.memory_gib, 'GiB')} of {best.run.memory_available_gib:.1f} GiB on {where}"
+    yield Paragraph(text=f"{best.layout}{held}.")
     if best.risks:
         yield Paragraph(text="Mind: " + "; ".join(risk_words(risk) for risk in best.risks) + ".", tone="warning")
     if best.spot is not None:
@@ -90,8 +90,8 @@ def describe_option(option: Option, *, horizon: str) -> str:
     )
     cost = f"{render_money(option.cost_usd.value)}{_bracketed(render_money_interval(option.cost_usd))}"
     if horizon == "month":
-        promised = promised_latency(option.run)
-        promise = "" if promised is None else f", {promised[0]} {render_duration(promised[1].value)}"
+        promised = option.promised
+        promise = "" if promised is None else f", {PROMISES[promised[0]]} {render_duration(promised[1].value)}"
         return f"{text}{cost} a month{promise}."
     if option.time_s is None:
         return f"{text}{cost}, finish time not known."
@@ -173,7 +173,7 @@ def _firsts(plan: Plan, title: str, options: tuple[Option, ...]) -> Iterator[Blo
 
 
 def _provider_row(option: Option, service: bool) -> tuple[str, ...]:
-    promised = promised_latency(option.run)
+    promised = option.promised
     time = promised[1] if service and promised else option.time_s
     return (
         str(option.rank),

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 from tonnage.units import GIB, MIB, SECONDS_PER_HOUR
 
 if TYPE_CHECKING:  # a report on a run needs neither the planner nor its arrays
-    from tonnage.planning.plan import Option, RunDetail
     from tonnage.sizing.estimates import Figure
 
 _SECONDS_PER_DAY: Final = 24 * SECONDS_PER_HOUR
@@ -79,12 +78,14 @@ def render_unit_money(usd: float) -> str:
     return f"${short(usd)}" if 0 < abs(usd) < 1 else render_money(usd)
 
 
-def render_price(usd_per_hour: float) -> str:
+def render_price(usd_per_hour: float | None) -> str:
     """A price an hour: up to four decimals, so that small machines differ.
 
     >>> render_price(0.061595), render_price(21.0148), render_price(98.32)
     ('$0.0616', '$21.0148', '$98.32')
     """
+    if usd_per_hour is None:
+        return UNKNOWN
     text = f"{usd_per_hour:,.4f}"
     while text.endswith("0") and len(text.rpartition(".")[2]) > 2:
         text = text[:-1]
@@ -208,6 +209,8 @@ def render_purchase(purchase: str | None) -> str:
     return purchase.replace("reserved_", "reserved ").replace("_", "-")
 
 
+PROMISES: Final = {"latency": "p95", "ttft": "p95 TTFT", "tpot": "p95 per token"}  # of a service
+
 PLATFORM_NAMES: Final = {
     "vm": "",
     "databricks": "Databricks",
@@ -227,13 +230,6 @@ def render_bought(purchase: str | None, platform: str) -> str:
     return f"{render_purchase(purchase)}, {name}" if name else render_purchase(purchase)
 
 
-def render_hardware(option: Option) -> str:
-    """The GPUs of an option; a token API has none."""
-    if not option.run.machines:
-        return "token API"
-    return render_gpus(option.gpu, option.gpu_count, option.count)
-
-
 def render_date(day: date | None) -> str:
     return "no date" if day is None else day.isoformat()
 
@@ -245,12 +241,3 @@ def plural(count: int, noun: str) -> str:
     """
     ending = "" if count == 1 else "es" if noun.endswith("s") else "s"
     return f"{count:,} {noun}{ending}"
-
-
-def promised_latency(run: RunDetail) -> tuple[str, Figure] | None:
-    """What a service promised, by name, and its predicted 95th percentile; None for work that has an end."""
-    if run.promise == "ttft" and run.ttft_p95_s is not None:
-        return "p95 TTFT", run.ttft_p95_s
-    if run.promise == "tpot" and run.tpot_p95_s is not None:
-        return "p95 per token", run.tpot_p95_s
-    return None if run.latency_p95_s is None else ("p95", run.latency_p95_s)

@@ -12,11 +12,10 @@ from tonnage.catalog import Catalog
 from tonnage.errors import InputError
 from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.layout_grid import node_counts
-from tonnage.planning.plan import CatalogStamp, Option
+from tonnage.planning.plan import CatalogStamp, MachineOption
 from tonnage.planning.planner import make_plan, terms_of
 from tonnage.pricing.tokens import TokenPrices
 from tonnage.service.batch_queue import QueueJob, simulate_queue
-from tonnage.service.units import is_machine
 from tonnage.values import dataclass
 from tonnage.workload.jobs import BatchJob, Workload
 
@@ -29,7 +28,7 @@ FAR = 1e4  # times the items, either way, that are looked at
 class QueueRow:
     """k machines: the plan's option, and the mean of 20 simulated runs beside it."""
 
-    option: Option
+    option: MachineOption
     simulated_finish_s: float
     simulated_usd: float
     in_time: bool
@@ -49,7 +48,7 @@ class BatchBreakEven:
     """The whole answer for a batch. `chosen` None: no number of machines is in time."""
 
     workload: Workload
-    option: Option | None
+    option: MachineOption | None
     rows: tuple[QueueRow, ...]
     chosen: QueueRow | None
     apis: tuple[BatchApi, ...]
@@ -84,7 +83,7 @@ def batch_break_even(
     calibrated = calibrated or CalibratedModel.packaged()
     tried = _with_items(workload, workload.job.items / (1.0 - item_failure))
     plan = make_plan(tried, catalog, calibrated=calibrated)
-    option = next((one for one in plan.choices if is_machine(one)), None)
+    option = next((one for one in plan.choices if isinstance(one, MachineOption)), None)
     if option is None or option.run.time_s is None:
         return BatchBreakEven(
             workload=workload, option=None, rows=(), chosen=None, apis=(), catalog=plan.catalog,
@@ -111,21 +110,21 @@ def _with_items(workload: Workload, items: float) -> Workload:
     return replace(workload, job=replace(workload.job, items=max(math.ceil(items - 1e-9), 1)))
 
 
-def _only(option: Option, catalog: Catalog) -> Catalog:
+def _only(option: MachineOption, catalog: Catalog) -> Catalog:
     """The catalog with the offers of one option."""
     place = (option.provider, option.instance_type, option.region, option.purchase)
     offers = (one for one in catalog.offers if (one.provider, one.instance_type, one.region, one.purchase) == place)
     return replace(catalog, offers=tuple(offers))
 
 
-def _of_count(workload: Workload, catalog: Catalog, count: int, calibrated: CalibratedModel) -> Option | None:
+def _of_count(workload: Workload, catalog: Catalog, count: int, calibrated: CalibratedModel) -> MachineOption | None:
     """The plan's option of so many machines, whatever the deadline and the budget."""
     limits = replace(workload.constraints, max_nodes=count, deadline_s=None, budget_usd=None)
     plan = make_plan(replace(workload, constraints=limits), catalog, objective="time", calibrated=calibrated)
-    return next((one for one in plan.choices if is_machine(one) and one.count == count), None)
+    return next((one for one in plan.choices if isinstance(one, MachineOption) and one.count == count), None)
 
 
-def _row(workload: Workload, option: Option, item_failure: float, seed: int) -> QueueRow:
+def _row(workload: Workload, option: MachineOption, item_failure: float, seed: int) -> QueueRow:
     assert isinstance(workload.job, BatchJob)
     assert option.run.time_s is not None
     assert option.time_s is not None

@@ -15,6 +15,7 @@ from tonnage.service.crossings import Cost, find_crossings, volume_grid, with_in
 from tonnage.service.curves import cost_curves
 from tonnage.service.economics import End, burst_factor, planned_fleet
 from tonnage.service.study import Study, Way, api_usd, ways_to_buy
+from tonnage.service.units import ENDS
 from tonnage.sizing.estimates import Array
 from tonnage.workload.jobs import ServeJob, Workload
 
@@ -65,14 +66,13 @@ def _stairs(study: Study) -> list[float]:
     """Busy rates that need one machine more, for each unit and end of the interval."""
     spare, variation = study.question.policy.spare, study.question.demand.variation
     return [
-        (number * unit.replicas - spare)
-        * getattr(unit.replica_per_s, end)
-        * burst_factor(variation, unit.used)
-        * unit.used
+        (replicas - spare) * getattr(pool, end) * burst_factor(variation, unit.used) * unit.used
         for unit in study.units
-        for end in ("value", "low", "high")
-        for number in range(1, STAIRS + 1)
-        if number * unit.replicas > spare
+        for each in (unit.replicas if len(unit.pools) == 1 else 1,)  # a replica of one pool may take a machine
+        for pool in unit.pools
+        for end in ENDS
+        for replicas in range(each, STAIRS * each + 1, each)
+        if replicas > spare
     ]
 
 

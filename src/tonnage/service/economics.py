@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from math import inf
 from typing import Literal
 
 import numpy as np
 
 from tonnage.planning.fleets import machines_for, replicas_for
-from tonnage.service.autoscaling import Autoscaling, HeldMachines, held_machines
+from tonnage.service.autoscaling import Autoscaling, held_machines
 from tonnage.service.rate_curve import RateCurve
 from tonnage.service.units import FleetUnit
 from tonnage.sizing.estimates import Array, Figure
@@ -65,10 +67,11 @@ def month_fleet(
 
     A flat day, a fixed fleet and committed machines take the machines that `tonnage plan` does, all month.
     """
-    each = float(getattr(unit.replica_per_s, end)) * burst_factor(demand.variation, unit.used)
+    burst = burst_factor(demand.variation, unit.used)
+    each = [float(getattr(pool, end)) * burst for pool in unit.pools]
     if demand.curve.flat or unit.committed or not policy.enabled:
         machines = _standing(unit, each, busy_per_s, policy)
-        at_least, scale = np.ones(round(machines)), 1.0
+        at_least, scale = np.ones(round(machines)), np.ones(round(machines))
     else:
         at_least, scale = _held(unit, each, demand, busy_per_s, policy)
     on_demand = at_least * unit.usd_per_hour * (HOURS_PER_MONTH if unit.committed else demand.hours_per_month)
@@ -77,38 +80,46 @@ def month_fleet(
         reserved = unit.reserved_usd_per_hour * HOURS_PER_MONTH
         base = on_demand > reserved
         on_demand = np.where(base, reserved, on_demand)
-    mean, peak = float(np.sum(at_least)) * scale, len(at_least) * scale
+    mean, peak = float(np.sum(at_least * scale)), float(np.sum(scale))
     disks = mean * unit.bill.disk_usd_per_machine_hour * demand.hours_per_month
     return MonthFleet(
         unit=unit,
-        usd=unit.bill.usd(float(np.sum(on_demand)) * scale + disks),
+        usd=unit.bill.usd(float(np.sum(on_demand * scale)) + disks) if peak <= unit.most_machines else inf,
         machines_mean=mean,
         machines_peak=peak,
-        base=float(np.sum(base)) * scale,
-        utilisation=busy_per_s / (peak * unit.replicas * each) if peak else 0.0,
+        base=float(np.sum(base * scale)),
+        utilisation=busy_per_s * sum(1.0 / one for one in each) / (peak * unit.replicas) if peak else 0.0,
     )
 
 
-def _standing(unit: FleetUnit, each_per_s: float, busy_per_s: float, policy: Autoscaling) -> float:
+def _standing(unit: FleetUnit, each_per_s: Sequence[float], busy_per_s: float, policy: Autoscaling) -> float:
     """Machines for the busy rate, as a plan has them."""
-    replicas = replicas_for(busy_per_s, each_per_s, used=unit.used, spare=policy.spare)
+    replicas = sum(float(replicas_for(busy_per_s, one, used=unit.used, spare=policy.spare)) for one in each_per_s)
     machines = max(float(machines_for(replicas, unit.replicas)), policy.minimum, 1.0)
     return machines if policy.maximum is None else min(machines, policy.maximum)
 
 
 def _held(
-    unit: FleetUnit, each_per_s: float, demand: Demand, busy_per_s: float, policy: Autoscaling
-) -> tuple[Array, float]:
-    """(part of the time for which more than n machines are held, scale): replicas held, packed into machines."""
-    held: HeldMachines = held_machines(
-        demand.curve, demand.mean_per_s(busy_per_s), each_per_s * unit.used, policy.times(unit.replicas),
-        variation=demand.variation,
-    )  # fmt: skip
-    if unit.replicas == 1:
-        return held.at_least, held.scale
-    if held.scale == 1.0:
-        return held.at_least[:: unit.replicas], 1.0
-    return held.at_least, held.scale / unit.replicas  # so many that part of a machine does not show
+    unit: FleetUnit, each_per_s: Sequence[float], demand: Demand, busy_per_s: float, policy: Autoscaling
+) -> tuple[Array, Array]:
+    """(part of the time for which more than n machines are held, machines that each such step stands for): replicas
+    held, packed into machines. Two pools follow one load, so that the times of both are those of their sum."""
+    bounds = policy.times(unit.replicas)
+    if len(each_per_s) > 1:  # the bounds are of machines, which the pools share
+        bounds = replace(policy, minimum=min(policy.minimum, 1), maximum=None)
+    held = [
+        held_machines(
+            demand.curve, demand.mean_per_s(busy_per_s), one * unit.used, bounds, variation=demand.variation
+        )
+        for one in each_per_s
+    ]  # fmt: skip
+    at_least = np.concatenate([one.at_least for one in held])
+    if any(one.scale != 1.0 for one in held):  # so many that part of a machine does not show
+        return at_least, np.concatenate([np.full(len(one.at_least), one.scale / unit.replicas) for one in held])
+    machines = np.sort(at_least)[::-1][:: unit.replicas]
+    machines = np.pad(machines, (0, max(policy.minimum - len(machines), 0)))[: policy.maximum]
+    machines[: policy.minimum] = 1.0
+    return machines, np.ones(len(machines))
 
 
 def planned_fleet(unit: FleetUnit) -> MonthFleet:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tonnage.catalog import Catalog
 from tonnage.planning.calibrated_model import CalibratedModel, generates
-from tonnage.planning.plan import Option
+from tonnage.planning.plan import MachineOption
 from tonnage.planning.planner import make_plan
 from tonnage.pricing.tokens import TokenPrices
 from tonnage.service.answer import Question
@@ -21,7 +21,7 @@ from tonnage.service.economics import (
     figure_of,
     planned_fleet,
 )
-from tonnage.service.units import FleetUnit, capacity_plan, fleet_units, is_machine, unit_of, units_for
+from tonnage.service.units import FleetUnit, fleet_units, unit_of, units_for
 from tonnage.service.verification import Verified, promise_of, simulated, verify_unit
 from tonnage.sizing.estimates import Figure
 from tonnage.workload.jobs import Requests, ServeJob, Workload
@@ -41,17 +41,16 @@ class Study:
         self.job = self.asked(workload.job.requests)
         sized = replace(workload, job=self.job)
         self.plan = make_plan(sized, catalog, calibrated=self.calibrated)
-        found = next((option for option in self.plan.choices if is_machine(option)), None)
+        found = next((option for option in self.plan.choices if isinstance(option, MachineOption)), None)
         self.planned = None if found is None else self._unit(found)
         self.units: tuple[FleetUnit, ...] = ()
         if self.planned is not None:
             every = fleet_units(
-                capacity_plan(sized, catalog, self.calibrated), sized, catalog.services,
-                reserved_discount=question.reserved_discount, calibrated=self.calibrated,
+                sized, catalog, reserved_discount=question.reserved_discount, calibrated=self.calibrated,
             )  # fmt: skip
             self.units = (self.planned, *(one for one in every if one.key != self.planned.key))
 
-    def _unit(self, option: Option) -> FleetUnit:
+    def _unit(self, option: MachineOption) -> FleetUnit:
         used = self.calibrated.assumed.target_utilisation
         return unit_of(
             option,
@@ -101,7 +100,7 @@ class Study:
         job = self.job
         if not self.question.verify or job.speculative:  # the simulation knows no speculative decoding
             return None
-        done: dict[tuple[str, ...], Verified] = {}
+        done: dict[tuple[object, ...], Verified] = {}
         while self.units:
             unit = self.fleet(job.rate_per_s).unit
             identity = (*unit.key, unit.option.purchase)
@@ -124,7 +123,7 @@ class Study:
         """At the load a replica has while the spare ones are down, at most what fleets are planned to."""
         question = self.question
         variation = question.demand.variation
-        planned = unit.replica_per_s.value * burst_factor(variation, unit.used) * unit.used
+        planned = unit.pools[0].value * burst_factor(variation, unit.used) * unit.used
         working = self.fleet(self.job.rate_per_s).machines_peak * unit.replicas - question.policy.spare
         load = min(planned, self.job.rate_per_s / max(working, 1.0))
         return verify_unit(
@@ -180,10 +179,7 @@ def api_usd(study: Study, way: Way, demand: Demand, requests: Requests, cached: 
 
 def resizer(study: Study) -> Callable[[Requests, float], tuple[FleetUnit, ...]]:
     """The units sized for other requests, slowed as the verified unit was."""
-    factors = {
-        unit.key: unit.capacity_per_s.value * unit.option.count / dict(unit.option.run.rates)["requests_per_s"].value
-        for unit in study.units
-    }
+    loads = {unit.key: unit.load for unit in study.units}
 
     def resized(requests: Requests, cached: float) -> tuple[FleetUnit, ...]:
         job = study.asked(requests, cached)
@@ -193,6 +189,6 @@ def resizer(study: Study) -> Callable[[Requests, float], tuple[FleetUnit, ...]]:
             study.workload, job, study.units, study.catalog, reserved_discount=study.question.reserved_discount,
             calibrated=study.calibrated,
         )  # fmt: skip
-        return tuple(unit.slowed(min(factors.get(unit.key, 1.0), 1.0)) for unit in made)
+        return tuple(unit.slowed(loads.get(unit.key, 1.0)) for unit in made)
 
     return resized

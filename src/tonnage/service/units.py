@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from math import inf
+from typing import Final
 
 from tonnage.catalog import Catalog
 from tonnage.catalog.services import ServicePrices
 from tonnage.planning.calibrated_model import CalibratedModel
-from tonnage.planning.plan import Option, Plan, may_win
+from tonnage.planning.decoder_pools import wants_pools
+from tonnage.planning.fleets import machines_for
+from tonnage.planning.plan import MachineOption, Option, may_win
 from tonnage.planning.planner import make_plan
 from tonnage.pricing.month import MonthBill, month_bill
 from tonnage.sizing.estimates import Figure
@@ -17,29 +20,33 @@ from tonnage.units import HOURS_PER_MONTH
 from tonnage.values import dataclass
 from tonnage.workload.jobs import NO_LIMIT, ServeJob, Workload
 
+ENDS: Final = ("value", "low", "high")
 FULL_RATE_PER_S = 1e7  # so many machines that the rounding to whole ones does not show
-Key = tuple[str, str, str]
+Key = tuple[str, str, str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetUnit:
-    """One kind of machine of a fleet. `replica_per_s`: the capacity of one replica.
+    """One kind of machine of a fleet. `pools`: the capacity of one replica, of each of two pools where prompts and
+    answers have their own.
 
     `reserved_usd_per_hour`: the same machine committed for a year; None: not asked for, or no price is known.
     """
 
-    option: Option
-    replica_per_s: Figure
+    option: MachineOption
+    pools: tuple[Figure, ...]
     replicas: int  # on one machine
+    most_machines: float
     used: float  # of the capacity, that fleets are planned to: the target utilisation
     usd_per_hour: float  # machine and platform fee, after discounts
     hours_per_month: float
     bill: MonthBill
     reserved_usd_per_hour: float | None = None
+    load: float = 1.0  # the part of its planned load that it carries
 
     @property
     def key(self) -> Key:
-        return (self.option.provider, self.option.instance_type, self.option.platform)
+        return (self.option.provider, self.option.instance_type, self.option.platform, len(self.pools))
 
     @property
     def name(self) -> str:
@@ -52,8 +59,9 @@ class FleetUnit:
 
     @property
     def capacity_per_s(self) -> Figure:
-        """Capacity of one machine."""
-        return self.replica_per_s.scaled(float(self.replicas))
+        """Capacity of one machine, whose replicas are of both pools as their capacities ask."""
+        value, low, high = (self.replicas / sum(1.0 / getattr(one, end) for one in self.pools) for end in ENDS)
+        return Figure(value=value, low=low, high=high, basis=self.pools[0].basis)
 
     @property
     def usd_per_machine_month(self) -> float:
@@ -67,53 +75,46 @@ class FleetUnit:
 
     def slowed(self, factor: float) -> FleetUnit:
         """The same machine, carrying `factor` of the load."""
-        return replace(self, replica_per_s=self.replica_per_s.scaled(factor))
+        return replace(self, pools=tuple(one.scaled(factor) for one in self.pools), load=self.load * factor)
 
-
-def capacity_plan(workload: Workload, catalog: Catalog, calibrated: CalibratedModel | None = None) -> Plan:
-    """The plan of a rate so high that every machine is filled: the capacity of each machine type."""
-    assert isinstance(workload.job, ServeJob)
-    job = replace(workload.job, rate_per_s=FULL_RATE_PER_S, replicas=None, **_plain(workload.job))
-    limits = replace(workload.constraints, budget_usd=None, max_gpus=None, max_nodes=NO_LIMIT, quotas=())
-    return make_plan(replace(workload, job=job, constraints=limits), catalog, calibrated=calibrated)
-
-
-def _plain(job: ServeJob) -> dict[str, Any]:
-    """Pools of prompts and answers are not tried at other volumes unless asked for: what they add is little, their
-    search not. Experts dealt out are: without them a promise may not be kept that the plan keeps."""
-    tried = {"prefill_replicas": 0, "decode_replicas": 0}
-    return {name: least for name, least in tried.items() if getattr(job, name) is None}
+    @property
+    def least_usd_per_month(self) -> float:
+        """The smallest fleet: one replica of each pool."""
+        return self.usd_per_machine_month * float(machines_for(len(self.pools), self.replicas))
 
 
 def fleet_units(
-    plan: Plan,
     workload: Workload,
-    services: ServicePrices,
+    catalog: Catalog,
     *,
     reserved_discount: float | None = None,
     calibrated: CalibratedModel | None = None,
 ) -> tuple[FleetUnit, ...]:
-    """The machines worth considering at some volume, cheapest machine first.
+    """The machines worth considering at some volume, the smallest fleet first: each as the plan of a rate has it that
+    is so high that every machine is filled, with one pool and, where they are tried, with two.
 
     `reserved_discount`: part off the on-demand price that a year's commitment gives, where the catalog has no price.
     """
-    every = (option for option in plan.options if is_machine(option))
-    machines = may_win(every, any_price=plan.any_price)
+    job = workload.job
+    assert isinstance(job, ServeJob)
+    full = replace(job, rate_per_s=FULL_RATE_PER_S, replicas=None, prefill_replicas=None, decode_replicas=None)
+    tried = [replace(full, prefill_replicas=0, decode_replicas=0), *([full] if wants_pools(full) else [])]
+    limits = replace(workload.constraints, budget_usd=None, max_gpus=None, max_nodes=NO_LIMIT, quotas=())
+    found: list[MachineOption] = []
+    for one in tried:
+        plan = make_plan(replace(workload, job=one, constraints=limits), catalog, calibrated=calibrated)
+        every = (option for option in plan.options if isinstance(option, MachineOption))
+        found += may_win(every, any_price=plan.any_price)
     used = (calibrated or CalibratedModel.packaged()).assumed.target_utilisation
     return worthwhile(
-        [unit_of(option, workload, services, machines, reserved_discount, used=used) for option in machines]
+        [unit_of(option, workload, catalog.services, found, reserved_discount, used=used) for option in found]
     )
 
 
-def is_machine(option: Option) -> bool:
-    """Whether an option is machines that hold replicas, not a service bought by the token."""
-    return "requests_per_s" in dict(option.run.rates) and "replicas_per_node" in dict(option.run.layout_fields)
-
-
 def worthwhile(units: list[FleetUnit]) -> tuple[FleetUnit, ...]:
-    """Machines that carry a request cheaper than every cheaper machine does: the others win at hardly any volume."""
+    """Machines that carry a request cheaper than every smaller fleet does: the others win at hardly any volume."""
     kept: list[FleetUnit] = []
-    for unit in sorted(units, key=lambda one: (one.usd_per_machine_month, -one.capacity_per_s.value, one.name)):
+    for unit in sorted(units, key=lambda one: (one.least_usd_per_month, -one.capacity_per_s.value, one.name)):
         if all(_per_request(unit) < _per_request(other) for other in kept):
             kept.append(unit)
     return tuple(kept)
@@ -126,7 +127,7 @@ def _per_request(unit: FleetUnit) -> float:
 
 
 def unit_of(
-    option: Option,
+    option: MachineOption,
     workload: Workload,
     services: ServicePrices,
     choices: Iterable[Option],
@@ -135,13 +136,14 @@ def unit_of(
     used: float,
 ) -> FleetUnit:
     """An option of a plan as what fleets are built of; `choices`: what the plan may choose beside it."""
+    fleet = option.run.fleet
     assert isinstance(workload.job, ServeJob)
-    layout: Mapping[str, int | str] = dict(option.run.layout_fields)
-    rate = dict(option.run.rates)["requests_per_s"]
+    assert fleet is not None
     return FleetUnit(
         option=option,
-        replica_per_s=rate.scaled(1.0 / float(layout["replicas"])),
-        replicas=int(layout["replicas_per_node"]),
+        pools=fleet.pools,
+        replicas=fleet.per_machine,
+        most_machines=1.0 if fleet.one_machine else inf,
         used=used,
         usd_per_hour=option.usd_per_instance_hour,
         hours_per_month=workload.job.hours_per_month,
@@ -150,12 +152,12 @@ def unit_of(
     )
 
 
-def _reserved(option: Option, choices: Iterable[Option], discount: float | None) -> float | None:
+def _reserved(option: MachineOption, choices: Iterable[Option], discount: float | None) -> float | None:
     """A year's commitment of an on-demand machine: as the plan may choose it, or at its stated discount."""
     if option.purchase != "on_demand" or option.platform != "vm":
         return None
     place = (option.provider, option.instance_type, option.region, "reserved_1y")
-    listed = [one.usd_per_instance_hour for one in choices if one.identity[:4] == place]
+    listed = [usd for one in choices if one.identity[:4] == place and (usd := one.usd_per_instance_hour) is not None]
     if listed:
         return min(listed)
     return None if discount is None else option.usd_per_instance_hour * (1.0 - discount)
@@ -174,5 +176,6 @@ def units_for(
     keys = {unit.key[:2] for unit in units}
     offers = tuple(offer for offer in catalog.offers if (offer.provider, offer.instance_type) in keys)
     changed = replace(workload, job=job)
-    plan = capacity_plan(changed, replace(catalog, offers=offers), calibrated)
-    return fleet_units(plan, changed, catalog.services, reserved_discount=reserved_discount, calibrated=calibrated)
+    return fleet_units(
+        changed, replace(catalog, offers=offers), reserved_discount=reserved_discount, calibrated=calibrated
+    )

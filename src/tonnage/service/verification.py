@@ -72,9 +72,8 @@ def promise_of(job: ServeJob, quantile: Quantile) -> Promise:
 def simulated(unit: FleetUnit) -> bool:
     """Whether the simulation knows the unit's layout: one pool of replicas, tensor parallel at most."""
     layout = dict(unit.option.run.layout_fields)
-    if "prefill_replicas" in layout:
-        return False
-    return all(int(layout.get(name, 1)) <= 1 for name in ("expert_parallel", "attention_data_parallel"))
+    degrees = ("expert_parallel", "attention_data_parallel")
+    return len(unit.pools) == 1 and all(int(layout.get(name, 1)) <= 1 for name in degrees)
 
 
 def verify_unit(

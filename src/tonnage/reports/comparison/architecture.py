@@ -7,13 +7,13 @@ from typing import Final
 
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.computed import Row, WorkDemand
-from tonnage.planning import Option
+from tonnage.planning import Option, TokenOption
 from tonnage.reports.blocks import Paragraph
 from tonnage.reports.comparison.decision_views import quoted
 from tonnage.reports.comparison.drawings import Architecture, Lane, Station
 from tonnage.reports.comparison.sections import Chart, Section
 from tonnage.reports.wording import (
-    promised_latency,
+    PROMISES,
     render_bought,
     render_count,
     render_duration,
@@ -77,7 +77,7 @@ def _source(work: WorkDemand) -> Station:
 def _does(option: Option) -> Station:
     where = " ".join(filter(None, (option.provider, option.region)))
     bought = render_bought(option.purchase, option.platform)
-    if not option.run.machines:
+    if isinstance(option, TokenOption):
         return Station(title=option.instance_type, lines=("token API", where, bought))
     each = " each" if option.count > 1 else ""
     gpus = render_gpus(option.gpu, option.gpu_count) + each
@@ -87,8 +87,8 @@ def _does(option: Option) -> Station:
 def _result(work: WorkDemand, option: Option) -> Station:
     job = work.workload.job
     if isinstance(job, ServeJob):
-        promised = promised_latency(option.run)
-        lines = () if promised is None else (promised[0], render_duration(promised[1].value))
+        promised = option.promised
+        lines = () if promised is None else (PROMISES[promised[0]], render_duration(promised[1].value))
         return Station(title="Answers", lines=lines)
     title = "Answers" if isinstance(job, BatchJob) else "Model"
     return Station(title=title, lines=() if option.time_s is None else (f"in {render_duration(option.time_s.value)}",))

@@ -9,6 +9,7 @@ from typing import Final
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.computed import Row, Total
 from tonnage.comparison.crossings import BreakEven, cost_at
+from tonnage.planning import MachineOption
 from tonnage.reports.blocks import Column, Paragraph, Table
 from tonnage.reports.comparison.alike_words import alike_parts
 from tonnage.reports.comparison.figure_charts import (
@@ -271,9 +272,10 @@ def _option_cells(row: Row) -> tuple[str, ...]:
         return ("none computed (see the costs)", UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, "0")
     machines = render_machines(option.count, option.instance_type)
     where = f"{machines}, {render_purchase(option.purchase)}, {option.provider} {option.region or ''}"
-    gpus = render_gpus(option.gpu, option.gpu_count, option.count)
+    if isinstance(option, MachineOption):
+        where = f"{where.strip()} ({render_gpus(option.gpu, option.gpu_count, option.count)})"
     return (
-        f"{where.strip()} ({gpus})" if option.run.machines else where.strip(),
+        where.strip(),
         "no end" if row.kind == "serve" else duration(option.time_s),
         duration(row.latency_p95_s) if row.kind == "serve" else "—",
         rate(row.rate),

@@ -159,7 +159,7 @@ def _row(row: Row) -> dict[str, Any]:
     return out | {
         "time_s": plain_figure(row.time_s),
         "latency_p95_s": plain_figure(row.latency_p95_s),
-        "rates": {key: plain_figure(figure) for key, figure in option.run.rates},
+        "rates": {key: plain_figure(figure) for key, figure in row.rates},
         "option": {
             "provider": option.provider,
             "platform": option.platform,

@@ -9,7 +9,7 @@ from typing import Final
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.computed import Total
 from tonnage.comparison.fronts import pace
-from tonnage.planning import Option
+from tonnage.planning import MachineOption, Option
 from tonnage.pricing.ledger import Part
 from tonnage.reports.blocks import Column, Table
 from tonnage.reports.comparison.drawings import Choice, Front, Stack, StackedBar
@@ -159,7 +159,7 @@ def memory_charts(comparison: Comparison) -> Iterator[Chart]:
         alike: dict[tuple[object, ...], list[str]] = {}
         for alternative in comparison.request.alternatives:
             option = comparison.totals[alternative.name].rows[place].option
-            if option is not None and option.run.memory_parts_gib:
+            if isinstance(option, MachineOption) and option.run.memory_parts_gib:
                 run = option.run
                 device = option.gpu or option.instance_type
                 found = (device, run.memory_gib, run.memory_available_gib, run.memory_parts_gib)

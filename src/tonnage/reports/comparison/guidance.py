@@ -8,6 +8,7 @@ from typing import TypeVar
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.decision import way_to
 from tonnage.comparison.migration import Migration
+from tonnage.planning import MachineOption
 from tonnage.reports.blocks import Bullets, Column, Pairs, Paragraph, Table
 from tonnage.reports.comparison.figures import UNKNOWN, amount, counted, duration, money
 from tonnage.reports.comparison.sections import Code, Part, Section, Subheading
@@ -222,7 +223,7 @@ def speed_parts(comparison: Comparison) -> list[Part]:
                 continue
             fast = row.fastest
             memory = UNKNOWN
-            if one.run.machines:
+            if isinstance(one, MachineOption):
                 used = one.run.memory_gib
                 memory = f"{short(used.value)} of {short(one.run.memory_available_gib)} GiB"
             if fast is None:
