@@ -13,6 +13,7 @@ from tonnage.comparison.profile_file import Evidence
 from tonnage.comparison.profiles import Cell
 from tonnage.reports.comparison.costs import total_figure
 from tonnage.reports.comparison.verdict_document import advice_document, answer_document
+from tonnage.reports.ledger_blocks import source_words
 from tonnage.reports.plain import (
     plain_cost,
     plain_day,
@@ -178,7 +179,7 @@ def _row(row: Row) -> dict[str, Any]:
                     "usd_per_unit": plain_price(line.usd_per_unit),
                     "usd": plain_usd(line.usd),
                     "read_on": plain_day(line.read_on),
-                    "source": line.source,
+                    "source": source_words(line),
                 }
                 for line in option.ledger.lines
             ],
