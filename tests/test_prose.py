@@ -12,7 +12,16 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "tonnage"
 PURE = sorted(
     path
-    for folder in ("planning", "sizing", "spot_instances", "service", "portfolios", "rightsizing", "pricing")
+    for folder in (
+        "planning",
+        "sizing",
+        "spot_instances",
+        "service",
+        "portfolios",
+        "rightsizing",
+        "pricing",
+        "comparison",
+    )
     for path in (SOURCE / folder).rglob("*.py")
 )
 SENTENCE_WORDS = 6  # names of things are shorter
@@ -27,10 +36,21 @@ SOURCES = {
     "spot_instances/saves.py",
     "pricing/interruptions.py",
 }
+FAULTS = "faults of a file, on their way into an error"
 LEFT = {
     "planning/summary.py": "the workload's own fields, in words",
     "pricing/deals.py": "names of lines of the ledger",
     "pricing/lines.py": "names of lines of the ledger",
+    "comparison/alternative_checks.py": FAULTS,
+    "comparison/criteria.py": FAULTS,
+    "comparison/door.py": FAULTS,
+    "comparison/profiles.py": FAULTS,
+    "comparison/request.py": FAULTS,
+    "comparison/rules.py": FAULTS + "; what each fact means",
+    "comparison/starter.py": "the file that `tonnage init` writes",
+    "comparison/compliance.py": "the scope of an attestation, as profiles have it",
+    "comparison/facts.py": "where a fact is from",
+    "comparison/narrowed.py": "cells of a profile, as its file has them",
 }
 
 

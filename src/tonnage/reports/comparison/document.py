@@ -24,6 +24,7 @@ from tonnage.reports.plain import (
     plain_usd,
 )
 from tonnage.reports.reasons import risk_document, risk_words
+from tonnage.reports.reasons.comparison import missing_words, split_words
 from tonnage.reports.reasons.why_not import why_not_document, why_not_words
 from tonnage.sizing.estimates import Figure
 
@@ -71,7 +72,7 @@ def comparison_document(comparison: Comparison) -> Mapping[str, Any]:
             "single": comparison.split.single,
             "single_usd_per_month": _money(comparison.split.single_usd_per_month),
             "worth_it": comparison.split.worth_it,
-            "because": comparison.split.because,
+            "because": split_words(comparison.split),
         },
         "migration": _migration(comparison.migration) if comparison.migration else None,
         "assumptions": [
@@ -111,7 +112,7 @@ def _alternative(comparison: Comparison, name: str) -> dict[str, Any]:
         "aspects": {key: _cell(cell) for key, cell in alternative.profile.cells.items()},
         "energy_kwh_per_month": _plain(total.energy_kwh_per_month),
         "carbon_kg_per_month": _plain(total.carbon_kg_per_month),
-        "carbon_missing": total.footprint.missing or None,
+        "carbon_missing": missing_words(total.footprint.missing) or None,
         "owned": _owned(alternative.owned),
         "compliance": [
             {
