@@ -9,9 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read once, when the OpenMP library is loaded
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+settings.register_profile("shared cores", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shared cores")  # how long an example takes says more of the machine than of the code
 
 HERE = Path(__file__).parent
 HEAVY = (  # not even imported with --fast: they load torch or another engine, start processes, or plan many times over
