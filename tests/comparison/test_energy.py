@@ -9,10 +9,11 @@ import pytest
 
 from tonnage.catalog import Catalog
 from tonnage.comparison.comparing import Comparison
-from tonnage.comparison.energy import Stated, footprint, load_carbon, total
+from tonnage.comparison.energy import Missing, Stated, footprint, load_carbon, total
 from tonnage.errors import WorkloadError
 from tonnage.planning import Option, TokenOption
 from tonnage.planning.plan import BaseOption
+from tonnage.reports.reasons.comparison import missing_words
 from tonnage.sizing.estimates import Figure
 
 HOURS = Figure(value=10.0, low=8.0, high=15.0)
@@ -36,7 +37,7 @@ def test_by_hand(option: Option, catalog: Catalog) -> None:
     assert found.energy_kwh.high == pytest.approx(0.070 * 1.0 * 15 * 1.135)
     assert found.energy_kwh.basis == "assumed"
     assert found.carbon_kg.value == pytest.approx(0.6356 * 0.379069)
-    assert found.missing == ""
+    assert found.missing == ()
     assert all(factor.evidence for name, factor in found.factors if name != "power limit")
 
 
@@ -65,14 +66,14 @@ def test_a_missing_factor_is_named(
     found = footprint(replace(option, **changes), HOURS, catalog, Stated())  # type: ignore[arg-type]
     assert (found.energy_kwh is not None) == energy
     assert found.carbon_kg is None
-    assert said in found.missing
+    assert said in missing_words(found.missing)
 
 
 def test_a_token_api_is_not_known(option: Option, catalog: Catalog) -> None:
     """No vendor of tokens publishes their power."""
     shared = {field.name: getattr(option, field.name) for field in fields(BaseOption)}
     tokens = TokenOption(**shared, training=False, input_tokens=9, output_tokens=1, latency_p95_s=None, ttft_p95_s=None)
-    assert "token API" in footprint(tokens, HOURS, catalog, Stated()).missing
+    assert footprint(tokens, HOURS, catalog, Stated()).missing == (Missing(of="token power"),)
 
 
 def test_a_month_of_jobs_and_of_a_service(compared: Callable[..., Comparison], standard: str) -> None:

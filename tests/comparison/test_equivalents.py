@@ -15,6 +15,8 @@ from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.splitting import best_split
 from tonnage.planning import Plan
 from tonnage.planning.reasons.risks import EstimatedFeeRisk
+from tonnage.pricing.fee_estimates import StatedRatio, UnitsOfJobs
+from tonnage.reports.ledger_blocks import source_words
 from tonnage.workload import load_workload
 
 AS_OF = datetime(2026, 11, 20, tzinfo=UTC)
@@ -71,7 +73,8 @@ def test_endpoints_are_estimated_where_they_are_asked_for(file: str, platform: s
     (risk,) = [one for one in best.risks if isinstance(one, EstimatedFeeRisk)]
     assert 0 < risk.low_usd_per_instance_hour < risk.usd_per_instance_hour < risk.high_usd_per_instance_hour
     (line,) = [one for one in best.ledger.lines if one.what.startswith(risk.line)]
-    assert line.source.startswith("estimate: ")
+    assert isinstance(line.source, UnitsOfJobs if platform == "databricks" else StatedRatio)
+    assert source_words(line).startswith("estimate: ")
 
 
 def test_sagemaker_has_spot_and_new_machines() -> None:

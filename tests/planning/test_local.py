@@ -9,16 +9,18 @@ from typing import Any
 
 import pytest
 
-from tonnage.calibration.local_rows import measured_row, update
+from tonnage.calibration.local_rows import measured_row, memory_parts, row_work, update
 from tonnage.errors import InputError
 from tonnage.planning.local import broken_limits, predict_local, training_job
 from tonnage.sizing.local_memory import host_memory_parts, unfused_bytes
 from tonnage.sizing.local_work import step_operations, trained_tensors
 from tonnage.testing.devices import fake_profile
+from tonnage.units import to_gib
 from tonnage.workload.jobs import Constraints, Lengths, Lora, TrainJob
 from tonnage.workload.known import find_model
 from tonnage.workload.loading import parse_workload
 from tonnage.workload.parameters import count_parameters
+from tonnage.workload.programs import Program
 
 
 def job(**given: Any) -> TrainJob:
@@ -117,6 +119,24 @@ def test_host_memory_holds_the_framework_and_the_state() -> None:
     assert state == pytest.approx(12 * count_parameters(find_model("minilm")).total, rel=0.01)
     assert parts["framework"] == 1e9
     assert not {"context", "workspace", "fragmentation"} & set(parts)
+
+
+def test_a_copy_that_is_saved_beside_the_training_takes_memory() -> None:
+    """Weights and moments of 22.7 M parameters once more, of adapters alone under LoRA; not on the device of a GPU. A
+    file that `tonnage run` carries out is predicted so by every verb; its measured rows say so."""
+    profile, parameters = fake_profile(), count_parameters(find_model("minilm")).total
+    plain, beside = (predict_local(job(), profile, saves_beside=value) for value in (False, True))
+    more = dict(beside.memory_parts_gib)["checkpoint_copy"]
+    assert more == pytest.approx(to_gib(12 * parameters), rel=0.01)
+    assert beside.peak_memory_gib.value == pytest.approx(plain.peak_memory_gib.value + more)
+    adapted = dict(predict_local(job(method="lora"), profile, saves_beside=True).memory_parts_gib)
+    assert 0 < adapted["checkpoint_copy"] < 0.05 * more
+    assert "checkpoint_copy" not in memory_parts(beside.work, replace(profile, kind="cuda"))
+    own = predict_local(job(program=Program(name="tonnage")), profile)
+    assert own.peak_memory_gib == beside.peak_memory_gib
+    row = measured_row(plain.work, profile, id="m1", metric="peak_mem_gib", value=1.2, source="test")
+    assert not row_work(row, profile).saves_beside
+    assert row_work(replace(row, note=row.note + "; saves=beside"), profile).saves_beside
 
 
 def test_dropout_on_a_cpu_keeps_twelve_bytes_a_score() -> None:

@@ -211,7 +211,7 @@ def test_rows_say_what_they_are_of(tmp_path: Path) -> None:
     assert [float(row["value"]) for row in (allocated, reserved, device)] == [9, 10, 11]
     assert (rate["gpu"], rate["n_gpus"], rate["n_layers"]) == ("NVIDIA H100 80GB HBM3", "1", "12")
     assert (rate["micro_batch_per_gpu"], rate["grad_accum"], rate["precision"]) == ("32", "1", "bf16")
-    assert "measured 2026-01-02; objective=classification; torch 2.13.0" in rate["note"]
+    assert "measured 2026-01-02; objective=classification; saves=beside; torch 2.13.0" in rate["note"]
     assert rate["quality"] == "ok"
     assert len({row["id"] for row in (rate, allocated, reserved, device)}) == 4
     assert rate == measured_rows(RunFolder(tmp_path / "example"), DAY)[0]

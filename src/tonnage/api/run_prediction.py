@@ -54,6 +54,7 @@ def _on_this_machine(spec: RunSpec, profile: DeviceProfile, settings: Settings) 
         threads=spec.launch.threads,
         processes=spec.launch.processes,
         micro_batch=spec.training.micro_batch,
+        saves_beside=spec.checkpoint.asynchronous,
     )
 
 

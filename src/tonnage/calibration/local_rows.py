@@ -20,7 +20,7 @@ from tonnage.calibration.rows import TrainingRow
 from tonnage.calibration.training_shapes import NoShape, row_shape
 from tonnage.errors import InputError
 from tonnage.sizing.layouts import one_layout
-from tonnage.sizing.local_memory import device_memory_parts, host_memory_parts
+from tonnage.sizing.local_memory import checkpoint_copy_bytes, device_memory_parts, host_memory_parts
 from tonnage.sizing.local_work import PRECISIONS, LocalOperation, step_operations
 from tonnage.sizing.training_job import has_vocabulary_loss, parameter_share
 from tonnage.units import from_gib
@@ -35,7 +35,7 @@ BUCKET_BYTES: Final = 25 * 2**20  # DDP sums gradients in buckets of this size b
 # measured minutes apart differed by up to 5 % (docs/calibrate-local.md); judgement, range 0.01 to 0.06. Memory is asked
 # for by the same program in the same order: judgement, range 0.002 to 0.03.
 REPEATS: Final[dict[Metric, float]] = {"time": 0.03, "memory": 0.01}
-_NOTE: Final = re.compile(r"\b(threads|log_sd|steps|objective)=([\w.-]+)")
+_NOTE: Final = re.compile(r"\b(threads|log_sd|steps|objective|saves)=([\w.-]+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +47,7 @@ class LocalWork:
     accumulation: int
     threads: int  # of each process
     processes: int = 1
+    saves_beside: bool = False  # a copy of its state is written while training goes on
 
     @property
     def configuration(self) -> str:
@@ -56,7 +57,7 @@ class LocalWork:
     @property
     def memory_configuration(self) -> str:
         """What two runs have alike that need the same memory: the longest sequence counts."""
-        return self._alike(self.job.lengths.maximum)
+        return self._alike(self.job.lengths.maximum) + (" saves beside" if self.saves_beside else "")
 
     def _alike(self, length: float) -> str:
         shape, job = self.job.model, self.job
@@ -114,16 +115,18 @@ def memory_parts(work: LocalWork, profile: DeviceProfile) -> dict[str, float]:
     """Bytes at the peak of a step in one process, by part."""
     if profile.kind == "cuda":
         return device_memory_parts(work.job, micro_batch=work.micro_batch, accumulation=work.accumulation)
-    return host_memory_parts(
+    parts = host_memory_parts(
         work.job, micro_batch=work.micro_batch, accumulation=work.accumulation,
         framework_bytes=profile.framework_bytes,
     )  # fmt: skip
+    return parts | {"checkpoint_copy": checkpoint_copy_bytes(work.job)} if work.saves_beside else parts
 
 
 def row_work(row: TrainingRow, profile: DeviceProfile) -> LocalWork:
     """The work a row was measured on. Raises InputError naming the row where it does not say enough.
 
-    `threads=N` in the note: threads of each process (all physical cores where it is not there).
+    `threads=N` in the note: threads of each process (all physical cores where it is not there). `saves=beside`: a copy
+    of the state was written while training went on.
     """
     _check(row, profile)
     try:
@@ -150,6 +153,7 @@ def row_work(row: TrainingRow, profile: DeviceProfile) -> LocalWork:
     return LocalWork(
         job=job, micro_batch=row.micro_batch_per_gpu, accumulation=accumulation, processes=processes,
         threads=int(told["threads"]) if "threads" in told else max(profile.threads) // processes,
+        saves_beside=told.get("saves") == "beside",
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib.resources import files
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -43,12 +43,21 @@ class Stated(StrictModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """What a footprint lacks: the power of what is behind a token API, of machines without an accelerator, of a device;
+    the PUE of a provider; the grid of a place; or the work, which is not all done there."""
+
+    of: Literal["token power", "processor power", "power limit", "PUE", "grid", "work"]
+    name: str = ""  # of the device, the provider, the place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Footprint:
     """Energy and carbon of a month. None: not known, and `missing` says for want of what."""
 
     energy_kwh: Figure | None
     carbon_kg: Figure | None
-    missing: str
+    missing: tuple[Missing, ...]
     factors: tuple[tuple[str, Factor], ...] = ()
 
 
@@ -86,33 +95,32 @@ def footprint(option: Option, hours: Figure, catalog: Catalog, stated: Stated) -
     `hours`: in a month, of all the machines of the option together at work.
     """
     watts = _device_watts(option, catalog)
-    if isinstance(watts, str):
-        return Footprint(energy_kwh=None, carbon_kg=None, missing=watts)
+    if isinstance(watts, Missing):
+        return Footprint(energy_kwh=None, carbon_kg=None, missing=(watts,))
     pue, grid = _pue(option.provider, stated), _grid(option.provider, option.region, stated)
     if pue is None:
-        missing = f"PUE of {option.provider}: state carbon.pue"
-        return Footprint(energy_kwh=None, carbon_kg=None, missing=missing, factors=(("power limit", watts),))
+        missing = Missing(of="PUE", name=option.provider)
+        return Footprint(energy_kwh=None, carbon_kg=None, missing=(missing,), factors=(("power limit", watts),))
     energy = _energy(hours, watts.value, pue.value, stated)
     factors = [("power limit", watts), ("PUE", pue)]
     if grid is None:
-        where = f"{option.provider} {option.region}".strip()
-        missing = f"grid intensity of {where}: state carbon.grid_g_per_kwh"
-        return Footprint(energy_kwh=energy, carbon_kg=None, missing=missing, factors=tuple(factors))
+        missing = Missing(of="grid", name=f"{option.provider} {option.region}".strip())
+        return Footprint(energy_kwh=energy, carbon_kg=None, missing=(missing,), factors=tuple(factors))
     factors.append(("grid", grid))
     return Footprint(
-        energy_kwh=energy, carbon_kg=energy.scaled(grid.value / GRAMS_PER_KG), missing="", factors=tuple(factors)
+        energy_kwh=energy, carbon_kg=energy.scaled(grid.value / GRAMS_PER_KG), missing=(), factors=tuple(factors)
     )
 
 
-def _device_watts(option: Option, catalog: Catalog) -> Factor | str:
+def _device_watts(option: Option, catalog: Catalog) -> Factor | Missing:
     """The power limit of all devices of an option, or what is missing."""
     if isinstance(option, TokenOption):
-        return "power of a token API: its vendor publishes none"
+        return Missing(of="token power")
     if option.gpu is None:
-        return "power of machines without an accelerator: the catalog has none"
+        return Missing(of="processor power")
     device = catalog.accelerator(option.gpu)
     if device.tdp_w is None:
-        return f"power limit of {device.name}: the catalog has none"
+        return Missing(of="power limit", name=device.name)
     count = option.gpu_count * option.count
     origin = f"{count:g} x {device.name} at {device.tdp_w:g} W (catalog)"
     return Factor(value=count * device.tdp_w, origin=origin, unit="W")
@@ -156,11 +164,11 @@ def total(found: Mapping[str, Footprint | None]) -> Footprint:
     """Over several workloads: None where one of them is not known."""
     energy = _sum([one.energy_kwh if one else None for one in found.values()])
     carbon = _sum([one.carbon_kg if one else None for one in found.values()])
-    missing = "; ".join(dict.fromkeys(one.missing for one in found.values() if one and one.missing))
+    missing = dict.fromkeys(lack for one in found.values() if one for lack in one.missing)
     if any(one is None for one in found.values()):
-        missing = "not all of the work is done there"
+        missing = {Missing(of="work"): None}
     factors = dict.fromkeys(pair for one in found.values() if one for pair in one.factors)
-    return Footprint(energy_kwh=energy, carbon_kg=carbon, missing=missing, factors=tuple(factors))
+    return Footprint(energy_kwh=energy, carbon_kg=carbon, missing=tuple(missing), factors=tuple(factors))
 
 
 def _sum(figures: list[Figure | None]) -> Figure | None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, product
+from typing import Literal
 
 from tonnage.comparison.compliance import Standing
 from tonnage.comparison.computed import Row, Total, add
 from tonnage.sizing.estimates import Figure
 from tonnage.values import dataclass
+
+SplitGround = Literal["no place", "one place", "needed", "saves", "saves nothing"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,9 +24,20 @@ class Split:
     usd_per_month: Figure | None
     single: str | None
     single_usd_per_month: Figure | None
-    worth_it: bool
-    because: str
+    ground: SplitGround
+    rules: str = ""  # that must be met
     without_people: tuple[tuple[str, str | None], ...] = ()  # the places if nobody's hours were counted
+
+    @property
+    def worth_it(self) -> bool:
+        return self.ground in ("needed", "saves")
+
+    @property
+    def saves_usd_per_month(self) -> float | None:
+        """Against the best single alternative."""
+        if self.usd_per_month is None or self.single_usd_per_month is None:
+            return None
+        return self.single_usd_per_month.value - self.usd_per_month.value
 
     @property
     def people_decide(self) -> bool:
@@ -47,18 +61,16 @@ def best_split(totals: Mapping[str, Total], standing: Standing) -> Split:
     if not found:
         nowhere = tuple((work, None) for work in works)
         return Split(
-            places=nowhere, usd_per_month=None, single=single, single_usd_per_month=cost, worth_it=False,
-            because=f"some work can be done by none of them that is known to meet {standing.titles}"
-            if standing.needs else "some work can be done by none of them",
+            places=nowhere, usd_per_month=None, single=single, single_usd_per_month=cost, ground="no place",
+            rules=standing.titles if standing.needs else "",
         )  # fmt: skip
     whole, places = min(found, key=lambda way: (way[0].value, len({name for _, name in way[1]}), way[1]))
     used = sorted({name for _, name in places})
-    worth = len(used) > 1 and (cost is None or whole.value < cost.value)
     bare = {name: replace(total, people_usd_per_month=None) for name, total in totals.items()}
     alone = [way[1] for way in sorted(filter(None, map(_spread, _sets(bare))), key=lambda way: (way[0].value, way[1]))]
     return Split(
-        places=places, usd_per_month=whole, single=single, single_usd_per_month=cost, worth_it=worth,
-        because=_split_words(whole, cost, used), without_people=alone[0],
+        places=places, usd_per_month=whole, single=single, single_usd_per_month=cost,
+        ground=_ground(whole, cost, used), without_people=alone[0],
     )  # fmt: skip
 
 
@@ -99,9 +111,7 @@ def _cheapest(columns: Sequence[tuple[Row, ...]], models: Mapping[str, str]) -> 
     return out
 
 
-def _split_words(whole: Figure, single: Figure | None, used: Sequence[str]) -> str:
+def _ground(whole: Figure, single: Figure | None, used: Sequence[str]) -> SplitGround:
     if len(used) == 1:
-        return "all the work costs least in one place: no split"
-    if single is None:
-        return "no single one can do all the work: it must be split"
-    return f"saves ${single.value - whole.value:,.0f} a month, the operation of every platform used included"
+        return "one place"
+    return "needed" if single is None else "saves" if whole.value < single.value else "saves nothing"

@@ -71,17 +71,20 @@ def predict_local(
     processes: int = 1,
     micro_batch: int | None = None,
     memory_margin: float | None = None,
+    saves_beside: bool | None = None,
 ) -> LocalPrediction:
     """Predict `job` on the device of `profile`.
 
     `calibration` gives the prior spread; by default the one the profile was made with. `threads` (of each process):
     one of those measured; by default all cores. `micro_batch`: by default the job's own, else the largest part of the
-    global batch that fits. Raises InputError where the profile or the job does not allow it.
+    global batch that fits. `saves_beside`: checkpoints are written while training goes on, from a copy that a CPU's
+    memory holds beside it; None: where the job's program is `tonnage`. Raises InputError where the profile or the job
+    does not allow it.
     """
     margin = Assumptions().memory_margin_fraction if memory_margin is None else memory_margin
     share = profile.memory_gib / (processes if profile.kind == "cpu" else 1)
     available = room(share, margin)
-    work = _work(job, profile, threads, processes, micro_batch or job.micro_batch, available)
+    work = _work(job, profile, threads, processes, micro_batch or job.micro_batch, available, saves_beside)
     time_sd, memory_sd = _prior(profile, calibration)
     time_sd = combined_log_sd(time_sd, profile.busy_log_sd)
     step_s = _believed(work, profile, "time", time_parts(work, profile), time_sd)
@@ -154,7 +157,13 @@ def _memory_miss(prediction: LocalPrediction, held_gib: float) -> Miss | None:
 
 
 def _work(
-    job: TrainJob, profile: DeviceProfile, threads: int | None, processes: int, micro: int | None, available: float
+    job: TrainJob,
+    profile: DeviceProfile,
+    threads: int | None,
+    processes: int,
+    micro: int | None,
+    available: float,
+    saves_beside: bool | None,
 ) -> LocalWork:
     if processes < 1 or (micro is not None and micro < 1):
         raise InputError("processes and micro-batch are whole numbers of at least 1")
@@ -172,7 +181,8 @@ def _work(
     share = max(1, job.global_batch // processes)
     size = micro or share
     work = LocalWork(
-        job=job, micro_batch=size, accumulation=ceil(share / size), threads=count, processes=processes
+        job=job, micro_batch=size, accumulation=ceil(share / size), threads=count, processes=processes,
+        saves_beside=job.program.name == "tonnage" if saves_beside is None else saves_beside,
     )  # fmt: skip
     while micro is None and size > 1 and to_gib(sum(memory_parts(work, profile).values())) > available:
         size = ceil(size / 2)

@@ -10,7 +10,14 @@ from typing import Final, Literal
 from tonnage.catalog import Catalog, Source
 from tonnage.catalog.managed import DbuPrice, DbuRate, ManagementFee, MlInstancePrice
 from tonnage.catalog.market import Offer, Platform
-from tonnage.pricing.fee_estimates import CENT, Estimate, ratio_estimate, serving_estimate, vertex_estimate
+from tonnage.pricing.fee_estimates import (
+    CENT,
+    Estimate,
+    EstimateSource,
+    ratio_estimate,
+    serving_estimate,
+    vertex_estimate,
+)
 from tonnage.pricing.price_dates import PricesApart, prices_apart
 from tonnage.values import dataclass
 from tonnage.workload.jobs import Buy, Workload
@@ -38,7 +45,7 @@ class Fee:
     unit: str
     usd_per_unit: Decimal
     billed_by: str
-    source: str
+    source: str | EstimateSource
     read_on: date | None
     doubt: OddPremium | None = None
     estimate: Estimate | None = None  # None: the fee was read
@@ -212,8 +219,8 @@ class _Tables:
             unit="instance-hour",
             usd_per_unit=Decimal(repr(found.usd_per_instance_hour)).quantize(CENT),
             billed_by=biller,
-            source=found.source.text,
-            read_on=found.source.read_on,
+            source=found.source,
+            read_on=found.read_on,
             estimate=found,
         )
 

@@ -6,6 +6,7 @@ They are made only where a platform is asked for by name, and the plan marks the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import date
 from decimal import Decimal
 from typing import Final, Literal
 
@@ -21,6 +22,35 @@ CENT: Final = Decimal("0.0001")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ListedRatio:
+    """The usual ratio of a platform's prices to those of plain machines, of so many that it lists."""
+
+    machines: int
+    ratio: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatedRatio:
+    """The ratio of the one machine whose price there is on record."""
+
+    ratio: Decimal
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitsOfJobs:
+    """The units of a machine's own jobs, at the price of a unit of `sku`."""
+
+    instance_type: str
+    units_source: str
+    sku: str
+    price_source: str
+
+
+EstimateSource = ListedRatio | StatedRatio | UnitsOfJobs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
     """Dollars that a platform adds to an hour of a machine, with the range that the parts leave."""
 
@@ -28,7 +58,8 @@ class Estimate:
     usd_per_instance_hour: float
     low_usd_per_instance_hour: float
     high_usd_per_instance_hour: float
-    source: Source
+    source: EstimateSource
+    read_on: date | None
 
 
 def ratio_estimate(offer: Offer, ratios: Sequence[tuple[float, Source]]) -> Estimate | None:
@@ -45,16 +76,13 @@ def ratio_estimate(offer: Offer, ratios: Sequence[tuple[float, Source]]) -> Esti
     days = [source.read_on for _, source in ratios]
     known = [day for day in days if day is not None]
     usual = middle(values, 0.5)
-    source = Source(
-        text=f"estimate: the usual ratio of {len(values)} listed machines, {usual:.2f} times the plain one",
-        read_on=min(known) if known and len(known) == len(days) else None,
-    )
     return Estimate(
         parts="ratio of other machines there",
         usd_per_instance_hour=plain * (usual - 1),
         low_usd_per_instance_hour=plain * (middle(values, 0.1) - 1),
         high_usd_per_instance_hour=plain * (middle(values, 0.9) - 1),
-        source=source,
+        source=ListedRatio(machines=len(values), ratio=usual),
+        read_on=min(known) if known and len(known) == len(days) else None,
     )
 
 
@@ -72,7 +100,8 @@ def vertex_estimate(offer: Offer, ratio: Decimal, source: Source) -> Estimate:
         usd_per_instance_hour=float(plain * (ratio - 1)),
         low_usd_per_instance_hour=float(plain * (low - 1)),
         high_usd_per_instance_hour=float(plain * (high - 1)),
-        source=Source(text=f"estimate: {ratio} times the plain machine, as {source.text}", read_on=source.read_on),
+        source=StatedRatio(ratio=ratio, source=source.text),
+        read_on=source.read_on,
     )
 
 
@@ -89,8 +118,11 @@ def serving_estimate(offer: Offer, rate: DbuRate | None, prices: Mapping[str, Db
         usd_per_instance_hour=likely,
         low_usd_per_instance_hour=low,
         high_usd_per_instance_hour=high,
-        source=Source(
-            text=f"estimate: DBU of {offer.instance_type} ({rate.source.text}) at {SERVING_SKUS[1]} ({price.text})",
-            read_on=None if first is None or second is None else min(first, second),
+        source=UnitsOfJobs(
+            instance_type=offer.instance_type,
+            units_source=rate.source.text,
+            sku=SERVING_SKUS[1],
+            price_source=price.text,
         ),
+        read_on=None if first is None or second is None else min(first, second),
     )

@@ -6,6 +6,7 @@ from datetime import date
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Literal
 
+from tonnage.pricing.fee_estimates import EstimateSource
 from tonnage.values import dataclass
 
 Part = Literal[  # of a bill, by what it pays for
@@ -24,7 +25,7 @@ class LedgerLine:
     quantity: Decimal
     unit: str
     usd_per_unit: Decimal
-    source: str
+    source: str | EstimateSource
     read_on: date | None
     discount_percent: Decimal = Decimal(0)
     billed_by: str = ""  # a provider, or databricks; "": nobody's bill (people)

@@ -60,6 +60,8 @@ class Saving:
         """Write a checkpoint of this moment, unless the newest is of it. Diverged where it would hold no numbers."""
         if self._position.step == self._saved_step or self._position.step == 0:
             return
+        if self._writer is not None:
+            self._writer.wait()  # for the copy before to be written: the host is to hold one at a time
         began = time.monotonic()
         self._position.settle(self._engine.team)
         self._measuring.check_health()

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import date
+from typing import assert_never
 
 from tonnage.planning.plan import Option
 from tonnage.pricing.extras import OWN
+from tonnage.pricing.fee_estimates import ListedRatio, StatedRatio, UnitsOfJobs
+from tonnage.pricing.ledger import LedgerLine
 from tonnage.reports.blocks import Block, Column, Heading, Table
 from tonnage.reports.wording import UNKNOWN, render_date, render_money_interval, render_price
 
@@ -25,7 +28,7 @@ def ledger_blocks(option: Option, *, horizon: str, as_of: date, title: str = "Wh
     )
     lines = [
         (line.what, f"{line.quantity:,.4f}", line.unit, _price(float(line.usd_per_unit)),
-         f"{line.usd:,.4f}", UNKNOWN if line.source == OWN else render_age(line.read_on, as_of), line.source)
+         f"{line.usd:,.4f}", UNKNOWN if line.source == OWN else render_age(line.read_on, as_of), source_words(line))
         for line in option.ledger.lines
     ]  # fmt: skip
     interval = render_money_interval(option.cost_usd)
@@ -39,6 +42,21 @@ def ledger_blocks(option: Option, *, horizon: str, as_of: date, title: str = "Wh
         f"80 % interval {interval}" if interval else "",
     )
     yield Table(columns=columns, rows=(*lines, total))
+
+
+def source_words(line: LedgerLine) -> str:
+    """Where a price is from; of an estimate, what it is made of."""
+    match line.source:
+        case ListedRatio(machines=machines, ratio=ratio):
+            return f"estimate: the usual ratio of {machines} listed machines, {ratio:.2f} times the plain one"
+        case StatedRatio(ratio=stated, source=source):
+            return f"estimate: {stated} times the plain machine, as {source}"
+        case UnitsOfJobs(instance_type=name, units_source=units, sku=sku, price_source=price):
+            return f"estimate: DBU of {name} ({units}) at {sku} ({price})"
+        case str(source):
+            return source
+        case _:
+            assert_never(line.source)
 
 
 def render_age(day: date | None, as_of: date) -> str:

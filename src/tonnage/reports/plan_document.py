@@ -19,6 +19,7 @@ from tonnage.planning.plan import (
 )
 from tonnage.pricing.ledger import Ledger
 from tonnage.reports.cheaper import cheaper_document
+from tonnage.reports.ledger_blocks import source_words
 from tonnage.reports.plain import (
     plain_cost,
     plain_day,
@@ -127,7 +128,7 @@ def ledger_document(ledger: Ledger) -> list[dict[str, Any]]:
             "usd": plain_usd(line.usd),
             "discount_percent": plain_number(float(line.discount_percent)),
             "billed_by": line.billed_by or None,
-            "source": line.source,
+            "source": source_words(line),
             "read_on": plain_day(line.read_on),
         }
         for line in ledger.lines

@@ -21,7 +21,7 @@ from tonnage.runs.energy import Energy, energy_of
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import Event, EventKind
 from tonnage.runs.measured_rows import rows_of
-from tonnage.runs.progress import Mark, read_progress
+from tonnage.runs.progress import read_progress
 from tonnage.runs.series import MOST_LINES, thin_lines
 from tonnage.runs.spec import RunSpec
 from tonnage.runs.spending import sessions_of
@@ -87,12 +87,7 @@ class Records:
     prediction: Mapping[str, Any] = field(default_factory=dict)
     lines_share: float = 1.0  # of the metrics that `lines` are; below 1: a long run, thinned evenly
     samples_share: float = 1.0
-    mark: Mark | None = None  # the newest step, by the workers
-    faults: tuple[str, ...] = ()  # lines of the journal that nobody can read
-
-    @property
-    def state(self) -> RunState:
-        return replace(with_mark(state_of(self.events), self.mark), faults=self.faults)
+    state: RunState = RunState()  # of the whole run
 
     @property
     def stretches(self) -> tuple[Stretch, ...]:
@@ -122,17 +117,17 @@ def read_records(folder: RunFolder, *, thin: bool = False) -> Records:
         most = MOST_LINES if thin else sys.maxsize
         faults: list[str] = []
         lines, samples = (thin_lines(path, most=most) for path in (folder.metrics_file, folder.samples_file))
+        events = tuple(folder.events(brief=thin, faults=faults))
         return Records(
             spec=folder.spec(),
-            events=tuple(folder.events(brief=thin, faults=faults)),
+            events=events,
             lines=lines.lines,
             samples=samples.lines,
             lines_share=lines.share,
             samples_share=samples.share,
             result=_document(folder.result_file),
             prediction=_document(folder.prediction_file),
-            mark=read_progress(folder.path),
-            faults=tuple(faults),
+            state=replace(with_mark(state_of(events), read_progress(folder.path)), faults=tuple(faults)),
         )
     except (ValueError, OSError) as error:
         raise InputError(

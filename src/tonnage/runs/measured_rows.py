@@ -134,8 +134,9 @@ def _device(records: Records, measured: Measured) -> str:
 def _note(records: Records, measured: Measured, as_of: datetime, doubtful: tuple[str, ...]) -> str:
     """Date, versions, how it was timed, and why the row is doubtful where it is.
 
-    `threads=`, `objective=`, `log_sd=` and `steps=` are what device profiles read: threads of a process, what is
-    learned, the spread of steps, and over how many of them the rate is a mean.
+    `threads=`, `objective=`, `log_sd=`, `steps=` and `saves=` are what device profiles read: threads of a process, what
+    is learned, the spread of steps, over how many of them the rate is a mean, and whether a checkpoint was written
+    while training went on.
     """
     day = records.state.ended_at or as_of  # the same row whenever it is made
     writes = records.spec.task in ("causal-lm", "sequence-to-sequence")
@@ -143,6 +144,7 @@ def _note(records: Records, measured: Measured, as_of: datetime, doubtful: tuple
     parts = [f"fine-tuning, measured {day.astimezone(UTC):%Y-%m-%d}", f"objective={objective}"]
     threads = records.result.get("threads") or records.spec.launch.threads
     parts += [f"threads={threads}"] if threads else []
+    parts += ["saves=beside"] if _saved_beside(records) else []
     if measured.median_step_s and measured.p90_step_s and measured.p90_step_s > measured.median_step_s:
         parts.append(f"log_sd={log(measured.p90_step_s / measured.median_step_s) / NINETIETH:.4f}")
         parts.append(f"steps={measured.timed_steps}")
@@ -155,6 +157,12 @@ def _note(records: Records, measured: Measured, as_of: datetime, doubtful: tuple
         parts.append(f"data wait {100 * measured.data_wait_fraction:.1f} %")
     parts += [f"suspect: {doubt}" for doubt in doubtful]
     return "; ".join(parts)
+
+
+def _saved_beside(records: Records) -> bool:
+    """Whether a checkpoint was begun while steps were still to come."""
+    steps = [event.fields.get("step", 0) for event in records.events if event.kind is EventKind.CHECKPOINT]
+    return records.spec.checkpoint.asynchronous and any(step < records.state.step for step in steps)
 
 
 def _finished(values: Mapping[str, Any]) -> dict[str, str]:

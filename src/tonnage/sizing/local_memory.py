@@ -7,8 +7,9 @@ from typing import Final
 
 from tonnage.sizing.layouts import one_layout
 from tonnage.sizing.local_work import largest_tensor
-from tonnage.sizing.precision import TRAINING
+from tonnage.sizing.precision import TRAINING, optimizer_bytes_per_parameter
 from tonnage.sizing.trainer_profile import PLAIN, TrainerProfile
+from tonnage.sizing.training_job import parameter_share
 from tonnage.sizing.training_memory import estimate_training_memory
 from tonnage.workload.adapters import adapted_matrices
 from tonnage.workload.jobs import TrainJob
@@ -47,6 +48,17 @@ def host_memory_parts(
     held = parts.get("gradients", 0.0) + gradients
     parts.update({"gradients": held, "activations": stepping - gradients})
     return parts
+
+
+def checkpoint_copy_bytes(job: TrainJob) -> float:
+    """Bytes of what is trained and of its optimizer's state, copied to be written while training goes on (`tonnage run`
+    holds one such copy at a time). Weights are trained in 32 bits.
+
+    Measured on MiniLM in full (22.7 M parameters, 0.254 GiB by this formula): 0.895 GiB before the first save, 1.16 GiB
+    while it was written.
+    """
+    trained = float(parameter_share(job, one_layout(micro_batch=1)).trained[0])
+    return trained * (FP32 + optimizer_bytes_per_parameter(job.optimizer, FP32, job.model.hidden))
 
 
 def unfused_bytes(job: TrainJob, micro_batch: int) -> float:

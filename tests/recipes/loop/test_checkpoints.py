@@ -8,6 +8,7 @@ import os
 import shutil
 import stat
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 import torch
 
 from tonnage.pricing.interruptions import daly_interval_s
-from tonnage.recipes import measuring
+from tonnage.recipes import measuring, saving
 from tonnage.recipes.checkpoints import (
     CheckpointInvalid,
     CheckpointWriter,
@@ -343,3 +344,26 @@ def test_what_the_file_says_holds() -> None:
     assert not by_time.due(50)
     clock[0] = 900.0
     assert by_time.due(50)
+
+
+def test_the_host_holds_one_copy_at_a_time(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A save that is due before the one before has been written waits for it, and copies the state then."""
+    copies: list[bool] = []
+    writing_now = threading.Event()
+    write, take = CheckpointWriter._write, saving.take_snapshot
+
+    def slowly(self: CheckpointWriter, taken: Snapshot) -> None:
+        writing_now.set()
+        time.sleep(0.2)
+        write(self, taken)
+        writing_now.clear()
+
+    def copied(*given: Any, **named: Any) -> Any:
+        copies.append(writing_now.is_set())
+        return take(*given, **named)
+
+    monkeypatch.setattr(CheckpointWriter, "_write", slowly)
+    monkeypatch.setattr(saving, "take_snapshot", copied)
+    run = make_run("often", max_steps=4, checkpoint=CheckpointSpec(every_steps=1, keep=9))
+    assert run.work() == WorkerExit.DONE
+    assert copies == [False] * 4

@@ -14,6 +14,7 @@ from tonnage.reports.comparison.figures import counted, money
 from tonnage.reports.comparison.guidance import horizon_steps
 from tonnage.reports.comparison.sections import Part, Section, Subheading
 from tonnage.reports.comparison.verdict_words import change_words, exclusion_words, headline, reason_words
+from tonnage.reports.reasons.comparison import split_words
 from tonnage.reports.wording import render_money, short
 
 
@@ -35,7 +36,7 @@ def summary_section(comparison: Comparison) -> Section:
     ]
     rows = [(comparison.title_of[name], _monthly(comparison, name)) for name in comparison.able]
     if comparison.split.worth_it:
-        rows.append(("split over several", comparison.split.because))
+        rows.append(("split over several", split_words(comparison.split)))
     if comparison.migration:
         weeks = [comparison.migration.weeks(end) for end in ("low", "likely", "high")]
         move = f"{weeks[1]:.0f} weeks ({weeks[0]:.0f} to {weeks[2]:.0f}), "
@@ -300,7 +301,7 @@ def split_section(comparison: Comparison) -> Section:
         key="hybrid",
         title="Hybrid split",
         parts=(
-            Paragraph(text=split.because.capitalize() + ".", tone="good" if split.worth_it else "plain"),
+            Paragraph(text=split_words(split).capitalize() + ".", tone="good" if split.worth_it else "plain"),
             *notes,
             Table(columns=(Column(title="Work"), Column(title="Goes to")), rows=rows),
             Pairs(rows=tuple(pairs)),

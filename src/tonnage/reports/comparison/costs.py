@@ -21,6 +21,7 @@ from tonnage.reports.comparison.figures import UNKNOWN, duration, money, rate, v
 from tonnage.reports.comparison.guidance import owned_parts, speed_parts
 from tonnage.reports.comparison.sections import Part, Section, Subheading
 from tonnage.reports.comparison.volume_charts import counts_people, volume_charts
+from tonnage.reports.ledger_blocks import source_words
 from tonnage.reports.reasons.why_not import why_not_words
 from tonnage.reports.wording import (
     render_date,
@@ -105,7 +106,7 @@ def _line_table(comparison: Comparison) -> Table:
                     f"${line.usd_per_unit:,}",
                     render_money(float(line.usd)),
                     render_date(line.read_on),
-                    line.source,
+                    source_words(line),
                 )
                 for line in lines
                 if line.usd >= LEAST_SHOWN_USD

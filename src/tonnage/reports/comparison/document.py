@@ -13,6 +13,7 @@ from tonnage.comparison.profile_file import Evidence
 from tonnage.comparison.profiles import Cell
 from tonnage.reports.comparison.costs import total_figure
 from tonnage.reports.comparison.verdict_document import advice_document, answer_document
+from tonnage.reports.ledger_blocks import source_words
 from tonnage.reports.plain import (
     plain_cost,
     plain_day,
@@ -23,6 +24,7 @@ from tonnage.reports.plain import (
     plain_usd,
 )
 from tonnage.reports.reasons import risk_document, risk_words
+from tonnage.reports.reasons.comparison import missing_words, split_words
 from tonnage.reports.reasons.why_not import why_not_document, why_not_words
 from tonnage.sizing.estimates import Figure
 
@@ -70,7 +72,7 @@ def comparison_document(comparison: Comparison) -> Mapping[str, Any]:
             "single": comparison.split.single,
             "single_usd_per_month": _money(comparison.split.single_usd_per_month),
             "worth_it": comparison.split.worth_it,
-            "because": comparison.split.because,
+            "because": split_words(comparison.split),
         },
         "migration": _migration(comparison.migration) if comparison.migration else None,
         "assumptions": [
@@ -110,7 +112,7 @@ def _alternative(comparison: Comparison, name: str) -> dict[str, Any]:
         "aspects": {key: _cell(cell) for key, cell in alternative.profile.cells.items()},
         "energy_kwh_per_month": _plain(total.energy_kwh_per_month),
         "carbon_kg_per_month": _plain(total.carbon_kg_per_month),
-        "carbon_missing": total.footprint.missing or None,
+        "carbon_missing": missing_words(total.footprint.missing) or None,
         "owned": _owned(alternative.owned),
         "compliance": [
             {
@@ -178,7 +180,7 @@ def _row(row: Row) -> dict[str, Any]:
                     "usd_per_unit": plain_price(line.usd_per_unit),
                     "usd": plain_usd(line.usd),
                     "read_on": plain_day(line.read_on),
-                    "source": line.source,
+                    "source": source_words(line),
                 }
                 for line in option.ledger.lines
             ],

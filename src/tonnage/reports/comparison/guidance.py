@@ -12,6 +12,7 @@ from tonnage.planning import MachineOption
 from tonnage.reports.blocks import Bullets, Column, Pairs, Paragraph, Table
 from tonnage.reports.comparison.figures import UNKNOWN, amount, counted, duration, money
 from tonnage.reports.comparison.sections import Code, Part, Section, Subheading
+from tonnage.reports.reasons.comparison import missing_words
 from tonnage.reports.wording import render_machines, render_purchase, short
 
 MOST = 5  # criteria named in one line
@@ -159,7 +160,7 @@ def footprint_section(comparison: Comparison) -> Section:
                 amount(found.energy_kwh, "kWh"),
                 amount(found.carbon_kg, "kg"),
                 factors or "none",
-                found.missing or "nothing",
+                missing_words(found.missing) or "nothing",
             )
         )
     columns = (

@@ -13,6 +13,7 @@ from tonnage.reports.comparison.figures import UNKNOWN, amount, counted, duratio
 from tonnage.reports.comparison.guidance import alike
 from tonnage.reports.comparison.sections import Part, Section, Subheading
 from tonnage.reports.reasons import risk_words
+from tonnage.reports.reasons.comparison import missing_words
 from tonnage.reports.wording import short
 
 RULES = "Security and compliance"
@@ -212,7 +213,7 @@ def unknown_because(comparison: Comparison, name: str, measure: str) -> str:
     if measure == "throughput_per_s" and len(total.rows) > 1:
         return "several workloads: see Performance"
     if measure in ("energy_kwh_per_month", "carbon_kg_per_month") and total.footprint.missing:
-        return f"{UNKNOWN}: {total.footprint.missing}"
+        return f"{UNKNOWN}: {missing_words(total.footprint.missing)}"
     return UNKNOWN
 
 

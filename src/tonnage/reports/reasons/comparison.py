@@ -1,0 +1,35 @@
+"""Words for what a comparison found: why work is split or not, what a footprint lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from tonnage.comparison.energy import Missing
+from tonnage.comparison.splitting import Split
+
+LACKS: Final = {
+    "token power": "power of a token API: its vendor publishes none",
+    "processor power": "power of machines without an accelerator: the catalog has none",
+    "power limit": "power limit of {}: the catalog has none",
+    "PUE": "PUE of {}: state carbon.pue",
+    "grid": "grid intensity of {}: state carbon.grid_g_per_kwh",
+    "work": "not all of the work is done there",
+}
+
+
+def missing_words(missing: Iterable[Missing]) -> str:
+    """One clause each; empty where nothing is missing."""
+    return "; ".join(LACKS[one.of].format(one.name) for one in missing)
+
+
+def split_words(split: Split) -> str:
+    """One clause."""
+    if split.ground == "no place":
+        met = f" that is known to meet {split.rules}" if split.rules else ""
+        return f"some work can be done by none of them{met}"
+    if split.ground == "one place":
+        return "all the work costs least in one place: no split"
+    if split.ground == "needed":
+        return "no single one can do all the work: it must be split"
+    return f"saves ${split.saves_usd_per_month:,.0f} a month, the operation of every platform used included"
