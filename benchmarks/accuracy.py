@@ -17,14 +17,17 @@ from math import exp
 from pathlib import Path
 from statistics import median
 from time import perf_counter
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from accuracy_figures import scatter_svg
 from accuracy_rows import TARGETS, Cells, Target, diagnosis
 from rivals.compare import RIVALS, Meeting, meet, percentile
+from source_spread import spread_table
 from stacks import missed_list, stack_table
 from tonnage.calibration.calibrating import CrossValidation, cross_validate, make_calibration
+from tonnage.calibration.inference_sources import DOUBTS
 from tonnage.calibration.intervals import (
     Intervals,
     intervals_without_family,
@@ -351,7 +354,37 @@ as if their program were not known. Encoders are of two families: without BERT t
 """
 
 
-def page(studies: Mapping[str, Study], made: Calibration, met: Sequence[Meeting], catalog: Catalog) -> Iterator[str]:
+AGREEMENT = """\
+## How far sources agree
+
+Two documents that print the same configuration (model, device, devices, batch, lengths, precision, program or engine;
+versions may differ). Halfway between both, a prediction errs by as much on either: nothing that knows no more than a
+row states can be nearer to both.
+"""
+
+
+def agreement(tables: dict[str, list[Any]]) -> Iterator[str]:
+    """What bounds the errors: how far sources differ, and which rows their reader doubts."""
+    yield AGREEMENT
+    yield from spread_table(tables)
+    yield "\nRows that their reader doubts, judged and counted apart:\n"
+    rows = tables.get("inference", [])
+    for doubted, reason in DOUBTS:
+        count = sum(doubted(row) for row in rows if not isinstance(row, Skipped))
+        yield f"- {count} rows: {reason}"
+    yield (
+        "- rates of a fixed batch that are more than four times what the bandwidth of their devices allows (another "
+        "column's figure)\n"
+    )
+
+
+def page(
+    studies: Mapping[str, Study],
+    made: Calibration,
+    met: Sequence[Meeting],
+    catalog: Catalog,
+    files: Mapping[str, Path],
+) -> Iterator[str]:
     yield HEAD
     for found in studies.values():
         yield f"- {found.part.kind}: {found.part.data.rows:,} rows, sha256 `{found.part.data.sha256[:16]}`"
@@ -362,6 +395,7 @@ def page(studies: Mapping[str, Study], made: Calibration, met: Sequence[Meeting]
         yield "### Does it fit?\n"
         yield from memory_sentences(studies["training"], catalog)
         yield ""
+    yield from agreement({name: list(kind_named(name).read(path)) for name, path in files.items()})
     yield STACKS
     yield from stack_table()
     yield ""
@@ -435,7 +469,7 @@ def main() -> None:
     made = make_calibration([one.part for one in studies.values()], made_on=given.as_of, left_out="family")
     if given.save:  # first: what took minutes is not lost by a fault of the page
         save_calibration(made, given.save)
-    text = "\n".join(page(studies, made, meetings(studies, files), catalog)).rstrip("\n") + "\n"
+    text = "\n".join(page(studies, made, meetings(studies, files), catalog, files)).rstrip("\n") + "\n"
     given.out.write_text(text, encoding="utf-8")
     print(f"wrote {given.out}", file=sys.stderr)
 

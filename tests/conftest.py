@@ -9,22 +9,30 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read once, when the OpenMP library is loaded
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+settings.register_profile("shared cores", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shared cores")  # how long an example takes says more of the machine than of the code
+
 HERE = Path(__file__).parent
 HEAVY = (  # not even imported with --fast: they load torch or another engine, start processes, or plan many times over
-    "benchmarks/test_local.py", "benchmarks/test_stacks.py", "browser", "cli/test_compare.py", "cli/test_diff.py",
-    "cli/test_economics.py", "cli/test_process.py", "cli/test_run.py", "cli/test_sweep.py", "cli/test_verbs.py",
-    "comparison/test_answers.py", "comparison/test_board.py", "comparison/test_charts.py",
-    "comparison/test_pdf.py", "expert",
-    "fetching/test_parts.py", "fetching/test_processes.py", "fetching/test_s3_fetch.py",
-    "monitoring/test_sampler.py",
-    "pipelines", "planning", "portfolios", "rightsizing", "service", "spot_instances",
-    "recipes", "runners", "runs/test_watching.py", "sizing/test_kept_activations.py",
-    "sources/test_refresh_process.py", "store/test_postgresql.py", "store/test_store.py", "supervisor",
-    "sweeps", "test_docs.py", "test_startup.py", "tracking", "workload/test_transformers_counts.py",
+    "benchmarks/test_local.py", "benchmarks/test_stacks.py", "browser", "calibration/test_inference_calibration.py",
+    "calibration/test_training_fit.py", "catalog/test_checks.py", "claims", "cli/test_bad_input.py",
+    "cli/test_compare.py", "cli/test_diff.py", "cli/test_economics.py", "cli/test_flips.py", "cli/test_import.py",
+    "cli/test_local.py", "cli/test_process.py", "cli/test_run.py", "cli/test_runs.py", "cli/test_spot.py",
+    "cli/test_sweep.py", "cli/test_validate.py", "cli/test_verbs.py", "comparison", "expert", "fetching/test_parts.py",
+    "fetching/test_processes.py", "fetching/test_s3_fetch.py", "monitoring/test_sampler.py", "pipelines", "planning",
+    "portfolios", "pricing/test_renewal.py", "pricing/test_spot_runs.py", "recipes", "reports/test_reasons.py",
+    "rightsizing", "runners", "runs/test_watching.py", "service", "sizing/test_encoder_loads.py",
+    "sizing/test_expert_parallel.py", "sizing/test_expert_passes.py", "sizing/test_kept_activations.py",
+    "sizing/test_simulation.py", "sizing/test_simulation_queues.py", "sizing/test_simulation_steps.py",
+    "sizing/test_training_time.py", "sources/test_aws_price_list.py", "sources/test_azure_prices.py",
+    "sources/test_refresh_process.py", "spot_instances", "store/test_postgresql.py", "store/test_store.py",
+    "supervisor", "sweeps", "test_api.py", "test_docs.py", "test_doctests.py", "test_startup.py", "test_verbs.py",
+    "tracking", "workload/test_any_input.py", "workload/test_huggingface.py", "workload/test_transformers_counts.py",
 )  # fmt: skip
 PROCESS_EVENTS = ("subprocess.Popen", "os.posix_spawn", "os.fork", "os.exec", "os.system")
 watched = False

@@ -55,7 +55,7 @@ def test_result_is_frozen_and_shows_itself(result: tonnage.PlanResult) -> None:
     """JSON, Markdown, HTML and text of a result; it cannot be changed."""
     assert json.loads(result.to_json())["schema"] == "tonnage/plan@1"
     assert result.to_markdown().startswith("# Plan for workload")
-    assert "<table>" in result._repr_html_()
+    assert "<table" in result._repr_html_()
     assert "<html" not in result._repr_html_()
     assert "Ranking" in str(result)
     with pytest.raises(FrozenInstanceError):
@@ -146,7 +146,7 @@ def test_explain_and_size(result: tonnage.PlanResult) -> None:
         result.explain("H10O")
     report = tonnage.size(WORKLOAD, gpus="T4", as_of=DAY)
     assert {row.gpu for row in report.size.rows} == {"T4"}
-    assert "<table>" in report._repr_html_()
+    assert "<table" in report._repr_html_()
 
 
 def test_clock_is_the_day_unless_the_deadline_is_an_instant() -> None:

@@ -42,6 +42,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.heavy
 def test_a_kill_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed after the new content is written and before it is in place, the old file is there."""
     path = tmp_path / "one.json"

@@ -204,6 +204,7 @@ def test_every_setting_is_described() -> None:
         assert f"`TONNAGE_{name.upper()}`" in text
 
 
+@pytest.mark.heavy
 def test_importing_settings_stays_light() -> None:
     """Nothing heavy, and not platformdirs, is loaded until settings are read."""
     heavy = "('platformdirs', 'pydantic', 'yaml')"

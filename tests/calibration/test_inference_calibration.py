@@ -236,3 +236,16 @@ def test_left_out_rows_are_predicted_without_having_been_seen() -> None:
         by_gpu.setdefault(one.gpu, []).append(abs(one.predicted / one.measured - 1))
     assert set(by_gpu) == {"A100-40GB-SXM", "T4"}
     assert all(median(errors) < 0.25 for errors in by_gpu.values())
+
+
+def test_a_generation_without_rows_is_two_steps_away_for_plans_and_rows_alike() -> None:
+    """A judged row does not know which devices rows name, a plan does: of a generation without rows both count device
+    and generation; of one with rows the plan alone counts the device, and `with_distance` adds it to the row."""
+    fit = fit_cases([case_of(ROW)])
+    known = {"devices": {"A100-40GB-SXM"}}
+    older, sibling = CATALOG.accelerator("T4"), CATALOG.accelerator("A100-80GB-SXM")
+    judged, planned = (fit.unseen_factors("encoder", older, "fp16", "fused", **told) for told in ({}, known))  # type: ignore[arg-type]
+    assert judged == planned
+    assert judged.names == ("T4", "Turing GPUs")
+    assert fit.unseen_factors("encoder", sibling, "fp16", "fused").names == ()
+    assert fit.unseen_factors("encoder", sibling, "fp16", "fused", **known).names == ("A100-80GB-SXM",)  # type: ignore[arg-type]

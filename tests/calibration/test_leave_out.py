@@ -45,6 +45,7 @@ def test_rounds_tell_how_far_they_are() -> None:
     assert [one.fitted for one in rounds] == [{"b", "c"}, {"a", "c"}, {"a", "b"}]
 
 
+@pytest.mark.heavy
 def test_side_by_side_gives_the_same() -> None:
     """Two processes: the same results in the same order, fits with read-only tables included."""
 
@@ -59,6 +60,7 @@ def test_side_by_side_gives_the_same() -> None:
     assert two[0].fitted == {"b": 1, "c": 3}
 
 
+@pytest.mark.heavy
 def test_an_error_in_a_process_comes_back() -> None:
     """What a fit raises is raised here."""
 

@@ -14,13 +14,20 @@ from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.need import needs_of
 from tonnage.planning.plan import RunDetail
 from tonnage.planning.reasons.changes import SetField
-from tonnage.planning.reasons.misses import ConcurrencyMiss, NoFp8Miss, NoMxfp4Miss, NvidiaOnlyMiss, UnpublishedMiss
+from tonnage.planning.reasons.misses import (
+    ConcurrencyMiss,
+    MemoryMiss,
+    NoFp8Miss,
+    NoMxfp4Miss,
+    NvidiaOnlyMiss,
+    UnpublishedMiss,
+)
 from tonnage.planning.sized_machines import SizedMachines, size_job
 from tonnage.planning.sizes import make_size_report
 from tonnage.reports.reasons.misses import miss_words
 from tonnage.reports.size import render_size
 from tonnage.sizing.devices import Machine
-from tonnage.workload.jobs import BatchJob, Buy, Constraints, Lengths, Requests, Team, Workload
+from tonnage.workload.jobs import BatchJob, Buy, Constraints, Lengths, Requests, Team, TrainJob, Workload
 from tonnage.workload.known import find_model
 
 from .conftest import AS_OF
@@ -161,10 +168,44 @@ def test_a_fixed_batch_over_the_cache_names_the_batch() -> None:
         assert change.value == int(miss.held_requests) < 2048
 
 
-def test_size_says_which_memory_a_service_shows() -> None:
-    """What is in use, not what nvidia-smi shows of an engine that sets its pool aside."""
+PASSES = BatchJob(
+    model=find_model("bert-large-uncased"), weights="fp16", items=10_000,
+    requests=Requests(input_tokens=Lengths(mean=128, maximum=128), output_tokens=None),
+)  # fmt: skip
+STEPS = TrainJob(
+    model=find_model("bert-base-uncased"), samples=10_000, lengths=Lengths(mean=128, maximum=128), epochs=1,
+    global_batch=32,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("job", "says"),
+    [(BATCH, "what is in use"), (PASSES, "what a pass holds"), (STEPS, "what a step needs at its peak")],
+)
+def test_size_says_which_memory_it_shows(job: Any, says: str) -> None:
+    """Of each kind of work what the figure counts, and why nvidia-smi shows more: an engine's pool, blocks that an
+    allocator keeps."""
     terms = Constraints(gpus=(parse_gpu_filter("H100-SXM:1"),))
-    work = Workload(name="batch", kind="batch", job=BATCH, constraints=terms, buy=Buy(), team=Team(), as_of=AS_OF)
+    kind = "train" if isinstance(job, TrainJob) else "batch"
+    work = Workload(name="work", kind=kind, job=job, constraints=terms, buy=Buy(), team=Team(), as_of=AS_OF)
     text = " ".join(render_size(make_size_report(work, CATALOG), "md").split())
-    assert "Memory is what is in use" in text
-    assert "nvidia-smi shows more" in text
+    assert f"Memory is {says}" in text
+    assert "nvidia-smi" in text
+    assert "shows more" in text
+
+
+@pytest.mark.parametrize(("device", "advice"), [("V100-16GB", "int4"), ("A100-40GB-SXM", "int8"), ("L4", "fp8")])
+def test_smaller_weights_of_an_encoder_are_of_a_format_the_device_multiplies(device: str, advice: str) -> None:
+    """An encoder too large for a device by its weights is advised the first smaller format that the device has a rate
+    for (A100 has no fp8, V100 no int8 either); what is kept free is the plan's own margin, not an engine's."""
+    room = CATALOG.accelerator(device).memory_gib or 0.0
+    wide = replace(PASSES.model, name="wide", layers=round(60 * room))  # 25 MB a layer in 16 bits: 1.4 x the room
+    found = sized_on(replace(PASSES, model=wide, tensor_parallel=1), device).sized.misses
+    one = [miss for miss in found.values() if isinstance(miss, MemoryMiss) and miss.tensor_parallel == 1]
+    assert one
+    for miss in one:
+        (change,) = miss.lifted_by
+        assert isinstance(change, SetField)
+        assert (change.key, change.value) == ("weights", advice)
+        assert "10% kept free" in miss_words(miss).has
+        assert "engine" not in miss_words(miss).has

@@ -80,10 +80,10 @@ def test_eager_layers_keep_what_autograd_saves(precision: str, adapters: bool, h
     assert float(layer_kept(SHAPE, span, how).total) == pytest.approx(saved, rel=0.01)
 
 
-def _saved_bytes(layers: int, precision: str, adapters: bool) -> float:
+def _saved_bytes(layers: int, precision: str, adapters: bool, make: Any = None) -> float:
     """Bytes of activations that a forward pass saves: whole storages, each once."""
     torch = pytest.importorskip("torch")
-    model = _model(layers, precision, adapters)
+    model = (make or _model)(layers, precision, adapters)
     own = {tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), *model.buffers())}
     found: dict[int, Any] = {}
 
@@ -113,6 +113,51 @@ def _model(layers: int, precision: str, adapters: bool) -> Any:
         peft = pytest.importorskip("peft")
         model = peft.get_peft_model(model, peft.LoraConfig(r=8, target_modules=EVERY, task_type="CAUSAL_LM"))
     return model.train()
+
+
+SCALED = AdapterStoring(copy_bytes=4.0, every=False, copied=False, low_rank=False, scaled=True)
+
+
+def test_scaled_outputs_are_kept_as_autograd_saves_them() -> None:
+    """LLaMA-Adapter V2 on a Llama layer keeps, to 1 %, what autograd saves where every linear layer gives
+    scale · (W x + offset) and norms are trained: the output of each linear layer, and the normalised values."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+
+    class Scaled(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self, linear: Any) -> None:
+            super().__init__()
+            self.linear = linear
+            self.offset = torch.nn.Parameter(torch.zeros(linear.out_features))
+            self.scale = torch.nn.Parameter(torch.ones(linear.out_features))
+
+        def forward(self, x: Any) -> Any:
+            return self.scale * (self.linear(x) + self.offset)
+
+    def adapted(layers: int, precision: str, adapters: bool) -> Any:
+        model = _model(layers, precision, adapters).requires_grad_(False)
+        for name, module in list(model.named_modules()):
+            if isinstance(module, torch.nn.Linear) and "layers" in name:
+                parent, _, own = name.rpartition(".")
+                setattr(model.get_submodule(parent), own, Scaled(module))
+            if name.endswith("norm"):
+                module.requires_grad_(True)
+        return model
+
+    span = Pass(batch=float(BATCH), query=float(LENGTH), keys=float(LENGTH), element_bytes=4.0, residual_bytes=4.0)
+    saved = (_saved_bytes(4, "fp32", False, adapted) - _saved_bytes(2, "fp32", False, adapted)) / 2
+    assert float(layer_kept(SHAPE, span, Storing(adapters=SCALED)).total) == pytest.approx(saved, rel=0.01)
+
+
+def test_a_gated_attention_to_learnt_tokens_keeps_its_output() -> None:
+    """LLaMA-Adapter keeps, beside what a frozen layer does, the output that its gate multiplies."""
+    span = Pass(batch=1.0, query=128.0, keys=128.0, residual_bytes=2.0)
+    shape = find_model("llama-2-7b")
+    bare, gated = (
+        float(layer_kept(shape, span, Storing(adapters=replace(SCALED, scaled=False, prompted=prompted))).total)
+        for prompted in (False, True)
+    )
+    assert gated - bare == pytest.approx(128 * 2 * shape.heads * shape.head_dim)
 
 
 def test_adapters_of_a_frozen_base_keep_less_than_full_training() -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from tonnage.sizing.local_memory import host_memory_parts
 from tonnage.sizing.local_work import LocalOperation, step_operations, trained_tensors
+from tonnage.workload.adapters import lora_parameters
 from tonnage.workload.jobs import Lengths, Lora, TrainJob
 from tonnage.workload.known import find_model
-from tonnage.workload.parameters import lora_parameters
 
 JOB = TrainJob(
     model=find_model("minilm"), samples=1, epochs=1, lengths=Lengths(mean=64.0, maximum=64), global_batch=16,

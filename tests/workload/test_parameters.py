@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.errors import WorkloadError
-from tonnage.workload.adapters import Targets
+from tonnage.workload.adapters import Targets, lora_parameters
 from tonnage.workload.convolutions import convolution_macs, forward_flop_per_image
 from tonnage.workload.known import find_model, known_models, published_parameters
-from tonnage.workload.parameters import count_parameters, lora_parameters
+from tonnage.workload.parameters import count_parameters
 from tonnage.workload.shapes import Convolution, ModelShape
 
 

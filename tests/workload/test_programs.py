@@ -121,10 +121,12 @@ def test_bad_values_say_what_to_write(train: str, says: str, hint: str) -> None:
     assert (caught.value.line, caught.value.file) == (4, "w.yaml")
 
 
-# Published counts: Zhang et al. 2023 (arXiv:2303.16199) print 1.2 M for LLaMA-7B; PEFT's prefix of 20 virtual tokens on
-# GPT-2 is 20 x 12 layers x 2 x 768; a prompt of 20 is 20 x 768.
+# Published counts: Zhang et al. 2023 (arXiv:2303.16199) print 1.2 M for LLaMA-7B; litgpt's second version adds a scale
+# and an offset for 42,496 outputs of each layer and 32,000 logits, and 65 norms of 4,096; PEFT's prefix of 20 virtual
+# tokens on GPT-2 is 20 x 12 layers x 2 x 768; a prompt of 20 is 20 x 768.
 COUNTS: list[tuple[str, Lora, int]] = [
     ("llama-7b", Lora(kind="llama-adapter", tokens=10), 30 * (10 * 4096 + 32)),
+    ("llama-7b", Lora(kind="llama-adapter-v2", tokens=10), 4_279_744),
     ("gpt2", Lora(kind="prefix", tokens=20), 368_640),
     ("gpt2", Lora(kind="prompt", tokens=20), 15_360),
     ("gpt2", Lora(kind="lora", rank=8, targets="attention"), 294_912),

@@ -24,6 +24,8 @@ INFERENCE_COLUMNS: Final = (
     "kind", "gpu", "n_gpus", "tp", "engine", "precision", "weights_quant", "batch_size", "concurrency", "input_len",
     "output_len", "metric", "value", "note",
 )  # fmt: skip
+# Optional: what the engine of an inference run did.
+ENGINE_COLUMNS: Final = ("compiled", "autocast", "decoding_threads")
 FACT_COLUMNS: Final[dict[FactTable, tuple[str, ...]]] = {
     "training": TRAINING_COLUMNS,
     "inference": INFERENCE_COLUMNS,
@@ -32,7 +34,7 @@ FACT_COLUMNS: Final[dict[FactTable, tuple[str, ...]]] = {
 
 KEPT_COLUMNS: Final[dict[FactTable, tuple[str, ...]]] = {  # all that a row may have, optional ones last
     "training": (*TRAINING_COLUMNS, *PROGRAM_COLUMNS),
-    "inference": INFERENCE_COLUMNS,
+    "inference": (*INFERENCE_COLUMNS, *ENGINE_COLUMNS),
 }
 
 

@@ -13,7 +13,7 @@ from tonnage.calibration.inference_classes import fit_class
 from tonnage.calibration.inference_fitted import InferenceFit, generation_of, number_format
 from tonnage.calibration.inference_pooling import PASS_CLASSES, fit_together
 from tonnage.calibration.inference_predict import lay_out
-from tonnage.calibration.inference_reading import Case, is_suspect, read_case
+from tonnage.calibration.inference_reading import Case, read_case
 from tonnage.calibration.memo import MEMO
 from tonnage.calibration.prediction import Skipped
 from tonnage.calibration.rows import InferenceRow
@@ -32,7 +32,7 @@ def fit_inference(
 ) -> InferenceFit:
     """Fit every engine class that has rows; the others keep their starting figures. Same rows, same fit."""
     read = [read_case(row, catalog) for row in rows]
-    cases = [case for case in read if not isinstance(case, Skipped) and not is_suspect(case.row)]
+    cases = [case for case in read if not isinstance(case, Skipped) and not case.suspect]
     return fit_cases(cases, start=start)
 
 

@@ -50,10 +50,12 @@ class InferenceFit:
         self, kind: str, device: Accelerator, compute: str, engine: str, *, devices: Container[str] | None = None
     ) -> UnseenFactors:
         """What of device, engine class, generation and number format no fitted row had; the last two of rows of that
-        `kind` of work (encoder, vision, decoder). `devices`: those that rows name, where that is known."""
+        `kind` of work (encoder, vision, decoder). `devices`: those that rows name, where that is known; of a generation
+        that no row of that work had, there was no device either."""
         generation = generation_of(device)
         seen_classes = {name for name, rows in self.rows.items() if rows}
-        near = unseen((device.name, device.name, devices), (f"engine {engine}", engine, seen_classes))
+        known = devices if f"{kind} {generation}" in self.generations else ()
+        near = unseen((device.name, device.name, known), (f"engine {engine}", engine, seen_classes))
         foreign = unseen(
             (f"{generation} GPUs", f"{kind} {generation}", self.generations),
             (f"precision {compute}", f"{kind} {number_format(compute)}", self.formats),

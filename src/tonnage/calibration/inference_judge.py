@@ -9,7 +9,7 @@ import numpy as np
 from tonnage.calibration.inference_fit import residual_group
 from tonnage.calibration.inference_fitted import InferenceFit
 from tonnage.calibration.inference_predict import lay_out
-from tonnage.calibration.inference_reading import Case, is_suspect, read_case
+from tonnage.calibration.inference_reading import Case, read_case
 from tonnage.calibration.prediction import Judged, Skipped
 from tonnage.calibration.rows import InferenceRow, publication
 from tonnage.calibration.store import calibrated_engines
@@ -48,6 +48,6 @@ def _judged(case: Case, predicted: float, fitted: InferenceFit | None) -> Judged
         unseen_factors = fitted.unseen_factors(row.kind, case.machine.accelerator, case.served.compute, case.engine)
     return Judged(
         row_id=row.id, metric=row.metric, family=case.family, gpu=row.gpu, measured=row.value, predicted=predicted,
-        suspect=is_suspect(row), group=residual_group(case), unseen_factors=len(unseen_factors.names),
+        suspect=case.suspect, group=residual_group(case), unseen_factors=len(unseen_factors.names),
         foreign=len(unseen_factors.foreign), source=publication(row.source),
     )  # fmt: skip

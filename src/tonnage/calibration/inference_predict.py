@@ -12,6 +12,7 @@ from tonnage.calibration.search import Values
 from tonnage.sizing.encoder_loads import HOST_TAILS, client_s, encoder_figures, passed_batch, tail
 from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array
+from tonnage.sizing.host import photographs_s
 from tonnage.sizing.inference_devices import host_factor, serving_devices
 from tonnage.sizing.inference_memory import inference_peak_bytes
 from tonnage.sizing.inference_pass import PassWork, pass_work
@@ -23,7 +24,7 @@ Figures = dict[str, Array]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Cases of one shape, engine class, number format and kind of load: columns of one table."""
+    """Cases of one shape, engine class, number format (autocast or not) and kind of load: columns of one table."""
 
     index: tuple[int, ...]
     cases: tuple[Case, ...]
@@ -59,7 +60,7 @@ def lay_out(cases: Sequence[Case], engines: Mapping[str, Engine]) -> InferenceBa
     """Group the cases and lay out their passes."""
     keys: dict[tuple[object, ...], list[int]] = {}
     for place, case in enumerate(cases):
-        key = (case.shape.name, case.shape.layers, case.engine, case.served, case.load)
+        key = (case.shape.name, case.shape.layers, case.engine, case.served, case.load, case.autocast)
         keys.setdefault(key, []).append(place)
     groups = [_group([cases[i] for i in places], places, engines) for places in keys.values()]
     return InferenceBatch(cases=tuple(cases), groups=tuple(groups))
@@ -98,7 +99,7 @@ def _group(cases: Sequence[Case], index: Sequence[int], engines: Mapping[str, En
     if first.load in ("pass", "batching-server", "offline"):
         passed = passed_batch(first.load, first.shape, batch=batch, tokens=prompt, users=users)
         work = pass_work(first.shape, devices, first.served, engine, batch=passed, query=prompt, keys=prompt,
-                         tensor_parallel=tensor)  # fmt: skip
+                         tensor_parallel=tensor, autocast=first.autocast)  # fmt: skip
         return Group(index=tuple(index), cases=tuple(cases), works=(work,))
     return Group(index=tuple(index), cases=tuple(cases), works=(), services=services(cases, engine))
 
@@ -117,6 +118,11 @@ def fixed_and_sending_s(case: Case) -> tuple[float, float]:
     return float(fixed), float(sending)
 
 
+def fed_s(case: Case) -> float:
+    """Seconds in which the host gets a batch of photographs ready; 0 where they are ready."""
+    return photographs_s(case.batch, case.decoding_threads) if case.decoding_threads else 0.0
+
+
 def _passed(group: Group, engine: Engine) -> Figures:
     """Encoders and vision: the function that plans call."""
     load = group.cases[0].load
@@ -125,6 +131,7 @@ def _passed(group: Group, engine: Engine) -> Figures:
     return encoder_figures(
         load, group.works[0], engine, replicas=group.column("replicas"), fixed_s=waits[:, 0], sending_s=waits[:, 1],
         users=group.column("users"), within_latency=group.column("rate_per_s"),
+        fed_s=np.array([fed_s(case) for case in group.cases]),
     )  # fmt: skip
 
 

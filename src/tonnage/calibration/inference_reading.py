@@ -38,6 +38,7 @@ DATA_SETS: Final = (
 WEIGHTS_ROOM: Final = 0.6  # of a device's memory that weights may take where a row states no tensor parallelism
 QUEUED_TOKENS: Final = 6e6  # written in all by a maximum-throughput run that does not say how many requests it queued
 CONTINUOUS_SHARE: Final = 0.95  # of it inside a latency limit: MLPerf Server over Offline, 0.9 to 1
+MOST_STEPS: Final = 4.0  # over what bandwidth allows: room for weights held narrower than a row says
 UNSTATED_CONTEXT: Final = (64.0, 64.0)  # prompt and answer where a batch-1 decode rate states neither
 
 
@@ -63,6 +64,8 @@ class Case:
     assumed_lengths: bool = False  # of the data set that the note names
     beams: int = 1  # hypotheses that each request carries
     remote: bool = False  # a client measured it, through a server
+    autocast: bool | None = None  # weights are cast in every pass; None: as the engine's class does
+    decoding_threads: int = 0  # of the host, that get photographs ready while the device works; 0: they are ready
     rate_share: float = 1.0  # of what a saturated replica answers, where the load is held inside a latency limit
 
     @property
@@ -74,6 +77,22 @@ class Case:
     @property
     def family(self) -> str:
         return model_family(self.row.model)
+
+    @property
+    def suspect(self) -> bool:
+        """The row's note or its reader doubts it, or it says what no device can do."""
+        return is_suspect(self.row) or self.faster_than_memory
+
+    @property
+    def faster_than_memory(self) -> bool:
+        """Whether a fixed batch is said to write tokens faster than the devices can read the weights, which each step
+        does once: another column's figure, or another unit."""
+        bandwidth = self.machine.accelerator.memory_bandwidth_gb_per_s
+        if self.load != "static" or self.row.metric != "output_tokens_per_s" or self.shape.experts or not bandwidth:
+            return False
+        steps_per_s = self.row.value / (self.batch * self.replicas)
+        read = count_parameters(self.shape).total * self.served.weight_bytes / self.tensor_parallel
+        return bool(steps_per_s * read > bandwidth * 1e9 * MOST_STEPS)
 
 
 def model_family(name: str) -> str:
@@ -88,8 +107,8 @@ def model_family(name: str) -> str:
 
 
 def is_suspect(row: InferenceRow) -> bool:
-    """The row's own note doubts it."""
-    return "suspect" in row.note.casefold() or "anomalous" in row.note.casefold()
+    """The row's own note doubts it, or its reader does."""
+    return row.quality == "suspect" or "suspect" in row.note.casefold() or "anomalous" in row.note.casefold()
 
 
 def read_case(row: InferenceRow, catalog: Catalog) -> Case | Skipped:
@@ -132,11 +151,11 @@ def _unjudgeable(row: InferenceRow) -> str | None:
 
 
 def row_engine(row: InferenceRow) -> str:
-    """Engine class; compilation stated in the note counts."""
+    """Engine class; compilation stated in a column or in the note counts."""
     note, name = row.note.casefold(), row.engine
     if "torchscript" in note and "pytorch" in name:
         name += "-torchscript"
-    if re.search(r"(?<!no )\bxla\b", note):
+    if row.compiled == "y" or re.search(r"(?<!no )\bxla\b", note):
         name += "-xla"
     kind = engine_class(name, generates=row.kind == "decoder")
     # A closed benchmark division runs networks written for the engine, not converted ones.
@@ -202,6 +221,7 @@ def _case(
         row=row, shape=shape, engine=row_engine(row), served=served, machine=machine, tensor_parallel=tensor,
         replicas=max(count // tensor, 1), load="pass", remote=_measured_remotely(row), batch=float(row.batch_size or 0),
         input_tokens=row.input_len or 0.0, output_tokens=row.output_len or 0.0,
+        autocast={"y": True, "n": False}.get(row.autocast), decoding_threads=row.decoding_threads or 0,
     )  # fmt: skip
     return _decoder_case(plain) if row.kind == "decoder" else _pass_case(plain)
 

@@ -75,10 +75,13 @@ def _training() -> Kind:
 def _inference() -> Kind:
     from tonnage.calibration.inference_fit import fit_inference
     from tonnage.calibration.inference_judge import judge_inference
+    from tonnage.calibration.inference_sources import with_inference_facts
 
     return Kind(
         name="inference",
-        read=read_inference_rows,
+        read=lambda path: (
+            row if isinstance(row, Skipped) else with_inference_facts(row) for row in read_inference_rows(path)
+        ),
         judge=judge_inference,
         fit=lambda rows, catalog, start: fit_inference(rows, catalog, start=getattr(start, "engines", start)),
         keys={"family": family_of, "gpu": lambda row: row.gpu, "engine": lambda row: row.engine},

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tonnage.calibration.inference_predict import EngineBatch, engine_batch, fixed_and_sending_s, lay_out
+from tonnage.calibration.inference_predict import EngineBatch, engine_batch, fed_s, fixed_and_sending_s, lay_out
 from tonnage.calibration.inference_reading import Case
 from tonnage.calibration.pass_table import PassTable, pass_table
 from tonnage.calibration.search import Values
@@ -33,6 +33,7 @@ class PassBatch:
     fixed_s: Array
     sending_s: Array
     batching: Flags
+    fed_s: Array
     sign: Array
     offset: Array
     measured: Array
@@ -43,7 +44,7 @@ class PassBatch:
         """log(predicted / measured) of every row under these figures of the class, in the order the rows were given."""
         engine = self.engine.with_figures(values)
         seconds = self.table.seconds(engine)[self.place]
-        lasting = request_s(seconds, self.fixed_s, self.sending_s, self.batching)
+        lasting = request_s(seconds, self.fixed_s, self.sending_s, self.batching, self.fed_s)
         errors = self.offset + self.sign * np.log(lasting) - self.measured
         if self.longer is not None:
             errors = np.concatenate((errors, self.longer.errors_under(engine)))
@@ -67,13 +68,15 @@ def pass_rows(cases: Sequence[Case], engine: Engine) -> PassBatch:
     place = where[entry]
     waits = np.array([fixed_and_sending_s(case) for case in mine]).reshape(-1, 2)
     batching = np.array([case.load == "batching-server" and not _inside_server(case) for case in mine], dtype=bool)
-    lasting = request_s(table.seconds(engine)[place], waits[:, 0], waits[:, 1], batching)
+    fed = np.array([0.0 if _inside_server(case) else fed_s(case) for case in mine])
+    lasting = request_s(table.seconds(engine)[place], waits[:, 0], waits[:, 1], batching, fed)
     sign = np.array([-1.0 if case.row.metric.endswith("_per_s") else 1.0 for case in mine])
     known = lay_out(mine, {engine.name: engine}).predict({engine.name: engine}) if mine else np.zeros(0)
     longer = [cases[i] for i in other]
     return PassBatch(
         engine=engine, table=table, place=place, fixed_s=waits[:, 0], sending_s=waits[:, 1], batching=batching,
-        sign=sign, offset=np.log(known) - sign * np.log(lasting), measured=np.log([case.row.value for case in mine]),
+        fed_s=fed, sign=sign, offset=np.log(known) - sign * np.log(lasting),
+        measured=np.log([case.row.value for case in mine]),
         longer=engine_batch(longer, engine) if longer else None, order=np.array([*single, *other], dtype=np.int64),
     )  # fmt: skip
 
@@ -85,4 +88,4 @@ def _inside_server(case: Case) -> bool:
 def _pass_key(case: Case) -> tuple[object, ...]:
     """What makes two rows the same pass on the same device."""
     return (case.shape.name, case.shape.layers, case.served, case.load, case.machine.accelerator.name, case.batch,
-            case.input_tokens, case.users, case.rate_per_s > 0)  # fmt: skip
+            case.input_tokens, case.users, case.rate_per_s > 0, case.autocast)  # fmt: skip

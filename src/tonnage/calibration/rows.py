@@ -75,7 +75,11 @@ class TrainingRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InferenceRow:
-    """One measurement of inference, in the columns of `inference_calibration.csv`."""
+    """One measurement of inference, in the columns of `inference_calibration.csv`.
+
+    Columns from `compiled` on are optional: `y` and `n` answer, blank is unknown. Where a file has none of them,
+    `inference_sources` fills in what the row's source documents.
+    """
 
     id: str
     config_id: str
@@ -104,6 +108,9 @@ class InferenceRow:
     note: str
     family: str = ""  # blank: the model is its own family
     quality: str = "ok"
+    compiled: str = ""  # y: a compiler merges the graph that a framework would launch kernel by kernel
+    autocast: str = ""  # y: weights are held in 32 bit and cast to 16 in every pass
+    decoding_threads: int | None = None  # of the host, that decode photographs while the device works; blank: no need
 
 
 def publication(source: str) -> str:

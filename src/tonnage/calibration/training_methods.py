@@ -12,7 +12,8 @@ FULL: Final = re.compile(r"^(?:|full.*|(?:pre-?)?train(?:ing)?|pre-?training|sft
 # Kinds of adapters by name; what is none of these is not sized, never taken for training all weights.
 KINDS: Final[tuple[tuple[AdapterKind, re.Pattern[str]], ...]] = (
     ("dora", re.compile(r"\bq?dora\b")),
-    ("llama-adapter", re.compile(r"\badapter(?:[ _-]?v?\d)?\b")),
+    ("llama-adapter-v2", re.compile(r"\badapter[ _-]?v?2\b")),
+    ("llama-adapter", re.compile(r"\badapter(?:[ _-]?v?1)?\b")),
     ("prefix", re.compile(r"\bprefix")),
     ("prompt", re.compile(r"\bprompt|p-tuning")),
     ("lora", re.compile(r"\b(?:q|rs)?lora\b\+?(?!-)")),
@@ -43,7 +44,7 @@ def adapters_of(method: str, precision: str) -> Adapters | None:
     """The method of a row; None for one that is not sized.
 
     >>> adapters_of("lora r=8", "nf4").method, adapters_of("adapter_v2", "bf16-true").kind, adapters_of("ia3", "")
-    ('qlora', 'llama-adapter', None)
+    ('qlora', 'llama-adapter-v2', None)
     """
     text = method.strip().lower()
     if FULL.match(text):

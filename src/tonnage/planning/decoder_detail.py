@@ -24,6 +24,7 @@ from tonnage.sizing.estimates import Figure
 from tonnage.sizing.inference_memory import weights_bytes
 from tonnage.sizing.inference_pass import FORMATS
 from tonnage.units import to_gib
+from tonnage.workload.file.job_checks import UNSUPPORTED
 
 FRONT_END_BINDS: Final = 0.75  # share of a second that the front end is busy at a replica's capacity
 KEPT_OF_FREED: Final = 0.8  # engines keep at least this share of what smaller weights free
@@ -215,8 +216,9 @@ def _memory_miss(table: DecoderTable, row: int, saved_bytes: Mapping[str, float]
 
 
 def _saved_by_smaller_weights(table: DecoderTable) -> dict[str, float]:
-    """Bytes of all weights that each smaller format saves, the nearest first."""
+    """Bytes of all weights that each smaller format saves, of those the engine runs, the nearest first."""
     rows = table.curves.rows
     now = weights_bytes(rows.shape, rows.served)
-    saved = {name: now - weights_bytes(rows.shape, FORMATS[name]) for name in ("fp8", "int8", "int4")}
+    formats = [name for name in ("fp8", "int8", "int4") if (table.job.engine, name) not in UNSUPPORTED]
+    saved = {name: now - weights_bytes(rows.shape, FORMATS[name]) for name in formats}
     return {name: size for name, size in saved.items() if size > 0}

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tonnage.catalog.hardware import Accelerator
 from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.fleets import ReplicaFleet
 from tonnage.planning.hosts import Hosts, hosts_of, longer, slower
@@ -19,7 +20,7 @@ from tonnage.planning.reasons.notes import RunNote
 from tonnage.planning.reasons.risks import Promise
 from tonnage.planning.replica_layouts import tensor_degrees
 from tonnage.planning.sized import IntArray
-from tonnage.sizing.devices import Devices, Machine
+from tonnage.sizing.devices import Devices, Machine, missing_figure
 from tonnage.sizing.encoder_replicas import BATCHES, encoder_replicas
 from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array
@@ -88,12 +89,12 @@ class ReplicaTable:
             if self.held_back[row]:
                 out[index] = self._risky_miss(int(row), needs)
                 continue
-            smaller = self._smaller_weights(int(row))
+            smaller = self._smaller_weights(int(row), machines[index].accelerator)
             out[index] = MemoryMiss(
                 needed_gib=needs,
                 available_gib=has,
                 tensor_parallel=int(self.tensor_parallel[row]),
-                engine_keeps=True,
+                kept_free_fraction=1.0 - has / to_gib(float(self.devices.memory_bytes[row])),
                 lifted_by=(SetField(key="weights", value=smaller) if smaller else LargerGpus(),),
             )
         return out
@@ -107,11 +108,12 @@ class ReplicaTable:
             lifted_by=(AcceptRisk(limit="memory"),),
         )
 
-    def _smaller_weights(self, row: int) -> str | None:
-        """The first weight format whose smaller weights let this row fit, verified on its own components."""
+    def _smaller_weights(self, row: int, device: Accelerator) -> str | None:
+        """The first weight format that the device multiplies in whose smaller weights let this row fit, verified on its
+        own components."""
         memory = self.replicas.memory
         kept = float(self.replicas.needed_bytes[row] - memory.weights_bytes[row])
-        for weights in ("fp8", "int8", "int4"):
+        for weights in (one for one in ("fp8", "int8", "int4") if not missing_figure(device, SERVING_COMPUTE[one])):
             smaller = estimate_serving_memory(
                 self.shape,
                 weights=weights,

@@ -33,6 +33,15 @@ IN_USE: Final = (
     "Memory is what is in use: weights, activations, the runtime's context and the cache of the requests in flight. "
     "nvidia-smi shows more where the engine sets a pool aside: all of the pool."
 )
+IN_A_PASS: Final = (
+    "Memory is what a pass holds: weights, its activations and the runtime's context. nvidia-smi shows more: blocks "
+    "that a framework's allocator keeps (TensorFlow takes the whole device unless told otherwise)."
+)
+IN_A_STEP: Final = (
+    "Memory is what a step needs at its peak: what the allocator counts as allocated, and the runtime's context "
+    "outside it. Reserved memory, and with it nvidia-smi, shows more: blocks that the allocator keeps while it can."
+)
+READINGS: Final = (("kv_cache", IN_USE), ("concurrency", IN_A_PASS), ("micro_batch", IN_A_STEP))
 
 
 def size_report(report: SizeReport, *, top: int, every_row: bool) -> Report:
@@ -59,8 +68,9 @@ def _page(report: SizeReport, *, top: int, every_row: bool) -> Page:
         what = "Machines that hold it" if every_row else "The fewest of each GPU that hold it"
         blocks += [Heading(text=f"{what}: {min(top, len(rows)):,} of {len(rows):,}"), _table(report, rows[:top])]
         blocks.append(Paragraph(text="Memory is per GPU; times and rates are without start-up.", tone="faint"))
-        if any("kv_cache" in dict(row.run.layout_fields) for row in rows):
-            blocks.append(Paragraph(text=IN_USE, tone="faint"))
+        stated = {name for row in rows for name, _ in row.run.layout_fields}
+        if reading := next((text for name, text in READINGS if name in stated), ""):
+            blocks.append(Paragraph(text=reading, tone="faint"))
     else:
         blocks.append(Heading(text="Nothing in the catalog holds it"))
     blocks += _miss_blocks(report)

@@ -9,7 +9,7 @@ from tonnage.sizing.layouts import Layouts
 from tonnage.sizing.operators import Operator, elementwise
 from tonnage.sizing.precision import NF4_BYTES_PER_PARAMETER, TrainingNumbers
 from tonnage.sizing.trainer_profile import TrainerProfile
-from tonnage.workload.adapters import adapted_matrices
+from tonnage.workload.adapters import adapted_matrices, scaled_outputs
 from tonnage.workload.jobs import TrainJob
 
 ADAPTER_KERNELS = 4.0  # of each adapter: two products, a scale and a sum
@@ -17,6 +17,7 @@ ADAPTER_KERNELS = 4.0  # of each adapter: two products, a scale and a sum
 # scaled (read, write), added to W (two reads, a write) and its norm taken (a read). Of each output: base and adapter
 # scaled (read, write each), and one more sum (two reads, a write) than LoRA has.
 NORM_PASSES, MAGNITUDE_PASSES = 7.0, 7.0
+SCALE_PASSES, SCALE_KERNELS = 4.0, 2.0
 NORM_KERNELS, MAGNITUDE_KERNELS = 6.0, 5.0  # identity, two products, scale, sum, norm; quotient, two scales, two sums
 
 
@@ -42,6 +43,18 @@ def adapter_operator(job: TrainJob, layouts: Layouts, numbers: TrainingNumbers, 
     tokens = layouts.micro_batch * job.lengths.mean / layouts.context_parallel / layouts.tensor_parallel
     kernels = sum(count for *_, count in matrices) / layers * launched
     return elementwise("adapters", moved_bytes=per_token * tokens, kernels=kernels)
+
+
+def scale_operator(job: TrainJob, layouts: Layouts, numbers: TrainingNumbers, trainer: TrainerProfile) -> Operator:
+    """What LLaMA-Adapter V2 adds to the linear layers of one layer: an offset, then a scale, of each output (a read and
+    a write each; litgpt's `AdapterV2Linear.forward`). The vocabulary projection's, once a pass, is left out."""
+    matrices = adapted_matrices(job.model, "all-linear")
+    layers = max(job.model.layers, 1)
+    outputs = scaled_outputs(job.model) / layers
+    kernels = SCALE_KERNELS * sum(count for *_, count in matrices) / layers
+    tokens = layouts.micro_batch * job.lengths.mean / layouts.context_parallel / layouts.tensor_parallel
+    moved = SCALE_PASSES * _held_bytes(numbers, trainer) * outputs * tokens
+    return elementwise("scaled outputs", moved_bytes=moved, kernels=kernels)
 
 
 def norm_operators(

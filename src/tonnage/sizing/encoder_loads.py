@@ -44,18 +44,20 @@ def encoder_figures(
     sending_s: Num = 0.0,
     users: Num = 1.0,
     within_latency: Num = 0.0,
+    fed_s: Num = 0.0,
 ) -> dict[str, Array]:
     """Seconds of the pass alone (`compute`), of a request (`latency`), and sequences or images a second (`rate`).
 
     `work` covers the batch that `passed_batch` gives for the load. `fixed_s`, `sending_s`: what a client and a server
-    add (`client_s`). `within_latency` 1: an offline rate that holds a latency limit.
+    add (`client_s`). `within_latency` 1: an offline rate that holds a latency limit. `fed_s`: in which the host gets
+    the next batch ready while the device works on this one.
     """
     seconds = pass_s(work, engine)
     if load == "offline":
         share = np.where(np.asarray(within_latency) > 0, SERVER_SHARE, 1.0)
         return {"compute": seconds, "rate": share * np.asarray(work.batch) * replicas / seconds}
     gathered = load == "batching-server"
-    latency = request_s(seconds, fixed_s, sending_s, np.full(len(seconds), gathered))
+    latency = request_s(seconds, fixed_s, sending_s, np.full(len(seconds), gathered), fed_s)
     rate = np.asarray(users) / latency if gathered else np.asarray(work.batch) * replicas / latency
     return {"compute": seconds, "latency": latency, "rate": rate}
 
@@ -79,11 +81,11 @@ def client_s(shape: ModelShape, *, requests: Num, tokens: Num, hosts: Num, many:
     )
 
 
-def request_s(pass_seconds: Array, fixed_s: Num, sending_s: Num, batching: Flags) -> Array:
+def request_s(pass_seconds: Array, fixed_s: Num, sending_s: Num, batching: Flags, fed_s: Num = 0.0) -> Array:
     """Seconds of a request around its pass. Where a server batches, half the clients' requests are under way while the
-    other half gathers: a request waits one pass and takes one, unless inputs arrive slower."""
+    other half gathers: a request waits one pass and takes one, unless inputs arrive slower. `fed_s` as above."""
     shared = np.maximum(2.0 * pass_seconds, pass_seconds + sending_s)
-    return np.asarray(fixed_s + np.where(batching, shared, pass_seconds + sending_s))
+    return np.maximum(fixed_s + np.where(batching, shared, pass_seconds + sending_s), fed_s)
 
 
 def input_bytes(shape: ModelShape, tokens: Num) -> Num:

@@ -88,7 +88,8 @@ class Engine:
     cache_copies: float = 0.0  # times the KV cache is moved each step beside being read (2: grown by concatenation)
     layer_buffers: float = 0.0  # buffers as wide as the model that a layer keeps for each token; 0: memory is reused
     spelt_out: bool = False  # RMS norms and rotary positions are chains of small kernels, as their authors wrote them
-    mixed_residual: bool = False  # 16-bit passes keep the residual stream in fp32 (autocast)
+    quantises_apart: bool = False  # 8-bit products have kernels of their own that quantise their input and widen theirs
+    mixed_residual: bool = False  # 16 bit is autocast: residual stream and weights in fp32
     # fmt: on
 
     def with_figures(self, values: Mapping[str, float]) -> Engine:
@@ -134,7 +135,7 @@ _PRIORS: Final = (
     ),
     Engine(
         name="library", elementwise_left=0.25, convolution_fraction=0.85, convolution_elementwise_left=0.2,
-        sequence_us=5.0, fused_attention_tokens=384.0,
+        sequence_us=5.0, fused_attention_tokens=384.0, quantises_apart=True,
     ),
     Engine(
         name="fused", elementwise_left=0.25, convolution_fraction=0.85, convolution_elementwise_left=0.2,

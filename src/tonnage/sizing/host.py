@@ -24,6 +24,9 @@ HostStage = Literal["tokenising", "JPEG decoding", "the stated input work", "rea
 PICTURES: Final = ("vision-transformer", "convolution")
 IMAGENET_MEGAPIXELS: Final = 0.19  # 500 x 375, the usual photograph of ImageNet
 JPEG_BYTES_A_PIXEL: Final = 0.6  # ImageNet: 1.28 million photographs of 0.18 megapixels on average in 144 GB
+# Microseconds of one thread in C for a photograph, whatever its size, and for each megapixel: libjpeg-turbo, as
+# TensorFlow and OpenCV decode with (benchmarks/results/host_rates_2026-11-22.csv).
+TURBO_PICTURE_US, TURBO_US_PER_MEGAPIXEL = 1700.0, 6700.0
 ENDS: Final = ("value", "low", "high")
 TEXT: Final = ("text_us", "text_us_per_token")  # names of `HostAssumptions`
 PICTURE: Final = ("picture_us", "picture_us_per_megapixel")
@@ -112,6 +115,15 @@ def host_rate(
     if reading is None or worked.value <= reading.value:
         return HostRate(stage=item.stage, vcpus=vcpus, items_per_s=worked, vcpu_items_per_s=each)
     return HostRate(stage="reading", vcpus=vcpus, items_per_s=reading, vcpu_items_per_s=each)
+
+
+def photographs_s(count: float, threads: int, megapixels: float = IMAGENET_MEGAPIXELS) -> float:
+    """Seconds in which so many threads of libjpeg-turbo get `count` photographs ready, one behind another.
+
+    >>> round(256 / photographs_s(256, 10))  # photographs a second
+    3364
+    """
+    return count / threads * (TURBO_PICTURE_US + TURBO_US_PER_MEGAPIXEL * megapixels) * 1e-6
 
 
 def used_assumptions(item: HostItem | None, assumed: HostAssumptions) -> tuple[Assumption, ...]:

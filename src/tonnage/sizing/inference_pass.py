@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,6 +20,8 @@ from tonnage.workload.shapes import ModelShape
 
 # F(2x2, 3x3) multiplies 2.25 times less (Lavin and Gray 2015, arXiv:1509.09308); its transforms eat part of it.
 WINOGRAD_SAVING = 1.5
+WIDE_OUTPUT_BYTES = 2.0  # of a 32-bit sum over the 16 bit that is counted already
+CAST_BYTES = 6.0  # of a weight read in 32 bit and written in 16
 WEIGHT_ONLY_SHARE = 0.85  # of the 16-bit rate where weights are expanded inside the product
 # Kernels of a program as its authors wrote it (transformers), one by one: see `_spelt`.
 ROTARY_KERNELS = 12.0
@@ -112,6 +114,7 @@ def pass_work(
     data_ranks: Num = 1.0,
     expert_parallel: Num = 1.0,
     group_tokens: Num = 0.0,
+    autocast: bool | None = None,
 ) -> PassWork:
     """Lay out one pass of `batch` sequences of `query` new tokens over `keys` tokens.
 
@@ -120,14 +123,14 @@ def pass_work(
 
     Of the engine only its structure counts: whether scores are written to memory, what the residual stream takes. Two
     all-reduces a layer under tensor parallelism (Shoeybi et al. 2019, arXiv:1909.08053). `host_factor` None: that of
-    the devices.
+    the devices. `autocast`: 16-bit products over weights held in 32 bit (None: as the engine's class does).
     """
     if host_factor is None:
         host_factor = 1.0 if devices.host_factor is None else devices.host_factor
-    sixteen_bit = served.element_bytes == 2.0
+    casting = served.element_bytes == 2.0 and (engine.mixed_residual if autocast is None else autocast)
     span = Pass(
         batch=batch, query=query, keys=keys, element_bytes=served.element_bytes,
-        residual_bytes=4.0 if engine.mixed_residual and sixteen_bit else max(served.element_bytes, 2.0),
+        residual_bytes=4.0 if casting else max(served.element_bytes, 2.0),
         weight_bytes=served.read_bytes(served.weight_bytes, engine),
         expert_weight_bytes=served.read_bytes(served.expert_bytes, engine),
         tensor_parallel=tensor_parallel, attention="sdpa", training=False, grouped_experts=not engine.spelt_out,
@@ -140,7 +143,7 @@ def pass_work(
             stage,
             operators=[
                 new
-                for op in stage.operators
+                for op in _with_casts(stage.operators, casting=casting, apart=served.low_bit and engine.quantises_apart)
                 for new in _attention(
                     _spelt(_convolution(op, served), shape, span, engine), shape, span, kv, stored, engine
                 )
@@ -154,6 +157,28 @@ def pass_work(
         exchanges=2.0 * (shape.layers + shape.encoder_layers),
         host_factor=host_factor, dealt=deal(shape, span, low_bit=served.low_bit),
     )  # fmt: skip
+
+
+def _with_casts(operators: Sequence[Operator], *, casting: bool, apart: bool) -> Iterator[Operator]:
+    """The operators with what changes widths around products.
+
+    Under autocast each product behind the cast of its weights: 4 bytes read and 2 written, a kernel.
+
+    No fusion spares them: products are calls of a library, which reads 16-bit weights from memory. Casts are kept from
+    one product to the next of a pass only (PyTorch, Automatic Mixed Precision: the cache of casts is cleared where the
+    context is left; TensorFlow, auto_mixed_precision: cast nodes of the graph). `apart`: a library that calls 8-bit
+    products (cublasLt) quantises their input into the layout they want and widens what they give, 32-bit sums, each in
+    a kernel; the rest of their traffic is that of bias and activation (NVIDIA/FasterTransformer, docs/bert_guide.md,
+    INT8 inference, figure of `int8_mode` 1).
+    """
+    for operator in operators:
+        if apart and operator.kind == "gemm":
+            moved = WIDE_OUTPUT_BYTES * operator.rows * operator.columns
+            yield Operator(name="quantising", kind="gemm", count=operator.count, moved_bytes=moved, kernels=2.0)
+        if casting and np.any(np.asarray(operator.weight_elements) > 0):
+            moved = CAST_BYTES * operator.weight_elements
+            yield Operator(name="weight casts", kind="gemm", count=operator.count, moved_bytes=moved)
+        yield operator
 
 
 def repeated_heads(shape: ModelShape, engine: Engine) -> float:

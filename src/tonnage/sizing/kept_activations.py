@@ -25,7 +25,9 @@ class AdapterStoring:
     """What adapters keep: `copy_bytes` an element of their input (the width they compute in); `every`: all linear
     layers have one, else query and value; `dropout`: on their input; `outputs`: they rescale what the frozen layer
     puts out (DoRA), so that is kept; `copied`: each has a copy of its input to itself; `low_rank`: false for kinds that
-    put nothing beside a linear layer (prefix, prompt, LLaMA-Adapter)."""
+    put nothing beside a linear layer (prefix, prompt, LLaMA-Adapter); `prompted`: a second attention, to learnt tokens,
+    whose output is gated (LLaMA-Adapter); `scaled`: every linear layer's output is shifted and scaled, and norms are
+    trained (its second version)."""
 
     copy_bytes: float
     every: bool
@@ -33,6 +35,8 @@ class AdapterStoring:
     dropout: bool = False
     outputs: bool = False
     low_rank: bool = True
+    prompted: bool = False
+    scaled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +140,7 @@ def _norm_width(shape: ModelShape, span: Pass, how: Storing, width: _Widths, *, 
     eager = how.kernels == "eager"
     per_norm = residual
     if eager and shape.norm == "rms" and how.norm_copies:
-        per_norm = FP32 + (residual if how.adapters is None else 0.0)
+        per_norm = FP32 + (residual if how.adapters is None or how.adapters.scaled else 0.0)
     kept: Num = per_norm * (norms * width.hidden + width.latent)
     if how.kernels == "compiled":  # the layer's input, and what attention adds to it
         kept = (residual + (norms - 1) * element) * width.hidden + element * width.latent
@@ -171,9 +175,14 @@ def _input_width(shape: ModelShape, span: Pass, how: Storing, width: _Widths, *,
 
 
 def _adapter_width(adapters: AdapterStoring, span: Pass, width: _Widths, *, first: int, ups: int) -> Num:
-    """Inputs of adapters: of q and v, or of all linear layers but the last of the MLP (`_mlp_width` has that)."""
+    """Inputs of adapters: of q and v, or of all linear layers but the last of the MLP (`_mlp_width` has that).
+
+    A gate keeps what it multiplies, the output of the attention to learnt tokens; a scale what it multiplies, the
+    output of its linear layer (Lightning-AI/litgpt, adapter.py and adapter_v2.py: `AdapterV2Linear.forward`).
+    """
     if not adapters.low_rank:
-        return 0.0
+        scaled = 2.0 * width.key + width.query + 2.0 * width.hidden + ups * width.ffn if adapters.scaled else 0.0
+        return adapters.copy_bytes * scaled + (span.element_bytes * width.query if adapters.prompted else 0.0)
     copy = adapters.copy_bytes
     behind_norms = (first if adapters.every else min(first, 2)) + (ups if adapters.every else 0)
     mask = MASK if adapters.dropout else 0.0

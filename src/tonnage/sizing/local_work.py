@@ -13,9 +13,9 @@ from typing import Final, Literal
 from tonnage.errors import InputError
 from tonnage.sizing.training_job import has_vocabulary_loss
 from tonnage.values import dataclass
-from tonnage.workload.adapters import adapted_matrices
+from tonnage.workload.adapters import adapted_matrices, lora_parameters
 from tonnage.workload.jobs import TrainJob
-from tonnage.workload.parameters import count_parameters, lora_parameters
+from tonnage.workload.parameters import count_parameters
 from tonnage.workload.shapes import ModelShape
 
 Group = Literal["products", "attention", "elementwise", "optimizer", "dispatch", "all-reduce"]

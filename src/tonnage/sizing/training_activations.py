@@ -27,6 +27,7 @@ from tonnage.sizing.training_state import FP32_BYTES, base_bytes, mixed
 from tonnage.values import dataclass
 from tonnage.workload.jobs import TrainJob
 
+PROMPTED = ("llama-adapter", "llama-adapter-v2")
 SELECTIVE, FULL, PER_OP = (RECOMPUTES.index(name) for name in ("selective", "full", "per-op"))
 
 
@@ -102,20 +103,27 @@ def _storing(job: TrainJob, span: Pass, trainer: TrainerProfile) -> Storing:
     kernels: Kernels = "fused" if trainer.fused else "compiled" if job.compile else "eager"
     wide = span.residual_bytes > span.element_bytes
     quantised = job.method == "qlora"
+    adapters = None if job.method == "full" else _adapters(job, trainer)
+    wide_outputs = span.residual_bytes if quantised and kernels == "eager" else 0.0
     return Storing(
         kernels=kernels,
         casts=mixed(job) and wide and trainer.state == "autocast",
         norm_copies=trainer.norm_copies,
         repeats_kv=trainer.repeats_kv,
-        output_bytes=span.residual_bytes if quantised and kernels == "eager" else 0.0,
-        adapters=None if job.method == "full" else _adapters(job, trainer),
+        output_bytes=adapters.copy_bytes if adapters is not None and adapters.scaled else wide_outputs,
+        adapters=adapters,
         input_copies=quantised and trainer.keeps_quantised_inputs,
     )
 
 
 def _adapters(job: TrainJob, trainer: TrainerProfile) -> AdapterStoring:
-    """Adapters as peft has them: 32 bit, so that each casts its input, under autocast back to 16 bit."""
+    """Adapters as peft has them: 32 bit, so that each casts its input, under autocast back to 16 bit. Scales and
+    offsets are as wide as the base they stand in (litgpt converts the whole model), and so is what they give."""
     element = TRAINING[job.precision].element_bytes
+    if job.lora.kind in PROMPTED:
+        width = max(base_bytes(job, trainer) if mixed(job) else element, trainer.adapter_bytes, element)
+        scaled = job.lora.kind == "llama-adapter-v2"
+        return AdapterStoring(copy_bytes=width, every=False, copied=False, low_rank=False, prompted=True, scaled=scaled)
     held = max(trainer.adapter_bytes, element)
     copied = held > element and not trainer.fused
     return AdapterStoring(
@@ -133,7 +141,8 @@ def logits_bytes(job: TrainJob, layouts: Layouts, assumed: Assumptions, trainer:
     if not has_vocabulary_loss(job):
         return np.zeros(len(layouts.nodes))
     usual = assumed.compiled_loss_bytes_per_logit if job.compile else assumed.loss_bytes_per_logit
-    per_logit = trainer.loss_bytes or usual
+    scaled = job.method != "full" and job.lora.kind == "llama-adapter-v2"  # the scale keeps what it multiplies
+    per_logit = (trainer.loss_bytes or usual) + (_adapters(job, trainer).copy_bytes if scaled else 0.0)
     target = trainer.target_tokens or longest_tokens(job) / layouts.context_parallel
     tokens = layouts.micro_batch * target * trainer.logit_share
     return tokens * job.model.vocab / layouts.tensor_parallel * per_logit

@@ -11,8 +11,9 @@ from tonnage.sizing.precision import TrainingNumbers
 from tonnage.sizing.stages import Stage, forward_stages, image_tokens
 from tonnage.sizing.trainer_profile import PLAIN, TrainerProfile
 from tonnage.values import dataclass
+from tonnage.workload.adapters import adapter_parameters
 from tonnage.workload.jobs import TrainJob
-from tonnage.workload.parameters import adapter_parameters, count_parameters
+from tonnage.workload.parameters import count_parameters
 
 
 def has_vocabulary_loss(job: TrainJob) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tonnage.sizing.adapter_work import adapter_operator, norm_operators
+from tonnage.sizing.adapter_work import adapter_operator, norm_operators, scale_operator
 from tonnage.sizing.estimates import Array, Num, column
 from tonnage.sizing.layouts import RECOMPUTES, SHARDINGS, Layouts
 from tonnage.sizing.operators import Operator
@@ -130,6 +130,11 @@ def _works(
             fused = _fusion(job, trainer) if op.kind in ("elementwise", "attention") else UNFUSED
             spelt = _launched(op, job, numbers, trainer)
             found.append(Work(operator=spelt, times=repeats, backward=_backward(job, op), again=again, fused=fused))
+    if job.method != "full" and job.lora.kind == "llama-adapter-v2":
+        repeats = np.ceil(job.model.layers / layouts.pipeline_parallel)
+        scales = scale_operator(job, layouts, numbers, trainer)
+        again = np.where(full, 1.0, 0.0)
+        found.append(Work(operator=scales, times=repeats, backward=2.0, again=again, fused=_fusion(job, trainer)))
     if job.method != "full" and job.lora.kind in ("lora", "dora"):
         repeats = np.ceil(job.model.layers / layouts.pipeline_parallel)
         again, fused = np.where(full, 1.0, 0.0), _fusion(job, trainer)

@@ -18,8 +18,9 @@ from tonnage.catalog.market import InstanceType
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.precision import TRAINING, optimizer_bytes_per_parameter
 from tonnage.values import dataclass
+from tonnage.workload.adapters import adapter_parameters
 from tonnage.workload.jobs import Job, TabularJob, TrainJob
-from tonnage.workload.parameters import adapter_parameters, count_parameters
+from tonnage.workload.parameters import count_parameters
 
 # What one machine writes, and reads back. A cloud's default volume carries 0.131 GB/s (AWS gp3: 125 MiB/s, up to 1,000
 # MiB/s where they are paid), and IBM's synchronous save of a 7 B model took 148.8 s (pytorch.org/blog/reducing-

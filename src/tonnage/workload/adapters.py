@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 from tonnage.errors import WorkloadError
 from tonnage.workload.jobs import Lora
+from tonnage.workload.parameters import count_parameters
 from tonnage.workload.shapes import ModelShape
 
 ADAPTER_START = 2  # layers below carry none (Zhang et al. 2023, section 3.1: the top 30 of 32)
@@ -48,13 +50,18 @@ def adapter_parameters(shape: ModelShape, adapters: Lora) -> int:
 
     DoRA adds a magnitude per output of each adapted matrix (Liu et al. 2024, arXiv:2402.09353, section 4.1);
     LLaMA-Adapter tokens and a gate per head in all but the first two layers (Zhang et al. 2023, arXiv:2303.16199, 1.2 M
-    for LLaMA-7B); a prefix keys and values of every layer (Li and Liang 2021, arXiv:2101.00190, without its
+    for LLaMA-7B); its second version a scale and an offset for each output of every linear layer, the vocabulary
+    projection's too, and trains the norms (Gao et al. 2023, arXiv:2304.15010, section 3.1; Lightning-AI/litgpt,
+    litgpt/adapter_v2.py); a prefix keys and values of every layer (Li and Liang 2021, arXiv:2101.00190, without its
     reparametrisation); a prompt embeddings only (Lester et al. 2021, arXiv:2104.08691).
     """
     layers = _stored_layers(shape) + shape.encoder_layers
     match adapters.kind:
         case "llama-adapter":
             return max(layers - ADAPTER_START, 1) * (adapters.tokens * shape.hidden + shape.heads)
+        case "llama-adapter-v2":
+            first = adapter_parameters(shape, replace(adapters, kind="llama-adapter"))
+            return first + 2 * (scaled_outputs(shape) + shape.vocab) + count_parameters(shape).norms
         case "prefix":
             return layers * 2 * shape.kv_heads * shape.head_dim * adapters.tokens
         case "prompt":
@@ -64,6 +71,13 @@ def adapter_parameters(shape: ModelShape, adapters: Lora) -> int:
         return found
     matrices = _attention_targets(shape) if adapters.targets == "attention" else _linear_layers(shape)
     return found + sum(outputs * count for _, outputs, count in matrices)
+
+
+def scaled_outputs(shape: ModelShape) -> int:
+    """Outputs of all linear layers of a decoder: what LLaMA-Adapter V2 scales and shifts, beside the logits."""
+    listed = sum(outputs * count for _, outputs, count in _linear_layers(shape))
+    networks = _stored_layers(shape) * max(shape.experts, 1)
+    return listed - networks * (shape.ffn - shape.hidden)  # a network's product back down gives the model's width
 
 
 def _stored_layers(shape: ModelShape) -> int:
@@ -111,6 +125,7 @@ def _linear_layers(shape: ModelShape) -> Matrices:
 
 
 def _mlp_layers(shape: ModelShape) -> Matrices:
+    """All as hidden x width, the products back down too: LoRA adds the same to both."""
     per_mlp = 3 if shape.gated_mlp else 2
     sparse = _stored_layers(shape) - shape.dense_layers if shape.experts else 0
     dense = shape.encoder_layers + (0 if shape.experts else _stored_layers(shape))

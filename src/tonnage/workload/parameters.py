@@ -6,10 +6,9 @@ from dataclasses import fields
 from functools import lru_cache
 
 from tonnage.values import dataclass
-from tonnage.workload.adapters import adapter_parameters, lora_parameters
 from tonnage.workload.shapes import ModelShape
 
-__all__ = ["ParameterCount", "adapter_parameters", "count_parameters", "lora_parameters"]
+__all__ = ["ParameterCount", "count_parameters"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

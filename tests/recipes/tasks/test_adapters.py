@@ -28,6 +28,7 @@ def spec(minilm: Path, write_rows: Any, reviews: Any, run_spec: Callable[..., Ru
     return replace(found, training=training, launch=replace(found.launch, device="cpu"))
 
 
+@pytest.mark.slow  # half a minute of 4-bit products on a CPU
 def test_a_four_bit_base_is_trained_through(spec: RunSpec, train_a_little: Any, tmp_path: Path) -> None:
     """The base is held in half a byte a weight and frozen; adapters and head learn; the adapters are saved."""
     pytest.importorskip("bitsandbytes", reason="the extra `qlora`")

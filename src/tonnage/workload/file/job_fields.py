@@ -113,14 +113,18 @@ class LoraFields(StrictModel):
     """Adapters, for `method: lora` or `qlora`: a base that stays as it is, and few weights that are trained."""
 
     kind: AdapterKind = key(
-        "`lora`, `dora` (with magnitudes, Liu et al. 2024), `llama-adapter` (Zhang et al. 2023), `prefix` (keys and "
+        "`lora`, `dora` (with magnitudes, Liu et al. 2024), `llama-adapter` (Zhang et al. 2023), "
+        "`llama-adapter-v2` (Gao et al. 2023: every linear layer scaled, norms trained), `prefix` (keys and "
         "values of every layer) or `prompt` (embeddings).",
         default="lora",
         example="dora",
     )
     rank: Count = key("Rank of each adapter (`lora`, `dora`).", default=16, example="16")
     tokens: Count = key(
-        "Virtual tokens (`llama-adapter`, `prefix`, `prompt`).", default=10, unit="tokens", example="20"
+        "Virtual tokens (`llama-adapter`, `llama-adapter-v2`, `prefix`, `prompt`).",
+        default=10,
+        unit="tokens",
+        example="20",
     )
     targets: Literal["attention", "all-linear"] = key(
         "Which projections carry adapters (`lora`, `dora`).", default="all-linear", example="all-linear"

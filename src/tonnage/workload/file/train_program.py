@@ -13,6 +13,7 @@ from tonnage.workload.programs import Program, ProgramName, documented
 from tonnage.workload.run_terms import OWN_TASK
 
 STATED: Final = ("loss", "kernels", "optimizer_in_backward", "offload", "attention", "optimizer", "compile")
+SIXTEEN_BIT_BASE: Final = ("llama-adapter", "llama-adapter-v2", "prefix")
 OF_RUNS: Final = ("tonnage", "transformers", "pytorch")  # `tonnage run`, and what it is made of
 NOT_IN_RUNS: Final = ("loss", "kernels", "optimizer_in_backward", "offload")
 
@@ -68,7 +69,7 @@ def find_program_problems(file: TrainFile) -> Iterator[Problem]:
             f"gradients that are freed cannot be added up over {layout.accumulation} micro-batches",
             "write `accumulation: 1`, or leave the key out",
         )
-    if train.lora is not None and train.lora.kind in ("llama-adapter", "prefix") and train.method == "qlora":
+    if train.lora is not None and train.lora.kind in SIXTEEN_BIT_BASE and train.method == "qlora":
         yield Problem(
             ("train", "lora", "kind"),
             f"{train.lora.kind} adapters are trained on a 16-bit base",
