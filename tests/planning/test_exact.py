@@ -37,7 +37,7 @@ def every_combination(work: Workload, catalog: Catalog) -> list[Option]:
 @pytest.mark.parametrize(
     ("model", "objective", "machines"),
     [
-        ("bert-base-uncased", "cost", ("g4dn.12xlarge",)),
+        ("bert-base-uncased", "cost", ("p4d.24xlarge",)),
         pytest.param("bert-base-uncased", "cost", MACHINES, marks=pytest.mark.slow),
         pytest.param("gpt2-xl", "time", MACHINES, marks=pytest.mark.slow),
     ],

@@ -18,7 +18,8 @@ from tonnage.values import dataclass
 
 Array = NDArray[np.float64]
 MOST: Final = 40
-DIVERGED_H: Final = 100 * 365.25 * 24.0  # work that takes longer than this is never done
+DIVERGED_H: Final = 100 * 365.25 * 24.0  # work that takes longer than this, and than
+DIVERGED_TIMES: Final = 100.0  # times its own hours, is never done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +65,7 @@ def expected_spot_runs(work_h: Array, terms: SpotTerms, *, interval_h: Array | N
         fade = np.exp(-terms.hazard_per_h[:, -1] * (interval + terms.save_h))
         billed = _at(bills, segments, most, ahead[0], fade)
         lost = _at(losses, segments, most, ahead[1], fade)
-    never = ~(billed < DIVERGED_H)
+    never = ~(billed < np.maximum(DIVERGED_H, DIVERGED_TIMES * work_h))
     billed, lost = np.where(never, np.inf, billed), np.where(never, np.inf, lost)
     saving = (segments - 1.0) * terms.save_h
     return SpotRuns(
