@@ -37,7 +37,7 @@ from tonnage.calibration.intervals import (
 )
 from tonnage.calibration.kinds import KINDS, device_capacity, kind_named
 from tonnage.calibration.leave_out import usual_jobs
-from tonnage.calibration.prediction import Judged, Skipped
+from tonnage.calibration.prediction import JudgedRow, SkippedRow
 from tonnage.calibration.store import Calibration, save_calibration
 from tonnage.calibration.validating import validate_file
 from tonnage.calibration.validation import MemoryFit, error_pct, validate
@@ -64,24 +64,24 @@ class Study:
     without_source: Mapping[str, Intervals]
     without_family: Mapping[str, Intervals]
 
-    def covered(self, rows: Sequence[Judged]) -> str:
+    def covered(self, rows: Sequence[JudgedRow]) -> str:
         """Two cells: shares of rows inside intervals made without their source, and without their family."""
         by_source = sum(self.without_source[source_of(row)].covers(row) for row in rows)
         by_family = sum(self.without_family[row.family].covers(row) for row in rows)
         return f"{100 * by_source / len(rows):.0f} % | {100 * by_family / len(rows):.0f} %"
 
-    def rows(self, target: Target, results: Sequence[Judged | Skipped]) -> list[Judged]:
+    def rows(self, target: Target, results: Sequence[JudgedRow | SkippedRow]) -> list[JudgedRow]:
         """Good rows that a target counts."""
         return [
             row
             for row in results
-            if isinstance(row, Judged) and usable(row) and target.belongs(row, self.cells[row.row_id])
+            if isinstance(row, JudgedRow) and usable(row) and target.belongs(row, self.cells[row.row_id])
         ]
 
-    def left_out(self, target: Target) -> list[Judged]:
+    def left_out(self, target: Target) -> list[JudgedRow]:
         return self.rows(target, self.part.left_out)
 
-    def fitted(self, target: Target) -> list[Judged]:
+    def fitted(self, target: Target) -> list[JudgedRow]:
         return self.rows(target, self.part.judged)
 
 
@@ -128,7 +128,7 @@ def summary_table(studies: Mapping[str, Study]) -> Iterator[str]:
         )
 
 
-def errors(rows: Sequence[Judged]) -> tuple[float, float] | None:
+def errors(rows: Sequence[JudgedRow]) -> tuple[float, float] | None:
     """Median and 90th percentile of the absolute error in %; None without rows."""
     if not rows:
         return None
@@ -141,7 +141,7 @@ def two(found: tuple[float, float] | None) -> str:
     return "— | —" if found is None else f"{found[0]:.1f} | {found[1]:.1f}"
 
 
-def breakdown(found: Study, target: Target, title: str, key: Callable[[Judged], str]) -> Iterator[str]:
+def breakdown(found: Study, target: Target, title: str, key: Callable[[JudgedRow], str]) -> Iterator[str]:
     """Fitted and left-out error for each GPU or family."""
     fitted, left = found.fitted(target), found.left_out(target)
     yield (
@@ -177,7 +177,7 @@ def detail(found: Study, target: Target) -> Iterator[str]:
 
 def worst_table(found: Study) -> Iterator[str]:
     """The rows that are farthest off when their family is left out."""
-    rows = [row for row in found.part.left_out if isinstance(row, Judged) and usable(row)]
+    rows = [row for row in found.part.left_out if isinstance(row, JudgedRow) and usable(row)]
     report = validate(rows)
     yield "| row | metric | family | GPU | measured | predicted | error | what shares it |"
     yield "| --- | --- | --- | --- | ---: | ---: | ---: | --- |"
@@ -205,7 +205,7 @@ def memory_sentences(found: Study, catalog: Catalog) -> Iterator[str]:
         f"Against the device each run used, and rows that only say whether it fits ({fit.n} in all): "
         f"{fit.false_fits} falsely said to fit, {fit.false_misfits} falsely said not to."
     )
-    ladder = ladder_fit([row for row in found.part.left_out if isinstance(row, Judged) and usable(row)])
+    ladder = ladder_fit([row for row in found.part.left_out if isinstance(row, JudgedRow) and usable(row)])
     yield (
         f"Against every common device size from {DEVICE_SIZES_GIB[0]} to {DEVICE_SIZES_GIB[-1]} GiB, with the default "
         f"margin ({ladder.n:,} comparisons): {ladder.false_fits} falsely said to fit "
@@ -213,7 +213,7 @@ def memory_sentences(found: Study, catalog: Catalog) -> Iterator[str]:
     )
 
 
-def ladder_fit(rows: Sequence[Judged], margin: float | None = None) -> MemoryFit:
+def ladder_fit(rows: Sequence[JudgedRow], margin: float | None = None) -> MemoryFit:
     """Would the run fit devices of other sizes, by the prediction (what is needed) and by the measurement?"""
     kept = Assumptions().memory_margin_fraction if margin is None else margin
     memory = [row for row in rows if row.metric.startswith("peak_mem")]
@@ -255,7 +255,7 @@ def source_table(studies: Mapping[str, Study]) -> Iterator[str]:
     yield "| group, source | rows | median | p90 | bias | covered: source out | family out |"
     yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
     for found in studies.values():
-        by_source: defaultdict[tuple[str, str], list[Judged]] = defaultdict(list)
+        by_source: defaultdict[tuple[str, str], list[JudgedRow]] = defaultdict(list)
         for row in found.part.near:
             if usable(row):
                 by_source[row.group, source_of(row)].append(row)
@@ -297,7 +297,7 @@ def meetings(studies: Mapping[str, Study], files: Mapping[str, Path]) -> list[Me
         ours = {
             row.row_id: row.predicted
             for row in studies[rival.table].part.left_out
-            if isinstance(row, Judged) and usable(row)
+            if isinstance(row, JudgedRow) and usable(row)
         }
         found.append(meet(rival, files[rival.table], ours))
     return found
@@ -370,7 +370,7 @@ def agreement(tables: dict[str, list[Any]]) -> Iterator[str]:
     yield "\nRows that their reader doubts, judged and counted apart:\n"
     rows = tables.get("inference", [])
     for doubted, reason in DOUBTS:
-        count = sum(doubted(row) for row in rows if not isinstance(row, Skipped))
+        count = sum(doubted(row) for row in rows if not isinstance(row, SkippedRow))
         yield f"- {count} rows: {reason}"
     yield (
         "- rates of a fixed batch that are more than four times what the bandwidth of their devices allows (another "

@@ -10,7 +10,7 @@ from math import expm1, log
 from statistics import median
 from typing import TypeAlias
 
-from tonnage.calibration.prediction import Judged
+from tonnage.calibration.prediction import JudgedRow
 
 Cells: TypeAlias = Mapping[str, str]
 MIN_ALIKE = 3
@@ -26,7 +26,7 @@ class Target:
     unit: str
     median_pct: float
     p90_pct: float
-    belongs: Callable[[Judged, Cells], bool]
+    belongs: Callable[[JudgedRow, Cells], bool]
 
     @property
     def slug(self) -> str:
@@ -38,7 +38,7 @@ DECODER_RATES = frozenset({"output_tokens_per_s", "requests_per_s", "total_token
 PASS_METRICS = ("latency_ms", "sequences_per_s", "samples_per_s", "server_compute")
 
 
-def _is_pass(row: Judged, cells: Cells, kind: str) -> bool:
+def _is_pass(row: JudgedRow, cells: Cells, kind: str) -> bool:
     return cells.get("kind") == kind and row.metric.startswith(PASS_METRICS)
 
 
@@ -58,7 +58,7 @@ TARGETS = (
 )  # fmt: skip
 
 
-def attributes(row: Judged, cells: Cells) -> dict[str, str]:
+def attributes(row: JudgedRow, cells: Cells) -> dict[str, str]:
     """What a row has in common with others."""
     batch = _batch(cells)
     return {
@@ -71,7 +71,7 @@ def attributes(row: Judged, cells: Cells) -> dict[str, str]:
     }
 
 
-def diagnosis(row: Judged, rows: Sequence[Judged], cells: Mapping[str, Cells]) -> str:
+def diagnosis(row: JudgedRow, rows: Sequence[JudgedRow], cells: Mapping[str, Cells]) -> str:
     """What the row shares its error with, read off its attributes alone and in pairs.
 
     The smallest set of rows of the same kind that is off the same way by at least half as much; «alone» when there is

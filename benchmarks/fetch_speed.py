@@ -72,9 +72,11 @@ def serve(path: Path, rate_mib: float) -> None:
 
 
 def by_tonnage(url: str, folder: Path) -> str:
-    from tonnage.fetching import Request, fetch
+    from tonnage.fetching import FetchRequest, fetch
 
-    done = fetch(Request(sources=(url,), targets=(str(folder / "out"),), cache=folder / "cache", now=datetime.now(UTC)))
+    done = fetch(
+        FetchRequest(sources=(url,), targets=(str(folder / "out"),), cache=folder / "cache", now=datetime.now(UTC))
+    )
     if done.failures or done.files[0].sha256 is None:
         raise SystemExit(f"tonnage fetch failed: {done.files[0].problem}")
     return done.files[0].sha256

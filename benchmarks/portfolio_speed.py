@@ -20,7 +20,7 @@ from tonnage.catalog.grammar import parse_gpu_filter
 from tonnage.portfolios import plan_portfolio
 from tonnage.workload.jobs import BatchJob, ServeJob, TabularJob, TrainJob, Workload
 from tonnage.workload.loading import load_workload
-from tonnage.workload.portfolio.values import CapacityLimit, Commitment, Entry, Portfolio, Share
+from tonnage.workload.portfolio.values import CapacityLimit, Commitment, Portfolio, PortfolioEntry, Share
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.tonnage.yaml"))
 AS_OF = datetime(2026, 11, 20, tzinfo=UTC)
@@ -47,7 +47,9 @@ def made_up(catalog: Catalog, count: int, seed: int) -> Portfolio:
     for index in range(count):
         workload = scaled(examples[index % len(examples)], float(random.lognormal(-1.0, 0.7)))
         runs = 1 if isinstance(workload.job, ServeJob) else int(random.integers(1, 60))
-        entries.append(Entry(name=f"w{index}", workload=workload, runs_per_month=runs, split=bool(index % 3 == 0)))
+        entries.append(
+            PortfolioEntry(name=f"w{index}", workload=workload, runs_per_month=runs, split=bool(index % 3 == 0))
+        )
     gpu = parse_gpu_filter
     return Portfolio(
         name="speed",

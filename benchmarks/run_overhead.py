@@ -32,7 +32,7 @@ from tonnage.recipes import measuring
 from tonnage.recipes.task import Evaluation, Prepared
 from tonnage.recipes.worker import run_worker
 from tonnage.runs.folder import RunFolder
-from tonnage.runs.progress import Progress
+from tonnage.runs.progress import ProgressWriter
 from tonnage.runs.spec import CheckpointSpec, DataSource, DataSpec, LaunchSpec, RunSpec, TrainingSpec
 
 CLASSES, RATE = 12, 2e-5
@@ -65,7 +65,7 @@ def ours(data: list[Any], asked: argparse.Namespace) -> list[Moment]:
     """When each step of our worker ended."""
     ends: list[Moment] = []
 
-    class Timed(Progress):
+    class Timed(ProgressWriter):
         def note(self, step: int) -> None:
             super().note(step)
             ends.append(now())

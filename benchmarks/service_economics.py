@@ -16,7 +16,7 @@ from tonnage.catalog import load_catalog
 from tonnage.pricing.tokens import TokenPrices
 from tonnage.rightsizing import Usage, rightsize
 from tonnage.rightsizing.rightsize import Where
-from tonnage.service.answer import Question
+from tonnage.service.answer import BreakEvenQuestion
 from tonnage.service.autoscaling import Autoscaling, held_machines
 from tonnage.service.batch_queue import QueueJob, expected_queue, simulate_queue
 from tonnage.service.breakeven import break_even
@@ -65,7 +65,7 @@ def main() -> None:
         print(f"90th percentile {np.percentile(errors, 90):.2f} %, largest {np.max(errors):.2f} %")
     catalog = load_catalog()
     prices = [TokenPrices(name="p", usd_per_million_input=0.1, usd_per_million_output=0.2, source="", read_on=None)]
-    question = Question(demand=Demand(curve=RateCurve.sinusoid(4.0)), policy=Autoscaling(spare=1))
+    question = BreakEvenQuestion(demand=Demand(curve=RateCurve.sinusoid(4.0)), policy=Autoscaling(spare=1))
     for path in EXAMPLES:
         workload = load_workload(path, as_of=AS_OF, catalog=catalog)
         start = perf_counter()

@@ -12,7 +12,7 @@ from typing import Any
 
 from accuracy_rows import TARGETS, Target
 from rivals.compare import percentile
-from tonnage.calibration.prediction import Skipped
+from tonnage.calibration.prediction import SkippedRow
 
 # What two rows share that measured the same: all that a row states but for versions, and the program that ran.
 SAME = {
@@ -84,4 +84,4 @@ def spread_table(tables: dict[str, Sequence[Any]]) -> Iterator[str]:
 
 def counts(target: Target, row: Any) -> bool:
     """Whether a row is of a target's kind."""
-    return not isinstance(row, Skipped) and target.belongs(row, {"kind": getattr(row, "kind", "")})
+    return not isinstance(row, SkippedRow) and target.belongs(row, {"kind": getattr(row, "kind", "")})

@@ -16,7 +16,7 @@ from time import perf_counter
 import numpy as np
 
 from tonnage.errors import InputError
-from tonnage.spot_instances import SpotJob, Trace, fit_hazards, parse_trace, replay_traces
+from tonnage.spot_instances import SpotJob, SpotTrace, fit_hazards, parse_trace, replay_traces
 from tonnage.spot_instances.replaying import TraceResult
 
 CHANGEOVERS_H = (0.1, 0.2, 0.5)
@@ -48,11 +48,11 @@ def main() -> None:
 Cell = tuple[list[float], int]
 
 
-def hours_of(traces: Sequence[Trace]) -> float:
+def hours_of(traces: Sequence[SpotTrace]) -> float:
     return 22.5 if min(trace.hours for trace in traces) < 60 else 48.0
 
 
-def one_row(families: dict[str, list[Trace]], family: str, changeover_h: float, windows: int) -> list[Cell]:
+def one_row(families: dict[str, list[SpotTrace]], family: str, changeover_h: float, windows: int) -> list[Cell]:
     """Mean costs over the traces of a family by fraction of work, the model fitted on the other families."""
     model = fit_hazards([t for name, ts in families.items() if name != family for t in ts], source="other families")
     cells = []
@@ -74,7 +74,7 @@ def steady(cells: list[Cell]) -> bool:
     return all(means[0] < 1 / RATIO + 0.005 for means, _ in cells)
 
 
-def overall(families: dict[str, list[Trace]], table: list[list[Cell]]) -> list[Cell]:
+def overall(families: dict[str, list[SpotTrace]], table: list[list[Cell]]) -> list[Cell]:
     """Mean over traces, families whose spot never goes left out."""
     kept = [(len(families[name]), row) for name, row in zip(families, table, strict=True) if not steady(row)]
     total = sum(count for count, _ in kept)
@@ -93,7 +93,7 @@ def shown(cell: Cell) -> str:
     return f"{' '.join(f'{mean:.3f}'[1:] for mean in means)}; {misses}; {ratio:.3f}"
 
 
-def together(families: dict[str, list[Trace]], windows: int) -> None:
+def together(families: dict[str, list[SpotTrace]], windows: int) -> None:
     print("\nSeveral zones together, f = 0.8.\n\n| family (zones) | d 0.1 h | d 0.5 h |\n| --- | --- | --- |")
     for family, members in families.items():
         if len(members) < 2:

@@ -16,9 +16,9 @@ from tonnage.planning.limits import check_limits
 from tonnage.planning.whatif.cost_change import (
     MOST_STEPS,
     NO_FILE,
+    ChangeSide,
     CostChange,
     KeyStep,
-    Side,
     kept_usd,
     side_of,
     steps_of,
@@ -92,7 +92,7 @@ class _Desk:
             name=name, file=file, before=first[0], after=last[0], changes=changes, steps=steps, kept_usd=kept
         )
 
-    def _side(self, checked: CheckedFile | None, catalog: Catalog) -> tuple[Side, Plan | None]:
+    def _side(self, checked: CheckedFile | None, catalog: Catalog) -> tuple[ChangeSide, Plan | None]:
         if checked is None:
             return NO_FILE, None
         workload = started(checked, self.clock, self.settings)
@@ -104,9 +104,9 @@ class _Desk:
 
     def _priced(
         self, then: CheckedFile, changes: tuple[KeyChange, ...], folder: Path, catalog: Catalog
-    ) -> dict[tuple[str, ...], Side | None]:
+    ) -> dict[tuple[str, ...], ChangeSide | None]:
         """The side after each key in turn; None where no such file can be."""
-        found: dict[tuple[str, ...], Side | None] = {}
+        found: dict[tuple[str, ...], ChangeSide | None] = {}
         for change, state in states_between(_entries(then), changes):
             try:
                 checked = check_workload(

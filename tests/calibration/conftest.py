@@ -11,7 +11,7 @@ from statistics import median
 import pytest
 
 from tonnage.calibration.kinds import Kind, family_of
-from tonnage.calibration.prediction import Judged, Skipped
+from tonnage.calibration.prediction import JudgedRow, SkippedRow
 from tonnage.calibration.reading import read_training_rows
 from tonnage.calibration.rows import TrainingRow
 from tonnage.catalog import Catalog, load_catalog
@@ -23,7 +23,7 @@ GOOD = {
     "family": "BERT", "quality": "ok",
 }  # fmt: skip
 Write = Callable[..., Path]
-MakeJudged = Callable[..., Judged]
+MakeJudged = Callable[..., JudgedRow]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,29 +56,29 @@ def write(tmp_path: Path) -> Write:
 def judged() -> MakeJudged:
     """`judged(measured=100, predicted=110)`: one result with everything else filled in."""
 
-    def make(**changes: object) -> Judged:
+    def make(**changes: object) -> JudgedRow:
         plain = {
             "row_id": "t1", "metric": "sequences_per_s", "family": "BERT", "gpu": "T4", "measured": 100.0,
             "predicted": 100.0, "suspect": False, "group": "training time",
         }  # fmt: skip
-        return Judged(**(plain | changes))  # type: ignore[arg-type]
+        return JudgedRow(**(plain | changes))  # type: ignore[arg-type]
 
     return make
 
 
-def judge(rows: list[TrainingRow], catalog: object, fitted: Rates | None) -> list[Judged | Skipped]:
+def judge(rows: list[TrainingRow], catalog: object, fitted: Rates | None) -> list[JudgedRow | SkippedRow]:
     """Predict the fitted rate of the GPU, else the usual rate (far by one); without either the row is skipped."""
     del catalog
     rates = dict(fitted.of_gpu) if fitted else {}
     usual = fitted.usual if fitted else None
-    found: list[Judged | Skipped] = []
+    found: list[JudgedRow | SkippedRow] = []
     for row in rows:
         predicted = rates.get(row.gpu, usual)
         if predicted is None:
-            found.append(Skipped(row_id=row.id, metric=row.metric, reason="no rate"))
+            found.append(SkippedRow(row_id=row.id, metric=row.metric, reason="no rate"))
             continue
         found.append(
-            Judged(
+            JudgedRow(
                 row_id=row.id, metric=row.metric, family=family_of(row), gpu=row.gpu, measured=row.value,
                 predicted=predicted, suspect=False, group="training time", unseen_factors=int(row.gpu not in rates),
             )

@@ -10,9 +10,9 @@ import pytest
 from tonnage.calibration.inference_classes import fit_class
 from tonnage.calibration.inference_fit import fit_cases, fit_inference, fit_rows
 from tonnage.calibration.inference_judge import judge_inference
-from tonnage.calibration.inference_reading import Case, model_family, read_case
+from tonnage.calibration.inference_reading import InferenceCase, model_family, read_case
 from tonnage.calibration.leave_out import leave_one_out
-from tonnage.calibration.prediction import Judged, Skipped
+from tonnage.calibration.prediction import JudgedRow, SkippedRow
 from tonnage.calibration.rows import InferenceRow
 from tonnage.calibration.store import calibrated_engines, load_calibration
 from tonnage.catalog.loading import load_catalog
@@ -34,9 +34,9 @@ DECODER = replace(
 )  # fmt: skip
 
 
-def case_of(row: InferenceRow) -> Case:
+def case_of(row: InferenceRow) -> InferenceCase:
     case = read_case(row, CATALOG)
-    assert isinstance(case, Case), case
+    assert isinstance(case, InferenceCase), case
     return case
 
 
@@ -57,7 +57,7 @@ def case_of(row: InferenceRow) -> Case:
 def test_rows_that_cannot_be_judged_say_why(change: dict[str, object], reason: str) -> None:
     """A row is skipped with its reason, never predicted as something else."""
     (judged,) = judge_inference([replace(ROW, **change)], CATALOG)  # type: ignore[arg-type]
-    assert isinstance(judged, Skipped)
+    assert isinstance(judged, SkippedRow)
     assert reason in judged.reason
 
 
@@ -82,7 +82,7 @@ def test_a_named_data_set_gives_lengths_that_are_not_fitted_to() -> None:
     assert (summary.load, summary.beams) == ("served", 4)
     assert fit_rows([chat, summary]) == []
     unnamed = read_case(replace(bare, note="in-flight batching"), CATALOG)
-    assert isinstance(unnamed, Skipped)
+    assert isinstance(unnamed, SkippedRow)
 
 
 def test_unstated_tensor_parallelism_is_the_least_that_fits() -> None:
@@ -101,7 +101,7 @@ def test_served_rows_follow_the_load() -> None:
     def predicted(rate: str, metric: str) -> float:
         note = f"online serving, 500 requests; request_rate_qps={rate}"
         (judged,) = judge_inference([replace(row, metric=metric, note=note)], CATALOG)
-        assert isinstance(judged, Judged)
+        assert isinstance(judged, JudgedRow)
         return judged.predicted
 
     assert predicted("2", "ttft_ms") < predicted("16", "ttft_ms") < predicted("inf", "ttft_ms")
@@ -168,7 +168,7 @@ def test_padding_removed_with_stated_lengths_halves_the_tokens() -> None:
 def test_a_rate_beyond_memory_bandwidth_is_a_miss() -> None:
     """80,000 tokens a second of one request at a time would stream 7 B weights at 1,000 TB/s: judged, as an error."""
     (judged,) = judge_inference([replace(DECODER, batch_size=1, value=80105.0)], CATALOG)
-    assert isinstance(judged, Judged)
+    assert isinstance(judged, JudgedRow)
     assert judged.predicted < 0.01 * judged.measured
 
 
@@ -176,10 +176,10 @@ def test_judged_rows_keep_order_unit_and_family() -> None:
     """Milliseconds in, milliseconds out; rates as totals; rows in their order."""
     half = replace(DECODER, id="r3", n_gpus=2)
     first, skipped, one, two = judge_inference([ROW, replace(ROW, gpu="H1000"), DECODER, half], CATALOG)
-    assert isinstance(first, Judged)
-    assert isinstance(skipped, Skipped)
-    assert isinstance(one, Judged)
-    assert isinstance(two, Judged)
+    assert isinstance(first, JudgedRow)
+    assert isinstance(skipped, SkippedRow)
+    assert isinstance(one, JudgedRow)
+    assert isinstance(two, JudgedRow)
     assert first.predicted == pytest.approx(4.67, rel=0.25)
     assert (first.family, first.group, one.group) == ("bert", "encoder time", "decoder rate")
     assert two.predicted == pytest.approx(2 * one.predicted, rel=0.01)  # two replicas, half of the requests each
@@ -232,7 +232,7 @@ def test_left_out_rows_are_predicted_without_having_been_seen() -> None:
     )
     by_gpu: dict[str, list[float]] = {}
     for one in results:
-        assert isinstance(one, Judged)
+        assert isinstance(one, JudgedRow)
         by_gpu.setdefault(one.gpu, []).append(abs(one.predicted / one.measured - 1))
     assert set(by_gpu) == {"A100-40GB-SXM", "T4"}
     assert all(median(errors) < 0.25 for errors in by_gpu.values())

@@ -11,7 +11,7 @@ import pytest
 from tonnage.calibration.inference_fit import fit_inference
 from tonnage.calibration.inference_pooling import PASS_CLASSES, SPREADS, fit_together, moved
 from tonnage.calibration.inference_predict import lay_out
-from tonnage.calibration.inference_reading import Case, read_case
+from tonnage.calibration.inference_reading import InferenceCase, read_case
 from tonnage.calibration.pass_rows import pass_rows
 from tonnage.calibration.pass_table import pass_table
 from tonnage.calibration.rows import InferenceRow
@@ -35,10 +35,10 @@ IMAGE = replace(
 )  # fmt: skip
 
 
-def cases_of(rows: Sequence[InferenceRow]) -> list[Case]:
+def cases_of(rows: Sequence[InferenceRow]) -> list[InferenceCase]:
     found = [read_case(row, CATALOG) for row in rows]
-    assert all(isinstance(case, Case) for case in found), found
-    return [case for case in found if isinstance(case, Case)]
+    assert all(isinstance(case, InferenceCase) for case in found), found
+    return [case for case in found if isinstance(case, InferenceCase)]
 
 
 def grid(base: InferenceRow, engine: str, batches: Sequence[int] = (1, 4, 16, 64)) -> list[InferenceRow]:

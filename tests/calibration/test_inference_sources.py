@@ -11,9 +11,9 @@ import pytest
 
 from tonnage.calibration.inference_fit import fit_cases
 from tonnage.calibration.inference_judge import judge_inference
-from tonnage.calibration.inference_reading import Case, read_case
+from tonnage.calibration.inference_reading import InferenceCase, read_case
 from tonnage.calibration.inference_sources import DOUBTS, documented_facts, doubt, with_inference_facts
-from tonnage.calibration.prediction import Judged
+from tonnage.calibration.prediction import JudgedRow
 from tonnage.calibration.reading import read_inference_rows
 from tonnage.calibration.rows import InferenceRow
 from tonnage.catalog.loading import load_catalog
@@ -33,15 +33,15 @@ PHOTOS = replace(
 )  # fmt: skip
 
 
-def case_of(row: InferenceRow) -> Case:
+def case_of(row: InferenceRow) -> InferenceCase:
     case = read_case(with_inference_facts(row), CATALOG)
-    assert isinstance(case, Case), case
+    assert isinstance(case, InferenceCase), case
     return case
 
 
 def seconds(row: InferenceRow) -> float:
     (judged,) = judge_inference([row], CATALOG)
-    assert isinstance(judged, Judged), judged
+    assert isinstance(judged, JudgedRow), judged
     return judged.predicted / 1e3
 
 
@@ -98,7 +98,7 @@ def test_a_table_that_repeats_another_is_doubted_and_counted_apart() -> None:
     assert "repeats" in doubt(doubted)
     assert with_inference_facts(doubted).quality == "suspect"
     (judged,) = judge_inference([with_inference_facts(doubted)], CATALOG)
-    assert isinstance(judged, Judged)
+    assert isinstance(judged, JudgedRow)
     assert judged.suspect
     good = [case_of(replace(doubted, id=f"t{n}", precision="tf32", batch_size=n)) for n in (1, 2, 4)]
     assert fit_cases(good).rows["compiled"] == 3

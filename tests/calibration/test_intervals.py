@@ -16,7 +16,7 @@ from tonnage.calibration.intervals import (
     intervals_without_source,
     residual,
 )
-from tonnage.calibration.prediction import Judged
+from tonnage.calibration.prediction import JudgedRow
 from tonnage.sizing.assumptions import INFERENCE_TIME_SPREAD, TRAINING_MEMORY_SPREAD
 from tonnage.sizing.program_profiles import ADAPTER_MEMORY, KNOWN_MEMORY, UNSTATED_MEMORY
 
@@ -24,7 +24,7 @@ from .conftest import MakeJudged
 
 
 def noisy(judged: MakeJudged, seed: int, *, rows: int, families: int = 10, sigma: float = 0.1, unseen_factors: int = 0,
-          bias: float = 0.0, metric: str = "iteration_time_s") -> list[Judged]:  # fmt: skip
+          bias: float = 0.0, metric: str = "iteration_time_s") -> list[JudgedRow]:  # fmt: skip
     """Rows whose measured value is off by a log-normal factor, skewed upwards."""
     errors = np.random.default_rng(seed).normal(0.0, sigma, rows)
     errors = np.where(errors > 0, 2 * errors, errors) + bias
@@ -215,7 +215,7 @@ def test_two_families_borrow_the_spread_of_their_kin(judged: MakeJudged) -> None
     """Encoders of one quiet family take vision's spread too, without kin that of all; five families stand alone."""
     from dataclasses import replace
 
-    def of(group: str, sigma: float, families: int, seed: int) -> list[Judged]:
+    def of(group: str, sigma: float, families: int, seed: int) -> list[JudgedRow]:
         rows = noisy(judged, seed, rows=100, sigma=sigma, families=families)
         return [replace(row, group=group, family=f"{group} {row.family}") for row in rows]
 

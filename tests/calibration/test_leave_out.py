@@ -11,7 +11,7 @@ import pytest
 from tonnage.calibration.calibrating import cross_validate
 from tonnage.calibration.kinds import Kind
 from tonnage.calibration.leave_out import leave_one_out, left_out
-from tonnage.calibration.prediction import Judged, Skipped
+from tonnage.calibration.prediction import JudgedRow, SkippedRow
 from tonnage.catalog.loading import load_catalog
 from tonnage.errors import InputError
 
@@ -26,14 +26,14 @@ def fit(rows: list[Row]) -> frozenset[str]:
     return frozenset(family for family, _ in rows)
 
 
-def judge(rows: list[Row], fitted: frozenset[str]) -> list[Judged | Skipped]:
-    return [Skipped(row_id=str(n), metric=family, reason=" ".join(sorted(fitted))) for family, n in rows]
+def judge(rows: list[Row], fitted: frozenset[str]) -> list[JudgedRow | SkippedRow]:
+    return [SkippedRow(row_id=str(n), metric=family, reason=" ".join(sorted(fitted))) for family, n in rows]
 
 
 def test_the_family_judged_was_not_fitted() -> None:
     """Each row comes once, in order of family and then of the file, with a fit of exactly the other families."""
     found = leave_one_out(ROWS, lambda row: row[0], fit, judge)
-    assert [(one.row_id, one.reason) for one in found if isinstance(one, Skipped)] == [
+    assert [(one.row_id, one.reason) for one in found if isinstance(one, SkippedRow)] == [
         ("2", "b c"), ("4", "b c"), ("1", "a c"), ("3", "a b"),
     ]  # fmt: skip
 
@@ -52,8 +52,8 @@ def test_side_by_side_gives_the_same() -> None:
     def table(rows: list[Row]) -> MappingProxyType[str, int]:
         return MappingProxyType(dict(rows))
 
-    def told(rows: list[Row], fitted: MappingProxyType[str, int]) -> list[Judged | Skipped]:
-        return [Skipped(row_id=str(n), metric=family, reason=str(sorted(fitted.items()))) for family, n in rows]
+    def told(rows: list[Row], fitted: MappingProxyType[str, int]) -> list[JudgedRow | SkippedRow]:
+        return [SkippedRow(row_id=str(n), metric=family, reason=str(sorted(fitted.items()))) for family, n in rows]
 
     one, two = (list(left_out(ROWS, lambda row: row[0], table, told, jobs=jobs)) for jobs in (1, 2))
     assert one == two
@@ -88,13 +88,13 @@ def test_cross_validation_sees_every_row_twice(write: Write, kind: Kind) -> None
         ]
     )
     part = cross_validate(kind, path, load_catalog(), with_distant=True)
-    assert {row.row_id: row.predicted for row in part.judged if isinstance(row, Judged)} == {
+    assert {row.row_id: row.predicted for row in part.judged if isinstance(row, JudgedRow)} == {
         "t1": 200.0, "t2": 100.0, "t3": 200.0,
     }  # fmt: skip
-    assert {row.row_id: row.predicted for row in part.left_out if isinstance(row, Judged)} == {
+    assert {row.row_id: row.predicted for row in part.left_out if isinstance(row, JudgedRow)} == {
         "t1": 300.0, "t2": 300.0, "t3": 100.0,
     }  # fmt: skip
-    assert [one.row_id for one in part.left_out if isinstance(one, Skipped)] == ["t4"]
+    assert [one.row_id for one in part.left_out if isinstance(one, SkippedRow)] == ["t4"]
     assert {row.row_id for row in part.distant} == {
         "t1",
         "t2",

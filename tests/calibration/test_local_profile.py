@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 
 from tonnage.calibration.local_file import find_profile, profile_text, read_profile, save_profile
-from tonnage.calibration.local_profile import Curve, Identity, Point, Timing
+from tonnage.calibration.local_profile import DeviceCurve, Identity, MeasuredPoint, Timing
 from tonnage.errors import InputError
 from tonnage.testing.devices import fake_profile
 
 
-def point(size: float, seconds: float) -> Point:
+def point(size: float, seconds: float) -> MeasuredPoint:
     timing = Timing(median_s=seconds, low_quartile_s=seconds, high_quartile_s=seconds, repeats=3)
-    return Point(size=size, amount=size, timing=timing)
+    return MeasuredPoint(size=size, amount=size, timing=timing)
 
 
-def curve(*points: Point) -> Curve:
-    return Curve(operation="product", precision="fp32", threads=1, unit="flop", points=points)
+def curve(*points: MeasuredPoint) -> DeviceCurve:
+    return DeviceCurve(operation="product", precision="fp32", threads=1, unit="flop", points=points)
 
 
 def test_a_curve_goes_through_its_points_and_stays_level_beyond() -> None:

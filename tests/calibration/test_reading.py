@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.calibration.prediction import Skipped
+from tonnage.calibration.prediction import SkippedRow
 from tonnage.calibration.reading import read_inference_rows, read_training_rows
 from tonnage.calibration.rows import TrainingRow
 from tonnage.calibration.seen import SeenIds
@@ -60,7 +60,7 @@ def test_a_byte_order_mark_and_blank_lines_do_no_harm(write: Write) -> None:
 def test_what_says_nothing_is_skipped_with_its_reason(write: Write, change: dict[str, str], reason: str) -> None:
     """A row with an unusable number is skipped; the rows around it are read."""
     before, found, after = read_training_rows(write([{}, change, {}]))
-    assert isinstance(found, Skipped)
+    assert isinstance(found, SkippedRow)
     assert (found.row_id, found.reason, found.line) == ("t2", reason, 3)
     assert isinstance(before, TrainingRow)
     assert isinstance(after, TrainingRow)
@@ -95,7 +95,7 @@ def test_a_row_without_an_id_is_named_by_its_line(write: Write) -> None:
 def test_a_line_number_counts_lines_not_rows(write: Write) -> None:
     """A note of two lines does not shift the place of a broken cell behind it."""
     _, found = read_training_rows(write([{"note": "two\nlines"}, {"value": "x"}]))
-    assert isinstance(found, Skipped)
+    assert isinstance(found, SkippedRow)
     assert found.line == 4
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tonnage.calibration.kinds import kind_named, rows_to_fit
-from tonnage.calibration.prediction import Judged
+from tonnage.calibration.prediction import JudgedRow
 from tonnage.calibration.row_facts import with_facts
 from tonnage.calibration.rows import TrainingRow
 from tonnage.calibration.training_case import build_case
@@ -89,7 +89,7 @@ def test_no_prediction_reads_a_note_or_a_source(catalog: Catalog) -> None:
     rows, _ = rows_to_fit(kind_named("training"), FACTS)
     blank = [replace(row, note="", source="", source_group="") for row in rows]
     told, silent = judge_training(rows, catalog), judge_training(blank, catalog)
-    judged = [[replace(one, source="") for one in found if isinstance(one, Judged)] for found in (told, silent)]
+    judged = [[replace(one, source="") for one in found if isinstance(one, JudgedRow)] for found in (told, silent)]
     assert judged[0] == judged[1]
 
 

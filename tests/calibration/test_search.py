@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 
 from tonnage.calibration.memo import Memo, Same
-from tonnage.calibration.search import CAP, Schedule, fit_values, log_factors, misfit, search
+from tonnage.calibration.search import CAP, SearchSchedule, fit_values, log_factors, misfit, search
 from tonnage.sizing.assumption_table import Assumption
 from tonnage.sizing.estimates import Array
 
 A, B = (Assumption(name=name, value=1.0, low=0.1, high=9.0, source="made up for this test") for name in ("a", "b"))
 SCHEDULES = {
-    "leaps until nothing helps": Schedule(factors=((1.2, 1 / 1.2), (1.05, 1 / 1.05), (1.01, 1 / 1.01)), leaps=True),
-    "rounds by logarithms": Schedule(factors=log_factors(0.4, 0.2, 0.1, 0.05, 0.02), rounds=8),
+    "leaps until nothing helps": SearchSchedule(
+        factors=((1.2, 1 / 1.2), (1.05, 1 / 1.05), (1.01, 1 / 1.01)), leaps=True
+    ),
+    "rounds by logarithms": SearchSchedule(factors=log_factors(0.4, 0.2, 0.1, 0.05, 0.02), rounds=8),
 }
 
 
@@ -40,7 +42,7 @@ def test_a_leap_crosses_a_narrow_valley() -> None:
 
     steps = ((1.2, 1 / 1.2), (1.05, 1 / 1.05))
     ends = [
-        valley(search(valley, {"a": 1.0, "b": 1.0}, (A, B), Schedule(factors=steps, rounds=3, leaps=leaps)))
+        valley(search(valley, {"a": 1.0, "b": 1.0}, (A, B), SearchSchedule(factors=steps, rounds=3, leaps=leaps)))
         for leaps in (False, True)
     ]
     assert ends[1] < ends[0]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tonnage.calibration.leave_out import leave_one_out
-from tonnage.calibration.prediction import Judged, Skipped
+from tonnage.calibration.prediction import JudgedRow, SkippedRow
 from tonnage.calibration.rows import TrainingRow
 from tonnage.calibration.training_fit import apply, fit_training, memory_key
 from tonnage.calibration.training_judge import judge_training, predict_metrics, time_case
@@ -27,7 +27,7 @@ Row = Callable[..., TrainingRow]
 def measured_by(assumed: Assumptions, rows: list[TrainingRow], catalog: Catalog) -> list[TrainingRow]:
     """The rows with the values that `assumed` would measure."""
     cases = [time_case(row, catalog, Assumptions()) for row in rows]
-    kept = [case for case in cases if not isinstance(case, Skipped)]
+    kept = [case for case in cases if not isinstance(case, SkippedRow)]
     assert len(kept) == len(rows)
     return [replace(row, value=value) for row, value in zip(rows, predict_metrics(kept, assumed), strict=True)]
 
@@ -42,9 +42,9 @@ def grid(row: Row) -> list[TrainingRow]:
     ]
 
 
-def errors(results: Sequence[Judged | Skipped]) -> list[float]:
+def errors(results: Sequence[JudgedRow | SkippedRow]) -> list[float]:
     """|predicted/measured - 1| of what is judged."""
-    return [abs(one.predicted / one.measured - 1) for one in results if isinstance(one, Judged)]
+    return [abs(one.predicted / one.measured - 1) for one in results if isinstance(one, JudgedRow)]
 
 
 def test_planted_parameters_are_found(row: Row, catalog: Catalog) -> None:
@@ -78,7 +78,7 @@ def test_families_are_left_out(row: Row, catalog: Catalog) -> None:
         lambda kept: fit_training(kept, catalog),
         lambda held, fit: judge_training(held, catalog, fit),
     )
-    two = [one for one in results if isinstance(one, Judged) and one.family == "two"]
+    two = [one for one in results if isinstance(one, JudgedRow) and one.family == "two"]
     assert median(errors(two)) == pytest.approx(2.0, rel=0.15)  # predicted right, so three times what the rows say
 
 
@@ -88,7 +88,7 @@ def test_distance_counts_what_was_not_seen(row: Row, catalog: Catalog) -> None:
     rows = [replace(one, program="llm-foundry") for one in measured_by(Assumptions(), grid(row), catalog)]
     fit = fit_training(rows, catalog)
     other = [replace(rows[0], gpu="H100-80GB-SXM", precision="fp8"), replace(rows[0], program="")]
-    judged = [one for one in judge_training([rows[0], *other], catalog, fit) if isinstance(one, Judged)]
+    judged = [one for one in judge_training([rows[0], *other], catalog, fit) if isinstance(one, JudgedRow)]
     assert [(one.unseen_factors, one.foreign) for one in judged] == [(0, 0), (3, 2), (1, 0)]
     planned = fit.unseen_factors(catalog.accelerator("H100-80GB-SXM"), "fp8", "pytorch", devices={"A100-80GB-SXM"})
     assert planned.foreign == ("Hopper GPUs", "precision fp8")
@@ -104,7 +104,7 @@ def test_values_of_other_formulas_are_refused(row: Row, catalog: Catalog) -> Non
 
 def test_table_equals_cases_one_by_one(row: Row, catalog: Catalog) -> None:
     """The table of all rows gives what the formulas give case by case."""
-    cases = [c for c in (time_case(r, catalog, Assumptions()) for r in grid(row)) if not isinstance(c, Skipped)]
+    cases = [c for c in (time_case(r, catalog, Assumptions()) for r in grid(row)) if not isinstance(c, SkippedRow)]
     table = training_batch(cases)
     together = table.steps(Assumptions()).total_s
     apart = [

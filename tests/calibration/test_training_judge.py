@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tonnage.calibration.efficientnet import efficientnet_shape
-from tonnage.calibration.prediction import Judged, Skipped
+from tonnage.calibration.prediction import JudgedRow, SkippedRow
 from tonnage.calibration.rows import TrainingRow
 from tonnage.calibration.training_case import build_case
 from tonnage.calibration.training_judge import judge_training
@@ -23,7 +23,7 @@ Row = Callable[..., TrainingRow]
 
 def predicted(row: TrainingRow, catalog: Catalog) -> float:
     (found,) = judge_training([row], catalog)
-    assert isinstance(found, Judged), found
+    assert isinstance(found, JudgedRow), found
     return found.predicted
 
 
@@ -63,7 +63,7 @@ REASONS: list[tuple[dict[str, Any], str]] = [
 def test_what_cannot_be_judged_says_why(row: Row, catalog: Catalog, changes: dict[str, Any], reason: str) -> None:
     """A row that states too little is skipped with the reason, never judged on another device or shape."""
     (found,) = judge_training([row(**changes)], catalog)
-    assert isinstance(found, Skipped)
+    assert isinstance(found, SkippedRow)
     assert reason in found.reason
 
 
@@ -151,7 +151,7 @@ def test_what_a_row_says_of_its_program_decides_which_residuals_speak_for_its_me
 ) -> None:
     """Known program, adapters, nothing stated; a length is not in bytes."""
     (found,) = judge_training([row(**({"metric": "peak_mem_gib", "value": 40.0} | changes))], catalog)
-    assert isinstance(found, Judged), found
+    assert isinstance(found, JudgedRow), found
     assert found.group == group
 
 

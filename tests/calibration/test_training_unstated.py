@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.calibration.prediction import Judged
+from tonnage.calibration.prediction import JudgedRow
 from tonnage.calibration.rows import TrainingRow
 from tonnage.calibration.training_case import build_case
 from tonnage.calibration.training_memory_rows import judge_memory_row
@@ -63,12 +63,12 @@ def test_choices_follow_the_assumptions_handed_in(row: Row, catalog: Catalog) ->
 def test_what_was_measured_is_not_looked_at(row: Row, catalog: Catalog) -> None:
     """Any published peak gives the same prediction."""
     found = [judge_memory_row(row(**{**TIGHT, "value": value}), catalog, Assumptions()) for value in (5.0, 22.0)]
-    assert all(isinstance(one, Judged) for one in found)
-    assert len({one.predicted for one in found if isinstance(one, Judged)}) == 1
+    assert all(isinstance(one, JudgedRow) for one in found)
+    assert len({one.predicted for one in found if isinstance(one, JudgedRow)}) == 1
 
 
 def test_a_row_that_says_whether_it_fits_is_taken_at_its_word(row: Row, catalog: Catalog) -> None:
     """Nothing is settled where the question itself is whether it fits: as stated, it does not."""
     told = judge_memory_row(replace(row(**TIGHT), metric="fits", value=0.0), catalog, Assumptions())
-    assert isinstance(told, Judged)
+    assert isinstance(told, JudgedRow)
     assert told.predicted == 0.0

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pytest
 
-from tonnage.catalog import Catalog, Finding, InstanceType, Offer, check_catalog
+from tonnage.catalog import Catalog, CatalogFinding, InstanceType, Offer, check_catalog
 
 TODAY = date(2026, 11, 20)
 
@@ -43,7 +43,7 @@ def planted(catalog: Catalog, name: str, region: str, purchase: str, **changes: 
     return with_rows(catalog, offers=tuple(offers))
 
 
-def new_findings(catalog: Catalog, spoiled: Catalog, **options: int) -> list[Finding]:
+def new_findings(catalog: Catalog, spoiled: Catalog, **options: int) -> list[CatalogFinding]:
     """What the check says of the spoiled catalog and not of the sound one."""
     before = set(check_catalog(catalog, as_of=TODAY, **options))
     return [finding for finding in check_catalog(spoiled, as_of=TODAY, **options) if finding not in before]

@@ -10,7 +10,7 @@ import pytest
 from tonnage.api.run_prediction import predict_run, prediction_line
 from tonnage.benchmarks.machine import device_name, host_identity
 from tonnage.calibration.local_file import devices_folder, save_profile
-from tonnage.runs.preflight import Gpu, Machine, check_run
+from tonnage.runs.preflight import Gpu, LocalMachine, check_run
 from tonnage.runs.spec import DataSource, DataSpec, GuardSpec, LaunchSpec, RunSpec, TrainingSpec
 from tonnage.settings import Settings, load_settings
 from tonnage.testing.devices import fake_profile
@@ -20,7 +20,7 @@ model: all-minilm-l6-v2
 data: {samples: 3200, seq_len: 32, epochs: 1}
 train: {objective: classification, global_batch: 32, precision: fp32}
 """
-MACHINE = Machine(cores=2, memory_gib=64)
+MACHINE = LocalMachine(cores=2, memory_gib=64)
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_figures_of_this_machine(spec: RunSpec, settings: Settings) -> None:
 def test_less_memory_than_predicted_is_found(spec: RunSpec, settings: Settings) -> None:
     """The gap between prediction and machine is a refusal before the first step."""
     found = predict_run(spec, MACHINE, settings)
-    small = Machine(cores=2, memory_gib=found["figures"]["peak_memory_gib"]["low"] / 2)
+    small = LocalMachine(cores=2, memory_gib=found["figures"]["peak_memory_gib"]["low"] / 2)
     (finding,) = check_run(spec, small, free_disk_gib=100, weights_gib=None, prediction=found)
     assert finding.kind == "refused"
 

@@ -20,11 +20,11 @@ import pytest
 from tonnage.cli.following import exit_code
 from tonnage.files import write_whole
 from tonnage.runners.runner import Supervised
-from tonnage.runs import EventKind, Reason, RunFolder, RunState, State
+from tonnage.runs import EventKind, RunFolder, RunReason, RunState, RunStatus
 from tonnage.runs.data_prints import with_prints
 from tonnage.runs.folder import append_values
 from tonnage.runs.liveness import is_held
-from tonnage.runs.progress import Progress
+from tonnage.runs.progress import ProgressWriter
 from tonnage.runs.spec import load_spec
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -296,7 +296,7 @@ def test_one_step_whoever_says_it(inside: Run, spec: str, home: Path) -> None:
     folder.create(load_spec(Path(spec).read_text(), where=spec))
     folder.record(EventKind.SUBMITTED, who="cli")
     folder.record(EventKind.TRAINING, who="rank0", step=0, total_steps=100)
-    marks = Progress(folder.path)
+    marks = ProgressWriter(folder.path)
     marks.note(57)
     folder.record(EventKind.STARTED, who="supervisor", attempt=2)
     folder.record(EventKind.RESUMED, who="rank0", step=50)
@@ -394,7 +394,7 @@ def test_ctrl_c_leaves_it_running(tmp_path: Path, environment: dict[str, str], s
     assert watching.returncode == 0
     assert "tonnage logs -f one" in said
     assert is_held(home / "one" / "supervisor.pid")
-    assert RunFolder(home / "one").state().state is State.RUNNING
+    assert RunFolder(home / "one").state().state is RunStatus.RUNNING
 
 
 @pytest.mark.slow
@@ -431,13 +431,19 @@ def test_a_limit_is_exit_code_four(tonnage: Run, spec: str, home: Path) -> None:
 @pytest.mark.parametrize(
     ("state", "reason", "code"),
     [
-        (State.SUCCEEDED, None, 0), (State.FAILED, Reason.DIVERGED, 1), (State.FAILED, Reason.BAD_INPUT, 2),
-        (State.STOPPED, Reason.COST_LIMIT, 4), (State.STOPPED, Reason.TIME_LIMIT, 4), (State.STOPPED, Reason.IDLE, 4),
-        (State.STOPPED, Reason.PREEMPTED, 5), (State.STOPPED, Reason.USER_STOPPED, 130),
-        (State.CANCELLED, Reason.USER_CANCELLED, 130), (State.LOST, Reason.SUPERVISOR_LOST, 1),
+        (RunStatus.SUCCEEDED, None, 0),
+        (RunStatus.FAILED, RunReason.DIVERGED, 1),
+        (RunStatus.FAILED, RunReason.BAD_INPUT, 2),
+        (RunStatus.STOPPED, RunReason.COST_LIMIT, 4),
+        (RunStatus.STOPPED, RunReason.TIME_LIMIT, 4),
+        (RunStatus.STOPPED, RunReason.IDLE, 4),
+        (RunStatus.STOPPED, RunReason.PREEMPTED, 5),
+        (RunStatus.STOPPED, RunReason.USER_STOPPED, 130),
+        (RunStatus.CANCELLED, RunReason.USER_CANCELLED, 130),
+        (RunStatus.LOST, RunReason.SUPERVISOR_LOST, 1),
     ],
-)  # fmt: skip
-def test_exit_codes(state: State, reason: Reason | None, code: int) -> None:
+)
+def test_exit_codes(state: RunStatus, reason: RunReason | None, code: int) -> None:
     """How a run ended is its exit code."""
     assert exit_code(RunState(state=state, reason=reason)) == code
 

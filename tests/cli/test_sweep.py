@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.runs import RunFolder, State
+from tonnage.runs import RunFolder, RunStatus
 from tonnage.runs.journal import EventKind
 from tonnage.runs.liveness import has_supervisor, is_held
 
@@ -89,7 +89,7 @@ def test_killed_and_resumed(tonnage: Run, environment: dict[str, str], file: str
     gate.write_text("")
     sweep = begin(file, environment, held_back(gate))
     wait_for(lambda: (runs / "one-001" / "spec.json").exists())
-    wait_for(lambda: RunFolder(runs / "one-001").state().state is State.SUCCEEDED)
+    wait_for(lambda: RunFolder(runs / "one-001").state().state is RunStatus.SUCCEEDED)
     gate.unlink()
     wait_for(lambda: (runs / "one-002").exists() and has_supervisor(RunFolder(runs / "one-002")))
     os.kill(sweep.pid, signal.SIGKILL)
@@ -118,13 +118,13 @@ def test_interrupted_and_resumed(tonnage: Run, environment: dict[str, str], file
     """Ctrl-C: the trial under way saves a checkpoint and stops, the exit code is 130; the resumed sweep resumes it."""
     sweep = begin(file, environment, pretend(steps=3000, step_s=0.05))
     wait_for(
-        lambda: RunFolder(runs / "one-001").state().state is State.RUNNING if (runs / "one-001").exists() else False
+        lambda: RunFolder(runs / "one-001").state().state is RunStatus.RUNNING if (runs / "one-001").exists() else False
     )
     sweep.send_signal(signal.SIGINT)
     _, said = sweep.communicate(timeout=LONGEST_S)
     assert sweep.returncode == 130, said
     stopped = RunFolder(runs / "one-001").state()
-    assert stopped.state is State.STOPPED
+    assert stopped.state is RunStatus.STOPPED
     assert stopped.checkpoint_step == stopped.step > 0
     done = tonnage("sweep", file, "--resume", "-o", "json", env=pretend(steps=3))
     assert done.returncode == 0, done.stderr

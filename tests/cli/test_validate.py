@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.calibration.prediction import Judged, Skipped
+from tonnage.calibration.prediction import JudgedRow, SkippedRow
 from tonnage.calibration.rows import InferenceRow, TrainingRow
 
 from .conftest import Run
@@ -28,13 +28,13 @@ class Level:
     mean: float = 100.0
 
 
-def judge(rows: list[Any], catalog: object, fitted: Level | None = None) -> list[Judged | Skipped]:
+def judge(rows: list[Any], catalog: object, fitted: Level | None = None) -> list[JudgedRow | SkippedRow]:
     del catalog
     level = (fitted or Level()).mean
     return [
-        Skipped(row_id=row.id, metric=row.metric, reason="no GPU stated")
+        SkippedRow(row_id=row.id, metric=row.metric, reason="no GPU stated")
         if not row.gpu
-        else Judged(
+        else JudgedRow(
             row_id=row.id, metric=row.metric, family=row.family or row.model, gpu=row.gpu, measured=row.value,
             predicted=level, suspect=False, group="training memory" if "mem" in row.metric else "training time",
         )

@@ -13,7 +13,7 @@ import pytest
 
 from tonnage.catalog import Catalog, load_catalog
 from tonnage.comparison.comparing import Comparison, compare
-from tonnage.comparison.request import Request, parse_request
+from tonnage.comparison.request import CompareRequest, parse_request
 from tonnage.planning import CatalogStamp, MachineOption, Need, Plan, RunDetail
 from tonnage.planning.reasons.risks import OldPriceRisk
 from tonnage.pricing.ledger import Ledger, LedgerLine
@@ -127,10 +127,10 @@ def workloads(catalog: Catalog) -> dict[str, Workload]:
 
 
 @pytest.fixture(scope="session")
-def ask() -> Callable[..., Request]:
+def ask() -> Callable[..., CompareRequest]:
     """A request from text, the standard one by default."""
 
-    def make(text: str = REQUEST, **changes: Any) -> Request:
+    def make(text: str = REQUEST, **changes: Any) -> CompareRequest:
         return replace(parse_request(text, file="some.tonnage.yaml", folder=Path()), **changes)
 
     return make
@@ -138,7 +138,7 @@ def ask() -> Callable[..., Request]:
 
 @pytest.fixture(scope="session")
 def compared(
-    catalog: Catalog, workloads: dict[str, Workload], ask: Callable[..., Request]
+    catalog: Catalog, workloads: dict[str, Workload], ask: Callable[..., CompareRequest]
 ) -> Callable[..., Comparison]:
     """A whole comparison of a text."""
 

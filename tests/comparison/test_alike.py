@@ -13,7 +13,7 @@ from tonnage.catalog import load_catalog
 from tonnage.comparison.alike import bought_as
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.narrowed import of_its_machines
-from tonnage.comparison.request import Request
+from tonnage.comparison.request import CompareRequest
 from tonnage.reports.blocks import Pairs, Table
 from tonnage.reports.comparison.alike_words import alike_parts
 from tonnage.reports.comparison.choice import summary_section
@@ -74,7 +74,7 @@ def test_spot_stands_beside_spot() -> None:
 
 @pytest.mark.parametrize("narrowed", ["gpus: [T4]", "machines: ['c7g*', 'm7g*', 'r7g*']"])
 def test_a_narrowed_entry_has_the_network_of_its_machines(
-    ask: Callable[..., Request], standard: str, narrowed: str
+    ask: Callable[..., CompareRequest], standard: str, narrowed: str
 ) -> None:
     """T4 machines and Graviton do not have «the fastest links with full control» that the cloud's best have."""
     catalog = load_catalog()
@@ -87,7 +87,7 @@ def test_a_narrowed_entry_has_the_network_of_its_machines(
     assert of_its_machines(whole, catalog) == whole
 
 
-def test_a_narrowed_entry_keeps_what_is_fast(ask: Callable[..., Request], standard: str) -> None:
+def test_a_narrowed_entry_keeps_what_is_fast(ask: Callable[..., CompareRequest], standard: str) -> None:
     """H100 machines of AWS have its fastest network."""
     text = standard.replace("- self-managed-aws", "- {name: self-managed-aws, gpus: [H100]}")
     alternative = of_its_machines(ask(text).alternatives[0], load_catalog())

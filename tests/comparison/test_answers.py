@@ -16,7 +16,7 @@ from tonnage.comparison.comparing import Comparison
 from tonnage.reports.blocks import Bullets, Pairs, Table
 from tonnage.reports.comparison.content import build_sections
 from tonnage.reports.comparison.figures import UNKNOWN
-from tonnage.reports.comparison.sections import Chart, Checks, Code, Section, Subheading, Tree
+from tonnage.reports.comparison.sections import Chart, Checks, CodePart, Section, Subheading, Tree
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "compare"
 MACHINES, TOKENS, TREES = "gcp-h100-vs-databricks", "bert-databricks-vs-bedrock", "h2o-vs-pytorch"
@@ -148,7 +148,7 @@ def test_it_is_answered(example: str, looked_for: str, key: str, label: str, alt
     section = sections(example)[key]
     if alternatives == 0:
         content = [
-            part for part in after(section, label) if isinstance(part, (Bullets, Pairs, Table, Checks, Code, Tree))
+            part for part in after(section, label) if isinstance(part, (Bullets, Pairs, Table, Checks, CodePart, Tree))
         ]
         assert content, looked_for
         assert all(part.items for part in content if isinstance(part, (Bullets, Checks)))

@@ -20,12 +20,12 @@ from tonnage.reports.comparison import plots
 from tonnage.reports.comparison.content import build_sections
 from tonnage.reports.comparison.drawings import (
     Architecture,
-    Choice,
+    ChartMark,
     Curve,
     Curves,
     Front,
+    FrontPoint,
     Lane,
-    Mark,
     ScoreBar,
     ScoreBars,
     Shift,
@@ -74,14 +74,14 @@ DRAWINGS = {
             Curve(name=ODD, points=((0.1, 10.0, 8.0, 15.0), (1.0, 100.0, 80.0, 150.0), (10.0, 1000.0, 800.0, 1500.0))),
             Curve(name="Flat", points=((0.1, 90.0, 80.0, 99.0), (10.0, 90.0, 80.0, 99.0))),
         ),
-        marks=(Mark(x=0.9, y=90.0, label=f"0.9x: {ODD}"),), x_title="multiple", y_title="dollars a month",
+        marks=(ChartMark(x=0.9, y=90.0, label=f"0.9x: {ODD}"),), x_title="multiple", y_title="dollars a month",
     ),
     "front": Front(
         choices=(
-            Choice(name=ODD, cost=Figure(value=1.0, low=0.8, high=1.5), time=Figure(value=9.0, low=8.0, high=9.5),
+            FrontPoint(name=ODD, cost=Figure(value=1.0, low=0.8, high=1.5), time=Figure(value=9.0, low=8.0, high=9.5),
                    best=True),
-            Choice(name="Fast", cost=Figure(value=40.0, low=30.0, high=90.0), time=Figure(value=5.0, low=4.0, high=7.0),
-                   best=True),
+            FrontPoint(name="Fast", cost=Figure(value=40.0, low=30.0, high=90.0),
+                       time=Figure(value=5.0, low=4.0, high=7.0), best=True),
         ),
         x_title="dollars a job", y_title="time of a job, minutes",
     ),

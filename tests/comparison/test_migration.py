@@ -16,7 +16,7 @@ import pytest
 
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.migration import ENDS, Migration, Task, schedule
-from tonnage.comparison.tasks import Range, load_templates, parse_templates
+from tonnage.comparison.tasks import HoursRange, load_templates, parse_templates
 from tonnage.errors import WorkloadError
 from tonnage.reports.comparison.charts import gantt_mermaid
 from tonnage.reports.comparison.moving import migration_calendar, migration_checklist, migration_csv
@@ -93,10 +93,12 @@ def test_two_people_are_no_slower_than_one(compared: Callable[..., Comparison]) 
 
 def test_the_schedule_by_hand() -> None:
     """Two people, a wait: b waits two days without anyone, c follows it."""
-    hours = Range(low=6, likely=6, high=6)
+    hours = HoursRange(low=6, likely=6, high=6)
     tasks = [
         Task(id="a", phase="", title="", hours=hours, wait_days=None, after=(), checks=()),
-        Task(id="b", phase="", title="", hours=hours, wait_days=Range(low=2, likely=2, high=2), after=(), checks=()),
+        Task(
+            id="b", phase="", title="", hours=hours, wait_days=HoursRange(low=2, likely=2, high=2), after=(), checks=()
+        ),
         Task(id="c", phase="", title="", hours=hours, wait_days=None, after=("a", "b"), checks=()),
     ]
     found = schedule(tasks, "likely", people=2, hours_per_day=6)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from tonnage.catalog import Catalog
 from tonnage.comparison.comparing import compare
-from tonnage.comparison.request import Request
+from tonnage.comparison.request import CompareRequest
 from tonnage.planning import Option, Plan
 from tonnage.planning.reasons.risks import UndatedPriceRisk
 from tonnage.sizing.estimates import Figure
@@ -29,7 +29,7 @@ def with_a_doubted_twin(option: Option) -> tuple[Option, Option]:
 def test_a_doubted_price_is_no_choice(
     catalog: Catalog,
     workloads: dict[str, Workload],
-    ask: Callable[..., Request],
+    ask: Callable[..., CompareRequest],
     planned: Callable[[Workload, Catalog], Plan],
 ) -> None:
     """Neither the fastest way, nor the front, nor a way of buying, nor a number of GPUs is taken from it."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tonnage.comparison.comparing import Comparison
-from tonnage.comparison.request import Request, parse_request
+from tonnage.comparison.request import CompareRequest, parse_request
 from tonnage.errors import InputError, WorkloadError
 
 SMALL = """
@@ -23,7 +23,7 @@ migration: {from: aws, to: databricks}
 """
 
 
-def read(text: str) -> Request:
+def read(text: str) -> CompareRequest:
     return parse_request(text, file="two.tonnage.yaml", folder=Path())
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from tonnage.comparison.changes import Change, at_volume
 from tonnage.comparison.comparing import Comparison
-from tonnage.comparison.compliance import Match, Standing
-from tonnage.comparison.horizons import WEEKS_PER_MONTH, Bill, Entry
+from tonnage.comparison.compliance import ComplianceStanding, Match
+from tonnage.comparison.horizons import WEEKS_PER_MONTH, Bill, EntryCost
 from tonnage.comparison.scoring import Score
 from tonnage.comparison.verdict import DecisionInputs, Preference, decide_verdict, weeks_to_return
 from tonnage.errors import WorkloadError
@@ -27,7 +27,7 @@ def around(value: float, spread: float = 0.3) -> Figure:
 
 
 def bill(run: float, *, once: float = 0.0, weeks: float | None = None, spread: float = 0.3) -> Bill:
-    return Bill(run=around(run, spread), people=None, entry=Entry(usd=around(once), weeks=weeks))
+    return Bill(run=around(run, spread), people=None, entry=EntryCost(usd=around(once), weeks=weeks))
 
 
 def points(**scores: float) -> dict[str, Score]:
@@ -37,7 +37,7 @@ def points(**scores: float) -> dict[str, Score]:
 def inputs(bills: Mapping[str, Bill], **changes: object) -> DecisionInputs:
     """Of `a`, `b` and so on, over a year, without rules; `b` is judged far better than all others."""
     scores = {name: points(cost=5, scaling=5 if name == "b" else 1) for name in bills}
-    standing = Standing(needs=(), matches=dict.fromkeys(bills, ()))
+    standing = ComplianceStanding(needs=(), matches=dict.fromkeys(bills, ()))
     made = DecisionInputs(
         bills=bills, lacking={}, standing=standing, preference=Preference(), scores=scores,
         weights={"cost": 3.0, "scaling": 25.0}, worth={}, origin=None, weeks=YEAR,
@@ -92,7 +92,7 @@ def test_the_weeks_to_return_are_those_of_the_verdict() -> None:
 def test_where_staying_is_not_allowed_a_move_need_not_pay() -> None:
     """The dearer one is chosen where today's breaks a rule."""
     broken = Match(standard="hipaa", answer="not attested", scope="", evidence=())
-    standing = Standing(needs=("hipaa",), matches={"a": (broken,), "b": ()})
+    standing = ComplianceStanding(needs=("hipaa",), matches={"a": (broken,), "b": ()})
     found = decide_verdict(inputs({"a": bill(100), "b": bill(500, once=1000, weeks=5)}, origin="a", standing=standing))
     assert found.choice == "b"
     assert [one.kind for one in found.out] == ["breaks a rule"]

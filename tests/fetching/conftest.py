@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.fetching import Fetched, Request, Watcher, fetch, partial
+from tonnage.fetching import Fetched, FetchRequest, Watcher, fetch, partial
 
 PART_BYTES = 64 * 1024
 NOW = datetime(2026, 12, 1, tzinfo=UTC)
@@ -192,7 +192,7 @@ def fetch_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
     def run(*sources: str, to: str | tuple[str, ...] = "out", watcher: Watcher | None = None, **more: Any) -> Fetched:
         free = {"free": more.pop("free")} if "free" in more else {}
         targets = (to,) if isinstance(to, str) else to
-        request = Request(
+        request = FetchRequest(
             sources=sources,
             targets=tuple(one if "://" in one else str(tmp_path / one) for one in targets),
             first_wait_s=0.01,

@@ -15,7 +15,7 @@ import pytest
 from tonnage.cli.running import run
 from tonnage.errors import TonnageError
 from tonnage.pipelines import load_pipeline
-from tonnage.pipelines.engine import Engine, Outcome
+from tonnage.pipelines.engine import PipelineEngine, PipelineOutcome
 from tonnage.pipelines.pipeline import Pipeline
 from tonnage.runs.liveness import is_held
 
@@ -78,12 +78,12 @@ def until(seen: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def carry_out(folder: Path, *, forced: frozenset[str] = frozenset()) -> Outcome:
+def carry_out(folder: Path, *, forced: frozenset[str] = frozenset()) -> PipelineOutcome:
     pipeline = load_pipeline(folder / "words.pipeline.yaml")
-    return Engine(home=folder / "home", say=lambda _: None, forced=forced).run(pipeline)
+    return PipelineEngine(home=folder / "home", say=lambda _: None, forced=forced).run(pipeline)
 
 
-def cached(outcome: Outcome) -> dict[str, bool]:
+def cached(outcome: PipelineOutcome) -> dict[str, bool]:
     return {name: result.cached for name, result in outcome.results.items()}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tonnage.catalog import Catalog, load_catalog
-from tonnage.workload.jobs import NO_LIMIT, Buy, Constraints, Lengths, Requests, ServeJob, Team, TrainJob, Workload
+from tonnage.workload.jobs import NO_LIMIT, BuyTerms, Constraints, Lengths, Requests, ServeJob, Team, TrainJob, Workload
 from tonnage.workload.known import find_model
 
 AS_OF = datetime(2026, 11, 20, tzinfo=UTC)
@@ -29,7 +29,7 @@ def offers_of(whole: Catalog, *gpus: str) -> Catalog:
 
 def train(model: str = "bert-base-uncased", **changes: Any) -> Workload:
     """A fine-tune; `changes` go to the job, but `constraints` and `buy` to the workload."""
-    constraints, buy = changes.pop("constraints", Constraints()), changes.pop("buy", Buy())
+    constraints, buy = changes.pop("constraints", Constraints()), changes.pop("buy", BuyTerms())
     job = TrainJob(
         model=find_model(model),
         samples=67_000,
@@ -50,7 +50,7 @@ def train(model: str = "bert-base-uncased", **changes: Any) -> Workload:
 
 def serve(model: str = "llama-2-7b", **changes: Any) -> Workload:
     """A service; the same."""
-    constraints, buy = changes.pop("constraints", Constraints(max_nodes=NO_LIMIT)), changes.pop("buy", Buy())
+    constraints, buy = changes.pop("constraints", Constraints(max_nodes=NO_LIMIT)), changes.pop("buy", BuyTerms())
     job = ServeJob(
         model=find_model(model),
         requests=Requests(input_tokens=Lengths(mean=200, maximum=400), output_tokens=Lengths(mean=50, maximum=100)),

@@ -19,7 +19,7 @@ from tonnage.planning.reasons.notes import BatchAboveSamplesNote
 from tonnage.planning.reasons.risks import ArmHostRisk, MemoryRisk, RocmRisk
 from tonnage.planning.relaxations import relaxed_workloads
 from tonnage.workload.exclusions import parse_exclusion
-from tonnage.workload.jobs import Buy, Constraints, Tokens
+from tonnage.workload.jobs import BuyTerms, Constraints, Tokens
 from tonnage.workload.quotas import Quota
 
 Maker = Callable[..., Any]
@@ -179,7 +179,7 @@ def test_a_fleet_keeps_the_most_machines(catalog: Catalog, make_serve: Maker) ->
 
 def test_a_token_api_out_for_an_unknown_is_named_with_its_price(catalog: Catalog, make_serve: Maker) -> None:
     """Refused as nobody knows its TTFT, it would have won: price and question stand beside the best."""
-    buy = Buy(purchases=("on_demand",), tokens=Tokens(models=("meta.llama3-1-8b-instruct-v1:0",)))
+    buy = BuyTerms(purchases=("on_demand",), tokens=Tokens(models=("meta.llama3-1-8b-instruct-v1:0",)))
     work = make_serve("llama-3.1-8b", rate_per_s=0.01, p95_latency_s=None, p95_ttft_s=1.0, buy=buy)
     plan = make_plan(work, catalog)
     said = next(one for one in plan.cheaper if isinstance(one, UnknownAnswered))

@@ -11,7 +11,7 @@ import pytest
 from tonnage.catalog import Catalog
 from tonnage.planning import make_plan
 from tonnage.planning.plan import Objective, Option
-from tonnage.workload.jobs import Buy, Constraints, TrainJob, Workload
+from tonnage.workload.jobs import BuyTerms, Constraints, TrainJob, Workload
 
 Maker = Callable[..., Workload]
 SHARDINGS = ("ddp", "zero1", "zero2", "zero3")
@@ -51,7 +51,7 @@ def test_the_winner_is_the_best_of_all_combinations(
     assert {one.purchase for one in small.offers} >= {"on_demand", "spot"}
     limits = Constraints(max_nodes=max(NODES), trust="any", accept_risk=("memory",))
     work = make_train(
-        model, constraints=limits, buy=Buy(purchases=("on_demand", "spot")), samples=2_000_000, tensor_parallel=1,
+        model, constraints=limits, buy=BuyTerms(purchases=("on_demand", "spot")), samples=2_000_000, tensor_parallel=1,
         pipeline_parallel=1,
     )  # fmt: skip
     best = make_plan(work, small, objective=objective).best

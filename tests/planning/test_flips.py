@@ -19,7 +19,7 @@ from tonnage.planning.plan import Option, Refusal
 from tonnage.planning.reasons.changes import FasterGpus
 from tonnage.planning.reasons.flips import Flip
 from tonnage.planning.scenario import Scenario, price_times
-from tonnage.workload.jobs import Buy, Constraints, Workload
+from tonnage.workload.jobs import BuyTerms, Constraints, Workload
 
 from .test_properties import SMALL, small_catalog, workloads
 
@@ -126,7 +126,7 @@ def test_refusals_are_told_the_smallest_change_of_their_limit(
     catalog: Catalog, make_train: Maker, limits: Constraints, binding: str, dimensions: set[str]
 ) -> None:
     """Each binding limit is loosened just enough, and the candidate is an option then."""
-    work = make_train(constraints=limits, buy=Buy(purchases=("on_demand",)), samples=1_000_000, global_batch=256)
+    work = make_train(constraints=limits, buy=BuyTerms(purchases=("on_demand",)), samples=1_000_000, global_batch=256)
     scenario = Scenario(workload=work, catalog=catalog)
     plan = plan_of(scenario)
     refused = [one for one in plan.refused if one.binding == binding and one.gpu in ("T4", "L4", "A10G")]

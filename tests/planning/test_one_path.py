@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tonnage.calibration.kinds import kind_named
-from tonnage.calibration.prediction import Skipped
-from tonnage.calibration.training_case import Case
+from tonnage.calibration.prediction import SkippedRow
+from tonnage.calibration.training_case import TrainingCase
 from tonnage.calibration.training_judge import predicted_step_s, time_case
 from tonnage.calibration.training_memory_rows import peak
 from tonnage.catalog import Catalog
@@ -26,14 +26,14 @@ FACTS = Path(os.environ.get("TONNAGE_FACTS", "")) / "training_calibration.csv"
 ROOMY = replace(Assumptions(), memory_margin_fraction=-1e6)  # rows ran: whether they fit is not asked here
 
 
-def judged_cases(path: Path, catalog: Catalog) -> Iterator[Case]:
+def judged_cases(path: Path, catalog: Catalog) -> Iterator[TrainingCase]:
     for row in kind_named("training").read(path):
-        case = row if isinstance(row, Skipped) else time_case(row, catalog, ROOMY)
-        if not isinstance(case, Skipped):
+        case = row if isinstance(row, SkippedRow) else time_case(row, catalog, ROOMY)
+        if not isinstance(case, SkippedRow):
             yield case
 
 
-def forced(case: Case) -> TrainJob:
+def forced(case: TrainingCase) -> TrainJob:
     """The job of a case as a workload with `layout:` says it."""
     layout = case.layouts.row(0)
     micro = float(case.layouts.micro_batch[0])  # a batch in tokens is no whole number of sentences
@@ -46,7 +46,7 @@ def forced(case: Case) -> TrainJob:
     )  # type: ignore[arg-type]  # fmt: skip
 
 
-def planned(case: Case) -> tuple[float, float] | None:
+def planned(case: TrainingCase) -> tuple[float, float] | None:
     """Step time, s, and memory needed, GiB, of the plan; None where the row has no layout of full machines."""
     job = forced(case)
     calibrated = CalibratedModel(assumed=ROOMY, engines={}, intervals=CalibratedModel.of(None).intervals)

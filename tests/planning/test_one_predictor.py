@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tonnage.calibration.inference_judge import judge_inference
-from tonnage.calibration.inference_reading import Case, read_case
-from tonnage.calibration.prediction import Judged, Skipped
+from tonnage.calibration.inference_reading import InferenceCase, read_case
+from tonnage.calibration.prediction import JudgedRow, SkippedRow
 from tonnage.calibration.reading import read_inference_rows
 from tonnage.calibration.rows import InferenceRow
 from tonnage.catalog import load_catalog
@@ -44,7 +44,7 @@ SAMPLE = [
 ]  # fmt: skip
 
 
-def forced(case: Case) -> BatchJob | None:
+def forced(case: InferenceCase) -> BatchJob | None:
     """The row as a batch of requests with its layout, or None where a workload file has no such load or format."""
     weights = next((key for key in ("int4", "int8", "fp8") if key in case.row.weights_quant.casefold()), None)
     weights = weights or case.row.precision
@@ -62,7 +62,7 @@ def forced(case: Case) -> BatchJob | None:
     )  # fmt: skip
 
 
-def planned(case: Case, job: BatchJob) -> float | None:
+def planned(case: InferenceCase, job: BatchJob) -> float | None:
     """The row's figure from the plan; None where the plan says that it does not fit."""
     nodes = -(-case.replicas * case.tensor_parallel // case.machine.count)
     sized = size_batch(job, [case.machine], Constraints(max_nodes=nodes), CALIBRATED)
@@ -80,10 +80,10 @@ def compare(rows: list[InferenceRow]) -> tuple[int, list[str]]:
     compared, wrong = 0, []
     for row, judged in zip(rows, judge_inference(rows, CATALOG, CALIBRATED.inference), strict=True):
         case = read_case(row, CATALOG)
-        job = forced(case) if isinstance(case, Case) else None
-        if not isinstance(judged, Judged) or job is None or row.metric not in RATES:
+        job = forced(case) if isinstance(case, InferenceCase) else None
+        if not isinstance(judged, JudgedRow) or job is None or row.metric not in RATES:
             continue
-        assert isinstance(case, Case)
+        assert isinstance(case, InferenceCase)
         figure = planned(case, job)
         if figure is None:
             if not case.batch:  # a fixed batch larger than memory was not one: its engine took turns
@@ -105,7 +105,7 @@ def test_published_rates_are_planned() -> None:
     2,048 / 2,048, 4,205 of 70 B over two. (Planned at half of them while the planner had a model of its own.)"""
     for row in SAMPLE[:3]:
         case = read_case(row, CATALOG)
-        assert isinstance(case, Case)
+        assert isinstance(case, InferenceCase)
         job = forced(case)
         assert job is not None
         assert planned(case, job) == pytest.approx(row.value, rel=0.25)
@@ -116,7 +116,7 @@ def test_published_rates_are_planned() -> None:
 def test_every_row_of_the_facts_has_one_figure() -> None:
     """Every decoder rate of the facts that is a batch with a known layout."""
     read = read_inference_rows(Path(FACTS or "") / "inference_calibration.csv")
-    rows = [row for row in read if not isinstance(row, Skipped) and row.kind == "decoder"]
+    rows = [row for row in read if not isinstance(row, SkippedRow) and row.kind == "decoder"]
     compared, wrong = compare(rows)
     assert compared > 400
     assert wrong == []

@@ -12,7 +12,7 @@ from tonnage.catalog import Catalog
 from tonnage.catalog.grammar import parse_gpu_filter
 from tonnage.planning import Plan, make_plan
 from tonnage.planning.reasons.changes import LeaveOut, MoreNodes, MovePromise, SetField, UseFp16
-from tonnage.workload.jobs import Buy, Constraints, Workload
+from tonnage.workload.jobs import BuyTerms, Constraints, Workload
 
 Maker = Callable[..., Workload]
 
@@ -49,7 +49,7 @@ def test_every_priced_machine_is_an_option_or_refused(catalog: Catalog, make_tra
 
 def test_on_demand_cost_is_price_times_hours(catalog: Catalog, make_train: Maker) -> None:
     """The cost of an on-demand option is its price x machines x (start-up and run) hours, to a cent."""
-    workload = make_train(buy=Buy(purchases=("on_demand",), startup_s=600.0))
+    workload = make_train(buy=BuyTerms(purchases=("on_demand",), startup_s=600.0))
     options = [o for o in make_plan(workload, catalog).options if o.provider in ("aws", "gcp", "azure", "runpod")]
     assert {option.platform for option in options} == {"vm", "databricks", "sagemaker", "vertex"}
     for option in options:  # of providers that bill by the second
@@ -140,7 +140,7 @@ def test_nearest_misses_are_the_nearest(catalog: Catalog, make_train: Maker) -> 
 
 def test_discounts_change_price_and_rank(catalog: Catalog, make_train: Maker) -> None:
     """Ninety per cent off one provider makes it win, at a tenth of its list price."""
-    workload = make_train(buy=Buy(purchases=("on_demand",), discount_percent=(("gcp", 90.0),)))
+    workload = make_train(buy=BuyTerms(purchases=("on_demand",), discount_percent=(("gcp", 90.0),)))
     best = make_plan(workload, catalog).best
     assert best is not None
     assert best.provider == "gcp"

@@ -33,7 +33,7 @@ from tonnage.planning.terms import terms_of
 from tonnage.pricing.rates import rates_of
 from tonnage.workload.jobs import (
     BatchJob,
-    Buy,
+    BuyTerms,
     Constraints,
     DataPlace,
     Lengths,
@@ -64,7 +64,7 @@ def lines(option: Option) -> dict[str, Any]:
 
 def batch(model: str = "llama-3.1-8b", **changes: Any) -> Workload:
     """A million requests of 200 tokens in and 50 out; `constraints`, `buy` go to the workload."""
-    constraints, buy = changes.pop("constraints", Constraints()), changes.pop("buy", Buy())
+    constraints, buy = changes.pop("constraints", Constraints()), changes.pop("buy", BuyTerms())
     job = BatchJob(
         model=find_model(model),
         requests=Requests(input_tokens=Lengths(mean=200, maximum=400), output_tokens=Lengths(mean=50, maximum=100)),
@@ -165,7 +165,7 @@ def test_platforms_can_be_chosen(catalog: Catalog, make_train: Maker) -> None:
     assert refused[0].miss.lifted_by == (Include(key="platforms", value=refused[0].platform),)
 
 
-RESERVED = Buy(purchases=("on_demand", "reserved_1y"))
+RESERVED = BuyTerms(purchases=("on_demand", "reserved_1y"))
 
 
 def test_a_commitment_for_one_job_costs_its_term(catalog: Catalog, make_train: Maker) -> None:
@@ -203,7 +203,7 @@ def test_set_aside_prices_are_refused_with_the_reason(catalog: Catalog, make_tra
 def test_the_most_specific_discount_counts(catalog: Catalog, make_train: Maker) -> None:
     """All of AWS, a family, a machine, a platform: each price gets one discount, the nearest one."""
     discounts = (("aws", 10.0), ("aws/g4dn", 20.0), ("aws/g4dn.xlarge", 30.0), ("sagemaker", 5.0), ("databricks", 50.0))
-    buy = Buy(purchases=("on_demand",), discount_percent=discounts)
+    buy = BuyTerms(purchases=("on_demand",), discount_percent=discounts)
     plan = make_plan(make_train(constraints=replace(T4, gpus=()), buy=buy), catalog)
     assert pick(plan, "g4dn.xlarge").usd_per_instance_hour == pytest.approx(0.526 * 0.7)
     assert pick(plan, "g4dn.2xlarge").usd_per_instance_hour == pytest.approx(0.752 * 0.8)
@@ -216,7 +216,7 @@ def test_the_most_specific_discount_counts(catalog: Catalog, make_train: Maker) 
 
 def test_committed_spend_is_free_up_to_its_amount(catalog: Catalog, make_train: Maker) -> None:
     """What is paid anyway comes off its provider's bill, never more than the bill, and changes the ranking."""
-    buy = Buy(purchases=("on_demand",), committed_usd=(("aws", 1000.0),))
+    buy = BuyTerms(purchases=("on_demand",), committed_usd=(("aws", 1000.0),))
     plan = make_plan(make_train(buy=buy), catalog)
     assert plan.best is not None
     assert (plan.best.provider, plan.best.cost_usd.value) == ("aws", 0.0)
@@ -229,7 +229,7 @@ def test_data_pays_to_leave(catalog: Catalog, make_train: Maker) -> None:
     """100 GB in us-east-1: free there, a line elsewhere at the stated price, refused where none is stated."""
     data = DataPlace(provider="aws", region="us-east-1", size_gb=100)
     prices = OwnPrices(egress_usd_per_gb=0.09, object_storage_usd_per_gb_month=0.02)
-    workload = replace(make_train(buy=Buy(prices=prices)), data=data)
+    workload = replace(make_train(buy=BuyTerms(prices=prices)), data=data)
     bare = replace(catalog, services=ServicePrices())
     plan = make_plan(workload, bare)
     for option in plan.options:
@@ -241,7 +241,7 @@ def test_data_pays_to_leave(catalog: Catalog, make_train: Maker) -> None:
     stranded = [r for r in plan.refused if isinstance(r.miss, UnpricedMiss) and r.miss.size_gb == 100]
     assert stranded
     assert all(r.binding == "price" and r.provider == "aws" for r in stranded)
-    silent = make_plan(replace(workload, buy=Buy()), bare)
+    silent = make_plan(replace(workload, buy=BuyTerms()), bare)
     assert {o.provider for o in silent.options} == {"aws"}
     assert UnpricedServiceNote(service="object storage", sellers=()) in silent.notes
 
@@ -249,7 +249,7 @@ def test_data_pays_to_leave(catalog: Catalog, make_train: Maker) -> None:
 def test_catalog_prices_of_services_stand_in_for_stated_ones(catalog: Catalog, make_train: Maker) -> None:
     """100 GB leave us-east-1 for 9 USD (100 x 0.09), for another region for 2 (100 x 0.02), the page as source."""
     data = DataPlace(provider="aws", region="us-east-1", size_gb=100)
-    plan = make_plan(replace(make_train(buy=Buy(disk_gb=73.0)), data=data), catalog)
+    plan = make_plan(replace(make_train(buy=BuyTerms(disk_gb=73.0)), data=data), catalog)
     abroad = next(o for o in plan.options if o.provider == "gcp")
     moved = lines(abroad)["data out of aws"]
     assert (moved.usd, moved.billed_by, moved.read_on) == (9, "aws", None)
@@ -279,7 +279,7 @@ def test_people_count_by_platform(catalog: Catalog, make_train: Maker, make_serv
 
 def test_a_scheduled_job_starts_every_day(catalog: Catalog, make_train: Maker) -> None:
     """On one hour a day the same work takes days and a start-up each day."""
-    buy = Buy(purchases=("on_demand",), startup_s=600.0)
+    buy = BuyTerms(purchases=("on_demand",), startup_s=600.0)
     whole = pick(make_plan(make_train(constraints=T4, buy=buy, epochs=30), catalog), "g4dn.xlarge")
     daily = replace(buy, schedule=Schedule(hours_per_day=1, days_per_month=22))
     cut = pick(make_plan(make_train(constraints=T4, buy=daily, epochs=30), catalog), "g4dn.xlarge")
@@ -294,7 +294,7 @@ def test_a_scheduled_job_starts_every_day(catalog: Catalog, make_train: Maker) -
 
 def everything(workload: Workload) -> Workload:
     """Every kind of line in play at once."""
-    buy = Buy(
+    buy = BuyTerms(
         purchases=("on_demand", "spot", "reserved_1y", "reserved_3y"), reserved_utilization=0.7, idle_s=600.0,
         discount_percent=(("aws", 7.5), ("gcp/a2-highgpu", 12.5)), committed_usd=(("gcp", 0.05), ("databricks", 0.01)),
         disk_gb=100.0, schedule=Schedule(hours_per_day=6, days_per_month=20),
@@ -350,7 +350,7 @@ def test_columns_and_ledgers_agree(kind: str, catalog: Catalog, make_train: Make
 def test_a_discount_never_raises_a_cost(catalog: Catalog, make_train: Maker) -> None:
     """With a discount each of its provider's machines costs less, and nobody else's another sum."""
     before = make_plan(make_train(), catalog)
-    after = make_plan(make_train(buy=Buy(discount_percent=(("aws", 15.0),))), catalog)
+    after = make_plan(make_train(buy=BuyTerms(discount_percent=(("aws", 15.0),))), catalog)
     costs = {(o.provider, o.instance_type, o.purchase, o.platform): o.cost_usd.value for o in after.options}
     assert {option.provider == "aws" for option in before.options} == {True, False}
     for option in before.options:
@@ -363,15 +363,15 @@ def test_the_least_billed_is_that_of_machines_that_may_be_used(catalog: Catalog,
     dear = Constraints(providers=("lambda",), budget_usd=0.02)
     with pytest.raises(InputError, match=r"\$0.057 for 300 s of lambda gpu_1x_rtx6000"):
         check_limits(make_train(constraints=dear), catalog)
-    check_limits(make_train(constraints=dear, buy=Buy(discount_percent=(("lambda", 90.0),))), catalog)
-    check_limits(make_train(constraints=dear, buy=Buy(committed_usd=(("lambda", 5.0),))), catalog)
+    check_limits(make_train(constraints=dear, buy=BuyTerms(discount_percent=(("lambda", 90.0),))), catalog)
+    check_limits(make_train(constraints=dear, buy=BuyTerms(committed_usd=(("lambda", 5.0),))), catalog)
 
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("per_hour", [60.0, 1000.0, 1e6])
 def test_spot_that_never_gets_on_is_refused(catalog: Catalog, make_train: Maker, per_hour: float) -> None:
     """Interrupted faster than it starts, work on spot is never done: no option, no warning, and the reason."""
-    buy = Buy(purchases=("spot",), interruptions_per_hour=per_hour)
+    buy = BuyTerms(purchases=("spot",), interruptions_per_hour=per_hour)
     plan = make_plan(make_train(buy=buy, constraints=Constraints(providers=("aws",))), catalog)
     spot = [one for one in plan.refused if one.purchase == "spot" and one.binding == "interruptible"]
     assert bool(plan.options) != bool(spot)

@@ -16,7 +16,7 @@ from tonnage.planning import Plan, make_plan
 from tonnage.sizing.estimates import Figure
 from tonnage.workload.jobs import (
     BatchJob,
-    Buy,
+    BuyTerms,
     Constraints,
     Job,
     Lengths,
@@ -97,7 +97,7 @@ KINDS = {TrainJob: "train", ServeJob: "serve", BatchJob: "batch", TabularJob: "t
 
 def workload(job: Job, limits: Constraints) -> Workload:
     kind = KINDS[type(job)]
-    return Workload(name="w", kind=kind, job=job, constraints=limits, buy=Buy(), team=Team(), as_of=AS_OF)  # type: ignore[arg-type]
+    return Workload(name="w", kind=kind, job=job, constraints=limits, buy=BuyTerms(), team=Team(), as_of=AS_OF)  # type: ignore[arg-type]
 
 
 workloads = st.builds(workload, st.one_of(train_jobs, serve_jobs, batch_jobs, tabular_jobs), constraints)

@@ -20,7 +20,7 @@ from tonnage.planning.reasons.misses import QuotaMiss, UnpricedMiss
 from tonnage.planning.reasons.risks import OtherModelRisk
 from tonnage.workload.jobs import (
     BatchJob,
-    Buy,
+    BuyTerms,
     Constraints,
     DataPlace,
     Lengths,
@@ -52,7 +52,7 @@ def lines(option: Option) -> dict[str, Any]:
 
 def batch(model: str = "llama-3.1-8b", **changes: Any) -> Workload:
     """A million requests of 200 tokens in and 50 out; `constraints`, `buy` go to the workload."""
-    constraints, buy = changes.pop("constraints", Constraints()), changes.pop("buy", Buy())
+    constraints, buy = changes.pop("constraints", Constraints()), changes.pop("buy", BuyTerms())
     job = BatchJob(
         model=find_model(model),
         requests=Requests(input_tokens=Lengths(mean=200, maximum=400), output_tokens=Lengths(mean=50, maximum=100)),
@@ -124,13 +124,13 @@ def test_what_is_not_known_of_an_api_is_not_assumed(catalog: Catalog, make_serve
 
 def test_stated_limits_give_an_api_a_time(catalog: Catalog, make_serve: Maker) -> None:
     """250 M tokens at 500,000 a minute take 500 minutes; a service needs its rate within the quota."""
-    buy = Buy(tokens=Tokens(per_minute=500_000.0))
+    buy = BuyTerms(tokens=Tokens(per_minute=500_000.0))
     plan = make_plan(batch(buy=buy), catalog, objective="time")
     option = pick(plan, "meta.llama3-1-8b-instruct-v1:0", platform="bedrock")
     assert option.time_s is not None
     assert option.time_s.value == pytest.approx(500 * 60)
     assert option.time_s.basis == "assumed"
-    small = Buy(tokens=Tokens(per_minute=1000.0, p95_latency_s=1.0))
+    small = BuyTerms(tokens=Tokens(per_minute=1000.0, p95_latency_s=1.0))
     [refusal] = [
         r for r in make_plan(make_serve("llama-3.1-8b", buy=small), catalog).refused if r.platform == "bedrock"
     ]
@@ -149,11 +149,11 @@ def test_stated_limits_give_an_api_a_time(catalog: Catalog, make_serve: Maker) -
 
 def test_token_models_are_the_workload_s_to_name(catalog: Catalog, make_train: Maker) -> None:
     """Named models replace the match; cached input is read at its own price; training needs a customisation price."""
-    buy = Buy(tokens=Tokens(models=("amazon.nova-lite-v1:0",), cached_input_fraction=0.5))
+    buy = BuyTerms(tokens=Tokens(models=("amazon.nova-lite-v1:0",), cached_input_fraction=0.5))
     option = pick(make_plan(batch(buy=buy), catalog), "amazon.nova-lite-v1:0", platform="bedrock")
     assert option.cost_usd.value == pytest.approx(100 * 0.06 + 100 * 0.015 + 50 * 0.24)
     assert OtherModelRisk(model="amazon.nova-lite-v1:0") in option.risks
-    learn = Buy(tokens=Tokens(models=("nova-micro", "amazon.nova-lite-v1:0"), model_storage_months=6))
+    learn = BuyTerms(tokens=Tokens(models=("nova-micro", "amazon.nova-lite-v1:0"), model_storage_months=6))
     plan = make_plan(make_train(buy=learn), catalog)
     tuned = pick(plan, "nova-micro", platform="bedrock")
     assert tuned.cost_usd.value == pytest.approx(67_000 * 3 * 64 / 1e6 * 1.0 + 6 * 1.95, abs=1e-3)
@@ -168,10 +168,10 @@ def test_token_models_are_the_workload_s_to_name(catalog: Catalog, make_train: M
 def test_provisioned_units_are_paid_by_the_hour(catalog: Catalog, make_serve: Maker) -> None:
     """How many units carry a load is not published: refused until stated, then units x 730 h for a service's month."""
     name = "cohere.command-light-text-v14"
-    without = make_serve("gpt2", p95_latency_s=None, buy=Buy(tokens=Tokens(models=(name,))))
+    without = make_serve("gpt2", p95_latency_s=None, buy=BuyTerms(tokens=Tokens(models=(name,))))
     refused = [r for r in make_plan(without, catalog).refused if r.purchase == "provisioned"]
     assert {r.miss.lifted_by for r in refused} == {(State(key="buy.model_units", of="units"),)}
-    stated = replace(without, buy=Buy(tokens=Tokens(models=(name,), model_units=2)))
+    stated = replace(without, buy=BuyTerms(tokens=Tokens(models=(name,), model_units=2)))
     costs = sorted(o.cost_usd.value for o in make_plan(stated, catalog).options if o.purchase == "provisioned")
     assert costs == pytest.approx([2 * 730 * 4.10976, 2 * 730 * 6.8472])
 
@@ -179,7 +179,9 @@ def test_provisioned_units_are_paid_by_the_hour(catalog: Catalog, make_serve: Ma
 def test_residency_keeps_global_profiles_out(catalog: Catalog) -> None:
     """A profile that may answer from anywhere does not keep data in an area."""
     models = ("global.anthropic.claude-haiku-4-5-20251001-v1:0", "regional.anthropic.claude-haiku-4-5-20251001-v1:0")
-    plan = make_plan(batch(buy=Buy(tokens=Tokens(models=models)), constraints=Constraints(residency=("us",))), catalog)
+    plan = make_plan(
+        batch(buy=BuyTerms(tokens=Tokens(models=models)), constraints=Constraints(residency=("us",))), catalog
+    )
     assert {o.instance_type for o in plan.options if isinstance(o, TokenOption)} == {models[1]}
     assert {r.binding for r in plan.refused if r.instance_type == models[0]} == {"residency"}
 
@@ -187,7 +189,7 @@ def test_residency_keeps_global_profiles_out(catalog: Catalog) -> None:
 def test_data_is_moved_to_token_platforms_too(catalog: Catalog, make_train: Maker) -> None:
     """Learning at AWS on data held by Google pays for the way there, as machines at AWS do; no price, no option."""
     far = DataPlace(provider="gcp", region="us-central1", size_gb=200.0)
-    buy = Buy(tokens=Tokens(models=("nova-micro",)), prices=OwnPrices(egress_usd_per_gb=0.1))
+    buy = BuyTerms(tokens=Tokens(models=("nova-micro",)), prices=OwnPrices(egress_usd_per_gb=0.1))
 
     def of_tokens(place: DataPlace) -> Option:
         plan = make_plan(replace(make_train(buy=buy), data=place), catalog)
@@ -203,15 +205,19 @@ def test_data_is_moved_to_token_platforms_too(catalog: Catalog, make_train: Make
 
 
 BAD_LIMITS = [
-    (Constraints(budget_usd=0.00001), Buy(), "less than the least that is ever billed"),
-    (Constraints(deadline_s=200.0), Buy(), "deadline is 3.333m away, and a machine starts in 5m"),
-    (Constraints(), Buy(schedule=Schedule(hours_per_day=0.05, days_per_month=20)), "no longer than a machine takes"),
+    (Constraints(budget_usd=0.00001), BuyTerms(), "less than the least that is ever billed"),
+    (Constraints(deadline_s=200.0), BuyTerms(), "deadline is 3.333m away, and a machine starts in 5m"),
+    (
+        Constraints(),
+        BuyTerms(schedule=Schedule(hours_per_day=0.05, days_per_month=20)),
+        "no longer than a machine takes",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("constraints", "buy", "says"), BAD_LIMITS)
 def test_limits_that_nothing_could_hold_are_bad_input(
-    constraints: Constraints, buy: Buy, says: str, catalog: Catalog, make_train: Maker
+    constraints: Constraints, buy: BuyTerms, says: str, catalog: Catalog, make_train: Maker
 ) -> None:
     """Below one billing quantum, or shorter than a start-up: said at once, with a hint."""
     with pytest.raises(InputError, match=says) as caught:

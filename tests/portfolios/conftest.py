@@ -14,9 +14,9 @@ from tonnage.portfolios.model import Candidate
 from tonnage.pricing.ledger import Ledger, LedgerLine
 from tonnage.sizing.estimates import Figure
 from tonnage.units import HOURS_PER_MONTH
-from tonnage.workload.jobs import BatchJob, Buy, Constraints, Lengths, Requests, Team, Workload
+from tonnage.workload.jobs import BatchJob, BuyTerms, Constraints, Lengths, Requests, Team, Workload
 from tonnage.workload.known import find_model
-from tonnage.workload.portfolio.values import CapacityLimit, Commitment, Entry, Portfolio, Share
+from tonnage.workload.portfolio.values import CapacityLimit, Commitment, Portfolio, PortfolioEntry, Share
 
 from ..planning.conftest import catalog, make_serve, make_train  # noqa: F401  (fixtures)
 
@@ -63,7 +63,7 @@ def workload(name: str = "w", **limits: float) -> Workload:
         items=100_000,
     )
     return Workload(
-        name=name, kind="batch", job=job, constraints=replace(Constraints(), **limits), buy=Buy(), team=Team(),
+        name=name, kind="batch", job=job, constraints=replace(Constraints(), **limits), buy=BuyTerms(), team=Team(),
         as_of=AS_OF,
     )  # fmt: skip
 
@@ -76,7 +76,7 @@ def random_case(
     entries, candidates = [], []
     for index in range(3):
         runs = int(random.integers(1, 4))
-        entries.append(Entry(name=f"w{index}", workload=workload(), runs_per_month=runs, split=split))
+        entries.append(PortfolioEntry(name=f"w{index}", workload=workload(), runs_per_month=runs, split=split))
         for number in range(int(random.integers(2, 5))):
             provider = PROVIDERS[int(random.integers(3))]
             hours, gpus = float(random.uniform(10, 600)), float(random.integers(1, 9))

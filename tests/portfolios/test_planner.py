@@ -14,8 +14,8 @@ from tonnage.portfolios import PortfolioPlan, plan_portfolio
 from tonnage.reports.portfolio import render_portfolio
 from tonnage.reports.reasons.flips import unplaced_hint
 from tonnage.reports.rendering import FORMATS
-from tonnage.workload.jobs import Buy, Constraints, Team
-from tonnage.workload.portfolio.values import CapacityLimit, Commitment, Entry, Portfolio, Share
+from tonnage.workload.jobs import BuyTerms, Constraints, Team
+from tonnage.workload.portfolio.values import CapacityLimit, Commitment, Portfolio, PortfolioEntry, Share
 
 from ..planning.conftest import offers_of
 from .conftest import AS_OF, workload
@@ -29,7 +29,7 @@ def catalog(catalog: Catalog) -> Catalog:
 
 def portfolio(count: int = 3, **changes: object) -> Portfolio:
     entries = tuple(
-        Entry(name=f"w{number}", workload=workload(f"w{number}"), runs_per_month=40 + number, split=True)
+        PortfolioEntry(name=f"w{number}", workload=workload(f"w{number}"), runs_per_month=40 + number, split=True)
         for number in range(count)
     )
     return replace(Portfolio(name="p", entries=entries, as_of=AS_OF), **changes)  # type: ignore[arg-type]
@@ -83,12 +83,12 @@ def test_a_region_full_moves_work_to_the_next_region(catalog: Catalog) -> None:
 
 
 def committed(catalog: Catalog, usd: float) -> PortfolioPlan:
-    on_demand = Buy(purchases=("on_demand",))
+    on_demand = BuyTerms(purchases=("on_demand",))
     limits = Constraints(providers=("aws",), gpus=(parse_gpu_filter("A10G"),))
     busy = replace(workload("busy"), buy=on_demand, constraints=limits)
     busy = replace(busy, job=replace(busy.job, items=200_000_000))  # type: ignore[type-var]
     base = Commitment(provider="aws", gpu=parse_gpu_filter("A10G"), usd_per_gpu_hour=usd, up_to_gpus=64)
-    entry = Entry(name="busy", workload=busy, runs_per_month=30)
+    entry = PortfolioEntry(name="busy", workload=busy, runs_per_month=30)
     return plan_portfolio(Portfolio(name="p", entries=(entry,), as_of=AS_OF, commitments=(base,)), catalog)
 
 
@@ -107,10 +107,10 @@ def test_a_reserved_base_is_bought_where_it_pays(catalog: Catalog) -> None:
 def on_platform(catalog: Catalog, platform: Platform) -> PortfolioPlan:
     """Nightly work on A10G at AWS through one platform, with eight GPUs committed beside it."""
     limits = Constraints(providers=("aws",), gpus=(parse_gpu_filter("A10G"),), platforms=(platform,))
-    nightly = replace(workload("nightly"), constraints=limits, buy=Buy(purchases=("on_demand",)))
+    nightly = replace(workload("nightly"), constraints=limits, buy=BuyTerms(purchases=("on_demand",)))
     nightly = replace(nightly, job=replace(nightly.job, items=2_000_000))  # type: ignore[type-var]
     base = Commitment(provider="aws", gpu=parse_gpu_filter("A10G"), usd_per_gpu_hour=0.2, gpus=8, up_to_gpus=8)
-    entry = Entry(name="nightly", workload=nightly, runs_per_month=30)
+    entry = PortfolioEntry(name="nightly", workload=nightly, runs_per_month=30)
     return plan_portfolio(Portfolio(name="p", entries=(entry,), as_of=AS_OF, commitments=(base,)), catalog)
 
 
@@ -140,17 +140,17 @@ def test_what_comes_once_a_month_is_not_paid_for_every_run(catalog: Catalog) -> 
     busy = replace(
         workload("busy"),
         team=Team(hourly_usd=100.0, setup_hours=(("vm", 10.0),)),
-        buy=Buy(committed_usd=(("azure", 0.01),)),
+        buy=BuyTerms(committed_usd=(("azure", 0.01),)),
         constraints=Constraints(platforms=("vm",), providers=("azure",)),
     )
 
     def cost(runs: int) -> float:
-        entry = Entry(name="busy", workload=busy, runs_per_month=runs, split=False)
+        entry = PortfolioEntry(name="busy", workload=busy, runs_per_month=runs, split=False)
         total = plan_portfolio(Portfolio(name="p", entries=(entry,), as_of=AS_OF), catalog).total_usd
         assert total is not None
         return total.value
 
-    plain = make_plan(replace(busy, team=Team(), buy=Buy()), catalog).best
+    plain = make_plan(replace(busy, team=Team(), buy=BuyTerms()), catalog).best
     assert plain is not None
     for runs in (1, 20):
         assert cost(runs) == pytest.approx(1000.0 - 0.01 + runs * plain.cost_usd.value, abs=0.01)
@@ -170,7 +170,7 @@ def test_what_must_give_is_enough(catalog: Catalog) -> None:
 def test_a_workload_that_fits_nowhere_is_named(catalog: Catalog) -> None:
     """Its name and a change that would let it in stand in the answer."""
     late = replace(workload("late"), constraints=Constraints(deadline_s=1.0))
-    entries = (*portfolio(1).entries, Entry(name="late", workload=late))
+    entries = (*portfolio(1).entries, PortfolioEntry(name="late", workload=late))
     found = plan_portfolio(Portfolio(name="p", entries=entries, as_of=AS_OF), catalog)
     assert [one.workload for one in found.unplaced] == ["late"]
     assert found.unplaced[0].sellers == ()
@@ -182,7 +182,7 @@ def test_a_workload_outside_the_shares_is_named(catalog: Catalog) -> None:
     """A workload that may only run where no share goes is told so, with the providers it may run at."""
     away = replace(workload("away"), constraints=Constraints(providers=("azure",)))
     shares = (Share(provider="aws", fraction=0.6), Share(provider="gcp", fraction=0.4))
-    entries = (*portfolio(1).entries, Entry(name="away", workload=away))
+    entries = (*portfolio(1).entries, PortfolioEntry(name="away", workload=away))
     found = plan_portfolio(Portfolio(name="p", entries=entries, as_of=AS_OF, shares=shares), catalog)
     assert [one.workload for one in found.unplaced] == ["away"]
     assert found.unplaced[0].sellers == ("azure",)
@@ -191,7 +191,7 @@ def test_a_workload_outside_the_shares_is_named(catalog: Catalog) -> None:
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_outcome_renders_in_every_form(catalog: Catalog, form: str) -> None:
     """An assignment, an infeasible portfolio and one with an unplaced workload."""
-    late = Entry(name="late", workload=replace(workload("late"), constraints=Constraints(deadline_s=1.0)))
+    late = PortfolioEntry(name="late", workload=replace(workload("late"), constraints=Constraints(deadline_s=1.0)))
     for one in (portfolio(1), portfolio(1, budget_usd=1e-4), portfolio(1, entries=(late,))):
         assert render_portfolio(plan_portfolio(one, catalog), form).endswith("\n")  # type: ignore[arg-type]
 

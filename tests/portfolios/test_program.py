@@ -16,7 +16,7 @@ from tonnage.portfolios.model import Candidate, not_beaten
 from tonnage.portfolios.prices import Solved, price_limits
 from tonnage.portfolios.program import build_program
 from tonnage.portfolios.solver import solve
-from tonnage.workload.portfolio.values import CapacityLimit, Entry, Portfolio, Share
+from tonnage.workload.portfolio.values import CapacityLimit, Portfolio, PortfolioEntry, Share
 
 from .conftest import AS_OF, HOURS, candidate, option, random_case, workload
 
@@ -142,7 +142,7 @@ def test_a_tolerance_costs_what_the_cheaper_provider_would_save() -> None:
 
     Either share alone saves nothing, since the other mirrors it.
     """
-    entries = (Entry(name="w", workload=workload(), runs_per_month=1000, split=True),)
+    entries = (PortfolioEntry(name="w", workload=workload(), runs_per_month=1000, split=True),)
     both = [candidate(0, option("aws", "a", 2.0, 1.0)), candidate(0, option("gcp", "b", 1.0, 1.0))]
     shares = (Share(provider="aws", fraction=0.5), Share(provider="gcp", fraction=0.5))
     portfolio = Portfolio(name="p", entries=entries, as_of=AS_OF, shares=shares, share_tolerance=0.1)
@@ -184,7 +184,7 @@ def test_what_must_give_is_enough_and_less_is_not() -> None:
 def test_several_limits_give_where_one_is_not_enough() -> None:
     """Two workloads, each stuck at a limit of its own: both limits are named, none as enough alone."""
     gpu = parse_gpu_filter("T4")
-    entries = tuple(Entry(name=name, workload=workload()) for name in "ab")
+    entries = tuple(PortfolioEntry(name=name, workload=workload()) for name in "ab")
     limits = tuple(CapacityLimit(gpu=gpu, at_once=1, provider=provider) for provider in ("aws", "gcp"))
     portfolio = Portfolio(name="p", entries=entries, as_of=AS_OF, capacity=limits)
     stuck = [

@@ -14,7 +14,7 @@ from tonnage.catalog.services import ServicePrices
 from tonnage.pricing.deals import Deal
 from tonnage.pricing.extras import OWN, Extras
 from tonnage.pricing.ledger import LedgerLine
-from tonnage.workload.jobs import Buy, Constraints, DataPlace, OwnPrices, TabularJob, Team, Workload
+from tonnage.workload.jobs import BuyTerms, Constraints, DataPlace, OwnPrices, TabularJob, Team, Workload
 
 
 @pytest.fixture(scope="module")
@@ -22,10 +22,10 @@ def services() -> ServicePrices:
     return load_catalog().services
 
 
-def work(data: DataPlace | None = None, buy: Buy | None = None) -> Workload:
+def work(data: DataPlace | None = None, buy: BuyTerms | None = None) -> Workload:
     return Workload(
-        name="extras", kind="tabular", job=TabularJob(rows=1, features=1), constraints=Constraints(), buy=buy or Buy(),
-        team=Team(), as_of=datetime(2026, 11, 20, tzinfo=UTC), data=data,
+        name="extras", kind="tabular", job=TabularJob(rows=1, features=1), constraints=Constraints(),
+        buy=buy or BuyTerms(), team=Team(), as_of=datetime(2026, 11, 20, tzinfo=UTC), data=data,
     )  # fmt: skip
 
 
@@ -54,7 +54,7 @@ def test_data_leaves_by_tiers(services: ServicePrices) -> None:
 
 def test_a_disk_is_billed_in_the_unit_of_its_price(services: ServicePrices) -> None:
     """100 GB are 93.132257 GiB: 9.3132 USD a month as pd-balanced at 0.10, 8 USD as gp3, which is priced by the GB."""
-    workload = work(buy=Buy(disk_gb=100.0))
+    workload = work(buy=BuyTerms(disk_gb=100.0))
     google = lines_at(deal("gcp", "us-central1"), workload, services)["disks"]
     assert (google.unit, google.usd, google.read_on) == ("GiB-month", Decimal("9.3132"), date(2023, 5, 18))
     assert lines_at(deal("aws", "us-east-1"), workload, services)["disks"].usd == 8
@@ -62,11 +62,11 @@ def test_a_disk_is_billed_in_the_unit_of_its_price(services: ServicePrices) -> N
 
 def test_a_region_without_a_price_is_charged_nothing_and_said(services: ServicePrices) -> None:
     """No other region's price is taken; the service is named, and its sellers."""
-    workload = work(buy=Buy(disk_gb=100.0))
+    workload = work(buy=BuyTerms(disk_gb=100.0))
     assert not lines_at(deal("aws", "eu-west-3"), workload, services)
     assert Extras(workload=workload, services=services).unpriced() == ("block storage",)
     assert list(services.sellers("block storage")) == ["aws", "gcp", "azure"]
-    stated = Buy(disk_gb=100.0, prices=OwnPrices(block_storage_usd_per_gb_month=0.1))
+    stated = BuyTerms(disk_gb=100.0, prices=OwnPrices(block_storage_usd_per_gb_month=0.1))
     assert Extras(workload=work(buy=stated), services=services).unpriced() == ()
 
 
@@ -74,7 +74,7 @@ def test_a_stated_price_goes_before_the_catalog(services: ServicePrices) -> None
     """Own prices hold everywhere, 0 among them."""
     data = DataPlace(provider="aws", region="us-east-1", size_gb=1_000)
     prices = OwnPrices(egress_usd_per_gb=0.0, object_storage_usd_per_gb_month=0.01)
-    found = lines_at(deal("gcp", "us-central1"), work(data, Buy(prices=prices)), services)
+    found = lines_at(deal("gcp", "us-central1"), work(data, BuyTerms(prices=prices)), services)
     assert {what: (line.usd, line.source) for what, line in found.items()} == {"object storage": (Decimal(10), OWN)}
 
 

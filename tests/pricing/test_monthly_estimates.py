@@ -12,12 +12,12 @@ from tonnage.catalog.hardware import Source
 from tonnage.catalog.market import Offer
 from tonnage.catalog.services import ServicePrices
 from tonnage.pricing.deals import Deal
-from tonnage.pricing.lines import Hours, machine_ledger
-from tonnage.workload.jobs import Buy, Constraints, Schedule, TabularJob, Team, Workload
+from tonnage.pricing.lines import MachineHours, machine_ledger
+from tonnage.workload.jobs import BuyTerms, Constraints, Schedule, TabularJob, Team, Workload
 
 WORK = Workload(
-    name="month", kind="tabular", job=TabularJob(rows=1, features=1), constraints=Constraints(), buy=Buy(), team=Team(),
-    as_of=datetime(2026, 11, 20, tzinfo=UTC),
+    name="month", kind="tabular", job=TabularJob(rows=1, features=1), constraints=Constraints(), buy=BuyTerms(),
+    team=Team(), as_of=datetime(2026, 11, 20, tzinfo=UTC),
 )  # fmt: skip
 ESTIMATES = [  # what, machines, type, schedule, the document's price, exact amount, as printed there, at today's price
     ("development", 2, "g4dn.xlarge", (8, 22), "0.526", "185.152", 185, "185.152"),
@@ -37,7 +37,7 @@ def catalog() -> Catalog:
 def month(offer: Offer, count: int, schedule: tuple[float, float]) -> Decimal:
     """What `count` machines on a schedule cost in a month."""
     hours = Schedule(hours_per_day=schedule[0], days_per_month=schedule[1]).hours_per_month
-    used = Hours(spent=(("use", "machines", hours),), billed_h=hours, unused_h=0.0, wall_h=hours)
+    used = MachineHours(spent=(("use", "machines", hours),), billed_h=hours, unused_h=0.0, wall_h=hours)
     return machine_ledger(Deal(offer=offer), count, used, WORK, ServicePrices()).total_usd
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.pricing.usage import Sessions, billed_hours, run_sessions, unused_hours
-from tonnage.workload.jobs import Buy, Schedule
+from tonnage.workload.jobs import BuyTerms, Schedule
 
 
 def column(*values: float) -> np.ndarray:
@@ -55,17 +55,17 @@ def test_a_schedule_cuts_work_into_days() -> None:
 
 
 COMMITTED = [  # buy, service, billed hours, hours committed and not used
-    (Buy(), False, 100.0, 8660.0),
-    (Buy(reserved_owned=True), False, 100.0, 0.0),
-    (Buy(reserved_utilization=0.8), False, 100.0, 25.0),
-    (Buy(), True, 176.0, 554.0),
-    (Buy(reserved_utilization=0.8), True, 176.0, 554.0),
-    (Buy(), False, 9000.0, 8520.0),
+    (BuyTerms(), False, 100.0, 8660.0),
+    (BuyTerms(reserved_owned=True), False, 100.0, 0.0),
+    (BuyTerms(reserved_utilization=0.8), False, 100.0, 25.0),
+    (BuyTerms(), True, 176.0, 554.0),
+    (BuyTerms(reserved_utilization=0.8), True, 176.0, 554.0),
+    (BuyTerms(), False, 9000.0, 8520.0),
 ]
 
 
 @pytest.mark.parametrize(("buy", "service", "billed_h", "unused_h"), COMMITTED)
-def test_committed_hours_are_paid(buy: Buy, service: bool, billed_h: float, unused_h: float) -> None:
+def test_committed_hours_are_paid(buy: BuyTerms, service: bool, billed_h: float, unused_h: float) -> None:
     """A job pays the term, its share, or only its hours; a service its month. Without a commitment nothing is added."""
     found = unused_hours(column(billed_h, billed_h), column(8760.0, 0.0), buy, service=service)
     assert found.tolist() == pytest.approx([unused_h, 0.0])

@@ -9,7 +9,7 @@ import pytest
 
 from tonnage.catalog import Catalog
 from tonnage.errors import WorkloadError
-from tonnage.rightsizing import Finding, Usage, parse_usage, rightsize, usage_columns
+from tonnage.rightsizing import MachineFinding, Usage, parse_usage, rightsize, usage_columns
 from tonnage.rightsizing.holding import Lacks, Unfit, broken_limits, usable_gib
 from tonnage.rightsizing.rightsize import Where
 from tonnage.workload.jobs import Lengths
@@ -28,7 +28,7 @@ def load_usage(path: Path, catalog: Catalog) -> tuple[Usage, ...]:
     return parse_usage(load_table(path, usage_columns(catalog)), str(path), catalog)
 
 
-def find(text: str, catalog: Catalog, tmp_path: Path, **where: object) -> Finding:
+def find(text: str, catalog: Catalog, tmp_path: Path, **where: object) -> MachineFinding:
     path = tmp_path / "usage.csv"
     path.write_text(HEAD + text)
     (usage,) = load_usage(path, catalog)

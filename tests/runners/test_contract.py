@@ -13,7 +13,7 @@ import pytest
 
 from tonnage.errors import InputError
 from tonnage.runners import RUNNERS, Runner, make_runner
-from tonnage.runs import EventKind, RunFolder, RunSpec, State
+from tonnage.runs import EventKind, RunFolder, RunSpec, RunStatus
 from tonnage.runs.job import alone_script, dump_job, load_job
 from tonnage.runs.liveness import is_held, workers_lock
 from tonnage.runs.spec import DataSource, DataSpec, LaunchSpec
@@ -141,7 +141,7 @@ def test_a_submitted_run_succeeds(name: str, submitted: Callable[..., RunFolder]
     """From `submit` to `succeeded` without another word, with every step in the metrics."""
     folder = submitted(name, steps=6)
     settle(folder)
-    assert make(name).status(folder).state is State.SUCCEEDED, words(folder)
+    assert make(name).status(folder).state is RunStatus.SUCCEEDED, words(folder)
     assert [json.loads(line)["step"] for line in folder.metrics_file.read_text().splitlines()] == list(range(1, 7))
 
 
@@ -151,12 +151,12 @@ def test_a_run_is_stopped(name: str, submitted: Callable[..., RunFolder]) -> Non
     folder = submitted(name, steps=100_000)
     runner = make(name)
     end = time.monotonic() + LONGEST_S
-    while runner.status(folder).state is not State.RUNNING:
+    while runner.status(folder).state is not RunStatus.RUNNING:
         assert time.monotonic() < end, words(folder)
         time.sleep(0.05)
     runner.stop(folder, by="test", reason="enough")
     settle(folder)
-    assert runner.status(folder).state is State.STOPPED, words(folder)
+    assert runner.status(folder).state is RunStatus.STOPPED, words(folder)
 
 
 @pytest.mark.parametrize("name", kept_by("cancels", slow=("local", "torchrun", "ray")))
@@ -165,7 +165,7 @@ def test_a_run_is_cancelled(name: str, submitted: Callable[..., RunFolder]) -> N
     folder = submitted(name, steps=100_000)
     make(name).cancel(folder, by="test", reason="now")
     settle(folder)
-    assert make(name).status(folder).state is State.CANCELLED, words(folder)
+    assert make(name).status(folder).state is RunStatus.CANCELLED, words(folder)
 
 
 @pytest.mark.slow
@@ -180,7 +180,7 @@ def test_taken_ports_do_not_matter(submitted: Callable[..., RunFolder]) -> None:
             taken.listen()
         folder = submitted("torchrun", steps=3)
         settle(folder)
-    assert make("torchrun").status(folder).state is State.SUCCEEDED, words(folder)
+    assert make("torchrun").status(folder).state is RunStatus.SUCCEEDED, words(folder)
 
 
 @pytest.mark.slow
@@ -189,7 +189,7 @@ def test_an_end_of_torchrun_that_is_final(submitted: Callable[..., RunFolder]) -
     folder = submitted("torchrun", end_at=2, end_code=77)
     settle(folder)
     state = make("torchrun").status(folder)
-    assert (state.state, state.reason, state.attempt) == (State.FAILED, "Diverged", 1), words(folder)
+    assert (state.state, state.reason, state.attempt) == (RunStatus.FAILED, "Diverged", 1), words(folder)
     assert folder.log_file.read_text().count("step 1\n") == 1
 
 

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from tonnage.runners import make_runner
-from tonnage.runs import EventKind, RunFolder, RunSpec, State
+from tonnage.runs import EventKind, RunFolder, RunSpec, RunStatus
 from tonnage.runs.liveness import is_held
 from tonnage.runs.requests import cancel_request, write_request
 from tonnage.runs.spec import CheckpointSpec, DataSource, DataSpec, LaunchSpec, TrainingSpec
@@ -75,7 +75,7 @@ def words(folder: RunFolder) -> str:
 
 
 def losses(folder: RunFolder) -> dict[int, float]:
-    assert folder.state().state is State.SUCCEEDED, words(folder)
+    assert folder.state().state is RunStatus.SUCCEEDED, words(folder)
     lines = [json.loads(line) for line in folder.metrics_file.read_text().splitlines()]
     return {line["step"]: line["loss"] for line in lines}
 
@@ -127,7 +127,9 @@ def test_stopped_ranks_hear_the_request(start: Start, which: str) -> None:
     write_request(folder.stop_request, by="test", reason="")
     wait(folder)
     state = folder.state()
-    assert (state.state, state.message.endswith("verified")) == (State.STOPPED, True), folder.journal_file.read_text()
+    assert (state.state, state.message.endswith("verified")) == (RunStatus.STOPPED, True), (
+        folder.journal_file.read_text()
+    )
     assert state.checkpoint_step == state.step > 0
 
 

@@ -13,7 +13,7 @@ from tonnage.errors import PlanRefused
 from tonnage.runs.guards import (
     KILL_MARGIN_S,
     Forecast,
-    Meter,
+    SpendMeter,
     billed_usd,
     breach,
     check_guard,
@@ -22,7 +22,7 @@ from tonnage.runs.guards import (
     save_allowance_s,
 )
 from tonnage.runs.spec import GuardSpec
-from tonnage.runs.states import Reason
+from tonnage.runs.states import RunReason
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
@@ -44,10 +44,10 @@ def simulate(guard: GuardSpec, *, step_s: float, slow_from: int, factor: float, 
     times: list[float] = []
     step_ends, save_ends = step_s, None
     while True:
-        if must_kill(guard, Meter(held_s=now)):
+        if must_kill(guard, SpendMeter(held_s=now)):
             return Outcome(now + KILL_MARGIN_S - TICK_S - 0.01, saved=False, killed=True)
         allowance_s = save_allowance_s(guard, saves_s=saves, steps_s=times)
-        asked = asked or breach(guard, Meter(held_s=now), save_s=allowance_s) is not None
+        asked = asked or breach(guard, SpendMeter(held_s=now), save_s=allowance_s) is not None
         if save_ends is None and now >= step_ends:
             steps += 1
             taken = step_s * (factor if steps >= slow_from else 1.0)
@@ -106,35 +106,39 @@ def test_a_cost_limit_without_a_price_is_refused() -> None:
 @pytest.mark.parametrize(
     ("guard", "meter", "reason"),
     [
-        (GuardSpec(max_cost_usd=1, usd_per_hour=3600, billing_quantum_s=1), Meter(held_s=0.5), Reason.COST_LIMIT),
-        (GuardSpec(max_s=100), Meter(held_s=95), Reason.TIME_LIMIT),
-        (GuardSpec(max_s=100), Meter(held_s=5, earlier_s=90), Reason.TIME_LIMIT),
-        (GuardSpec(idle_s=60), Meter(held_s=500, idle_s=61), Reason.IDLE),
+        (
+            GuardSpec(max_cost_usd=1, usd_per_hour=3600, billing_quantum_s=1),
+            SpendMeter(held_s=0.5),
+            RunReason.COST_LIMIT,
+        ),
+        (GuardSpec(max_s=100), SpendMeter(held_s=95), RunReason.TIME_LIMIT),
+        (GuardSpec(max_s=100), SpendMeter(held_s=5, earlier_s=90), RunReason.TIME_LIMIT),
+        (GuardSpec(idle_s=60), SpendMeter(held_s=500, idle_s=61), RunReason.IDLE),
     ],
 )
-def test_each_limit_is_named(guard: GuardSpec, meter: Meter, reason: Reason) -> None:
+def test_each_limit_is_named(guard: GuardSpec, meter: SpendMeter, reason: RunReason) -> None:
     """The breach names the limit and the value; a moment before there is none."""
     found = breach(guard, meter, save_s=10)
     assert found is not None
     assert found.reason is reason
-    assert breach(guard, Meter(held_s=0.0), save_s=0.0) is None
+    assert breach(guard, SpendMeter(held_s=0.0), save_s=0.0) is None
 
 
 def test_no_limit_is_never_reached() -> None:
     """A run without limits may run for ever."""
-    assert breach(GuardSpec(), Meter(held_s=1e9, idle_s=1e9), save_s=1e9) is None
-    assert not must_kill(GuardSpec(), Meter(held_s=1e9))
+    assert breach(GuardSpec(), SpendMeter(held_s=1e9, idle_s=1e9), save_s=1e9) is None
+    assert not must_kill(GuardSpec(), SpendMeter(held_s=1e9))
 
 
 def test_what_earlier_sessions_spent_counts() -> None:
     """A run that was resumed has less left."""
     guard = GuardSpec(max_cost_usd=10, usd_per_hour=3600, billing_quantum_s=1)
-    assert breach(guard, Meter(held_s=5), save_s=1) is None
-    assert breach(guard, Meter(held_s=5, earlier_usd=5), save_s=1) is not None
+    assert breach(guard, SpendMeter(held_s=5), save_s=1) is None
+    assert breach(guard, SpendMeter(held_s=5, earlier_usd=5), save_s=1) is not None
 
 
 def see(guard: GuardSpec, steps_s: list[float], steps_left: int | None = 100) -> Forecast | None:
-    return forecast(guard, Meter(held_s=100), steps_left=steps_left, steps_s=steps_s, now=NOON)
+    return forecast(guard, SpendMeter(held_s=100), steps_left=steps_left, steps_s=steps_s, now=NOON)
 
 
 def test_forecast_of_steady_steps() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tonnage.errors import InputError
-from tonnage.runs import EventKind, Reason, RunFolder, RunSpec, State, dump_spec, load_spec, read_journal
+from tonnage.runs import EventKind, RunFolder, RunReason, RunSpec, RunStatus, dump_spec, load_spec, read_journal
 from tonnage.runs.folder import append_values
 from tonnage.runs.spec import DataSource, DataSpec
 from tonnage.runs.tail import Tail
@@ -51,14 +51,14 @@ def test_states_follow_the_journal(tmp_path: Path) -> None:
     run.record(EventKind.STARTED, who="supervisor", at=NOON, attempt=1)
     run.record(EventKind.TRAINING, who="rank0", at=NOON, step=1)
     run.record(EventKind.CHECKPOINT, who="rank0", at=NOON, step=10)
-    assert run.state().state is State.RUNNING
-    run.record(EventKind.RESTARTING, who="supervisor", at=NOON, reason=Reason.WORKER_KILLED.value, delay_s=1)
-    assert run.state().reason is Reason.WORKER_KILLED
+    assert run.state().state is RunStatus.RUNNING
+    run.record(EventKind.RESTARTING, who="supervisor", at=NOON, reason=RunReason.WORKER_KILLED.value, delay_s=1)
+    assert run.state().reason is RunReason.WORKER_KILLED
     run.record(EventKind.STARTED, who="supervisor", at=NOON, attempt=2)
     run.record(EventKind.RESUMED, who="rank0", at=NOON, step=10, lost_steps=3)
     run.record(EventKind.SUCCEEDED, who="supervisor", at=NOON, step=20)
     state = run.state()
-    assert (state.state, state.attempt, state.step, state.lost_steps) == (State.SUCCEEDED, 2, 20, 3)
+    assert (state.state, state.attempt, state.step, state.lost_steps) == (RunStatus.SUCCEEDED, 2, 20, 3)
     assert state.state.ended
     assert state.ended_at == NOON
 
@@ -92,7 +92,7 @@ def test_one_bad_line_does_not_hide_the_others(tmp_path: Path) -> None:
         file.write(b'{"at": "2026-01-02T00:00:00+00:00", "who": "supervisor", "kind": "failed", "reason": "Later"}\n')
     run.record(EventKind.STARTED, who="supervisor", at=NOON)
     state = run.state()
-    assert state.state is State.STARTING
+    assert state.state is RunStatus.STARTING
     assert [fault.split(": ")[0].rpartition(":")[2] for fault in state.faults] == ["2", "3", "4"]
     assert [event.kind for event in Tail(run.journal_file).events()][-1] is EventKind.STARTED
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tonnage.runs.preflight import Gpu, Machine, check_run
+from tonnage.runs.preflight import Gpu, LocalMachine, check_run
 from tonnage.runs.spec import DataSource, DataSpec, GuardSpec, LaunchSpec, RunSpec
 
 SPEC = RunSpec(name="one", task="mlp", data=DataSpec(train=DataSource(location="rows.csv", format="csv")))
-LAPTOP = Machine(cores=8, memory_gib=16)
-TWO_GPUS = Machine(cores=32, memory_gib=128, gpus=(Gpu(name="NVIDIA L4", memory_gib=22.5),) * 2)
+LAPTOP = LocalMachine(cores=8, memory_gib=16)
+TWO_GPUS = LocalMachine(cores=32, memory_gib=128, gpus=(Gpu(name="NVIDIA L4", memory_gib=22.5),) * 2)
 
 
 def figures(**named: tuple[float, float, float]) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def figures(**named: tuple[float, float, float]) -> dict[str, Any]:
 
 
 def check(
-    spec: RunSpec, machine: Machine, *, disk: float = 1000, weights: float | None = None, **named: Any
+    spec: RunSpec, machine: LocalMachine, *, disk: float = 1000, weights: float | None = None, **named: Any
 ) -> list[str]:
     found = check_run(spec, machine, free_disk_gib=disk, weights_gib=weights, prediction=figures(**named))
     return [f"{one.kind}: {one.message}" for one in found]

@@ -15,7 +15,7 @@ from tonnage.runs.folder import append_values
 from tonnage.runs.journal import Event
 from tonnage.runs.measured import measure, measured_rows, read_records
 from tonnage.runs.spec import LaunchSpec, dump_spec
-from tonnage.runs.states import State, state_of
+from tonnage.runs.states import RunStatus, state_of
 from tonnage.runs.stretches import stretches_of
 from tonnage.runs.summary import summarise
 from tonnage.testing.runs import NOON, run_spec, write_run
@@ -106,6 +106,6 @@ def test_a_run_stands_where_its_newest_start_says() -> None:
     assert state_of(story[:2]).step == 57
     assert state_of(story).step == 52
     ended = state_of([*story, *events((EventKind.FAILED, {"step": 53}))])
-    assert (ended.state, ended.step) == (State.FAILED, 53)
+    assert (ended.state, ended.step) == (RunStatus.FAILED, 53)
     best = state_of([*story, *events((EventKind.BEST, {"step": 20}))])
     assert best.step == 52  # which weights are taken up moves no step

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.runs import EventKind, RunFolder, RunSpec, State
+from tonnage.runs import EventKind, RunFolder, RunSpec, RunStatus
 from tonnage.runs.liveness import (
     Heartbeat,
     Held,
@@ -114,14 +114,14 @@ def test_a_lock_has_one_holder_and_ends_with_it(tmp_path: Path) -> None:
 def test_a_run_without_a_supervisor_is_lost(folder: RunFolder) -> None:
     """Under way by its journal, nobody there: lost, and by whom. Just submitted, it is given time."""
     folder.record(EventKind.SUBMITTED, who="cli", at=NOW)
-    assert observed_state(folder, now=NOW).state is State.PENDING
-    assert observed_state(folder, now=NOW + timedelta(minutes=1)).state is State.LOST
+    assert observed_state(folder, now=NOW).state is RunStatus.PENDING
+    assert observed_state(folder, now=NOW + timedelta(minutes=1)).state is RunStatus.LOST
     folder.record(EventKind.TRAINING, who="rank0", at=NOW, step=1)
-    assert observed_state(folder).state is State.LOST
+    assert observed_state(folder).state is RunStatus.LOST
     with hold_lock(folder.pid_file):
-        assert observed_state(folder).state is State.RUNNING
+        assert observed_state(folder).state is RunStatus.RUNNING
     folder.record(EventKind.SUCCEEDED, who="supervisor", at=NOW)
-    assert observed_state(folder).state is State.SUCCEEDED
+    assert observed_state(folder).state is RunStatus.SUCCEEDED
 
 
 def test_a_heartbeat_speaks_for_another_machine(folder: RunFolder) -> None:

@@ -9,12 +9,12 @@ import pytest
 
 from tonnage.catalog import Catalog
 from tonnage.pricing.tokens import ProvisionedUnits, TokenPrices
-from tonnage.service.answer import Question
+from tonnage.service.answer import BreakEvenQuestion
 from tonnage.service.autoscaling import Autoscaling, held_machines
 from tonnage.service.breakeven import break_even
 from tonnage.service.economics import Demand, burst_factor, cheapest_fleet, month_fleet
 from tonnage.service.rate_curve import RateCurve
-from tonnage.service.study import Study
+from tonnage.service.study import FleetStudy
 from tonnage.service.units import FleetUnit, fleet_units
 from tonnage.service.verification import promise_of, verify_unit
 from tonnage.sizing.estimates import Figure
@@ -128,12 +128,12 @@ def test_verification_holds_the_promise_or_slows(
 
 def test_break_even_crosses_where_both_cost_the_same(workload: Workload, catalog: Catalog) -> None:
     """At each crossing the fleet and the API cost the same, or the fleet jumps past it; intervals hold the value."""
-    question = Question(demand=DEMAND, policy=POLICY, verify=False)
+    question = BreakEvenQuestion(demand=DEMAND, policy=POLICY, verify=False)
     found = break_even(workload, catalog, [prices(0.02)], question)
     assert found.fleet is not None
     (api,) = found.apis
     assert api.crossings
-    study = Study(workload, catalog, question, None)
+    study = FleetStudy(workload, catalog, question, None)
     each = api.usd_per_1000_requests / 1000.0
     for crossing in api.crossings:
         rate = crossing.rate_per_s
@@ -149,7 +149,7 @@ def test_break_even_crosses_where_both_cost_the_same(workload: Workload, catalog
 
 def test_an_api_that_is_cheap_enough_never_crosses(workload: Workload, catalog: Catalog) -> None:
     """Prices far below a full machine's cost per request: the API is cheaper at every volume; far above: crosses."""
-    question = Question(demand=DEMAND, policy=POLICY, verify=False)
+    question = BreakEvenQuestion(demand=DEMAND, policy=POLICY, verify=False)
     (cheap,) = break_even(workload, catalog, [prices(1e-6)], question).apis
     assert (cheap.crossings, cheap.cheaper_throughout) == ((), "API")
     (dear,) = break_even(workload, catalog, [prices(1e5)], replace(question, policy=Autoscaling(minimum=0))).apis
@@ -160,7 +160,10 @@ def test_provisioned_units_are_a_staircase(workload: Workload, catalog: Catalog)
     """A price by the hour stands beside the price by the token, and is for the busy rate, whatever the day's mean."""
     units = ProvisionedUnits(usd_per_unit_hour=5.0, tokens_per_minute=100_000)
     found = break_even(
-        workload, catalog, [prices(0.02, provisioned=units)], Question(demand=DEMAND, policy=POLICY, verify=False)
+        workload,
+        catalog,
+        [prices(0.02, provisioned=units)],
+        BreakEvenQuestion(demand=DEMAND, policy=POLICY, verify=False),
     )
     assert [api.name for api in found.apis] == ["api", "api, provisioned"]
     needed = -(-100.0 * 84 * 60 // 100_000)

@@ -17,15 +17,15 @@ from tonnage.planning.fleets import machines_for, replicas_for
 from tonnage.planning.plan import MachineOption, Option
 from tonnage.portfolios.model import candidates_of, entry_plans
 from tonnage.rightsizing.rightsize import plan_alone
-from tonnage.service.answer import Question
+from tonnage.service.answer import BreakEvenQuestion
 from tonnage.service.autoscaling import Autoscaling
 from tonnage.service.breakeven import break_even
 from tonnage.service.economics import Demand, month_fleet
 from tonnage.service.rate_curve import RateCurve
 from tonnage.service.units import unit_of
-from tonnage.workload.jobs import Buy, DataPlace, Lengths, OwnPrices, Requests, ServeJob, Team, Workload
+from tonnage.workload.jobs import BuyTerms, DataPlace, Lengths, OwnPrices, Requests, ServeJob, Team, Workload
 from tonnage.workload.known import find_model
-from tonnage.workload.portfolio.values import Entry, Portfolio
+from tonnage.workload.portfolio.values import Portfolio, PortfolioEntry
 
 from ..planning.conftest import serve
 
@@ -69,7 +69,7 @@ def made_up(seed: int) -> Workload:
         spare_replicas=int(random.integers(0, 3)), hours_per_month=float(random.choice([730.0, 730.0, 200.0])),
     )  # fmt: skip
     mixed = (("on_demand",), ("on_demand", "reserved_1y"), ("on_demand", "spot"))
-    buy = Buy(
+    buy = BuyTerms(
         purchases=mixed[int(random.integers(0, 3))],  # type: ignore[arg-type]
         discount_percent=(("aws", 12.5),) if random.random() < 0.3 else (),
         committed_usd=(("gcp", 300.0),) if random.random() < 0.3 else (),
@@ -105,9 +105,9 @@ def made_up_pools(seed: int) -> Workload:
     return replace(made, job=job, constraints=replace(made.constraints, max_gpus=None))
 
 
-def question(job: ServeJob, curve: RateCurve | None = None) -> Question:
+def question(job: ServeJob, curve: RateCurve | None = None) -> BreakEvenQuestion:
     demand = Demand(curve=curve or RateCurve(), hours_per_month=job.hours_per_month)
-    return Question(demand=demand, policy=Autoscaling(spare=job.spare_replicas), verify=False)
+    return BreakEvenQuestion(demand=demand, policy=Autoscaling(spare=job.spare_replicas), verify=False)
 
 
 def machines(options: Iterable[Option]) -> list[MachineOption]:
@@ -180,7 +180,7 @@ def test_a_unit_bills_what_the_ledger_does(seed: int, some: Catalog) -> None:
 def test_a_portfolio_of_one_has_the_plans_fleet(name: str, catalog: Catalog) -> None:
     """The cheapest candidate of a portfolio is the plan's best option, at the plan's cost."""
     workload = load_workload(EXAMPLES / name, catalog=catalog)
-    portfolio = Portfolio(name="one", as_of=workload.as_of, entries=(Entry(name=name, workload=workload),))
+    portfolio = Portfolio(name="one", as_of=workload.as_of, entries=(PortfolioEntry(name=name, workload=workload),))
     plans = entry_plans(portfolio.entries[0], portfolio, catalog, None)
     options = [option for plan in plans for option in plan.choices]
     cheapest = candidates_of(0, portfolio.entries[0], options, portfolio, catalog)[0]

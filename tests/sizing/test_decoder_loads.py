@@ -16,7 +16,7 @@ from tonnage.sizing.decoder_curves import lay_out_decoder
 from tonnage.sizing.decoder_loads import serve_load
 from tonnage.sizing.decoder_reading import capacity_per_s
 from tonnage.sizing.decoder_replicas import decoder_rows
-from tonnage.sizing.decoder_seen import Load, Seen
+from tonnage.sizing.decoder_seen import Load, SeenLoad
 from tonnage.sizing.devices import Devices, Machine
 from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.inference_pass import FORMATS
@@ -44,7 +44,7 @@ def machines(count: int = 1) -> Devices:
 
 def closed_form(
     requests: Requests, *, slots: float = 256, count: float = math.inf, rate: float = math.inf, users: float = math.inf
-) -> Seen:
+) -> SeenLoad:
     devices: list[Accelerator] = [DEVICE]
     rows = decoder_rows(
         MODEL, FORMATS["bf16"], SCHEDULERS["vllm"], machines(), devices, [requests],

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tonnage.calibration.inference_predict import lay_out
-from tonnage.calibration.inference_reading import Case, read_case
+from tonnage.calibration.inference_reading import InferenceCase, read_case
 from tonnage.calibration.rows import InferenceRow
 from tonnage.calibration.store import calibrated_engines
 from tonnage.catalog.hardware import Accelerator
@@ -34,9 +34,9 @@ ROW = InferenceRow(
 )  # fmt: skip
 
 
-def case_of(row: InferenceRow) -> Case:
+def case_of(row: InferenceRow) -> InferenceCase:
     case = read_case(row, load_catalog())
-    assert isinstance(case, Case)
+    assert isinstance(case, InferenceCase)
     return case
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tonnage.calibration.prediction import Judged
+from tonnage.calibration.prediction import JudgedRow
 from tonnage.calibration.validation import validate
 from tonnage.catalog import load_catalog
 from tonnage.planning.calibrated_model import CalibratedModel
@@ -49,7 +49,7 @@ def test_a_plan_and_a_judged_row_agree() -> None:
         machine = Machine(accelerator=small, count=1, intra=None, network_gb_per_s=None, network_latency_us=40.0)
         sized = size_training(job, [machine], Constraints(accept_risk=("memory",)), CalibratedModel.of(None, assumed))
         assert bool(len(sized.machine)) is holds
-        row = Judged(row_id="a", metric="fits", family="F", gpu="", measured=1.0, predicted=0.0, suspect=False,
+        row = JudgedRow(row_id="a", metric="fits", family="F", gpu="", measured=1.0, predicted=0.0, suspect=False,
                      group="training memory", needed_gib=needed, capacity_gib=size)  # fmt: skip
         found = validate([row], margin_fraction=0.08).memory_fit
         assert found.false_misfits == (0 if holds else 1)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tonnage.spot_instances import Direction, HazardModel, Trace, packaged_model, parse_trace
+from tonnage.spot_instances import Direction, HazardModel, SpotTrace, packaged_model, parse_trace
 
 from ..planning.conftest import catalog, make_serve, make_train  # noqa: F401  (fixtures)
 
@@ -20,7 +20,7 @@ def document(data: list[Any], **metadata: Any) -> dict[str, Any]:
     return {"metadata": {"gap_seconds": 120} | metadata, "data": data}
 
 
-def trace(data: list[Any], name: str = "made-up", **metadata: Any) -> Trace:
+def trace(data: list[Any], name: str = "made-up", **metadata: Any) -> SpotTrace:
     return parse_trace(json.dumps(document(data, **metadata)), name=name)
 
 

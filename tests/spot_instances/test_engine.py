@@ -15,9 +15,9 @@ from tonnage.spot_instances import (
     HazardModel,
     Moment,
     OnDemand,
-    Outcome,
     Policy,
     Recorded,
+    ReplayOutcome,
     SpotJob,
     TimeSliced,
     TonnagePolicy,
@@ -129,7 +129,7 @@ class Reckless:
         return self.random.integers(IDLE, self.zones, len(moment.place)).astype(np.int16)
 
 
-def assert_kept(found: Outcome, job: SpotJob) -> None:
+def assert_kept(found: ReplayOutcome, job: SpotJob) -> None:
     assert not found.missed.any()
     assert (found.finished_h <= job.deadline_h + 1e-6).all()
     assert (found.cost >= job.work_h - 1e-9).all()

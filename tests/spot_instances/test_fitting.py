@@ -13,7 +13,7 @@ import pytest
 from tonnage.errors import InputError
 from tonnage.spot_instances import (
     HazardModel,
-    Trace,
+    SpotTrace,
     fit_hazards,
     fit_traces,
     model_text,
@@ -173,5 +173,5 @@ def test_statistics_agree_with_the_published_summary() -> None:
     assert checked >= 10
 
 
-def _read(path: Path) -> Trace:
+def _read(path: Path) -> SpotTrace:
     return parse_trace(path.read_text(), name=path.stem)

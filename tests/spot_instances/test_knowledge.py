@@ -11,7 +11,7 @@ from tonnage.spot_instances.drawing import mean_h
 from tonnage.spot_instances.knowledge import RUN_H, bands, machine_hazard, other_machines, spot_hazard
 from tonnage.spot_instances.model_file import packaged_model
 from tonnage.spot_instances.saves import machine_save_s, restore_s, save_rates, state_bytes
-from tonnage.workload.jobs import Buy
+from tonnage.workload.jobs import BuyTerms
 
 from ..planning.conftest import serve, train
 
@@ -23,8 +23,8 @@ def catalog() -> Catalog:
 
 def test_traces_speak_of_their_own_machines() -> None:
     """A V100 of AWS has the fit as it is; the same GPU elsewhere has its level with a wider interval."""
-    aws = spot_hazard("aws", "p3.2xlarge", "us-east-1", "V100-16GB", Buy())
-    gcp = spot_hazard("gcp", "n1-standard-4+1xV100", "us-central1", "V100-16GB", Buy())
+    aws = spot_hazard("aws", "p3.2xlarge", "us-east-1", "V100-16GB", BuyTerms())
+    gcp = spot_hazard("gcp", "n1-standard-4+1xV100", "us-central1", "V100-16GB", BuyTerms())
     assert (aws.known, aws.model) == ("traces", packaged_model())
     assert gcp.known == "other machines"
     assert gcp.per_h == pytest.approx(aws.per_h)
@@ -34,7 +34,7 @@ def test_traces_speak_of_their_own_machines() -> None:
 def test_a_closed_band_gives_its_rate() -> None:
     """10 to 15 % in a month over runs of a day: -ln(1 - 0.125) / 24 an hour; the interval covers runs of 4 to 168 h."""
     place, band = next((key, one) for key, one in bands().items() if one.low_percent == 10.0)
-    found = spot_hazard(*place, "A10G", Buy())
+    found = spot_hazard(*place, "A10G", BuyTerms())
     assert (found.known, found.band) == ("band", band)
     assert found.per_h == pytest.approx(-log(1 - 0.125) / RUN_H, rel=1e-6)
     slow, fast = (1 / mean_h(found.model.up, sign * 1.2816) for sign in (-1, 1))
@@ -47,14 +47,14 @@ def test_bands_are_ordered() -> None:
     levels = {}
     for key, band in bands().items():
         if not key[1].startswith("p3"):
-            levels[band.low_percent] = spot_hazard(*key, "A10G", Buy()).per_h
+            levels[band.low_percent] = spot_hazard(*key, "A10G", BuyTerms()).per_h
     assert [levels[low] for low in sorted(levels)] == sorted(levels.values())
     assert levels[20.0] == pytest.approx(other_machines().per_h)
 
 
 def test_what_the_workload_states_is_taken() -> None:
     """The stated rate, at every age, without an interval."""
-    found = spot_hazard("aws", "p3.2xlarge", "us-east-1", "V100-16GB", Buy(interruptions_per_hour=0.05))
+    found = spot_hazard("aws", "p3.2xlarge", "us-east-1", "V100-16GB", BuyTerms(interruptions_per_hour=0.05))
     assert found.known == "stated"
     assert found.per_h == pytest.approx(0.05)
     assert mean_h(found.model.up, 1.28) == pytest.approx(20.0)

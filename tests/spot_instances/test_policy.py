@@ -14,8 +14,8 @@ from tonnage.spot_instances import (
     HazardModel,
     Recorded,
     SpotJob,
+    SpotTrace,
     TonnagePolicy,
-    Trace,
     UniformProgress,
     draw_joint_windows,
     draw_windows,
@@ -23,7 +23,7 @@ from tonnage.spot_instances import (
     parse_trace,
 )
 from tonnage.spot_instances import replay as run
-from tonnage.spot_instances.belief import Belief
+from tonnage.spot_instances.belief import ZoneBelief
 from tonnage.spot_instances.drawing import drawn_windows
 from tonnage.spot_instances.hazards import BUCKETS
 from tonnage.spot_instances.policy import solve_hypotheses
@@ -31,8 +31,8 @@ from tonnage.spot_instances.policy import solve_hypotheses
 JOB = SpotJob(work_h=12.0, deadline_h=15.0, changeover_h=0.1, price_ratio=3.0)
 
 
-def seen(model: HazardModel, history: str) -> Belief:
-    belief = Belief(model, 1, 1, len(history) + 1)
+def seen(model: HazardModel, history: str) -> ZoneBelief:
+    belief = ZoneBelief(model, 1, 1, len(history) + 1)
     for char in history:
         belief.see(np.array([[char == "1"]]))
     return belief
@@ -124,7 +124,7 @@ FACTS = Path(os.environ.get("TONNAGE_FACTS", "no-facts")) / "spot_traces"
 recorded = pytest.mark.skipif(not FACTS.is_dir(), reason="TONNAGE_FACTS names no folder with spot_traces")
 
 
-def families() -> Iterator[tuple[str, list[Trace], list[Trace]]]:
+def families() -> Iterator[tuple[str, list[SpotTrace], list[SpotTrace]]]:
     """Each family of recorded traces, with the traces of all others."""
     traces = [parse_trace(path.read_text(), name=path.stem) for path in sorted(FACTS.glob("*.json"))]
     for family in sorted({trace.family for trace in traces}):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.runs import EventKind, Reason, RunFolder, RunSpec
+from tonnage.runs import EventKind, RunFolder, RunReason, RunSpec
 from tonnage.runs.spec import DataSource, DataSpec, GuardSpec
 from tonnage.store import Store, open_store
 
@@ -41,7 +41,7 @@ def folder(tmp_path: Path) -> RunFolder:
     run.record(EventKind.SUBMITTED, who="cli", at=NOON, name="one")
     run.record(EventKind.STARTED, who="supervisor", at=NOON, attempt=1)
     run.record(EventKind.TRAINING, who="rank0", at=NOON, step=1)
-    run.record(EventKind.RESTARTING, who="supervisor", at=half_past, reason=Reason.WORKER_KILLED.value, delay_s=1)
+    run.record(EventKind.RESTARTING, who="supervisor", at=half_past, reason=RunReason.WORKER_KILLED.value, delay_s=1)
     run.record(EventKind.STARTED, who="supervisor", at=half_past, attempt=2)
     run.record(EventKind.RESUMED, who="rank0", at=half_past, step=10, lost_steps=3)
     run.record(EventKind.SUCCEEDED, who="supervisor", at=one, step=20)

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from tonnage.errors import InputError
-from tonnage.runs import EventKind, Reason, State
+from tonnage.runs import EventKind, RunReason, RunStatus
 from tonnage.runs.spec import LaunchSpec
 from tonnage.supervisor.notices import CLOUDS, Notice, NoticeWatch, check_clouds
 
@@ -159,7 +159,7 @@ def test_a_notice_saves_the_run_in_time(
     bench.until(bench.is_quiet)
     assert time.monotonic() - announced < 30, bench.words()
     state = bench.folder.state()
-    assert (state.state, state.reason) == (State.STOPPED, Reason.PREEMPTED), bench.words()
+    assert (state.state, state.reason) == (RunStatus.STOPPED, RunReason.PREEMPTED), bench.words()
     assert state.message.startswith("saved step")
     assert state.message.endswith("verified")
     notice = next(event for event in bench.folder.events() if event.kind is EventKind.NOTICE)
@@ -176,5 +176,5 @@ def test_a_worker_too_slow_for_the_notice(metadata: tuple[str, Cloud], make_benc
     announce(metadata[1], "azure", 5)
     bench.until(bench.is_quiet)
     state = bench.folder.state()
-    assert (state.state, state.reason) == (State.STOPPED, Reason.PREEMPTED), bench.words()
+    assert (state.state, state.reason) == (RunStatus.STOPPED, RunReason.PREEMPTED), bench.words()
     assert "nothing was saved after the request; step 5 is the newest" in state.message

@@ -9,9 +9,9 @@ import pytest
 
 from tonnage.runs import EventKind, RunFolder, RunSpec
 from tonnage.runs.folder import append_values
-from tonnage.runs.progress import Progress as Marks
+from tonnage.runs.progress import ProgressWriter as Marks
 from tonnage.runs.spec import DataSource, DataSpec
-from tonnage.supervisor.progress import Progress
+from tonnage.supervisor.progress import ProgressReader
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 LATER = NOON + timedelta(minutes=5)
@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> RunFolder:
 
 def test_steps_between_two_lines_of_metrics_count(folder: RunFolder) -> None:
     """The mark of every step is a sign of work, long before the next line of metrics."""
-    seen = Progress(folder, now=NOON)
+    seen = ProgressReader(folder, now=NOON)
     marks = Marks(folder.path)
     marks.note(3)
     seen.read(LATER)
@@ -41,7 +41,7 @@ def test_a_mark_of_an_earlier_start_is_no_work(folder: RunFolder) -> None:
     marks = Marks(folder.path)
     marks.note(9)
     marks.close()
-    seen = Progress(folder, now=NOON)
+    seen = ProgressReader(folder, now=NOON)
     seen.starts(NOON)
     seen.read(LATER)
     assert (seen.step_in_start, seen.active_at) == (0, NOON)
@@ -49,7 +49,7 @@ def test_a_mark_of_an_earlier_start_is_no_work(folder: RunFolder) -> None:
 
 def test_only_workers_show_work(folder: RunFolder) -> None:
     """The supervisor's own lines, and those of other tools, do not keep an idle run alive."""
-    seen = Progress(folder, now=NOON)
+    seen = ProgressReader(folder, now=NOON)
     folder.record(EventKind.FORECAST, who="supervisor", usd=1.0)
     folder.record(EventKind.TRACKING_LOST, who="reporter", uri="x")
     seen.read(LATER)
@@ -61,7 +61,7 @@ def test_only_workers_show_work(folder: RunFolder) -> None:
 
 def test_what_a_worker_changed_and_said(folder: RunFolder) -> None:
     """A smaller micro-batch and last words are of one start; the next begins without."""
-    seen = Progress(folder, now=NOON)
+    seen = ProgressReader(folder, now=NOON)
     folder.record(EventKind.OUT_OF_MEMORY, who="rank0", micro_batch=8, next_micro_batch=4, step=2)
     folder.record(EventKind.STOPPING, who="rank0", message="too large", hint="take less")
     append_values(folder.metrics_file, {"step": 2, "step_s": 0.5})
@@ -73,7 +73,7 @@ def test_what_a_worker_changed_and_said(folder: RunFolder) -> None:
 
 def test_an_early_end_is_worth_saying(folder: RunFolder) -> None:
     """What the workers say of a good end goes into its last line; of a start that was begun anew, nothing."""
-    seen = Progress(folder, now=NOON)
+    seen = ProgressReader(folder, now=NOON)
     folder.record(EventKind.EARLY_STOP, who="rank0", step=15, message="stopped early")
     seen.read(LATER)
     seen.starts(LATER)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tonnage.runs import EventKind, State
+from tonnage.runs import EventKind, RunStatus
 from tonnage.store import open_store
 from tonnage.supervisor import reporting
 from tonnage.tracking import TrackingUnavailable
@@ -46,7 +46,7 @@ def test_a_run_is_sampled_and_indexed(bench: Bench) -> None:
     said = finish(process)
     with open_store(f"sqlite:///{bench.environment['TONNAGE_HOME']}/tonnage.db") as store:
         rows = store.runs()
-    assert [(row.name, row.state) for row in rows] == [("one", State.SUCCEEDED)], said
+    assert [(row.name, row.state) for row in rows] == [("one", RunStatus.SUCCEEDED)], said
 
 
 def test_a_broken_store_is_told_and_nothing_else_breaks(bench: Bench) -> None:
@@ -75,9 +75,9 @@ def test_the_reporter_killed(make_bench: Callable[..., Bench]) -> None:
     reporter = next(one for one in below if "tonnage.supervisor.reporting" in one.cmdline())
     reporter.send_signal(signal.SIGKILL)
     supervisor.wait(LONGEST_S)
-    assert bench.folder.state().state is State.SUCCEEDED, bench.words()
+    assert bench.folder.state().state is RunStatus.SUCCEEDED, bench.words()
     with open_store(f"sqlite:///{bench.environment['TONNAGE_HOME']}/tonnage.db") as store:
-        assert [row.state for row in store.runs()] == [State.SUCCEEDED]
+        assert [row.state for row in store.runs()] == [RunStatus.SUCCEEDED]
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.runs import EventKind, Reason, State
+from tonnage.runs import EventKind, RunReason, RunStatus
 from tonnage.runs.guards import billed_usd
 from tonnage.runs.liveness import is_held, observed_state, read_heartbeat, workers_lock
 from tonnage.runs.requests import cancel_request, write_request
@@ -38,7 +38,7 @@ sys.stderr.write = fails(sys.stderr.write)
 def test_a_run_to_its_end(bench: Bench) -> None:
     """Started, trained, succeeded; log, heartbeat and result are there, and nobody holds the run any more."""
     state = bench.run(steps=12)
-    assert (state.state, state.attempt, state.step) == (State.SUCCEEDED, 1, 12), bench.words()
+    assert (state.state, state.attempt, state.step) == (RunStatus.SUCCEEDED, 1, 12), bench.words()
     assert bench.folder.log_file.read_text().split() == [w for n in range(1, 13) for w in ("step", str(n))]
     assert read_heartbeat(bench.folder) is not None
     assert bench.is_quiet()
@@ -47,9 +47,9 @@ def test_a_run_to_its_end(bench: Bench) -> None:
 def test_a_killed_worker_is_started_again(bench: Bench) -> None:
     """SIGKILL in step 8: back-off, a second start from the checkpoint of step 5, two steps done again, success."""
     state = bench.run(steps=12, crash_at=8)
-    assert (state.state, state.attempt) == (State.SUCCEEDED, 2), bench.words()
+    assert (state.state, state.attempt) == (RunStatus.SUCCEEDED, 2), bench.words()
     restarting = next(event for event in bench.folder.events() if event.kind is EventKind.RESTARTING)
-    assert restarting.fields["reason"] == Reason.WORKER_KILLED.value
+    assert restarting.fields["reason"] == RunReason.WORKER_KILLED.value
     assert restarting.fields["lost_steps"] == 2
     assert "SIGKILL" in restarting.fields["message"]
 
@@ -58,22 +58,22 @@ def test_a_killed_worker_is_started_again(bench: Bench) -> None:
 def test_a_step_that_always_fails_is_given_up(bench: Bench) -> None:
     """The same step three times: failed, with the step in its message."""
     state = bench.run(steps=12, crash_at=8, crash_starts=99)
-    assert (state.state, state.reason, state.attempt) == (State.FAILED, Reason.RESTARTS_SPENT, 3), bench.words()
+    assert (state.state, state.reason, state.attempt) == (RunStatus.FAILED, RunReason.RESTARTS_SPENT, 3), bench.words()
     assert "step 7" in state.message
 
 
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
-        (WorkerExit.DIVERGED, Reason.DIVERGED),
-        pytest.param(WorkerExit.BAD_INPUT, Reason.BAD_INPUT, marks=pytest.mark.slow),
-        pytest.param(WorkerExit.DISK_FULL, Reason.DISK_FULL, marks=pytest.mark.slow),
+        (WorkerExit.DIVERGED, RunReason.DIVERGED),
+        pytest.param(WorkerExit.BAD_INPUT, RunReason.BAD_INPUT, marks=pytest.mark.slow),
+        pytest.param(WorkerExit.DISK_FULL, RunReason.DISK_FULL, marks=pytest.mark.slow),
     ],
 )
-def test_ends_that_are_final(bench: Bench, code: int, reason: Reason) -> None:
+def test_ends_that_are_final(bench: Bench, code: int, reason: RunReason) -> None:
     """One start, and the reason the worker gave."""
     state = bench.run(end_at=3, end_code=code)
-    assert (state.state, state.reason, state.attempt) == (State.FAILED, reason, 1), bench.words()
+    assert (state.state, state.reason, state.attempt) == (RunStatus.FAILED, reason, 1), bench.words()
 
 
 def test_stop_saves_and_resume_goes_on(bench: Bench) -> None:
@@ -83,10 +83,10 @@ def test_stop_saves_and_resume_goes_on(bench: Bench) -> None:
     write_request(bench.folder.stop_request, by="test", reason="enough")
     bench.until(bench.is_quiet)
     state = bench.folder.state()
-    assert (state.state, state.reason) == (State.STOPPED, Reason.USER_STOPPED), bench.words()
+    assert (state.state, state.reason) == (RunStatus.STOPPED, RunReason.USER_STOPPED), bench.words()
     assert state.message.startswith(f"saved step {state.checkpoint_step} after")
     again = bench.run(steps=state.step + 5)
-    assert (again.state, again.step) == (State.SUCCEEDED, state.step + 5), bench.words()
+    assert (again.state, again.step) == (RunStatus.SUCCEEDED, state.step + 5), bench.words()
     assert f'"step": {state.step + 1},' in bench.metrics()
 
 
@@ -97,7 +97,7 @@ def test_cancel_ends_at_once(bench: Bench) -> None:
     workers = bench.worker_pids()
     write_request(cancel_request(bench.folder), by="test", reason="now")
     bench.until(bench.is_quiet)
-    assert bench.folder.state().state is State.CANCELLED
+    assert bench.folder.state().state is RunStatus.CANCELLED
     assert not any(is_alive(pid) for pid in workers)
 
 
@@ -108,7 +108,7 @@ def test_sigterm_to_the_supervisor_is_a_notice(bench: Bench) -> None:
     supervisor.send_signal(signal.SIGTERM)
     bench.until(bench.is_quiet)
     state = bench.folder.state()
-    assert (state.state, state.reason) == (State.STOPPED, Reason.PREEMPTED), bench.words()
+    assert (state.state, state.reason) == (RunStatus.STOPPED, RunReason.PREEMPTED), bench.words()
     assert "verified" in state.message
     assert EventKind.NOTICE in bench.kinds()
 
@@ -121,9 +121,9 @@ def test_a_worker_preempted_alone_is_started_again(bench: Bench) -> None:
     os.kill(bench.worker_pids()[0], signal.SIGTERM)
     bench.until(bench.is_quiet)
     state = bench.folder.state()
-    assert (state.state, state.attempt) == (State.SUCCEEDED, 2), bench.words()
+    assert (state.state, state.attempt) == (RunStatus.SUCCEEDED, 2), bench.words()
     restarting = next(event for event in bench.folder.events() if event.kind is EventKind.RESTARTING)
-    assert (restarting.fields["reason"], restarting.fields["lost_steps"]) == (Reason.PREEMPTED.value, 0)
+    assert (restarting.fields["reason"], restarting.fields["lost_steps"]) == (RunReason.PREEMPTED.value, 0)
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 8))])
@@ -136,12 +136,12 @@ def test_the_supervisor_killed_at_a_random_step(bench: Bench, seed: int) -> None
     supervisor.wait()
     bench.until(bench.is_quiet)
     state = observed_state(bench.folder)
-    assert (state.state, state.reason) == (State.LOST, Reason.SUPERVISOR_LOST), bench.words()
+    assert (state.state, state.reason) == (RunStatus.LOST, RunReason.SUPERVISOR_LOST), bench.words()
     assert not any(is_alive(pid) for pid in workers)
     saved = state.checkpoint_step
     assert saved is not None
     again = bench.run(steps=saved + 3)
-    assert again.state is State.SUCCEEDED, bench.words()
+    assert again.state is RunStatus.SUCCEEDED, bench.words()
 
 
 @pytest.mark.slow
@@ -165,7 +165,7 @@ def test_the_shim_killed(bench: Bench) -> None:
     os.kill(bench.shim_pid(), signal.SIGKILL)
     bench.until(bench.is_quiet)
     state = bench.folder.state()
-    assert (state.state, state.attempt) == (State.SUCCEEDED, 2), bench.words()
+    assert (state.state, state.attempt) == (RunStatus.SUCCEEDED, 2), bench.words()
     assert not any(is_alive(pid) for pid in workers)
 
 
@@ -187,7 +187,7 @@ def test_spend_under_a_slow_down(make_bench: Callable[..., Bench]) -> None:
     guard = GuardSpec(max_cost_usd=0.03, usd_per_hour=36.0, billing_quantum_s=0.5)  # three seconds
     bench = make_bench(guard=guard)
     state = bench.run(steps=100_000, step_s=0.02, slow_from=20, slow_factor=50)
-    assert (state.state, state.reason) == (State.STOPPED, Reason.COST_LIMIT), bench.words()
+    assert (state.state, state.reason) == (RunStatus.STOPPED, RunReason.COST_LIMIT), bench.words()
     audit = next(event for event in bench.folder.events() if event.kind is EventKind.GUARD)
     assert audit.fields["limit"] == "max_cost_usd"
     beat = read_heartbeat(bench.folder)
@@ -202,7 +202,7 @@ def test_a_hanging_worker_is_killed_at_the_limit(make_bench: Callable[..., Bench
     """It answers no request: killed inside one quantum over the cap; the newest checkpoint is verified and named."""
     bench = make_bench(guard=GuardSpec(max_cost_usd=0.1, usd_per_hour=36.0, billing_quantum_s=1.5))
     state = bench.run(steps=100, hang_at=7)
-    assert (state.state, state.reason) == (State.STOPPED, Reason.COST_LIMIT), bench.words()
+    assert (state.state, state.reason) == (RunStatus.STOPPED, RunReason.COST_LIMIT), bench.words()
     assert "step 5 is the newest, verified" in state.message
     beat = read_heartbeat(bench.folder)
     assert beat is not None
@@ -215,7 +215,7 @@ def test_an_idle_run_is_stopped(make_bench: Callable[..., Bench]) -> None:
     """No step for the time given: stopped as idle, the hanging worker killed after the grace."""
     bench = make_bench(guard=GuardSpec(idle_s=1.0))
     state = bench.run(steps=100, hang_at=7)
-    assert (state.state, state.reason) == (State.STOPPED, Reason.IDLE), bench.words()
+    assert (state.state, state.reason) == (RunStatus.STOPPED, RunReason.IDLE), bench.words()
 
 
 @pytest.mark.slow
@@ -235,7 +235,7 @@ def test_a_full_disk_under_the_log(bench: Bench) -> None:
         pytest.skip("no /dev/full here")
     bench.folder.log_file.symlink_to(full)
     state = bench.run(steps=12, chatter_bytes=5000)
-    assert state.state is State.SUCCEEDED, bench.words()
+    assert state.state is RunStatus.SUCCEEDED, bench.words()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="stopped processes are found by their state")
@@ -248,7 +248,7 @@ def test_a_stopped_worker_hears_the_request(bench: Bench) -> None:
     write_request(bench.folder.stop_request, by="test", reason="")
     bench.until(bench.is_quiet)
     state = bench.folder.state()
-    assert (state.state, state.message.endswith("verified")) == (State.STOPPED, True), bench.words()
+    assert (state.state, state.message.endswith("verified")) == (RunStatus.STOPPED, True), bench.words()
 
 
 def test_a_full_disk_under_the_whole_run(bench: Bench) -> None:
@@ -262,7 +262,7 @@ def test_a_full_disk_under_the_whole_run(bench: Bench) -> None:
     full.unlink()
     bench.until(bench.is_quiet)
     state = bench.folder.state()
-    assert (state.state, state.reason) == (State.FAILED, Reason.DISK_FULL), bench.words()
+    assert (state.state, state.reason) == (RunStatus.FAILED, RunReason.DISK_FULL), bench.words()
 
 
 @pytest.mark.slow
@@ -289,13 +289,13 @@ def test_back_off_can_be_interrupted(make_bench: Callable[..., Bench]) -> None:
     bench.until(lambda: EventKind.RESTARTING in bench.kinds())
     write_request(bench.folder.stop_request, by="test", reason="")
     bench.until(bench.is_quiet)
-    assert bench.folder.state().state in {State.STOPPED, State.FAILED}
+    assert bench.folder.state().state in {RunStatus.STOPPED, RunStatus.FAILED}
 
 
 def test_a_stop_that_the_workers_see_first(bench: Bench) -> None:
     """They may have saved and ended before the supervisor looks: what was asked and saved is told all the same."""
     write_request(bench.folder.stop_request, by="test", reason="before the start")
     state = bench.run(steps=100_000)
-    assert (state.state, state.reason) == (State.STOPPED, Reason.USER_STOPPED), bench.words()
+    assert (state.state, state.reason) == (RunStatus.STOPPED, RunReason.USER_STOPPED), bench.words()
     assert state.message.endswith("verified")
     assert EventKind.STOPPING in bench.kinds()

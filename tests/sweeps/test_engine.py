@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from tonnage.errors import InputError, WorkloadError
-from tonnage.runs.states import Reason, State
+from tonnage.runs.states import RunReason, RunStatus
 from tonnage.sweeps import Sweep, load_sweep
-from tonnage.sweeps.engine import Ended, Engine, Seen
+from tonnage.sweeps.engine import SeenTrial, SweepEnd, SweepSession
 from tonnage.sweeps.folder import SweepFolder, find_sweep
-from tonnage.sweeps.study import Study
+from tonnage.sweeps.study import OptunaStudy
 
 pytest.importorskip("optuna")
 
@@ -47,12 +47,12 @@ class Pretended:
         self.started: list[int] = []
         self.resumed: list[int] = []
         self.values: dict[int, Mapping[str, Any]] = {}
-        self.runs: dict[int, Seen] = {}
-        self.later: dict[int, Seen] = {}  # how they stand from the second look on
-        self.then: Callable[[int], Seen] = lambda number: succeeded(float(number))
+        self.runs: dict[int, SeenTrial] = {}
+        self.later: dict[int, SeenTrial] = {}  # how they stand from the second look on
+        self.then: Callable[[int], SeenTrial] = lambda number: succeeded(float(number))
         self.on_start: Callable[[int], None] = _nothing
 
-    def observe(self, number: int) -> Seen | None:
+    def observe(self, number: int) -> SeenTrial | None:
         seen = self.runs.get(number)
         if number in self.later:
             self.runs[number] = self.later.pop(number)
@@ -69,17 +69,17 @@ class Pretended:
         self.runs[number] = succeeded(float(number))
 
     def stop(self, number: int) -> None:
-        self.runs[number] = Seen(state=State.STOPPED, over=True, reason=Reason.USER_STOPPED)
+        self.runs[number] = SeenTrial(state=RunStatus.STOPPED, over=True, reason=RunReason.USER_STOPPED)
 
     def cancel(self, number: int) -> None:
-        self.runs[number] = Seen(state=State.CANCELLED, over=True, reason=Reason.USER_CANCELLED)
+        self.runs[number] = SeenTrial(state=RunStatus.CANCELLED, over=True, reason=RunReason.USER_CANCELLED)
 
 
-def succeeded(value: float, usd: float | None = None) -> Seen:
-    return Seen(state=State.SUCCEEDED, over=True, metrics={"rmse": value}, seconds=1.0, usd=usd, step=3)
+def succeeded(value: float, usd: float | None = None) -> SeenTrial:
+    return SeenTrial(state=RunStatus.SUCCEEDED, over=True, metrics={"rmse": value}, seconds=1.0, usd=usd, step=3)
 
 
-RUNNING = Seen(state=State.RUNNING, over=False)
+RUNNING = SeenTrial(state=RunStatus.RUNNING, over=False)
 
 
 def sweep_of(tmp_path: Path, terms: str = "trials: 3") -> Sweep:
@@ -89,18 +89,18 @@ def sweep_of(tmp_path: Path, terms: str = "trials: 3") -> Sweep:
     return load_sweep(path)
 
 
-def carry_out(sweep: Sweep, home: Path, runs: Pretended, said: list[str] | None = None) -> Ended:
+def carry_out(sweep: Sweep, home: Path, runs: Pretended, said: list[str] | None = None) -> SweepEnd:
     """One session, as the command line has it."""
     folder = SweepFolder(home / "sweeps" / sweep.name)
     if not folder.path.exists():
         folder.begin(sweep)
-    study = Study(folder.study_file, sweep)
+    study = OptunaStudy(folder.study_file, sweep)
     say = (said if said is not None else []).append
-    return Engine(sweep, folder, study, runs, say=say, look_every_s=0.0).run()
+    return SweepSession(sweep, folder, study, runs, say=say, look_every_s=0.0).run()
 
 
-def study_of(sweep: Sweep, home: Path) -> Study:
-    return Study(SweepFolder(home / "sweeps" / sweep.name).study_file, sweep)
+def study_of(sweep: Sweep, home: Path) -> OptunaStudy:
+    return OptunaStudy(SweepFolder(home / "sweeps" / sweep.name).study_file, sweep)
 
 
 def test_every_trial_is_told_once(tmp_path: Path) -> None:
@@ -144,7 +144,11 @@ def test_a_seed_gives_the_same_values_killed_or_not(tmp_path: Path, sampler: str
 
 def test_after_a_kill_each_trial_is_taken_up_as_it_stands(tmp_path: Path) -> None:
     """Ended while nobody looked: told. Lost: resumed. Never started: started, with the values chosen for it."""
-    for found, started, resumed in ((succeeded(2.0), 0, 0), (Seen(state=State.LOST, over=True), 0, 1), (None, 1, 0)):
+    for found, started, resumed in (
+        (succeeded(2.0), 0, 0),
+        (SeenTrial(state=RunStatus.LOST, over=True), 0, 1),
+        (None, 1, 0),
+    ):
         sweep, runs, home = sweep_of(tmp_path), Pretended(), tmp_path / f"{started}{resumed}"
         runs.on_start = _kill_at(2)
         with pytest.raises(Killed):
@@ -166,7 +170,7 @@ def test_values_half_chosen_are_completed(tmp_path: Path) -> None:
     sweep, runs = sweep_of(tmp_path, "trials: 1"), Pretended()
     folder = SweepFolder(tmp_path / "sweeps" / "one")
     folder.begin(sweep)
-    kept = Study(folder.study_file, sweep).begin().values
+    kept = OptunaStudy(folder.study_file, sweep).begin().values
     with closing(sqlite3.connect(folder.study_file)) as base, base:
         base.execute("delete from trial_params where param_name = 'tabular.hidden_layers'")
     assert carry_out(sweep, tmp_path, runs).why == "done"
@@ -194,12 +198,12 @@ def test_a_poor_trial_is_given_up(tmp_path: Path) -> None:
     """Worse than the median of five at the same step: cancelled and pruned; one that is better goes on."""
     sweep, runs = sweep_of(tmp_path, "trials: 7\npruning: median"), Pretended()
 
-    def then(number: int) -> Seen:
+    def then(number: int) -> SeenTrial:
         course = {10: {"rmse": 9.0 if number == 6 else 1.0 + number / 100}}
         if number == 6:
-            return Seen(state=State.RUNNING, over=False, evaluations=course)
+            return SeenTrial(state=RunStatus.RUNNING, over=False, evaluations=course)
         runs.later[number] = succeeded(1.0)
-        return Seen(state=State.RUNNING, over=False, evaluations=course)
+        return SeenTrial(state=RunStatus.RUNNING, over=False, evaluations=course)
 
     runs.then = then
     assert carry_out(sweep, tmp_path, runs).why == "done"
@@ -213,7 +217,7 @@ def test_a_kill_between_giving_up_and_telling(tmp_path: Path) -> None:
     sweep, runs = sweep_of(tmp_path, "trials: 1\npruning: median"), Pretended()
     folder = SweepFolder(tmp_path / "sweeps" / "one")
     folder.begin(sweep)
-    study = Study(folder.study_file, sweep)
+    study = OptunaStudy(folder.study_file, sweep)
     study.begin()
     study.is_poor(1, {10: 3.0})
     study.note(1, pruned_at=10)
@@ -227,7 +231,7 @@ def test_failures_do_not_end_the_sweep(tmp_path: Path) -> None:
     """A failed run, and one that is no number, are failed trials with their reason; the others go on."""
     sweep, runs = sweep_of(tmp_path), Pretended()
     ends = {
-        1: Seen(state=State.FAILED, over=True, reason=Reason.DIVERGED, message="loss is nan"),
+        1: SeenTrial(state=RunStatus.FAILED, over=True, reason=RunReason.DIVERGED, message="loss is nan"),
         2: succeeded(float("nan")),
         3: succeeded(3.0),
     }
@@ -241,7 +245,7 @@ def test_failures_do_not_end_the_sweep(tmp_path: Path) -> None:
 def test_a_figure_that_is_never_printed_ends_the_sweep(tmp_path: Path) -> None:
     """Where the task could print it but this run does not, the first trial tells, with the figures there are."""
     sweep, runs = sweep_of(tmp_path), Pretended()
-    runs.then = lambda _: Seen(state=State.SUCCEEDED, over=True, metrics={"accuracy": 1.0})
+    runs.then = lambda _: SeenTrial(state=RunStatus.SUCCEEDED, over=True, metrics={"accuracy": 1.0})
     with pytest.raises(InputError, match="named 'rmse'") as raised:
         carry_out(sweep, tmp_path, runs)
     assert "accuracy" in (raised.value.hint or "")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tonnage.http.urls import without_secrets
-from tonnage.runs import EventKind, RunState, State
+from tonnage.runs import EventKind, RunState, RunStatus
 from tonnage.runs.journal import Event
 from tonnage.testing import run_spec
 from tonnage.tracking.places import artifacts_beside, tracking_uri
@@ -60,10 +60,16 @@ def test_evaluations_during_the_run_are_points() -> None:
 
 @pytest.mark.parametrize(
     ("state", "status"),
-    [(State.RUNNING, "RUNNING"), (State.RESTARTING, "RUNNING"), (State.SUCCEEDED, "FINISHED"), (State.LOST, "FAILED"),
-     (State.STOPPED, "KILLED"), (State.PENDING, "SCHEDULED")],
-)  # fmt: skip
-def test_states_have_a_status(state: State, status: str) -> None:
+    [
+        (RunStatus.RUNNING, "RUNNING"),
+        (RunStatus.RESTARTING, "RUNNING"),
+        (RunStatus.SUCCEEDED, "FINISHED"),
+        (RunStatus.LOST, "FAILED"),
+        (RunStatus.STOPPED, "KILLED"),
+        (RunStatus.PENDING, "SCHEDULED"),
+    ],
+)
+def test_states_have_a_status(state: RunStatus, status: str) -> None:
     """MLflow knows five words; the tags keep ours."""
     assert status_of(RunState(state=state)) == status
     assert state_tags(RunState(state=state))["tonnage.state"] == state.value

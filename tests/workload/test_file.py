@@ -19,7 +19,7 @@ from tonnage.workload.file.length_fields import PERCENTILES, LengthFields, freez
 from tonnage.workload.file.yaml_lines import read_yaml
 from tonnage.workload.jobs import (
     BatchJob,
-    Buy,
+    BuyTerms,
     Constraints,
     DataPlace,
     Lengths,
@@ -52,7 +52,7 @@ def test_a_short_file_takes_the_defaults_of_the_frozen_values() -> None:
     workload = read(TRAIN)
     assert workload.name == "w"
     assert workload.constraints == Constraints()
-    assert workload.buy == Buy()
+    assert workload.buy == BuyTerms()
     job = workload.job
     assert isinstance(job, TrainJob)
     assert job == TrainJob(

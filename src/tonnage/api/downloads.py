@@ -16,7 +16,7 @@ from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     from tonnage.api.inputs import Clock
-    from tonnage.fetching import CheckedFile, Fetched, Watcher
+    from tonnage.fetching import Fetched, VerifiedFile, Watcher
     from tonnage.reports.rendering import Report
 
 
@@ -64,14 +64,14 @@ def fetch(
     told the bytes that come. The answer's fault is FetchError where a file did not come. Raises InputError for sources
     and options that cannot be used, FetchError where a source cannot be listed or a disk is too small.
     """
-    from tonnage.fetching import Request
+    from tonnage.fetching import FetchRequest
     from tonnage.fetching import fetch as fetch_files
     from tonnage.files import make_private_folder
 
     options, settings = options or FetchOptions(), settings or current_settings(as_of=as_of)
     if not options.dry_run:
         make_private_folder(settings.home)
-    request = Request(
+    request = FetchRequest(
         sources=(sources,) if isinstance(sources, str) else tuple(sources),
         targets=options.to,
         include=options.include,
@@ -91,7 +91,7 @@ def fetch(
     return Answer(found, _fetched, _failure(found))
 
 
-def verify_fetched(targets: str | Path | Sequence[str], *, jobs: int = 8) -> Answer[list[CheckedFile]]:
+def verify_fetched(targets: str | Path | Sequence[str], *, jobs: int = 8) -> Answer[list[VerifiedFile]]:
     """Read the files that `fetch` put into `targets` again and hold each against its SHA-256.
 
     The answer's fault is FetchError where one is changed or missing. Raises InputError for a target without a manifest.
@@ -143,7 +143,7 @@ def _fetched(found: Fetched) -> Report:
     return fetch_report(lines, seconds=found.seconds, dry_run=found.dry_run)
 
 
-def _checked(found: list[CheckedFile]) -> Report:
+def _checked(found: list[VerifiedFile]) -> Report:
     from tonnage.reports.fetch import CheckLine, verify_report
 
     return verify_report(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tonnage.catalog import Catalog
     from tonnage.planning.calibrated_model import CalibratedModel
     from tonnage.pricing.tokens import TokenPrices
-    from tonnage.service.answer import BreakEven, Question
+    from tonnage.service.answer import BreakEven, BreakEvenQuestion
     from tonnage.service.autoscaling import Autoscaling
     from tonnage.service.batch_breakeven import BatchBreakEven
     from tonnage.service.economics import Demand
@@ -201,11 +201,11 @@ def _stated_prices(options: BreakEvenOptions, *, beside_files: bool) -> TokenPri
     )
 
 
-def _question(job: Workload, options: BreakEvenOptions) -> Question:
-    from tonnage.service.answer import Question
+def _question(job: Workload, options: BreakEvenOptions) -> BreakEvenQuestion:
+    from tonnage.service.answer import BreakEvenQuestion
 
     discount = options.reserved_discount_percent
-    return Question(
+    return BreakEvenQuestion(
         demand=_demand(job, options),
         policy=_policy(job, options),
         quantile="p99" if options.p99 else "p95",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tonnage.runners.runner import Runner
     from tonnage.runs.folder import RunFolder
     from tonnage.runs.job import Job
-    from tonnage.runs.preflight import Finding, Machine
+    from tonnage.runs.preflight import LocalMachine, PreflightFinding
     from tonnage.runs.spec import RunSpec
     from tonnage.settings import Settings
 
@@ -30,7 +30,7 @@ class Launch:
     runner: Runner
     job: Job
     prediction: dict[str, Any]
-    doubts: tuple[Finding, ...]
+    doubts: tuple[PreflightFinding, ...]
 
 
 def prepare(settings: Settings, file: str, given: dict[str, Any]) -> Launch:
@@ -132,7 +132,7 @@ def how(spec: RunSpec) -> dict[str, Any]:
     return {"runner": spec.launch.runner, "processes": spec.launch.processes, "device": spec.launch.device}
 
 
-def runner_for(spec: RunSpec, machine: Machine) -> Runner:
+def runner_for(spec: RunSpec, machine: LocalMachine) -> Runner:
     """The runner a specification names. MissingExtra where what it starts is not installed."""
     from importlib.util import find_spec
 
@@ -170,7 +170,9 @@ def _refuse_taken_name(settings: Settings, folder: RunFolder) -> None:
     )
 
 
-def _check(spec: RunSpec, machine: Machine, folder: RunFolder, prediction: dict[str, Any]) -> tuple[Finding, ...]:
+def _check(
+    spec: RunSpec, machine: LocalMachine, folder: RunFolder, prediction: dict[str, Any]
+) -> tuple[PreflightFinding, ...]:
     from tonnage.runners.machine import free_disk_gib
     from tonnage.runs.preflight import check_run
     from tonnage.supervisor.notices import check_clouds

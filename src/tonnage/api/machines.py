@@ -13,7 +13,7 @@ from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     from tonnage.api.inputs import CatalogSource, Clock
-    from tonnage.rightsizing.rightsize import Finding
+    from tonnage.rightsizing.rightsize import MachineFinding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ def rightsize(
     catalog: CatalogSource | None = None,
     as_of: Clock | None = None,
     settings: Settings | None = None,
-) -> Answer[list[Finding]]:
+) -> Answer[list[MachineFinding]]:
     """For each running machine of the table `usage` (CSV or JSON, docs/rightsizing.md) the cheaper one that still holds
     its measured use, and what it saves a month.
 

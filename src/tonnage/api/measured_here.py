@@ -51,7 +51,7 @@ def _stored(settings: Settings, names: Sequence[str]) -> list[dict[str, str]]:
 
 def _typed(rows: Sequence[Mapping[str, str]]) -> list[TrainingRow]:
     """Rows as the fit reads them, by way of the file that `tonnage runs export` would write."""
-    from tonnage.calibration.prediction import Skipped
+    from tonnage.calibration.prediction import SkippedRow
     from tonnage.calibration.reading import read_training_rows
 
     if not rows:
@@ -62,4 +62,4 @@ def _typed(rows: Sequence[Mapping[str, str]]) -> list[TrainingRow]:
             writer = csv.DictWriter(stream, list(rows[0]))
             writer.writeheader()
             writer.writerows(rows)
-        return [row for row in read_training_rows(path) if not isinstance(row, Skipped)]
+        return [row for row in read_training_rows(path) if not isinstance(row, SkippedRow)]

@@ -11,7 +11,7 @@ LEAST_GIB: Final = 1 / 1024  # for the files of a start; a checkpoint's need is 
 
 if TYPE_CHECKING:
     from tonnage.runs.folder import RunFolder
-    from tonnage.runs.preflight import Machine
+    from tonnage.runs.preflight import LocalMachine
     from tonnage.runs.spec import RunSpec
     from tonnage.settings import Settings
 
@@ -26,12 +26,12 @@ def resume_run(folder: RunFolder, given: dict[str, Any], settings: Settings) -> 
     from tonnage.runs.liveness import has_supervisor, observed_state
     from tonnage.runs.secrets import recall_secrets
     from tonnage.runs.spec import dump_spec
-    from tonnage.runs.states import Reason, State
+    from tonnage.runs.states import RunReason, RunStatus
 
     name, state = folder.path.name, observed_state(folder)
     if has_supervisor(folder) or not state.state.ended:
         raise InputError(f"'{name}' is {state.state.value}", hint=f"`tonnage logs -f {name}` follows it")
-    if state.state is State.SUCCEEDED:
+    if state.state is RunStatus.SUCCEEDED:
         raise InputError(f"'{name}' has succeeded: nothing is left to do", hint=f"`tonnage show {name}`")
     old = folder.spec()
     recall_secrets(old)
@@ -43,9 +43,9 @@ def resume_run(folder: RunFolder, given: dict[str, Any], settings: Settings) -> 
     machine = look_at_machine()
     _check_machine(spec, machine)
     runner = runner_for(spec, machine)
-    if state.state is State.LOST and folder.state().state is not State.LOST:
+    if state.state is RunStatus.LOST and folder.state().state is not RunStatus.LOST:
         message = "its supervisor was gone without a last word"
-        folder.record(EventKind.LOST, who="cli", reason=Reason.SUPERVISOR_LOST.value, message=message)
+        folder.record(EventKind.LOST, who="cli", reason=RunReason.SUPERVISOR_LOST.value, message=message)
     if spec != old:  # limits, patience and processes only: what is trained stays as it was
         write_whole(folder.spec_file, dump_spec(replace(spec, name=old.name)))
     if how(spec) != how(old):
@@ -54,7 +54,7 @@ def resume_run(folder: RunFolder, given: dict[str, Any], settings: Settings) -> 
     runner.submit(runner.render(spec, folder), folder)
 
 
-def _predict_anew(folder: RunFolder, spec: RunSpec, machine: Machine, settings: Settings) -> None:
+def _predict_anew(folder: RunFolder, spec: RunSpec, machine: LocalMachine, settings: Settings) -> None:
     """What was predicted is of the configuration before."""
     import json
 
@@ -74,7 +74,7 @@ def _check_data(folder: RunFolder, spec: RunSpec) -> None:
         check_prints(spec.data)
 
 
-def _check_machine(spec: RunSpec, machine: Machine) -> None:
+def _check_machine(spec: RunSpec, machine: LocalMachine) -> None:
     """PlanRefused where the machine has not what the run asks for now."""
     from tonnage.runs.preflight import check_run
 
@@ -94,13 +94,13 @@ def _check_disk(folder: RunFolder) -> None:
 
 def _check_limits(folder: RunFolder, spec: RunSpec) -> None:
     """A limit that is used up would stop the run at once."""
-    from tonnage.runs.guards import Meter, breach
+    from tonnage.runs.guards import SpendMeter, breach
     from tonnage.runs.liveness import read_heartbeat
 
     beat = read_heartbeat(folder)
     if beat is None:
         return
-    meter = Meter(held_s=0.0, earlier_s=beat.held_s, earlier_usd=beat.spent_usd or 0.0)
+    meter = SpendMeter(held_s=0.0, earlier_s=beat.held_s, earlier_usd=beat.spent_usd or 0.0)
     found = breach(spec.guard, meter, save_s=1.0)
     if found is not None:
         raise PlanRefused(f"the limit is used up: {found.message}", hint="give a larger --max-cost or --max-hours")

@@ -30,11 +30,11 @@ class _Row:
 def run_listing(folders: Sequence[RunFolder], *, title: str, remark: str = "", every: bool = True) -> Report:
     """Runs as a report, the newest first: all of them, or those under way and lost. What cannot be read is named."""
     from tonnage.reports.listing import Field, Listing, listing_report
-    from tonnage.runs.states import State
+    from tonnage.runs.states import RunStatus
 
     now = datetime.now(UTC)
     found, broken = _read(folders)
-    rows = [row for row in found if every or row.state.state is State.LOST or not row.state.state.ended]
+    rows = [row for row in found if every or row.state.state is RunStatus.LOST or not row.state.state.ended]
     broken += [_fault(row) for row in rows if row.state.faults]
     rows.sort(key=_age, reverse=True)
     fields: list[Field[_Row]] = [

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from tonnage.api.measured_here import Corrected
     from tonnage.calibration.local_profile import DeviceProfile
     from tonnage.planning.local import LocalPrediction
-    from tonnage.runs.preflight import Machine
+    from tonnage.runs.preflight import LocalMachine
     from tonnage.runs.spec import RunSpec
     from tonnage.settings import Settings
 
@@ -18,7 +18,7 @@ SCHEMA: Final = "tonnage/prediction@1"
 UNITS: Final = {"samples_per_s": "samples/s", "peak_memory_gib": "GiB", "time_s": "s", "cost_usd": "USD"}
 
 
-def predict_run(spec: RunSpec, machine: Machine, settings: Settings) -> dict[str, Any]:
+def predict_run(spec: RunSpec, machine: LocalMachine, settings: Settings) -> dict[str, Any]:
     """The prediction as `prediction.json` holds it. `why_none` says why there is none; a figure not known is absent."""
     try:
         known = _profile(spec, machine, settings)
@@ -58,7 +58,7 @@ def _on_this_machine(spec: RunSpec, profile: DeviceProfile, settings: Settings) 
     )
 
 
-def _profile(spec: RunSpec, machine: Machine, settings: Settings) -> Corrected:
+def _profile(spec: RunSpec, machine: LocalMachine, settings: Settings) -> Corrected:
     """The newest profile of this machine, of the kind of device the run computes on, with the rows of its runs."""
     from tonnage.calibration.local_file import HINT, find_profile, stored_profiles
     from tonnage.calibration.local_profile import DeviceKind

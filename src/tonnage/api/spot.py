@@ -18,8 +18,8 @@ from tonnage.values import dataclass
 if TYPE_CHECKING:
     from tonnage.api.inputs import CatalogSource
     from tonnage.catalog.market import InstanceType
-    from tonnage.spot_instances import HazardModel, Trace
-    from tonnage.spot_instances.advice import Advice
+    from tonnage.spot_instances import HazardModel, SpotTrace
+    from tonnage.spot_instances.advice import SpotAdvice
     from tonnage.spot_instances.fitting import SpotFit
     from tonnage.spot_instances.replaying import ReplayResult
 
@@ -133,7 +133,7 @@ def fit(traces: Sequence[Path | str], *, out: Path | str | None = None) -> Answe
 
 def advise(
     options: AdviseOptions, *, catalog: CatalogSource | None = None, settings: Settings | None = None
-) -> Answer[Advice]:
+) -> Answer[SpotAdvice]:
     """Spot judged for one job: expected hours and bill, the best checkpoint interval, the chance to miss a deadline.
 
     The answer's fault is PlanRefused where spot without checkpoints diverges or a deadline cannot be kept. Raises
@@ -183,7 +183,7 @@ def _hazards(options: AdviseOptions, machine: InstanceType | None) -> HazardMode
     return replace(hazard.model, source=f"{hazard.known}: {hazard.source}")
 
 
-def _refusal(found: Advice) -> PlanRefused | None:
+def _refusal(found: SpotAdvice) -> PlanRefused | None:
     from tonnage.reports.reasons.spot_refusals import spot_refusal_words
 
     if found.refused is None:
@@ -219,7 +219,7 @@ def _save_h(options: AdviseOptions, machine: InstanceType | None) -> float:
     return machine_save_s(size_gb * 1e9, machine, writers) / SECONDS_PER_HOUR
 
 
-def read_traces(paths: Sequence[Path | str]) -> list[Trace]:
+def read_traces(paths: Sequence[Path | str]) -> list[SpotTrace]:
     """The traces of some files, each under its file's name. InputError on a file that is none."""
     from tonnage.spot_instances import parse_trace
 

@@ -15,7 +15,7 @@ from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
-    from tonnage.pipelines.engine import Outcome
+    from tonnage.pipelines.engine import PipelineOutcome
     from tonnage.pipelines.pipeline import Pipeline
     from tonnage.pipelines.report import StepLine
     from tonnage.reports.rendering import Report
@@ -46,7 +46,7 @@ def run_pipeline(
     where a step failed. Raises InputError for a file that cannot be used, UnknownName for a step that it has not.
     """
     from tonnage.pipelines import load_pipeline
-    from tonnage.pipelines.engine import Engine
+    from tonnage.pipelines.engine import PipelineEngine
 
     options, home = options or PipelineOptions(), (settings or current_settings()).home
     pipeline = load_pipeline(Path(file))
@@ -55,7 +55,7 @@ def run_pipeline(
         return Answer(_commands(pipeline, home), partial(_report, pipeline=pipeline))
     tell = say or _silent
     tell(f"pipeline {pipeline.name}: {len(pipeline.steps)} steps")
-    outcome = Engine(home=home, say=tell, forced=forced).run(pipeline)
+    outcome = PipelineEngine(home=home, say=tell, forced=forced).run(pipeline)
     fault = _failure(pipeline, outcome, home, str(file))
     return Answer(_lines(pipeline, outcome), partial(_report, pipeline=pipeline), fault)
 
@@ -68,11 +68,11 @@ def show_pipeline(
     Raises InputError for a file that cannot be used.
     """
     from tonnage.pipelines import load_pipeline
-    from tonnage.pipelines.engine import Engine
+    from tonnage.pipelines.engine import PipelineEngine
     from tonnage.pipelines.report import StepLine
 
     pipeline, home = load_pipeline(Path(file)), (settings or current_settings()).home
-    records = Engine(home=home, say=say or _silent).records(pipeline)
+    records = PipelineEngine(home=home, say=say or _silent).records(pipeline)
     lines = []
     for step in pipeline.steps:
         result = records.get(step.name)
@@ -87,7 +87,7 @@ def _report(lines: Lines, *, pipeline: Pipeline) -> Report:
     return pipeline_report(pipeline, lines)
 
 
-def _failure(pipeline: Pipeline, outcome: Outcome, home: Path, file: str) -> TonnageError | None:
+def _failure(pipeline: Pipeline, outcome: PipelineOutcome, home: Path, file: str) -> TonnageError | None:
     from tonnage.pipelines.engine import StepFailed
 
     if not outcome.failed:
@@ -106,7 +106,7 @@ def _forced(pipeline: Pipeline, again: tuple[str, ...]) -> frozenset[str]:
     return pipeline.after(frozenset(again))
 
 
-def _lines(pipeline: Pipeline, outcome: Outcome) -> Lines:
+def _lines(pipeline: Pipeline, outcome: PipelineOutcome) -> Lines:
     from tonnage.pipelines.report import StepLine
 
     lines = []

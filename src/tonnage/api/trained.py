@@ -99,11 +99,11 @@ def predict(
     not finished, a file without rows, a missing column, an output that cannot be written.
     """
     from tonnage.api.home_runs import find_run
-    from tonnage.recipes.predicting import Asked
+    from tonnage.recipes.predicting import PredictionRequest
     from tonnage.recipes.predicting import predict as answer_rows
 
     options = options or PredictOptions()
-    asked = Asked(
+    asked = PredictionRequest(
         data=data,
         out=Path(out),
         columns=options.columns or {},

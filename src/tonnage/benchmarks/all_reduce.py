@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from tonnage.benchmarks.timing import Samples
-from tonnage.calibration.local_profile import AllReduce, DeviceKind, Point
+from tonnage.calibration.local_profile import AllReduce, DeviceKind, MeasuredPoint
 
 SIZES_BYTES: Final = (2**10, 2**14, 2**18, 2**21, 2**24)
 REPEATS: Final = 15
@@ -39,7 +39,7 @@ def measure_all_reduce(torch: Any, kind: DeviceKind) -> AllReduce | str:
     if isinstance(answer, str):
         return answer
     points = tuple(
-        Point(size=float(size), amount=float(size), timing=Samples(seconds=seconds).timing())
+        MeasuredPoint(size=float(size), amount=float(size), timing=Samples(seconds=seconds).timing())
         for size, seconds in zip(SIZES_BYTES, answer, strict=True)
     )
     alpha, beta = fit_line([point.size for point in points], [point.timing.median_s for point in points])

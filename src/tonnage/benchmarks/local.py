@@ -23,7 +23,7 @@ from tonnage.benchmarks.machine import (
 )
 from tonnage.benchmarks.operations import FULL_CPU, FULL_CUDA, QUICK, Probe, probes, queued
 from tonnage.benchmarks.timing import Clock, Samples, take_samples
-from tonnage.calibration.local_profile import Curve, DeviceKind, DeviceProfile, Point, Timing
+from tonnage.calibration.local_profile import DeviceCurve, DeviceKind, DeviceProfile, MeasuredPoint, Timing
 from tonnage.errors import InputError
 from tonnage.values import dataclass
 
@@ -81,7 +81,7 @@ def measure_device(
     return replace(profile, all_reduce=summed)
 
 
-def measure_curves(torch: Any, kind: DeviceKind, threads: int, quick: bool, report: OnStep) -> tuple[Curve, ...]:
+def measure_curves(torch: Any, kind: DeviceKind, threads: int, quick: bool, report: OnStep) -> tuple[DeviceCurve, ...]:
     """All curves at one thread count, each point once and then again while time is left; torch's own count is put
     back afterwards."""
     extent = QUICK if quick else FULL_CUDA if kind == "cuda" else FULL_CPU
@@ -138,12 +138,12 @@ def _thread_counts(asked: tuple[int, ...], kind: DeviceKind, cores: int, logical
     return tuple(sorted(set(asked or (1, cores))))
 
 
-def _curves(listed: list[Probe], timings: list[Timing], threads: int) -> tuple[Curve, ...]:
-    points: defaultdict[tuple[str, str, str], list[Point]] = defaultdict(list)
+def _curves(listed: list[Probe], timings: list[Timing], threads: int) -> tuple[DeviceCurve, ...]:
+    points: defaultdict[tuple[str, str, str], list[MeasuredPoint]] = defaultdict(list)
     for probe, timing in zip(listed, timings, strict=True):
         key = (probe.operation, probe.precision, probe.unit)
-        points[key].append(Point(size=probe.size, amount=probe.amount, timing=timing))
+        points[key].append(MeasuredPoint(size=probe.size, amount=probe.amount, timing=timing))
     return tuple(
-        Curve(operation=operation, precision=precision, threads=threads, unit=unit, points=tuple(found))
+        DeviceCurve(operation=operation, precision=precision, threads=threads, unit=unit, points=tuple(found))
         for (operation, precision, unit), found in points.items()
     )

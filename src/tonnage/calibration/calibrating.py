@@ -17,7 +17,7 @@ from tonnage.calibration.kinds import (
     with_quality,
 )
 from tonnage.calibration.leave_out import Fold, LeftOut, OnStep, left_out_by
-from tonnage.calibration.prediction import Judged, Skipped
+from tonnage.calibration.prediction import JudgedRow, SkippedRow
 from tonnage.calibration.store import (
     Calibration,
     DataDigest,
@@ -38,18 +38,18 @@ class CrossValidation:
 
     kind: str
     fitted: Any
-    judged: tuple[Judged | Skipped, ...]
-    left_out: tuple[Judged | Skipped, ...]
-    distant: tuple[Judged, ...]  # of rounds that left a whole GPU or engine out, the rows that then lie far
-    beside: tuple[Judged, ...] = ()  # what intervals rest on besides: peaks of `_beside`
+    judged: tuple[JudgedRow | SkippedRow, ...]
+    left_out: tuple[JudgedRow | SkippedRow, ...]
+    distant: tuple[JudgedRow, ...]  # of rounds that left a whole GPU or engine out, the rows that then lie far
+    beside: tuple[JudgedRow, ...] = ()  # what intervals rest on besides: peaks of `_beside`
     ranges: tuple[ValueRange, ...]
     data: DataDigest
     seen: tuple[SeenNames, ...] = ()
 
     @property
-    def near(self) -> tuple[Judged, ...]:
+    def near(self) -> tuple[JudgedRow, ...]:
         """Every row judged by a fit that has not seen its family."""
-        return (*(row for row in self.left_out if isinstance(row, Judged)), *self.beside)
+        return (*(row for row in self.left_out if isinstance(row, JudgedRow)), *self.beside)
 
 
 def cross_validate(
@@ -86,7 +86,7 @@ def cross_validate(
             result
             for one in (*rounds, *distant)
             for result in one.results
-            if isinstance(result, Judged) and result.unseen_factors > 0
+            if isinstance(result, JudgedRow) and result.unseen_factors > 0
         ),
         beside=tuple(_beside(kind, rows, folds[leave_out], rounds, unseen, fitted, catalog)),
         ranges=value_ranges(kind.name, fitted, [one.fitted for one in rounds]),
@@ -106,7 +106,7 @@ def _beside(
     unseen: Sequence[Any],
     fitted: Any,
     catalog: Catalog,
-) -> Iterator[Judged]:
+) -> Iterator[JudgedRow]:
     """Peaks of families that are in no fit; and every peak once more with its program not stated, which says how far
     off a prediction is for a user who does not name one."""
     known = {kind.key("family")(row) for row in rows}
@@ -117,7 +117,7 @@ def _beside(
         parts.append((held, one.fitted))
     for part, fit in parts:
         results = with_quality(part, kind.judge(part, catalog, fit)) if part else ()
-        yield from (result for result in results if isinstance(result, Judged))
+        yield from (result for result in results if isinstance(result, JudgedRow))
 
 
 def _further_cuts(kind: Kind, rows: Sequence[Any], catalog: Catalog, leave_out: str) -> dict[str, Callable[[Any], str]]:
@@ -131,10 +131,10 @@ def _further_cuts(kind: Kind, rows: Sequence[Any], catalog: Catalog, leave_out: 
 
 def judge_held(
     kind: Kind, rows: Sequence[Any], catalog: Catalog, value_of: Callable[[Any], str]
-) -> Callable[[list[Any], Any], list[Judged | Skipped]]:
+) -> Callable[[list[Any], Any], list[JudgedRow | SkippedRow]]:
     """Judges the rows of a round, which share one value, at their distance from the others."""
 
-    def judge(held: list[Any], fitted: Any) -> list[Judged | Skipped]:
+    def judge(held: list[Any], fitted: Any) -> list[JudgedRow | SkippedRow]:
         out = value_of(held[0])
         seen = seen_names(kind, (row for row in rows if value_of(row) != out), catalog)
         return list(with_distance(kind, held, with_quality(held, kind.judge(held, catalog, fitted)), seen, catalog))

@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Final
 
 from tonnage.calibration.inference_predict import engine_batch
-from tonnage.calibration.inference_reading import Case
-from tonnage.calibration.search import Schedule, Values, fit_values, log_factors, shared_weights
+from tonnage.calibration.inference_reading import InferenceCase
+from tonnage.calibration.search import SearchSchedule, Values, fit_values, log_factors, shared_weights
 from tonnage.sizing.engines import FIGURES, Engine
 
 FITTED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
@@ -26,13 +26,13 @@ FITTED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
 SCHEDULER: Final = ("call_us", "sequence_us", "request_us", "reply_us")
 ROUNDS: Final = 5
 ENOUGH: Final = 1e-4  # what a round must win of the loss to be followed by another
-SCHEDULE: Final = Schedule(factors=log_factors(0.4, 0.2, 0.1, 0.05), rounds=ROUNDS, least_round_gain=ENOUGH)
+SCHEDULE: Final = SearchSchedule(factors=log_factors(0.4, 0.2, 0.1, 0.05), rounds=ROUNDS, least_round_gain=ENOUGH)
 # Where each try is a simulation of every served row.
 SIMULATED_SCHEDULE: Final = replace(SCHEDULE, factors=log_factors(0.3, 0.1))
 DEPARTURE: Final = 0.02  # of a cell's loss, for a figure a factor of e from where it starts
 
 
-def fit_class(engine: Engine, cases: Sequence[Case]) -> Engine:
+def fit_class(engine: Engine, cases: Sequence[InferenceCase]) -> Engine:
     """All figures on rows that need no simulation, then the scheduler's on all rows."""
     start, plain = engine, [case for case in cases if case.load != "served"]
     if plain:
@@ -44,7 +44,9 @@ def fit_class(engine: Engine, cases: Sequence[Case]) -> Engine:
     return engine
 
 
-def _fitted(engine: Engine, cases: Sequence[Case], figures: Sequence[str], schedule: Schedule, start: Engine) -> Engine:
+def _fitted(
+    engine: Engine, cases: Sequence[InferenceCase], figures: Sequence[str], schedule: SearchSchedule, start: Engine
+) -> Engine:
     """`engine` with `figures` fitted to the cases, drawn to what they are in `start`."""
     cells = [cell(case) for case in cases]
     weights = shared_weights(cells)
@@ -62,7 +64,7 @@ def _fitted(engine: Engine, cases: Sequence[Case], figures: Sequence[str], sched
     return engine.with_figures(values)
 
 
-def _informed(name: str, cases: Sequence[Case]) -> tuple[str, ...]:
+def _informed(name: str, cases: Sequence[InferenceCase]) -> tuple[str, ...]:
     """The figures of a class that these rows can tell anything about."""
     silent: set[str] = set()
     if not any(case.served.low_bit for case in cases):
@@ -72,6 +74,6 @@ def _informed(name: str, cases: Sequence[Case]) -> tuple[str, ...]:
     return tuple(figure for figure in FITTED[name] if figure not in silent)
 
 
-def cell(case: Case) -> tuple[object, ...]:
+def cell(case: InferenceCase) -> tuple[object, ...]:
     """What rows of one table share: family, device, engine, number format. They weigh together (`shared_weights`)."""
     return (case.family, case.row.gpu, case.row.engine, case.served)

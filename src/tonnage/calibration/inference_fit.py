@@ -13,9 +13,9 @@ from tonnage.calibration.inference_classes import fit_class
 from tonnage.calibration.inference_fitted import InferenceFit, generation_of, number_format
 from tonnage.calibration.inference_pooling import PASS_CLASSES, fit_together
 from tonnage.calibration.inference_predict import lay_out
-from tonnage.calibration.inference_reading import Case, read_case
+from tonnage.calibration.inference_reading import InferenceCase, read_case
 from tonnage.calibration.memo import MEMO
-from tonnage.calibration.prediction import Skipped
+from tonnage.calibration.prediction import SkippedRow
 from tonnage.calibration.rows import InferenceRow
 from tonnage.catalog.catalog import Catalog
 from tonnage.sizing.engines import FIGURES, PRIORS, Engine
@@ -32,11 +32,11 @@ def fit_inference(
 ) -> InferenceFit:
     """Fit every engine class that has rows; the others keep their starting figures. Same rows, same fit."""
     read = [read_case(row, catalog) for row in rows]
-    cases = [case for case in read if not isinstance(case, Skipped) and not case.suspect]
+    cases = [case for case in read if not isinstance(case, SkippedRow) and not case.suspect]
     return fit_cases(cases, start=start)
 
 
-def fit_cases(cases: Sequence[Case], *, start: Mapping[str, Engine] | None = None) -> InferenceFit:
+def fit_cases(cases: Sequence[InferenceCase], *, start: Mapping[str, Engine] | None = None) -> InferenceFit:
     """`fit_inference` on rows already read."""
     engines = dict(start or PRIORS)
     grouped = {name: fit_rows([case for case in cases if case.engine == name]) for name in engines}
@@ -57,13 +57,13 @@ def fit_cases(cases: Sequence[Case], *, start: Mapping[str, Engine] | None = Non
     )  # fmt: skip
 
 
-def fit_rows(cases: Sequence[Case]) -> list[Case]:
+def fit_rows(cases: Sequence[InferenceCase]) -> list[InferenceCase]:
     """Rows worth fitting to: means and rates, not tails, of stated lengths."""
     return [case for case in cases if case.row.metric in FIT_METRICS and not case.assumed_lengths]
 
 
 def _residuals(
-    cases: Sequence[Case], engines: Mapping[str, Engine]
+    cases: Sequence[InferenceCase], engines: Mapping[str, Engine]
 ) -> dict[str, tuple[int, float, float, float, float]]:
     laid = lay_out(cases, engines)
     ratios = laid.predict(engines) / np.array([case.row.value for case in cases])
@@ -80,7 +80,7 @@ def _residuals(
     return out
 
 
-def residual_group(case: Case) -> str:
+def residual_group(case: InferenceCase) -> str:
     """Which interval a prediction takes: kind of work and of figure. What the slowest requests of a load see errs more
     than the mean and the median, so that the percentiles beyond have a group of their own."""
     if case.row.metric == "peak_mem_gib":

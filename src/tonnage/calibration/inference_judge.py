@@ -9,8 +9,8 @@ import numpy as np
 from tonnage.calibration.inference_fit import residual_group
 from tonnage.calibration.inference_fitted import InferenceFit
 from tonnage.calibration.inference_predict import lay_out
-from tonnage.calibration.inference_reading import Case, read_case
-from tonnage.calibration.prediction import Judged, Skipped
+from tonnage.calibration.inference_reading import InferenceCase, read_case
+from tonnage.calibration.prediction import JudgedRow, SkippedRow
 from tonnage.calibration.rows import InferenceRow, publication
 from tonnage.calibration.store import calibrated_engines
 from tonnage.calibration.unseen import UnseenFactors
@@ -19,22 +19,22 @@ from tonnage.catalog.catalog import Catalog
 
 def judge_inference(
     rows: Sequence[InferenceRow], catalog: Catalog, fitted: InferenceFit | None = None
-) -> list[Judged | Skipped]:
+) -> list[JudgedRow | SkippedRow]:
     """Predict every row that states what was run; the others come back with the reason. Order is kept.
 
     `fitted`: engine figures to predict with; those of the packaged calibration by default.
     """
     engines = {**calibrated_engines(), **(fitted.apply() if fitted else {})}
     read = [read_case(row, catalog) for row in rows]
-    cases = [case for case in read if not isinstance(case, Skipped)]
+    cases = [case for case in read if not isinstance(case, SkippedRow)]
     predicted = iter(lay_out(cases, engines).predict(engines) if cases else ())
-    out: list[Judged | Skipped] = []
+    out: list[JudgedRow | SkippedRow] = []
     for case in read:
-        out.append(case if isinstance(case, Skipped) else _judged(case, float(next(predicted)), fitted))
+        out.append(case if isinstance(case, SkippedRow) else _judged(case, float(next(predicted)), fitted))
     return out
 
 
-def _judged(case: Case, predicted: float, fitted: InferenceFit | None) -> Judged | Skipped:
+def _judged(case: InferenceCase, predicted: float, fitted: InferenceFit | None) -> JudgedRow | SkippedRow:
     row = case.row
     if not np.isfinite(predicted) or predicted <= 0:
         link = case.machine.intra
@@ -42,11 +42,11 @@ def _judged(case: Case, predicted: float, fitted: InferenceFit | None) -> Judged
         reason = f"{row.metric} does not follow from this kind of run"
         if unknown:
             reason = f"the link between {case.machine.accelerator.name} devices is not known"
-        return Skipped(row_id=row.id, metric=row.metric, reason=reason)
+        return SkippedRow(row_id=row.id, metric=row.metric, reason=reason)
     unseen_factors = UnseenFactors()
     if fitted is not None:
         unseen_factors = fitted.unseen_factors(row.kind, case.machine.accelerator, case.served.compute, case.engine)
-    return Judged(
+    return JudgedRow(
         row_id=row.id, metric=row.metric, family=case.family, gpu=row.gpu, measured=row.value, predicted=predicted,
         suspect=case.suspect, group=residual_group(case), unseen_factors=len(unseen_factors.names),
         foreign=len(unseen_factors.foreign), source=publication(row.source),

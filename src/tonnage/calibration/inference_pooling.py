@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from tonnage.calibration.inference_classes import SCHEDULE, cell
-from tonnage.calibration.inference_reading import Case
+from tonnage.calibration.inference_reading import InferenceCase
 from tonnage.calibration.pass_rows import PassBatch, pass_rows
 from tonnage.calibration.search import Values, fit_values, shared_weights
 from tonnage.sizing.engines import FIGURES, Engine
@@ -46,7 +46,7 @@ class _Class:
     informed: tuple[str, ...]
 
 
-def fit_together(cases: Mapping[str, Sequence[Case]], priors: Mapping[str, Engine]) -> dict[str, Engine]:
+def fit_together(cases: Mapping[str, Sequence[InferenceCase]], priors: Mapping[str, Engine]) -> dict[str, Engine]:
     """Figures of every class of `priors`, from the rows of those that have some. Same rows, same figures."""
     classes = [_class(priors[name], rows) for name, rows in cases.items() if rows]
     common = dict.fromkeys(SPREADS, 0.0)
@@ -58,12 +58,12 @@ def fit_together(cases: Mapping[str, Sequence[Case]], priors: Mapping[str, Engin
     return {name: moved(engine, common) for name, engine in priors.items()} | {one.name: one for one in fitted}
 
 
-def _class(prior: Engine, cases: Sequence[Case]) -> _Class:
+def _class(prior: Engine, cases: Sequence[InferenceCase]) -> _Class:
     weights = shared_weights([cell(case) for case in cases])
     return _Class(prior=prior, batch=pass_rows(cases, prior), weights=weights, informed=_informed(prior, cases))
 
 
-def _informed(engine: Engine, cases: Sequence[Case]) -> tuple[str, ...]:
+def _informed(engine: Engine, cases: Sequence[InferenceCase]) -> tuple[str, ...]:
     """The figures of a class that these rows can tell anything about."""
     convolved = [case.shape.architecture == "convolution" for case in cases]
     silent: set[str] = set()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from tonnage.calibration.inference_reading import Case
+from tonnage.calibration.inference_reading import InferenceCase
 from tonnage.calibration.inference_serving import Service, services
 from tonnage.calibration.search import Values
 from tonnage.sizing.encoder_loads import HOST_TAILS, client_s, encoder_figures, passed_batch, tail
@@ -27,7 +27,7 @@ class Group:
     """Cases of one shape, engine class, number format (autocast or not) and kind of load: columns of one table."""
 
     index: tuple[int, ...]
-    cases: tuple[Case, ...]
+    cases: tuple[InferenceCase, ...]
     works: tuple[PassWork, ...]
     services: tuple[Service, ...] = ()
 
@@ -43,7 +43,7 @@ class Group:
 class InferenceBatch:
     """Every case in its group, ready to be timed."""
 
-    cases: tuple[Case, ...]
+    cases: tuple[InferenceCase, ...]
     groups: tuple[Group, ...]
 
     def predict(self, engines: Mapping[str, Engine]) -> Array:
@@ -56,7 +56,7 @@ class InferenceBatch:
         return out
 
 
-def lay_out(cases: Sequence[Case], engines: Mapping[str, Engine]) -> InferenceBatch:
+def lay_out(cases: Sequence[InferenceCase], engines: Mapping[str, Engine]) -> InferenceBatch:
     """Group the cases and lay out their passes."""
     keys: dict[tuple[object, ...], list[int]] = {}
     for place, case in enumerate(cases):
@@ -83,13 +83,13 @@ class EngineBatch:
         return np.log(self.laid.predict({engine.name: engine})) - self.measured
 
 
-def engine_batch(cases: Sequence[Case], engine: Engine) -> EngineBatch:
+def engine_batch(cases: Sequence[InferenceCase], engine: Engine) -> EngineBatch:
     """`cases`, all of the class of `engine`."""
     measured = np.log([case.row.value for case in cases])
     return EngineBatch(engine=engine, laid=lay_out(cases, {engine.name: engine}), measured=measured)
 
 
-def _group(cases: Sequence[Case], index: Sequence[int], engines: Mapping[str, Engine]) -> Group:
+def _group(cases: Sequence[InferenceCase], index: Sequence[int], engines: Mapping[str, Engine]) -> Group:
     first, engine = cases[0], engines[cases[0].engine]
     devices = serving_devices([case.machine for case in cases], first.served.compute)
     tensor = np.array([float(case.tensor_parallel) for case in cases])
@@ -104,7 +104,7 @@ def _group(cases: Sequence[Case], index: Sequence[int], engines: Mapping[str, En
     return Group(index=tuple(index), cases=tuple(cases), works=(), services=services(cases, engine))
 
 
-def fixed_and_sending_s(case: Case) -> tuple[float, float]:
+def fixed_and_sending_s(case: InferenceCase) -> tuple[float, float]:
     """What a request costs beside its pass: client and server, and its input's way through the connection."""
     if case.load == "offline" or case.row.metric.startswith("server_compute"):
         return 0.0, 0.0
@@ -118,7 +118,7 @@ def fixed_and_sending_s(case: Case) -> tuple[float, float]:
     return float(fixed), float(sending)
 
 
-def fed_s(case: Case) -> float:
+def fed_s(case: InferenceCase) -> float:
     """Seconds in which the host gets a batch of photographs ready; 0 where they are ready."""
     return photographs_s(case.batch, case.decoding_threads) if case.decoding_threads else 0.0
 
@@ -157,7 +157,7 @@ _RATES = {"sequences_per_s": "rate", "samples_per_s": "rate", "output_tokens_per
           "total_tokens_per_s": "total", "requests_per_s": "requests"}  # fmt: skip
 
 
-def _metric(values: Figures, case: Case, place: int) -> float:
+def _metric(values: Figures, case: InferenceCase, place: int) -> float:
     """The row's metric from the figures of its load; percentiles of equal passes by a fixed tail."""
     metric = case.row.metric
     if metric in _RATES:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final, Literal
 
 from tonnage.calibration.efficientnet import efficientnet_shape
-from tonnage.calibration.prediction import Skipped
+from tonnage.calibration.prediction import SkippedRow
 from tonnage.calibration.rows import InferenceRow
 from tonnage.catalog.catalog import Catalog
 from tonnage.catalog.hardware import Accelerator
@@ -43,7 +43,7 @@ UNSTATED_CONTEXT: Final = (64.0, 64.0)  # prompt and answer where a batch-1 deco
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class InferenceCase:
     """One row, understood. `replicas` x `tensor_parallel` devices; lengths in tokens, means where they vary."""
 
     row: InferenceRow
@@ -111,7 +111,7 @@ def is_suspect(row: InferenceRow) -> bool:
     return row.quality == "suspect" or "suspect" in row.note.casefold() or "anomalous" in row.note.casefold()
 
 
-def read_case(row: InferenceRow, catalog: Catalog) -> Case | Skipped:
+def read_case(row: InferenceRow, catalog: Catalog) -> InferenceCase | SkippedRow:
     """What `row` measured, from its columns and note."""
     try:
         reason = _unjudgeable(row)
@@ -127,8 +127,8 @@ def read_case(row: InferenceRow, catalog: Catalog) -> Case | Skipped:
         return _skip(row, error.message)
 
 
-def _skip(row: InferenceRow, reason: str) -> Skipped:
-    return Skipped(row_id=row.id, metric=row.metric, reason=reason)
+def _skip(row: InferenceRow, reason: str) -> SkippedRow:
+    return SkippedRow(row_id=row.id, metric=row.metric, reason=reason)
 
 
 def _unjudgeable(row: InferenceRow) -> str | None:
@@ -206,7 +206,7 @@ def _number(pattern: str, text: str) -> float | None:
 
 def _case(
     row: InferenceRow, shape: ModelShape, accelerator: Accelerator, served: ServedFormat, catalog: Catalog
-) -> Case | Skipped:
+) -> InferenceCase | SkippedRow:
     tensor = int(row.tp or _fewest_ranks(row, shape, accelerator, served))
     pipeline = int(_number(r"\bpp=(\d+)", row.note) or 1)
     count = int(row.n_gpus or tensor)
@@ -217,7 +217,7 @@ def _case(
         accelerator=accelerator, count=max(node, tensor), intra=catalog.link(device_link(accelerator, tensor)),
         network_gb_per_s=None, network_latency_us=40.0,
     )  # fmt: skip
-    plain = Case(
+    plain = InferenceCase(
         row=row, shape=shape, engine=row_engine(row), served=served, machine=machine, tensor_parallel=tensor,
         replicas=max(count // tensor, 1), load="pass", remote=_measured_remotely(row), batch=float(row.batch_size or 0),
         input_tokens=row.input_len or 0.0, output_tokens=row.output_len or 0.0,
@@ -255,7 +255,7 @@ def device_link(accelerator: Accelerator, ranks: int) -> str:
     return f"pcie{accelerator.pcie_generation}" if accelerator.pcie_generation else ""
 
 
-def _pass_case(case: Case) -> Case | Skipped:
+def _pass_case(case: InferenceCase) -> InferenceCase | SkippedRow:
     """Encoders and vision: a fixed batch, a server that batches single requests, or as much as goes in."""
     row, note = case.row, case.row.note.casefold()
     length = case.input_tokens or (1.0 if row.kind == "vision" else 0.0)
@@ -285,7 +285,7 @@ def _round(tokens: float) -> bool:
     return tokens % 8 == 0 or tokens % 50 == 0
 
 
-def _decoder_case(case: Case) -> Case | Skipped:
+def _decoder_case(case: InferenceCase) -> InferenceCase | SkippedRow:
     """Decoders: a fixed batch from start to end, all requests queued at once, or requests offered at a rate."""
     row, note = case.row, case.row.note.casefold()
     prompts = int(_number(r"(\d+)\s+(?:sharegpt-like )?(?:prompts|requests)\b", note) or 0)

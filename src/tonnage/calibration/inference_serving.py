@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tonnage.calibration.inference_reading import Case
+from tonnage.calibration.inference_reading import InferenceCase
 from tonnage.sizing.decoder_curves import DecoderPasses, lay_out_decoder
 from tonnage.sizing.decoder_loads import serve_load
 from tonnage.sizing.decoder_replicas import decoder_rows
-from tonnage.sizing.decoder_seen import Load, Seen
+from tonnage.sizing.decoder_seen import Load, SeenLoad
 from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.inference_devices import serving_devices
@@ -35,7 +35,7 @@ class Service:
         return seen_figures(serve_load(self.passes.under(engine), self.load), self)
 
 
-def services(cases: Sequence[Case], engine: Engine) -> tuple[Service, ...]:
+def services(cases: Sequence[InferenceCase], engine: Engine) -> tuple[Service, ...]:
     """The cases (of one shape, class and format) by scheduler and by how their lengths are stated."""
     alike: dict[tuple[str, bool], list[int]] = {}
     for place, case in enumerate(cases):
@@ -44,12 +44,12 @@ def services(cases: Sequence[Case], engine: Engine) -> tuple[Service, ...]:
                  for (name, _), places in alike.items())  # fmt: skip
 
 
-def scheduler_name(case: Case) -> str:
+def scheduler_name(case: InferenceCase) -> str:
     """A row of a fixed batch runs it from start to end, whatever the engine."""
     return "static" if case.load == "static" else scheduler_of(case.row.engine).name
 
 
-def _service(name: str, cases: Sequence[Case], places: Sequence[int], engine: Engine) -> Service:
+def _service(name: str, cases: Sequence[InferenceCase], places: Sequence[int], engine: Engine) -> Service:
     first = cases[0]
     replicas = np.array([float(case.replicas) for case in cases])
     rows = decoder_rows(
@@ -71,7 +71,7 @@ def _service(name: str, cases: Sequence[Case], places: Sequence[int], engine: En
     )  # fmt: skip
 
 
-def seen_figures(seen: Seen, service: Service) -> Figures:
+def seen_figures(seen: SeenLoad, service: Service) -> Figures:
     """The names that rows' metrics go by."""
     rows = service.passes.rows
     requests = seen.requests_per_s * service.replicas * service.share

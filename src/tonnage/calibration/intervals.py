@@ -15,7 +15,7 @@ from math import exp, log, sqrt
 from types import MappingProxyType
 from typing import Final
 
-from tonnage.calibration.prediction import Judged
+from tonnage.calibration.prediction import JudgedRow
 from tonnage.sizing.assumptions import (
     INFERENCE_MEMORY_SPREAD,
     INFERENCE_TIME_SPREAD,
@@ -94,13 +94,13 @@ class Intervals:
         found = {one.group: one for one in self.groups}
         return next((found[name] for name in (group, *POOLED_GROUPS.get(group, ())) if name in found), None)
 
-    def covers(self, row: Judged) -> bool:
+    def covers(self, row: JudgedRow) -> bool:
         """Whether what was measured lies in the interval around what was predicted."""
         spread = self.spread(row.group, row.unseen_factors, row.foreign)
         return log(spread.low_factor) <= residual(row) <= log(spread.high_factor)
 
 
-def residual(row: Judged) -> float:
+def residual(row: JudgedRow) -> float:
     """ln(measured / predicted), turned round for a rate in a group of amounts and for an amount in a group of rates."""
     value = log(row.measured / row.predicted)
     return value if counts_rate(row.metric) == is_rate_group(row.group) else -value
@@ -123,7 +123,7 @@ def is_rate_group(group: str) -> bool:
     return "throughput" in group or "rate" in group.split()
 
 
-def fit_intervals(near: Iterable[Judged], distant: Iterable[Judged] = ()) -> Intervals:
+def fit_intervals(near: Iterable[JudgedRow], distant: Iterable[JudgedRow] = ()) -> Intervals:
     """Intervals of left-out rows: `near` gives each group's quantiles, `far` (GPU or engine left out) the widening.
 
     Suspect rows and rows that say only «fits» are not used. A family's rows weigh 1/sqrt(their number), so that one
@@ -131,7 +131,7 @@ def fit_intervals(near: Iterable[Judged], distant: Iterable[Judged] = ()) -> Int
     """
     known = [row for row in near if usable(row) and row.unseen_factors == 0]
     away = [row for row in distant if usable(row) and row.unseen_factors > 0]
-    by_group: defaultdict[str, list[Judged]] = defaultdict(list)
+    by_group: defaultdict[str, list[JudgedRow]] = defaultdict(list)
     for row in known:
         by_group[row.group].append(row)
     pooled = _quantiles(known) if len(known) >= FEWEST_ROWS else None
@@ -146,7 +146,7 @@ def fit_intervals(near: Iterable[Judged], distant: Iterable[Judged] = ()) -> Int
     return Intervals(groups=tuple(found))
 
 
-def _with_kin(group: str, by_group: Mapping[str, list[Judged]]) -> list[Judged]:
+def _with_kin(group: str, by_group: Mapping[str, list[JudgedRow]]) -> list[JudgedRow]:
     """The group's rows; where few sources stand behind it those of its kin too, each measurement once."""
     rows = by_group[group]
     if len(set(map(source_of, rows))) >= FEWEST_WITHOUT_KIN:
@@ -156,23 +156,23 @@ def _with_kin(group: str, by_group: Mapping[str, list[Judged]]) -> list[Judged]:
     return [*rows, *(row for row in kin if (row.row_id, row.metric, row.measured) not in own)]
 
 
-def source_of(row: Judged) -> str:
+def source_of(row: JudgedRow) -> str:
     """Who measured a row; its family where that is not stated."""
     return row.source or row.family
 
 
-def intervals_without_family(near: Sequence[Judged], distant: Sequence[Judged] = ()) -> dict[str, Intervals]:
+def intervals_without_family(near: Sequence[JudgedRow], distant: Sequence[JudgedRow] = ()) -> dict[str, Intervals]:
     """For each family the intervals that the other families give."""
     return _intervals_without(lambda row: row.family, near, distant)
 
 
-def intervals_without_source(near: Sequence[Judged], distant: Sequence[Judged] = ()) -> dict[str, Intervals]:
+def intervals_without_source(near: Sequence[JudgedRow], distant: Sequence[JudgedRow] = ()) -> dict[str, Intervals]:
     """For each source the intervals that the other sources give: what a measurement by somebody else may expect."""
     return _intervals_without(source_of, near, distant)
 
 
 def _intervals_without(
-    key: Callable[[Judged], str], near: Sequence[Judged], distant: Sequence[Judged]
+    key: Callable[[JudgedRow], str], near: Sequence[JudgedRow], distant: Sequence[JudgedRow]
 ) -> dict[str, Intervals]:
     return {
         out: fit_intervals((row for row in near if key(row) != out), (row for row in distant if key(row) != out))
@@ -180,13 +180,13 @@ def _intervals_without(
     }
 
 
-def usable(row: Judged) -> bool:
+def usable(row: JudgedRow) -> bool:
     """Whether a row has an error at all and counts among the good ones."""
     return not row.suspect and row.metric != "fits" and row.measured > 0 and row.predicted > 0
 
 
 def _group_interval(
-    group: str, rows: Sequence[Judged], quantiles: tuple[float, float, float], beyond: Sequence[Judged]
+    group: str, rows: Sequence[JudgedRow], quantiles: tuple[float, float, float], beyond: Sequence[JudgedRow]
 ) -> GroupInterval:
     low, centre, high = quantiles
     return GroupInterval(
@@ -202,7 +202,7 @@ def _group_interval(
     )
 
 
-def _widening(near: tuple[float, float, float], beyond: Sequence[Judged]) -> float:
+def _widening(near: tuple[float, float, float], beyond: Sequence[JudgedRow]) -> float:
     """How much the interval must grow around its centre to hold 80 % of the far rows, a step of `far` each."""
     if len(beyond) < FEWEST_ROWS:
         return DEFAULT_WIDENING
@@ -216,11 +216,11 @@ def _widening(near: tuple[float, float, float], beyond: Sequence[Judged]) -> flo
     return min(max(LEAST_WIDENING, _weighted_quantile(needed, _weights(beyond), COVERED)), _WIDEST)
 
 
-def _enough(rows: Sequence[Judged]) -> bool:
+def _enough(rows: Sequence[JudgedRow]) -> bool:
     return len(rows) >= FEWEST_ROWS and len(set(map(source_of, rows))) >= FEWEST_SOURCES
 
 
-def _quantiles(rows: Sequence[Judged]) -> tuple[float, float, float]:
+def _quantiles(rows: Sequence[JudgedRow]) -> tuple[float, float, float]:
     """Low, middle and high of the pooled distribution of all sources (Dunn, Wasserman and Ramdas 2022,
     arXiv:1809.07441, section 4.2: pooling CDFs). Rows of a table err together: those of one source, family and device.
     A new table is one of k + 1, and the interval holds COVERED of that many. Whole sources are fewer than that law can
@@ -234,7 +234,7 @@ def _quantiles(rows: Sequence[Judged]) -> tuple[float, float, float]:
     return low, _quantile_of(values, weights, 0.5), high
 
 
-def _weights(rows: Sequence[Judged]) -> list[float]:
+def _weights(rows: Sequence[JudgedRow]) -> list[float]:
     """Of n rows that share an error, some √n speak for themselves: between one vote a source and one a row."""
     counts = Counter(map(source_of, rows))
     return [1.0 / sqrt(counts[source_of(row)]) for row in rows]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from tonnage.calibration.prediction import Judged, Skipped
+from tonnage.calibration.prediction import JudgedRow, SkippedRow
 from tonnage.calibration.reading import in_batches, read_inference_rows, read_training_rows
 from tonnage.catalog.catalog import Catalog
 from tonnage.errors import InputError, UnknownAccelerator
@@ -21,7 +21,7 @@ KEYS: Final = ("family", "gpu", "engine")
 DISTANCE_KEYS: Final = ("gpu", "engine")  # a name that no fitted row had lies further from the data
 MOST_ROWS_TO_FIT: Final = 200_000
 
-Results = Sequence[Judged | Skipped]
+Results = Sequence[JudgedRow | SkippedRow]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ def _training() -> Kind:
 
     return Kind(
         name="training",
-        read=lambda path: (row if isinstance(row, Skipped) else with_facts(row) for row in read_training_rows(path)),
+        read=lambda path: (row if isinstance(row, SkippedRow) else with_facts(row) for row in read_training_rows(path)),
         judge=judge_training,
         fit=lambda rows, catalog, start: fit_training(rows, catalog, start=start),
         keys={"family": family_of, "gpu": lambda row: row.gpu},
@@ -80,7 +80,7 @@ def _inference() -> Kind:
     return Kind(
         name="inference",
         read=lambda path: (
-            row if isinstance(row, Skipped) else with_inference_facts(row) for row in read_inference_rows(path)
+            row if isinstance(row, SkippedRow) else with_inference_facts(row) for row in read_inference_rows(path)
         ),
         judge=judge_inference,
         fit=lambda rows, catalog, start: fit_inference(rows, catalog, start=getattr(start, "engines", start)),
@@ -101,12 +101,12 @@ def judged_rows(
     *,
     seen: Mapping[str, frozenset[str]] | None = None,
     on_rows: Callable[[int], None] | None = None,
-) -> Iterator[Judged | Skipped]:
+) -> Iterator[JudgedRow | SkippedRow]:
     """Results for rows (and rows already skipped) as they stream by, a batch at a time. `seen`: see `with_distance`."""
     done = 0
     for batch in in_batches(items):
-        yield from (item for item in batch if isinstance(item, Skipped))
-        rows = [item for item in batch if not isinstance(item, Skipped)]
+        yield from (item for item in batch if isinstance(item, SkippedRow))
+        rows = [item for item in batch if not isinstance(item, SkippedRow)]
         found = with_hints(rows, with_quality(rows, kind.judge(rows, catalog, fitted)), catalog)
         yield from with_distance(kind, rows, found, seen or {}, catalog)
         done += len(batch)
@@ -114,7 +114,7 @@ def judged_rows(
             on_rows(done)
 
 
-def with_quality(rows: Sequence[Any], results: Results) -> Iterator[Judged | Skipped]:
+def with_quality(rows: Sequence[Any], results: Results) -> Iterator[JudgedRow | SkippedRow]:
     """The results, those of suspect rows marked so."""
     suspect = {row.id for row in rows if row.quality == "suspect"}
     for result in results:
@@ -122,14 +122,14 @@ def with_quality(rows: Sequence[Any], results: Results) -> Iterator[Judged | Ski
 
 
 def with_hints(
-    rows: Sequence[Any], results: Iterable[Judged | Skipped], catalog: Catalog
-) -> Iterator[Judged | Skipped]:
+    rows: Sequence[Any], results: Iterable[JudgedRow | SkippedRow], catalog: Catalog
+) -> Iterator[JudgedRow | SkippedRow]:
     """The results, those skipped for a GPU that the catalog does not know with the nearest names it does."""
     gpu_of = {row.id: row.gpu for row in rows}
     hints: dict[str, str] = {}
     for result in results:
         gpu = gpu_of.get(result.row_id, "")
-        if isinstance(result, Judged) or not gpu or gpu not in result.reason:
+        if isinstance(result, JudgedRow) or not gpu or gpu not in result.reason:
             yield result
             continue
         if gpu not in hints:
@@ -149,10 +149,10 @@ def _unknown_gpu(name: str, catalog: Catalog) -> str:
 def with_distance(
     kind: Kind,
     rows: Sequence[Any],
-    results: Iterable[Judged | Skipped],
+    results: Iterable[JudgedRow | SkippedRow],
     seen: Mapping[str, frozenset[str]],
     catalog: Catalog,
-) -> Iterator[Judged | Skipped]:
+) -> Iterator[JudgedRow | SkippedRow]:
     """The results, at least one unknown away from the data where the row's GPU or engine is none of those `seen`.
 
     A judge counts what changes the physics (device generation, precision, class of engine); a device or an engine that
@@ -161,7 +161,7 @@ def with_distance(
     named = distance_names(kind, catalog)
     near = {row.id for row in rows if all(named[key](row) in names | {""} for key, names in seen.items())}
     for result in results:
-        if isinstance(result, Judged) and result.unseen_factors == 0 and result.row_id not in near:
+        if isinstance(result, JudgedRow) and result.unseen_factors == 0 and result.row_id not in near:
             yield replace(result, unseen_factors=1)
         else:
             yield result
@@ -200,11 +200,11 @@ def distance_names(kind: Kind, catalog: Catalog) -> dict[str, Callable[[Any], st
     return {key: device if key == "gpu" else kind.keys[key] for key in DISTANCE_KEYS if key in kind.keys}
 
 
-def rows_to_fit(kind: Kind, path: Path) -> tuple[list[Any], list[Skipped]]:
+def rows_to_fit(kind: Kind, path: Path) -> tuple[list[Any], list[SkippedRow]]:
     """All rows of a table at once, as a fit needs them, and those that cannot be used."""
     rows, skipped = [], []
     for item in kind.read(path):
-        if isinstance(item, Skipped):
+        if isinstance(item, SkippedRow):
             skipped.append(item)
         else:
             rows.append(item)

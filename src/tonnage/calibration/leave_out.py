@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
-from tonnage.calibration.prediction import Judged, Skipped
+from tonnage.calibration.prediction import JudgedRow, SkippedRow
 from tonnage.errors import InputError
 from tonnage.values import dataclass
 
@@ -26,7 +26,7 @@ class LeftOut(Generic[Fit]):
 
     value: str
     fitted: Fit
-    results: tuple[Judged | Skipped, ...]
+    results: tuple[JudgedRow | SkippedRow, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Fold(Generic[Row]):
 
     name: str
     key: Callable[[Row], str]
-    judge: Callable[[list[Row], Any], Sequence[Judged | Skipped]]
+    judge: Callable[[list[Row], Any], Sequence[JudgedRow | SkippedRow]]
 
 
 def left_out_by(
@@ -86,7 +86,7 @@ def left_out(
     rows: Sequence[Row],
     key: Callable[[Row], str],
     fit: Callable[[list[Row]], Fit],
-    judge: Callable[[list[Row], Fit], Sequence[Judged | Skipped]],
+    judge: Callable[[list[Row], Fit], Sequence[JudgedRow | SkippedRow]],
     *,
     jobs: int = 1,
     on_step: OnStep | None = None,
@@ -100,11 +100,11 @@ def leave_one_out(
     rows: Sequence[Row],
     key: Callable[[Row], str],
     fit: Callable[[list[Row]], Fit],
-    judge: Callable[[list[Row], Fit], Sequence[Judged | Skipped]],
+    judge: Callable[[list[Row], Fit], Sequence[JudgedRow | SkippedRow]],
     *,
     jobs: int = 1,
     on_step: OnStep | None = None,
-) -> list[Judged | Skipped]:
+) -> list[JudgedRow | SkippedRow]:
     """Every row judged by a fit that saw no row with the same value of `key`."""
     rounds = left_out(rows, key, fit, judge, jobs=jobs, on_step=on_step)
     return [result for one in rounds for result in one.results]

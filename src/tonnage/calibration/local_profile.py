@@ -46,7 +46,7 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class MeasuredPoint:
     """One measured size: `amount` units of work took `timing` a call."""
 
     size: float
@@ -63,14 +63,14 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
+class DeviceCurve:
     """One operation at one precision and thread count; points by growing size."""
 
     operation: str
     precision: str
     threads: int
     unit: str  # of `amount`: flop, bytes, elements, scores, parameters, calls
-    points: tuple[Point, ...]
+    points: tuple[MeasuredPoint, ...]
 
     def __post_init__(self) -> None:
         if not self.points or any(a.size >= b.size for a, b in zip(self.points, self.points[1:], strict=False)):
@@ -103,7 +103,7 @@ class AllReduce:
     processes: int
     alpha_s: float
     bytes_per_s: float
-    points: tuple[Point, ...]
+    points: tuple[MeasuredPoint, ...]
 
     def seconds(self, size_bytes: float) -> float:
         return self.alpha_s + size_bytes / self.bytes_per_s
@@ -137,7 +137,7 @@ class DeviceProfile:
     identity: Identity
     made_at: str  # ISO instant
     versions: tuple[tuple[str, str], ...]
-    curves: tuple[Curve, ...]
+    curves: tuple[DeviceCurve, ...]
     framework_bytes: float  # resident before any model is loaded
     load_average: float  # over the minute before, when the measurement began
     time_log_sd: float  # prior: spread of predictions on a device that no row is of
@@ -195,7 +195,7 @@ class DeviceProfile:
         if self.kind not in ("cpu", "cuda") or not self.name or not self.curves:
             raise ValueError("kind, name or curves are missing")
 
-    def curve(self, operation: str, precision: str, threads: int) -> Curve:
+    def curve(self, operation: str, precision: str, threads: int) -> DeviceCurve:
         """The curve of that name; InputError where it was not measured."""
         for curve in self.curves:
             if (curve.operation, curve.precision, curve.threads) == (operation, precision, threads):

@@ -14,7 +14,7 @@ from typing import Final, Literal
 from tonnage.calibration.columns import TRAINING_COLUMNS
 from tonnage.calibration.local_profile import DeviceProfile, combined_log_sd
 from tonnage.calibration.local_update import LEAST_NOISE, Observation, observed, repeat_log_sd
-from tonnage.calibration.prediction import Skipped
+from tonnage.calibration.prediction import SkippedRow
 from tonnage.calibration.reading import read_training_rows
 from tonnage.calibration.rows import TrainingRow
 from tonnage.calibration.training_shapes import NoShape, row_shape
@@ -249,7 +249,7 @@ def read_rows(path: Path) -> list[TrainingRow]:
     """Rows of a CSV in the facts' columns. Raises InputError on the first that cannot be used."""
     rows = []
     for item in read_training_rows(path):
-        if isinstance(item, Skipped):
+        if isinstance(item, SkippedRow):
             raise InputError(f"{path}: row {item.row_id} cannot be used: {item.reason}", hint="correct or remove it")
         rows.append(item)
     if not rows:

@@ -46,7 +46,7 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Belief:
+class FigureBelief:
     """Mean and standard deviation of ln(true / predicted) of one figure."""
 
     mean: float
@@ -76,7 +76,7 @@ def condition(
     shares: Mapping[str, float],
     configuration: str,
     method: str = "",
-) -> Belief:
+) -> FigureBelief:
     """What is believed of a figure with these `shares`, after the observations; the same whatever their order.
 
     >>> seen = Observation(configuration="a", shares=(("products", 1.0),), log_ratio=0.2, noise_log_sd=0.01)
@@ -90,7 +90,7 @@ def condition(
     prior = _covariance(shares, shares, rest) + alike + own
     pooled = _pool(observations)
     if not pooled:
-        return Belief(mean=0.0, log_sd=sqrt(prior))
+        return FigureBelief(mean=0.0, log_sd=sqrt(prior))
     kernel = np.array(
         [
             [_covariance(one.shares, other.shares, rest) + (one.method == other.method) * alike
@@ -105,7 +105,7 @@ def condition(
     )  # fmt: skip
     weights = np.linalg.solve(kernel, np.stack([ratios, towards], axis=1))
     left = prior - fsum(towards * weights[:, 1])
-    return Belief(mean=fsum(towards * weights[:, 0]), log_sd=sqrt(max(left, 0.0)))
+    return FigureBelief(mean=fsum(towards * weights[:, 0]), log_sd=sqrt(max(left, 0.0)))
 
 
 def _covariance(one: Mapping[str, float], other: Mapping[str, float], variance: float) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tonnage.calibration.inference_predict import EngineBatch, engine_batch, fed_s, fixed_and_sending_s, lay_out
-from tonnage.calibration.inference_reading import Case
+from tonnage.calibration.inference_reading import InferenceCase
 from tonnage.calibration.pass_table import PassTable, pass_table
 from tonnage.calibration.search import Values
 from tonnage.sizing.encoder_loads import Flags, request_s
@@ -53,7 +53,7 @@ class PassBatch:
         return out
 
 
-def pass_rows(cases: Sequence[Case], engine: Engine) -> PassBatch:
+def pass_rows(cases: Sequence[InferenceCase], engine: Engine) -> PassBatch:
     """Lay the rows out under the structure of `engine`, whose figures serve as the reference of the offsets."""
     single = [i for i, case in enumerate(cases) if case.load in ONE_PASS and case.tensor_parallel == 1]
     other = [i for i in range(len(cases)) if i not in set(single)]
@@ -81,11 +81,11 @@ def pass_rows(cases: Sequence[Case], engine: Engine) -> PassBatch:
     )  # fmt: skip
 
 
-def _inside_server(case: Case) -> bool:
+def _inside_server(case: InferenceCase) -> bool:
     return case.row.metric.startswith("server_compute")
 
 
-def _pass_key(case: Case) -> tuple[object, ...]:
+def _pass_key(case: InferenceCase) -> tuple[object, ...]:
     """What makes two rows the same pass on the same device."""
     return (case.shape.name, case.shape.layers, case.served, case.load, case.machine.accelerator.name, case.batch,
             case.input_tokens, case.users, case.rate_per_s > 0, case.autocast)  # fmt: skip

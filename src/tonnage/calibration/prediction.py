@@ -6,7 +6,7 @@ from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class JudgedRow:
     """A prediction of exactly what a row states, in the row's own convention and unit.
 
     `unseen_factors`: how far the row is from what the calibration has seen (0: device generation, precision and
@@ -32,7 +32,7 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Skipped:
+class SkippedRow:
     """A row that is not judged, and why; `line`: of the file, where one of its cells cannot be used."""
 
     row_id: str

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Final, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from tonnage.calibration.prediction import Skipped
+from tonnage.calibration.prediction import SkippedRow
 from tonnage.calibration.rows import InferenceRow, TrainingRow
 from tonnage.calibration.seen import SeenIds
 from tonnage.errors import InputError
@@ -32,16 +32,16 @@ _OPTIONAL: Final = frozenset(
 )  # fmt: skip
 
 
-def read_training_rows(path: str | Path) -> Iterator[TrainingRow | Skipped]:
-    """Rows of a training table in file order; a row that cannot be used comes as `Skipped` with its reason (the column
-    of a cell that is no number) and line.
+def read_training_rows(path: str | Path) -> Iterator[TrainingRow | SkippedRow]:
+    """Rows of a training table in file order; a row that cannot be used comes as `SkippedRow` with its reason (the
+    column of a cell that is no number) and line.
 
     Raises InputError (file, line, column) when the file cannot be read as a table of these columns.
     """
     return _TableReader(TrainingRow, Path(path)).rows()
 
 
-def read_inference_rows(path: str | Path) -> Iterator[InferenceRow | Skipped]:
+def read_inference_rows(path: str | Path) -> Iterator[InferenceRow | SkippedRow]:
     """The same for an inference table."""
     return _TableReader(InferenceRow, Path(path)).rows()
 
@@ -73,7 +73,7 @@ class _TableReader(Generic[R]):
         self.defaults = {field.name: field.default for field in fields(row_type) if field.default is not MISSING}
         self.seen = SeenIds()
 
-    def rows(self) -> Iterator[R | Skipped]:
+    def rows(self) -> Iterator[R | SkippedRow]:
         try:
             with self.path.open(encoding="utf-8-sig", newline="") as stream:
                 reader = csv.reader(stream, strict=True)
@@ -92,7 +92,7 @@ class _TableReader(Generic[R]):
                 hint="a cell in quotes ends with one, and a quote inside it is doubled",
             ) from error
 
-    def _typed(self, reader: Any) -> Iterator[R | Skipped]:
+    def _typed(self, reader: Any) -> Iterator[R | SkippedRow]:
         header = next(reader, None)
         if header is None:
             raise InputError(
@@ -134,7 +134,7 @@ class _TableReader(Generic[R]):
     def _required(self) -> list[str]:
         return [name for name in self.kinds if name not in _OPTIONAL and name not in self.defaults]
 
-    def _row(self, line: int, cells: dict[str, str]) -> R | Skipped:
+    def _row(self, line: int, cells: dict[str, str]) -> R | SkippedRow:
         identity = cells["id"] or f"line {line}"
         suspect = cells.get("quality", "") == "suspect"
         try:
@@ -142,7 +142,7 @@ class _TableReader(Generic[R]):
             if self.seen.add(identity):
                 raise _Unusable(DUPLICATE_ID)
         except _Unusable as reason:
-            return Skipped(row_id=identity, metric=cells["metric"], reason=str(reason), suspect=suspect, line=line)
+            return SkippedRow(row_id=identity, metric=cells["metric"], reason=str(reason), suspect=suspect, line=line)
         return row
 
     def _value(self, cells: dict[str, str]) -> R:

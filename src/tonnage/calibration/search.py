@@ -31,7 +31,7 @@ class CaseBatch(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
+class SearchSchedule:
     """How a search moves.
 
     `factors`: up and down, the largest first. `rounds`: at most this many over all parameters with each factor (None:
@@ -62,7 +62,7 @@ def fit_values(
     begin: Values,
     *,
     weights: Array,
-    schedule: Schedule,
+    schedule: SearchSchedule,
     rounded: float = 0.0,
     penalty: Callable[[Values], float] = lambda _: 0.0,
 ) -> dict[str, float]:
@@ -85,7 +85,7 @@ def misfit(errors: Array, weights: Array, *, rounded: float = 0.0) -> float:
 
 
 def search(
-    loss: Callable[[Values], float], begin: Values, parameters: Sequence[Assumption], schedule: Schedule
+    loss: Callable[[Values], float], begin: Values, parameters: Sequence[Assumption], schedule: SearchSchedule
 ) -> dict[str, float]:
     """The values of `parameters` inside their ranges where moves of `schedule` no longer lower the loss. The same
     arguments give the same values."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tonnage.calibration.intervals import Intervals, residual
-from tonnage.calibration.prediction import Judged, Skipped
+from tonnage.calibration.prediction import JudgedRow, SkippedRow
 from tonnage.calibration.validation import (
     CapacityOf,
     ErrorLine,
@@ -55,7 +55,7 @@ class _Errors:
         self.codes = {key: _Codes() for key in self.KEYS}
         self.columns = {key: array("l") for key in self.KEYS}
 
-    def add(self, row: Judged, covered: bool) -> None:
+    def add(self, row: JudgedRow, covered: bool) -> None:
         self.ratio.append(row.predicted / row.measured)
         self.covered.append(covered)
         for key in self.KEYS:
@@ -82,7 +82,7 @@ class _Errors:
         return np.array(self.columns[key], dtype=np.int64)
 
 
-class Tally:
+class ErrorTally:
     """What `validate` keeps while results stream by."""
 
     def __init__(
@@ -97,14 +97,14 @@ class Tally:
         self.skipped_at: dict[str, list[int]] = {}
         self.good, self.doubtful = _Errors(), _Errors()
         self.fit: Counter[Hashable] = Counter()
-        self.worst: list[tuple[float, int, Judged]] = []
+        self.worst: list[tuple[float, int, JudgedRow]] = []
         self._bounds: dict[tuple[str, int, str], tuple[float, float]] = {}
         self._capacity: dict[str, float | None] = {}
 
-    def add(self, result: Judged | Skipped) -> None:
+    def add(self, result: JudgedRow | SkippedRow) -> None:
         self.rows += 1
         self.suspect_rows += result.suspect
-        if isinstance(result, Skipped):
+        if isinstance(result, SkippedRow):
             self._skip(result.reason, result.suspect, result.line)
         elif result.metric == FITS:
             self._count_fit(result, said=self._says_fits(result), did=result.measured >= 0.5)
@@ -141,7 +141,7 @@ class Tally:
         if line is not None and len(places) < SKIPPED_PLACES:
             places.append(line)
 
-    def _judge(self, row: Judged) -> None:
+    def _judge(self, row: JudgedRow) -> None:
         if row.suspect:
             self.suspect_predicted += 1
             self.doubtful.add(row, self._covers(row))
@@ -152,14 +152,14 @@ class Tally:
         if row.metric.startswith("peak_mem"):
             self._compare_with_device(row)
 
-    def _keep_if_bad(self, row: Judged) -> None:
+    def _keep_if_bad(self, row: JudgedRow) -> None:
         entry = (round(abs(log(row.predicted / row.measured)), 9), -self.rows, row)
         if len(self.worst) < WORST_ROWS:
             heapq.heappush(self.worst, entry)
         elif entry[:2] > self.worst[0][:2]:
             heapq.heapreplace(self.worst, entry)
 
-    def _covers(self, row: Judged) -> bool:
+    def _covers(self, row: JudgedRow) -> bool:
         shared = isinstance(self.intervals, Intervals)
         key = (row.group, row.unseen_factors, "" if shared else row.family)
         if key not in self._bounds:
@@ -173,7 +173,7 @@ class Tally:
             return self.intervals
         return self.intervals.get(family) or Intervals()
 
-    def _compare_with_device(self, row: Judged) -> None:
+    def _compare_with_device(self, row: JudgedRow) -> None:
         if self.capacity_of is None:
             return
         if row.gpu not in self._capacity:
@@ -183,13 +183,13 @@ class Tally:
             needed = row.predicted if row.needed_gib is None else row.needed_gib
             self._count(said=bool(fits(needed, capacity, 0.0)), did=True)  # it ran there: else there were no reading
 
-    def _says_fits(self, row: Judged) -> bool:
+    def _says_fits(self, row: JudgedRow) -> bool:
         """The row's own verdict, or one with the margin asked for where the row says what is needed and there."""
         if self.margin_fraction is None or row.needed_gib is None or row.capacity_gib is None:
             return row.predicted >= 0.5
         return bool(fits(row.needed_gib, row.capacity_gib, self.margin_fraction))
 
-    def _count_fit(self, row: Judged, *, said: bool, did: bool) -> None:
+    def _count_fit(self, row: JudgedRow, *, said: bool, did: bool) -> None:
         if row.suspect:
             self.suspect_predicted += 1
             return
@@ -202,7 +202,7 @@ class Tally:
         self.fit["false_misfits"] += did and not said
 
 
-def _comparable(row: Judged) -> bool:
+def _comparable(row: JudgedRow) -> bool:
     return isfinite(row.predicted) and row.predicted > 0 and isfinite(row.measured) and row.measured > 0
 
 

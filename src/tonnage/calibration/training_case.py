@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tonnage.calibration.rows import TrainingRow
-from tonnage.calibration.training_engine import Engine, NoEngine, engine_of, objective_of
+from tonnage.calibration.training_engine import NoEngine, RowProgram, engine_of, objective_of
 from tonnage.calibration.training_shapes import RELATIVE_WORDS, NoShape, row_shape
 from tonnage.catalog.catalog import Catalog
 from tonnage.catalog.hardware import Accelerator, Link
@@ -43,7 +43,7 @@ class NoCase(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class TrainingCase:
     """A row, ready to be predicted. `samples` and `tokens` are of one step over all GPUs; `stated`: habits that the
     layout and the data set, not the program."""
 
@@ -71,7 +71,7 @@ class Case:
         return program_class(self.jobs[0])
 
 
-def build_case(row: TrainingRow, catalog: Catalog, assumed: Assumptions | None = None) -> Case:
+def build_case(row: TrainingRow, catalog: Catalog, assumed: Assumptions | None = None) -> TrainingCase:
     """The case of a row; raises NoCase with the reason where it states too little. `assumed`: by which a micro-batch
     that is not stated is chosen."""
     device = _device(row, catalog)
@@ -90,7 +90,7 @@ def build_case(row: TrainingRow, catalog: Catalog, assumed: Assumptions | None =
     machine = _machine(row, device, catalog, per_node)
     layouts = _layouts(row, jobs, stated, machine, gpus, assumed)
     samples = float((layouts.micro_batch * layouts.accumulation * layouts.data_parallel)[0])
-    return Case(
+    return TrainingCase(
         row=row, jobs=jobs, layouts=layouts, machine=machine, stated=stated, gpus=gpus,
         samples=samples, tokens=samples * length,
     )  # fmt: skip
@@ -115,7 +115,7 @@ def _length(row: TrainingRow, shape: ModelShape) -> float:
     raise NoCase("sequence length not stated")
 
 
-def _jobs(row: TrainingRow, shape: ModelShape, engine: Engine, length: float) -> tuple[TrainJob, ...]:
+def _jobs(row: TrainingRow, shape: ModelShape, engine: RowProgram, length: float) -> tuple[TrainJob, ...]:
     job = TrainJob(
         model=shape,
         samples=1,

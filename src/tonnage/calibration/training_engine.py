@@ -32,7 +32,7 @@ class NoEngine(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Engine:
+class RowProgram:
     """The program, as far as a row tells: what it computes in, how it attends, and its habits."""
 
     precision: TrainPrecision
@@ -45,7 +45,7 @@ class Engine:
     program: Program
 
 
-def engine_of(row: TrainingRow, shape: ModelShape, device: Accelerator) -> Engine:
+def engine_of(row: TrainingRow, shape: ModelShape, device: Accelerator) -> RowProgram:
     """The engine of a row; raises NoEngine."""
     adapters = adapters_of(row.method, row.precision)
     if adapters is None:
@@ -58,7 +58,7 @@ def engine_of(row: TrainingRow, shape: ModelShape, device: Accelerator) -> Engin
     if precision is None:
         raise NoEngine(f"precision '{row.precision}' is none we size")
     rank = ROW_RANK if adapters.rank is None else adapters.rank
-    return Engine(
+    return RowProgram(
         precision=precision,
         attention=program.attention or usual_attention(shape, device, adapters),
         adapters=adapters,

@@ -11,10 +11,10 @@ from typing import Final
 import numpy as np
 
 from tonnage.calibration.memo import MEMO, Same
-from tonnage.calibration.prediction import Skipped
+from tonnage.calibration.prediction import SkippedRow
 from tonnage.calibration.rows import TrainingRow
-from tonnage.calibration.search import CAP, Schedule, fit_values, shared_weights
-from tonnage.calibration.training_case import Case
+from tonnage.calibration.search import CAP, SearchSchedule, fit_values, shared_weights
+from tonnage.calibration.training_case import TrainingCase
 from tonnage.calibration.training_fitted import Residuals, TrainingFit, generation_of
 from tonnage.calibration.training_judge import time_case
 from tonnage.calibration.training_memory_rows import MemoryBatch, memory_batch
@@ -81,28 +81,28 @@ def _begin(parameters: Sequence[Assumption], start: TrainingFit | None) -> dict[
     return judged if start is None else {name: start.values.get(name, value) for name, value in judged.items()}
 
 
-def _schedule(first: float, last: float) -> Schedule:
+def _schedule(first: float, last: float) -> SearchSchedule:
     """Steps of a factor of 1 + `first` up and down, halved down to `last`."""
     steps, step = [], first
     while step >= last:
         steps.append(step)
         step /= 2.0
     factors = tuple((1.0 + step, 1.0 / (1.0 + step)) for step in steps)
-    return Schedule(factors=factors, least_gain=LEAST_GAIN, leaps=True)
+    return SearchSchedule(factors=factors, least_gain=LEAST_GAIN, leaps=True)
 
 
 def _ranges(parameters: Sequence[Assumption]) -> dict[str, tuple[float, float]]:
     return {one.name: (one.low, one.high) for one in parameters}
 
 
-def fitting_cases(rows: Sequence[TrainingRow], catalog: Catalog, assumed: Assumptions) -> list[Case]:
+def fitting_cases(rows: Sequence[TrainingRow], catalog: Catalog, assumed: Assumptions) -> list[TrainingCase]:
     """Cases to fit to: not suspect, and rates rather than sums over whole runs."""
     wanted = [row for row in rows if row.quality != "suspect" and row.metric not in UNFITTED_METRICS]
     found = [
         MEMO.recall(("training case", Same(catalog), row, assumed), partial(time_case, row, catalog, assumed))
         for row in wanted
     ]
-    return [case for case in found if not isinstance(case, Skipped)]
+    return [case for case in found if not isinstance(case, SkippedRow)]
 
 
 UNFITTED_METRICS = ("gpu_hours", "achieved_tflops_per_gpu", "iteration_time_s")
@@ -127,11 +127,11 @@ def fit_cases(batch: TrainingBatch, *, start: TrainingFit | None = None) -> Trai
     )
 
 
-def _generations(cases: Sequence[Case]) -> list[str]:
+def _generations(cases: Sequence[TrainingCase]) -> list[str]:
     return [generation_of(case.machine.accelerator) for case in cases]
 
 
-def _residuals(cases: Sequence[Case], errors: Array) -> tuple[Residuals, ...]:
+def _residuals(cases: Sequence[TrainingCase], errors: Array) -> tuple[Residuals, ...]:
     generations = _generations(cases)
     groups = ["all", *sorted(set(generations))]
     masks = [np.array([group in ("all", one) for one in generations]) for group in groups]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tonnage.calibration.prediction import Judged, Skipped
+from tonnage.calibration.prediction import JudgedRow, SkippedRow
 from tonnage.calibration.rows import TrainingRow, publication
-from tonnage.calibration.training_case import Case, NoCase, build_case
+from tonnage.calibration.training_case import NoCase, TrainingCase, build_case
 from tonnage.calibration.training_memory_rows import MEMORY_METRICS, judge_memory_row
 from tonnage.calibration.training_unstated import fitted_to_device
 from tonnage.calibration.unseen import UnseenFactors
@@ -30,20 +30,20 @@ IMAGES = ("convolution", "vision-transformer")
 
 def judge_training(
     rows: Sequence[TrainingRow], catalog: Catalog, fitted: TrainingFit | None = None
-) -> list[Judged | Skipped]:
+) -> list[JudgedRow | SkippedRow]:
     """Each row predicted in its own convention, or skipped with the reason; in the order of `rows`.
 
     Without `fitted` the assumptions the library ships with are used.
     """
     assumed = fitted.assumptions() if fitted else Assumptions()
-    results: dict[int, Judged | Skipped] = {}
-    timed: list[tuple[int, Case]] = []
+    results: dict[int, JudgedRow | SkippedRow] = {}
+    timed: list[tuple[int, TrainingCase]] = []
     for index, row in enumerate(rows):
         if row.metric in MEMORY_METRICS:
             results[index] = judge_memory_row(row, catalog, assumed)
             continue
         found = time_case(row, catalog, assumed)
-        if isinstance(found, Skipped):
+        if isinstance(found, SkippedRow):
             results[index] = found
         else:
             timed.append((index, found))
@@ -54,7 +54,7 @@ def judge_training(
     return [results[index] for index in range(len(rows))]
 
 
-def time_case(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> Case | Skipped:
+def time_case(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> TrainingCase | SkippedRow:
     """The case of a row with a rate or a time, or why it has none; `assumed` settles what it leaves open."""
     if row.metric not in (*RATES, *TIMES):
         return _skipped(row, f"metric '{row.metric}' is none of training time or memory")
@@ -72,23 +72,23 @@ def time_case(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> Case 
     return case
 
 
-def predict_metrics(cases: Sequence[Case], assumed: Assumptions) -> list[float]:
+def predict_metrics(cases: Sequence[TrainingCase], assumed: Assumptions) -> list[float]:
     """Each case's figure in its row's metric, by the function that plans call."""
     return [in_convention(case, predicted_step_s(case, assumed)) for case in cases]
 
 
-def predicted_step_s(case: Case, assumed: Assumptions) -> float:
+def predicted_step_s(case: TrainingCase, assumed: Assumptions) -> float:
     """Seconds of one step of a case."""
     devices = case_devices(case, assumed)
     return float(predict_training(case.jobs, case.layouts, devices, assumed, case.trainer).step.total_s[0])
 
 
-def case_devices(case: Case, assumed: Assumptions) -> Devices:
+def case_devices(case: TrainingCase, assumed: Assumptions) -> Devices:
     """The machine of a case at the precision it computes in."""
     return stack([case.machine], TRAINING[case.jobs[0].precision].compute, assumed)
 
 
-def in_convention(case: Case, seconds: float) -> float:
+def in_convention(case: TrainingCase, seconds: float) -> float:
     """A step of `seconds` as the metric of the case's row."""
     tokens_per_gpu = case.tokens / seconds / case.gpus
     match case.row.metric:
@@ -105,13 +105,13 @@ def in_convention(case: Case, seconds: float) -> float:
             return _whole_flop(case) * _counted(case) / seconds / case.gpus / 1e12
 
 
-def _counted(case: Case) -> float:
+def _counted(case: TrainingCase) -> float:
     """Passes counted over forward and backward: a hardware rate counts the second forward too."""
     repeated = int(case.layouts.recompute[0]) == FULL
     return 4.0 / 3.0 if repeated and case.row.flop_counted == "hardware" else 1.0
 
 
-def _whole_flop(case: Case) -> float:
+def _whole_flop(case: TrainingCase) -> float:
     """As papers count them: three passes over every token of the step."""
     return 3.0 * case.tokens * counted_flop_per_token(case.jobs[0])
 
@@ -120,20 +120,20 @@ RATES = ("tokens_per_s_per_gpu", "sequences_per_s", "images_per_s", "achieved_tf
 TIMES = ("iteration_time_s", "gpu_hours")  # metrics that grow with time
 
 
-def case_ratio(case: Case, seconds: float) -> float:
+def case_ratio(case: TrainingCase, seconds: float) -> float:
     """Predicted over measured, turned so that above 1 always means: predicted too fast."""
     value = in_convention(case, seconds) / case.row.value
     return 1.0 / value if case.row.metric in TIMES else value
 
 
-def _judged(case: Case, value: float, fitted: TrainingFit | None) -> Judged | Skipped:
+def _judged(case: TrainingCase, value: float, fitted: TrainingFit | None) -> JudgedRow | SkippedRow:
     row = case.row
     if not np.isfinite(value) or value <= 0:
         return _skipped(row, "a link between its devices has no published bandwidth")
     image, unseen_factors = case.jobs[0].model.architecture in IMAGES, UnseenFactors()
     if fitted is not None:
         unseen_factors = fitted.unseen_factors(case.machine.accelerator, case.jobs[0].precision, case.program_class)
-    return Judged(
+    return JudgedRow(
         row_id=row.id,
         metric=row.metric,
         family=row.family,
@@ -148,5 +148,5 @@ def _judged(case: Case, value: float, fitted: TrainingFit | None) -> Judged | Sk
     )
 
 
-def _skipped(row: TrainingRow, reason: str) -> Skipped:
-    return Skipped(row_id=row.id, metric=row.metric, reason=reason)
+def _skipped(row: TrainingRow, reason: str) -> SkippedRow:
+    return SkippedRow(row_id=row.id, metric=row.metric, reason=reason)

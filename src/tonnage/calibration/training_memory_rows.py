@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from tonnage.calibration.prediction import Judged, Skipped
+from tonnage.calibration.prediction import JudgedRow, SkippedRow
 from tonnage.calibration.rows import TrainingRow, publication
 from tonnage.calibration.search import Values
-from tonnage.calibration.training_case import Case, NoCase, build_case
+from tonnage.calibration.training_case import NoCase, TrainingCase, build_case
 from tonnage.calibration.training_unstated import fitted_to_device
 from tonnage.catalog.catalog import Catalog
 from tonnage.errors import TonnageError
@@ -68,16 +68,16 @@ class Peak:
         return reduce(np.add, (getattr(part, name) for part in self.parts))
 
 
-def judge_memory_row(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> Judged | Skipped:
+def judge_memory_row(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> JudgedRow | SkippedRow:
     """One memory row beside its prediction."""
     judge = {"fits": _fits, "max_seq_len": _longest}.get(row.metric, _peak)
     try:
         found = judge(row, catalog, assumed)
     except NoCase as error:
-        return Skipped(row_id=row.id, metric=row.metric, reason=str(error))
+        return SkippedRow(row_id=row.id, metric=row.metric, reason=str(error))
     except TonnageError as error:
-        return Skipped(row_id=row.id, metric=row.metric, reason=error.message)
-    return Judged(
+        return SkippedRow(row_id=row.id, metric=row.metric, reason=error.message)
+    return JudgedRow(
         row_id=row.id,
         metric=row.metric,
         family=row.family,
@@ -104,14 +104,14 @@ def reading_of(row: TrainingRow) -> str:
     return "reserved" if "reserved" in text or told is None else told
 
 
-def memory_case(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> Case:
+def memory_case(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> TrainingCase:
     """The case of a memory row. Peak memory does not depend on which device it is read on."""
     if row.gpu and not BUDGET.search(row.gpu):
         return build_case(row, catalog, assumed)
     return build_case(replace(row, gpu=STAND_IN), catalog, assumed)
 
 
-def peak(case: Case, assumed: Assumptions) -> Peak:
+def peak(case: TrainingCase, assumed: Assumptions) -> Peak:
     """Peak memory of a case."""
     parts = (estimate_training_memory(job, case.layouts, assumed, case.trainer) for job in case.jobs)
     return Peak(parts=tuple(parts))
@@ -126,13 +126,13 @@ def _peak(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> Predictio
     return Prediction(value=_reported(case, found), group=memory_group(case.jobs[0]), needed_gib=needed_gib)
 
 
-def _measured_case(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> Case:
+def _measured_case(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> TrainingCase:
     """The case of a row that prints a peak: it ran, so what it leaves open was such that it fitted."""
     case = memory_case(row, catalog, assumed)
     return case if BUDGET.search(row.gpu) or not row.gpu else fitted_to_device(case, assumed)
 
 
-def _reported(case: Case, found: Peak) -> float:
+def _reported(case: TrainingCase, found: Peak) -> float:
     """The peak in the row's own reading and unit."""
     row = case.row
     size = float(found.bytes(reading_of(row))[0])
@@ -150,7 +150,7 @@ def _fits(row: TrainingRow, catalog: Catalog, assumed: Assumptions) -> Predictio
     return Prediction(value=said, group=group, needed_gib=to_gib(needs), capacity_gib=to_gib(has))
 
 
-def _capacity(row: TrainingRow, case: Case) -> float:
+def _capacity(row: TrainingRow, case: TrainingCase) -> float:
     budget = BUDGET.search(row.gpu)
     return from_gib(float(budget[1])) if budget else usable_bytes(case.machine.accelerator)
 
@@ -184,7 +184,7 @@ def with_program_unstated(row: TrainingRow) -> TrainingRow:
 class MemoryBatch:
     """Peak-memory rows with what of them does not change in a fit: the cases."""
 
-    cases: tuple[Case, ...]
+    cases: tuple[TrainingCase, ...]
 
     def log_errors(self, values: Values) -> Array:
         """log(predicted / measured) of each case under these parameters."""

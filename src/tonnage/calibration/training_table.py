@@ -15,7 +15,7 @@ import numpy as np
 
 from tonnage.calibration.memo import MEMO, Same
 from tonnage.calibration.search import Values
-from tonnage.calibration.training_case import Case
+from tonnage.calibration.training_case import TrainingCase
 from tonnage.calibration.training_judge import case_devices, case_ratio
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import Devices
@@ -23,7 +23,7 @@ from tonnage.sizing.estimates import Array, Num
 from tonnage.sizing.operators import Kind, Operator
 from tonnage.sizing.training_prediction import work_of
 from tonnage.sizing.training_time import TrainingStep, step_seconds
-from tonnage.sizing.training_work import StepWork, Work, column_names
+from tonnage.sizing.training_work import OperatorWork, StepWork, column_names
 from tonnage.values import dataclass
 
 KINDS: tuple[Kind, ...] = ("gemm", "attention", "elementwise", "convolution")
@@ -34,7 +34,7 @@ FIGURES = ("count", "flop", "moved_bytes", "rows", "columns", "kernels", "query_
 class TrainingBatch:
     """Cases, their work and their devices, one row each."""
 
-    cases: tuple[Case, ...]
+    cases: tuple[TrainingCase, ...]
     work: StepWork
     devices: Devices
     at_one_second: Array  # log(predicted / measured) of each case if its step took a second: all metrics go with it
@@ -50,7 +50,7 @@ class TrainingBatch:
         return step_seconds(self.work, self.devices, assumed)
 
 
-def training_batch(cases: Sequence[Case], assumed: Assumptions | None = None) -> TrainingBatch:
+def training_batch(cases: Sequence[TrainingCase], assumed: Assumptions | None = None) -> TrainingBatch:
     """`cases` (at least one) as one table."""
     assumed = assumed or Assumptions()
     works = [_work_once(case) for case in cases]
@@ -64,11 +64,11 @@ def training_batch(cases: Sequence[Case], assumed: Assumptions | None = None) ->
     )
 
 
-def _work_once(case: Case) -> StepWork:
+def _work_once(case: TrainingCase) -> StepWork:
     return MEMO.recall(("training work", Same(case)), lambda: work_of(case.jobs, case.layouts, case.trainer))
 
 
-def _flattened(works: Sequence[StepWork]) -> tuple[Work, ...]:
+def _flattened(works: Sequence[StepWork]) -> tuple[OperatorWork, ...]:
     found = []
     for kind in KINDS:
         parts = [(row, part) for row, work in enumerate(works) for part in work.works if part.operator.kind == kind]
@@ -82,7 +82,7 @@ def _flattened(works: Sequence[StepWork]) -> tuple[Work, ...]:
             name: _column([getattr(part.operator, name) for part in entries]) for name in FIGURES
         }
         found.append(
-            Work(
+            OperatorWork(
                 operator=Operator(name=kind, kind=kind, **figures),
                 times=_column([part.times for part in entries]),
                 backward=_column([part.backward for part in entries]),
@@ -94,7 +94,7 @@ def _flattened(works: Sequence[StepWork]) -> tuple[Work, ...]:
     return tuple(found)
 
 
-def _summed(parts: Sequence[tuple[int, Work]]) -> Work:
+def _summed(parts: Sequence[tuple[int, OperatorWork]]) -> OperatorWork:
     """Element-wise work, whose time is linear in bytes and kernels: one entry for all of a row that is alike."""
     sums: dict[tuple[int, float, float, float], list[float]] = {}
     for row, part in parts:
@@ -106,7 +106,7 @@ def _summed(parts: Sequence[tuple[int, Work]]) -> Work:
         entry[2] += often * _number(part.operator.strided_elements)
     keys, totals = np.array(list(sums)), np.array(list(sums.values()))
     ones = np.ones(len(keys))
-    return Work(
+    return OperatorWork(
         operator=Operator(
             name="elementwise", kind="elementwise", moved_bytes=totals[:, 0], kernels=totals[:, 1],
             strided_elements=totals[:, 2],

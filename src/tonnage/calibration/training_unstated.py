@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tonnage.calibration.training_case import Case
+from tonnage.calibration.training_case import TrainingCase
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.devices import usable_bytes
 from tonnage.sizing.layouts import RECOMPUTES, SHARDINGS
@@ -23,10 +23,10 @@ from tonnage.sizing.training_memory import estimate_training_memory
 from tonnage.workload.jobs import TrainPrecision
 
 TOLERANCE = 0.2  # over the device: nine peaks in ten are overstated by less
-Change = Callable[[Case], Case]
+Change = Callable[[TrainingCase], TrainingCase]
 
 
-def fitted_to_device(case: Case, assumed: Assumptions) -> Case:
+def fitted_to_device(case: TrainingCase, assumed: Assumptions) -> TrainingCase:
     """The case with the fewest of its unstated choices changed so that it fits; as it is where nothing helps."""
     changes = tuple(_open_changes(case))
     if not changes or fits(case, assumed):
@@ -39,14 +39,14 @@ def fitted_to_device(case: Case, assumed: Assumptions) -> Case:
     return case
 
 
-def fits(case: Case, assumed: Assumptions) -> bool:
+def fits(case: TrainingCase, assumed: Assumptions) -> bool:
     """Whether the peak stays within the device, give or take what predictions are off by."""
     parts = (estimate_training_memory(job, case.layouts, assumed, case.trainer) for job in case.jobs)
     needs = sum(float(part.needed_bytes[0]) for part in parts)
     return needs <= usable_bytes(case.machine.accelerator) * (1.0 + TOLERANCE)
 
 
-def _open_changes(case: Case) -> Iterator[Change]:
+def _open_changes(case: TrainingCase) -> Iterator[Change]:
     row = case.row
     if row.n_gpus is None or case.jobs[0].model.architecture == "convolution":
         return  # without the number of GPUs there is no share that must fit; images: none of these makes much of a peak
@@ -67,26 +67,26 @@ def _open_changes(case: Case) -> Iterator[Change]:
         yield partial(_with_program, optimizer_in_backward=True)
 
 
-def _sharded_optimizer(case: Case) -> Case:
+def _sharded_optimizer(case: TrainingCase) -> TrainingCase:
     cut = np.maximum(case.layouts.sharding, float(SHARDINGS.index("zero1")))
     return replace(case, layouts=replace(case.layouts, sharding=cut))
 
 
-def _recomputed(case: Case) -> Case:
+def _recomputed(case: TrainingCase) -> TrainingCase:
     full = np.array([float(RECOMPUTES.index("full"))])
     return replace(case, layouts=replace(case.layouts, recompute=full))
 
 
-def _chunked(case: Case) -> Case:
+def _chunked(case: TrainingCase) -> TrainingCase:
     return case if case.program.loss == "fused" else _with_program(case, loss="chunked")
 
 
-def _sixteen_bit(case: Case) -> Case:
+def _sixteen_bit(case: TrainingCase) -> TrainingCase:
     held: TrainPrecision = "bf16-true"
     return replace(case, jobs=tuple(replace(job, precision=held) for job in case.jobs))
 
 
-def _with_program(case: Case, **changed: Any) -> Case:
+def _with_program(case: TrainingCase, **changed: Any) -> TrainingCase:
     """The case with its program changed; the job's own optimizer goes with it."""
     program = replace(case.program, **changed)
     optimizer = program.optimizer or case.jobs[0].optimizer

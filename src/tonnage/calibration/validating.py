@@ -9,7 +9,7 @@ from tonnage.calibration.calibrating import judge_held
 from tonnage.calibration.intervals import Intervals, intervals_without_family
 from tonnage.calibration.kinds import Kind, device_capacity, judged_rows, rows_to_fit
 from tonnage.calibration.leave_out import OnStep, leave_one_out
-from tonnage.calibration.prediction import Judged
+from tonnage.calibration.prediction import JudgedRow
 from tonnage.calibration.store import Calibration
 from tonnage.calibration.validation import ValidationReport, validate
 from tonnage.catalog.catalog import Catalog
@@ -63,7 +63,7 @@ def validate_left_out(
         jobs=jobs,
         on_step=on_step,
     )
-    judged = [result for result in results if isinstance(result, Judged)]
+    judged = [result for result in results if isinstance(result, JudgedRow)]
     intervals = intervals_without_family(judged, judged)
     capacity_of = device_capacity(catalog, memory_margin)
     return validate([*skipped, *results], intervals, capacity_of=capacity_of, margin_fraction=memory_margin)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from tonnage.calibration.intervals import Intervals
-from tonnage.calibration.prediction import Judged, Skipped
+from tonnage.calibration.prediction import JudgedRow, SkippedRow
 from tonnage.values import dataclass
 
 CapacityOf = Callable[[str], float | None]  # GiB that a run may use on this GPU; None: not known
@@ -58,17 +58,17 @@ class ValidationReport:
     memory_fit: MemoryFit
     by_gpu: tuple[ErrorLine, ...]
     by_family: tuple[ErrorLine, ...]
-    worst: tuple[Judged, ...]  # by |ln(predicted / measured)|
+    worst: tuple[JudgedRow, ...]  # by |ln(predicted / measured)|
     suspect: SuspectRows
 
 
-def error_pct(row: Judged) -> float:
+def error_pct(row: JudgedRow) -> float:
     """Signed error in %: predicted / measured - 1."""
     return 100.0 * (row.predicted / row.measured - 1.0)
 
 
 def validate(
-    results: Iterable[Judged | Skipped],
+    results: Iterable[JudgedRow | SkippedRow],
     intervals: Intervals | Mapping[str, Intervals] | None = None,
     *,
     capacity_of: CapacityOf | None = None,
@@ -81,9 +81,9 @@ def validate(
     it only «fits» rows count as statements about fitting. `margin_fraction` is what those keep free of the memory they
     state; None: as they were judged.
     """
-    from tonnage.calibration.tally import Tally
+    from tonnage.calibration.tally import ErrorTally
 
-    tally = Tally(intervals or Intervals(), capacity_of, margin_fraction)
+    tally = ErrorTally(intervals or Intervals(), capacity_of, margin_fraction)
     for result in results:
         tally.add(result)
     return tally.report()

@@ -2,7 +2,7 @@
 
 from tonnage.catalog.aliases import Alias, devices_called, load_aliases
 from tonnage.catalog.catalog import Catalog, MistakenName, Provider, Region
-from tonnage.catalog.checks import Finding, check_catalog
+from tonnage.catalog.checks import CatalogFinding, check_catalog
 from tonnage.catalog.description import Description, describe
 from tonnage.catalog.grammar import GpuFilter, parse_gpu_filter
 from tonnage.catalog.hardware import Accelerator, Cpu, Link, Precision, Source
@@ -16,9 +16,9 @@ __all__ = [
     "Alias",
     "BillingRule",
     "Catalog",
+    "CatalogFinding",
     "Cpu",
     "Description",
-    "Finding",
     "GpuFilter",
     "InstanceType",
     "Link",

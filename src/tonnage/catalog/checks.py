@@ -20,7 +20,7 @@ NAMED_ROWS = 5  # a group of old rows up to this size is listed row by row, a la
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class CatalogFinding:
     """One doubt: about what, why, the figure that stands there, what was expected, where the row is from."""
 
     severity: Severity
@@ -31,7 +31,7 @@ class Finding:
     source: str
 
 
-def check_catalog(catalog: Catalog, *, as_of: date, max_age_days: int = 180) -> tuple[Finding, ...]:
+def check_catalog(catalog: Catalog, *, as_of: date, max_age_days: int = 180) -> tuple[CatalogFinding, ...]:
     """Every doubt about the instance types and offers of `catalog` on the day `as_of`, errors first.
 
     `error`: a row contradicts itself or another. `warning`: a price far from its like, or read more than
@@ -56,7 +56,7 @@ def offer_subject(offer: Offer) -> str:
     return f"{offer.provider} {offer.instance_type} {offer.region or 'every region'} {offer.purchase}"
 
 
-def _gpu_memory(catalog: Catalog) -> Iterator[Finding]:
+def _gpu_memory(catalog: Catalog) -> Iterator[CatalogFinding]:
     memory = {device.name: device.memory_gib for device in catalog.accelerators}
     for instance in catalog.instance_types:
         each = memory.get(instance.accelerator) if instance.accelerator else None
@@ -64,7 +64,7 @@ def _gpu_memory(catalog: Catalog) -> Iterator[Finding]:
             continue
         expected = each * instance.accelerator_count
         if abs(instance.gpu_memory_gib - expected) > MEMORY_TOLERANCE * expected:
-            yield Finding(
+            yield CatalogFinding(
                 severity="error",
                 subject=f"{instance.provider} {instance.name}",
                 message=f"GPU memory disagrees with {instance.accelerator_count:g} x {instance.accelerator}",
@@ -74,13 +74,13 @@ def _gpu_memory(catalog: Catalog) -> Iterator[Finding]:
             )
 
 
-def _duplicates(offers: Iterable[Offer]) -> Iterator[Finding]:
+def _duplicates(offers: Iterable[Offer]) -> Iterator[CatalogFinding]:
     groups: dict[tuple[str, str, str, str], list[Offer]] = defaultdict(list)
     for offer in offers:
         groups[offer.provider, offer.instance_type, offer.region, offer.purchase].append(offer)
     for group in groups.values():
         if len(group) > 1:
-            yield Finding(
+            yield CatalogFinding(
                 severity="error",
                 subject=offer_subject(group[0]),
                 message="the same offer stands in the snapshot several times",
@@ -90,7 +90,7 @@ def _duplicates(offers: Iterable[Offer]) -> Iterator[Finding]:
             )
 
 
-def _dates(catalog: Catalog, as_of: date, max_age_days: int) -> Iterator[Finding]:
+def _dates(catalog: Catalog, as_of: date, max_age_days: int) -> Iterator[CatalogFinding]:
     old: dict[tuple[str, date, str], list[Offer]] = defaultdict(list)
     undated: Counter[tuple[str, str]] = Counter()
     for offer in catalog.offers:
@@ -108,7 +108,7 @@ def _dates(catalog: Catalog, as_of: date, max_age_days: int) -> Iterator[Finding
             subject = f"{provider}, {len(group)} offers"
             yield _date_finding("warning", subject, "stale prices", group[0], as_of, max_age_days)
     for (provider, source), count in undated.items():
-        yield Finding(
+        yield CatalogFinding(
             severity="note",
             subject=f"{provider}, {count} offers",
             message="the source states no date for these prices",
@@ -120,9 +120,9 @@ def _dates(catalog: Catalog, as_of: date, max_age_days: int) -> Iterator[Finding
 
 def _date_finding(
     severity: Severity, subject: str, message: str, offer: Offer, as_of: date, max_age_days: int
-) -> Finding:
+) -> CatalogFinding:
     assert offer.read_on is not None
-    return Finding(
+    return CatalogFinding(
         severity=severity,
         subject=subject,
         message=message,
@@ -132,14 +132,14 @@ def _date_finding(
     )
 
 
-def _ratios(instances: Iterable[InstanceType]) -> Iterator[Finding]:
+def _ratios(instances: Iterable[InstanceType]) -> Iterator[CatalogFinding]:
     low, high = GIB_PER_VCPU
     for instance in instances:
         if not instance.vcpus or not instance.memory_gib:
             continue
         ratio = instance.memory_gib / instance.vcpus
         if not low <= ratio <= high:
-            yield Finding(
+            yield CatalogFinding(
                 severity="warning",
                 subject=f"{instance.provider} {instance.name}",
                 message=f"{instance.vcpus:g} vCPUs and {instance.memory_gib:g} GiB do not go together",
@@ -149,12 +149,12 @@ def _ratios(instances: Iterable[InstanceType]) -> Iterator[Finding]:
             )
 
 
-def _prices(catalog: Catalog) -> Iterator[Finding]:
+def _prices(catalog: Catalog) -> Iterator[CatalogFinding]:
     prices = ExpectedPrices(catalog)
     for offer in catalog.offers:
         doubt = prices.doubt(offer)
         if doubt is not None:
-            yield Finding(
+            yield CatalogFinding(
                 severity="warning",
                 subject=offer_subject(offer),
                 message=doubt.describe(),
@@ -164,9 +164,9 @@ def _prices(catalog: Catalog) -> Iterator[Finding]:
             )
 
 
-def _set_aside(catalog: Catalog) -> Iterator[Finding]:
+def _set_aside(catalog: Catalog) -> Iterator[CatalogFinding]:
     for one in catalog.quarantined:
-        yield Finding(
+        yield CatalogFinding(
             severity="warning",
             subject=offer_subject(one.offer),
             message="committed price set aside: it is not offered",
@@ -176,16 +176,16 @@ def _set_aside(catalog: Catalog) -> Iterator[Finding]:
         )
 
 
-def _left_out(catalog: Catalog) -> Iterator[Finding]:
+def _left_out(catalog: Catalog) -> Iterator[CatalogFinding]:
     for text in catalog.left_out:
         where, _, why = text.partition(": ")
-        yield Finding(
+        yield CatalogFinding(
             severity="error", subject=where, message="this row cannot be used: it is left out", figure=why,
             expected="a row that can be read", source=catalog.name,
         )  # fmt: skip
 
 
-def _spot(catalog: Catalog) -> Iterator[Finding]:
+def _spot(catalog: Catalog) -> Iterator[CatalogFinding]:
     on_demand = {
         (offer.provider, offer.instance_type, offer.region): offer
         for offer in catalog.offers
@@ -198,7 +198,7 @@ def _spot(catalog: Catalog) -> Iterator[Finding]:
         if offer.usd_per_instance_hour < plain.usd_per_instance_hour:
             continue
         above = offer.usd_per_instance_hour > plain.usd_per_instance_hour
-        yield Finding(
+        yield CatalogFinding(
             severity="error" if above else "note",
             subject=offer_subject(offer),
             message="spot above on-demand" if above else "spot listed at the on-demand price",

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from tonnage.catalog import Catalog
-from tonnage.claims.document import Document, parse_document
-from tonnage.claims.findings import Answer, CheckedDocument, Finding, Kind
+from tonnage.claims.document import ClaimsDocument, parse_document
+from tonnage.claims.findings import CheckedDocument, ClaimAnswer, Finding, Kind
 from tonnage.claims.fit_claims import answer_fit
 from tonnage.claims.gpu_answers import answer_gpu, answer_gpu_price
 from tonnage.claims.line_claims import LONGEST_LINE_CHARACTERS, line_claims
@@ -66,7 +66,7 @@ def _once(found: list[Finding]) -> Iterator[Finding]:
             yield one
 
 
-def _too_long(document: Document) -> Iterator[str]:
+def _too_long(document: ClaimsDocument) -> Iterator[str]:
     for line in document.lines:
         if len(line.text) > LONGEST_LINE_CHARACTERS:
             yield f"line {line.number}: longer than {LONGEST_LINE_CHARACTERS:,} characters, not looked at"
@@ -107,7 +107,7 @@ def _findings(claim: Claim, names: Names) -> Iterator[Finding]:
         yield _finding(claim, "rate", subject, quantity, claim.claimed, answer_rate(claim, names.catalog))
 
 
-def _finding(claim: Claim, kind: Kind, subject: str, quantity: str, claimed: str, answer: Answer) -> Finding:
+def _finding(claim: Claim, kind: Kind, subject: str, quantity: str, claimed: str, answer: ClaimAnswer) -> Finding:
     return Finding(
         line=claim.place.line, kind=kind, subject=subject, quantity=quantity, claimed=claimed, answer=answer,
         text=claim.place.text,

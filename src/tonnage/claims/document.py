@@ -15,7 +15,7 @@ _LOOKS_LIKE_A_TABLE = re.compile(r"^\s*\|.*\|\s*$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class TextLine:
     """One line of running text, of a list or of a code block. Lines of one `block` belong together.
 
     A list with its sub-lists is one block, so are a paragraph and a code block. `number` counts from 1.
@@ -47,19 +47,19 @@ class DocumentTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class ClaimsDocument:
     """What of a Markdown text can carry claims. `remarks` says what could not be read as intended."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[TextLine, ...]
     tables: tuple[DocumentTable, ...]
     remarks: tuple[str, ...]
 
 
-def parse_document(text: str) -> Document:
+def parse_document(text: str) -> ClaimsDocument:
     """Read Markdown with tables (CommonMark and the GitHub table form); any text is some Markdown, so none fails."""
     reader = _Reader(text)
     reader.read(MarkdownIt("commonmark").enable("table").parse(text))
-    return Document(lines=tuple(reader.lines), tables=tuple(reader.tables), remarks=tuple(reader.remarks))
+    return ClaimsDocument(lines=tuple(reader.lines), tables=tuple(reader.tables), remarks=tuple(reader.remarks))
 
 
 class _Reader:
@@ -67,7 +67,7 @@ class _Reader:
 
     def __init__(self, text: str) -> None:
         self.source = text.splitlines()
-        self.lines: list[Line] = []
+        self.lines: list[TextLine] = []
         self.tables: list[DocumentTable] = []
         self.remarks: list[str] = []
         self._headings: list[tuple[int, str]] = []
@@ -131,7 +131,9 @@ class _Reader:
     def _add(self, index: int, text: str, *, is_code: bool = False) -> None:
         if text.strip():
             headings = tuple(title for _, title in self._headings)
-            self.lines.append(Line(number=index + 1, text=text, block=self._block, headings=headings, is_code=is_code))
+            self.lines.append(
+                TextLine(number=index + 1, text=text, block=self._block, headings=headings, is_code=is_code)
+            )
 
     def _table(self, tokens: Sequence[Token]) -> None:
         self._block += 1

@@ -15,7 +15,7 @@ Kind = Literal["machine", "gpu", "price", "sum", "model size", "model memory", "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ClaimAnswer:
     """A verdict with its grounds: the right figure, its source, and a hint for the one who corrects the text.
 
     `ok`: the claim holds. `wrong`: it does not. `stale`: it held once. `partly`: it holds for some of what it
@@ -38,7 +38,7 @@ class Finding:
     subject: str
     quantity: str
     claimed: str
-    answer: Answer
+    answer: ClaimAnswer
     text: str
 
     @property

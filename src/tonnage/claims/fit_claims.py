@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from tonnage.claims.document import Line
-from tonnage.claims.findings import Answer
+from tonnage.claims.document import TextLine
+from tonnage.claims.findings import ClaimAnswer
 from tonnage.claims.model_names import find_models, published_size
 from tonnage.claims.names import Names
 from tonnage.claims.sentences import WORDS
@@ -37,7 +37,7 @@ _LIGHT: Final = re.compile(
 )
 
 
-def fit_claims(line: Line, names: Names) -> Iterator[FitClaim]:
+def fit_claims(line: TextLine, names: Names) -> Iterator[FitClaim]:
     """What each sentence says fits where. One that names adapters, fewer bits or offload is passed over."""
     for text in _SENTENCE.split(line.text):
         verb = _FITS.search(text)
@@ -95,14 +95,14 @@ def _count(text: str) -> float:
     return 0.0
 
 
-def answer_fit(claim: FitClaim) -> Answer:
+def answer_fit(claim: FitClaim) -> ClaimAnswer:
     """Weights (for training: weights, gradients and Adam's moments in mixed precision) against the memory named."""
     weights = claim.parameters * WEIGHT_BYTES[claim.precision] / GB
     numbers = TRAINING["bf16"]
     state = numbers.weight_bytes + numbers.gradient_bytes + optimizer_bytes_per_parameter("adamw", 4, 1)
     needed = claim.parameters * state / GB if claim.purpose == "training" else weights
     what = "weights, gradients and Adam's moments" if claim.purpose == "training" else f"{claim.precision} weights"
-    return Answer(
+    return ClaimAnswer(
         verdict="wrong" if needed > claim.room_gb else "ok",
         right=f"{what} take {needed:,.0f} GB; {claim.where} has {claim.room_gb:,.0f} GB",
         source="parameters times bytes",

@@ -11,7 +11,7 @@ from typing import Final
 from tonnage.catalog import Accelerator, Catalog, Offer, Purchase, Source
 from tonnage.claims.facts import gpu_figures
 from tonnage.claims.figures import Amount
-from tonnage.claims.findings import Answer, Verdict
+from tonnage.claims.findings import ClaimAnswer, Verdict
 from tonnage.claims.statements import GpuClaim, GpuPriceClaim
 from tonnage.values import dataclass
 
@@ -43,16 +43,16 @@ class _Published:
     source: Source
 
 
-def answer_gpu(claim: GpuClaim) -> Answer:
+def answer_gpu(claim: GpuClaim) -> ClaimAnswer:
     """Whether each amount is what a device of that name has; says of which where its forms differ."""
     known = [figure for device in claim.gpu.devices for figure in _figures(device, claim.quantity)]
     if not known:
-        return Answer(verdict="unknown", hint="no source read here publishes it")
+        return ClaimAnswer(verdict="unknown", hint="no source read here publishes it")
     matched = [_matching(amount, claim.quantity, known) for amount in claim.amounts]
     held = [figure for figures in matched for figure in figures]
     holds = all(matched)
     shown = held[0] if held else known[0]
-    return Answer(
+    return ClaimAnswer(
         verdict="ok" if holds else "partly" if held else "wrong",
         right=_listed(held if holds else known, claim.quantity),
         source=shown.source.text,
@@ -100,7 +100,7 @@ def _others(claim: GpuClaim, held: list[_Published], known: list[_Published]) ->
     return "; ".join([*parts, *([f"no figure held of {', '.join(untold)}"] if untold else [])])
 
 
-def answer_gpu_price(claim: GpuPriceClaim, catalog: Catalog) -> Answer:
+def answer_gpu_price(claim: GpuPriceClaim, catalog: Catalog) -> ClaimAnswer:
     """A price, or a range, of one GPU-hour against the on-demand prices of whole machines, per GPU.
 
     Partly: the low end is the price of an attached GPU without the machine it needs, or nothing is sold so cheap.
@@ -109,7 +109,7 @@ def answer_gpu_price(claim: GpuPriceClaim, catalog: Catalog) -> Answer:
     devices = {device.name for device in claim.gpu.devices}
     prices = _per_gpu(devices, catalog, "on_demand")
     if not prices:
-        return Answer(verdict="unknown", hint="no on-demand price of it in the catalog")
+        return ClaimAnswer(verdict="unknown", hint="no on-demand price of it in the catalog")
     cheapest, dearest, alone = prices[0], prices[-1], _attached_alone(devices, catalog)
     amount, slack = claim.amount, 1 + PRICE_TOLERANCE
     if amount.low * slack < cheapest[0]:
@@ -132,7 +132,7 @@ def _below(
     devices: set[str],
     cheapest: tuple[float, Offer],
     dearest: tuple[float, Offer],
-) -> Answer:
+) -> ClaimAnswer:
     """A price, or the low end of a range, below what any machine costs on demand."""
     low = claim.amount.low
     if any(abs(usd - low) <= PRICE_TOLERANCE * usd for usd in _attached_alone(devices, catalog)):
@@ -171,10 +171,10 @@ def _attached_alone(devices: set[str], catalog: Catalog) -> set[float]:
     }
 
 
-def _answer(verdict: Verdict, cheapest: tuple[float, Offer], dearest: tuple[float, Offer], hint: str) -> Answer:
+def _answer(verdict: Verdict, cheapest: tuple[float, Offer], dearest: tuple[float, Offer], hint: str) -> ClaimAnswer:
     low, offer = cheapest
     high, top = dearest
-    return Answer(
+    return ClaimAnswer(
         verdict=verdict,
         right=f"${low:.4g} ({offer.provider} {offer.instance_type}) to ${high:.4g} ({top.provider} {top.instance_type})"
         " a GPU-hour on demand",

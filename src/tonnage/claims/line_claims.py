@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Final
 
 from tonnage.catalog import Purchase
-from tonnage.claims.document import Line
+from tonnage.claims.document import TextLine
 from tonnage.claims.figures import Amount, parse_amount
 from tonnage.claims.fit_claims import fit_claims
 from tonnage.claims.model_names import FoundModel, find_models
@@ -81,7 +81,7 @@ _NEED: Final = re.compile(
 _PRECISION: Final = re.compile(r"\b(fp16|bf16|fp32|int8|int4)\b", re.IGNORECASE)
 
 
-def line_claims(lines: Sequence[Line], names: Names) -> Iterator[Claim]:
+def line_claims(lines: Sequence[TextLine], names: Names) -> Iterator[Claim]:
     """Every claim outside tables, block by block."""
     for _, group in groupby(lines, key=lambda line: line.block):
         block = [line for line in group if len(line.text) <= LONGEST_LINE_CHARACTERS]
@@ -103,15 +103,15 @@ def line_claims(lines: Sequence[Line], names: Names) -> Iterator[Claim]:
         yield from settings_claims(block, names)
 
 
-def _place(line: Line) -> Place:
+def _place(line: TextLine) -> Place:
     return Place(line=line.number, text=line.text.strip(), headings=line.headings)
 
 
-def _machines(line: Line, names: Names) -> tuple[FoundMachine, ...]:
+def _machines(line: TextLine, names: Names) -> tuple[FoundMachine, ...]:
     return names.machines_in(line.text, provider=provider_named(*line.headings, line.text))
 
 
-def _machine_claims(line: Line, machines: Sequence[FoundMachine], names: Names) -> Iterator[Claim]:
+def _machine_claims(line: TextLine, machines: Sequence[FoundMachine], names: Names) -> Iterator[Claim]:
     """What stands behind each name, up to the next one."""
     if machines:
         yield from _price_before(line, machines[0])
@@ -135,7 +135,7 @@ def _machine_claims(line: Line, machines: Sequence[FoundMachine], names: Names) 
                 )  # fmt: skip
 
 
-def _price_before(line: Line, machine: FoundMachine) -> Iterator[PriceClaim]:
+def _price_before(line: TextLine, machine: FoundMachine) -> Iterator[PriceClaim]:
     """«$3.06 an hour for a p3.2xlarge»."""
     match = _PRICE_FOR.search(line.text[: machine.start])
     amount = parse_amount(match[0]) if match else None
@@ -174,7 +174,7 @@ def _items(segment: str) -> Iterator[str]:
             yield text.rstrip(".")
 
 
-def _instance_claim(line: Line, found: FoundMachine, items: Sequence[str], names: Names) -> InstanceClaim:
+def _instance_claim(line: TextLine, found: FoundMachine, items: Sequence[str], names: Names) -> InstanceClaim:
     gpu = _gpu(items, names)
     return InstanceClaim(
         place=_place(line),
@@ -188,7 +188,7 @@ def _instance_claim(line: Line, found: FoundMachine, items: Sequence[str], names
     )
 
 
-def _gpu_claims(line: Line, names: Names) -> Iterator[Claim]:
+def _gpu_claims(line: TextLine, names: Names) -> Iterator[Claim]:
     """`T4: 16 GB GDDR6, 2,560 CUDA cores, $0.35/hour`: the figures behind a GPU's name, up to the next GPU."""
     gpus = names.gpus_in(line.text)
     ends = [*(found.start for found in gpus[1:]), len(line.text)]
@@ -228,7 +228,7 @@ def _first(pattern: re.Pattern[str], items: Sequence[str]) -> Amount | None:
     return parse_amount(match[0]) if match else None
 
 
-def _model_claims(line: Line) -> Iterator[Claim]:
+def _model_claims(line: TextLine) -> Iterator[Claim]:
     if not (re.search(r"\bparam", line.text, re.IGNORECASE) or _NEED.search(line.text)):
         return
     models = find_models(line.text)
@@ -237,7 +237,7 @@ def _model_claims(line: Line) -> Iterator[Claim]:
         yield from _model_claim(line, model, line.text[model.end : end])
 
 
-def _model_claim(line: Line, model: FoundModel, behind: str) -> Iterator[Claim]:
+def _model_claim(line: TextLine, model: FoundModel, behind: str) -> Iterator[Claim]:
     if (size := _PARAMETERS.match(behind)) is not None:
         text = re.sub(r"\s*([mbt])r?illion", lambda word: word[1].upper(), size["amount"], flags=re.IGNORECASE)
         amount = parse_amount(text)
@@ -255,14 +255,14 @@ def _model_claim(line: Line, model: FoundModel, behind: str) -> Iterator[Claim]:
         )  # fmt: skip
 
 
-def _sum_claim(line: Line, found: Sum) -> ArithmeticClaim:
+def _sum_claim(line: TextLine, found: Sum) -> ArithmeticClaim:
     return ArithmeticClaim(
         place=_place(line), expression=found.expression, value=found.value, result=found.result,
         claimed=f"{found.expression} {found.sign} {found.result.text}",
     )  # fmt: skip
 
 
-def _price_in_sum(line: Line, found: Sum, machines: Sequence[FoundMachine]) -> Iterator[PriceClaim]:
+def _price_in_sum(line: TextLine, found: Sum, machines: Sequence[FoundMachine]) -> Iterator[PriceClaim]:
     """The unit price of a sum, where its block speaks of one machine."""
     named = {machine.name.text: machine.name for machine in machines}
     amount = parse_amount(found.prices[0]) if len(found.prices) == 1 else None

@@ -9,7 +9,7 @@ from typing import Final
 
 from tonnage.catalog import InstanceType
 from tonnage.claims.figures import Amount
-from tonnage.claims.findings import Answer
+from tonnage.claims.findings import ClaimAnswer
 from tonnage.claims.names import Names
 from tonnage.claims.statements import InstanceClaim, Transport
 from tonnage.errors import nearest
@@ -34,7 +34,7 @@ class MachineAnswer:
 
     quantity: str
     claimed: str
-    answer: Answer
+    answer: ClaimAnswer
 
 
 def answer_machine(claim: InstanceClaim, names: Names) -> tuple[MachineAnswer, ...]:
@@ -117,10 +117,10 @@ def _judged(claim: InstanceClaim, machine: InstanceType, names: Names) -> Iterat
         yield MachineAnswer(quantity=part.quantity, claimed=part.claimed, answer=answer)
 
 
-def _answer(machine: InstanceType, figure: float | None, unit: str, holds: bool, hint: str = "") -> Answer:
+def _answer(machine: InstanceType, figure: float | None, unit: str, holds: bool, hint: str = "") -> ClaimAnswer:
     if figure is None:
-        return Answer(verdict="unknown", hint=f"the catalog has no such figure of {machine.name}")
-    return Answer(
+        return ClaimAnswer(verdict="unknown", hint=f"the catalog has no such figure of {machine.name}")
+    return ClaimAnswer(
         verdict="ok" if holds else "wrong",
         right=f"{figure:g} {unit}",
         source=machine.source.text,
@@ -129,13 +129,13 @@ def _answer(machine: InstanceType, figure: float | None, unit: str, holds: bool,
     )
 
 
-def _answer_gpus(claim: InstanceClaim, machine: InstanceType, names: Names) -> Answer:
+def _answer_gpus(claim: InstanceClaim, machine: InstanceType, names: Names) -> ClaimAnswer:
     same = claim.gpu is None or machine.accelerator in {device.name for device in claim.gpu.devices}
     counted = claim.gpus is None or abs(claim.gpus - machine.accelerator_count) <= COUNT_TOLERANCE
     hint = ""
     if not (same and counted) and claim.gpu is not None and claim.gpus:
         hint = _elsewhere(names, machine.provider, claim.gpu.family, claim.gpus)
-    return Answer(
+    return ClaimAnswer(
         verdict="ok" if same and counted else "wrong",
         right=_gpus(machine),
         source=machine.source.text,
@@ -163,7 +163,7 @@ def _is_memory(amount: Amount, memory_gib: float | None) -> bool:
     return any(stated.covers(memory_gib * factor, tolerance_fraction=MEMORY_TOLERANCE) for factor in (1, GIB_AS_GB))
 
 
-def _answer_memory(amount: Amount, machine: InstanceType, names: Names) -> Answer:
+def _answer_memory(amount: Amount, machine: InstanceType, names: Names) -> ClaimAnswer:
     holds = _is_memory(amount, machine.memory_gib)
     like = [one for one in _siblings(machine, names) if _is_memory(amount, one.memory_gib)]
     return _answer(machine, machine.memory_gib, "GiB", holds, "" if holds else _said_of(like))
@@ -185,7 +185,7 @@ def _said_of(machines: Sequence[InstanceType]) -> str:
     return f"that is {', '.join(one.name for one in machines[:3])}" if machines else ""
 
 
-def _answer_gpu_memory(amount: Amount, machine: InstanceType, names: Names) -> Answer:
+def _answer_gpu_memory(amount: Amount, machine: InstanceType, names: Names) -> ClaimAnswer:
     total = machine.gpu_memory_gib
     if total is None or not machine.accelerator_count:
         return _answer(machine, total, "GiB", False)
@@ -197,13 +197,13 @@ def _answer_gpu_memory(amount: Amount, machine: InstanceType, names: Names) -> A
     if not stated.covers(each, tolerance_fraction=GPU_MEMORY_TOLERANCE):
         like = [one for one in _siblings(machine, names) if one.gpu_memory_gib and stated.covers(one.gpu_memory_gib)]
         return replace(right, hint=_said_of(like))
-    return Answer(
+    return ClaimAnswer(
         verdict="partly", right=right.right, source=right.source, read_on=right.read_on,
         hint=f"{each:g} GiB is one of its {machine.accelerator_count:g} GPUs",
     )  # fmt: skip
 
 
-def _answer_network(amount: Amount, machine: InstanceType) -> Answer:
+def _answer_network(amount: Amount, machine: InstanceType) -> ClaimAnswer:
     """A network figure is the baseline, or the rate the machine may burst to where it has one."""
     factor = 1000.0 if amount.unit.startswith("t") else 0.001 if amount.unit.startswith("m") else 1.0
     stated = amount.scaled(factor)
@@ -219,12 +219,12 @@ def transport_of(machine: InstanceType) -> Transport | None:
     return next((name for start, name in _TRANSPORT_LINKS.items() if machine.scale_out.startswith(start)), None)
 
 
-def _answer_transport(stated: Transport, machine: InstanceType) -> Answer:
+def _answer_transport(stated: Transport, machine: InstanceType) -> ClaimAnswer:
     """A machine whose link is plain Ethernet may have the transport as an option: that is not judged."""
     found = transport_of(machine)
     if found is None:
-        return Answer(verdict="unknown", hint=f"the catalog has no transport of {machine.name}")
-    return Answer(
+        return ClaimAnswer(verdict="unknown", hint=f"the catalog has no transport of {machine.name}")
+    return ClaimAnswer(
         verdict="ok" if found == stated else "wrong", right=found, source=machine.source.text,
         read_on=machine.source.read_on,
     )  # fmt: skip
@@ -244,7 +244,7 @@ def _no_such_size(claim: InstanceClaim, like: InstanceType, names: Names) -> Mac
     hints = [claim.machine.mistake.what_is_wrong] if claim.machine.mistake else []
     if claim.gpu is not None and claim.gpus:
         hints.append(_elsewhere(names, like.provider, claim.gpu.family, claim.gpus))
-    answer = Answer(
+    answer = ClaimAnswer(
         verdict="wrong", right=shown, source=like.source.text, read_on=like.source.read_on, hint="; ".join(hints)
     )
     return MachineAnswer(quantity="sizes", claimed=describe_claim(claim), answer=answer)
@@ -253,7 +253,7 @@ def _no_such_size(claim: InstanceClaim, like: InstanceType, names: Names) -> Mac
 def _mistaken(claim: InstanceClaim, names: Names) -> MachineAnswer:
     mistake = claim.machine.mistake
     assert mistake is not None
-    answer = Answer(
+    answer = ClaimAnswer(
         verdict="wrong",
         right="; ".join(_existing(mistake.what_exists, names)) or "no such name",
         source=mistake.source,
@@ -271,5 +271,5 @@ def _existing(wanted: Sequence[str], names: Names) -> Iterator[str]:
 def _unknown(claim: InstanceClaim, names: Names) -> MachineAnswer:
     near = nearest(claim.machine.text, [machine.name for machine in names.catalog.instance_types])
     hint = f"; nearest names: {', '.join(near)}" if near else ""
-    answer = Answer(verdict="unknown", hint=f"not in the catalog of {names.catalog.name}{hint}")
+    answer = ClaimAnswer(verdict="unknown", hint=f"not in the catalog of {names.catalog.name}{hint}")
     return MachineAnswer(quantity="name", claimed=describe_claim(claim), answer=answer)

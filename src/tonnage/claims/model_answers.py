@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from tonnage.claims.findings import Answer, Verdict
+from tonnage.claims.findings import ClaimAnswer, Verdict
 from tonnage.claims.model_names import PublishedSize, namesake, published_size
 from tonnage.claims.statements import MemoryNeedClaim, ModelSizeClaim
 from tonnage.errors import UnknownModel
@@ -22,26 +22,26 @@ SERVED_TOKENS: Final = 2048  # one request of this length is what «needs» is t
 _BARE_TRAINING: Final = 4.0 + 4.0 + 2 * 4.0  # where a format has no training of its own: fp32 weights, gradients, Adam
 
 
-def answer_model_size(claim: ModelSizeClaim) -> Answer:
+def answer_model_size(claim: ModelSizeClaim) -> ClaimAnswer:
     """A parameter count, or a class of sizes, against the published count."""
     known = published_size(claim.model)
     if known is None:
-        return Answer(verdict="unknown", hint="its size is not published, or its shape is not known here")
+        return ClaimAnswer(verdict="unknown", hint="its size is not published, or its shape is not known here")
     stated = replace(claim.parameters, step=0.0) if claim.parameters.is_range else claim.parameters
     holds = stated.covers(known.parameters, tolerance_fraction=SIZE_TOLERANCE)
     slack = 1 + SIZE_TOLERANCE
     other = "" if holds else namesake(claim.model, stated.low / slack, stated.high * slack)
     if other and not stated.is_range:
-        return Answer(
+        return ClaimAnswer(
             verdict="partly", right=_count(known.parameters), source=known.source, hint=f"that is the size of {other}"
         )
-    return Answer(
+    return ClaimAnswer(
         verdict="ok" if holds else "wrong", right=_count(known.parameters), source=known.source,
         hint="" if holds else f"not {claim.parameters.text}",
     )  # fmt: skip
 
 
-def answer_model_memory(claim: MemoryNeedClaim) -> Answer:
+def answer_model_memory(claim: MemoryNeedClaim) -> ClaimAnswer:
     """A memory need, GB, against weights alone, serving one request, and full training with Adam.
 
     Wrong: less than the weights. Partly: the weights fit, but not what else the words cover (training where the
@@ -49,7 +49,7 @@ def answer_model_memory(claim: MemoryNeedClaim) -> Answer:
     """
     known = published_size(claim.model)
     if known is None:
-        return Answer(verdict="unknown", hint="its size is not published, or its shape is not known here")
+        return ClaimAnswer(verdict="unknown", hint="its size is not published, or its shape is not known here")
     weights = known.parameters * WEIGHT_BYTES[claim.precision] / GB
     serving = _serving_gb(claim, weights)
     training = known.parameters * _training_bytes(claim.precision) / GB
@@ -96,13 +96,13 @@ def _answer(
     training: float,
     known: PublishedSize,
     hint: str,
-) -> Answer:
+) -> ClaimAnswer:
     parts = [f"weights {_gb(weights)}"]
     if serving > weights:
         parts.append(f"serving one request of {SERVED_TOKENS:,} tokens {_gb(serving)}")
     if claim.precision not in ("int8", "int4"):
         parts.append(f"full training with Adam {_gb(training)} before activations")
-    return Answer(
+    return ClaimAnswer(
         verdict=verdict, right="; ".join(parts), source=f"sizing of {_count(known.parameters)} ({known.source})",
         hint=hint,
     )  # fmt: skip

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from tonnage.claims.document import Document
+from tonnage.claims.document import ClaimsDocument
 from tonnage.claims.findings import Finding, PassedOver
 from tonnage.values import dataclass
 
@@ -33,7 +33,7 @@ class _Figure:
         return _plain(self.text)
 
 
-def passed_over(document: Document, findings: Sequence[Finding]) -> tuple[int, tuple[PassedOver, ...]]:
+def passed_over(document: ClaimsDocument, findings: Sequence[Finding]) -> tuple[int, tuple[PassedOver, ...]]:
     """How many figures the document has, and those that no finding on their line holds.
 
     A figure is an amount of money, a number with a unit, or a cell of a table that is a number alone. Two figures
@@ -54,7 +54,7 @@ def passed_over(document: Document, findings: Sequence[Finding]) -> tuple[int, t
     return len(figures), tuple(left)
 
 
-def _figures(document: Document) -> Iterator[_Figure]:
+def _figures(document: ClaimsDocument) -> Iterator[_Figure]:
     for line in document.lines:
         yield from _of_text(line.number, line.text)
     for table in document.tables:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Final
 
-from tonnage.claims.document import Line
+from tonnage.claims.document import TextLine
 from tonnage.claims.figures import Amount, parse_amount
 from tonnage.claims.sentences import WORDS
 from tonnage.claims.statements import ArithmeticClaim, Place
@@ -31,7 +31,7 @@ _MANY: Final = re.compile(
 )
 
 
-def percentage_claims(line: Line) -> Iterator[ArithmeticClaim]:
+def percentage_claims(line: TextLine) -> Iterator[ArithmeticClaim]:
     """The sums in words of one line."""
     for match in _LEFT.finditer(line.text):
         share, before = _number(match["share"]), _number(match["from"])
@@ -51,7 +51,9 @@ def percentage_claims(line: Line) -> Iterator[ArithmeticClaim]:
         )
 
 
-def _sum(line: Line, match: re.Match[str], expression: str, value: Decimal, printed: str) -> Iterator[ArithmeticClaim]:
+def _sum(
+    line: TextLine, match: re.Match[str], expression: str, value: Decimal, printed: str
+) -> Iterator[ArithmeticClaim]:
     result: Amount | None = parse_amount(printed)
     if result is not None:
         yield ArithmeticClaim(

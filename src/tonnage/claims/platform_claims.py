@@ -9,9 +9,9 @@ from typing import Final
 
 from tonnage.catalog import Catalog
 from tonnage.catalog.hardware import Source
-from tonnage.claims.document import Line
+from tonnage.claims.document import TextLine
 from tonnage.claims.figures import parse_amount
-from tonnage.claims.findings import Answer
+from tonnage.claims.findings import ClaimAnswer
 from tonnage.claims.statements import Place, PlatformPriceClaim
 
 TOLERANCE: Final = 0.005
@@ -33,7 +33,7 @@ _SPECIAL: Final = re.compile(r"\bbatch\b|\bcached?\b|\bflex\b|\bpriority\b|\bpro
 _DATED: Final = re.compile(r"-\d{8}.*$|-v\d+(?::\d+)?$|:\d+$")
 
 
-def platform_claims(line: Line, catalog: Catalog) -> Iterator[PlatformPriceClaim]:
+def platform_claims(line: TextLine, catalog: Catalog) -> Iterator[PlatformPriceClaim]:
     """Prices of units and of tokens in one line, each with the product or model named last before it."""
     place = Place(line=line.number, text=line.text.strip(), headings=line.headings)
     for match in _DBU.finditer(line.text):
@@ -63,23 +63,23 @@ def platform_claims(line: Line, catalog: Catalog) -> Iterator[PlatformPriceClaim
             )  # fmt: skip
 
 
-def answer_platform_price(claim: PlatformPriceClaim, catalog: Catalog) -> Answer:
+def answer_platform_price(claim: PlatformPriceClaim, catalog: Catalog) -> ClaimAnswer:
     """Whether any price held of that product (on the clouds named) is the one stated."""
     if claim.unit == "instance-hour":
         return _answer_ml(claim, catalog)
     known = list(_prices(claim, catalog))
     if not known:
-        return Answer(verdict="unknown", hint="no price of it in the catalog")
+        return ClaimAnswer(verdict="unknown", hint="no price of it in the catalog")
     held = [one for one in known if claim.amount.covers(one[0], tolerance_fraction=TOLERANCE)]
     shown = held[0] if held else known[0]
     listed = "; ".join(dict.fromkeys(f"${price:g} ({where})" for price, where, _ in (held or known)))
-    return Answer(
+    return ClaimAnswer(
         verdict="ok" if held else "wrong", right=f"{listed} per {claim.unit}", source=shown[2].text,
         read_on=shown[2].read_on,
     )  # fmt: skip
 
 
-def _answer_ml(claim: PlatformPriceClaim, catalog: Catalog) -> Answer:
+def _answer_ml(claim: PlatformPriceClaim, catalog: Catalog) -> ClaimAnswer:
     """An `ml.` price against the list prices held, and where it is another against the plain machine's of today: it is
     never cheaper than that, nor half as dear again. In between it may be right: the list was read on a day."""
     name = claim.product.removeprefix("ml.")
@@ -90,17 +90,17 @@ def _answer_ml(claim: PlatformPriceClaim, catalog: Catalog) -> Answer:
         if (one.provider, one.instance_type, one.purchase) == ("aws", name, "on_demand")
     ]  # fmt: skip
     if not held and not plain:
-        return Answer(verdict="unknown", hint=f"no price of {claim.product} nor of {name} in the catalog")
+        return ClaimAnswer(verdict="unknown", hint=f"no price of {claim.product} nor of {name} in the catalog")
     shown = next(iter(equal or held), None)
     right = "" if shown is None else f"${shown.usd_per_instance_hour}/h in {shown.region}"
     source = "" if shown is None else shown.source.text
     day = None if shown is None else shown.source.read_on
     if equal:
-        return Answer(verdict="ok", right=right, source=source, read_on=day)
+        return ClaimAnswer(verdict="ok", right=right, source=source, read_on=day)
     if plain and not 1 - TOLERANCE <= claim.amount.low / min(plain) <= DEAREST_PREMIUM * max(plain) / min(plain):
         ends = f"the plain {name} costs ${min(plain):g} to ${max(plain):g}/h"
-        return Answer(verdict="wrong", right=right or ends, source=source, read_on=day, hint=ends)
-    return Answer(verdict="unknown", right=right, source=source, read_on=day, hint="list prices moved since then")
+        return ClaimAnswer(verdict="wrong", right=right or ends, source=source, read_on=day, hint=ends)
+    return ClaimAnswer(verdict="unknown", right=right, source=source, read_on=day, hint="list prices moved since then")
 
 
 def _prices(claim: PlatformPriceClaim, catalog: Catalog) -> Iterator[tuple[float, str, Source]]:

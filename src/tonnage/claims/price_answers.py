@@ -8,7 +8,7 @@ from typing import Final
 from tonnage.catalog import Catalog, InstanceType, Offer
 from tonnage.claims.facts import EarlierPrice, earlier_prices
 from tonnage.claims.figures import Amount
-from tonnage.claims.findings import Answer, Verdict
+from tonnage.claims.findings import ClaimAnswer, Verdict
 from tonnage.claims.names import Names
 from tonnage.claims.statements import PriceClaim
 
@@ -19,16 +19,16 @@ MONTHS_HOURS: Final = (720.0, 730.0, 744.0)  # 30 days, a twelfth of a year, 31 
 LONG_PRICE: Final = 4  # digits from which an equal price of another machine is no chance
 
 
-def answer_price(claim: PriceClaim, names: Names) -> Answer:
+def answer_price(claim: PriceClaim, names: Names) -> ClaimAnswer:
     """The verdict on a price of a machine: of the regions the claim names, else of any region."""
     machine = claim.machine
     if machine.kind == "mistaken":
         return _of_nothing(claim, names)
     if not machine.machines:
-        return Answer(verdict="unknown", hint=f"'{machine.text}' is not in the catalog of {names.catalog.name}")
+        return ClaimAnswer(verdict="unknown", hint=f"'{machine.text}' is not in the catalog of {names.catalog.name}")
     offers = _offers(claim, names.catalog)
     if not offers:
-        return Answer(verdict="unknown", hint=f"no {claim.purchase.replace('_', '-')} price of it in the catalog")
+        return ClaimAnswer(verdict="unknown", hint=f"no {claim.purchase.replace('_', '-')} price of it in the catalog")
     near = min(offers, key=lambda offer: _nearness(claim, offer))
     if claim.purchase == "spot":
         return _answer("unknown", near, "spot prices move every hour: this is one reading")
@@ -75,7 +75,7 @@ def _middle(amount: Amount, claim: PriceClaim) -> float:
     return whole / (MONTH_HOURS if claim.is_monthly else 1.0)
 
 
-def _differing(claim: PriceClaim, offers: Sequence[Offer], names: Names) -> Answer:
+def _differing(claim: PriceClaim, offers: Sequence[Offer], names: Names) -> ClaimAnswer:
     """Stale where it held once; partly where it lies between the regions; else wrong."""
     cheapest = min(offers, key=_by_price)
     dearest = max(offers, key=lambda offer: offer.usd_per_instance_hour)
@@ -127,7 +127,7 @@ def _whose_price(claim: PriceClaim, catalog: Catalog) -> str:
     return min(found) if len(found) == 1 else ""
 
 
-def _of_nothing(claim: PriceClaim, names: Names) -> Answer:
+def _of_nothing(claim: PriceClaim, names: Names) -> ClaimAnswer:
     mistake = claim.machine.mistake
     assert mistake is not None
     for name in mistake.what_exists:
@@ -137,17 +137,17 @@ def _of_nothing(claim: PriceClaim, names: Names) -> Answer:
         if priced:
             cheapest = min(priced, key=_by_price)
             return _answer("wrong", cheapest, f"'{claim.machine.text}' does not exist, so it has no price", named=True)
-    return Answer(verdict="wrong", right="no such machine", source=mistake.source, hint=mistake.what_is_wrong)
+    return ClaimAnswer(verdict="wrong", right="no such machine", source=mistake.source, hint=mistake.what_is_wrong)
 
 
 def _on_demand(machine: InstanceType, catalog: Catalog) -> tuple[Offer, ...]:
     return tuple(offer for offer in catalog.offers_of(machine) if offer.purchase == "on_demand")
 
 
-def _answer(verdict: Verdict, offer: Offer, hint: str, *, named: bool = False) -> Answer:
+def _answer(verdict: Verdict, offer: Offer, hint: str, *, named: bool = False) -> ClaimAnswer:
     name = f"{offer.instance_type}: " if named else ""
     where = f" in {offer.region}" if offer.region else ""
-    return Answer(
+    return ClaimAnswer(
         verdict=verdict,
         right=f"{name}${offer.usd_per_instance_hour}/h{where}",
         source=offer.source.text,

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from tonnage.catalog import Accelerator, Catalog
 from tonnage.catalog.grammar import parse_gpu_filter
-from tonnage.claims.findings import Answer
+from tonnage.claims.findings import ClaimAnswer
 from tonnage.claims.statements import RateClaim
 from tonnage.errors import UnknownModel
 from tonnage.planning.calibrated_model import CalibratedModel
@@ -18,7 +18,7 @@ from tonnage.planning.sizes import make_size_report
 from tonnage.sizing.estimates import Figure
 from tonnage.workload.jobs import (
     BatchJob,
-    Buy,
+    BuyTerms,
     Constraints,
     EngineName,
     Job,
@@ -43,28 +43,30 @@ TEXT: Final = ("encoder", "decoder", "encoder-decoder")
 SOURCE: Final = "the planner's prediction"
 
 
-def answer_rate(claim: RateClaim, catalog: Catalog) -> Answer:
+def answer_rate(claim: RateClaim, catalog: Catalog) -> ClaimAnswer:
     """`ok` within the intervals of all plausible settings, `wrong` far above, `partly` below: settings can be bad."""
     try:
         shape = find_model(claim.model)
     except UnknownModel:
-        return Answer(verdict="unknown", hint=f"the shape of {claim.model} is not known")
+        return ClaimAnswer(verdict="unknown", hint=f"the shape of {claim.model} is not known")
     if shape.architecture not in TEXT:
-        return Answer(verdict="unknown", hint="rates of models of pictures and sound hang on what one sample is")
+        return ClaimAnswer(verdict="unknown", hint="rates of models of pictures and sound hang on what one sample is")
     spans = [span for device in claim.gpu.devices for span in _spans(claim, shape, device, catalog)]
     if not spans:
-        return Answer(verdict="unknown", hint="nothing to buy with such GPUs runs it, as far as the catalog knows")
+        return ClaimAnswer(verdict="unknown", hint="nothing to buy with such GPUs runs it, as far as the catalog knows")
     part = claim.gpus / claim.in_job
     low, high = min(one.low for one in spans) * part, max(one.high for one in spans) * part
     right = f"{_short(low)} to {_short(high)} {claim.unit}/s, by sequence length, batch and format"
     if claim.amount.low > BEYOND * high:
-        return Answer(verdict="wrong", right=right, source=SOURCE, hint="faster than any setting is predicted to be")
+        return ClaimAnswer(
+            verdict="wrong", right=right, source=SOURCE, hint="faster than any setting is predicted to be"
+        )
     top = claim.amount.low if claim.amount.high == float("inf") else claim.amount.high
     if top < low:
-        return Answer(verdict="partly", right=right, source=SOURCE, hint="slower than predicted: which settings?")
+        return ClaimAnswer(verdict="partly", right=right, source=SOURCE, hint="slower than predicted: which settings?")
     if claim.amount.low > high:
-        return Answer(verdict="unknown", right=right, source=SOURCE, hint="a little faster than predicted")
-    return Answer(verdict="ok", right=right, source=SOURCE)
+        return ClaimAnswer(verdict="unknown", right=right, source=SOURCE, hint="a little faster than predicted")
+    return ClaimAnswer(verdict="ok", right=right, source=SOURCE)
 
 
 def _short(value: float) -> str:
@@ -131,7 +133,7 @@ def _rates(job: Job, device: Accelerator, count: float, unit: str, catalog: Cata
 def _sized(job: Job, device: str, count: float, catalog: Catalog) -> tuple[Any, ...]:
     kind: Any = "train" if isinstance(job, TrainJob) else "batch"
     limits = Constraints(max_nodes=1, accept_risk=("memory",), trust="any")
-    workload = Workload(name="claim", kind=kind, job=job, constraints=limits, buy=Buy(), team=Team(), as_of=NO_DAY)
+    workload = Workload(name="claim", kind=kind, job=job, constraints=limits, buy=BuyTerms(), team=Team(), as_of=NO_DAY)
     report = make_size_report(
         workload, catalog, gpus=(parse_gpu_filter(f"{device}:{count:g}"),), calibrated=CalibratedModel.packaged()
     )

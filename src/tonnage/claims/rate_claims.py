@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from tonnage.claims.document import Line
+from tonnage.claims.document import TextLine
 from tonnage.claims.figures import parse_amount
 from tonnage.claims.model_names import find_models
 from tonnage.claims.names import FoundGpu, Names
@@ -38,7 +38,7 @@ _OTHER: Final = re.compile(
 )
 
 
-def rate_claims(line: Line, names: Names) -> Iterator[RateClaim]:
+def rate_claims(line: TextLine, names: Names) -> Iterator[RateClaim]:
     """What each sentence says of one model on one kind of GPU. Comparisons, wishes and demands are passed over."""
     for text in _SENTENCE.split(line.text):
         found = list(_RATE.finditer(text))

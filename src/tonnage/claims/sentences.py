@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from tonnage.claims.document import Line
+from tonnage.claims.document import TextLine
 from tonnage.claims.figures import Amount, parse_amount
 from tonnage.claims.names import FoundGpu, FoundMachine, GpuName, MachineName, Names, provider_named
 from tonnage.claims.statements import Claim, GpuClaim, InstanceClaim, Place, PriceClaim, Transport
@@ -63,7 +63,7 @@ class _Sentence:
     gpus: tuple[FoundGpu, ...]
 
 
-def sentence_claims(block: Sequence[Line], names: Names) -> Iterator[Claim]:
+def sentence_claims(block: Sequence[TextLine], names: Names) -> Iterator[Claim]:
     """The claims of the sentences of one block of running text."""
     spoken_of: MachineName | None = None
     for line in block:

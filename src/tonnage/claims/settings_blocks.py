@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from tonnage.claims.document import Line
+from tonnage.claims.document import TextLine
 from tonnage.claims.figures import Amount, parse_amount
 from tonnage.claims.names import MachineName, Names
 from tonnage.claims.statements import Claim, InstanceClaim, Place, PriceClaim
@@ -22,7 +22,7 @@ _PRICE: Final = re.compile(
 )
 
 
-def settings_claims(block: Sequence[Line], names: Names) -> Iterator[Claim]:
+def settings_claims(block: Sequence[TextLine], names: Names) -> Iterator[Claim]:
     """What the keys below a machine's name say of it, up to the next machine."""
     machine: MachineName | None = None
     for line in block:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal
 from typing import Final
 
-from tonnage.claims.findings import Answer
+from tonnage.claims.findings import ClaimAnswer
 from tonnage.claims.statements import ArithmeticClaim
 
 ROUND_NUMBER_TOLERANCE: Final = Decimal("0.02")  # how far rounding to tens, hundreds, ... may go
@@ -15,11 +15,11 @@ SMALL_ERROR: Final = Decimal("0.01")  # below that it looks like rounding, and i
 ROUGH_TOLERANCE: Final = Decimal("0.05")  # a result printed with «~» or «≈»
 
 
-def answer_sum(claim: ArithmeticClaim) -> Answer:
+def answer_sum(claim: ArithmeticClaim) -> ClaimAnswer:
     """ok (exact, rounded, cut off, or rough where it says so) or wrong, however small the difference."""
     printed, step = Decimal(str(claim.result.low)), Decimal(str(claim.result.step)).normalize()
     how = _how(claim, printed, step)
-    return Answer(
+    return ClaimAnswer(
         verdict="ok" if how else "wrong",
         right=claim.right or _shown(claim, step),
         source="arithmetic",

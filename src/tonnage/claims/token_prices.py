@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Final
 
-from tonnage.claims.document import Line
+from tonnage.claims.document import TextLine
 from tonnage.claims.figures import Amount, parse_amount, parse_number
 from tonnage.claims.statements import ArithmeticClaim, Place
 
@@ -22,7 +22,7 @@ _TOTAL: Final = re.compile(
 )
 
 
-def token_price_claims(block: Sequence[Line]) -> Iterator[ArithmeticClaim]:
+def token_price_claims(block: Sequence[TextLine]) -> Iterator[ArithmeticClaim]:
     """A total for a number of tokens, against the one price per token that its block states."""
     rates = [(line, match) for line in block for match in _RATE.finditer(line.text)]
     if len(rates) != 1:
@@ -38,7 +38,7 @@ def token_price_claims(block: Sequence[Line]) -> Iterator[ArithmeticClaim]:
 
 
 def _claim(
-    line: Line,
+    line: TextLine,
     rate: re.Match[str],
     total: re.Match[str],
     ends: Sequence[tuple[float, float]],

@@ -101,32 +101,32 @@ def status_line(folder: RunFolder, state: RunState) -> str:
 
 def exit_code(state: RunState) -> int:
     """The exit code of a run watched to its end; docs/run.md has the table."""
-    from tonnage.runs.states import Reason, State
+    from tonnage.runs.states import RunReason, RunStatus
 
-    if state.state is State.SUCCEEDED:
+    if state.state is RunStatus.SUCCEEDED:
         return 0
-    if state.reason is Reason.PREEMPTED:
+    if state.reason is RunReason.PREEMPTED:
         return LOST_TO_PREEMPTION
-    if state.reason in {Reason.COST_LIMIT, Reason.TIME_LIMIT, Reason.IDLE}:
+    if state.reason in {RunReason.COST_LIMIT, RunReason.TIME_LIMIT, RunReason.IDLE}:
         return 4
-    if state.reason is Reason.BAD_INPUT:
+    if state.reason is RunReason.BAD_INPUT:
         return 2
-    return INTERRUPTED if state.reason in {Reason.USER_STOPPED, Reason.USER_CANCELLED} else 1
+    return INTERRUPTED if state.reason in {RunReason.USER_STOPPED, RunReason.USER_CANCELLED} else 1
 
 
 def last_words(folder: RunFolder, state: RunState) -> str:
     """How a run ended, and what to do next."""
-    from tonnage.runs.states import State
+    from tonnage.runs.states import RunStatus
 
     name = folder.path.name
     why = f" ({state.reason.value})" if state.reason else ""
     said = f": {state.message}" if state.message else ""
     then = {
-        State.SUCCEEDED: f"`tonnage show {name}` sets measured beside predicted",
-        State.FAILED: f"`tonnage logs {name}` shows its words",
-        State.STOPPED: f"`tonnage resume {name}` goes on",
-        State.CANCELLED: f"`tonnage resume {name}` goes on from its newest checkpoint",
-        State.LOST: f"`tonnage resume {name}` goes on from its newest checkpoint",
+        RunStatus.SUCCEEDED: f"`tonnage show {name}` sets measured beside predicted",
+        RunStatus.FAILED: f"`tonnage logs {name}` shows its words",
+        RunStatus.STOPPED: f"`tonnage resume {name}` goes on",
+        RunStatus.CANCELLED: f"`tonnage resume {name}` goes on from its newest checkpoint",
+        RunStatus.LOST: f"`tonnage resume {name}` goes on from its newest checkpoint",
     }
     return f"{name} {state.state.value}{why}{said}; {then[state.state]}"
 

@@ -71,21 +71,21 @@ def _by_rule(settings: Settings, older_than: str | None, keep: int | None) -> li
 def _may_go(folder: RunFolder) -> RunState | None:
     """The state of a run that has ended and that no process holds; None for all others."""
     from tonnage.runs.liveness import has_supervisor, is_held, observed_state, workers_lock
-    from tonnage.runs.states import State
+    from tonnage.runs.states import RunStatus
 
     try:
         state = observed_state(folder)
     except (InputError, ValueError, OSError):  # cannot be read: whoever wants it gone deletes it by hand
         return None
     held = has_supervisor(folder) or is_held(workers_lock(folder))
-    lost = state.state is State.LOST and state.alone is None  # a dead script has nobody who could end it better
+    lost = state.state is RunStatus.LOST and state.alone is None  # a dead script has nobody who could end it better
     return state if state.state.ended and not lost and not held else None
 
 
 def _succeeded(folder: RunFolder) -> bool:
-    from tonnage.runs.states import State
+    from tonnage.runs.states import RunStatus
 
-    return folder.state().state is State.SUCCEEDED
+    return folder.state().state is RunStatus.SUCCEEDED
 
 
 def _duration_s(text: str) -> float:

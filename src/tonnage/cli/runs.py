@@ -35,10 +35,10 @@ def list_runs(
     session = open_session(output=output, quiet=quiet)
     from tonnage.errors import InputError, did_you_mean, nearest
     from tonnage.reports.run_lists import runs_list
-    from tonnage.runs.states import State
+    from tonnage.runs.states import RunStatus
     from tonnage.store import open_store
 
-    known = [one.value for one in State]
+    known = [one.value for one in RunStatus]
     if state is not None and state not in known:
         hint = did_you_mean(nearest(state, known, count=1), f"states: {', '.join(known)}")
         raise InputError(f"no state is named '{state}'", hint=hint)

@@ -12,7 +12,7 @@ from tonnage.cli.session import Session, open_session
 
 if TYPE_CHECKING:
     from tonnage.sweeps.folder import SweepFolder
-    from tonnage.sweeps.study import Study
+    from tonnage.sweeps.study import OptunaStudy
     from tonnage.sweeps.sweep import Sweep
 
 
@@ -53,19 +53,19 @@ def sweep(
 def _show(session: Session, name: str) -> None:
     from tonnage.cli.sweeping import TrialRuns, result_of
     from tonnage.sweeps.folder import find_sweep
-    from tonnage.sweeps.study import Study
+    from tonnage.sweeps.study import OptunaStudy
     from tonnage.sweeps.sweep import load_sweep
 
     folder = find_sweep(session.settings.home, name)
     sweep = load_sweep(folder.workload_file(), name=name)
     folder.check_same(sweep)
-    study = Study(folder.study_file, sweep)
+    study = OptunaStudy(folder.study_file, sweep)
     session.show(result_of(sweep, folder, study, TrialRuns(sweep, session.settings)))
 
 
 def _carry_out(session: Session, file: Path, name: str | None, *, resume: bool, yes: bool) -> None:
     from tonnage.sweeps.folder import SweepFolder
-    from tonnage.sweeps.study import Study, find_optuna
+    from tonnage.sweeps.study import OptunaStudy, find_optuna
     from tonnage.sweeps.sweep import load_sweep
 
     find_optuna()
@@ -77,7 +77,7 @@ def _carry_out(session: Session, file: Path, name: str | None, *, resume: bool, 
         _first_look(session, sweep, yes=yes)
         folder.begin(sweep)
     with folder.held():
-        _session(session, sweep, folder, Study(folder.study_file, sweep))
+        _session(session, sweep, folder, OptunaStudy(folder.study_file, sweep))
 
 
 def _first_look(session: Session, sweep: Sweep, *, yes: bool) -> None:
@@ -102,11 +102,11 @@ def _first_look(session: Session, sweep: Sweep, *, yes: bool) -> None:
         confirm()
 
 
-def _session(session: Session, sweep: Sweep, folder: SweepFolder, study: Study) -> None:
+def _session(session: Session, sweep: Sweep, folder: SweepFolder, study: OptunaStudy) -> None:
     from tonnage.cli.following import INTERRUPTED
     from tonnage.cli.running import Told
     from tonnage.cli.sweeping import TrialRuns, result_of, terminations_interrupt
-    from tonnage.sweeps.engine import Engine, best_of
+    from tonnage.sweeps.engine import SweepSession, best_of
 
     terms = sweep.terms
     session.say(
@@ -115,7 +115,7 @@ def _session(session: Session, sweep: Sweep, folder: SweepFolder, study: Study) 
     )
     runs = TrialRuns(sweep, session.settings)
     with terminations_interrupt():
-        ended = Engine(sweep, folder, study, runs, say=session.say).run()
+        ended = SweepSession(sweep, folder, study, runs, say=session.say).run()
     session.show(result_of(sweep, folder, study, runs))
     if ended.why == "interrupted":
         raise typer.Exit(Told(INTERRUPTED))

@@ -12,14 +12,14 @@ from tonnage.api.home_runs import runs_folder
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import EventKind
 from tonnage.runs.liveness import has_supervisor, observed_state, read_heartbeat
-from tonnage.runs.states import State
-from tonnage.sweeps.engine import Seen
+from tonnage.runs.states import RunStatus
+from tonnage.sweeps.engine import SeenTrial
 
 if TYPE_CHECKING:
     from tonnage.reports.rendering import Report
     from tonnage.settings import Settings
     from tonnage.sweeps.folder import SweepFolder
-    from tonnage.sweeps.study import Study
+    from tonnage.sweeps.study import OptunaStudy
     from tonnage.sweeps.sweep import Sweep
 
 WHO = "sweep"
@@ -30,9 +30,9 @@ class TrialRuns:
 
     def __init__(self, sweep: Sweep, settings: Settings) -> None:
         self._sweep, self._settings = sweep, settings
-        self._read: dict[int, tuple[int, Seen]] = {}  # size of the journal, and what it said
+        self._read: dict[int, tuple[int, SeenTrial]] = {}  # size of the journal, and what it said
 
-    def observe(self, number: int) -> Seen | None:
+    def observe(self, number: int) -> SeenTrial | None:
         folder = self._folder(number)
         if not folder.spec_file.exists():
             return None
@@ -73,15 +73,15 @@ class TrialRuns:
         return RunFolder(runs_folder(self._settings.home) / self._sweep.run_name(number))
 
 
-def _look(folder: RunFolder, *, alive: bool) -> Seen:
+def _look(folder: RunFolder, *, alive: bool) -> SeenTrial:
     state, beat = observed_state(folder), read_heartbeat(folder)
-    return Seen(
+    return SeenTrial(
         state=state.state,
         over=state.state.ended and not alive,
         reason=state.reason,
         message=state.message,
         step=state.step,
-        metrics=_metrics(folder) if state.state is State.SUCCEEDED else {},
+        metrics=_metrics(folder) if state.state is RunStatus.SUCCEEDED else {},
         evaluations={
             int(event.fields["step"]): event.fields["metrics"]
             for event in folder.events(brief=True)
@@ -99,7 +99,7 @@ def _metrics(folder: RunFolder) -> dict[str, float]:
         return {}
 
 
-def result_of(sweep: Sweep, folder: SweepFolder, study: Study, runs: TrialRuns) -> Report:
+def result_of(sweep: Sweep, folder: SweepFolder, study: OptunaStudy, runs: TrialRuns) -> Report:
     """Every trial so far; of those under way, how far they are."""
     from tonnage.sweeps.report import SweepResult, sweep_report
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from tonnage.comparison.computed import Row, Total, add
+from tonnage.comparison.computed import Total, WorkRow, add
 from tonnage.planning import Option
 from tonnage.sizing.estimates import Figure
 from tonnage.values import dataclass
@@ -36,7 +36,7 @@ def speeds_alike(totals: Mapping[str, Total]) -> tuple[Alike, ...]:
     return tuple(out)
 
 
-def _alike(rows: Mapping[str, Row]) -> Alike:
+def _alike(rows: Mapping[str, WorkRow]) -> Alike:
     """The budget is what the dearest of the cheapest ways costs, so that every alternative has one."""
     budget = max(row.option.cost_usd.value for row in rows.values() if row.option is not None)
     counts = [set(row.by_devices) for row in rows.values() if row.by_devices]
@@ -52,7 +52,7 @@ def _alike(rows: Mapping[str, Row]) -> Alike:
     )
 
 
-def _fastest_within(row: Row, budget: float) -> Option | None:
+def _fastest_within(row: WorkRow, budget: float) -> Option | None:
     known = [(one.time_s.value, place) for place, one in enumerate(row.front)
              if one.time_s is not None and one.cost_usd.value <= budget * (1 + 1e-9)]  # fmt: skip
     return row.front[min(known)[1]] if known else None
@@ -74,6 +74,6 @@ def _sum(options: list[Option | None]) -> Figure | None:
     return add(None if one is None else one.time_s for one in options) if options else None
 
 
-def bought_as(row: Row, purchase: str) -> Option | None:
+def bought_as(row: WorkRow, purchase: str) -> Option | None:
     """The cheapest way of a row under one purchase; None where there is none."""
     return next((one for one in row.purchases if one.purchase == purchase), None)

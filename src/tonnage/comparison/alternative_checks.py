@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from tonnage.catalog import Catalog, parse_gpu_filter
-from tonnage.comparison.request import Alternative, Request
+from tonnage.comparison.request import Alternative, CompareRequest
 from tonnage.errors import InputError, UnknownName, WorkloadError, did_you_mean, nearest
 
 Fault = tuple[str, str, str]  # key, what is wrong, hint
 
 
-def check_alternatives(request: Request, catalog: Catalog) -> None:
+def check_alternatives(request: CompareRequest, catalog: Catalog) -> None:
     """WorkloadError with the key and the nearest name for the first name that the catalog does not know."""
     for place, alternative in enumerate(request.alternatives):
         for key, said, hint in _faults(alternative, catalog):

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tonnage.comparison.changes import Change, changes_of, people_share, without_people
-from tonnage.comparison.compliance import Standing
+from tonnage.comparison.compliance import ComplianceStanding
 from tonnage.comparison.computed import Total
 from tonnage.comparison.criteria import Criterion
 from tonnage.comparison.decision import Decision
 from tonnage.comparison.facts import has_tag, is_managed
-from tonnage.comparison.horizons import Bill, Entry
+from tonnage.comparison.horizons import Bill, EntryCost
 from tonnage.comparison.reaching import WhyNot
-from tonnage.comparison.reasons import Reason, reasons_of
-from tonnage.comparison.request import HORIZONS, Request
+from tonnage.comparison.reasons import ChoiceReason, reasons_of
+from tonnage.comparison.request import HORIZONS, CompareRequest
 from tonnage.comparison.scoring import Scored, Scores
 from tonnage.comparison.sizes import Size, load_sizes
 from tonnage.comparison.verdict import DecisionInputs, Preference, Verdict, decide_verdict
@@ -23,7 +23,7 @@ from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
+class HorizonAdvice:
     """The verdict for one size of organisation and one horizon."""
 
     size: Size
@@ -32,12 +32,12 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ComparisonAnswer:
     """The one answer, for the user's own size and the horizon decided over; and what would change it."""
 
     verdict: Verdict
     inputs: DecisionInputs
-    reasons: tuple[Reason, ...]
+    reasons: tuple[ChoiceReason, ...]
     changes: tuple[Change, ...]
     without_people: str | None  # the answer if nobody's hours were counted
     people_share: float | None  # of people-hours in what the choice costs over the horizon
@@ -54,7 +54,7 @@ class Answer:
         return self.without_people != self.choice
 
 
-def preference_of(decision: Decision, request: Request) -> Preference:
+def preference_of(decision: Decision, request: CompareRequest) -> Preference:
     """What the leaf says of the alternatives: by name or profile, or managed, without-api; cheapest, only and score say
     nothing beyond the verdict's own order."""
     leaf = decision.leaf
@@ -71,10 +71,10 @@ def preference_of(decision: Decision, request: Request) -> Preference:
 
 
 def inputs_of(
-    request: Request,
+    request: CompareRequest,
     totals: Mapping[str, Total],
-    entries: Mapping[str, Entry],
-    standing: Standing,
+    entries: Mapping[str, EntryCost],
+    standing: ComplianceStanding,
     scores: Scores,
     preference: Preference,
 ) -> DecisionInputs:
@@ -106,19 +106,19 @@ def inputs_of(
     )
 
 
-def _sized(request: Request, size: Size | None) -> dict[str, float]:
+def _sized(request: CompareRequest, size: Size | None) -> dict[str, float]:
     factors = {} if size is None else size.factors
     return {key: weight * factors.get(key, 1.0) for key, weight in request.weights.items()}
 
 
 def answer_of(
     inputs: DecisionInputs,
-    request: Request,
+    request: CompareRequest,
     totals: Mapping[str, Total],
     criteria: Sequence[Criterion],
     ranking: Sequence[Scored],
     counted: Sequence[str],
-) -> Answer:
+) -> ComparisonAnswer:
     """The verdict of `inputs`, its reasons, and what would change it."""
     verdict = decide_verdict(inputs)
     months = {name: cost.value for name, total in totals.items() if (cost := total.usd_per_month) is not None}
@@ -130,7 +130,7 @@ def answer_of(
             criteria, inputs.scores, request.weights, counted, pair, (months[best], months[verdict.choice])
         )
     bare, share = without_people(inputs), None if verdict.choice is None else people_share(inputs, verdict.choice)
-    return Answer(
+    return ComparisonAnswer(
         verdict=verdict,
         inputs=inputs,
         reasons=reasons_of(inputs, verdict, bare, share),
@@ -142,10 +142,10 @@ def answer_of(
     )
 
 
-def advise(inputs: DecisionInputs, request: Request) -> tuple[Advice, ...]:
+def advise(inputs: DecisionInputs, request: CompareRequest) -> tuple[HorizonAdvice, ...]:
     """The verdict of each size and horizon."""
     return tuple(
-        Advice(
+        HorizonAdvice(
             size=size,
             horizon=name,
             verdict=decide_verdict(replace(inputs, weights=_sized(request, size), weeks=request.horizon_weeks[name])),

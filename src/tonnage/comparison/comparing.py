@@ -11,17 +11,17 @@ from typing import Final
 from tonnage.catalog import Catalog
 from tonnage.comparison.alike import Alike, speeds_alike, with_speeds
 from tonnage.comparison.alternative_checks import check_alternatives
-from tonnage.comparison.answering import Advice, Answer, advise, answer_of, inputs_of, preference_of
-from tonnage.comparison.compliance import Match, Standing, match_rules, rule_problems, standards_of
+from tonnage.comparison.answering import ComparisonAnswer, HorizonAdvice, advise, answer_of, inputs_of, preference_of
+from tonnage.comparison.compliance import ComplianceStanding, Match, match_rules, rule_problems, standards_of
 from tonnage.comparison.computed import Planner, Total, WorkDemand, compute_total
 from tonnage.comparison.criteria import Criterion, load_criteria
-from tonnage.comparison.crossings import BreakEven, break_evens
+from tonnage.comparison.crossings import CostCrossing, break_evens
 from tonnage.comparison.decision import Decision, decide
 from tonnage.comparison.facts import gather_facts
-from tonnage.comparison.horizons import Entry
+from tonnage.comparison.horizons import EntryCost
 from tonnage.comparison.migration import WORKING_DAYS, Migration, plan_migration
 from tonnage.comparison.narrowed import of_its_machines
-from tonnage.comparison.request import Move, Request
+from tonnage.comparison.request import CompareRequest, Move
 from tonnage.comparison.rules import load_rules
 from tonnage.comparison.scoring import (
     Scored,
@@ -60,24 +60,24 @@ class TradeOff:
 class Comparison:
     """Everything a report shows."""
 
-    request: Request
+    request: CompareRequest
     as_of: datetime
     criteria: tuple[Criterion, ...]
     works: tuple[WorkDemand, ...]
     totals: Mapping[str, Total]
     scores: Scores
     able: tuple[str, ...]  # alternatives that can do all the work
-    standing: Standing
+    standing: ComplianceStanding
     counted: tuple[str, ...]  # criteria in the weighted score
     ranking: tuple[Scored, ...]
     flips: tuple[WeightFlip, ...]
     alike: tuple[Alike, ...]
     first_share: Mapping[str, float]
-    crossings: tuple[BreakEven, ...]
+    crossings: tuple[CostCrossing, ...]
     decision: Decision
-    answer: Answer
-    advice: tuple[Advice, ...]
-    entries: Mapping[str, Entry]
+    answer: ComparisonAnswer
+    advice: tuple[HorizonAdvice, ...]
+    entries: Mapping[str, EntryCost]
     size: Size | None  # None: not said, decided as for a mid-size one
     split: Split
     trade_offs: tuple[TradeOff, ...]
@@ -93,7 +93,7 @@ class Comparison:
         return match_rules(one.profile, (standard,), self.request.attestations, found, one.attests)[0]
 
     @property
-    def own_advice(self) -> tuple[Advice, ...]:
+    def own_advice(self) -> tuple[HorizonAdvice, ...]:
         """The verdicts by horizon of the user's own size, or of the usual one where it is not said."""
         name = self.size.name if self.size else USUAL
         return tuple(one for one in self.advice if one.size.name == name)
@@ -103,7 +103,7 @@ class Comparison:
         return {alternative.name: alternative.title for alternative in self.request.alternatives}
 
 
-def match_works(request: Request, workloads: Sequence[Workload]) -> tuple[WorkDemand, ...]:
+def match_works(request: CompareRequest, workloads: Sequence[Workload]) -> tuple[WorkDemand, ...]:
     """Each workload with its volume. WorkloadError where a job has none, a service has one, or names repeat."""
     out: list[WorkDemand] = []
     for place, (entry, workload) in enumerate(zip(request.works, workloads, strict=True)):
@@ -125,7 +125,7 @@ def match_works(request: Request, workloads: Sequence[Workload]) -> tuple[WorkDe
 
 
 def compare(
-    request: Request,
+    request: CompareRequest,
     workloads: Sequence[Workload],
     catalog: Catalog,
     planner: Planner,
@@ -202,7 +202,7 @@ def providers_of(total: Total) -> tuple[str, ...]:
     return tuple(sorted({row.option.provider for row in total.rows if row.option is not None}))
 
 
-def _standing(request: Request, works: Sequence[WorkDemand], totals: Mapping[str, Total]) -> Standing:
+def _standing(request: CompareRequest, works: Sequence[WorkDemand], totals: Mapping[str, Total]) -> ComplianceStanding:
     """The rules of the compare file and of its workloads, beside what each alternative's profile attests."""
     profiles = {alternative.name: alternative.profile for alternative in request.alternatives}
     asked = [rule for one in works for rule in one.workload.team.compliance]
@@ -220,22 +220,22 @@ def _standing(request: Request, works: Sequence[WorkDemand], totals: Mapping[str
         )
         for alternative in request.alternatives
     }
-    return Standing(needs=needs, matches=matches)
+    return ComplianceStanding(needs=needs, matches=matches)
 
 
-def _migration(request: Request, works: Sequence[WorkDemand], as_of: datetime) -> Migration | None:
+def _migration(request: CompareRequest, works: Sequence[WorkDemand], as_of: datetime) -> Migration | None:
     if request.move is None:
         return None
     return _plan_move(request, request.move, works, as_of)
 
 
-def _plan_move(request: Request, move: Move, works: Sequence[WorkDemand], as_of: datetime) -> Migration:
+def _plan_move(request: CompareRequest, move: Move, works: Sequence[WorkDemand], as_of: datetime) -> Migration:
     alternatives = {alternative.name: alternative for alternative in request.alternatives}
     file = request.file or "compare.tonnage.yaml"
     return plan_migration(move, alternatives, works, load_templates(), today=as_of.date(), compare_file=file)
 
 
-def _moves(request: Request, works: Sequence[WorkDemand], as_of: datetime) -> tuple[Migration, ...]:
+def _moves(request: CompareRequest, works: Sequence[WorkDemand], as_of: datetime) -> tuple[Migration, ...]:
     """Every pair of up to four alternatives; of more, those from where one is now (else from the first)."""
     names = [alternative.name for alternative in request.alternatives]
     move = request.move or Move(origin=names[0], target=names[1], start=None, people=1, hours_per_day=HOURS_PER_DAY)
@@ -263,21 +263,21 @@ def _leaders(
     return tuple(out)
 
 
-def _entry(request: Request, works: Sequence[WorkDemand], total: Total, as_of: datetime) -> Entry:
+def _entry(request: CompareRequest, works: Sequence[WorkDemand], total: Total, as_of: datetime) -> EntryCost:
     """Being there already costs nothing; else the set-up, and the move where there is something to move from."""
     move, rate = request.move, request.organisation.usd_per_hour
     if move is not None and move.origin == total.alternative:
-        return Entry(usd=None, weeks=None)
+        return EntryCost(usd=None, weeks=None)
     if move is None:
         hours = total.setup_hours
         people = request.organisation.team_size or 1
         weeks = None if hours is None else hours.likely / (HOURS_PER_DAY * min(people, 2)) / WORKING_DAYS
-        return Entry(usd=total.setup_usd, weeks=weeks)
+        return EntryCost(usd=total.setup_usd, weeks=weeks)
     plan = _plan_move(request, replace(move, target=total.alternative), works, as_of)
     effort, usd = plan.hours, None
     if rate is not None:
         usd = Figure(value=effort.likely * rate, low=effort.low * rate, high=effort.high * rate, basis="assumed")
-    return Entry(usd=usd, weeks=plan.weeks())
+    return EntryCost(usd=usd, weeks=plan.weeks())
 
 
 def _trade_off(name: str, scores: Scores, names: Sequence[str]) -> TradeOff:

@@ -162,7 +162,7 @@ def all_met(matches: Sequence[Match]) -> bool | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class ComplianceStanding:
     """The rules of a request, and how each alternative stands with each of them."""
 
     needs: tuple[str, ...]

@@ -13,7 +13,7 @@ from tonnage.comparison.energy import Footprint, Stated, footprint
 from tonnage.comparison.energy import total as sum_footprints
 from tonnage.comparison.equivalents import Equivalent, equivalent_of
 from tonnage.comparison.fronts import latency, pareto_front
-from tonnage.comparison.profile_file import Hours
+from tonnage.comparison.profile_file import PeopleHours
 from tonnage.comparison.reaching import WhyNot, enough_machines, narrow_to, only_of, why_none
 from tonnage.comparison.request import Alternative
 from tonnage.planning import CatalogStamp, MachineOption, Option, Plan, TokenOption
@@ -57,7 +57,7 @@ class AtVolume:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class WorkRow:
     """One alternative doing one workload: the cheapest option, or why there is none. Costs are without people."""
 
     alternative: str
@@ -118,11 +118,11 @@ class Total:
     known."""
 
     alternative: str
-    rows: tuple[Row, ...]
+    rows: tuple[WorkRow, ...]
     run_usd_per_month: Figure | None
     people_usd_per_month: Figure | None
     setup_usd: Figure | None
-    setup_hours: Hours | None
+    setup_hours: PeopleHours | None
     footprint: Footprint
     time_at_budget_s: Figure | None = None  # of one run of each job, each for the same money on every alternative
     time_on_equal_devices_s: Figure | None = None  # the same, each on as many accelerators
@@ -189,7 +189,7 @@ def add(figures: Iterable[Figure | None]) -> Figure | None:
     )
 
 
-def people_usd(hours: Hours | None, usd_per_hour: float | None) -> Figure | None:
+def people_usd(hours: PeopleHours | None, usd_per_hour: float | None) -> Figure | None:
     """Hours at a rate: an assumption with its range."""
     if hours is None or usd_per_hour is None:
         return None
@@ -233,7 +233,7 @@ def compute_row(
     factors: Sequence[float],
     power: Stated = NOTHING_STATED,
     file: str | None = None,
-) -> Row:
+) -> WorkRow:
     """The cheapest way of one alternative to do one workload, planned anew at each volume of a service."""
     job = work.workload.job
     if isinstance(job, ServeJob):
@@ -241,7 +241,7 @@ def compute_row(
     else:
         volume = f"{work.jobs_per_month:g} job{'' if work.jobs_per_month == 1 else 's'} a month"
     model = getattr(job, "model", None)
-    blank = Row(
+    blank = WorkRow(
         alternative=alternative.name, work=work.name, kind=work.workload.kind,
         model=model.name if model else "", option=None,
         why_not=None, usd_per_job=None, usd_per_month=None, at_volumes=(), options=0, volume=volume,
@@ -284,7 +284,9 @@ def compute_row(
     )
 
 
-def _service_row(found: Row, narrowed: tuple[Workload, Catalog], planner: Planner, factors: Sequence[float]) -> Row:
+def _service_row(
+    found: WorkRow, narrowed: tuple[Workload, Catalog], planner: Planner, factors: Sequence[float]
+) -> WorkRow:
     workload, catalog = narrowed
     assert found.option is not None
     best: dict[float, Option | None] = {1.0: found.option}

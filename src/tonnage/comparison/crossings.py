@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from tonnage.comparison.computed import ZERO, Row, Total
+from tonnage.comparison.computed import ZERO, Total, WorkRow
 from tonnage.service.crossings import find_crossings
 from tonnage.values import dataclass
 
@@ -19,7 +19,7 @@ End = Literal["value", "low", "high"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BreakEven:
+class CostCrossing:
     """Volumes, as factors of the stated one, where the cheaper of two alternatives changes. None: not at all.
 
     `low` and `high`: the crossings with one side's cost at its low end and the other's at its high end, so as wide as
@@ -36,7 +36,7 @@ class BreakEven:
     work: str = ""  # one workload by itself, people not counted; "": all the work, people included
 
 
-def break_evens(totals: Sequence[Total]) -> tuple[BreakEven, ...]:
+def break_evens(totals: Sequence[Total]) -> tuple[CostCrossing, ...]:
     """Every pair of alternatives that can do all the work; then, where there are several workloads, each by itself."""
     out = [_pair(first, second) for first, second in combinations([one for one in totals if one.can_do], 2)]
     works = [row.work for row in totals[0].rows]
@@ -52,14 +52,14 @@ def of_work(total: Total, place: int) -> Total:
     return replace(total, rows=(row,), run_usd_per_month=row.usd_per_month, people_usd_per_month=None)
 
 
-def _pair(first: Total, second: Total) -> BreakEven:
+def _pair(first: Total, second: Total) -> CostCrossing:
     linear = all(row.kind != "serve" for row in first.rows)
     find = _linear_crossing if linear else _planned_crossing
     factor = find(first, second, "value", "value")
     ends = [find(first, second, "low", "high"), find(first, second, "high", "low")]
     known = [end for end in (*ends, factor) if end is not None]
     large = 1e6 if linear else max(one.factor for one in first.rows[0].at_volumes)
-    return BreakEven(
+    return CostCrossing(
         first=first.alternative,
         second=second.alternative,
         factor=factor,
@@ -79,7 +79,7 @@ def cost_at(total: Total, factor: float, end: End = "value") -> float:
     return float(people) + sum(_row_cost(row, factor, end) for row in total.rows)
 
 
-def _row_cost(row: Row, factor: float, end: End) -> float:
+def _row_cost(row: WorkRow, factor: float, end: End) -> float:
     if row.kind != "serve":
         figure = row.usd_per_month
         return float(getattr(figure, end)) * factor if figure else math.inf

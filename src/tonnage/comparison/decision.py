@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from tonnage.comparison.rules import Leaf, Question, Rules, Test
+from tonnage.comparison.rules import Leaf, RuleQuestion, Rules, Test
 from tonnage.errors import InputError
 from tonnage.values import dataclass
 
@@ -24,17 +24,17 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class DecisionStep:
     """One question that was asked: its answer and where that came from."""
 
-    question: Question
+    question: RuleQuestion
     answer: Answer
     found: str
     origin: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flip:
+class DecisionFlip:
     """What would lead elsewhere: the change, and the leaf it leads to (None: undecided for want of `missing`)."""
 
     question: str
@@ -48,10 +48,10 @@ class Decision:
     """The outcome. `leaf` None: a fact is not known; `missing` names it."""
 
     rules: Rules
-    steps: tuple[Step, ...]
+    steps: tuple[DecisionStep, ...]
     leaf: Leaf | None
     missing: str
-    flips: tuple[Flip, ...]
+    flips: tuple[DecisionFlip, ...]
 
 
 def decide(rules: Rules, facts: Mapping[str, Fact]) -> Decision:
@@ -60,8 +60,8 @@ def decide(rules: Rules, facts: Mapping[str, Fact]) -> Decision:
     return Decision(rules=rules, steps=steps, leaf=leaf, missing=missing, flips=_flips(rules, facts, steps, leaf))
 
 
-def _walk(rules: Rules, facts: Mapping[str, Fact], node: str) -> tuple[tuple[Step, ...], Leaf | None, str]:
-    steps: list[Step] = []
+def _walk(rules: Rules, facts: Mapping[str, Fact], node: str) -> tuple[tuple[DecisionStep, ...], Leaf | None, str]:
+    steps: list[DecisionStep] = []
     while node in rules.questions:
         question = rules.questions[node]
         step = _ask(question, facts)
@@ -73,9 +73,9 @@ def _walk(rules: Rules, facts: Mapping[str, Fact], node: str) -> tuple[tuple[Ste
     return tuple(steps), rules.leaves[node], ""
 
 
-def way_to(rules: Rules, leaf: str) -> tuple[tuple[Question, Answer], ...]:
+def way_to(rules: Rules, leaf: str) -> tuple[tuple[RuleQuestion, Answer], ...]:
     """The shortest way from the start to a leaf: questions and their answers."""
-    ways: list[tuple[str, tuple[tuple[Question, Answer], ...]]] = [(rules.start, ())]
+    ways: list[tuple[str, tuple[tuple[RuleQuestion, Answer], ...]]] = [(rules.start, ())]
     for node, way in ways:
         if node == leaf:
             return way
@@ -92,7 +92,7 @@ def facts_known(test: Test, facts: Mapping[str, Fact]) -> bool:
     return all(name is None or _value(name, facts) is not None for name in (test.fact, test.other_fact))
 
 
-def _unknown(question: Question, facts: Mapping[str, Fact]) -> str:
+def _unknown(question: RuleQuestion, facts: Mapping[str, Fact]) -> str:
     sides = (question.test.fact, question.test.other_fact)
     return next(name for name in sides if name is not None and _value(name, facts) is None)
 
@@ -102,7 +102,7 @@ def _value(name: str, facts: Mapping[str, Fact]) -> Value | None:
     return None if fact is None else fact.value
 
 
-def _ask(question: Question, facts: Mapping[str, Fact]) -> Step:
+def _ask(question: RuleQuestion, facts: Mapping[str, Fact]) -> DecisionStep:
     test = question.test
     names = [name for name in (test.fact, test.other_fact) if name is not None]
     origin = "; ".join(
@@ -110,8 +110,8 @@ def _ask(question: Question, facts: Mapping[str, Fact]) -> Step:
     )
     found = ", ".join(f"{name} = {show(_value(name, facts))}" for name in names)
     if not facts_known(test, facts):
-        return Step(question=question, answer="unknown", found=found, origin=origin)
-    return Step(question=question, answer="yes" if holds(test, facts) else "no", found=found, origin=origin)
+        return DecisionStep(question=question, answer="unknown", found=found, origin=origin)
+    return DecisionStep(question=question, answer="yes" if holds(test, facts) else "no", found=found, origin=origin)
 
 
 def holds(test: Test, facts: Mapping[str, Fact]) -> bool:
@@ -132,7 +132,9 @@ def holds(test: Test, facts: Mapping[str, Fact]) -> bool:
     return outcome[test.operator]
 
 
-def _flips(rules: Rules, facts: Mapping[str, Fact], steps: tuple[Step, ...], leaf: Leaf | None) -> tuple[Flip, ...]:
+def _flips(
+    rules: Rules, facts: Mapping[str, Fact], steps: tuple[DecisionStep, ...], leaf: Leaf | None
+) -> tuple[DecisionFlip, ...]:
     """For each question on the way its other answers, where they lead to another leaf."""
     out = []
     for step in steps:
@@ -144,7 +146,7 @@ def _flips(rules: Rules, facts: Mapping[str, Fact], steps: tuple[Step, ...], lea
             _, other, missing = _walk(rules, facts, start)
             if other is None or leaf is None or other.name != leaf.name:
                 change = change_for(step.question.test, facts, wanted=answer == "yes")
-                out.append(Flip(question=step.question.name, change=change, leaf=other, missing=missing))
+                out.append(DecisionFlip(question=step.question.name, change=change, leaf=other, missing=missing))
     return tuple(out)
 
 

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, Validati
 from tonnage.errors import WorkloadError, did_you_mean, nearest
 from tonnage.workload.file.fields import Spelled, as_names, refusal
 from tonnage.workload.file.problems import Problem, explain_validation, raise_problem, raise_problems
-from tonnage.workload.file.yaml_lines import Document, KeyPath, read_yaml
+from tonnage.workload.file.yaml_lines import KeyPath, YamlDocument, read_yaml
 
 LARGEST_FILE_BYTES: Final = 1024 * 1024
 MONTHS: Final = {"month": 1.0, "year": 12.0}
@@ -91,7 +91,7 @@ def load_text(path: Path) -> str:
         raise WorkloadError("is not UTF-8 text", hint="save it as UTF-8", file=str(path)) from error
 
 
-def parse_entries(text: str, model: type[Entries], *, file: str | None, page: str) -> tuple[Entries, Document]:
+def parse_entries(text: str, model: type[Entries], *, file: str | None, page: str) -> tuple[Entries, YamlDocument]:
     """What a text says, checked against `model`; `page` is the document that lists its keys."""
     document = read_yaml(text, file=file)
     if not isinstance(document.value, dict):

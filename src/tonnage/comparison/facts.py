@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tonnage.comparison.compliance import Standing
+from tonnage.comparison.compliance import ComplianceStanding
 from tonnage.comparison.computed import Total, WorkDemand
 from tonnage.comparison.decision import Fact, Value
-from tonnage.comparison.request import Request
+from tonnage.comparison.request import CompareRequest
 from tonnage.comparison.rules import Rules
 from tonnage.errors import WorkloadError, did_you_mean, nearest
 from tonnage.sizing.estimates import Figure
@@ -15,7 +15,11 @@ from tonnage.workload.jobs import ServeJob, TrainJob
 
 
 def gather_facts(
-    request: Request, rules: Rules, works: Sequence[WorkDemand], totals: Mapping[str, Total], standing: Standing
+    request: CompareRequest,
+    rules: Rules,
+    works: Sequence[WorkDemand],
+    totals: Mapping[str, Total],
+    standing: ComplianceStanding,
 ) -> dict[str, Fact]:
     """Every fact, with where it stands. WorkloadError where a need is given that the rules do not ask for."""
     file = request.file or "the compare file"
@@ -62,7 +66,7 @@ def _tokens(work: WorkDemand) -> float:
     return work.requests_per_month * each
 
 
-def _team_facts(request: Request, file: str, standing: Standing) -> dict[str, Fact]:
+def _team_facts(request: CompareRequest, file: str, standing: ComplianceStanding) -> dict[str, Fact]:
     given = request.organisation
     values: dict[str, Value | None] = {
         "employees": given.employees,
@@ -74,7 +78,7 @@ def _team_facts(request: Request, file: str, standing: Standing) -> dict[str, Fa
     return {name: _stated(value, f"organisation.{name}", file) for name, value in values.items()}
 
 
-def _rule_facts(totals: Mapping[str, Total], standing: Standing) -> dict[str, Fact]:
+def _rule_facts(totals: Mapping[str, Total], standing: ComplianceStanding) -> dict[str, Fact]:
     """`meets_compliance.NAME` and `.any`: yes, no, or not known; the origin names each rule and its evidence."""
     out = {
         f"meets_compliance.{name}": Fact(value=standing.meets(name), origin=f"attestations of {name}'s profile: "
@@ -91,7 +95,9 @@ def _rule_facts(totals: Mapping[str, Total], standing: Standing) -> dict[str, Fa
     return out
 
 
-def _computed_facts(request: Request, totals: Mapping[str, Total], standing: Standing) -> dict[str, Fact]:
+def _computed_facts(
+    request: CompareRequest, totals: Mapping[str, Total], standing: ComplianceStanding
+) -> dict[str, Fact]:
     origin = "computed by the planner at the stated volume"
     out: dict[str, Fact] = {}
     for name, total in totals.items():
@@ -118,18 +124,18 @@ def _computed_facts(request: Request, totals: Mapping[str, Total], standing: Sta
     return out
 
 
-def cheapest_first(totals: Mapping[str, Total], standing: Standing) -> list[str]:
+def cheapest_first(totals: Mapping[str, Total], standing: ComplianceStanding) -> list[str]:
     """Those that can do all the work as asked and are known to meet every rule, by cost a month with people."""
     costs = [(cost.value, name) for name, total in totals.items() if (cost := total.usd_per_month) is not None]
     return list(standing.allowed(name for _, name in sorted(costs) if totals[name].as_asked))
 
 
-def is_managed(request: Request, name: str) -> bool:
+def is_managed(request: CompareRequest, name: str) -> bool:
     """Whether an alternative's profile is tagged as managed."""
     return has_tag(request, name, "managed")
 
 
-def has_tag(request: Request, name: str, tag: str) -> bool:
+def has_tag(request: CompareRequest, name: str, tag: str) -> bool:
     """Whether the profile of an alternative has a tag."""
     return next(tag in alternative.profile.tags for alternative in request.alternatives if alternative.name == name)
 

@@ -10,7 +10,7 @@ WEEKS_PER_MONTH = 365.25 / 12 / 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class EntryCost:
     """What it takes to be on an alternative: one-time dollars and weeks; nothing for where one is already."""
 
     usd: Figure | None
@@ -25,7 +25,7 @@ class Bill:
 
     run: Figure | None
     people: Figure | None
-    entry: Entry
+    entry: EntryCost
 
     @property
     def usd_per_month(self) -> Figure | None:

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from tonnage.comparison.computed import WorkDemand
 from tonnage.comparison.request import Alternative, Move
-from tonnage.comparison.tasks import Range, Template, Templates
+from tonnage.comparison.tasks import HoursRange, Template, Templates
 from tonnage.values import dataclass
 
 End = Literal["low", "likely", "high"]
@@ -26,8 +26,8 @@ class Task:
     id: str
     phase: str
     title: str
-    hours: Range
-    wait_days: Range | None
+    hours: HoursRange
+    wait_days: HoursRange | None
     after: tuple[str, ...]
     checks: tuple[str, ...]
 
@@ -57,8 +57,8 @@ class Migration:
     start: date
 
     @property
-    def hours(self) -> Range:
-        return Range(
+    def hours(self) -> HoursRange:
+        return HoursRange(
             low=sum(one.hours.low for one in self.tasks),
             likely=sum(one.hours.likely for one in self.tasks),
             high=sum(one.hours.high for one in self.tasks),
@@ -181,9 +181,9 @@ def moves_clouds(origin: Alternative, target: Alternative) -> bool:
     return not here & there
 
 
-def _scaled(span: Range, template: Template, move: Move) -> Range:
+def _scaled(span: HoursRange, template: Template, move: Move) -> HoursRange:
     number = 1.0 if template.times is None else float(getattr(move, template.times))
-    return Range(low=span.low * number, likely=span.likely * number, high=span.high * number)
+    return HoursRange(low=span.low * number, likely=span.likely * number, high=span.high * number)
 
 
 def _task(
@@ -254,7 +254,7 @@ def _plan_options(target: Alternative) -> str:
 def schedule(tasks: Sequence[Task], end: End, *, people: int, hours_per_day: float) -> dict[str, Slot]:
     """When each task runs: ready tasks with the longest way behind them first, one person a task, waits without people.
 
-    >>> one = Range(low=1, likely=6, high=12)
+    >>> one = HoursRange(low=1, likely=6, high=12)
     >>> tasks = [Task(id=name, phase="", title="", hours=one, wait_days=None, after=after, checks=())
     ...          for name, after in (("a", ()), ("b", ()), ("c", ("a", "b")))]
     >>> found = schedule(tasks, "likely", people=1, hours_per_day=6)

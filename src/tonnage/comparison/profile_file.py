@@ -48,7 +48,7 @@ class CellEntry(StrictModel):
     because: Text | None = None
 
 
-class Hours(StrictModel):
+class PeopleHours(StrictModel):
     """People-hours as a range with its likely value, and why."""
 
     low: PositiveOrZero
@@ -84,8 +84,8 @@ class ProfileFile(StrictModel):
     about: Text
     tags: Names = ()
     plan: Scope | None = None
-    setup_hours: Hours | None = None
-    operation_hours_per_month: Hours | None = None
+    setup_hours: PeopleHours | None = None
+    operation_hours_per_month: PeopleHours | None = None
     sources: dict[Name, SourceEntry] = Field(default_factory=dict)
     aspects: dict[Name, CellEntry] = Field(default_factory=dict)
     risks: Words = ()

@@ -15,8 +15,8 @@ from tonnage.comparison.profile_file import (
     AttestationEntry,
     CellEntry,
     Evidence,
-    Hours,
     Kind,
+    PeopleHours,
     ProfileFile,
     Scope,
     SourceEntry,
@@ -24,7 +24,7 @@ from tonnage.comparison.profile_file import (
 from tonnage.errors import UnknownName, WorkloadError, did_you_mean, nearest
 from tonnage.values import dataclass
 from tonnage.workload.file.problems import Problem, raise_problems
-from tonnage.workload.file.yaml_lines import Document
+from tonnage.workload.file.yaml_lines import YamlDocument
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +56,8 @@ class Profile:
     about: str
     tags: tuple[str, ...]
     scope: Scope
-    setup_hours: Hours | None
-    operation_hours_per_month: Hours | None
+    setup_hours: PeopleHours | None
+    operation_hours_per_month: PeopleHours | None
     cells: Mapping[str, Cell]
     risks: tuple[str, ...]
     suits: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ class Profile:
 @dataclass(frozen=True, slots=True)
 class _Read:
     entries: ProfileFile
-    document: Document
+    document: YamlDocument
 
 
 def load_profiles(folders: Sequence[Path] = (), criteria: Sequence[Criterion] | None = None) -> dict[str, Profile]:
@@ -143,7 +143,7 @@ def _problems(entries: ProfileFile, known: Mapping[str, _Read], criteria: Mappin
     for name, one in entries.attestations.items():
         found += _source_problems(("attestations", name), one.sources, entries.sources)
     for key in ("setup_hours", "operation_hours_per_month"):
-        hours: Hours | None = getattr(entries, key)
+        hours: PeopleHours | None = getattr(entries, key)
         if hours and not hours.low <= hours.likely <= hours.high:
             found.append(Problem((key,), "is not low <= likely <= high", "order the three"))
     return found

@@ -19,7 +19,7 @@ ReasonKind = Literal[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reason:
+class ChoiceReason:
     """One reason. `usd`, `rival_usd`: over the horizon; `weeks`: until a move has paid for itself (None: never);
     `leads`: criteria in which the choice is judged better, in points; `share`: of people-hours in the cost."""
 
@@ -35,7 +35,7 @@ class Reason:
 
 def reasons_of(
     inputs: DecisionInputs, verdict: Verdict, without_people: str | None, people_share: float | None
-) -> tuple[Reason, ...]:
+) -> tuple[ChoiceReason, ...]:
     """What decided first; then the move, people-hours and rules, as far as they have a part in it."""
     chosen = verdict.chosen
     if chosen is None:
@@ -47,16 +47,16 @@ def reasons_of(
         out = [_decisive(inputs, verdict, chosen), *moving]
     if without_people != verdict.choice or (people_share or 0.0) >= MOSTLY_PEOPLE:
         rival = None if without_people == verdict.choice else without_people
-        out.append(Reason(kind="people-hours", rival=rival, share=people_share))
+        out.append(ChoiceReason(kind="people-hours", rival=rival, share=people_share))
     if inputs.standing.needs:
-        out.append(Reason(kind="meets the rules", rules=inputs.standing.needs))
+        out.append(ChoiceReason(kind="meets the rules", rules=inputs.standing.needs))
     return tuple(out)
 
 
-def _decisive(inputs: DecisionInputs, verdict: Verdict, chosen: Contender) -> Reason:
+def _decisive(inputs: DecisionInputs, verdict: Verdict, chosen: Contender) -> ChoiceReason:
     rival = verdict.runner_up
     if rival is None:
-        return Reason(kind="only one left", usd=chosen.usd)
+        return ChoiceReason(kind="only one left", usd=chosen.usd)
     kinds: dict[str, ReasonKind] = {"worth": "worth more", "preference": "preferred", "judgement": "judged better"}
     leads: tuple[tuple[str, float], ...] = ()
     if verdict.ground == "worth":
@@ -66,7 +66,7 @@ def _decisive(inputs: DecisionInputs, verdict: Verdict, chosen: Contender) -> Re
         rival = max(level, key=lambda one: (one.score or 0.0, -one.usd.value))
         leads = _leads(inputs, chosen, rival, judged_weights(inputs))
     kind = kinds.get(verdict.ground, "costs less")
-    return Reason(kind=kind, rival=rival.alternative, usd=chosen.usd, rival_usd=rival.usd, leads=leads)
+    return ChoiceReason(kind=kind, rival=rival.alternative, usd=chosen.usd, rival_usd=rival.usd, leads=leads)
 
 
 def _leads(
@@ -80,14 +80,16 @@ def _leads(
     return tuple(sorted(ahead, key=lambda one: (-one[1] * weights[one[0]], one[0]))[:MOST_LEADS])
 
 
-def _moving(inputs: DecisionInputs, verdict: Verdict, chosen: Contender) -> Reason:
+def _moving(inputs: DecisionInputs, verdict: Verdict, chosen: Contender) -> ChoiceReason:
     """Staying: the nearest move that does not pay; moving: after how long it has paid."""
     origin = inputs.origin
     if chosen.alternative != origin:
         entry = inputs.bills[chosen.alternative].entry
-        return Reason(kind="moves", rival=origin, usd=entry.usd, weeks=weeks_to_return(inputs, chosen.alternative))
+        return ChoiceReason(
+            kind="moves", rival=origin, usd=entry.usd, weeks=weeks_to_return(inputs, chosen.alternative)
+        )
     moves = [one for one in verdict.out if one.kind == "never pays back" and one.usd is not None]
     if not moves:
-        return Reason(kind="stays")
+        return ChoiceReason(kind="stays")
     near = min(moves, key=lambda one: (one.usd.value if one.usd else 0.0, one.alternative))
-    return Reason(kind="stays", rival=near.alternative, usd=chosen.usd, rival_usd=near.usd, weeks=near.weeks)
+    return ChoiceReason(kind="stays", rival=near.alternative, usd=chosen.usd, rival_usd=near.usd, weeks=near.weeks)

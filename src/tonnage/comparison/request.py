@@ -16,7 +16,7 @@ from tonnage.comparison.criteria import MONEY_CRITERIA, Criterion, load_criteria
 from tonnage.comparison.door import Day, Name, Text, UsdPerMonth, load_text, parse_entries, unknown
 from tonnage.comparison.energy import Stated
 from tonnage.comparison.owned import Owned
-from tonnage.comparison.profile_file import Hours
+from tonnage.comparison.profile_file import PeopleHours
 from tonnage.comparison.profiles import Attestation, Profile, load_profiles
 from tonnage.values import dataclass
 from tonnage.workload.file.fields import (
@@ -50,8 +50,8 @@ class Alternative:
     gpus: tuple[str, ...] = ()
     providers: tuple[str, ...] = ()
     machines: tuple[str, ...] = ()
-    setup_hours: Hours | None = None
-    operation_hours_per_month: Hours | None = None
+    setup_hours: PeopleHours | None = None
+    operation_hours_per_month: PeopleHours | None = None
     owned: Owned | None = None
     attests: Mapping[str, str] = field(default_factory=dict)  # rules that the user has evidence for: which
 
@@ -66,7 +66,7 @@ class Alternative:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class ComparedWork:
     """One workload file and how often its job runs. `jobs_per_month` None: a service, whose file holds its rate."""
 
     file: Path
@@ -104,14 +104,14 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class CompareRequest:
     """One compare file, read and checked."""
 
     title: str
     file: str | None
     folder: Path
     alternatives: tuple[Alternative, ...]
-    works: tuple[Work, ...]
+    works: tuple[ComparedWork, ...]
     organisation: Organisation
     weights: Mapping[str, float]
     weights_given: frozenset[str]
@@ -135,8 +135,8 @@ class AlternativeEntry(StrictModel):
     gpus: Words = ()
     providers: Words = ()
     machines: Words = ()
-    setup_hours: Hours | None = None
-    operation_hours_per_month: Hours | None = None
+    setup_hours: PeopleHours | None = None
+    operation_hours_per_month: PeopleHours | None = None
     owned: Owned | None = None
     attests: dict[Text, Text] = Field(default_factory=dict)
 
@@ -195,13 +195,13 @@ class RequestFile(StrictModel):
     seed: Annotated[int, Field(ge=0, le=2**31)] = 0
 
 
-def load_request(path: Path | str, *, profile_folders: Sequence[Path] = ()) -> Request:
+def load_request(path: Path | str, *, profile_folders: Sequence[Path] = ()) -> CompareRequest:
     """The compare file at `path`; WorkloadError (file, line, key, hint) for whatever is wrong with it."""
     path = Path(path)
     return parse_request(load_text(path), file=str(path), folder=path.parent, profile_folders=profile_folders)
 
 
-def parse_request(text: str, *, file: str | None, folder: Path, profile_folders: Sequence[Path] = ()) -> Request:
+def parse_request(text: str, *, file: str | None, folder: Path, profile_folders: Sequence[Path] = ()) -> CompareRequest:
     """The compare file in a text; paths in it start from `folder`."""
     entries, document = parse_entries(text, RequestFile, file=file, page=PAGE)
     criteria = load_criteria()
@@ -218,7 +218,7 @@ def _problems(entries: RequestFile, profiles: Mapping[str, Profile], criteria: S
         if wanted not in profiles:
             found.append(unknown(("compare", place), "platform profile", wanted, sorted(profiles)))
         for key in ("setup_hours", "operation_hours_per_month"):
-            hours: Hours | None = getattr(one, key)
+            hours: PeopleHours | None = getattr(one, key)
             if hours and not hours.low <= hours.likely <= hours.high:
                 found.append(Problem(("compare", place, key), "is not low <= likely <= high", "order the three"))
         found += rule_problems(list(one.attests), profiles, ("compare", place, "attests"))
@@ -265,17 +265,17 @@ def _freeze(
     *,
     file: str | None,
     folder: Path,
-) -> Request:
+) -> CompareRequest:
     given, move = entries.organisation, entries.migration
     default = {criterion.key: criterion.weight for criterion in criteria if criterion.scored}
     base = dict.fromkeys(default, 0.0) if entries.only_these_weights else default
-    return Request(
+    return CompareRequest(
         title=entries.title,
         file=file,
         folder=folder,
         alternatives=tuple(_alternative(one, profiles) for one in entries.compare),
         works=tuple(
-            Work(file=Path(normpath(folder / one.file)), name=one.name, jobs_per_month=one.jobs_per_month)
+            ComparedWork(file=Path(normpath(folder / one.file)), name=one.name, jobs_per_month=one.jobs_per_month)
             for one in entries.workloads
         ),
         organisation=given.model_copy(update={"compliance": standards_of(given.compliance, profiles)}),

@@ -56,7 +56,7 @@ class Test:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class RuleQuestion:
     """One node: asked in words, decided by its test. `unknown` None: an unknown fact leaves it undecided."""
 
     name: str
@@ -87,7 +87,7 @@ class Rules:
     about: str
     source: str
     start: str
-    questions: Mapping[str, Question]
+    questions: Mapping[str, RuleQuestion]
     leaves: Mapping[str, Leaf]
     needs: Mapping[str, str]  # facts that the compare file's `needs` gives: name -> what it means
 
@@ -181,7 +181,7 @@ def parse_rules(text: str, *, file: str | None = None) -> Rules:
     )
 
 
-def _question(name: str, entry: QuestionEntry) -> Question:
+def _question(name: str, entry: QuestionEntry) -> RuleQuestion:
     operator, value = entry.tests()[0]
     test = Test(
         fact=entry.fact,
@@ -190,7 +190,7 @@ def _question(name: str, entry: QuestionEntry) -> Question:
         other_fact=entry.than,
         times=entry.times,
     )
-    return Question(name=name, ask=entry.ask, test=test, yes=entry.yes, no=entry.no, unknown=entry.unknown)
+    return RuleQuestion(name=name, ask=entry.ask, test=test, yes=entry.yes, no=entry.no, unknown=entry.unknown)
 
 
 def _problems(entries: RulesFile) -> list[Problem]:

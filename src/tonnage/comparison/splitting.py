@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import combinations, product
 from typing import Literal
 
-from tonnage.comparison.compliance import Standing
-from tonnage.comparison.computed import Row, Total, add
+from tonnage.comparison.compliance import ComplianceStanding
+from tonnage.comparison.computed import Total, WorkRow, add
 from tonnage.sizing.estimates import Figure
 from tonnage.values import dataclass
 
@@ -45,7 +45,7 @@ class Split:
         return bool(self.without_people) and self.without_people != self.places
 
 
-def best_split(totals: Mapping[str, Total], standing: Standing) -> Split:
+def best_split(totals: Mapping[str, Total], standing: ComplianceStanding) -> Split:
     """The cheapest way to spread the work over any set of alternatives, the operation of each one used included.
 
     Only alternatives that are known to meet every rule count.
@@ -98,7 +98,7 @@ def _spread(chosen: tuple[Total, ...]) -> tuple[Figure, tuple[tuple[str, str], .
     return min(found, key=lambda one: (one[0].value, one[1]), default=None)
 
 
-def _cheapest(columns: Sequence[tuple[Row, ...]], models: Mapping[str, str]) -> list[Row] | None:
+def _cheapest(columns: Sequence[tuple[WorkRow, ...]], models: Mapping[str, str]) -> list[WorkRow] | None:
     """The cheapest row of each workload, where `models` says what the work on a tuned model is done with."""
     out = []
     for column in columns:

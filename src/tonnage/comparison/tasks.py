@@ -20,7 +20,7 @@ PAGE: Final = "docs/compare.md"
 Times = Literal["data_tb", "pipelines"]
 
 
-class Range(StrictModel):
+class HoursRange(StrictModel):
     """Low, likely, high."""
 
     low: PositiveOrZero
@@ -40,8 +40,8 @@ class Template:
     name: str
     phase: str
     title: str
-    hours: Range
-    wait_days: Range | None
+    hours: HoursRange
+    wait_days: HoursRange | None
     after: tuple[str, ...]
     per_workload: bool
     kinds: tuple[str, ...]
@@ -78,8 +78,8 @@ class WhenEntry(StrictModel):
 class TemplateEntry(StrictModel):
     phase: Name
     title: Text
-    hours: Range
-    wait_days: Range | None = None
+    hours: HoursRange
+    wait_days: HoursRange | None = None
     after: Names = ()
     per: Literal["workload"] | None = None
     times: Times | None = None
@@ -127,7 +127,7 @@ def _problems(entries: TasksFile) -> list[Problem]:
         found += [unknown((*path, "after"), "task", before, entries.tasks) for before in one.after
                   if before not in entries.tasks]  # fmt: skip
         for key in ("hours", "wait_days"):
-            span: Range | None = getattr(one, key)
+            span: HoursRange | None = getattr(one, key)
             if span and not span.low <= span.likely <= span.high:
                 found.append(Problem((*path, key), "is not low <= likely <= high", "order the three"))
     if not found and (circle := _circle(entries)):

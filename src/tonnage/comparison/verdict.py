@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import Final, Literal
 
-from tonnage.comparison.compliance import Match, Standing
+from tonnage.comparison.compliance import ComplianceStanding, Match
 from tonnage.comparison.criteria import MONEY_CRITERIA
 from tonnage.comparison.horizons import WEEKS_PER_MONTH, Bill, horizon_cost
 from tonnage.comparison.reaching import WhyNot
@@ -52,7 +52,7 @@ class DecisionInputs:
 
     bills: Mapping[str, Bill]
     lacking: Mapping[str, tuple[str, WhyNot]]  # alternatives that cannot do some work: (the work, why not)
-    standing: Standing
+    standing: ComplianceStanding
     preference: Preference
     scores: Scores
     weights: Mapping[str, float]
@@ -70,7 +70,7 @@ class DecisionInputs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exclusion:
+class RuledOut:
     """An alternative that is not in the running and the first must-have that it fails. `usd`: its cost of the
     horizon, where
     known; `leaf`: of the rules, that leaves it out; `weeks`: to get there, or until the move has paid for itself
@@ -108,7 +108,7 @@ class Verdict:
     choice: str | None
     ground: Ground
     contenders: tuple[Contender, ...]  # cheapest first
-    out: tuple[Exclusion, ...]
+    out: tuple[RuledOut, ...]
 
     @property
     def chosen(self) -> Contender | None:
@@ -119,7 +119,7 @@ class Verdict:
         """The cheapest of the others."""
         return next((one for one in self.contenders if one.alternative != self.choice), None)
 
-    def out_of(self, alternative: str) -> Exclusion | None:
+    def out_of(self, alternative: str) -> RuledOut | None:
         """Why an alternative is not in the running; None where it is."""
         return next((one for one in self.out if one.alternative == alternative), None)
 
@@ -174,31 +174,31 @@ def _less(usd: Figure, amount: float) -> Figure:
     return replace(usd, value=usd.value - amount, low=usd.low - amount, high=usd.high - amount)
 
 
-def _must_haves(inputs: DecisionInputs, name: str, usd: Figure | None) -> Exclusion | None:
+def _must_haves(inputs: DecisionInputs, name: str, usd: Figure | None) -> RuledOut | None:
     """The first must-have that an alternative fails: the work, its cost, its model, the rules, the time."""
     if name in inputs.lacking:
         work, why = inputs.lacking[name]
-        return Exclusion(alternative=name, kind="cannot do the work", work=work, why=why)
+        return RuledOut(alternative=name, kind="cannot do the work", work=work, why=why)
     if usd is None:
-        return Exclusion(alternative=name, kind="cost not known")
+        return RuledOut(alternative=name, kind="cost not known")
     if name in inputs.instead:
         work, say = inputs.instead[name]
-        return Exclusion(alternative=name, kind="another model", usd=usd, work=work, model=say)
+        return RuledOut(alternative=name, kind="another model", usd=usd, work=work, model=say)
     unmet = tuple(one for one in inputs.standing.matches[name] if one.met is not True)
     if unmet:
         kind: OutKind = "breaks a rule" if any(one.met is False for one in unmet) else "rule not known"
-        return Exclusion(alternative=name, kind=kind, usd=usd, rules=unmet)
+        return RuledOut(alternative=name, kind=kind, usd=usd, rules=unmet)
     preferred = inputs.preference
     if preferred.must and preferred.alternatives is not None and name not in preferred.alternatives:
-        return Exclusion(alternative=name, kind="excluded by the rules", usd=usd, leaf=preferred.leaf)
+        return RuledOut(alternative=name, kind="excluded by the rules", usd=usd, leaf=preferred.leaf)
     weeks = inputs.bills[name].entry.weeks
     if weeks is not None and weeks > inputs.weeks:
-        return Exclusion(alternative=name, kind="not reached in time", usd=usd, weeks=weeks)
+        return RuledOut(alternative=name, kind="not reached in time", usd=usd, weeks=weeks)
     return None
 
 
-def _no_return(inputs: DecisionInputs, one: Contender) -> Exclusion:
-    return Exclusion(
+def _no_return(inputs: DecisionInputs, one: Contender) -> RuledOut:
+    return RuledOut(
         alternative=one.alternative, kind="never pays back", usd=one.usd, weeks=weeks_to_return(inputs, one.alternative)
     )
 

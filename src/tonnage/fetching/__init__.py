@@ -1,6 +1,6 @@
 """Models and data sets brought here: parallel, resumable, verified, cached, to one target or several."""
 
 from tonnage.fetching.fetching import Watcher, fetch, verify
-from tonnage.fetching.results import CheckedFile, Fetched, FetchedFile, Request
+from tonnage.fetching.results import Fetched, FetchedFile, FetchRequest, VerifiedFile
 
-__all__ = ["CheckedFile", "Fetched", "FetchedFile", "Request", "Watcher", "fetch", "verify"]
+__all__ = ["FetchRequest", "Fetched", "FetchedFile", "VerifiedFile", "Watcher", "fetch", "verify"]

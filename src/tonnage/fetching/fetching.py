@@ -20,7 +20,7 @@ from tonnage.fetching.listing import Wanted, list_wanted
 from tonnage.fetching.partial import arrived_before
 from tonnage.fetching.pool import Pool
 from tonnage.fetching.remote import Backend, Stopped
-from tonnage.fetching.results import CheckedFile, Fetched, FetchedFile, Request
+from tonnage.fetching.results import Fetched, FetchedFile, FetchRequest, VerifiedFile
 from tonnage.fetching.space import FreeBytes, check_space, free_bytes
 from tonnage.fetching.targets import FolderTarget, Manifest, open_target
 from tonnage.fetching.transfer import Means
@@ -40,7 +40,7 @@ class Watcher:
     say: Callable[[str], None] = field(default=lambda _text: None)
 
 
-def fetch(request: Request, watcher: Watcher | None = None, *, free: FreeBytes = free_bytes) -> Fetched:
+def fetch(request: FetchRequest, watcher: Watcher | None = None, *, free: FreeBytes = free_bytes) -> Fetched:
     """Bring every file of the sources to every target; what failed is in the result beside what came.
 
     Raises InputError on bad usage, FetchError when a source cannot be listed or a disk is too small.
@@ -106,7 +106,7 @@ def _foreseen(transfer: Transfer, wanted: Wanted) -> FetchedFile:
 
 
 def _needs(
-    request: Request, transfer: Transfer, to_do: Sequence[Wanted], manifests: Sequence[Manifest]
+    request: FetchRequest, transfer: Transfer, to_do: Sequence[Wanted], manifests: Sequence[Manifest]
 ) -> list[tuple[Path, int]]:
     """(folder, bytes) that will be taken there."""
     cache, needs = Cache(request.cache), []
@@ -122,7 +122,7 @@ def _needs(
 
 
 def _carry_all(
-    request: Request, transfer: Transfer, to_do: Sequence[Wanted], manifests: Sequence[Manifest], means: Means
+    request: FetchRequest, transfer: Transfer, to_do: Sequence[Wanted], manifests: Sequence[Manifest], means: Means
 ) -> list[FetchedFile]:
     pool = Pool(max(1, min(request.jobs, len(to_do))), "file")
     futures = [pool.submit(lambda one=one: _carried(transfer, one, means)) for one in to_do]  # type: ignore[misc]
@@ -175,9 +175,9 @@ def _carried(transfer: Transfer, wanted: Wanted, means: Means) -> FetchedFile:
     )
 
 
-def verify(texts: Sequence[str], *, jobs: int = 8) -> list[CheckedFile]:
+def verify(texts: Sequence[str], *, jobs: int = 8) -> list[VerifiedFile]:
     """Read every file of the manifests of some targets again and hold it against its SHA-256."""
-    checks: list[Callable[[], CheckedFile]] = []
+    checks: list[Callable[[], VerifiedFile]] = []
     for text in texts:
         target = open_target(parse_address(text), copy=False, jobs=jobs)
         manifest = Manifest(target)
@@ -191,9 +191,9 @@ def verify(texts: Sequence[str], *, jobs: int = 8) -> list[CheckedFile]:
     return [future.result() for future in futures]
 
 
-def _check(manifest: Manifest, name: str) -> CheckedFile:
+def _check(manifest: Manifest, name: str) -> VerifiedFile:
     entry, target = manifest.entries[name], manifest.target
-    stated = CheckedFile(
+    stated = VerifiedFile(
         name=name, target=target.shown, state="missing", size_bytes=entry.size_bytes, sha256=entry.sha256
     )
     if target.state(name) is None:

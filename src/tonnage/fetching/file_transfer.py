@@ -13,8 +13,8 @@ from tonnage.fetching.hub import HubLibrary
 from tonnage.fetching.listing import Wanted
 from tonnage.fetching.partial import Partial
 from tonnage.fetching.remote import Checksum, RemoteFile
-from tonnage.fetching.results import FetchedFile, Outcome, Request
-from tonnage.fetching.targets import Entry, FolderTarget, Manifest
+from tonnage.fetching.results import FetchedFile, FetchRequest, Outcome
+from tonnage.fetching.targets import FolderTarget, Manifest, ManifestEntry
 from tonnage.fetching.transfer import Means, transfer_latest
 from tonnage.http.retries import TemporaryError
 from tonnage.values import dataclass
@@ -34,7 +34,7 @@ class _Have:
 class Transfer:
     """Carries files one at a time; several threads share it."""
 
-    def __init__(self, request: Request, cache: Cache, manifests: Sequence[Manifest], means: Means) -> None:
+    def __init__(self, request: FetchRequest, cache: Cache, manifests: Sequence[Manifest], means: Means) -> None:
         self._request, self._cache, self._manifests, self._means = request, cache, manifests, means
 
     def standing(self, wanted: Wanted) -> FetchedFile | None:
@@ -197,7 +197,7 @@ class Transfer:
             raise FetchError(f"{_place(manifest, name)} is gone as soon as it was written")
         manifest.add(
             name,
-            Entry(
+            ManifestEntry(
                 source=have.file.identity,
                 version=have.file.version,
                 size_bytes=have.path.stat().st_size,

@@ -12,7 +12,7 @@ from tonnage.fetching.cache import Cache
 from tonnage.fetching.checksums import LARGEST_SUMS_BYTES, is_sums_name, parse_sums, read_sha256, stated_in_sums
 from tonnage.fetching.hub import HubLibrary
 from tonnage.fetching.remote import Backend, Checksum, RemoteFile
-from tonnage.fetching.results import Request
+from tonnage.fetching.results import FetchRequest
 from tonnage.fetching.transfer import Means
 from tonnage.values import dataclass
 
@@ -50,7 +50,7 @@ def open_source(address: Address, *, jobs: int) -> Backend | HubLibrary:
 
 
 def list_wanted(
-    request: Request, cache: Cache, means: Means, opened: Callable[[Backend | HubLibrary], None]
+    request: FetchRequest, cache: Cache, means: Means, opened: Callable[[Backend | HubLibrary], None]
 ) -> list[Wanted]:
     """Every file of every source that the patterns take. `opened` is told of each source that may be aborted."""
     found: list[Wanted] = []
@@ -126,7 +126,7 @@ def _check_names(found: list[Wanted]) -> None:
 
 
 def _with_stated(
-    request: Request, found: list[Wanted], means: Means, opened: Callable[[Backend | HubLibrary], None]
+    request: FetchRequest, found: list[Wanted], means: Means, opened: Callable[[Backend | HubLibrary], None]
 ) -> list[Wanted]:
     """The digests of `--sha256` and `--sums`."""
     if request.sha256 is not None:

@@ -12,7 +12,7 @@ Outcome = Literal["fetched", "from cache", "already there", "to fetch", "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class FetchRequest:
     """One call of `tonnage fetch`."""
 
     sources: tuple[str, ...]
@@ -63,7 +63,7 @@ class Fetched:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedFile:
+class VerifiedFile:
     """One file of a manifest, read again."""
 
     name: str

@@ -143,7 +143,7 @@ def open_target(address: Address, *, copy: bool, jobs: int) -> Target:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class ManifestEntry:
     """One file of a manifest. `state` is the target's own mark of the file as it was put there."""
 
     source: str
@@ -162,9 +162,9 @@ class Manifest:
         self.target = target
         self._lock = Lock()
         self._entries = self._read()
-        self._unsaved: dict[str, Entry] = {}
+        self._unsaved: dict[str, ManifestEntry] = {}
 
-    def _read(self) -> dict[str, Entry]:
+    def _read(self) -> dict[str, ManifestEntry]:
         text = self.target.read_text(MANIFEST_NAME)
         if text is None:
             return {}
@@ -172,7 +172,7 @@ class Manifest:
             document: Any = json.loads(text)
             if document["schema"] != MANIFEST_SCHEMA:
                 raise ValueError(f"its schema is {document['schema']!r}")
-            return {name: Entry(**entry) for name, entry in document["files"].items()}
+            return {name: ManifestEntry(**entry) for name, entry in document["files"].items()}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise FetchError(
                 f"{self.target.shown}/{MANIFEST_NAME} cannot be read: {error}",
@@ -180,11 +180,11 @@ class Manifest:
             ) from error
 
     @property
-    def entries(self) -> dict[str, Entry]:
+    def entries(self) -> dict[str, ManifestEntry]:
         """Name to entry."""
         return self._entries
 
-    def current(self, name: str, identity: str, version: str | None, sha256: str | None) -> Entry | None:
+    def current(self, name: str, identity: str, version: str | None, sha256: str | None) -> ManifestEntry | None:
         """The entry of a file that is there, untouched, of this source and version (or of the SHA-256 stated)."""
         entry = self._entries.get(name)
         if entry is None or entry.source != identity or sha256 not in (None, entry.sha256):
@@ -193,7 +193,7 @@ class Manifest:
             return None
         return entry if self.target.state(name) == entry.state else None
 
-    def add(self, name: str, entry: Entry) -> None:
+    def add(self, name: str, entry: ManifestEntry) -> None:
         """Enter a file that was put."""
         with self._lock:
             self._entries[name] = self._unsaved[name] = entry

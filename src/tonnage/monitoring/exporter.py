@@ -14,7 +14,7 @@ from tonnage.errors import MissingExtra
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import EventKind
 from tonnage.runs.spending import sessions_of
-from tonnage.runs.states import State, state_of
+from tonnage.runs.states import RunStatus, state_of
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -101,7 +101,7 @@ class _Collector:
         yield _family(GaugeMetricFamily, "tonnage_run_info", "What runs", [
             ({**labels, "task": spec.task, "model": spec.model, "runner": spec.launch.runner}, 1)])  # fmt: skip
         yield _family(GaugeMetricFamily, "tonnage_run_state", "1 for the state the run is in", [
-            ({**labels, "state": one.value}, float(one is state.state)) for one in State])  # fmt: skip
+            ({**labels, "state": one.value}, float(one is state.state)) for one in RunStatus])  # fmt: skip
         counters = (("tonnage_run_restarts", "Starts after the first", max(state.attempt - 1, 0)),
                     ("tonnage_run_lost_steps", "Steps done again after restarts", state.lost_steps))  # fmt: skip
         for name, text, value in counters:

@@ -6,16 +6,16 @@ import re
 import sys
 from pathlib import Path
 
-from tonnage.pipelines.pipeline import Pipeline, Step
+from tonnage.pipelines.pipeline import Pipeline, PipelineStep
 from tonnage.pipelines.reading import NEEDED
 from tonnage.pipelines.results import run_folder
-from tonnage.runs import State
+from tonnage.runs import RunStatus
 from tonnage.runs.liveness import observed_state
 
 TONNAGE = (sys.executable, "-m", "tonnage")
 
 
-def render_command(pipeline: Pipeline, step: Step, *, run: str, home: Path) -> tuple[str, ...]:
+def render_command(pipeline: Pipeline, step: PipelineStep, *, run: str, home: Path) -> tuple[str, ...]:
     """What is started for a step. `run` is the run's own name for a run step, else that of the model it uses.
 
     A run step goes on where an earlier try ended: it resumes a run that stopped or whose supervisor is gone, follows
@@ -42,14 +42,14 @@ def _run_command(workload: str, run: str, home: Path) -> tuple[str, ...]:
     state = observed_state(folder).state
     if not state.ended:
         return (*TONNAGE, "logs", run, "--follow")
-    return (*TONNAGE, "show" if state is State.SUCCEEDED else "resume", run)
+    return (*TONNAGE, "show" if state is RunStatus.SUCCEEDED else "resume", run)
 
 
-def _data(pipeline: Pipeline, step: Step) -> tuple[str, ...]:
+def _data(pipeline: Pipeline, step: PipelineStep) -> tuple[str, ...]:
     return ("--data", _filled(step.data, pipeline, step)) if step.data else ()
 
 
-def _filled(text: str, pipeline: Pipeline, step: Step) -> str:
+def _filled(text: str, pipeline: Pipeline, step: PipelineStep) -> str:
     """`{step.output}` becomes the path that step writes; `{output}` alone this step's own; other braces stay."""
     own = dict(step.outputs)
 

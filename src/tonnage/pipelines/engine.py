@@ -21,8 +21,8 @@ from tonnage.errors import MissingExtra, TonnageError
 from tonnage.files import make_private_folder
 from tonnage.pipelines.commands import render_command
 from tonnage.pipelines.fingerprints import digest_step
-from tonnage.pipelines.pipeline import Pipeline, Step
-from tonnage.pipelines.results import Result, fingerprint_of, run_succeeded, written
+from tonnage.pipelines.pipeline import Pipeline, PipelineStep
+from tonnage.pipelines.results import DoneStep, fingerprint_of, run_succeeded, written
 from tonnage.runs.liveness import Held, hold_lock
 from tonnage.values import dataclass
 
@@ -40,16 +40,16 @@ class StepFailed(TonnageError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class PipelineOutcome:
     """A pipeline's end: results by step, and why the others have none."""
 
-    results: Mapping[str, Result]
+    results: Mapping[str, DoneStep]
     failed: Mapping[str, str]
     skipped: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Engine:
+class PipelineEngine:
     """Where the pipeline's records and logs are, and what is forced to be done again."""
 
     home: Path
@@ -59,7 +59,7 @@ class Engine:
     def logs(self, pipeline: Pipeline) -> Path:
         return self.home / "pipelines" / pipeline.name / "logs"
 
-    def run(self, pipeline: Pipeline) -> Outcome:
+    def run(self, pipeline: Pipeline) -> PipelineOutcome:
         """Do every step that is not up to date, each after those it needs. TonnageError where another process does."""
         make_private_folder(self.logs(pipeline))
         lock = self.logs(pipeline).with_name("lock")
@@ -72,7 +72,7 @@ class Engine:
                 hint="wait for its end; a step goes on for a while where the pipeline that started it was killed",
             ) from error
 
-    def _run(self, pipeline: Pipeline, lock: int) -> Outcome:
+    def _run(self, pipeline: Pipeline, lock: int) -> PipelineOutcome:
         dagster = _dagster()
         book = _Book(pipeline=pipeline, engine=self, lock=lock)
         assets = [book.asset(step) for step in pipeline.steps]
@@ -82,9 +82,9 @@ class Engine:
         if book.interrupted:
             raise KeyboardInterrupt
         skipped = tuple(one.name for one in pipeline.steps if one.name not in {**book.results, **book.failed})
-        return Outcome(results=book.results, failed=book.failed, skipped=skipped)
+        return PipelineOutcome(results=book.results, failed=book.failed, skipped=skipped)
 
-    def records(self, pipeline: Pipeline) -> dict[str, Result]:
+    def records(self, pipeline: Pipeline) -> dict[str, DoneStep]:
         """The newest record of each step that has one."""
         with _instance(self.home) as instance:
             found = {step.name: _last(instance, pipeline, step) for step in pipeline.steps}
@@ -94,13 +94,13 @@ class Engine:
 class _Book:
     """What one execution has found out so far."""
 
-    def __init__(self, *, pipeline: Pipeline, engine: Engine, lock: int) -> None:
+    def __init__(self, *, pipeline: Pipeline, engine: PipelineEngine, lock: int) -> None:
         self.pipeline, self.engine, self.lock = pipeline, engine, lock
-        self.results: dict[str, Result] = {}
+        self.results: dict[str, DoneStep] = {}
         self.failed: dict[str, str] = {}
         self.interrupted = False
 
-    def asset(self, step: Step) -> AssetsDefinition:
+    def asset(self, step: PipelineStep) -> AssetsDefinition:
         """The step as Dagster knows it."""
         dagster = _dagster()
         prefix = _plain(self.pipeline.name)
@@ -122,7 +122,7 @@ class _Book:
         )(body)
         return made
 
-    def _done(self, step: Step, last: Result | None) -> Result:
+    def _done(self, step: PipelineStep, last: DoneStep | None) -> DoneStep:
         try:
             result = self._do(step, last)
         except KeyboardInterrupt:
@@ -135,7 +135,7 @@ class _Book:
         self.results[step.name] = result
         return result
 
-    def _do(self, step: Step, last: Result | None) -> Result:
+    def _do(self, step: PipelineStep, last: DoneStep | None) -> DoneStep:
         pipeline, engine = self.pipeline, self.engine
         reads = digest_step(pipeline, step)
         print_ = fingerprint_of(step, reads, {name: self.results[name] for name in step.needs})
@@ -150,7 +150,7 @@ class _Book:
         engine.say(f"{step.name}: done in {seconds:,.1f} s")
         return replace(result, seconds=round(seconds, 3))
 
-    def _carry_out(self, step: Step, print_: str) -> Result:
+    def _carry_out(self, step: PipelineStep, print_: str) -> DoneStep:
         pipeline, home = self.pipeline, self.engine.home
         again = f"-{int(time.time())}" if step.name in self.engine.forced else ""
         own = f"{pipeline.name}-{step.name}-{print_[:8]}{again}"
@@ -163,7 +163,7 @@ class _Book:
             raise StepFailed(f"run {own} did not succeed", hint=f"`tonnage show {own}` says why; log: {log}")
         figures = _figures(said) if step.kind == "evaluate" else {}
         _hold(step, figures)
-        return Result(fingerprint=print_, outputs=written(pipeline, step), run=run, figures=figures)
+        return DoneStep(fingerprint=print_, outputs=written(pipeline, step), run=run, figures=figures)
 
 
 def _start(command: tuple[str, ...], *, folder: Path, home: Path, log: Path, lock: int | None) -> str:
@@ -221,7 +221,7 @@ def _figures(said: str) -> dict[str, float]:
         raise StepFailed("`tonnage evaluate` printed no metrics", hint="run it by hand") from error
 
 
-def _hold(step: Step, figures: Mapping[str, float]) -> None:
+def _hold(step: PipelineStep, figures: Mapping[str, float]) -> None:
     """StepFailed where a bound of `require` does not hold."""
     for metric, sign, bound in step.require:
         if metric not in figures:
@@ -240,13 +240,13 @@ def _plain(name: str) -> str:
     return "".join(letter if letter.isalnum() else f"_{ord(letter):x}" for letter in name)
 
 
-def _last(instance: DagsterInstance, pipeline: Pipeline, step: Step) -> Result | None:
+def _last(instance: DagsterInstance, pipeline: Pipeline, step: PipelineStep) -> DoneStep | None:
     key = _dagster().AssetKey([_plain(pipeline.name), _plain(step.name)])
     event = instance.get_latest_materialization_event(key)
     if event is None or event.asset_materialization is None:
         return None
     entry = event.asset_materialization.metadata.get(RECORD)
-    return None if entry is None else Result(**dict(entry.value))
+    return None if entry is None else DoneStep(**dict(entry.value))
 
 
 def _instance(home: Path) -> DagsterInstance:

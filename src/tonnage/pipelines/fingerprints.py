@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.errors import InputError
-from tonnage.pipelines.pipeline import Pipeline, Step
+from tonnage.pipelines.pipeline import Pipeline, PipelineStep
 from tonnage.runs.locations import absolute, files_at, is_remote
 from tonnage.runs.reading import load_run_spec
 
@@ -46,14 +46,14 @@ def digest_inputs(folder: Path, patterns: tuple[str, ...], *, step: str) -> dict
     return {_shown(path, folder): _known(path) for path in _matches(folder, patterns, step)}
 
 
-def digest_step(pipeline: Pipeline, step: Step) -> dict[str, str]:
+def digest_step(pipeline: Pipeline, step: PipelineStep) -> dict[str, str]:
     """Path -> digest of all that a step reads: its `inputs`, its workload file with the rows it names, its `data`."""
     folder = pipeline.folder
     own = digest_inputs(folder, (*step.inputs, *((step.workload,) if step.workload else ())), step=step.name)
     return own | {_shown(path, folder): _known(path) for path in _rows(pipeline, step)}
 
 
-def _rows(pipeline: Pipeline, step: Step) -> Iterator[Path]:
+def _rows(pipeline: Pipeline, step: PipelineStep) -> Iterator[Path]:
     """The local files of rows a step reads. WorkloadError for a workload file that cannot be used.
 
     `{step.output}` as `data` is seen through the step it is of.

@@ -12,7 +12,7 @@ KINDS: Final[tuple[StepKind, ...]] = ("command", "run", "evaluate", "register", 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class PipelineStep:
     """One step. `command` is complete for `command` steps; the others become command lines when they run."""
 
     name: str
@@ -36,9 +36,9 @@ class Pipeline:
 
     name: str
     folder: Path  # paths of the steps start here
-    steps: tuple[Step, ...]  # each after those it needs
+    steps: tuple[PipelineStep, ...]  # each after those it needs
 
-    def step(self, name: str) -> Step:
+    def step(self, name: str) -> PipelineStep:
         return next(step for step in self.steps if step.name == name)
 
     def after(self, names: frozenset[str]) -> frozenset[str]:

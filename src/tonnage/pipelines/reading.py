@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, cast
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from tonnage.comparison.door import Name, Names, Text, load_text, parse_entries, unknown
-from tonnage.pipelines.pipeline import KINDS, Pipeline, Step, StepKind
+from tonnage.pipelines.pipeline import KINDS, Pipeline, PipelineStep, StepKind
 from tonnage.workload.file.fields import Spelled, refusal
 from tonnage.workload.file.problems import Problem, raise_problems
 
@@ -165,10 +165,10 @@ def _needs(step: StepFields) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*step.needs, *([of] if of else []), *spelled]))
 
 
-def _freeze(name: str, step: StepFields) -> Step:
+def _freeze(name: str, step: StepFields) -> PipelineStep:
     (kind,) = step.kinds()
     bounds = [(metric, cast(re.Match[str], BOUND.match(bound))) for metric, bound in step.require.items()]
-    return Step(
+    return PipelineStep(
         name=name,
         kind=kind,
         needs=_needs(step),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tonnage.pipelines.pipeline import Pipeline, Step
-from tonnage.pipelines.results import Result
+from tonnage.pipelines.pipeline import Pipeline, PipelineStep
+from tonnage.pipelines.results import DoneStep
 from tonnage.reports.blocks import Block, Column, Page, Paragraph, Table
 from tonnage.reports.rendering import Report
 from tonnage.values import dataclass
@@ -19,9 +19,9 @@ COLUMNS: Final = ("step", "kind", "needs", "state", "seconds", "run", "figures",
 class StepLine:
     """One step as reported."""
 
-    step: Step
+    step: PipelineStep
     state: str  # done, up to date, failed, skipped, stale, never
-    result: Result | None = None
+    result: DoneStep | None = None
     message: str = ""
 
     def values(self) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def _page(pipeline: Pipeline, lines: tuple[StepLine, ...]) -> Page:
     return Page(title=f"Pipeline {pipeline.name}", blocks=tuple(blocks))
 
 
-def _ended_with(result: Result | None) -> str:
+def _ended_with(result: DoneStep | None) -> str:
     if result is None:
         return ""
     return _shown(result.figures) or (f"run {result.run}" if result.run else ", ".join(result.outputs))

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.pipelines.fingerprints import digest_path, digest_values
-from tonnage.pipelines.pipeline import Pipeline, Step
-from tonnage.runs import RunFolder, State
+from tonnage.pipelines.pipeline import Pipeline, PipelineStep
+from tonnage.runs import RunFolder, RunStatus
 from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class DoneStep:
     """One step done: of which fingerprint, what it wrote, the run or the figures it ended with."""
 
     fingerprint: str
@@ -46,10 +46,10 @@ def run_folder(home: Path, name: str) -> RunFolder:
 
 def run_succeeded(home: Path, name: str) -> bool:
     """Whether a run of this name has ended well."""
-    return run_folder(home, name).state().state is State.SUCCEEDED
+    return run_folder(home, name).state().state is RunStatus.SUCCEEDED
 
 
-def fingerprint_of(step: Step, own: Mapping[str, str], before: Mapping[str, Result]) -> str:
+def fingerprint_of(step: PipelineStep, own: Mapping[str, str], before: Mapping[str, DoneStep]) -> str:
     """A digest of what the step does, of the files it reads and of what the steps before it left."""
     left = {
         name: {"outputs": dict(result.outputs), "run": result.run, "figures": dict(result.figures)}
@@ -68,7 +68,7 @@ def fingerprint_of(step: Step, own: Mapping[str, str], before: Mapping[str, Resu
     return digest_values({"does": said, "reads": dict(own), "after": left})
 
 
-def written(pipeline: Pipeline, step: Step) -> dict[str, str]:
+def written(pipeline: Pipeline, step: PipelineStep) -> dict[str, str]:
     """Path -> digest of all outputs. ValueError names one that the step did not write."""
     found = {}
     for path in dict(step.outputs).values():

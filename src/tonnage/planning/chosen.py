@@ -13,7 +13,7 @@ from tonnage.planning.options import OptionBuilder
 from tonnage.planning.plan import MachineOption, Objective, Refusal
 from tonnage.planning.priced_runs import PricedRuns, join
 from tonnage.planning.quotas import covering, most_machines
-from tonnage.planning.ranking import Limits, choose, pareto_rows, score, within
+from tonnage.planning.ranking import OptionLimits, choose, pareto_rows, score, within
 from tonnage.planning.risks import price_risks
 from tonnage.planning.shortfalls import Quotas, limit_misses
 from tonnage.planning.sized import IntArray, Sized
@@ -157,8 +157,8 @@ def _sure(workload: Workload, deal: Deal, expected: ExpectedPrices, max_age_days
     return expected.doubt(deal.offer) is None
 
 
-def limits_of(constraints: Constraints) -> Limits:
-    return Limits(
+def limits_of(constraints: Constraints) -> OptionLimits:
+    return OptionLimits(
         deadline_s=np.inf if constraints.deadline_s is None else constraints.deadline_s,
         budget_usd=np.inf if constraints.budget_usd is None else constraints.budget_usd,
         hold_deadline=constraints.held("deadline"),

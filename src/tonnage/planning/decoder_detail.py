@@ -18,7 +18,7 @@ from tonnage.planning.reasons.notes import FrontEndNote, RunNote
 from tonnage.planning.reasons.risks import Promise
 from tonnage.planning.replica_layouts import ReplicaLayout
 from tonnage.sizing.decoder_replicas import request_bytes, shared_bytes
-from tonnage.sizing.decoder_seen import Seen, Spread
+from tonnage.sizing.decoder_seen import LatencySpread, SeenLoad
 from tonnage.sizing.devices import Machine
 from tonnage.sizing.estimates import Figure
 from tonnage.sizing.inference_memory import weights_bytes
@@ -34,7 +34,7 @@ Percentiles = tuple[tuple[str, tuple[tuple[str, float], ...]], ...]
 def decoder_detail(
     table: DecoderTable,
     row: int,
-    seen: Seen,
+    seen: SeenLoad,
     *,
     nodes: int,
     replicas: int,
@@ -130,7 +130,7 @@ def _stated(table: DecoderTable) -> tuple[tuple[str, str], ...]:
     return (*share, *(() if guesses is None else (("speculative", guesses.describe()),)))
 
 
-def _columns(spread: Spread) -> tuple[tuple[str, float], ...]:
+def _columns(spread: LatencySpread) -> tuple[tuple[str, float], ...]:
     return (("mean", float(spread.mean[0])), *((name, float(values[0])) for name, values in spread.at.items()))
 
 

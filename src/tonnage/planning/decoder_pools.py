@@ -16,7 +16,7 @@ from tonnage.planning.reasons.misses import Miss, PoolLinkMiss, PoolPromiseMiss,
 from tonnage.planning.reasons.notes import PoolLoadNote
 from tonnage.planning.sized import IntArray
 from tonnage.sizing.estimates import Array, distinct
-from tonnage.sizing.promises import Limits
+from tonnage.sizing.promises import LatencyLimits
 from tonnage.sizing.serving_pools import PoolRates, most_rates, pool_rates, seen_in_pools
 from tonnage.values import dataclass
 from tonnage.workload.expert_layouts import POOLED_ENGINES
@@ -89,7 +89,7 @@ class Pools:
         )  # fmt: skip
 
 
-def pooled(table: DecoderTable, limits: Limits, nodes: Array, *, used: float, spare: int) -> Pools:
+def pooled(table: DecoderTable, limits: LatencyLimits, nodes: Array, *, used: float, spare: int) -> Pools:
     """Candidates of two pools: every row that fits, on machines with several devices. `nodes`: machines that each row
     takes without pools; where a bound on two pools is no less than the fewest of them, none are searched."""
     rows = np.flatnonzero(table.fits & (table.devices.per_node > 1))

@@ -22,10 +22,10 @@ from tonnage.planning.reasons.notes import LoadNote
 from tonnage.planning.reasons.risks import Promise
 from tonnage.planning.sized import IntArray, Sized, best_per_group
 from tonnage.sizing.decoder_loads import serve_load
-from tonnage.sizing.decoder_seen import Load, Seen, Spread
+from tonnage.sizing.decoder_seen import LatencySpread, Load, SeenLoad
 from tonnage.sizing.devices import Devices, Machine
 from tonnage.sizing.estimates import Array, distinct
-from tonnage.sizing.promises import LEAST_SHARE, Limits, endless, largest_rate
+from tonnage.sizing.promises import LEAST_SHARE, LatencyLimits, endless, largest_rate
 from tonnage.units import SECONDS_PER_HOUR
 from tonnage.values import dataclass
 from tonnage.workload.jobs import BatchJob, Constraints, ServeJob
@@ -79,7 +79,7 @@ def size_decoder_service(
     mixed = np.flatnonzero(candidates.pool[chosen_ones] < 0)
 
     @cache
-    def seen() -> Seen:
+    def seen() -> SeenLoad:
         """What requests see of each of `mixed` at the load that it gets; all at once, when the first is shown."""
         rows = best[mixed]
         each_per_s = job.rate_per_s / (job.replicas or table.per_node[rows] * nodes[rows])
@@ -212,7 +212,7 @@ def _queued(requests: Array) -> Load:
     return Load(requests=requests, rate_per_s=everywhere, users=everywhere)
 
 
-def _capacity(table: DecoderTable, limits: Limits) -> tuple[Array, np.ndarray]:
+def _capacity(table: DecoderTable, limits: LatencyLimits) -> tuple[Array, np.ndarray]:
     """(requests a second within the promises, whether they can be kept) of each kind of replica that fits."""
     fitting = distinct(table.kind[table.fits])
     most, kept = np.full(len(table.curves.batches), np.nan), np.zeros(len(table.curves.batches), dtype=bool)
@@ -220,7 +220,7 @@ def _capacity(table: DecoderTable, limits: Limits) -> tuple[Array, np.ndarray]:
     return most, kept
 
 
-def _limits(table: DecoderTable, *, hold: bool) -> Limits:
+def _limits(table: DecoderTable, *, hold: bool) -> LatencyLimits:
     """What is promised, for each kind of replica. `hold`: promises hold at the far end of the 80 % interval."""
     job, kinds = table.job, len(table.curves.batches)
     assert isinstance(job, ServeJob)
@@ -231,7 +231,7 @@ def _limits(table: DecoderTable, *, hold: bool) -> Limits:
             return np.full(kinds, np.inf)
         return np.asarray(promised / (table.factors(of)[1][first] if hold else 1.0) * np.ones(kinds))
 
-    return Limits(
+    return LatencyLimits(
         latency_s=limit(job.p95_latency_s, "latency"), ttft_s=limit(job.p95_ttft_s, "ttft"),
         tpot_s=limit(job.p95_tpot_s, "latency"),
     )  # fmt: skip
@@ -313,15 +313,15 @@ def fleet_miss(job: ServeJob, nodes: Array, per_node: Array, constraints: Constr
     )
 
 
-def _alone(table: DecoderTable) -> Seen:
+def _alone(table: DecoderTable) -> SeenLoad:
     """What requests see one at a time on each kind of replica (NaN: it does not fit)."""
     with np.errstate(invalid="ignore"):
         return serve_load(table.curves, endless(np.full(len(table.curves.batches), LEAST_SHARE * 1e-3)))
 
 
-def _promise_miss(job: ServeJob, kinds: IntArray, alone: Seen) -> Miss:
+def _promise_miss(job: ServeJob, kinds: IntArray, alone: SeenLoad) -> Miss:
     """The promise that is missed by most with one request at a time, on the kind that shows the best of it."""
-    found: tuple[tuple[Promise, Spread, float | None], ...] = (
+    found: tuple[tuple[Promise, LatencySpread, float | None], ...] = (
         ("latency", alone.latency, job.p95_latency_s),
         ("ttft", alone.ttft, job.p95_ttft_s),
         ("tpot", alone.tpot, job.p95_tpot_s),

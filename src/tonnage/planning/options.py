@@ -17,7 +17,7 @@ from tonnage.planning.sized import IntArray, Sized
 from tonnage.planning.spot_columns import SpotColumns, spot_rows
 from tonnage.pricing.deals import Deal
 from tonnage.pricing.ledger import Ledger, Part
-from tonnage.pricing.lines import Hours, machine_ledger
+from tonnage.pricing.lines import MachineHours, machine_ledger
 from tonnage.pricing.rates import idle_s
 from tonnage.pricing.usage import billed_hours, unused_hours
 from tonnage.sizing.estimates import Figure
@@ -174,7 +174,7 @@ class OptionBuilder:
             spent.append(
                 ("idle after the work", "unused hours", self.workload.buy.idle_s * float(priced.sessions.count[row]))
             )
-        used = Hours(
+        used = MachineHours(
             spent=tuple((what, part, seconds / SECONDS_PER_HOUR) for what, part, seconds in spent if seconds > 0),
             billed_h=billed_h,
             unused_h=unused_h,

@@ -12,7 +12,7 @@ from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class OptionLimits:
     """What an option may take; infinity where the workload says nothing. `max_gpus` is held by sizing."""
 
     deadline_s: float
@@ -21,7 +21,7 @@ class Limits:
     hold_budget: bool = False
 
 
-def within(priced: PricedRuns, limits: Limits) -> np.ndarray:
+def within(priced: PricedRuns, limits: OptionLimits) -> np.ndarray:
     """Rows that meet the deadline and the budget on their expected figures, or at their intervals' far end."""
     wall = priced.wall_high_s if limits.hold_deadline else priced.wall_s
     cost = priced.cost_high_usd if limits.hold_budget else priced.cost_usd

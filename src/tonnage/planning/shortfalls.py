@@ -11,7 +11,7 @@ from tonnage.catalog.market import InstanceType
 from tonnage.planning.market import refuse
 from tonnage.planning.plan import Refusal
 from tonnage.planning.priced_runs import PricedRuns
-from tonnage.planning.ranking import Limits
+from tonnage.planning.ranking import OptionLimits
 from tonnage.planning.reasons.changes import (
     FasterWork,
     LowerPrice,
@@ -42,7 +42,7 @@ def limit_misses(
     priced: PricedRuns,
     group_of_deal: np.ndarray,
     allowed: np.ndarray,
-    limits: Limits,
+    limits: OptionLimits,
     quotas: Quotas,
     *,
     service: bool,
@@ -71,7 +71,7 @@ def _refusal(
     instances: Mapping[tuple[str, str], InstanceType],
     priced: PricedRuns,
     row: int,
-    limits: Limits,
+    limits: OptionLimits,
     quotas: Quotas,
     *,
     service: bool,
@@ -104,7 +104,7 @@ def _quota_miss(priced: PricedRuns, row: int, deal: Deal, instance: InstanceType
     )  # fmt: skip
 
 
-def _miss(priced: PricedRuns, row: int, limits: Limits, *, service: bool, startup_s: float) -> Miss:
+def _miss(priced: PricedRuns, row: int, limits: OptionLimits, *, service: bool, startup_s: float) -> Miss:
     wall = float((priced.wall_high_s if limits.hold_deadline else priced.wall_s)[row])
     cost = float((priced.cost_high_usd if limits.hold_budget else priced.cost_usd)[row])
     if service and priced.spot[row]:

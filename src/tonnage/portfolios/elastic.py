@@ -14,7 +14,7 @@ import numpy as np
 from tonnage.portfolios.answer import Give
 from tonnage.portfolios.model import Candidate
 from tonnage.portfolios.prices import edge_of
-from tonnage.portfolios.program import Program, Row
+from tonnage.portfolios.program import LinearProgram, LinearRow
 from tonnage.portfolios.solver import Solution, solve
 from tonnage.workload.portfolio.values import Portfolio
 
@@ -23,7 +23,7 @@ COST_WEIGHT = 1e-4  # of a solution whose every workload is at its cheapest, aga
 LEAST = 1e-6
 
 
-def find_gives(portfolio: Portfolio, program: Program, candidates: Sequence[Candidate]) -> tuple[Give, ...]:
+def find_gives(portfolio: Portfolio, program: LinearProgram, candidates: Sequence[Candidate]) -> tuple[Give, ...]:
     """Single limits whose giving way is enough, the smallest first; if there are none, a smallest set of limits."""
     spend = _reference_spend(portfolio, program, candidates)
     places = [place for place, row in enumerate(program.rows) if row.kind in ELASTIC]
@@ -39,7 +39,7 @@ def find_gives(portfolio: Portfolio, program: Program, candidates: Sequence[Cand
     return () if found is None else tuple(_gives(portfolio, program, freed, slacks, found, alone=False))
 
 
-def _reference_spend(portfolio: Portfolio, program: Program, candidates: Sequence[Candidate]) -> float:
+def _reference_spend(portfolio: Portfolio, program: LinearProgram, candidates: Sequence[Candidate]) -> float:
     """Every workload at its cheapest: what dollars of slack are measured by."""
     cheapest: dict[int, float] = {}
     for one in candidates:
@@ -48,7 +48,7 @@ def _reference_spend(portfolio: Portfolio, program: Program, candidates: Sequenc
     return max(sum(cheapest.values()) + program.offset, LEAST)
 
 
-def _elastic(program: Program, places: Sequence[int], spend: float) -> tuple[Program, dict[int, int]]:
+def _elastic(program: LinearProgram, places: Sequence[int], spend: float) -> tuple[LinearProgram, dict[int, int]]:
     """The program with a slack column in each of these rows; its objective is the slack, then the cost."""
     freed = replace(
         program,
@@ -71,7 +71,13 @@ def _elastic(program: Program, places: Sequence[int], spend: float) -> tuple[Pro
 
 
 def _gives(
-    portfolio: Portfolio, program: Program, freed: Program, slacks: dict[int, int], found: Solution, *, alone: bool
+    portfolio: Portfolio,
+    program: LinearProgram,
+    freed: LinearProgram,
+    slacks: dict[int, int],
+    found: Solution,
+    *,
+    alone: bool,
 ) -> list[Give]:
     total = float(np.dot(program.cost, found.x[: len(program.cost)])) + program.offset
     out = []
@@ -84,7 +90,9 @@ def _gives(
     return out
 
 
-def _needed(portfolio: Portfolio, program: Program, row: Row, slack: float, total: float) -> tuple[float, float, str]:
+def _needed(
+    portfolio: Portfolio, program: LinearProgram, row: LinearRow, slack: float, total: float
+) -> tuple[float, float, str]:
     if row.kind == "capacity":
         return row.upper, float(np.ceil(row.upper + slack - LEAST)), "GPUs"
     if row.kind == "budget":

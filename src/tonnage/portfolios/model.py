@@ -14,7 +14,7 @@ from tonnage.planning.planner import make_plan
 from tonnage.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
 from tonnage.values import dataclass
 from tonnage.workload.jobs import ServeJob, Workload
-from tonnage.workload.portfolio.values import CapacityLimit, Commitment, Entry, Portfolio
+from tonnage.workload.portfolio.values import CapacityLimit, Commitment, Portfolio, PortfolioEntry
 
 Place = tuple[str | None, str | None]
 COMMITTED_PLATFORMS: Final = ("vm", "databricks")
@@ -39,7 +39,9 @@ class Candidate:
         return max(1, ceil(runs * self.hours / HOURS_PER_MONTH - 1e-9)) if runs else 0
 
 
-def entry_plans(entry: Entry, portfolio: Portfolio, catalog: Catalog, calibrated: CalibratedModel | None) -> list[Plan]:
+def entry_plans(
+    entry: PortfolioEntry, portfolio: Portfolio, catalog: Catalog, calibrated: CalibratedModel | None
+) -> list[Plan]:
     """The workload's plans: over the whole catalog, and over each region that a limit names.
 
     A plan keeps the cheapest region of a machine; where a limit names regions, the others may be needed too.
@@ -91,7 +93,7 @@ def _parts(catalog: Catalog, places: Sequence[Place]) -> list[Catalog]:
 
 
 def candidates_of(
-    index: int, entry: Entry, options: Iterable[Option], portfolio: Portfolio, catalog: Catalog
+    index: int, entry: PortfolioEntry, options: Iterable[Option], portfolio: Portfolio, catalog: Catalog
 ) -> list[Candidate]:
     """The candidates of one workload, cheapest first, without those that another of the same provider beats."""
     service = isinstance(entry.workload.job, ServeJob)

@@ -24,7 +24,7 @@ from tonnage.portfolios.program import build_program
 from tonnage.portfolios.solver import solve
 from tonnage.sizing.estimates import Figure
 from tonnage.units import HOURS_PER_MONTH
-from tonnage.workload.portfolio.values import Entry, Portfolio
+from tonnage.workload.portfolio.values import Portfolio, PortfolioEntry
 
 
 def plan_portfolio(
@@ -70,7 +70,7 @@ def _options(plans: Sequence[Plan]) -> list[Option]:
     return list(may_win(listed, any_price=any(plan.any_price for plan in plans)))
 
 
-def _unplaced(entry: Entry, plans: Sequence[Plan]) -> Unplaced:
+def _unplaced(entry: PortfolioEntry, plans: Sequence[Plan]) -> Unplaced:
     plan = plans[0]
     if options := _options(plans):
         sellers = tuple(sorted({option.provider for option in options}))

@@ -13,7 +13,7 @@ import numpy as np
 
 from tonnage.portfolios.answer import Limit
 from tonnage.portfolios.model import Candidate
-from tonnage.portfolios.program import Program, Row, build_program
+from tonnage.portfolios.program import LinearProgram, LinearRow, build_program
 from tonnage.portfolios.solver import Solution, solve
 from tonnage.units import SECONDS_PER_HOUR
 from tonnage.values import dataclass
@@ -32,7 +32,7 @@ class Solved:
 
     portfolio: Portfolio
     candidates: Sequence[Candidate]
-    program: Program
+    program: LinearProgram
     solution: Solution
 
 
@@ -75,20 +75,20 @@ def _tolerance_limit(solved: Solved) -> Iterator[Limit]:
     yield _limit("share tolerance", "share", tolerance, max(off), "fraction of spend", SHARE_STEP, saved)
 
 
-def edge_of(row: Row, portfolio: Portfolio) -> float:
+def edge_of(row: LinearRow, portfolio: Portfolio) -> float:
     """The share at which a share row is tight."""
     share = portfolio.shares[row.index].fraction
     return share + (-1 if np.isfinite(row.lower) else 1) * portfolio.share_tolerance
 
 
-def _share_limit(solved: Solved, place: int, row: Row) -> Limit:
+def _share_limit(solved: Solved, place: int, row: LinearRow) -> Limit:
     program, edge = solved.program, edge_of(row, solved.portfolio)
     saved = _savings(solved, _with_row(program, place, looser_share(row, program, SHARE_STEP)))
     reached = share_reached(row, solved.solution, edge)
     return _limit(row.label, "share", edge, reached, "fraction of spend", SHARE_STEP, saved)
 
 
-def looser_share(row: Row, program: Program, step: float) -> Row:
+def looser_share(row: LinearRow, program: LinearProgram, step: float) -> LinearRow:
     """A share row whose edge is `step` of the spend further out: spend_p - (edge ± step)·T."""
     sign = 1.0 if np.isfinite(row.lower) else -1.0
     terms = dict(row.terms)
@@ -99,7 +99,7 @@ def looser_share(row: Row, program: Program, step: float) -> Row:
     return replace(row, terms=terms, lower=row.lower + moved, upper=row.upper + moved)
 
 
-def share_reached(row: Row, solution: Solution, edge: float) -> float:
+def share_reached(row: LinearRow, solution: Solution, edge: float) -> float:
     """The share a solution gives the provider of a share row: spend_p / T."""
     constant = -(row.lower if np.isfinite(row.lower) else row.upper)  # fixed - edge·offset
     return edge + (_value(row, solution) + constant) / solution.total if solution.total else 0.0
@@ -160,7 +160,7 @@ def _runs(solved: Solved, number: int) -> int:
     return solved.program.runs(number, solved.solution.x)
 
 
-def _savings(solved: Solved, looser: Program, *, start: bool = True) -> tuple[float, float, float]:
+def _savings(solved: Solved, looser: LinearProgram, *, start: bool = True) -> tuple[float, float, float]:
     """(saved, proven at least, at most). The looser program cannot cost more, so less than nothing is nothing."""
     again = solve(looser, start=solved.solution.x if start else None)
     assert again is not None, "a looser program has the solutions of the tighter one"
@@ -172,13 +172,13 @@ def _savings(solved: Solved, looser: Program, *, start: bool = True) -> tuple[fl
     return least(now.total - again.total), least(now.bound - again.total), least(now.total - again.bound)
 
 
-def _with_row(program: Program, place: int, row: Row) -> Program:
+def _with_row(program: LinearProgram, place: int, row: LinearRow) -> LinearProgram:
     rows = list(program.rows)
     rows[place] = row
     return replace(program, rows=rows)
 
 
-def _value(row: Row, solution: Solution) -> float:
+def _value(row: LinearRow, solution: Solution) -> float:
     return float(sum(value * solution.x[column] for column, value in row.terms.items()))
 
 

@@ -25,7 +25,7 @@ Terms = dict[int, float]
 
 
 @dataclass(slots=True)
-class Row:
+class LinearRow:
     """lower <= Σ terms <= upper. `label` is empty for rows that nobody can relax."""
 
     terms: Terms
@@ -37,14 +37,14 @@ class Row:
 
 
 @dataclass(slots=True)
-class Program:
+class LinearProgram:
     """Columns and rows; costs in USD a month."""
 
     cost: list[float] = field(default_factory=list)
     lower: list[float] = field(default_factory=list)
     upper: list[float] = field(default_factory=list)
     integer: list[bool] = field(default_factory=list)
-    rows: list[Row] = field(default_factory=list)
+    rows: list[LinearRow] = field(default_factory=list)
     offset: float = 0.0
     x: list[int] = field(default_factory=list)  # column of each candidate
     block: list[int] = field(default_factory=list)  # runs that one of x stands for
@@ -64,9 +64,9 @@ class Program:
         return round(float(x[self.x[candidate]])) * self.block[candidate]
 
 
-def build_program(portfolio: Portfolio, candidates: Sequence[Candidate]) -> Program:
+def build_program(portfolio: Portfolio, candidates: Sequence[Candidate]) -> LinearProgram:
     """The program of `candidates` (all workloads together)."""
-    program = Program()
+    program = LinearProgram()
     _place_runs(program, portfolio, candidates)
     _commit(program, portfolio, candidates)
     _hold_capacity(program, portfolio, candidates)
@@ -75,11 +75,11 @@ def build_program(portfolio: Portfolio, candidates: Sequence[Candidate]) -> Prog
     if portfolio.budget_usd is not None:
         total = {column: cost for column, cost in enumerate(program.cost) if cost}
         upper = portfolio.budget_usd - program.offset
-        program.rows.append(Row(total, upper=upper, kind="budget", label="budget"))
+        program.rows.append(LinearRow(total, upper=upper, kind="budget", label="budget"))
     return program
 
 
-def _place_runs(program: Program, portfolio: Portfolio, candidates: Sequence[Candidate]) -> None:
+def _place_runs(program: LinearProgram, portfolio: Portfolio, candidates: Sequence[Candidate]) -> None:
     placed: list[Terms] = [{} for _ in portfolio.entries]
     for one in candidates:
         entry = portfolio.entries[one.entry]
@@ -90,10 +90,10 @@ def _place_runs(program: Program, portfolio: Portfolio, candidates: Sequence[Can
         placed[one.entry][column] = 1.0
     for entry, terms in zip(portfolio.entries, placed, strict=True):
         blocks = float(entry.runs_per_month if entry.split else 1)
-        program.rows.append(Row(terms, lower=blocks, upper=blocks))
+        program.rows.append(LinearRow(terms, lower=blocks, upper=blocks))
 
 
-def _commit(program: Program, portfolio: Portfolio, candidates: Sequence[Candidate]) -> None:
+def _commit(program: LinearProgram, portfolio: Portfolio, candidates: Sequence[Candidate]) -> None:
     assert all(one.gpus in (0, one.up_to_gpus) for one in portfolio.commitments), "held and new are two commitments"
     used: list[Terms] = [{} for _ in portfolio.commitments]
     saved: list[Terms] = [{} for _ in portfolio.commitments]
@@ -107,10 +107,10 @@ def _commit(program: Program, portfolio: Portfolio, candidates: Sequence[Candida
             saved[pool][column] = one.usd_per_gpu_hour
         if drawn:
             x, block = program.x[number], program.block[number]
-            program.rows.append(Row(drawn | {x: -one.gpu_hours * block}, upper=0.0))
+            program.rows.append(LinearRow(drawn | {x: -one.gpu_hours * block}, upper=0.0))
             if dearer := one.usd - _cheapest_like(one, candidates):
                 made_up = dict.fromkeys(drawn, one.usd_per_gpu_hour)
-                program.rows.append(Row(made_up | {x: -dearer * block}, lower=0.0))
+                program.rows.append(LinearRow(made_up | {x: -dearer * block}, lower=0.0))
     for pool, one_commitment in enumerate(portfolio.commitments):
         monthly = one_commitment.usd_per_gpu_hour * HOURS_PER_MONTH
         most = (one_commitment.up_to_gpus - one_commitment.gpus) // one_commitment.step_gpus
@@ -120,10 +120,10 @@ def _commit(program: Program, portfolio: Portfolio, candidates: Sequence[Candida
         usable = HOURS_PER_MONTH * one_commitment.usable_fraction
         terms = used[pool] | {column: -usable * one_commitment.step_gpus}
         upper = usable * one_commitment.gpus
-        program.rows.append(Row(terms, upper=upper, kind="reserved", label=one_commitment.label, index=pool))
+        program.rows.append(LinearRow(terms, upper=upper, kind="reserved", label=one_commitment.label, index=pool))
         if most and saved[pool]:
             worth = saved[pool] | {column: -program.cost[column]}
-            program.rows.append(Row(worth, lower=0.0))
+            program.rows.append(LinearRow(worth, lower=0.0))
 
 
 def _cheapest_like(one: Candidate, candidates: Sequence[Candidate]) -> float:
@@ -138,7 +138,7 @@ def _cheapest_like(one: Candidate, candidates: Sequence[Candidate]) -> float:
     )
 
 
-def _hold_capacity(program: Program, portfolio: Portfolio, candidates: Sequence[Candidate]) -> None:
+def _hold_capacity(program: LinearProgram, portfolio: Portfolio, candidates: Sequence[Candidate]) -> None:
     held: list[Terms] = [{} for _ in portfolio.capacity]
     for number, one in enumerate(candidates):
         if not one.capacity:
@@ -152,20 +152,20 @@ def _hold_capacity(program: Program, portfolio: Portfolio, candidates: Sequence[
             held[limit][column] = gpus
     for index, (limit_value, terms) in enumerate(zip(portfolio.capacity, held, strict=True)):
         upper = float(limit_value.at_once)
-        program.rows.append(Row(terms, upper=upper, kind="capacity", label=limit_value.label, index=index))
+        program.rows.append(LinearRow(terms, upper=upper, kind="capacity", label=limit_value.label, index=index))
 
 
-def _lanes(program: Program, number: int, one: Candidate, runs: int) -> int:
+def _lanes(program: LinearProgram, number: int, one: Candidate, runs: int) -> int:
     """A column of runs at a time: >= x·hours/730, and >= 1 where x >= 1."""
     column = program.column(0.0, one.at_once(runs), integer=True)
     program.lanes[number] = column
-    program.rows.append(Row({program.x[number]: one.hours / HOURS_PER_MONTH, column: -1.0}, upper=0.0))
-    program.rows.append(Row({program.x[number]: 1.0 / runs, column: -1.0}, upper=0.0))
+    program.rows.append(LinearRow({program.x[number]: one.hours / HOURS_PER_MONTH, column: -1.0}, upper=0.0))
+    program.rows.append(LinearRow({program.x[number]: 1.0 / runs, column: -1.0}, upper=0.0))
     return column
 
 
 def _spend(
-    program: Program, portfolio: Portfolio, candidates: Sequence[Candidate]
+    program: LinearProgram, portfolio: Portfolio, candidates: Sequence[Candidate]
 ) -> tuple[dict[str, Terms], dict[str, float]]:
     """Each provider's part of the objective: its columns, and what it gets whatever is chosen."""
     spend: dict[str, Terms] = {share.provider: {} for share in portfolio.shares}
@@ -183,7 +183,7 @@ def _spend(
 
 
 def _hold_shares(
-    program: Program, portfolio: Portfolio, spend: Mapping[str, Terms], constant: Mapping[str, float]
+    program: LinearProgram, portfolio: Portfolio, spend: Mapping[str, Terms], constant: Mapping[str, float]
 ) -> None:
     """spend_p - (share ± tolerance)·T: at least 0 below, at most 0 above."""
     for index, share in enumerate(portfolio.shares):
@@ -194,7 +194,7 @@ def _hold_shares(
                 continue
             terms = {column: own.get(column, 0.0) - part * cost for column, cost in enumerate(program.cost) if cost}
             edge = part * program.offset - fixed
-            row = Row(terms, kind="share", label=f"{share.provider} share {label}", index=index)
+            row = LinearRow(terms, kind="share", label=f"{share.provider} share {label}", index=index)
             if sign < 0:
                 row.lower = edge
             else:

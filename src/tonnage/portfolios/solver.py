@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tonnage.errors import TonnageError
-from tonnage.portfolios.program import Program
+from tonnage.portfolios.program import LinearProgram
 from tonnage.sizing.estimates import Array
 from tonnage.values import dataclass
 
@@ -44,7 +44,7 @@ class PortfolioUnsolved(TonnageError):
 
 
 def solve(
-    program: Program,
+    program: LinearProgram,
     *,
     start: Array | None = None,
     gap: float = GAP,
@@ -96,7 +96,7 @@ def _scale(cost: Sequence[float]) -> float:
     return float(np.median(sizes)) if len(sizes) else 1.0
 
 
-def _model(highspy: Any, program: Program, scale: float) -> Any:
+def _model(highspy: Any, program: LinearProgram, scale: float) -> Any:
     """The program as HiGHS takes it: rows of money divided by their largest coefficient."""
     lp = highspy.HighsLp()
     lp.num_col_, lp.num_row_ = len(program.lower), len(program.rows)

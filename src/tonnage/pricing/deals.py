@@ -20,7 +20,7 @@ from tonnage.pricing.fee_estimates import (
 )
 from tonnage.pricing.price_dates import PricesApart, prices_apart
 from tonnage.values import dataclass
-from tonnage.workload.jobs import Buy, Workload
+from tonnage.workload.jobs import BuyTerms, Workload
 
 DATABRICKS_CLOUDS: Final = ("aws", "azure", "gcp")
 TRAINING: Final = ("train", "tabular")
@@ -133,7 +133,7 @@ def platform_deals(
 class _Tables:
     """Managed prices by what they are looked up with."""
 
-    def __init__(self, catalog: Catalog, buy: Buy) -> None:
+    def __init__(self, catalog: Catalog, buy: BuyTerms) -> None:
         managed = catalog.managed
         self.rates: dict[tuple[str, str], DbuRate] = {(one.cloud, one.instance_type): one for one in managed.dbu_rates}
         self.units: dict[str, DbuPrice] = {one.cloud: one for one in managed.dbu_prices if one.sku == buy.dbu_sku}

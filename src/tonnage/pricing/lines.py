@@ -16,7 +16,7 @@ from tonnage.workload.jobs import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hours:
+class MachineHours:
     """Hours of one machine: of the run by what they are spent on, as billed, and what a commitment adds."""
 
     spent: tuple[tuple[str, Part, float], ...]
@@ -25,7 +25,7 @@ class Hours:
     wall_h: float
 
 
-def machine_ledger(deal: Deal, count: int, used: Hours, workload: Workload, services: ServicePrices) -> Ledger:
+def machine_ledger(deal: Deal, count: int, used: MachineHours, workload: Workload, services: ServicePrices) -> Ledger:
     """All lines of `count` machines bought as `deal`."""
     extras = Extras(workload=workload, services=services)
     lines = [
@@ -36,7 +36,7 @@ def machine_ledger(deal: Deal, count: int, used: Hours, workload: Workload, serv
     return Ledger(lines=(*lines, *credit_lines(lines, workload)))
 
 
-def _machine_lines(deal: Deal, count: int, used: Hours, workload: Workload) -> list[LedgerLine]:
+def _machine_lines(deal: Deal, count: int, used: MachineHours, workload: Workload) -> list[LedgerLine]:
     percent = machine_percent(deal, workload.buy)
     price = after_discount(deal.offer.usd_per_instance_hour, percent)
     bought = f"{deal.offer.instance_type} {deal.offer.purchase.replace('_', '-')}"
@@ -63,7 +63,7 @@ def _machine_lines(deal: Deal, count: int, used: Hours, workload: Workload) -> l
     ]
 
 
-def _fee_lines(deal: Deal, count: int, used: Hours, workload: Workload) -> list[LedgerLine]:
+def _fee_lines(deal: Deal, count: int, used: MachineHours, workload: Workload) -> list[LedgerLine]:
     fee = deal.fee
     if fee is None:
         return []

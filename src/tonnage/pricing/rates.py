@@ -15,7 +15,7 @@ from tonnage.pricing.usage import TERM_HOURS, Array, Sessions, billed_hours, unu
 from tonnage.units import SECONDS_PER_HOUR
 from tonnage.values import dataclass
 from tonnage.workload.discounts import percent_off
-from tonnage.workload.jobs import Buy, ServeJob, Workload
+from tonnage.workload.jobs import BuyTerms, ServeJob, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +50,11 @@ class Rates:
         return self.machine_usd_per_h + self.fee_usd_per_h + self.databricks_usd_per_h
 
 
-def machine_percent(deal: Deal, buy: Buy) -> float:
+def machine_percent(deal: Deal, buy: BuyTerms) -> float:
     return percent_off(buy.discount_percent, deal.machine_billers, deal.machine_sku)
 
 
-def fee_percent(deal: Deal, buy: Buy) -> float:
+def fee_percent(deal: Deal, buy: BuyTerms) -> float:
     return 0.0 if deal.fee is None else percent_off(buy.discount_percent, deal.fee_billers, deal.fee.sku)
 
 

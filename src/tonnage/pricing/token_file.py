@@ -7,28 +7,28 @@ from typing import Final
 
 from tonnage.errors import WorkloadError
 from tonnage.pricing.tokens import ProvisionedUnits, TokenPrices
-from tonnage.workload.tables.reading import Column, Row
+from tonnage.workload.tables.reading import InputColumn, InputRow
 
 COLUMNS: Final = (
-    Column(name="name", required=True),
-    Column(name="usd_per_million_input", kind="number", required=True),
-    Column(name="usd_per_million_output", kind="number", required=True),
-    Column(name="usd_per_million_cached_input", kind="number"),
-    Column(name="batch_discount_percent", kind="number", maximum=99.99),
-    Column(name="usd_per_unit_hour", kind="number"),
-    Column(name="unit_tokens_per_minute", kind="number", minimum=1.0),
-    Column(name="minimum_units", kind="number", minimum=1.0),
-    Column(name="source"),
-    Column(name="read_on", kind="date"),
+    InputColumn(name="name", required=True),
+    InputColumn(name="usd_per_million_input", kind="number", required=True),
+    InputColumn(name="usd_per_million_output", kind="number", required=True),
+    InputColumn(name="usd_per_million_cached_input", kind="number"),
+    InputColumn(name="batch_discount_percent", kind="number", maximum=99.99),
+    InputColumn(name="usd_per_unit_hour", kind="number"),
+    InputColumn(name="unit_tokens_per_minute", kind="number", minimum=1.0),
+    InputColumn(name="minimum_units", kind="number", minimum=1.0),
+    InputColumn(name="source"),
+    InputColumn(name="read_on", kind="date"),
 )
 
 
-def parse_token_prices(rows: Sequence[Row], file: str) -> tuple[TokenPrices, ...]:
+def parse_token_prices(rows: Sequence[InputRow], file: str) -> tuple[TokenPrices, ...]:
     """The prices in the rows of a table of `COLUMNS`. WorkloadError names line and column."""
     return tuple(_prices(row, file) for row in rows)
 
 
-def _prices(row: Row, file: str) -> TokenPrices:
+def _prices(row: InputRow, file: str) -> TokenPrices:
     discount = row.number("batch_discount_percent")
     read, written = row.number("usd_per_million_input"), row.number("usd_per_million_output")
     assert read is not None
@@ -45,7 +45,7 @@ def _prices(row: Row, file: str) -> TokenPrices:
     )
 
 
-def _units(row: Row, file: str) -> ProvisionedUnits | None:
+def _units(row: InputRow, file: str) -> ProvisionedUnits | None:
     price, tokens = row.number("usd_per_unit_hour"), row.number("unit_tokens_per_minute")
     if price is None and tokens is None:
         return None

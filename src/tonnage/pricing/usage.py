@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tonnage.units import SECONDS_PER_HOUR
 from tonnage.values import dataclass
-from tonnage.workload.jobs import Buy, Schedule
+from tonnage.workload.jobs import BuyTerms, Schedule
 
 Array = NDArray[np.float64]
 
@@ -65,7 +65,7 @@ def billed_hours(sessions: Sessions, *, idle_s: float, quantum_s: Array, minimum
     return np.maximum(rounded, minimum_s) * sessions.count / SECONDS_PER_HOUR
 
 
-def unused_hours(billed_h: Array, term_h: Array, buy: Buy, *, service: bool) -> Array:
+def unused_hours(billed_h: Array, term_h: Array, buy: BuyTerms, *, service: bool) -> Array:
     """Committed hours of one machine that this work pays for and does not use; 0 where `term_h` is 0.
 
     A service pays its whole month. A job pays nothing more where the reservation is owned, its part of the idle hours

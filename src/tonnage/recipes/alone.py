@@ -15,7 +15,7 @@ import psutil
 from tonnage.files import make_private, write_whole
 from tonnage.recipes.beginning import WHO, note_beginning
 from tonnage.recipes.checkpoints import Checkpoint, CheckpointWriter, newest_valid
-from tonnage.recipes.checkpoints.interval import Interval
+from tonnage.recipes.checkpoints.interval import CheckpointClock
 from tonnage.recipes.environment import device_name, versions
 from tonnage.recipes.interrupts import Interrupts
 from tonnage.recipes.out_of_memory import peak_bytes
@@ -25,7 +25,7 @@ from tonnage.recipes.timing import StepTimes
 from tonnage.runs.data_prints import check_prints
 from tonnage.runs.folder import RunFolder, append_values
 from tonnage.runs.journal import EventKind
-from tonnage.runs.progress import Progress
+from tonnage.runs.progress import ProgressWriter
 from tonnage.runs.spec import RunSpec
 from tonnage.runs.states import WorkerExit
 
@@ -36,9 +36,9 @@ class Alone:
     def __init__(self, folder: RunFolder, spec: RunSpec, interrupts: Interrupts) -> None:
         self.folder, self.spec, self.interrupts = folder, spec, interrupts
         self.times = StepTimes(on_gpu=False)
-        self._progress = Progress(folder.path)
+        self._progress = ProgressWriter(folder.path)
         self._writer: CheckpointWriter | None = None
-        self._interval, self._saved_step = Interval(spec.checkpoint), -1
+        self._interval, self._saved_step = CheckpointClock(spec.checkpoint), -1
 
     def __enter__(self) -> Alone:
         return self

@@ -13,7 +13,7 @@ from tonnage.workload.run_terms import less_is_better
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class BestSoFar:
     """Where the evaluations of a run stand."""
 
     step: int | None = None  # of the best
@@ -24,7 +24,7 @@ class Standing:
         return training.early_stopping is not None and self.without_gain >= training.early_stopping
 
 
-def standing(folder: RunFolder, training: TrainingSpec, *, step: int) -> Standing:
+def standing(folder: RunFolder, training: TrainingSpec, *, step: int) -> BestSoFar:
     """Of the evaluations up to a step. A step that was evaluated again after a restart counts once."""
     found: dict[int, Mapping[str, float]] = {}
     for event in folder.events(brief=True):
@@ -39,7 +39,7 @@ def standing(folder: RunFolder, training: TrainingSpec, *, step: int) -> Standin
             best, without = (value, at), 0
         else:
             without += 1
-    return Standing(step=None if best is None else best[1], without_gain=without)
+    return BestSoFar(step=None if best is None else best[1], without_gain=without)
 
 
 def _value(metrics: Mapping[str, float], name: str | None) -> float:

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import TonnageError
-from tonnage.recipes.team import Team
+from tonnage.recipes.team import ProcessTeam
 from tonnage.runs.spec import RunSpec
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Dealer:
     `kind`: what weights are held in (torch's dtype; None: as rank 0 has them).
     """
 
-    def __init__(self, team: Team, device: Any, kind: Any) -> None:
+    def __init__(self, team: ProcessTeam, device: Any, kind: Any) -> None:
         self._team, self._device, self._kind = team, device, kind
         self._before: list[Tensor] = []  # emptied, but kept: their ids must stay their own
         self._dealt: set[int] = set()

@@ -13,7 +13,7 @@ from tonnage.recipes.optimizers import build_optimizer, build_schedule
 from tonnage.recipes.precision import MIXED, Precision, choose_device, choose_precision, set_matmul
 from tonnage.recipes.sharding import check_sharding, shard
 from tonnage.recipes.task import Prepared
-from tonnage.recipes.team import Team, gather_team
+from tonnage.recipes.team import ProcessTeam, gather_team
 from tonnage.recipes.unused import must_look_for_unused
 from tonnage.runs.spec import RunSpec
 from tonnage.values import dataclass
@@ -27,11 +27,11 @@ JOIN_TIMEOUT: Final = timedelta(minutes=10)  # for all processes to be there, an
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class ComputePlace:
     """Where this process computes, before there is a model."""
 
     accelerator: Accelerator
-    team: Team
+    team: ProcessTeam
     device: Literal["cpu", "cuda"]
     precision: Precision
     sharded: bool  # FSDP
@@ -46,17 +46,17 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Engine:
+class StepEngine:
     """Everything a step needs. `model` is `raw` as accelerate wrapped it: they share their parameters."""
 
-    machine: Machine
+    machine: ComputePlace
     raw: Module
     model: Module
     optimizer: Any
     schedule: Any
 
     @property
-    def team(self) -> Team:
+    def team(self) -> ProcessTeam:
         return self.machine.team
 
     def place(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -69,7 +69,7 @@ class Engine:
         return self.machine.device == "cuda"
 
 
-def open_machine(spec: RunSpec) -> Machine:
+def open_machine(spec: RunSpec) -> ComputePlace:
     """Join the other processes, settle device and precision. InputError for what cannot be done here."""
     try:
         import torch
@@ -100,12 +100,12 @@ def open_machine(spec: RunSpec) -> Machine:
     team = gather_team(rank=accelerator.process_index, world=accelerator.num_processes)
     _check_cut(spec, team, sharded)
     joined = team.world > 1 and not before
-    return Machine(
+    return ComputePlace(
         accelerator=accelerator, team=team, device=device, precision=precision, sharded=sharded, joined=joined
     )
 
 
-def _check_cut(spec: RunSpec, team: Team, sharded: bool) -> None:
+def _check_cut(spec: RunSpec, team: ProcessTeam, sharded: bool) -> None:
     batch, world = spec.training.global_batch, team.world
     if batch < world or (sharded and batch % world):
         raise InputError(
@@ -115,7 +115,7 @@ def _check_cut(spec: RunSpec, team: Team, sharded: bool) -> None:
         )
 
 
-def build_engine(machine: Machine, prepared: Prepared, spec: RunSpec, *, steps: int) -> Engine:
+def build_engine(machine: ComputePlace, prepared: Prepared, spec: RunSpec, *, steps: int) -> StepEngine:
     """Model and optimizer placed, wrapped and scheduled."""
     import torch
 
@@ -138,7 +138,7 @@ def build_engine(machine: Machine, prepared: Prepared, spec: RunSpec, *, steps: 
     model = accelerator.prepare_model(raw, device_placement=False, evaluation_mode=machine.sharded)  # True: no DDP
     wrapped = accelerator.prepare_optimizer(optimizer, device_placement=False)
     schedule = build_schedule(wrapped.optimizer, training, steps=steps)
-    return Engine(machine=machine, raw=raw, model=model, optimizer=wrapped, schedule=schedule)
+    return StepEngine(machine=machine, raw=raw, model=model, optimizer=wrapped, schedule=schedule)
 
 
 def set_recompute(model: Module, spec: RunSpec) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
-from tonnage.recipes.engine import Engine
+from tonnage.recipes.engine import StepEngine
 from tonnage.recipes.interrupts import Interrupts
 from tonnage.recipes.out_of_memory import is_out_of_memory, release_memory
 from tonnage.recipes.position import Position
@@ -13,7 +13,7 @@ from tonnage.recipes.task import Evaluation, Items, Prepared
 
 
 def evaluate(
-    engine: Engine, prepared: Prepared, split: Items, interrupts: Interrupts, position: Position
+    engine: StepEngine, prepared: Prepared, split: Items, interrupts: Interrupts, position: Position
 ) -> Evaluation | None:
     """Figures of a split. Rank 0 works for all, unless the model is shared out: then all do, on the same samples.
 

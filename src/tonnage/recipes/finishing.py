@@ -13,7 +13,7 @@ from typing import Any
 from tonnage.files import make_private, write_whole
 from tonnage.recipes.checkpoints import DiskFull
 from tonnage.recipes.checkpoints.writing import is_full
-from tonnage.recipes.engine import Engine
+from tonnage.recipes.engine import StepEngine
 from tonnage.recipes.environment import device_name, versions
 from tonnage.recipes.evaluating import evaluate
 from tonnage.recipes.gathering import gather_onto_disk
@@ -100,7 +100,7 @@ def _tensors_of(model: Path) -> Path:
     return model.with_name(f".{model.name}.tensors.{os.getpid()}")
 
 
-def save_model(engine: Engine, prepared: Prepared, path: Path) -> None:
+def save_model(engine: StepEngine, prepared: Prepared, path: Path) -> None:
     """The finished model, in place by rename."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     for left in path.parent.glob(f".{path.name}.*"):  # by an attempt that was killed here

@@ -8,10 +8,10 @@ from typing import Any
 
 from tonnage.recipes.batches import Feeder, StepBatches, longest_tokens
 from tonnage.recipes.beginning import changed_data, note_beginning
-from tonnage.recipes.best import Standing, standing
+from tonnage.recipes.best import BestSoFar, standing
 from tonnage.recipes.checkpoints import CheckpointInvalid, newest_valid, put_state, read_checkpoint
 from tonnage.recipes.checkpoints.layout import folder_name
-from tonnage.recipes.engine import Engine
+from tonnage.recipes.engine import StepEngine
 from tonnage.recipes.evaluating import evaluate
 from tonnage.recipes.interrupts import Interrupted, Interrupts
 from tonnage.recipes.measuring import Measuring
@@ -21,7 +21,7 @@ from tonnage.recipes.position import Position, check_same_data
 from tonnage.recipes.preflight import Preflight, halve, restart_smaller
 from tonnage.recipes.randomness import put_randomness, seed_all, take_randomness
 from tonnage.recipes.saving import Saving
-from tonnage.recipes.stepping import Outcome, take_step
+from tonnage.recipes.stepping import StepOutcome, take_step
 from tonnage.recipes.task import Prepared
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import EventKind
@@ -40,7 +40,7 @@ class Loop:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: StepEngine,
         prepared: Prepared,
         spec: RunSpec,
         folder: RunFolder,
@@ -53,7 +53,7 @@ class Loop:
         self.order = data_order(prepared, spec)
         share = len(self.order.share(0, rank=self.team.world - 1, world=self.team.world))
         self.position = Position(micro_batch=min(spec.training.micro_batch or share, share))
-        self._standing = Standing()
+        self._standing = BestSoFar()
         self.model_step = 0  # of the weights the run ends with: the last step, or that of the best evaluation
         self.measuring = Measuring(engine, spec, folder, self.order)
         self._saving = Saving(engine, spec, folder, self.position, self.measuring)
@@ -133,9 +133,9 @@ class Loop:
                 self._saving.save()
                 self.measuring.times.interrupt()
             outcome = self._step(batches, weight, tokens, waited)
-            if outcome is Outcome.ABANDONED:
+            if outcome is StepOutcome.ABANDONED:
                 return self._leave(stopped=False)
-            if outcome is Outcome.DONE:
+            if outcome is StepOutcome.DONE:
                 self._after_step()
         return WorkerExit.DONE
 
@@ -154,21 +154,21 @@ class Loop:
             batches.tokens,
         )
 
-    def _step(self, batches: StepBatches, weight: float, tokens: float, waited: float) -> Outcome:
+    def _step(self, batches: StepBatches, weight: float, tokens: float, waited: float) -> StepOutcome:
         """One step, or none at all: where it cannot be finished, only time is gone."""
         randomness = take_randomness()
         self.measuring.times.begin()
         result = take_step(
             self.engine, batches, weight=weight, clip_norm=self.spec.training.clip_norm, leave=self._no_time_left
         )
-        if result.outcome is Outcome.DONE:
+        if result.outcome is StepOutcome.DONE:
             samples = self.spec.training.global_batch
             self.measuring.times.end(data_wait_s=waited, samples=samples, tokens=round(tokens))
             self.position.advance(result.loss)
             self.measuring.note(self.position.step, result)
         else:
             put_randomness(randomness)
-        if result.outcome is Outcome.OUT_OF_MEMORY:
+        if result.outcome is StepOutcome.OUT_OF_MEMORY:
             self._shrink(batches, late=result.late)
         return result.outcome
 
@@ -212,7 +212,7 @@ class Loop:
         """Which one is the best so far, and how many followed it; rank 0 reads, all know."""
         training = self.spec.training
         if training.keep_best or training.early_stopping is not None:
-            own = standing(self.folder, training, step=self.position.step) if self.team.main else Standing()
+            own = standing(self.folder, training, step=self.position.step) if self.team.main else BestSoFar()
             self._standing = self.team.gather(own)[0]
             self._saving.keep(self._standing.step if training.keep_best else None)
 

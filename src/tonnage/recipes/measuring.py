@@ -7,7 +7,7 @@ from typing import Any
 
 import psutil
 
-from tonnage.recipes.engine import Engine
+from tonnage.recipes.engine import StepEngine
 from tonnage.recipes.environment import device_name
 from tonnage.recipes.health import NEVER, Diverged, Health
 from tonnage.recipes.order import DataOrder
@@ -16,19 +16,19 @@ from tonnage.recipes.progress_line import say_progress
 from tonnage.recipes.stepping import StepResult
 from tonnage.recipes.timing import StepTimes
 from tonnage.runs.folder import RunFolder, append_values
-from tonnage.runs.progress import Progress
+from tonnage.runs.progress import ProgressWriter
 from tonnage.runs.spec import RunSpec
 
 
 class Measuring:
     """Times, losses and memory of one attempt. The device is read when a line is due and no oftener."""
 
-    def __init__(self, engine: Engine, spec: RunSpec, folder: RunFolder, order: DataOrder) -> None:
+    def __init__(self, engine: StepEngine, spec: RunSpec, folder: RunFolder, order: DataOrder) -> None:
         self._engine, self._spec, self._folder, self.order = engine, spec, folder, order
         self.times = StepTimes(on_gpu=engine.on_gpu)
         self._health = Health(engine.machine.accelerator.device)
         self._process = psutil.Process()
-        self._progress = Progress(folder.path) if engine.team.main else None
+        self._progress = ProgressWriter(folder.path) if engine.team.main else None
         self.last_good: int | None = None  # step of the newest checkpoint
         self._reading_is_free = not engine.on_gpu and engine.team.world == 1
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tonnage.errors import InputError
 from tonnage.recipes.checkpoints.reading import Checkpoint
 from tonnage.recipes.order import DataOrder
-from tonnage.recipes.team import Team
+from tonnage.recipes.team import ProcessTeam
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,7 +29,7 @@ class Position:
         self.step += 1
         self._pending.append(loss)
 
-    def settle(self, team: Team) -> None:
+    def settle(self, team: ProcessTeam) -> None:
         """Read the pending losses; all processes together, since a loss is the sum of their shares."""
         if self._pending:
             import torch

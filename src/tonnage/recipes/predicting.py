@@ -35,7 +35,7 @@ OWN_KEYS: Final = frozenset({"row", "id"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class PredictionRequest:
     """What is to be answered, and how."""
 
     data: str  # a file, a pattern, a URL, hf://name, or `-`
@@ -64,7 +64,7 @@ class Answered:
         return new / self.seconds if new and self.seconds > 0 else None
 
 
-def predict(folder: RunFolder, asked: Asked, *, progress: Callable[[int, float | None], None]) -> Answered:
+def predict(folder: RunFolder, asked: PredictionRequest, *, progress: Callable[[int, float | None], None]) -> Answered:
     """Answer every row of `asked.data` into `asked.out`. `progress` is told the rows done and their rate per second.
 
     InputError for an unfinished run, a file without rows, a missing column, an output that cannot be written.
@@ -100,7 +100,7 @@ class _Work:
     """Some rows after the other."""
 
     def __init__(
-        self, trained: Trained, answerer: Answerer, asked: Asked, output: Output,
+        self, trained: Trained, answerer: Answerer, asked: PredictionRequest, output: Output,
         progress: Callable[[int, float | None], None],
     ) -> None:  # fmt: skip
         self._trained, self._answerer, self._asked = trained, answerer, asked
@@ -173,7 +173,7 @@ def _check_names(answerer: Answerer, keep: Mapping[str, str]) -> None:
             raise InputError(f"a kept column cannot be named '{name}': answers have that key", hint=hint)
 
 
-def _identity(folder: RunFolder, asked: Asked, source: DataSource) -> dict[str, Any]:
+def _identity(folder: RunFolder, asked: PredictionRequest, source: DataSource) -> dict[str, Any]:
     """What the answers follow from. A local file is known by its size and the time it was changed."""
     result = folder.result_file
     files = () if source.format == "hf" or is_remote(source.location) else files_at(source.location)

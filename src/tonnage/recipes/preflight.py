@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 from tonnage.recipes.batches import Feeder, longest_tokens
-from tonnage.recipes.engine import Engine
+from tonnage.recipes.engine import StepEngine
 from tonnage.recipes.out_of_memory import (
     RestartSmaller,
     does_not_fit,
@@ -28,7 +28,7 @@ from tonnage.values import dataclass
 class Preflight:
     """Finds the largest micro-batch, from the one asked for by halves, that the longest samples fit with."""
 
-    engine: Engine
+    engine: StepEngine
     feeder: Feeder
     longest: tuple[int, ...]  # positions, longest first, at least one micro-batch of them
     spec: RunSpec
@@ -104,7 +104,7 @@ def same_buffers(model: Any) -> Iterator[None]:
                 buffer.copy_(kept[name])
 
 
-def halve(engine: Engine, folder: RunFolder, spec: RunSpec, micro_batch: int, **fields: Any) -> int:
+def halve(engine: StepEngine, folder: RunFolder, spec: RunSpec, micro_batch: int, **fields: Any) -> int:
     """Half the micro-batch, with its event. DoesNotFit where there is no half."""
     release_memory(engine.on_gpu)
     if engine.team.main:
@@ -115,7 +115,7 @@ def halve(engine: Engine, folder: RunFolder, spec: RunSpec, micro_batch: int, **
     return micro_batch // 2
 
 
-def restart_smaller(engine: Engine, folder: RunFolder, spec: RunSpec, micro_batch: int, **fields: Any) -> None:
+def restart_smaller(engine: StepEngine, folder: RunFolder, spec: RunSpec, micro_batch: int, **fields: Any) -> None:
     """Journal the half and end this process: the others wait in an exchange that cannot be finished."""
     _record_shortage(engine, folder, spec, micro_batch, **fields)
     if micro_batch == 1:
@@ -124,7 +124,7 @@ def restart_smaller(engine: Engine, folder: RunFolder, spec: RunSpec, micro_batc
     raise RestartSmaller(f"memory ran out at micro-batch {micro_batch}: all processes start again with half of it")
 
 
-def _record_shortage(engine: Engine, folder: RunFolder, spec: RunSpec, micro_batch: int, **fields: Any) -> None:
+def _record_shortage(engine: StepEngine, folder: RunFolder, spec: RunSpec, micro_batch: int, **fields: Any) -> None:
     """The event, with all that a row of measured memory needs."""
     said = {name: value for name, value in fields.items() if value is not None}
     folder.record(

@@ -6,10 +6,10 @@ import time
 from pathlib import Path
 
 from tonnage.recipes.checkpoints import Checkpoint, CheckpointWriter, take_snapshot
-from tonnage.recipes.checkpoints.interval import Interval
+from tonnage.recipes.checkpoints.interval import CheckpointClock
 from tonnage.recipes.checkpoints.snapshot import kept_tensors
 from tonnage.recipes.checkpoints.together import SavingTogether
-from tonnage.recipes.engine import Engine
+from tonnage.recipes.engine import StepEngine
 from tonnage.recipes.health import all_finite
 from tonnage.recipes.measuring import Measuring, diverged
 from tonnage.recipes.position import Position
@@ -22,13 +22,13 @@ class Saving:
     """Checkpoints of one attempt. All processes take part in a snapshot; rank 0 decides when and writes."""
 
     def __init__(
-        self, engine: Engine, spec: RunSpec, folder: RunFolder, position: Position, measuring: Measuring
+        self, engine: StepEngine, spec: RunSpec, folder: RunFolder, position: Position, measuring: Measuring
     ) -> None:
         self._engine, self._spec, self._folder = engine, spec, folder
         self._position, self._measuring = position, measuring
         self._trained_only = spec.training.method != "full"
         self._saved_step, self._held_s = -1, 0.0
-        self._interval = Interval(spec.checkpoint)
+        self._interval = CheckpointClock(spec.checkpoint)
         self._writer: CheckpointWriter | None = None
         if engine.team.main:
             self._writer = CheckpointWriter(

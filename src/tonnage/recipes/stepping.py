@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from tonnage.recipes.batches import StepBatches
-from tonnage.recipes.engine import Engine
+from tonnage.recipes.engine import StepEngine
 from tonnage.recipes.out_of_memory import is_out_of_memory
 from tonnage.values import dataclass
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class Outcome(IntEnum):
+class StepOutcome(IntEnum):
     """How a step ended; where processes differ, the largest holds for all."""
 
     DONE = 0
@@ -28,7 +28,7 @@ class Outcome(IntEnum):
 class StepResult:
     """`loss` is this process's share of the mean over the global batch, still on the device."""
 
-    outcome: Outcome
+    outcome: StepOutcome
     loss: Tensor | None = None
     gradient_norm: Tensor | None = None
     skipped: bool = False  # fp16: the scaler left the update out
@@ -36,11 +36,11 @@ class StepResult:
 
 
 def take_step(
-    engine: Engine, batches: StepBatches, *, weight: float, clip_norm: float | None, leave: Callable[[], bool]
+    engine: StepEngine, batches: StepBatches, *, weight: float, clip_norm: float | None, leave: Callable[[], bool]
 ) -> StepResult:
     """Forward, backward and update. `weight`: labels of the whole global batch; `leave`: give the step up now?"""
     loss, outcome, late = _gradients(engine, batches, weight, leave)
-    if outcome is not Outcome.DONE:
+    if outcome is not StepOutcome.DONE:
         engine.optimizer.zero_grad(set_to_none=True)
         return StepResult(outcome=outcome, late=late)
     try:
@@ -49,12 +49,12 @@ def take_step(
         if not is_out_of_memory(error):
             raise
         # Some weights may be updated and others not: only the newest checkpoint is a state to go on from.
-        return StepResult(outcome=Outcome.OUT_OF_MEMORY, late=True)
+        return StepResult(outcome=StepOutcome.OUT_OF_MEMORY, late=True)
     engine.optimizer.zero_grad(set_to_none=True)
-    return StepResult(outcome=Outcome.DONE, loss=loss, gradient_norm=norm, skipped=skipped)
+    return StepResult(outcome=StepOutcome.DONE, loss=loss, gradient_norm=norm, skipped=skipped)
 
 
-def _update(engine: Engine, clip_norm: float | None) -> tuple[Any, bool]:
+def _update(engine: StepEngine, clip_norm: float | None) -> tuple[Any, bool]:
     """Norm of the gradients (None: not asked for), and whether the scaler left the update out."""
     accelerator = engine.machine.accelerator
     norm: Any = accelerator.clip_grad_norm_(engine.model.parameters(), clip_norm) if clip_norm else None
@@ -68,32 +68,32 @@ def _update(engine: Engine, clip_norm: float | None) -> tuple[Any, bool]:
 
 
 def _gradients(
-    engine: Engine, batches: StepBatches, weight: float, leave: Callable[[], bool]
-) -> tuple[Any, Outcome, bool]:
+    engine: StepEngine, batches: StepBatches, weight: float, leave: Callable[[], bool]
+) -> tuple[Any, StepOutcome, bool]:
     """Gradients of the mean over the global batch, and this process's share of that mean.
 
     Processes agree once, before the backward pass that exchanges gradients: until then each can still turn back.
     """
     total: Any = 0.0
-    own, agreed = Outcome.DONE, engine.team.world == 1
+    own, agreed = StepOutcome.DONE, engine.team.world == 1
     accelerator, count = engine.machine.accelerator, len(batches.micro)
     for index, (batch, part) in enumerate(zip(batches.micro, batches.weights, strict=True)):
         last = index == count - 1
         if not engine.machine.sharded and leave():
-            own = Outcome.ABANDONED
-        if own is Outcome.DONE:
+            own = StepOutcome.ABANDONED
+        if own is StepOutcome.DONE:
             try:
                 with nullcontext() if last or engine.machine.sharded else accelerator.no_sync(engine.model):
                     share = _share(engine, batch, part, weight)
                     if last and not agreed and not engine.machine.sharded:
                         agreed, own = True, _agree(engine, own)
-                    if own is Outcome.DONE:
+                    if own is StepOutcome.DONE:
                         accelerator.backward(share * engine.team.world)
                         total = total + share.detach()
             except (MemoryError, RuntimeError) as error:
                 if not is_out_of_memory(error):
                     raise
-                own = Outcome.OUT_OF_MEMORY
+                own = StepOutcome.OUT_OF_MEMORY
                 if engine.team.world > 1 and (engine.machine.sharded or agreed):
                     return None, own, True
     if not agreed and not engine.machine.sharded:
@@ -101,12 +101,12 @@ def _gradients(
     return total, own, False
 
 
-def _share(engine: Engine, batch: Any, part: float, weight: float) -> Tensor:
+def _share(engine: StepEngine, batch: Any, part: float, weight: float) -> Tensor:
     """A micro-batch's part of the mean loss; a batch without a label counts nothing, where its own mean is 0/0."""
     out = engine.model(**engine.place(batch))
     loss: Tensor = out.loss if part else out.logits.sum() * 0
     return loss * (part / weight)
 
 
-def _agree(engine: Engine, own: Outcome) -> Outcome:
-    return Outcome(engine.team.largest(int(own)))
+def _agree(engine: StepEngine, own: StepOutcome) -> StepOutcome:
+    return StepOutcome(engine.team.largest(int(own)))

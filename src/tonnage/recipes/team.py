@@ -14,7 +14,7 @@ TIMEOUT: Final = timedelta(hours=12)  # rank 0 may evaluate for long while the o
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Team:
+class ProcessTeam:
     """This process among all of them."""
 
     rank: int = 0
@@ -60,10 +60,10 @@ class Team:
         self.total(0.0)
 
 
-def gather_team(*, rank: int, world: int) -> Team:
+def gather_team(*, rank: int, world: int) -> ProcessTeam:
     """The team of an initialised process group, or this process alone."""
     if world == 1:
-        return Team()
+        return ProcessTeam()
     import torch
 
-    return Team(rank=rank, world=world, group=torch.distributed.new_group(backend="gloo", timeout=TIMEOUT))
+    return ProcessTeam(rank=rank, world=world, group=torch.distributed.new_group(backend="gloo", timeout=TIMEOUT))

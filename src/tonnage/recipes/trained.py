@@ -16,7 +16,7 @@ from tonnage.recipes.tasks.tables import TableCoder
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.liveness import observed_state
 from tonnage.runs.spec import Device, RunSpec, Task
-from tonnage.runs.states import State
+from tonnage.runs.states import RunStatus
 from tonnage.values import dataclass
 from tonnage.workload.run_terms import OWN_TASK
 
@@ -88,7 +88,7 @@ def finished_folder(folder: RunFolder) -> Path:
             f"'{name}' is of an own task ({spec.program}): only its program knows how its model is asked",
             hint=f"the model: {folder.model}",
         )
-    if state is not State.SUCCEEDED:
+    if state is not RunStatus.SUCCEEDED:
         then = f"`tonnage resume {name}` goes on with it" if state.ended else f"`tonnage logs -f {name}` follows it"
         raise InputError(f"'{name}' has no finished model: it is {state.value}", hint=then)
     if not folder.model.is_dir():

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tonnage.recipes.engine import Engine
+from tonnage.recipes.engine import StepEngine
 
 
 @contextmanager
-def trial_updates(engine: Engine) -> Iterator[bool]:
+def trial_updates(engine: StepEngine) -> Iterator[bool]:
     """Inside, the optimizer holds its state, as it will from the second step on, and its learning rate is 0.
 
     False: it held state before, of a checkpoint; that must not move, so no trial update may be made. State that was
@@ -44,7 +44,7 @@ def _make_state(optimizer: Any) -> None:
     optimizer.zero_grad(set_to_none=True)
 
 
-def trial_update(engine: Engine, clip_norm: float | None) -> None:
+def trial_update(engine: StepEngine, clip_norm: float | None) -> None:
     """The end of a step: norm and update, with gradients of zeros so that an infinite one cannot touch a weight.
 
     Not through accelerate: its gradient scaler would count the step.

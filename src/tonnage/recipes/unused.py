@@ -15,14 +15,14 @@ from tonnage.recipes.task import Prepared
 if TYPE_CHECKING:
     from torch.nn import Module
 
-    from tonnage.recipes.engine import Machine
+    from tonnage.recipes.engine import ComputePlace
 
 # Of transformers' configs: which experts answer, and which layers are dropped, differs from step to step.
 _CHANGING: Final = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "layerdrop",
                     "encoder_layerdrop", "decoder_layerdrop")  # fmt: skip
 
 
-def must_look_for_unused(model: Module, prepared: Prepared, machine: Machine) -> bool:
+def must_look_for_unused(model: Module, prepared: Prepared, machine: ComputePlace) -> bool:
     """The answer, the same on all ranks; the model, its buffers and randomness are as they were."""
     config: Any = getattr(model, "config", None)
     if machine.team.world == 1 or machine.sharded or config is None:
@@ -32,7 +32,7 @@ def must_look_for_unused(model: Module, prepared: Prepared, machine: Machine) ->
     return bool(machine.team.largest(int(_leaves_one_out(model, prepared, machine))))
 
 
-def _leaves_one_out(model: Module, prepared: Prepared, machine: Machine) -> bool:
+def _leaves_one_out(model: Module, prepared: Prepared, machine: ComputePlace) -> bool:
     from tonnage.recipes.preflight import same_buffers  # which needs an engine, and an engine needs this
 
     device = machine.accelerator.device

@@ -26,7 +26,7 @@ from tonnage.runs.journal import EventKind
 from tonnage.runs.progress import read_progress
 from tonnage.runs.secrets import masked
 from tonnage.runs.spec import RunSpec
-from tonnage.runs.states import Reason, WorkerExit
+from tonnage.runs.states import RunReason, WorkerExit
 
 CRASHED = 1  # any code the supervisor does not know: it starts the run again
 
@@ -84,13 +84,13 @@ def _check_data(prepared: Prepared, spec: RunSpec) -> None:
         )
 
 
-_ENDS: tuple[tuple[type[TonnageError], int, Reason], ...] = (
-    (InputError, WorkerExit.BAD_INPUT, Reason.BAD_INPUT),
-    (DiskFull, WorkerExit.DISK_FULL, Reason.DISK_FULL),
-    (Diverged, WorkerExit.DIVERGED, Reason.DIVERGED),
-    (DoesNotFit, WorkerExit.OUT_OF_MEMORY, Reason.OUT_OF_MEMORY),
-    (NetworkTrouble, WorkerExit.UNREACHABLE, Reason.NETWORK),
-    (RestartSmaller, CRASHED, Reason.OUT_OF_MEMORY),
+_ENDS: tuple[tuple[type[TonnageError], int, RunReason], ...] = (
+    (InputError, WorkerExit.BAD_INPUT, RunReason.BAD_INPUT),
+    (DiskFull, WorkerExit.DISK_FULL, RunReason.DISK_FULL),
+    (Diverged, WorkerExit.DIVERGED, RunReason.DIVERGED),
+    (DoesNotFit, WorkerExit.OUT_OF_MEMORY, RunReason.OUT_OF_MEMORY),
+    (NetworkTrouble, WorkerExit.UNREACHABLE, RunReason.NETWORK),
+    (RestartSmaller, CRASHED, RunReason.OUT_OF_MEMORY),
 )
 
 

@@ -21,7 +21,7 @@ from tonnage.reports.wording import (
     render_unit_money,
     short,
 )
-from tonnage.service.answer import ApiCost, BreakEven, Curve, CurvePoint
+from tonnage.service.answer import ApiCost, BreakEven, CostCurve, CurvePoint
 from tonnage.service.crossings import Crossing
 from tonnage.service.economics import MonthFleet
 from tonnage.sizing.estimates import Figure
@@ -206,7 +206,7 @@ def _curve_blocks(found: BreakEven) -> Iterator[Block]:
         yield Table(columns=columns, rows=tuple(_point_cells(found, curve, point) for point in curve.points))
 
 
-def _point_cells(found: BreakEven, curve: Curve, point: CurvePoint) -> tuple[str, ...]:
+def _point_cells(found: BreakEven, curve: CostCurve, point: CurvePoint) -> tuple[str, ...]:
     own = point.own_usd_per_1000
     cells = [
         render_count(point.value) if curve.name == "volume" else short(point.value),

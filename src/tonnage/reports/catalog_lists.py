@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from tonnage.catalog import Accelerator, Catalog, Finding, InstanceType, Offer, usd_per_gpu_hour
+from tonnage.catalog import Accelerator, Catalog, CatalogFinding, InstanceType, Offer, usd_per_gpu_hour
 from tonnage.catalog.services import ServicePrice
 from tonnage.reports.listing import Field, Listing, listing_report
 from tonnage.reports.plain import plain_day
@@ -72,7 +72,7 @@ _SERVICE_FIELDS: tuple[Field[ServicePrice], ...] = (
     Field(key="source", title="source", read=lambda one: one.source.text, wraps=True, folds=5),
     Field(key="notes", title="notes", read=lambda one: one.notes, wraps=True, folds=6),
 )  # fmt: skip
-_FINDING_FIELDS: tuple[Field[Finding], ...] = (
+_FINDING_FIELDS: tuple[Field[CatalogFinding], ...] = (
     Field(key="severity", title="severity", read=lambda one: one.severity),
     Field(key="subject", title="about", read=lambda one: one.subject, wraps=True),
     Field(key="message", title="doubt", read=lambda one: one.message, wraps=True),
@@ -210,7 +210,7 @@ def models_report(found: Sequence[KnownModel], *, top: int | None) -> Report:
     )
 
 
-def check_report(catalog: Catalog, found: Sequence[Finding], *, top: int | None) -> Report:
+def check_report(catalog: Catalog, found: Sequence[CatalogFinding], *, top: int | None) -> Report:
     """Doubts about a catalog."""
     counts = Counter(finding.severity for finding in found)
     said = ", ".join(plural(counts[kind], kind) for kind in ("error", "warning", "note")) if found else "no doubts"

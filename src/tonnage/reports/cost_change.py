@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tonnage.planning.plan import Option
-from tonnage.planning.whatif.cost_change import MOST_STEPS, CostChange, KeyStep, Side, total
+from tonnage.planning.whatif.cost_change import MOST_STEPS, ChangeSide, CostChange, KeyStep, total
 from tonnage.planning.whatif.key_changes import KeyChange
 from tonnage.reports.blocks import Block, Column, Heading, Page, Paragraph, Table
 from tonnage.reports.plain import plain_cost, plain_number, plain_usd
@@ -122,13 +122,13 @@ def _kept(change: CostChange) -> str | None:
     return f"What was best, {name}, would now cost {render_money(change.kept_usd)} a month."
 
 
-def _cost(side: Side) -> str:
+def _cost(side: ChangeSide) -> str:
     if side.lacks is not None:
         return {"no file": "not there", "nothing fits": "nothing fits"}[side.lacks]
     return UNKNOWN if side.month_usd is None else render_money(side.month_usd.value)
 
 
-def _way(side: Side) -> str:
+def _way(side: ChangeSide) -> str:
     return UNKNOWN if side.winner is None else _machine(side.winner)
 
 
@@ -180,7 +180,7 @@ def _plain_key(change: KeyChange) -> dict[str, Any]:
     return {"key": change.key, "before": change.before, "after": change.after}
 
 
-def _plain_side(side: Side) -> dict[str, Any]:
+def _plain_side(side: ChangeSide) -> dict[str, Any]:
     winner = side.winner
     return {
         "lacks": side.lacks,

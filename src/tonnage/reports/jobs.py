@@ -10,13 +10,13 @@ from tonnage.reports.rendering import Report
 from tonnage.reports.run_figures import render_value
 from tonnage.reports.wording import plural
 from tonnage.runs.job import Job, alone_script
-from tonnage.runs.preflight import Finding
+from tonnage.runs.preflight import PreflightFinding
 from tonnage.runs.secrets import masked
 from tonnage.runs.spec import RunSpec, dump_spec
 
 
 def job_report(
-    job: Job, spec: RunSpec, folder: str, *, prediction: Mapping[str, Any], doubts: Sequence[Finding]
+    job: Job, spec: RunSpec, folder: str, *, prediction: Mapping[str, Any], doubts: Sequence[PreflightFinding]
 ) -> Report:
     """What is predicted and doubtful, the command with its environment and files, and a script that does the work."""
     script = masked(alone_script(job, folder=folder, spec=dump_spec(spec)))
@@ -42,7 +42,7 @@ def job_report(
 
 
 def _blocks(
-    job: Job, folder: str, prediction: Mapping[str, Any], doubts: Sequence[Finding], script: str
+    job: Job, folder: str, prediction: Mapping[str, Any], doubts: Sequence[PreflightFinding], script: str
 ) -> Iterator[Block]:
     yield Pairs(rows=(("runner", f"{job.runner}, {plural(job.processes, 'process')}"), ("folder", folder)))
     yield Heading(text="Predicted")

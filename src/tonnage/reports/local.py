@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tonnage.calibration.local_profile import Curve, DeviceProfile
+from tonnage.calibration.local_profile import DeviceCurve, DeviceProfile
 from tonnage.planning.local import LocalPrediction
 from tonnage.planning.reasons.misses import Miss
 from tonnage.reports.blocks import Block, Column, Heading, Page, Pairs, Paragraph, Table
@@ -43,7 +43,7 @@ def profile_report(profile: DeviceProfile, file: str) -> Report:
     )
 
 
-def _curve_rows(curve: Curve) -> Iterator[list[Any]]:
+def _curve_rows(curve: DeviceCurve) -> Iterator[list[Any]]:
     for point in curve.points:
         timing = point.timing
         yield [
@@ -127,7 +127,7 @@ def _warnings(profile: DeviceProfile) -> Iterator[Block]:
         yield Paragraph(text=text, tone="warning")
 
 
-def _curve_cells(curve: Curve) -> tuple[str, ...]:
+def _curve_cells(curve: DeviceCurve) -> tuple[str, ...]:
     rates = [1.0 / point.per_unit_s for point in curve.points]
     unit = _UNITS[curve.unit]
     spread = max(point.timing.log_sd for point in curve.points)

@@ -11,7 +11,7 @@ from tonnage.reports.plain import plain_day, plain_number, plain_usd
 from tonnage.reports.reasons.rightsizing import broken_document, broken_words, remark_document, remark_words
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import UNKNOWN, plural, render_money, render_price, render_purchase
-from tonnage.rightsizing.rightsize import Finding, Rejected
+from tonnage.rightsizing.rightsize import MachineFinding, Rejected
 
 RIGHTSIZE_SCHEMA: Final = "tonnage/rightsize@1"
 FINDING_COLUMNS: Final = (
@@ -21,7 +21,7 @@ FINDING_COLUMNS: Final = (
 )  # fmt: skip
 
 
-def rightsize_report(findings: Sequence[Finding], catalog: Catalog) -> Report:
+def rightsize_report(findings: Sequence[MachineFinding], catalog: Catalog) -> Report:
     """The report of all rows, the largest saving first on pages, in the table's order elsewhere."""
     return Report(
         page=lambda: _page(findings, catalog),
@@ -31,7 +31,7 @@ def rightsize_report(findings: Sequence[Finding], catalog: Catalog) -> Report:
     )
 
 
-def _page(findings: Sequence[Finding], catalog: Catalog) -> Page:
+def _page(findings: Sequence[MachineFinding], catalog: Catalog) -> Page:
     saving = sum(one.saving_usd_per_month for one in findings)
     moves = [one for one in findings if one.action == "move"]
     text = f"{plural(len(moves), 'machine')} of {len(findings):,} can be cheaper: {render_money(saving)} a month."
@@ -54,7 +54,7 @@ def _page(findings: Sequence[Finding], catalog: Catalog) -> Page:
     return Page(title="Right-sizing", blocks=tuple(blocks))
 
 
-def _cells(one: Finding) -> tuple[str, ...]:
+def _cells(one: MachineFinding) -> tuple[str, ...]:
     now = one.usd_per_hour_now
     return (
         one.usage.name,
@@ -68,7 +68,7 @@ def _cells(one: Finding) -> tuple[str, ...]:
     )
 
 
-def _remarks(one: Finding) -> list[str]:
+def _remarks(one: MachineFinding) -> list[str]:
     if one.action == "no price":
         return ["no price is in the catalog for this machine, bought so, there: a saving cannot be told"]
     said = [f"changes: {'; '.join(map(remark_words, one.changes))}"] if one.changes else []
@@ -83,7 +83,7 @@ def _cheaper_but(one: Rejected) -> str:
     return f"cheaper, but breaks: {one.instance.name} at {render_price(one.usd_per_hour)}: {broken}"
 
 
-def _document(findings: Sequence[Finding], catalog: Catalog) -> dict[str, Any]:
+def _document(findings: Sequence[MachineFinding], catalog: Catalog) -> dict[str, Any]:
     return {
         "schema": RIGHTSIZE_SCHEMA,
         "catalog": {"snapshot": catalog.name, "built_on": catalog.built_on.isoformat()},
@@ -92,7 +92,7 @@ def _document(findings: Sequence[Finding], catalog: Catalog) -> dict[str, Any]:
     }
 
 
-def _machine(one: Finding) -> dict[str, Any]:
+def _machine(one: MachineFinding) -> dict[str, Any]:
     usage, offer = one.usage, one.offer
     return {
         "name": usage.name,
@@ -132,7 +132,7 @@ def _machine(one: Finding) -> dict[str, Any]:
     }
 
 
-def _row(one: Finding) -> list[Any]:
+def _row(one: MachineFinding) -> list[Any]:
     usage, offer = one.usage, one.offer
     return [
         usage.name,

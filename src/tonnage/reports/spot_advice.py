@@ -11,14 +11,14 @@ from tonnage.reports.plain import plain_number
 from tonnage.reports.reasons.spot_refusals import spot_refusal_document, spot_refusal_words
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import UNKNOWN, render_duration, render_money, short
-from tonnage.spot_instances.advice import Advice, Expected
+from tonnage.spot_instances.advice import Expected, SpotAdvice
 from tonnage.units import SECONDS_PER_HOUR
 
 SCHEMA: Final = "tonnage/spot-advice@1"
 _COLUMNS: Final = ("way", "interval_h", "expected_h", "billed_h", "cost_vs_on_demand", "cost_usd", "preemptions")
 
 
-def advice_report(answer: Advice) -> Report:
+def advice_report(answer: SpotAdvice) -> Report:
     """The report in its three contents."""
     return Report(
         page=lambda: Page(title="Spot advice", blocks=tuple(_blocks(answer))),
@@ -28,7 +28,7 @@ def advice_report(answer: Advice) -> Report:
     )
 
 
-def _ways(answer: Advice) -> list[tuple[str, RenewalRun]]:
+def _ways(answer: SpotAdvice) -> list[tuple[str, RenewalRun]]:
     asked = answer.question
     own = asked.interval_h is not None or not asked.checkpoints
     return [
@@ -39,7 +39,7 @@ def _ways(answer: Advice) -> list[tuple[str, RenewalRun]]:
     ]
 
 
-def _run(answer: Advice, run: RenewalRun) -> dict[str, Any]:
+def _run(answer: SpotAdvice, run: RenewalRun) -> dict[str, Any]:
     return {
         "interval_h": plain_number(run.interval_h),
         "expected_h": plain_number(run.expected_h),
@@ -50,7 +50,7 @@ def _run(answer: Advice, run: RenewalRun) -> dict[str, Any]:
     }
 
 
-def _usd(answer: Advice, hours: float) -> float | None:
+def _usd(answer: SpotAdvice, hours: float) -> float | None:
     asked = answer.question
     return None if asked.usd_per_h is None else hours * asked.usd_per_h * asked.nodes
 
@@ -63,7 +63,7 @@ def _interval(value: float | None, low: float | None, high: float | None) -> dic
     }  # fmt: skip
 
 
-def _document(answer: Advice) -> dict[str, Any]:
+def _document(answer: SpotAdvice) -> dict[str, Any]:
     asked, chosen = answer.question, answer.chosen
     return {
         "schema": SCHEMA,
@@ -95,7 +95,7 @@ def _document(answer: Advice) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _policy(answer: Advice) -> dict[str, Any] | None:
+def _policy(answer: SpotAdvice) -> dict[str, Any] | None:
     found = answer.policy
     if found is None:
         return None
@@ -110,7 +110,7 @@ def _policy(answer: Advice) -> dict[str, Any] | None:
     }
 
 
-def _blocks(answer: Advice) -> Iterator[Block]:
+def _blocks(answer: SpotAdvice) -> Iterator[Block]:
     if answer.refused is not None:
         yield Paragraph(text=f"Refused: {spot_refusal_words(answer.refused)}.", tone="warning")
     yield Pairs(rows=tuple(_pairs(answer)))
@@ -133,7 +133,7 @@ def _blocks(answer: Advice) -> Iterator[Block]:
     )
 
 
-def _pairs(answer: Advice) -> Iterator[tuple[str, str]]:
+def _pairs(answer: SpotAdvice) -> Iterator[tuple[str, str]]:
     asked, chosen = answer.question, answer.chosen
     machines = "" if asked.nodes == 1 else f" on {asked.nodes} machines"
     yield "work", f"{asked.work_h:g} h{machines}, {asked.changeover_h:g} h a launch"
@@ -166,7 +166,7 @@ def _hours(hours: float) -> str:
     return "without end" if text == UNKNOWN else f"{text} h"
 
 
-def _cells(answer: Advice, name: str, run: RenewalRun) -> tuple[str, ...]:
+def _cells(answer: SpotAdvice, name: str, run: RenewalRun) -> tuple[str, ...]:
     usd = _usd(answer, run.billed_h)
     return (
         name,

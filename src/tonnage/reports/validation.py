@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tonnage.calibration.prediction import Judged
+from tonnage.calibration.prediction import JudgedRow
 from tonnage.calibration.validation import ErrorLine, ValidationReport, error_pct
 from tonnage.reports.blocks import Block, Column, Heading, Page, Pairs, Paragraph, Table
 from tonnage.reports.plain import plain_number
@@ -88,7 +88,7 @@ def _without_metric(line: ErrorLine) -> dict[str, Any]:
     return {key: value for key, value in _figures(line).items() if key != "metric"}
 
 
-def _worst(row: Judged) -> dict[str, Any]:
+def _worst(row: JudgedRow) -> dict[str, Any]:
     return {
         "id": row.row_id,
         "metric": row.metric,
@@ -191,7 +191,7 @@ def _error_cells(line: ErrorLine, *, named: bool) -> tuple[str, ...]:
     return (line.name or "not stated", *cells) if named else cells
 
 
-def _worst_rows(rows: Sequence[Judged]) -> Table:
+def _worst_rows(rows: Sequence[JudgedRow]) -> Table:
     columns = (
         Column(title="row"),
         Column(title="metric"),

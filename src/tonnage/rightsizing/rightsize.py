@@ -63,7 +63,7 @@ class Rejected:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class MachineFinding:
     """What to do with one machine. `offer` None: keep it, or (`usd_per_hour_now` None) its price is not known."""
 
     usage: Usage
@@ -84,7 +84,7 @@ class Finding:
         return "keep" if self.offer is None else "move"
 
 
-def rightsize(usage: Usage, catalog: Catalog, where: Where, workload: Workload | None = None) -> Finding:
+def rightsize(usage: Usage, catalog: Catalog, where: Where, workload: Workload | None = None) -> MachineFinding:
     """The cheapest machine that holds `usage` with the headroom; with a `workload` it must hold that too."""
     now = _price_now(usage, catalog)
     if now is None:
@@ -156,7 +156,7 @@ def _finding(
     workload: Workload | None,
     where: Where,
     catalog: Catalog,
-) -> Finding:
+) -> MachineFinding:
     changes: tuple[Difference, ...] = ()
     if instance is not None and offer is not None and now is not None:
         changes = (*_changes(usage, now, instance, offer), *_lost_precisions(usage.instance, instance, catalog))
@@ -165,7 +165,7 @@ def _finding(
     if now is not None and offer is not None:
         saving = float(now.usd_per_instance_hour - offer.usd_per_instance_hour) * usage.hours_per_month
     nearest = sorted(rejected, key=lambda one: (_otherness(one), one.usd_per_hour, one.instance.name))[:NEXT_SHOWN]
-    return Finding(
+    return MachineFinding(
         usage=usage,
         usd_per_hour_now=None if now is None else float(now.usd_per_instance_hour),
         price_read_on=None if now is None else now.read_on,

@@ -10,7 +10,7 @@ from tonnage.catalog.market import InstanceType, Purchase
 from tonnage.errors import InputError, WorkloadError
 from tonnage.units import HOURS_PER_MONTH
 from tonnage.values import dataclass
-from tonnage.workload.tables.reading import Column, Row
+from tonnage.workload.tables.reading import InputColumn, InputRow
 
 PURCHASES: Final[tuple[Purchase, ...]] = ("on_demand", "spot", "reserved_1y", "reserved_3y")
 
@@ -33,29 +33,29 @@ class Usage:
     line: int = 0
 
 
-def usage_columns(catalog: Catalog) -> tuple[Column, ...]:
+def usage_columns(catalog: Catalog) -> tuple[InputColumn, ...]:
     """The columns of a usage table."""
     return (
-        Column(name="name"),
-        Column(name="provider", required=True, choices=tuple(provider.name for provider in catalog.providers)),
-        Column(name="instance_type", required=True),
-        Column(name="region"),
-        Column(name="purchase", choices=PURCHASES),
-        Column(name="hours_per_month", kind="number", required=True, maximum=744.0),
-        Column(name="gpu_memory_peak_gib", kind="number"),
-        Column(name="gpu_utilisation_percent", kind="number", maximum=100.0),
-        Column(name="vcpus_peak", kind="number"),
-        Column(name="memory_peak_gib", kind="number"),
-        Column(name="workload"),
+        InputColumn(name="name"),
+        InputColumn(name="provider", required=True, choices=tuple(provider.name for provider in catalog.providers)),
+        InputColumn(name="instance_type", required=True),
+        InputColumn(name="region"),
+        InputColumn(name="purchase", choices=PURCHASES),
+        InputColumn(name="hours_per_month", kind="number", required=True, maximum=744.0),
+        InputColumn(name="gpu_memory_peak_gib", kind="number"),
+        InputColumn(name="gpu_utilisation_percent", kind="number", maximum=100.0),
+        InputColumn(name="vcpus_peak", kind="number"),
+        InputColumn(name="memory_peak_gib", kind="number"),
+        InputColumn(name="workload"),
     )
 
 
-def parse_usage(rows: Sequence[Row], file: str, catalog: Catalog) -> tuple[Usage, ...]:
+def parse_usage(rows: Sequence[InputRow], file: str, catalog: Catalog) -> tuple[Usage, ...]:
     """Usage from the rows of a table of `usage_columns`. WorkloadError names file, line and column of what is wrong."""
     return tuple(_usage(row, file, catalog) for row in rows)
 
 
-def _usage(row: Row, file: str, catalog: Catalog) -> Usage:
+def _usage(row: InputRow, file: str, catalog: Catalog) -> Usage:
     provider, name = row.text("provider"), row.text("instance_type")
     assert provider is not None
     assert name is not None
@@ -89,7 +89,7 @@ def _usage(row: Row, file: str, catalog: Catalog) -> Usage:
     )
 
 
-def _check_peaks(row: Row, file: str, instance: InstanceType) -> None:
+def _check_peaks(row: InputRow, file: str, instance: InstanceType) -> None:
     """A peak above what the machine has was measured elsewhere, or in another unit."""
     for column, has, unit in (
         ("vcpus_peak", instance.vcpus, "vCPUs"),

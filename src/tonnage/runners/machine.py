@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.runs.devices import list_gpus, memory_bytes, name_of, open_nvml
-from tonnage.runs.preflight import Gpu, Machine
+from tonnage.runs.preflight import Gpu, LocalMachine
 from tonnage.units import mib_to_gib, to_gib
 
 NVIDIA_SMI_TIMEOUT_S: Final = 10
 
 
-def look_at_machine() -> Machine:
+def look_at_machine() -> LocalMachine:
     """Cores, memory (of the control group where it is less) and GPUs."""
     import psutil
 
     memory = min(psutil.virtual_memory().total, _group_memory_bytes() or psutil.virtual_memory().total)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return Machine(cores=cores, memory_gib=memory / 2**30, gpus=_gpus())
+    return LocalMachine(cores=cores, memory_gib=memory / 2**30, gpus=_gpus())
 
 
 def free_disk_gib(path: Path) -> float:

@@ -3,16 +3,16 @@
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import Event, EventKind, read_journal
 from tonnage.runs.spec import RunSpec, dump_spec, load_spec
-from tonnage.runs.states import Reason, RunState, State, state_of
+from tonnage.runs.states import RunReason, RunState, RunStatus, state_of
 
 __all__ = [
     "Event",
     "EventKind",
-    "Reason",
     "RunFolder",
+    "RunReason",
     "RunSpec",
     "RunState",
-    "State",
+    "RunStatus",
     "dump_spec",
     "load_spec",
     "read_journal",

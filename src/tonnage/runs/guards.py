@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from tonnage.errors import PlanRefused
 from tonnage.runs.spec import GuardSpec
-from tonnage.runs.states import Reason
+from tonnage.runs.states import RunReason
 from tonnage.values import dataclass
 
 KILL_MARGIN_S: Final = 1.0  # from the decision to kill until nothing runs any more
@@ -26,7 +26,7 @@ Limit = Literal["max_cost_usd", "max_s", "idle_s"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Meter:
+class SpendMeter:
     """What has been used so far."""
 
     held_s: float  # machines held in this session: since its first start, waiting included
@@ -41,7 +41,7 @@ class Breach:
 
     limit: Limit
     value: float
-    reason: Reason
+    reason: RunReason
     message: str
 
 
@@ -63,7 +63,7 @@ def billed_usd(held_s: float, usd_per_hour: float, quantum_s: float) -> float:
     return math.ceil(max(0.0, held_s) / quantum_s - 1e-9) * quantum_s / 3600 * usd_per_hour
 
 
-def spent_usd(guard: GuardSpec, meter: Meter, *, more_s: float = 0.0) -> float | None:
+def spent_usd(guard: GuardSpec, meter: SpendMeter, *, more_s: float = 0.0) -> float | None:
     """The bill so far, or after `more_s` more; None where no price is known."""
     if guard.usd_per_hour is None:
         return None
@@ -85,24 +85,24 @@ def _whole_s(guard: GuardSpec) -> float:
     return whole
 
 
-def breach(guard: GuardSpec, meter: Meter, *, save_s: float) -> Breach | None:
+def breach(guard: GuardSpec, meter: SpendMeter, *, save_s: float) -> Breach | None:
     """The limit that is reached: a save asked for now ends just inside it. None while there is room."""
     spent = spent_usd(guard, meter)
     after = spent_usd(guard, meter, more_s=save_s)
     if guard.max_cost_usd is not None and spent is not None and after is not None and after > guard.max_cost_usd:
         message = f"${spent:,.4f} of ${guard.max_cost_usd:,.2f} spent; saving takes up to {save_s:.0f} s"
-        return Breach(limit="max_cost_usd", value=spent, reason=Reason.COST_LIMIT, message=message)
+        return Breach(limit="max_cost_usd", value=spent, reason=RunReason.COST_LIMIT, message=message)
     held = meter.earlier_s + meter.held_s
     if guard.max_s is not None and held + save_s > guard.max_s:
         message = f"{held:,.0f} s of {guard.max_s:,.0f} s used; saving takes up to {save_s:.0f} s"
-        return Breach(limit="max_s", value=held, reason=Reason.TIME_LIMIT, message=message)
+        return Breach(limit="max_s", value=held, reason=RunReason.TIME_LIMIT, message=message)
     if guard.idle_s is not None and meter.idle_s > guard.idle_s:
         message = f"no step for {meter.idle_s:,.0f} s, the limit is {guard.idle_s:,.0f} s"
-        return Breach(limit="idle_s", value=meter.idle_s, reason=Reason.IDLE, message=message)
+        return Breach(limit="idle_s", value=meter.idle_s, reason=RunReason.IDLE, message=message)
     return None
 
 
-def must_kill(guard: GuardSpec, meter: Meter) -> bool:
+def must_kill(guard: GuardSpec, meter: SpendMeter) -> bool:
     """Whether waiting any longer for a save would take the run past its limit by more than one billing quantum."""
     if guard.max_cost_usd is not None and guard.usd_per_hour is not None:
         ceiling = guard.max_cost_usd + guard.billing_quantum_s / 3600 * guard.usd_per_hour
@@ -130,7 +130,7 @@ class Forecast:
 
 
 def forecast(
-    guard: GuardSpec, meter: Meter, *, steps_left: int | None, steps_s: Sequence[float], now: datetime
+    guard: GuardSpec, meter: SpendMeter, *, steps_left: int | None, steps_s: Sequence[float], now: datetime
 ) -> Forecast | None:
     """From the seconds recent steps took; None before there are enough, or where the end is not known.
 

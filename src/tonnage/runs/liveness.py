@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from tonnage.files import write_whole
 from tonnage.runs.folder import RunFolder
-from tonnage.runs.states import Reason, RunState, State
+from tonnage.runs.states import RunReason, RunState, RunStatus
 from tonnage.values import dataclass
 
 SILENT_AFTER_S: Final = 60.0  # a heartbeat on another machine that is older than this is that of a dead one
@@ -154,7 +154,7 @@ def without_witness(state: RunState, *, alive: bool, now: datetime) -> RunState:
     if state.state.ended or alive or _works_alone(state):
         return state
     submitted = state.submitted_at
-    if state.state is State.PENDING and submitted and (now - submitted).total_seconds() < START_GRACE_S:
+    if state.state is RunStatus.PENDING and submitted and (now - submitted).total_seconds() < START_GRACE_S:
         return state
     message = "its supervisor is gone without a last word"
-    return replace(state, state=State.LOST, reason=Reason.SUPERVISOR_LOST, message=message)
+    return replace(state, state=RunStatus.LOST, reason=RunReason.SUPERVISOR_LOST, message=message)

@@ -23,7 +23,7 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class LocalMachine:
     """What is here. Cores are those this process may use."""
 
     cores: int
@@ -32,7 +32,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class PreflightFinding:
     """A gap between run and machine. `refused`: the run would fail; `doubtful`: it may."""
 
     kind: Literal["refused", "doubtful"]
@@ -42,12 +42,12 @@ class Finding:
 
 def check_run(
     spec: RunSpec,
-    machine: Machine,
+    machine: LocalMachine,
     *,
     free_disk_gib: float,
     weights_gib: float | None,
     prediction: Mapping[str, Any],
-) -> tuple[Finding, ...]:
+) -> tuple[PreflightFinding, ...]:
     """Every gap, refusals first. `weights_gib`: None where it is not known how large a checkpoint is."""
     found = [
         *_name(spec),
@@ -59,24 +59,24 @@ def check_run(
     return tuple(sorted(found, key=lambda one: one.kind != "refused"))
 
 
-def uses_gpus(spec: RunSpec, machine: Machine) -> bool:
+def uses_gpus(spec: RunSpec, machine: LocalMachine) -> bool:
     """Whether the workers will compute on GPUs."""
     return spec.launch.device == "cuda" or (spec.launch.device == "auto" and bool(machine.gpus))
 
 
-def _name(spec: RunSpec) -> Iterator[Finding]:
+def _name(spec: RunSpec) -> Iterator[PreflightFinding]:
     if not NAME.fullmatch(spec.name):
-        yield Finding(
+        yield PreflightFinding(
             kind="refused",
             message=f"'{spec.name}' cannot name a run",
             hint="up to 64 letters, digits, points, dashes and underscores: --name NAME",
         )
 
 
-def _processes(spec: RunSpec, machine: Machine) -> Iterator[Finding]:
+def _processes(spec: RunSpec, machine: LocalMachine) -> Iterator[PreflightFinding]:
     launch = spec.launch
     if launch.runner == "local" and launch.processes > 1:
-        yield Finding(
+        yield PreflightFinding(
             kind="refused",
             message=f"the runner 'local' is one process, the run asks for {launch.processes}",
             hint="--runner torchrun starts several on this machine",
@@ -84,13 +84,13 @@ def _processes(spec: RunSpec, machine: Machine) -> Iterator[Finding]:
     if uses_gpus(spec, machine):
         has = len(machine.gpus)
         if has < launch.processes:
-            yield Finding(
+            yield PreflightFinding(
                 kind="refused",
                 message=f"needs {_counted(launch.processes, 'GPU')}, one a process; this machine has {has}",
                 hint=f"--processes {has} with the same global batch" if has else "`device: cpu`, or another machine",
             )
     elif launch.processes > machine.cores:
-        yield Finding(kind="doubtful", message=f"{launch.processes} processes share {machine.cores} cores")
+        yield PreflightFinding(kind="doubtful", message=f"{launch.processes} processes share {machine.cores} cores")
 
 
 def _counted(count: int, noun: str) -> str:
@@ -106,7 +106,7 @@ def _gib(size: float) -> str:
     return f"{size:.1f} GiB" if size >= 0.1 else f"{size * 1024:.1f} MiB"
 
 
-def _memory(spec: RunSpec, machine: Machine, prediction: Mapping[str, Any]) -> Iterator[Finding]:
+def _memory(spec: RunSpec, machine: LocalMachine, prediction: Mapping[str, Any]) -> Iterator[PreflightFinding]:
     figure = prediction.get("figures", {}).get("peak_memory_gib")
     if not figure:
         return
@@ -120,36 +120,38 @@ def _memory(spec: RunSpec, machine: Machine, prediction: Mapping[str, Any]) -> I
     hint = "a smaller micro-batch, `recompute: full`, or a method that keeps less (lora)"
     if low > has:
         message = f"needs {_gib(low)} to {_gib(high)}, {where} has {_gib(has)}"
-        yield Finding(kind="refused", message=message, hint=hint)
+        yield PreflightFinding(kind="refused", message=message, hint=hint)
     elif high > has:
         message = f"may not fit: needs {_gib(low)} to {_gib(high)}, {where} has {_gib(has)}"
-        yield Finding(kind="doubtful", message=message, hint=hint)
+        yield PreflightFinding(kind="doubtful", message=message, hint=hint)
 
 
-def _disk(spec: RunSpec, free_gib: float, weights_gib: float | None) -> Iterator[Finding]:
+def _disk(spec: RunSpec, free_gib: float, weights_gib: float | None) -> Iterator[PreflightFinding]:
     if weights_gib is None:
         if free_gib < SMALL_DISK_GIB:
-            yield Finding(kind="doubtful", message=f"{_gib(free_gib)} are free for checkpoints and the model")
+            yield PreflightFinding(kind="doubtful", message=f"{_gib(free_gib)} are free for checkpoints and the model")
         return
     one = weights_gib * (STATE_PER_WEIGHT if spec.training.method == "full" else 1.0)
     wanted = one * (spec.checkpoint.keep + 1) + weights_gib
     hint = "make room, move TONNAGE_HOME, or keep fewer checkpoints"
     if free_gib < one + weights_gib:
         message = f"a checkpoint and the model take {_gib(one + weights_gib)}, {_gib(free_gib)} are free"
-        yield Finding(kind="refused", message=message, hint=hint)
+        yield PreflightFinding(kind="refused", message=message, hint=hint)
     elif free_gib < wanted:
         message = f"{spec.checkpoint.keep} checkpoints, one more while it is written, and the model take "
-        yield Finding(kind="doubtful", message=f"{message}{_gib(wanted)}, {_gib(free_gib)} are free", hint=hint)
+        yield PreflightFinding(
+            kind="doubtful", message=f"{message}{_gib(wanted)}, {_gib(free_gib)} are free", hint=hint
+        )
 
 
-def _cost(spec: RunSpec, prediction: Mapping[str, Any]) -> Iterator[Finding]:
+def _cost(spec: RunSpec, prediction: Mapping[str, Any]) -> Iterator[PreflightFinding]:
     figure, limit = prediction.get("figures", {}).get("cost_usd"), spec.guard.max_cost_usd
     if not figure or limit is None:
         return
     hint = "raise --max-cost, or train less: the run would be stopped before its end"
     if figure["low"] > limit:
         message = f"costs ${figure['low']:,.2f} to ${figure['high']:,.2f}, the limit is ${limit:,.2f}"
-        yield Finding(kind="refused", message=message, hint=hint)
+        yield PreflightFinding(kind="refused", message=message, hint=hint)
     elif figure["high"] > limit:
         message = f"may cost up to ${figure['high']:,.2f}, the limit is ${limit:,.2f}"
-        yield Finding(kind="doubtful", message=message, hint=hint)
+        yield PreflightFinding(kind="doubtful", message=message, hint=hint)

@@ -18,14 +18,14 @@ NAME: Final = "progress"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class StepMark:
     """The newest step, and when it ended."""
 
     step: int
     at: float  # seconds since 1970
 
 
-class Progress:
+class ProgressWriter:
     """Writes the mark of a run folder."""
 
     def __init__(self, folder: Path) -> None:
@@ -43,7 +43,7 @@ class Progress:
         self._memory.close()
 
 
-def read_progress(folder: Path) -> Mark | None:
+def read_progress(folder: Path) -> StepMark | None:
     """The mark, or None before the first step."""
     try:
         content = (folder / NAME).read_bytes()
@@ -52,4 +52,4 @@ def read_progress(folder: Path) -> Mark | None:
     if len(content) != _FORM.size:
         return None
     step, at = _FORM.unpack(content)
-    return Mark(step=step, at=at) if step else None
+    return StepMark(step=step, at=at) if step else None

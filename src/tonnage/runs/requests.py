@@ -12,7 +12,7 @@ from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class RunRequest:
     """Who asked, and why."""
 
     by: str
@@ -35,7 +35,7 @@ def write_request(path: Path, *, by: str, reason: str, at: datetime | None = Non
     write_whole(path, json.dumps({"by": by, "reason": reason, "at": (at or datetime.now(UTC)).isoformat()}) + "\n")
 
 
-def read_request(path: Path) -> Request | None:
+def read_request(path: Path) -> RunRequest | None:
     """What was asked, or None. An empty file (`touch stop`) asks as well."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -44,9 +44,9 @@ def read_request(path: Path) -> Request | None:
         return None
     try:
         found = json.loads(text)
-        return Request(by=str(found["by"]), reason=str(found["reason"]), at=datetime.fromisoformat(found["at"]))
+        return RunRequest(by=str(found["by"]), reason=str(found["reason"]), at=datetime.fromisoformat(found["at"]))
     except (ValueError, KeyError, TypeError):
-        return Request(by="someone", reason="", at=changed)
+        return RunRequest(by="someone", reason="", at=changed)
 
 
 def clear_requests(folder: RunFolder) -> None:

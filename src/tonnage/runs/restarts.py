@@ -11,7 +11,7 @@ import signal
 from collections.abc import Sequence
 from typing import Final
 
-from tonnage.runs.states import Reason, State, WorkerExit
+from tonnage.runs.states import RunReason, RunStatus, WorkerExit
 from tonnage.values import dataclass
 
 SIGNAL_BASE: Final = 128  # a shell's way to write «ended by signal N»: 128 + N
@@ -30,7 +30,7 @@ class RestartPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class AttemptEnd:
     """One start of the processes, from its beginning to its end."""
 
     code: int  # exit code; 128 + N for signal N
@@ -46,7 +46,7 @@ class Restart:
     """Start again after a while."""
 
     delay_s: float
-    reason: Reason
+    reason: RunReason
     message: str
 
 
@@ -54,21 +54,21 @@ class Restart:
 class Finish:
     """The run ends in this state."""
 
-    state: State
-    reason: Reason | None = None
+    state: RunStatus
+    reason: RunReason | None = None
     message: str = ""
 
 
 _FINAL: Final = {
-    WorkerExit.BAD_INPUT: (Reason.BAD_INPUT, "the run's input cannot be used; the log says what and where"),
-    WorkerExit.DISK_FULL: (Reason.DISK_FULL, "the disk is full: make room, then `tonnage resume`"),
-    WorkerExit.START_FAILED: (Reason.START_FAILED, "the start fails in the same way each time; the log has where"),
-    WorkerExit.DIVERGED: (Reason.DIVERGED, "the loss is no longer a number; a restart would repeat it"),
-    WorkerExit.OUT_OF_MEMORY: (Reason.OUT_OF_MEMORY, "even one sample does not fit the device"),
+    WorkerExit.BAD_INPUT: (RunReason.BAD_INPUT, "the run's input cannot be used; the log says what and where"),
+    WorkerExit.DISK_FULL: (RunReason.DISK_FULL, "the disk is full: make room, then `tonnage resume`"),
+    WorkerExit.START_FAILED: (RunReason.START_FAILED, "the start fails in the same way each time; the log has where"),
+    WorkerExit.DIVERGED: (RunReason.DIVERGED, "the loss is no longer a number; a restart would repeat it"),
+    WorkerExit.OUT_OF_MEMORY: (RunReason.OUT_OF_MEMORY, "even one sample does not fit the device"),
 }
 
 
-_RESTARTED: Final = {WorkerExit.PREEMPTED: Reason.PREEMPTED, WorkerExit.UNREACHABLE: Reason.NETWORK}
+_RESTARTED: Final = {WorkerExit.PREEMPTED: RunReason.PREEMPTED, WorkerExit.UNREACHABLE: RunReason.NETWORK}
 
 
 def describe_exit(code: int) -> str:
@@ -85,50 +85,54 @@ def describe_exit(code: int) -> str:
     return f"ended with exit code {code}"
 
 
-def decide(history: Sequence[Ended], policy: RestartPolicy, *, asked: Reason | None, random: float) -> Restart | Finish:
+def decide(
+    history: Sequence[AttemptEnd], policy: RestartPolicy, *, asked: RunReason | None, random: float
+) -> Restart | Finish:
     """What follows the newest end of `history`. `asked`: the supervisor had asked the workers to save and end, why.
 
     `random` is a number from 0 to 1, for the jitter.
     """
     code = history[-1].code
     if code == WorkerExit.DONE:
-        return Finish(state=State.SUCCEEDED)
+        return Finish(state=RunStatus.SUCCEEDED)
     if asked is not None:
         return end_as_asked(asked)
     if code == WorkerExit.STOPPED:
-        return Finish(state=State.STOPPED, reason=Reason.USER_STOPPED)
+        return Finish(state=RunStatus.STOPPED, reason=RunReason.USER_STOPPED)
     if code in _FINAL:
         reason, message = _FINAL[code]
-        return Finish(state=State.FAILED, reason=reason, message=history[-1].said or message)
+        return Finish(state=RunStatus.FAILED, reason=reason, message=history[-1].said or message)
     return _after_interruption(history, policy, random)
 
 
-def end_as_asked(asked: Reason) -> Finish:
+def end_as_asked(asked: RunReason) -> Finish:
     """The end of a run whose workers were asked to end."""
-    return Finish(state=State.CANCELLED if asked is Reason.USER_CANCELLED else State.STOPPED, reason=asked)
+    return Finish(state=RunStatus.CANCELLED if asked is RunReason.USER_CANCELLED else RunStatus.STOPPED, reason=asked)
 
 
-def _after_interruption(history: Sequence[Ended], policy: RestartPolicy, random: float) -> Restart | Finish:
+def _after_interruption(history: Sequence[AttemptEnd], policy: RestartPolicy, random: float) -> Restart | Finish:
     code = history[-1].code
     why = describe_exit(code)
     if history[-1].no_room and code != WorkerExit.PREEMPTED:  # a launcher says nothing of why its workers ended
-        return Finish(state=State.FAILED, reason=Reason.DISK_FULL, message=f"{why}; {_FINAL[WorkerExit.DISK_FULL][1]}")
+        return Finish(
+            state=RunStatus.FAILED, reason=RunReason.DISK_FULL, message=f"{why}; {_FINAL[WorkerExit.DISK_FULL][1]}"
+        )
     without_gain = _ends_without_gain(history)
     at_one_step = _ends_at_one_step(history)
     if at_one_step >= policy.same_step and code != WorkerExit.UNREACHABLE:  # the network fails, not the step
         said = f" ({history[-1].said})" if history[-1].said else ""
         message = f"{why}{said}: {at_one_step} starts in a row ended at step {history[-1].step}; the log shows where"
-        return Finish(state=State.FAILED, reason=Reason.RESTARTS_SPENT, message=message)
+        return Finish(state=RunStatus.FAILED, reason=RunReason.RESTARTS_SPENT, message=message)
     if without_gain > policy.max_restarts and code == WorkerExit.UNREACHABLE:
-        return Finish(state=State.FAILED, reason=Reason.NETWORK, message=history[-1].said or why)
+        return Finish(state=RunStatus.FAILED, reason=RunReason.NETWORK, message=history[-1].said or why)
     if without_gain > policy.max_restarts:
         message = (
             f"{why}: {without_gain} starts in a row without a newer checkpoint; "
             "write checkpoints more often, or see in the log what ends it"
         )
-        return Finish(state=State.FAILED, reason=Reason.RESTARTS_SPENT, message=message)
-    reason = _RESTARTED.get(code, Reason.WORKER_KILLED)
-    message = history[-1].said if reason is Reason.NETWORK and history[-1].said else why
+        return Finish(state=RunStatus.FAILED, reason=RunReason.RESTARTS_SPENT, message=message)
+    reason = _RESTARTED.get(code, RunReason.WORKER_KILLED)
+    message = history[-1].said if reason is RunReason.NETWORK and history[-1].said else why
     return Restart(delay_s=delay_s(without_gain, policy, random=random), reason=reason, message=message)
 
 
@@ -138,7 +142,7 @@ def delay_s(without_gain: int, policy: RestartPolicy, *, random: float) -> float
     return whole * (1 + policy.jitter * (2 * random - 1))
 
 
-def _ends_without_gain(history: Sequence[Ended]) -> int:
+def _ends_without_gain(history: Sequence[AttemptEnd]) -> int:
     """Ends in a row, back from the newest, whose start gained nothing; 0 where the newest did."""
     count = 0
     for place in range(len(history) - 1, -1, -1):
@@ -149,7 +153,7 @@ def _ends_without_gain(history: Sequence[Ended]) -> int:
     return count
 
 
-def _ends_at_one_step(history: Sequence[Ended]) -> int:
+def _ends_at_one_step(history: Sequence[AttemptEnd]) -> int:
     """Crashes in a row, back from the newest, at the newest's step and after the same checkpoint."""
     newest = history[-1]
     count = 0

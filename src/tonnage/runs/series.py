@@ -18,14 +18,14 @@ MOST_LINES: Final = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class SeriesLine:
     """One line's values, and the offset in bytes at which the next one begins."""
 
     values: dict[str, Any]
     end: int
 
 
-def read_lines(path: Path, start: int = 0) -> Iterator[Line]:
+def read_lines(path: Path, start: int = 0) -> Iterator[SeriesLine]:
     """Whole lines from an offset on, the oldest first; nothing where there is no file yet.
 
     A line without its end and one marked as cut are left out: no writer finished them. ValueError names a line in
@@ -41,7 +41,7 @@ def read_lines(path: Path, start: int = 0) -> Iterator[Line]:
                 return
             at += len(raw)
             if raw.strip() and not raw.rstrip(b"\n").endswith(_CUT):
-                yield Line(_parsed(raw, path, at - len(raw)), at)
+                yield SeriesLine(_parsed(raw, path, at - len(raw)), at)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ _ENDS: Final = frozenset({EventKind.SUCCEEDED, EventKind.FAILED, EventKind.STOPP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
+class SpendSession:
     """Machines held from a start to an end, waits between restarts included. A resumed run has several."""
 
     number: int  # from 1
@@ -28,7 +28,7 @@ class Session:
     usd: float | None  # every billing quantum begun is paid; None: no price was given, and unknown is not free
 
 
-def sessions_of(events: Iterable[Event], guard: GuardSpec) -> tuple[Session, ...]:
+def sessions_of(events: Iterable[Event], guard: GuardSpec) -> tuple[SpendSession, ...]:
     """The sessions in a journal, oldest first."""
     groups: list[list[Event]] = []
     ended = True
@@ -42,12 +42,12 @@ def sessions_of(events: Iterable[Event], guard: GuardSpec) -> tuple[Session, ...
     return tuple(_session(number, group, guard) for number, group in enumerate(groups, start=1))
 
 
-def _session(number: int, events: Sequence[Event], guard: GuardSpec) -> Session:
+def _session(number: int, events: Sequence[Event], guard: GuardSpec) -> SpendSession:
     started = events[0].at
     ended = next((event.at for event in events if event.kind in _ENDS), None)
     heard = ended or max(event.at for event in events if event.kind is not EventKind.LOST)
     seconds = max((heard - started).total_seconds(), 0.0)
-    return Session(
+    return SpendSession(
         number=number,
         attempts=sum(event.kind is EventKind.STARTED for event in events),
         started_at=started,

@@ -11,11 +11,11 @@ from enum import StrEnum
 from typing import Any
 
 from tonnage.runs.journal import Event, EventKind
-from tonnage.runs.progress import Mark
+from tonnage.runs.progress import StepMark
 from tonnage.values import dataclass
 
 
-class State(StrEnum):
+class RunStatus(StrEnum):
     """Where a run stands."""
 
     PENDING = "pending"  # written down, no process yet
@@ -31,10 +31,10 @@ class State(StrEnum):
 
     @property
     def ended(self) -> bool:
-        return self in {State.SUCCEEDED, State.FAILED, State.STOPPED, State.CANCELLED, State.LOST}
+        return self in {RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.STOPPED, RunStatus.CANCELLED, RunStatus.LOST}
 
 
-class Reason(StrEnum):
+class RunReason(StrEnum):
     """Why a run is in its state, one word each as schedulers write them."""
 
     OUT_OF_MEMORY = "OutOfMemory"
@@ -72,8 +72,8 @@ class WorkerExit:
 class RunState:
     """What the journal says at its end."""
 
-    state: State = State.PENDING
-    reason: Reason | None = None
+    state: RunStatus = RunStatus.PENDING
+    reason: RunReason | None = None
     message: str = ""
     submitted_at: datetime | None = None
     started_at: datetime | None = None
@@ -96,16 +96,16 @@ _PLACING = frozenset(  # events that say where the run stands, whatever was reac
     }
 )  # fmt: skip
 _STATES = {
-    EventKind.SUBMITTED: State.PENDING,
-    EventKind.STARTED: State.STARTING,
-    EventKind.TRAINING: State.RUNNING,
-    EventKind.RESTARTING: State.RESTARTING,
-    EventKind.STOPPING: State.STOPPING,
-    EventKind.SUCCEEDED: State.SUCCEEDED,
-    EventKind.FAILED: State.FAILED,
-    EventKind.STOPPED: State.STOPPED,
-    EventKind.CANCELLED: State.CANCELLED,
-    EventKind.LOST: State.LOST,
+    EventKind.SUBMITTED: RunStatus.PENDING,
+    EventKind.STARTED: RunStatus.STARTING,
+    EventKind.TRAINING: RunStatus.RUNNING,
+    EventKind.RESTARTING: RunStatus.RESTARTING,
+    EventKind.STOPPING: RunStatus.STOPPING,
+    EventKind.SUCCEEDED: RunStatus.SUCCEEDED,
+    EventKind.FAILED: RunStatus.FAILED,
+    EventKind.STOPPED: RunStatus.STOPPED,
+    EventKind.CANCELLED: RunStatus.CANCELLED,
+    EventKind.LOST: RunStatus.LOST,
 }
 
 
@@ -118,7 +118,7 @@ def state_of(events: Iterable[Event]) -> RunState:
     return RunState(**said)
 
 
-def with_mark(state: RunState, mark: Mark | None) -> RunState:
+def with_mark(state: RunState, mark: StepMark | None) -> RunState:
     """The state at the step that the workers have marked since, where the journal has not come so far."""
     old = mark is None or (state.placed_at is not None and mark.at <= state.placed_at.timestamp())
     return state if mark is None or old else replace(state, step=max(state.step, mark.step))
@@ -130,7 +130,7 @@ def _changes(said: Mapping[str, Any], event: Event) -> dict[str, Any]:
     new = _STATES.get(event.kind)
     found = {"events": said["events"] + 1, **_place(said["step"], event)}
     if new is not None:
-        reason = Reason(fields["reason"]) if fields.get("reason") else None
+        reason = RunReason(fields["reason"]) if fields.get("reason") else None
         ended = event.at if new.ended else None
         found |= {"state": new, "reason": reason, "message": str(fields.get("message", "")), "ended_at": ended}
     match event.kind:

@@ -14,13 +14,13 @@ from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import EventKind
 from tonnage.runs.liveness import has_supervisor, without_witness
 from tonnage.runs.measured import Measured, Records, measure, read_records
-from tonnage.runs.spending import Session, sessions_of
+from tonnage.runs.spending import SpendSession, sessions_of
 from tonnage.runs.states import RunState
 from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
+class CheckpointRecord:
     """One that was written, by the journal; `there` says whether it still is."""
 
     step: int
@@ -50,8 +50,8 @@ class RunSummary:
     measured: Measured
     compared: tuple[Compared, ...]
     why: tuple[str, ...]  # figures lie outside their interval
-    sessions: tuple[Session, ...]
-    checkpoints: tuple[Checkpoint, ...]
+    sessions: tuple[SpendSession, ...]
+    checkpoints: tuple[CheckpointRecord, ...]
     artifacts: tuple[Artifact, ...]
 
     @property
@@ -95,7 +95,7 @@ def summarise(folder: RunFolder) -> RunSummary:
     )
 
 
-def _checkpoints(folder: RunFolder, records: Records) -> list[Checkpoint]:
+def _checkpoints(folder: RunFolder, records: Records) -> list[CheckpointRecord]:
     """By step, the newest word of each."""
     told: dict[int, Mapping[str, Any]] = {
         int(event.fields["step"]): event.fields for event in records.events if event.kind is EventKind.CHECKPOINT
@@ -103,7 +103,7 @@ def _checkpoints(folder: RunFolder, records: Records) -> list[Checkpoint]:
     places = {step: join(folder.path, str(fields["path"])) for step, fields in told.items() if fields.get("path")}
     kept = {place for parent in {dirname(place) for place in places.values()} for place in _folders_in(parent)}
     return [
-        Checkpoint(
+        CheckpointRecord(
             step=step, path=str(fields.get("path", "")), bytes=fields.get("bytes"), seconds=fields.get("seconds"),
             there=places.get(step) in kept,
         )

@@ -14,7 +14,7 @@ from tonnage.workload.jobs import ServeJob, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class BreakEvenQuestion:
     """What `breakeven` is asked: demand, fleet policy, and how requests and prices meet."""
 
     demand: Demand
@@ -55,7 +55,7 @@ class CurvePoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
+class CostCurve:
     """Costs as one thing varies and the rest stays."""
 
     name: str  # "volume", "burstiness", "cached share", "input per output token"
@@ -68,13 +68,13 @@ class BreakEven:
     """The whole answer for a service. `fleet` None: no machine keeps the promise. `standing`: the plan's fleet."""
 
     workload: Workload
-    question: Question
+    question: BreakEvenQuestion
     fleet: MonthFleet | None
     standing: MonthFleet | None
     verified: Verified | None
     usd_per_month: Figure | None
     apis: tuple[ApiCost, ...]
-    curves: tuple[Curve, ...]
+    curves: tuple[CostCurve, ...]
     volumes_per_s: tuple[float, float]  # busy rates that were looked at
     catalog: CatalogStamp
     refused: int

@@ -9,12 +9,12 @@ from tonnage.catalog import Catalog
 from tonnage.errors import InputError
 from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.pricing.tokens import TokenPrices
-from tonnage.service.answer import ApiCost, BreakEven, Question
+from tonnage.service.answer import ApiCost, BreakEven, BreakEvenQuestion
 from tonnage.service.autoscaling import MOST_MACHINES
 from tonnage.service.crossings import Cost, find_crossings, volume_grid, with_intervals
 from tonnage.service.curves import cost_curves
 from tonnage.service.economics import End, burst_factor, planned_fleet
-from tonnage.service.study import Study, Way, api_usd, ways_to_buy
+from tonnage.service.study import FleetStudy, Way, api_usd, ways_to_buy
 from tonnage.service.units import ENDS
 from tonnage.sizing.estimates import Array
 from tonnage.workload.jobs import ServeJob, Workload
@@ -26,7 +26,7 @@ def break_even(
     workload: Workload,
     catalog: Catalog,
     prices: Sequence[TokenPrices],
-    question: Question,
+    question: BreakEvenQuestion,
     *,
     calibrated: CalibratedModel | None = None,
 ) -> BreakEven:
@@ -37,7 +37,7 @@ def break_even(
     """
     if not isinstance(workload.job, ServeJob):
         raise InputError(f"{workload.name} is of kind {workload.kind}, not a service", hint="kind: serve")
-    study = Study(workload, catalog, question, calibrated)
+    study = FleetStudy(workload, catalog, question, calibrated)
     plan = study.plan
     empty = BreakEven(
         workload=workload, question=question, fleet=None, standing=None, verified=None, usd_per_month=None, apis=(),
@@ -62,7 +62,7 @@ def break_even(
     )
 
 
-def _stairs(study: Study) -> list[float]:
+def _stairs(study: FleetStudy) -> list[float]:
     """Busy rates that need one machine more, for each unit and end of the interval."""
     spare, variation = study.question.policy.spare, study.question.demand.variation
     return [
@@ -76,19 +76,19 @@ def _stairs(study: Study) -> list[float]:
     ]
 
 
-def _api_stairs(study: Study, prices: Sequence[TokenPrices]) -> list[float]:
+def _api_stairs(study: FleetStudy, prices: Sequence[TokenPrices]) -> list[float]:
     """Busy rates that need one provisioned unit more."""
     tokens = sum(study.workload.buy.tokens.of_request(study.requests))
     units = [one.provisioned for one in prices if one.provisioned is not None]
     return [number * unit.tokens_per_minute / (60.0 * tokens) for unit in units for number in range(1, STAIRS + 1)]
 
 
-def _saturated(study: Study) -> float:
+def _saturated(study: FleetStudy) -> float:
     """A rate beyond which the cost of a request no longer changes: what does not cross below never does."""
     return 2.0 * MOST_MACHINES * max(unit.capacity_per_s.high for unit in study.units)
 
 
-def _api_cost(study: Study, way: Way, rate: float, grid: Array) -> ApiCost:
+def _api_cost(study: FleetStudy, way: Way, rate: float, grid: Array) -> ApiCost:
     demand = study.question.demand
     api = api_usd(study, way, demand, study.requests, study.question.cached_fraction)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tonnage.service.answer import ApiCost, Curve, CurvePoint
+from tonnage.service.answer import ApiCost, CostCurve, CurvePoint
 from tonnage.service.crossings import find_crossings, volume_grid
 from tonnage.service.economics import Demand, cheapest_fleet, figure_of
-from tonnage.service.study import Study, api_usd, resizer
+from tonnage.service.study import FleetStudy, api_usd, resizer
 from tonnage.service.units import FleetUnit
 from tonnage.workload.jobs import Lengths, Requests
 
@@ -17,7 +17,7 @@ CACHED = (0.0, 0.25, 0.5, 0.75, 0.9)
 RATIOS = (0.25, 1.0, 4.0, 16.0, 64.0)  # input tokens for one of output, the sum as it is
 
 
-def cost_curves(study: Study, apis: Sequence[ApiCost], rate: float) -> tuple[Curve, ...]:
+def cost_curves(study: FleetStudy, apis: Sequence[ApiCost], rate: float) -> tuple[CostCurve, ...]:
     question, demand = study.question, study.question.demand
     ways = [(api.prices, api.provisioned) for api in apis]
 
@@ -51,16 +51,16 @@ def cost_curves(study: Study, apis: Sequence[ApiCost], rate: float) -> tuple[Cur
     volumes = [rate * 10 ** (step / 2) for step in range(-6, 7)]
     resized = resizer(study)
     return (
-        Curve(name="volume", unit="requests a month", points=tuple(
+        CostCurve(name="volume", unit="requests a month", points=tuple(
             point(demand.requests_per_month(at), study.units, demand, requests, cached, at) for at in volumes
         )),
-        Curve(name="burstiness", unit="variation of the gaps", points=tuple(
+        CostCurve(name="burstiness", unit="variation of the gaps", points=tuple(
             point(value, study.units, replace(demand, variation=value), requests, cached) for value in VARIATIONS
         )),
-        Curve(name="cached share", unit="part of the input", points=tuple(
+        CostCurve(name="cached share", unit="part of the input", points=tuple(
             point(value, resized(requests, value), demand, requests, value) for value in CACHED
         )),
-        *((Curve(name="input per output token", unit="tokens", points=tuple(
+        *((CostCurve(name="input per output token", unit="tokens", points=tuple(
             point(ratio, resized(changed, cached), demand, changed, cached)
             for ratio, changed in ((ratio, with_ratio(requests, ratio)) for ratio in RATIOS)
         )),) if requests.output_tokens is not None else ()),

@@ -10,7 +10,7 @@ from tonnage.planning.calibrated_model import CalibratedModel, generates
 from tonnage.planning.plan import MachineOption
 from tonnage.planning.planner import make_plan
 from tonnage.pricing.tokens import TokenPrices
-from tonnage.service.answer import Question
+from tonnage.service.answer import BreakEvenQuestion
 from tonnage.service.crossings import Cost
 from tonnage.service.economics import (
     Demand,
@@ -29,11 +29,11 @@ from tonnage.workload.jobs import Requests, ServeJob, Workload
 MOST_CACHED = 0.99  # of a prompt: its last token is always read
 
 
-class Study:
+class FleetStudy:
     """The fleet's side of the question: units, and what they cost at a busy rate."""
 
     def __init__(
-        self, workload: Workload, catalog: Catalog, question: Question, calibrated: CalibratedModel | None
+        self, workload: Workload, catalog: Catalog, question: BreakEvenQuestion, calibrated: CalibratedModel | None
     ) -> None:
         assert isinstance(workload.job, ServeJob)
         self.workload, self.catalog, self.question = workload, catalog, question
@@ -157,7 +157,7 @@ def ways_to_buy(prices: Sequence[TokenPrices]) -> list[Way]:
     return [(one, kind) for one in prices for kind in (False, True) if not kind or one.provisioned is not None]
 
 
-def api_usd(study: Study, way: Way, demand: Demand, requests: Requests, cached: float) -> Cost:
+def api_usd(study: FleetStudy, way: Way, demand: Demand, requests: Requests, cached: float) -> Cost:
     """USD a month as a function of the busy rate."""
     prices, provisioned = way
     read, written = study.workload.buy.tokens.of_request(requests)
@@ -177,7 +177,7 @@ def api_usd(study: Study, way: Way, demand: Demand, requests: Requests, cached: 
     return by_unit if provisioned else by_token
 
 
-def resizer(study: Study) -> Callable[[Requests, float], tuple[FleetUnit, ...]]:
+def resizer(study: FleetStudy) -> Callable[[Requests, float], tuple[FleetUnit, ...]]:
     """The units sized for other requests, slowed as the verified unit was."""
     loads = {unit.key: unit.load for unit in study.units}
 

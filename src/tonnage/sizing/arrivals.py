@@ -14,7 +14,7 @@ import numpy as np
 from tonnage.errors import InputError
 from tonnage.sizing.estimates import Array
 from tonnage.sizing.length_points import CHAT_LONGEST, CHAT_SPREAD
-from tonnage.sizing.traces import Counts, Trace
+from tonnage.sizing.traces import Counts, RequestTrace
 from tonnage.values import dataclass
 from tonnage.workload.jobs import Lengths, Requests
 
@@ -60,7 +60,7 @@ class Bursty:
 class Replay:
     """A trace as it happened, `speed` times as fast (2: twice the rate, the same gaps in proportion)."""
 
-    trace: Trace
+    trace: RequestTrace
     speed: float = 1.0
 
     def times_s(self, random: Random, count: int) -> Array:  # noqa: ARG002
@@ -130,7 +130,7 @@ class ChatLengths:
 class TraceLengths:
     """Pairs of prompt and answer lengths drawn with replacement from a trace (the pairing is kept)."""
 
-    trace: Trace
+    trace: RequestTrace
 
     def draw(self, random: Random, count: int) -> tuple[Counts, Counts]:
         picked = random.integers(len(self.trace), size=count)

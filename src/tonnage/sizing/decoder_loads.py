@@ -14,12 +14,12 @@ import numpy as np
 from tonnage.sizing.decoder_curves import DecoderCurves
 from tonnage.sizing.decoder_makespan import makespan_s
 from tonnage.sizing.decoder_run import Run, settle
-from tonnage.sizing.decoder_seen import PERCENTILES, Load, Seen, Spread, spread_of
+from tonnage.sizing.decoder_seen import PERCENTILES, LatencySpread, Load, SeenLoad, spread_of
 from tonnage.sizing.decoder_waits import first_tokens, token_points, whole_answers
 from tonnage.sizing.estimates import Array
 
 
-def serve_load(curves: DecoderCurves, load: Load) -> Seen:
+def serve_load(curves: DecoderCurves, load: Load) -> SeenLoad:
     """What the requests of `load` see on each row."""
     if curves.rows.scheduler.admission == "fixed":
         return _fixed_batch(curves, load)
@@ -32,13 +32,13 @@ def serve_load(curves: DecoderCurves, load: Load) -> Seen:
     latency = whole_answers(curves.rows, ttft, step / given)
     makespan = _until_last(run, latency)
     rate = np.where(run.finite, load.requests / makespan, np.minimum(run.paced_per_s, run.capacity_per_s))
-    return Seen(
+    return SeenLoad(
         requests_per_s=rate, capacity_per_s=run.capacity_per_s, in_flight=run.most, makespan_s=makespan,
         ttft=spread_of(*ttft), tpot=spread_of(*tokens), latency=latency,
     )  # fmt: skip
 
 
-def _until_last(run: Run, latency: Spread) -> Array:
+def _until_last(run: Run, latency: LatencySpread) -> Array:
     """From the first request to the last answer: what the work takes, or until the last has come and is answered. Users
     who all have a slot leave it while the front end works on their next request."""
     work = makespan_s(run)
@@ -49,7 +49,7 @@ def _until_last(run: Run, latency: Spread) -> Array:
     return np.where(run.closed, work + turns * front_s, np.maximum(work, latest))
 
 
-def _fixed_batch(curves: DecoderCurves, load: Load) -> Seen:
+def _fixed_batch(curves: DecoderCurves, load: Load) -> SeenLoad:
     """One batch from its prompts to its last token: everyone waits for all prompts, then for all steps."""
     rows = curves.rows
     batch = rows.slots
@@ -58,12 +58,12 @@ def _fixed_batch(curves: DecoderCurves, load: Load) -> Seen:
     longest = rows.outputs.max(axis=1)
     latency = read + np.maximum(longest - 1.0, 0.0) * token
 
-    def alike(seconds: Array) -> Spread:
-        return Spread(mean=seconds, at=dict.fromkeys(PERCENTILES, seconds))
+    def alike(seconds: Array) -> LatencySpread:
+        return LatencySpread(mean=seconds, at=dict.fromkeys(PERCENTILES, seconds))
 
     batches = np.where(np.isfinite(load.requests), np.ceil(load.requests / batch), 1.0)
     requests = np.where(np.isfinite(load.requests), load.requests, batch)
-    return Seen(
+    return SeenLoad(
         requests_per_s=requests / (batches * latency), capacity_per_s=batch / latency, in_flight=batch,
         makespan_s=batches * latency, ttft=alike(read), tpot=alike(token), latency=alike(latency),
     )  # fmt: skip

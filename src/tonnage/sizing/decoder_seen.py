@@ -32,42 +32,42 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
+class LatencySpread:
     """A time that requests see, seconds: mean and percentiles, a row each."""
 
     mean: Array
     at: Mapping[str, Array]  # p50, p90, p95, p99
 
-    def take(self, index: NDArray[np.intp]) -> Spread:
+    def take(self, index: NDArray[np.intp]) -> LatencySpread:
         """That of some rows."""
-        return Spread(mean=self.mean[index], at={name: values[index] for name, values in self.at.items()})
+        return LatencySpread(mean=self.mean[index], at={name: values[index] for name, values in self.at.items()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class SeenLoad:
     """A load as it is served. `in_flight`: requests that a step serves; `capacity_per_s`: of an endless load."""
 
     requests_per_s: Array
     capacity_per_s: Array
     in_flight: Array
     makespan_s: Array
-    ttft: Spread
-    tpot: Spread
-    latency: Spread
+    ttft: LatencySpread
+    tpot: LatencySpread
+    latency: LatencySpread
 
-    def take(self, index: NDArray[np.intp]) -> Seen:
+    def take(self, index: NDArray[np.intp]) -> SeenLoad:
         """What some rows see."""
-        return Seen(
+        return SeenLoad(
             requests_per_s=self.requests_per_s[index], capacity_per_s=self.capacity_per_s[index],
             in_flight=self.in_flight[index], makespan_s=self.makespan_s[index], ttft=self.ttft.take(index),
             tpot=self.tpot.take(index), latency=self.latency.take(index),
         )  # fmt: skip
 
 
-def spread_of(seconds: Array, shares: Array) -> Spread:
+def spread_of(seconds: Array, shares: Array) -> LatencySpread:
     found = quantiles(seconds, shares, tuple(PERCENTILES.values()))
     mean = np.asarray(np.sum(seconds * shares, axis=1))
-    return Spread(mean=mean, at=dict(zip(PERCENTILES, found, strict=True)))
+    return LatencySpread(mean=mean, at=dict(zip(PERCENTILES, found, strict=True)))
 
 
 def quantiles(seconds: Array, shares: Array, wanted: Sequence[float]) -> list[Array]:

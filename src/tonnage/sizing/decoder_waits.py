@@ -9,7 +9,7 @@ import numpy as np
 from tonnage.sizing.decoder_curves import DecoderRows
 from tonnage.sizing.decoder_reading import InFlight, fed
 from tonnage.sizing.decoder_run import Run
-from tonnage.sizing.decoder_seen import NORMAL_PLACES, WAIT_PLACES, WAIT_SHARES, Spread, quantiles, spread_of
+from tonnage.sizing.decoder_seen import NORMAL_PLACES, WAIT_PLACES, WAIT_SHARES, LatencySpread, quantiles, spread_of
 from tonnage.sizing.estimates import Array
 
 TOTALS: Final = 5  # first-token times kept where answers' lengths are crossed with them
@@ -120,7 +120,7 @@ def _meanwhile_s(run: Run) -> Array:
     return np.asarray(read + np.where(queue & rows.varied, noise, 0.0))
 
 
-def whole_answers(rows: DecoderRows, ttft: tuple[Array, Array], token: Array) -> Spread:
+def whole_answers(rows: DecoderRows, ttft: tuple[Array, Array], token: Array) -> LatencySpread:
     """First token and the others: answers' lengths crossed with a few first-token times."""
     outputs, shares = rows.outputs, rows.output_shares
     places = (np.arange(TOTALS) + 0.5) / TOTALS

@@ -35,7 +35,7 @@ READ: Final = "read_network_fraction"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Range:
+class RateRange:
     """A figure with the ends of its 80 % interval."""
 
     value: float
@@ -48,7 +48,7 @@ class HostItem:
     """What one item asks of the host. `vcpu_s` None: no processor work."""
 
     stage: HostStage | None
-    vcpu_s: Range | None
+    vcpu_s: RateRange | None
     read_bytes: float
 
 
@@ -58,7 +58,7 @@ class HostRate:
 
     stage: HostStage  # that sets it
     vcpus: float | None
-    items_per_s: Range | None
+    items_per_s: RateRange | None
     vcpu_items_per_s: float | None = None  # of one vCPU; None: they do nothing
 
 
@@ -73,7 +73,7 @@ def host_item(job: Job, terms: HostTerms, assumed: HostAssumptions) -> HostItem 
         own = 1.0 / terms.items_per_s_per_vcpu
         return HostItem(
             stage="the stated input work",
-            vcpu_s=Range(value=own, low=own, high=own),
+            vcpu_s=RateRange(value=own, low=own, high=own),
             read_bytes=_bytes(terms, pictures),
         )
     given = terms.input or ("prepared" if isinstance(job, TrainJob) and not pictures else "raw")
@@ -103,11 +103,11 @@ def host_rate(
     if item.vcpu_s is None or item.stage is None:
         return None if reading is None else HostRate(stage="reading", vcpus=vcpus, items_per_s=reading)
     own = item.stage == "the stated input work"  # measured with all vCPUs busy
-    kept = Range(value=1.0, low=1.0, high=1.0) if own else _range(assumed, SHARE)
+    kept = RateRange(value=1.0, low=1.0, high=1.0) if own else _range(assumed, SHARE)
     each = kept.value / item.vcpu_s.value
     if vcpus is None:
         return HostRate(stage=item.stage, vcpus=None, items_per_s=None, vcpu_items_per_s=each)
-    worked = Range(
+    worked = RateRange(
         value=vcpus * kept.value / item.vcpu_s.value,
         low=vcpus * kept.low / item.vcpu_s.high,
         high=vcpus * kept.high / item.vcpu_s.low,
@@ -134,11 +134,11 @@ def used_assumptions(item: HostItem | None, assumed: HostAssumptions) -> tuple[A
     return tuple(_assumption(assumed, name) for name in (*names, *((READ,) if item.read_bytes else ())))
 
 
-def _reading(item: HostItem, network_gbit_per_s: float | None, assumed: HostAssumptions) -> Range | None:
+def _reading(item: HostItem, network_gbit_per_s: float | None, assumed: HostAssumptions) -> RateRange | None:
     if not item.read_bytes or network_gbit_per_s is None:
         return None
     share, bytes_per_s = _range(assumed, READ), network_gbit_per_s * 1e9 / 8
-    return Range(**{end: getattr(share, end) * bytes_per_s / item.read_bytes for end in ENDS})
+    return RateRange(**{end: getattr(share, end) * bytes_per_s / item.read_bytes for end in ENDS})
 
 
 def _megapixels(terms: HostTerms) -> float:
@@ -152,16 +152,16 @@ def _bytes(terms: HostTerms, pictures: bool) -> float:
     return _megapixels(terms) * 1e6 * JPEG_BYTES_A_PIXEL if pictures else 0.0
 
 
-def _seconds(assumed: HostAssumptions, fixed: str, each: str, amount: float) -> Range:
+def _seconds(assumed: HostAssumptions, fixed: str, each: str, amount: float) -> RateRange:
     base, slope = _range(assumed, fixed), _range(assumed, each)
-    return Range(
+    return RateRange(
         **{end: (getattr(base, end) + getattr(slope, end) * amount) * 1e-6 for end in ("value", "low", "high")}
     )
 
 
-def _range(assumed: HostAssumptions, name: str) -> Range:
+def _range(assumed: HostAssumptions, name: str) -> RateRange:
     one = _assumption(assumed, name)
-    return Range(value=one.value, low=one.low, high=one.high)
+    return RateRange(value=one.value, low=one.low, high=one.high)
 
 
 def _assumption(assumed: HostAssumptions, name: str) -> Assumption:

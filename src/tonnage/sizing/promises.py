@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tonnage.sizing.decoder_curves import DecoderCurves
 from tonnage.sizing.decoder_loads import serve_load
 from tonnage.sizing.decoder_reading import capacity_per_s
-from tonnage.sizing.decoder_seen import Load, Seen
+from tonnage.sizing.decoder_seen import Load, SeenLoad
 from tonnage.sizing.estimates import Array
 from tonnage.values import dataclass
 
@@ -20,7 +20,7 @@ Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class LatencyLimits:
     """Seconds that the 95th percentile must not pass, a row each; infinite: not promised."""
 
     latency_s: Array
@@ -31,11 +31,11 @@ class Limits:
     def made(self) -> bool:
         return any(bool(np.isfinite(one).any()) for one in (self.latency_s, self.ttft_s, self.tpot_s))
 
-    def take(self, index: NDArray[np.intp]) -> Limits:
+    def take(self, index: NDArray[np.intp]) -> LatencyLimits:
         """Those of some rows."""
-        return Limits(latency_s=self.latency_s[index], ttft_s=self.ttft_s[index], tpot_s=self.tpot_s[index])
+        return LatencyLimits(latency_s=self.latency_s[index], ttft_s=self.ttft_s[index], tpot_s=self.tpot_s[index])
 
-    def kept(self, seen: Seen) -> Flags:
+    def kept(self, seen: SeenLoad) -> Flags:
         """Which rows keep all of them."""
         latency, ttft, tpot = (one.at["p95"] for one in (seen.latency, seen.ttft, seen.tpot))
         return np.asarray((latency <= self.latency_s) & (ttft <= self.ttft_s) & (tpot <= self.tpot_s))
@@ -47,7 +47,7 @@ def endless(rate_per_s: Array) -> Load:
     return Load(requests=everywhere, rate_per_s=np.asarray(rate_per_s), users=everywhere)
 
 
-def largest_rate(curves: DecoderCurves, limits: Limits) -> tuple[Array, Flags]:
+def largest_rate(curves: DecoderCurves, limits: LatencyLimits) -> tuple[Array, Flags]:
     """(requests a second, kept at all): the capacity where nothing is promised, else the largest load within."""
     top = capacity_per_s(curves, curves.rows.slots)
     if not limits.made:

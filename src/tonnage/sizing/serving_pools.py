@@ -16,9 +16,9 @@ from tonnage.sizing.decoder_curves import DecoderCurves
 from tonnage.sizing.decoder_loads import serve_load
 from tonnage.sizing.decoder_reading import capacity_per_s
 from tonnage.sizing.decoder_replicas import request_bytes
-from tonnage.sizing.decoder_seen import PERCENTILES, Seen, Spread, quantiles
+from tonnage.sizing.decoder_seen import PERCENTILES, LatencySpread, SeenLoad, quantiles
 from tonnage.sizing.estimates import Array
-from tonnage.sizing.promises import Limits, endless, largest_rate
+from tonnage.sizing.promises import LatencyLimits, endless, largest_rate
 from tonnage.sizing.schedulers import UNLIMITED
 from tonnage.values import dataclass
 
@@ -67,7 +67,7 @@ def most_rates(curves: DecoderCurves) -> PoolRates:
     )  # fmt: skip
 
 
-def pool_rates(curves: DecoderCurves, limits: Limits, *, one_machine: np.ndarray | bool) -> PoolRates:
+def pool_rates(curves: DecoderCurves, limits: LatencyLimits, *, one_machine: np.ndarray | bool) -> PoolRates:
     """What replicas of both pools carry. Each pool keeps its own promise; the first token also waits for the transfer
     and for the step of the second pool that writes it on; the link carries no more prompts than it can."""
     link = link_bytes_per_s(curves, one_machine)
@@ -76,9 +76,9 @@ def pool_rates(curves: DecoderCurves, limits: Limits, *, one_machine: np.ndarray
     writing = writing_only(curves)
     longest = handed_bytes(curves, rows.prompts.max(axis=1)) / link
     step = np.where(np.isfinite(limits.tpot_s), limits.tpot_s, writing.decode_s(rows.slots))
-    first = Limits(latency_s=none, ttft_s=np.maximum(limits.ttft_s - longest - step, 0.0), tpot_s=none)
+    first = LatencyLimits(latency_s=none, ttft_s=np.maximum(limits.ttft_s - longest - step, 0.0), tpot_s=none)
     prefill, reads = largest_rate(reading_only(curves), first)
-    decode, writes = largest_rate(writing, Limits(latency_s=none, ttft_s=none, tpot_s=limits.tpot_s))
+    decode, writes = largest_rate(writing, LatencyLimits(latency_s=none, ttft_s=none, tpot_s=limits.tpot_s))
     sent = link / np.maximum(handed_bytes(curves, rows.prompt), 1.0)
     known = np.isfinite(longest)
     return PoolRates(
@@ -86,7 +86,7 @@ def pool_rates(curves: DecoderCurves, limits: Limits, *, one_machine: np.ndarray
     )
 
 
-def seen_in_pools(curves: DecoderCurves, prefill_per_s: Array, decode_per_s: Array, *, one_machine: bool) -> Seen:
+def seen_in_pools(curves: DecoderCurves, prefill_per_s: Array, decode_per_s: Array, *, one_machine: bool) -> SeenLoad:
     """What requests see at the rates of one replica of each pool."""
     reading = serve_load(reading_only(curves), endless(prefill_per_s))
     writing = serve_load(writing_only(curves), endless(decode_per_s))
@@ -94,16 +94,18 @@ def seen_in_pools(curves: DecoderCurves, prefill_per_s: Array, decode_per_s: Arr
     rows = curves.rows
     step = writing.tpot.mean
 
-    def later(spread: Spread) -> Spread:
+    def later(spread: LatencySpread) -> LatencySpread:
         prompts = quantiles(rows.prompts, rows.prompt_shares, tuple(PERCENTILES.values()))
         handed = {name: handed_bytes(curves, one) / link for name, one in zip(PERCENTILES, prompts, strict=True)}
         mean = spread.mean + handed_bytes(curves, rows.prompt) / link
-        return Spread(mean=mean + step, at={name: seconds + handed[name] + step for name, seconds in spread.at.items()})
+        return LatencySpread(
+            mean=mean + step, at={name: seconds + handed[name] + step for name, seconds in spread.at.items()}
+        )
 
     ttft = later(reading.ttft)
     more = np.maximum(rows.output - 1.0, 0.0) * writing.tpot.mean
-    own = Spread(mean=writing.ttft.mean, at=writing.ttft.at)
-    latency = Spread(
+    own = LatencySpread(mean=writing.ttft.mean, at=writing.ttft.at)
+    latency = LatencySpread(
         mean=ttft.mean + more,
         at={name: ttft.at[name] + writing.latency.at[name] - own.at[name] for name in PERCENTILES},
     )

@@ -19,7 +19,7 @@ Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trace:
+class RequestTrace:
     """Requests in order of arrival: seconds since the first, tokens read, tokens written (0: an encoder answers)."""
 
     name: str
@@ -37,7 +37,7 @@ class Trace:
         return (len(self) - 1) / span if span > 0 else np.inf
 
 
-def parse_trace(lines: Iterable[str], *, name: str = "trace") -> Trace:
+def parse_trace(lines: Iterable[str], *, name: str = "trace") -> RequestTrace:
     """A trace from CSV lines with the columns `arrived_at` (s), `num_prefill_tokens`, `num_decode_tokens`.
 
     These are the columns of the processed Azure traces of microsoft/vidur. Other columns are ignored. Raises
@@ -62,7 +62,7 @@ def parse_trace(lines: Iterable[str], *, name: str = "trace") -> Trace:
             f"request {int(early[0]) + 2} arrives before the one above it", file=name, key="arrived_at",
             hint="sort the rows by arrived_at",
         )  # fmt: skip
-    return Trace(
+    return RequestTrace(
         name=name,
         at_s=at_s - at_s[0],
         input_tokens=np.array([row[1] for row in rows], dtype=np.int64),
@@ -70,7 +70,7 @@ def parse_trace(lines: Iterable[str], *, name: str = "trace") -> Trace:
     )
 
 
-def load_trace(path: Path) -> Trace:
+def load_trace(path: Path) -> RequestTrace:
     """The trace in the file at `path`."""
     try:
         with path.open(newline="", encoding="utf-8") as file:

@@ -22,8 +22,8 @@ from tonnage.sizing.training_work import (
     ELEMENT_BYTES,
     HAND_FUSED,
     UNFUSED,
+    OperatorWork,
     StepWork,
-    Work,
     step_work,
 )
 from tonnage.values import dataclass
@@ -178,7 +178,7 @@ def _device_seconds(
     return sums[0], sums[1], sums[2], sums[3], sums[4]
 
 
-def _least_s(part: Work, devices: Devices) -> Num:
+def _least_s(part: OperatorWork, devices: Devices) -> Num:
     """Seconds of one time of an operator at the most its device reaches; 0 where that is bytes or not told."""
     if devices.product_flop_per_s is None or part.operator.kind == "elementwise":
         return 0.0
@@ -193,7 +193,7 @@ def _of_owners(devices: Devices, owner: NDArray[np.intp]) -> Devices:
     return replace(devices, **taken)
 
 
-def _attention_devices(part: Work, devices: Devices, assumed: Assumptions) -> Devices:
+def _attention_devices(part: OperatorWork, devices: Devices, assumed: Assumptions) -> Devices:
     """Attention kernels reach a smaller share of Hopper's peak where they use the products of the generation before;
     a vendor's own kernels are written for it."""
     if devices.generation is None:
@@ -203,7 +203,7 @@ def _attention_devices(part: Work, devices: Devices, assumed: Assumptions) -> De
     return replace(devices, peak_flop_per_s=devices.peak_flop_per_s * factor)
 
 
-def _fused(part: Work, seconds: Num, devices: Devices, element: Array, assumed: Assumptions) -> Num:
+def _fused(part: OperatorWork, seconds: Num, devices: Devices, element: Array, assumed: Assumptions) -> Num:
     """Element-wise work of an eager framework takes more passes than counted, merged work fewer. Besides moving bytes
     its kernels issue instructions for each element, which takes the longer the fewer multiprocessors a board has for
     its bandwidth; a library's kernels take two 16-bit elements at a time."""
@@ -219,7 +219,7 @@ def _fused(part: Work, seconds: Num, devices: Devices, element: Array, assumed: 
     return (seconds + issued) * factors[np.asarray(part.fused).astype(np.intp)]
 
 
-def _add(total: Array, value: Num | np.ndarray, part: Work) -> None:
+def _add(total: Array, value: Num | np.ndarray, part: OperatorWork) -> None:
     if part.owner is None:
         total += value
     else:

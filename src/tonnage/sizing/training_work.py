@@ -48,7 +48,7 @@ FLASH_BACKWARD = 2.5  # five products instead of two, the scores made again (Dao
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class OperatorWork:
     """One operator of the step: how often a micro-batch does it forward, and what its backward costs in forwards.
 
     `owner`: the candidate each entry belongs to, where entries of several candidates stand in one column.
@@ -66,7 +66,7 @@ class Work:
 class StepWork:
     """Columns of one step. Bytes are per device and, where not said otherwise, per step."""
 
-    works: tuple[Work, ...]
+    works: tuple[OperatorWork, ...]
     compute: Array  # index into COMPUTES
     accumulation: Array
     bubble: Array  # micro-batches the pipeline idles
@@ -118,7 +118,7 @@ def step_work(job: TrainJob, layouts: Layouts, trainer: TrainerProfile | None = 
 
 def _works(
     job: TrainJob, stages: Sequence[Stage], layouts: Layouts, numbers: TrainingNumbers, trainer: TrainerProfile
-) -> tuple[Work, ...]:
+) -> tuple[OperatorWork, ...]:
     """Operators with what one pipeline stage repeats: its share of the layers, and (worst case) the head."""
     found = []
     selective, full, per_op = (layouts.recompute == kind for kind in (SELECTIVE, FULL, PER_OP))
@@ -129,20 +129,24 @@ def _works(
             again = repeated if stage.layered else 0.0
             fused = _fusion(job, trainer) if op.kind in ("elementwise", "attention") else UNFUSED
             spelt = _launched(op, job, numbers, trainer)
-            found.append(Work(operator=spelt, times=repeats, backward=_backward(job, op), again=again, fused=fused))
+            found.append(
+                OperatorWork(operator=spelt, times=repeats, backward=_backward(job, op), again=again, fused=fused)
+            )
     if job.method != "full" and job.lora.kind == "llama-adapter-v2":
         repeats = np.ceil(job.model.layers / layouts.pipeline_parallel)
         scales = scale_operator(job, layouts, numbers, trainer)
         again = np.where(full, 1.0, 0.0)
-        found.append(Work(operator=scales, times=repeats, backward=2.0, again=again, fused=_fusion(job, trainer)))
+        found.append(
+            OperatorWork(operator=scales, times=repeats, backward=2.0, again=again, fused=_fusion(job, trainer))
+        )
     if job.method != "full" and job.lora.kind in ("lora", "dora"):
         repeats = np.ceil(job.model.layers / layouts.pipeline_parallel)
         again, fused = np.where(full, 1.0, 0.0), _fusion(job, trainer)
         fused = IMAGES if fused == UNFUSED else fused
         beside = adapter_operator(job, layouts, numbers, trainer)
-        found.append(Work(operator=beside, times=repeats, backward=1.0, again=again, fused=fused))
+        found.append(OperatorWork(operator=beside, times=repeats, backward=1.0, again=again, fused=fused))
         for op in norm_operators(job, layouts, numbers, trainer):
-            found.append(Work(operator=op, times=repeats, backward=0.0, again=again, fused=fused))
+            found.append(OperatorWork(operator=op, times=repeats, backward=0.0, again=again, fused=fused))
     return tuple(found)
 
 

@@ -23,7 +23,7 @@ from tonnage.errors import SourceError, UnknownInstanceType
 from tonnage.http.retries import TemporaryError
 from tonnage.sources.listed_prices import PriceBook, read_price, require_usd
 from tonnage.sources.machines import NOT_HELD, RowRejectedError, settle
-from tonnage.sources.results import SourceResult, Tally
+from tonnage.sources.results import RowTally, SourceResult
 from tonnage.sources.web import Web
 from tonnage.values import dataclass
 
@@ -62,7 +62,7 @@ class AwsPriceListSource:
     def fetch(self) -> SourceResult:
         """Every region; one that cannot be read is named, SourceError when none can."""
         files = region_files(self.web, self.base_url, "AmazonEC2")
-        tally = Tally(self.name)
+        tally = RowTally(self.name)
         book = PriceBook(tally)
         for region in self.regions:
             try:
@@ -153,7 +153,7 @@ def _cells(line: bytes) -> list[str]:
         return []
 
 
-def take_row(row: Mapping[str, str], known: Catalog, book: PriceBook, tally: Tally) -> None:
+def take_row(row: Mapping[str, str], known: Catalog, book: PriceBook, tally: RowTally) -> None:
     """One row into the book, or out of it with a reason."""
     purchase = _purchase(row)
     if purchase is None:

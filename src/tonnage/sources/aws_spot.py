@@ -19,7 +19,7 @@ from tonnage.errors import MissingExtra, SourceError, UnknownInstanceType
 from tonnage.sources.fetching import FetchLimits, Watch
 from tonnage.sources.listed_prices import PriceBook, read_price, read_text
 from tonnage.sources.machines import RowRejectedError
-from tonnage.sources.results import SourceResult, Tally
+from tonnage.sources.results import RowTally, SourceResult
 from tonnage.sources.web import follow_pages
 from tonnage.values import dataclass
 
@@ -43,7 +43,7 @@ class AwsSpotSource:
 
     def fetch(self) -> SourceResult:
         """Every region; one that cannot be read is named, SourceError when none can."""
-        tally = Tally(self.name)
+        tally = RowTally(self.name)
         book = PriceBook(tally)
         for region in self.regions:
             try:
@@ -73,7 +73,7 @@ class AwsSpotSource:
         return follow_pages("", ask, what=f"{self.name}, {region}")
 
 
-def take_rows(rows: Iterable[Any], region: str, known: Catalog, book: PriceBook, tally: Tally) -> None:
+def take_rows(rows: Iterable[Any], region: str, known: Catalog, book: PriceBook, tally: RowTally) -> None:
     """The price in effect of every zone; then the median of each machine's zones into the book."""
     latest: dict[tuple[str, str], tuple[str, Decimal]] = {}
     for row in rows:

@@ -17,7 +17,7 @@ from tonnage.catalog.catalog import Catalog
 from tonnage.catalog.market import Offer
 from tonnage.errors import SourceError, UnknownInstanceType
 from tonnage.sources.listed_prices import PriceBook
-from tonnage.sources.results import SourceResult, Tally
+from tonnage.sources.results import RowTally, SourceResult
 from tonnage.sources.web import Web
 from tonnage.values import dataclass
 
@@ -57,7 +57,7 @@ def parse_advisor(document: Any, *, known: Catalog, regions: tuple[str, ...], re
         for entry in (ranges if isinstance(ranges, list) else ())
         if isinstance(entry, dict) and isinstance(entry.get("index"), int)
     }
-    tally = Tally(name)
+    tally = RowTally(name)
     book = PriceBook(tally)
     for region in regions:
         rows = advice.get(region, {}).get("Linux") if isinstance(advice.get(region), dict) else None
@@ -70,7 +70,7 @@ def parse_advisor(document: Any, *, known: Catalog, regions: tuple[str, ...], re
 
 
 def _take(
-    name: str, region: str, row: Any, classes: Mapping[int, str], known: Catalog, book: PriceBook, tally: Tally
+    name: str, region: str, row: Any, classes: Mapping[int, str], known: Catalog, book: PriceBook, tally: RowTally
 ) -> None:
     tally.read += 1
     try:

@@ -19,7 +19,7 @@ from tonnage.catalog.market import Purchase
 from tonnage.errors import SourceError, UnknownInstanceType
 from tonnage.sources.listed_prices import HOURS_PER_YEAR, PriceBook, read_price, read_text, require_usd
 from tonnage.sources.machines import NOT_HELD, RowRejectedError
-from tonnage.sources.results import SourceResult, Tally
+from tonnage.sources.results import RowTally, SourceResult
 from tonnage.sources.web import Web, follow_pages, same_place
 from tonnage.values import dataclass
 
@@ -48,7 +48,7 @@ class AzureRetailSource:
 
     def fetch(self) -> SourceResult:
         """Every region; one that cannot be read is named, SourceError when none can."""
-        tally = Tally(self.name)
+        tally = RowTally(self.name)
         book = PriceBook(tally)
         for region in self.regions:
             try:
@@ -78,7 +78,7 @@ class AzureRetailSource:
         return [item for page in pages for item in page]
 
 
-def take_item(item: Any, known: Catalog, book: PriceBook, tally: Tally, *, today: date) -> None:
+def take_item(item: Any, known: Catalog, book: PriceBook, tally: RowTally, *, today: date) -> None:
     """One meter into the book, or out of it with a reason."""
     tally.read += 1
     if not isinstance(item, dict):

@@ -21,7 +21,7 @@ from tonnage.sources.aws_price_list import BASE_URL, region_files
 from tonnage.sources.listed_prices import read_price, require_usd
 from tonnage.sources.machines import RowRejectedError
 from tonnage.sources.managed_prices import ManagedBook
-from tonnage.sources.results import ManagedPriceRow, SourceResult, Tally
+from tonnage.sources.results import ManagedPriceRow, RowTally, SourceResult
 from tonnage.sources.web import Web
 from tonnage.values import dataclass
 
@@ -54,7 +54,7 @@ class BedrockSource:
 
     def fetch(self) -> SourceResult:
         """Both offers in every region; a part that cannot be read is named, SourceError when none can."""
-        tally = Tally(self.name)
+        tally = RowTally(self.name)
         book = ManagedBook(tally)
         parts = [(offer, region) for offer in OFFERS for region in self.regions]
         files: dict[str, Mapping[str, str] | SourceError] = {offer: self._files(offer) for offer in OFFERS}
@@ -104,7 +104,7 @@ def take_product(
     dimension: Mapping[str, Any],
     region: str,
     book: ManagedBook,
-    tally: Tally,
+    tally: RowTally,
     *,
     read_on: date,
 ) -> None:

@@ -20,7 +20,7 @@ from tonnage.sources.fetching import FetchLimits, Watch, fetch_text
 from tonnage.sources.listed_prices import read_price, read_text, require_usd
 from tonnage.sources.machines import RowRejectedError
 from tonnage.sources.managed_prices import LARGEST_USD, ManagedBook
-from tonnage.sources.results import MANAGED_COLUMNS, ManagedPriceRow, SourceResult, Tally
+from tonnage.sources.results import MANAGED_COLUMNS, ManagedPriceRow, RowTally, SourceResult
 from tonnage.values import dataclass
 
 PLATFORM: Final = "databricks"
@@ -49,7 +49,7 @@ class DatabricksSource:
 def parse_rates(text: str, *, read_on: date, name: str) -> SourceResult:
     """USD per DBU, a row a SKU and cloud; raises SourceError when the table is another."""
     rows = _rows(text, name)
-    tally = Tally(name)
+    tally = RowTally(name)
     book = ManagedBook(tally)
     ours = bool(rows) and isinstance(rows[0], dict) and set(MANAGED_COLUMNS) <= set(rows[0])
     for row in rows:
@@ -92,7 +92,7 @@ def _rows(text: str, name: str) -> list[Any]:
     return rows
 
 
-def _list_price(row: Mapping[str, Any], name: str, tally: Tally, read_on: date) -> ManagedPriceRow | None:
+def _list_price(row: Mapping[str, Any], name: str, tally: RowTally, read_on: date) -> ManagedPriceRow | None:
     """A row of the system table; None where it no longer holds or is no DBU rate."""
     ends, starts = (str(row.get(f"price_{end}_time") or "")[:10] for end in ("end", "start"))
     if (ends and ends <= read_on.isoformat()) or starts > read_on.isoformat():

@@ -18,7 +18,7 @@ from tonnage.catalog.market import InstanceType
 from tonnage.errors import SourceError, UnknownInstanceType
 from tonnage.sources.listed_prices import PriceBook, read_count, read_price, read_text
 from tonnage.sources.machines import NOT_HELD, RowRejectedError, check_memory, find_device, settle
-from tonnage.sources.results import SourceResult, Tally
+from tonnage.sources.results import RowTally, SourceResult
 from tonnage.sources.web import Web, follow_pages, same_place
 from tonnage.values import dataclass
 
@@ -44,7 +44,7 @@ class DigitalOceanSource:
 
     def fetch(self) -> SourceResult:
         """Read every page; raises SourceError."""
-        tally = Tally(self.name)
+        tally = RowTally(self.name)
         book = PriceBook(tally)
         address = self.base_url + PATH
         for sizes in follow_pages(f"{address}?per_page=200", self._ask, what=self.name):
@@ -63,7 +63,7 @@ class DigitalOceanSource:
 
 
 def take_size(
-    size: Any, known: Catalog, book: PriceBook, tally: Tally, *, regions: tuple[str, ...], read_on: date
+    size: Any, known: Catalog, book: PriceBook, tally: RowTally, *, regions: tuple[str, ...], read_on: date
 ) -> None:
     """One size into the book, a price a region, or out of it with a reason."""
     tally.read += 1

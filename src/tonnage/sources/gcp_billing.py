@@ -21,7 +21,7 @@ from tonnage.errors import SourceError
 from tonnage.sources.gcp_parts import Mode, PartPrices, machine_price, part_of
 from tonnage.sources.listed_prices import PriceBook, read_price, require_usd
 from tonnage.sources.machines import RowRejectedError
-from tonnage.sources.results import SourceResult, Tally
+from tonnage.sources.results import RowTally, SourceResult
 from tonnage.sources.web import Web, follow_pages
 from tonnage.units import HOURS_PER_MONTH
 from tonnage.values import dataclass
@@ -48,7 +48,7 @@ class GcpBillingSource:
 
     def fetch(self) -> SourceResult:
         """Read every part, then put the machines together; raises SourceError."""
-        tally = Tally(self.name)
+        tally = RowTally(self.name)
         parts = PartPrices()
         for skus in follow_pages("", self._ask, what=self.name):
             for sku in skus:
@@ -75,7 +75,7 @@ class GcpBillingSource:
         return page["skus"], following if isinstance(following, str) and following else None
 
 
-def take_sku(sku: Any, parts: PartPrices, tally: Tally, regions: set[str]) -> None:
+def take_sku(sku: Any, parts: PartPrices, tally: RowTally, regions: set[str]) -> None:
     """One SKU among the prices of parts, or out of it with a reason."""
     tally.read += 1
     category = sku.get("category") if isinstance(sku, dict) else None

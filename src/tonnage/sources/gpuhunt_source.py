@@ -19,7 +19,7 @@ from tonnage.catalog.loading import MAX_USD_PER_HOUR
 from tonnage.catalog.market import InstanceType, Offer
 from tonnage.errors import MissingExtra, SourceError
 from tonnage.sources.machines import RowNotWantedError, RowRejectedError, check_memory, find_device, settle
-from tonnage.sources.results import SourceResult, Tally
+from tonnage.sources.results import RowTally, SourceResult
 from tonnage.values import dataclass
 
 PROVIDERS = {"lambdalabs": "lambda", "digitalocean": "digitalocean"}
@@ -90,7 +90,7 @@ def parse_catalog_items(
 
     Raises SourceError when no item can be used.
     """
-    source, tally = Source(text=name, read_on=read_on), Tally(name)
+    source, tally = Source(text=name, read_on=read_on), RowTally(name)
     machines: dict[tuple[str, str], InstanceType] = {}
     offers: dict[tuple[str, str, str, str], Offer] = {}
     for item in items:

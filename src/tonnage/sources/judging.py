@@ -31,14 +31,14 @@ def offer_key(offer: Offer) -> OfferKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedOffers:
     """Offers that stand, and those that do not."""
 
     offers: tuple[Offer, ...]
     quarantined: tuple[QuarantinedRow, ...]
 
 
-def judge_offers(known: Catalog, machines: Sequence[InstanceType], offers: Sequence[Offer]) -> Judged:
+def judge_offers(known: Catalog, machines: Sequence[InstanceType], offers: Sequence[Offer]) -> JudgedOffers:
     """Each offer against `known`'s prices (and the other new ones' on-demand prices, for spot)."""
     keys = {machine.key: machine for machine in (*known.instance_types, *machines)}
     prices = ExpectedPrices(replace(known, instance_types=tuple(keys.values())))
@@ -53,7 +53,7 @@ def judge_offers(known: Catalog, machines: Sequence[InstanceType], offers: Seque
             plain.update(_on_demand([offer]))
         else:
             refused.append(refused_offer(offer, reason))
-    return Judged(tuple(standing), tuple(refused))
+    return JudgedOffers(tuple(standing), tuple(refused))
 
 
 def judge_managed(

@@ -12,7 +12,7 @@ from tonnage.catalog.hardware import Source
 from tonnage.catalog.loading import MAX_USD_PER_HOUR
 from tonnage.catalog.market import InstanceType, Offer, Purchase
 from tonnage.sources.machines import RowRejectedError
-from tonnage.sources.results import SourceResult, Tally
+from tonnage.sources.results import RowTally, SourceResult
 from tonnage.values import dataclass
 
 HOURS_PER_YEAR = 8760  # how providers turn a year's commitment into an hourly rate
@@ -68,7 +68,7 @@ class _Entry:
 class PriceBook:
     """Gathers listed prices by machine, region and mode, and settles what is listed twice."""
 
-    def __init__(self, tally: Tally) -> None:
+    def __init__(self, tally: RowTally) -> None:
         self._tally = tally
         self._machines: dict[tuple[str, str], InstanceType] = {}
         self._entries: dict[tuple[str, str, str, Purchase], list[_Entry]] = defaultdict(list)

@@ -13,7 +13,7 @@ from pathlib import Path
 from tonnage.catalog.managed import ManagedPrices
 from tonnage.catalog.managed_rows import TOKEN_UNIT, collect_managed, token_sku
 from tonnage.catalog.rows import Row, read_rows
-from tonnage.sources.results import MANAGED_COLUMNS, ManagedPriceRow, SourceResult, Tally
+from tonnage.sources.results import MANAGED_COLUMNS, ManagedPriceRow, RowTally, SourceResult
 from tonnage.workload.token_models import find_token_models, has_reach
 
 FILE_NAME = "managed_prices.csv"
@@ -23,7 +23,7 @@ LARGEST_USD = 1e6
 class ManagedBook:
     """Gathers rows; where a row's identity has two prices, neither is used."""
 
-    def __init__(self, tally: Tally) -> None:
+    def __init__(self, tally: RowTally) -> None:
         self._tally = tally
         self._rows: dict[tuple[str, ...], list[ManagedPriceRow]] = defaultdict(list)
 

@@ -106,7 +106,7 @@ class PriceSource(Protocol):
         """Read everything once; raises SourceError when the source cannot be read at all."""
 
 
-class Tally:
+class RowTally:
     """Counts rows while a source is parsed, and keeps those that are wrong."""
 
     def __init__(self, source: str) -> None:

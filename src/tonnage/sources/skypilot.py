@@ -25,7 +25,7 @@ from tonnage.catalog.market import InstanceType, Offer, Purchase
 from tonnage.errors import SourceError
 from tonnage.sources.fetching import FetchLimits, Watch, fetch_text
 from tonnage.sources.machines import RowNotWantedError, RowRejectedError, check_memory, find_device, settle
-from tonnage.sources.results import SourceResult, Tally
+from tonnage.sources.results import RowTally, SourceResult
 from tonnage.values import dataclass
 
 REQUIRED = ("InstanceType", "Price", "Region")
@@ -81,7 +81,7 @@ def parse_skypilot_csv(
     """
     provider = PROVIDERS.get(provider, provider)
     source = Source(text=name, read_on=read_on)
-    tally = Tally(name)
+    tally = RowTally(name)
     groups: dict[tuple[str, str], list[_Listing]] = defaultdict(list)
     for row in _rows(text, name, tally):
         try:
@@ -112,7 +112,7 @@ def parse_skypilot_csv(
     )
 
 
-def _rows(text: str, name: str, tally: Tally) -> list[dict[str, str]]:
+def _rows(text: str, name: str, tally: RowTally) -> list[dict[str, str]]:
     lines = text.splitlines()
     reader = csv.reader(lines, strict=True)
     found: list[dict[str, str]] = []

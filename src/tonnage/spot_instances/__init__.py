@@ -9,8 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from tonnage.spot_instances.advice import Advice, SpotQuestion, advise
-    from tonnage.spot_instances.engine import Moment, Outcome, Policy, Recorded, World, replay
+    from tonnage.spot_instances.advice import SpotAdvice, SpotQuestion, advise
+    from tonnage.spot_instances.engine import Moment, Policy, Recorded, ReplayOutcome, World, replay
     from tonnage.spot_instances.fitting import SpotFit, fit_traces
     from tonnage.spot_instances.hazards import AGES_H, Direction, HazardModel, fit_hazards
     from tonnage.spot_instances.job import TICK_H, SpotJob
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from tonnage.spot_instances.replaying import POLICIES, PolicyResult, ReplayResult, TraceResult, replay_traces
     from tonnage.spot_instances.rivals import Greedy, OnDemand, TimeSliced, UniformProgress
     from tonnage.spot_instances.saves import machine_save_s
-    from tonnage.spot_instances.traces import Trace, TraceError, parse_trace
-    from tonnage.spot_instances.windows import Windows, draw_joint_windows, draw_windows
+    from tonnage.spot_instances.traces import SpotTrace, TraceError, parse_trace
+    from tonnage.spot_instances.windows import SpotWindows, draw_joint_windows, draw_windows
 
 _HOMES: Final = {
     "advice": (
-        "Advice",
+        "SpotAdvice",
         "SpotQuestion",
         "advise",
     ),
     "engine": (
         "Moment",
-        "Outcome",
+        "ReplayOutcome",
         "Policy",
         "Recorded",
         "World",
@@ -82,12 +82,12 @@ _HOMES: Final = {
     ),
     "saves": ("machine_save_s",),
     "traces": (
-        "Trace",
+        "SpotTrace",
         "TraceError",
         "parse_trace",
     ),
     "windows": (
-        "Windows",
+        "SpotWindows",
         "draw_joint_windows",
         "draw_windows",
     ),
@@ -97,28 +97,28 @@ __all__ = [
     "AGES_H",
     "POLICIES",
     "TICK_H",
-    "Advice",
     "Direction",
     "Greedy",
     "HazardModel",
     "Moment",
     "OnDemand",
-    "Outcome",
     "Policy",
     "PolicyResult",
     "Recorded",
+    "ReplayOutcome",
     "ReplayResult",
+    "SpotAdvice",
     "SpotFit",
     "SpotHazard",
     "SpotJob",
     "SpotQuestion",
+    "SpotTrace",
+    "SpotWindows",
     "TimeSliced",
     "TonnagePolicy",
-    "Trace",
     "TraceError",
     "TraceResult",
     "UniformProgress",
-    "Windows",
     "World",
     "advise",
     "draw_joint_windows",

@@ -88,7 +88,7 @@ class WithPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
+class SpotAdvice:
     """The answer. `refused` says why spot is refused, None where it is not."""
 
     question: SpotQuestion
@@ -111,7 +111,7 @@ class Advice:
         return self.question.price_ratio * (self.question.work_h + self.question.changeover_h)
 
 
-def advise(question: SpotQuestion, model: HazardModel) -> Advice:
+def advise(question: SpotQuestion, model: HazardModel) -> SpotAdvice:
     """Judge spot for one job under a hazard model."""
     nodes = question.nodes**NODES_EXPONENT
     life = lifetime(model.up, 0.0, nodes)
@@ -125,7 +125,7 @@ def advise(question: SpotQuestion, model: HazardModel) -> Advice:
     young_h = min(young_h, question.work_h)
     miss = None if question.deadline_h is None else _miss_chance(question, model, interval, nodes)
     policy = _with_policy(question, model, interval, nodes)
-    return Advice(
+    return SpotAdvice(
         question=question, chosen=chosen, best=best,
         unsaved=renewal_run(question.work_h, question.work_h, life, terms),
         young_interval_h=young_h, young=renewal_run(question.work_h, young_h, life, terms),

@@ -26,7 +26,7 @@ _NEVER: Final = 1e-290
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class HazardSide:
     """One direction of the hypotheses: hazards [point, bucket], prior log weights, and tables by age in ticks."""
 
     per_h: Array  # [point, bucket]
@@ -40,12 +40,12 @@ class Side:
     mean_h: Array  # [point]
 
 
-def hypotheses(model: HazardModel, ticks: int) -> tuple[Side, Side]:
+def hypotheses(model: HazardModel, ticks: int) -> tuple[HazardSide, HazardSide]:
     """The sides up and down, with tables for `ticks` ticks."""
     return _side(model.up, UP_POINTS, ticks), _side(model.down, DOWN_POINTS, ticks)
 
 
-def _side(direction: Direction, points: tuple[float, ...], ticks: int) -> Side:
+def _side(direction: Direction, points: tuple[float, ...], ticks: int) -> HazardSide:
     places = np.array(points)
     prior = np.exp(-(places**2) / 2)
     prior = prior / prior.sum() + _FLOOR
@@ -60,7 +60,7 @@ def _side(direction: Direction, points: tuple[float, ...], ticks: int) -> Side:
     rest = np.maximum(_rest(alive, per_h[:, -1]), _NEVER)
     first_stay = np.log(rest / rest[:, :1])
     ends = np.clip(1.0 - rest[:, 1:] / rest[:, :-1], 1e-12, 1.0)
-    return Side(
+    return HazardSide(
         per_h=per_h,
         log_prior=np.log(prior / prior.sum()),
         stay=survive[:, : ticks + 1],
@@ -85,7 +85,7 @@ def _middle_bucket(rest: Array, buckets: NDArray[np.intp], ticks: int) -> Index:
     return np.array([buckets[min(place, len(buckets) - 1)] for place in places], np.int32)
 
 
-class Belief:
+class ZoneBelief:
     """Weights of the hypotheses and the age of the current run, of every zone of every window."""
 
     def __init__(self, model: HazardModel, windows: int, zones: int, ticks: int) -> None:
@@ -111,7 +111,7 @@ class Belief:
         self.first &= ~changed
         self.was_up = up.copy()
 
-    def _close(self, ended: Flags, log: Array, side: Side) -> None:
+    def _close(self, ended: Flags, log: Array, side: HazardSide) -> None:
         """A run has ended: its length is evidence."""
         age, first = self.age[ended], self.first[ended][:, None]
         known = (side.stay[:, age] + side.leave[:, age]).T
@@ -135,7 +135,7 @@ class Belief:
         return np.where(up, here[0], BUCKETS + here[1]).astype(np.int32)
 
 
-def _so_far(side: Side, age: Index, first: Flags, mine: Flags) -> Array:
+def _so_far(side: HazardSide, age: Index, first: Flags, mine: Flags) -> Array:
     log = np.where(first[:, None], side.first_stay[:, age].T, side.stay[:, age].T)
     return np.where(mine[:, None], log, 0.0)
 

@@ -78,7 +78,7 @@ class Recorded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ReplayOutcome:
     """Per window: the bill in spot hours, when the job was done, whether that was too late, launches made."""
 
     cost: Hours
@@ -87,7 +87,7 @@ class Outcome:
     launches: NDArray[np.int32]
 
 
-def replay(job: SpotJob, world: World, policy: Policy) -> Outcome:
+def replay(job: SpotJob, world: World, policy: Policy) -> ReplayOutcome:
     """Run one policy over every window of a world until the deadline."""
     up = world.up(0, None)
     count, zones = up.shape
@@ -107,7 +107,7 @@ def replay(job: SpotJob, world: World, policy: Policy) -> Outcome:
         if not now.running.any():
             break
     missed = now.running | (now.finished_h > job.deadline_h + 1e-6)
-    return Outcome(cost=now.cost, finished_h=now.finished_h, missed=missed, launches=now.launches)
+    return ReplayOutcome(cost=now.cost, finished_h=now.finished_h, missed=missed, launches=now.launches)
 
 
 def _preempt(now: Moment) -> None:

@@ -19,7 +19,7 @@ from tonnage.spot_instances.hazards import (
     exposure_by_age,
     fit_hazards,
 )
-from tonnage.spot_instances.traces import Trace
+from tonnage.spot_instances.traces import SpotTrace
 from tonnage.units import SECONDS_PER_HOUR
 from tonnage.values import dataclass
 
@@ -70,7 +70,7 @@ class RunStatistics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOut:
+class LeftOutFamily:
     """Mean log-likelihood a preemption of the traces of one family, under fits on the others. Higher is better.
 
     `buckets` is the hazard by age of the typical zone, `zone_factors` the same with the zone's factor unknown, which
@@ -92,12 +92,12 @@ class SpotFit:
     model: HazardModel
     zones: tuple[RunStatistics, ...]
     groups: tuple[RunStatistics, ...]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[LeftOutFamily, ...]
 
 
-def fit_traces(traces: Sequence[Trace], *, source: str) -> SpotFit:
+def fit_traces(traces: Sequence[SpotTrace], *, source: str) -> SpotFit:
     """Statistics, the hazard model, and its check on families left out."""
-    groups: dict[tuple[str, int], list[Trace]] = {}
+    groups: dict[tuple[str, int], list[SpotTrace]] = {}
     for trace in traces:
         groups.setdefault((trace.accelerator, trace.nodes), []).append(trace)
     return SpotFit(
@@ -110,7 +110,7 @@ def fit_traces(traces: Sequence[Trace], *, source: str) -> SpotFit:
     )
 
 
-def observed_runs(traces: Sequence[Trace], *, up: bool) -> tuple[Hours, Flags]:
+def observed_runs(traces: Sequence[SpotTrace], *, up: bool) -> tuple[Hours, Flags]:
     """Hours of each run whose start was seen, at the traces' own sampling, and whether its end was seen."""
     lengths: list[Hours] = [np.zeros(0)]
     ended: list[Flags] = [np.zeros(0, np.bool_)]
@@ -157,7 +157,7 @@ def hazard_by_age(lengths_h: Hours, ended: Flags) -> tuple[float | None, ...]:
     return tuple(float(e / h) if h > 0 else None for e, h in zip(events, exposure, strict=True))
 
 
-def run_statistics(traces: Sequence[Trace], name: str) -> RunStatistics:
+def run_statistics(traces: Sequence[SpotTrace], name: str) -> RunStatistics:
     """Availability, preemptions, lifetimes and prices of traces taken together."""
     up, up_ended = observed_runs(traces, up=True)
     down, down_ended = observed_runs(traces, up=False)
@@ -181,12 +181,12 @@ def run_statistics(traces: Sequence[Trace], name: str) -> RunStatistics:
     )
 
 
-def _first_lost(trace: Trace) -> int:
+def _first_lost(trace: SpotTrace) -> int:
     """Runs that were up when a stretch began and ended in it: preemptions of an unknown age."""
     return sum(bool(segment[0]) and not segment.all() for segment in trace.segments)
 
 
-def _prices(traces: Sequence[Trace]) -> Prices | None:
+def _prices(traces: Sequence[SpotTrace]) -> Prices | None:
     series = [trace.prices_usd_per_h for trace in traces if trace.prices_usd_per_h is not None]
     known = [one[~np.isnan(one)] for one in series]
     known = [one for one in known if len(one)]
@@ -210,7 +210,7 @@ def _table(lengths_h: Hours, ended: Flags) -> tuple[Hours, Hours]:
     return events, exposure
 
 
-def _left_out(traces: Sequence[Trace]) -> tuple[LeftOut, ...]:
+def _left_out(traces: Sequence[SpotTrace]) -> tuple[LeftOutFamily, ...]:
     families = list(dict.fromkeys(trace.family for trace in traces))
     lines = []
     for family in families:
@@ -226,9 +226,9 @@ def _left_out(traces: Sequence[Trace]) -> tuple[LeftOut, ...]:
 
 
 def _line(
-    family: str, mine: Sequence[Trace], others: Sequence[Trace], weibull: Weibull, seen: tuple[Hours, Flags],
+    family: str, mine: Sequence[SpotTrace], others: Sequence[SpotTrace], weibull: Weibull, seen: tuple[Hours, Flags],
     known: tuple[Hours, Flags],
-) -> LeftOut:  # fmt: skip
+) -> LeftOutFamily:  # fmt: skip
     lengths, ended = seen
     count = int(ended.sum())
     rate = float(known[1].sum() / known[0].sum())
@@ -237,7 +237,7 @@ def _line(
     events, exposure = _table(lengths, ended)
     powers = (lengths / weibull.scale_h) ** weibull.shape
     events_log = np.log(weibull.shape / weibull.scale_h) + (weibull.shape - 1) * np.log(lengths / weibull.scale_h)
-    return LeftOut(
+    return LeftOutFamily(
         family=family,
         preemptions=count,
         exponential=(count * log(rate) - rate * float(lengths.sum())) / count,
@@ -247,7 +247,7 @@ def _line(
     )
 
 
-def _marginal(model: HazardModel, trace: Trace) -> float:
+def _marginal(model: HazardModel, trace: SpotTrace) -> float:
     """Log-likelihood of one zone's runs with its factor unknown."""
     side, _ = hypotheses(model, 1)
     events, exposure = _table(*observed_runs([trace], up=True))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tonnage.errors import InputError
 from tonnage.spot_instances.job import TICK_H
-from tonnage.spot_instances.traces import Trace
+from tonnage.spot_instances.traces import SpotTrace
 from tonnage.values import dataclass
 
 Hours = NDArray[np.float64]
@@ -57,7 +57,7 @@ class HazardModel:
     source: str
 
 
-def lifetimes(trace: Trace, *, up: bool) -> Lifetimes:
+def lifetimes(trace: SpotTrace, *, up: bool) -> Lifetimes:
     """Events and exposure of a trace's up or down runs, those cut by a segment's start left out."""
     events, exposure = np.zeros(BUCKETS), np.zeros(BUCKETS)
     for lengths, ended in (run_lengths(segment, up=up) for segment in trace.ticks()):
@@ -88,7 +88,7 @@ def exposure_by_age(length_h: float) -> Hours:
     return np.clip(length_h - np.array(AGES_H), 0.0, ends - np.array(AGES_H))
 
 
-def fit_hazards(traces: Sequence[Trace], *, source: str) -> HazardModel:
+def fit_hazards(traces: Sequence[SpotTrace], *, source: str) -> HazardModel:
     """The model of some traces, each family of equal weight. Raises InputError where no change is seen at all."""
     ups = [lifetimes(trace, up=True) for trace in traces]
     downs = [lifetimes(trace, up=False) for trace in traces]

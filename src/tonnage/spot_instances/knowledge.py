@@ -28,7 +28,7 @@ from tonnage.spot_instances.drawing import mean_h
 from tonnage.spot_instances.hazards import BUCKETS, Direction, HazardModel
 from tonnage.spot_instances.model_file import packaged_model
 from tonnage.values import dataclass
-from tonnage.workload.jobs import Buy
+from tonnage.workload.jobs import BuyTerms
 
 Known = Literal["stated", "traces", "band", "other machines"]
 TRACED: Final = {"aws": ("V100", "K80"), "gcp": ()}  # accelerators of the packaged traces, by provider
@@ -69,7 +69,7 @@ class SpotHazard:
         return 1.0 / mean_h(self.model.up, 0.0)
 
 
-def spot_hazard(provider: str, instance_type: str, region: str, accelerator: str | None, buy: Buy) -> SpotHazard:
+def spot_hazard(provider: str, instance_type: str, region: str, accelerator: str | None, buy: BuyTerms) -> SpotHazard:
     """What is known of one machine in one region."""
     if buy.interruptions_per_hour is not None:
         return _stated(float(buy.interruptions_per_hour))
@@ -81,7 +81,7 @@ def spot_hazard(provider: str, instance_type: str, region: str, accelerator: str
 
 def machine_hazard(instance: InstanceType, region: str) -> SpotHazard:
     """What plans take for a machine of which a workload states nothing. Bands are of a region: "" finds none."""
-    return spot_hazard(instance.provider, instance.name, region, instance.accelerator, Buy())
+    return spot_hazard(instance.provider, instance.name, region, instance.accelerator, BuyTerms())
 
 
 def _traced(provider: str, accelerator: str | None) -> bool:

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tonnage.spot_instances.belief import DOWN_POINTS, UP_POINTS, Belief, hypotheses
+from tonnage.spot_instances.belief import DOWN_POINTS, UP_POINTS, ZoneBelief, hypotheses
 from tonnage.spot_instances.engine import IDLE, ON_DEMAND, TINY, Moment, Places
 from tonnage.spot_instances.hazards import HazardModel
 from tonnage.spot_instances.job import SpotJob
@@ -29,7 +29,7 @@ class TonnagePolicy:
         if self._solved is None or self._solved[0] != job:
             self._solved = (job, solve_hypotheses(job, self.model))
         self.values = self._solved[1]
-        self.belief = Belief(self.model, windows, zones, job.ticks)
+        self.belief = ZoneBelief(self.model, windows, zones, job.ticks)
 
     def choose(self, moment: Moment) -> Places:
         """Stay on a living spot; else compare waiting, spot and on-demand."""

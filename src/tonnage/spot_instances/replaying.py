@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tonnage.errors import InputError
-from tonnage.spot_instances.engine import Outcome, Policy, Recorded, replay
+from tonnage.spot_instances.engine import Policy, Recorded, ReplayOutcome, replay
 from tonnage.spot_instances.hazards import HazardModel
 from tonnage.spot_instances.job import SpotJob
 from tonnage.spot_instances.optimum import optimal_costs
 from tonnage.spot_instances.policy import TonnagePolicy
 from tonnage.spot_instances.rivals import SLICES, Greedy, OnDemand, TimeSliced, UniformProgress
-from tonnage.spot_instances.traces import Trace
-from tonnage.spot_instances.windows import Windows, draw_joint_windows, draw_windows
+from tonnage.spot_instances.traces import SpotTrace
+from tonnage.spot_instances.windows import SpotWindows, draw_joint_windows, draw_windows
 from tonnage.values import dataclass
 
 POLICIES: Final = ("tonnage", "uniform-progress", "greedy", "time-sliced", "on-demand", "optimum")
@@ -55,7 +55,7 @@ class TraceResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Skipped:
+class SkippedTrace:
     """A trace that could not be replayed, and why."""
 
     trace: str
@@ -72,7 +72,7 @@ class ReplayResult:
     together: bool
     model_source: str
     traces: tuple[TraceResult, ...]
-    skipped: tuple[Skipped, ...]
+    skipped: tuple[SkippedTrace, ...]
 
 
 def _silent(text: str) -> None:
@@ -80,7 +80,7 @@ def _silent(text: str) -> None:
 
 
 def replay_traces(
-    job: SpotJob, traces: Sequence[Trace], model: HazardModel, *, windows: int, seed: int, together: bool = False,
+    job: SpotJob, traces: Sequence[SpotTrace], model: HazardModel, *, windows: int, seed: int, together: bool = False,
     on_step: Progress = _silent,
 ) -> ReplayResult:  # fmt: skip
     """Replay every policy over `windows` random starts of each trace (or of all traces as zones of one job).
@@ -111,17 +111,17 @@ def replay_traces(
 
 
 def _drawn(
-    job: SpotJob, traces: Sequence[Trace], windows: int, seed: int, together: bool
-) -> tuple[list[tuple[Sequence[Trace], Windows]], list[Skipped]]:
+    job: SpotJob, traces: Sequence[SpotTrace], windows: int, seed: int, together: bool
+) -> tuple[list[tuple[Sequence[SpotTrace], SpotWindows]], list[SkippedTrace]]:
     if together:
         return [(traces, draw_joint_windows(traces, ticks=job.ticks, count=windows, seed=seed))], []
-    drawn: list[tuple[Sequence[Trace], Windows]] = []
+    drawn: list[tuple[Sequence[SpotTrace], SpotWindows]] = []
     skipped, errors = [], []
     for trace in traces:
         try:
             drawn.append(((trace,), draw_windows(trace, ticks=job.ticks, count=windows, seed=seed)))
         except InputError as error:
-            skipped.append(Skipped(trace=trace.name, reason=error.message))
+            skipped.append(SkippedTrace(trace=trace.name, reason=error.message))
             errors.append(error)
     if not drawn:
         raise errors[0]
@@ -140,7 +140,7 @@ def _policies(model: HazardModel) -> list[tuple[str, int | None, Policy]]:
 
 def _outcomes(
     job: SpotJob, ups: NDArray[np.bool_], model: HazardModel, on_step: Progress
-) -> list[tuple[str, int | None, Outcome]]:
+) -> list[tuple[str, int | None, ReplayOutcome]]:
     outcomes = []
     for name, slices, policy in _policies(model):
         on_step(f"replaying {name}{'' if slices is None else f' ({slices} slices)'} ...")
@@ -148,13 +148,13 @@ def _outcomes(
     return outcomes
 
 
-def _optima(job: SpotJob, windows: Windows, place: int, of: int, on_step: Progress) -> Hours:
+def _optima(job: SpotJob, windows: SpotWindows, place: int, of: int, on_step: Progress) -> Hours:
     on_step(f"optimum of {windows.name} ({place + 1} of {of}) ...")
     return optimal_costs(job, windows.up)
 
 
 def _results(
-    job: SpotJob, outcomes: Sequence[tuple[str, int | None, Outcome]], bests: Hours, part: slice
+    job: SpotJob, outcomes: Sequence[tuple[str, int | None, ReplayOutcome]], bests: Hours, part: slice
 ) -> tuple[PolicyResult, ...]:
     best = float(bests[part].mean())
     found: dict[str, PolicyResult] = {}

@@ -34,7 +34,7 @@ class TraceError(InputError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trace:
+class SpotTrace:
     """One zone's record: whether spot was up at each sample, in stretches without a hole over 600 s."""
 
     name: str
@@ -61,7 +61,7 @@ class Trace:
         return tuple(_resampled(one, self.gap_s, tick_s) for one in self.segments)
 
 
-def parse_trace(text: str, *, name: str) -> Trace:
+def parse_trace(text: str, *, name: str) -> SpotTrace:
     """A trace from the text of its file. Raises TraceError with what is wrong and where."""
     try:
         document = json.loads(text)
@@ -71,7 +71,7 @@ def parse_trace(text: str, *, name: str) -> Trace:
     return trace_of(document, name=name)
 
 
-def trace_of(document: Any, *, name: str) -> Trace:
+def trace_of(document: Any, *, name: str) -> SpotTrace:
     """A trace from a parsed document."""
     if not isinstance(document, Mapping):
         raise TraceError(f"{name} holds no JSON object", hint=_SHAPE)
@@ -84,7 +84,7 @@ def trace_of(document: Any, *, name: str) -> Trace:
     gap_s = _number(metadata, "gap_seconds", name)
     nodes = _nodes(metadata, name)
     counts = _counts(document["data"], "data", name)
-    return Trace(
+    return SpotTrace(
         name=name,
         family=str(metadata.get("family") or name),
         zone=str(metadata.get("zone") or name),

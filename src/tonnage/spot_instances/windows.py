@@ -9,21 +9,21 @@ from numpy.typing import NDArray
 
 from tonnage.errors import InputError
 from tonnage.spot_instances.job import TICK_H
-from tonnage.spot_instances.traces import Trace
+from tonnage.spot_instances.traces import SpotTrace
 from tonnage.values import dataclass
 
 Up = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Windows:
+class SpotWindows:
     """`up[window, tick, zone]`: whether spot is up in a zone."""
 
     name: str
     up: Up
 
 
-def draw_windows(trace: Trace, *, ticks: int, count: int, seed: int) -> Windows:
+def draw_windows(trace: SpotTrace, *, ticks: int, count: int, seed: int) -> SpotWindows:
     """`count` random starts of one trace. The draw depends on the seed and the trace alone, not on its neighbours.
 
     Raises InputError where no stretch of the trace is long enough.
@@ -40,10 +40,10 @@ def draw_windows(trace: Trace, *, ticks: int, count: int, seed: int) -> Windows:
     owner = np.searchsorted(np.cumsum(rooms), places, side="right")
     first = places - (np.cumsum(rooms) - rooms)[owner]
     up = np.stack([segments[o][f : f + ticks] for o, f in zip(owner, first, strict=True)])
-    return Windows(name=trace.name, up=up[:, :, None])
+    return SpotWindows(name=trace.name, up=up[:, :, None])
 
 
-def draw_joint_windows(traces: Sequence[Trace], *, ticks: int, count: int, seed: int) -> Windows:
+def draw_joint_windows(traces: Sequence[SpotTrace], *, ticks: int, count: int, seed: int) -> SpotWindows:
     """Random starts over the time that all traces cover, taken to begin together; every trace is one zone."""
     split = [trace.name for trace in traces if len(trace.segments) > 1]
     if split:
@@ -61,4 +61,4 @@ def draw_joint_windows(traces: Sequence[Trace], *, ticks: int, count: int, seed:
         )
     starts = np.random.default_rng(seed).integers(room, size=count)
     up = np.stack([np.stack([zone[start : start + ticks] for zone in zones], axis=1) for start in starts])
-    return Windows(name=" + ".join(trace.name for trace in traces), up=up)
+    return SpotWindows(name=" + ".join(trace.name for trace in traces), up=up)

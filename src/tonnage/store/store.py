@@ -19,7 +19,7 @@ from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import Event
 from tonnage.runs.measured_rows import RUN_SOURCE
 from tonnage.runs.spec import dump_spec
-from tonnage.runs.spending import Session, sessions_of
+from tonnage.runs.spending import SpendSession, sessions_of
 from tonnage.runs.states import RunState, state_of
 from tonnage.store.database import Database
 from tonnage.store.rows import PlanRow, RunRow, SpendRow
@@ -254,7 +254,7 @@ def _state_values(state: RunState) -> dict[str, Any]:
     }
 
 
-def _session_values(session: Session) -> dict[str, Any]:
+def _session_values(session: SpendSession) -> dict[str, Any]:
     return {
         "session": session.number,
         "started_at": _text(session.started_at),

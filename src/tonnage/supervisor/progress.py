@@ -13,7 +13,7 @@ from tonnage.runs.tail import Tail
 RECENT_STEPS = 50
 
 
-class Progress:
+class ProgressReader:
     """Read now and then; knows the newest step, checkpoint, and when there was last a sign of work."""
 
     def __init__(self, folder: RunFolder, *, now: datetime) -> None:

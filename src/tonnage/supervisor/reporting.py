@@ -23,7 +23,7 @@ from tonnage.http.urls import without_secrets
 from tonnage.runs.folder import RunFolder, append_values
 from tonnage.runs.journal import EventKind
 from tonnage.runs.spec import LaunchSpec
-from tonnage.runs.states import State
+from tonnage.runs.states import RunStatus
 from tonnage.runs.tail import Tail
 from tonnage.supervisor.recording import complain
 
@@ -40,7 +40,7 @@ LONGEST_DELAY_S: Final = 300.0
 NO_TRACKING: Final = "none"
 
 
-class Part:
+class PeriodicDuty:
     """One thing to do now and then; after an error less often, until it works again."""
 
     def __init__(self, name: str, every_s: float, do: Callable[[], None], finish: Callable[[], None]) -> None:
@@ -91,19 +91,19 @@ def report(folder: RunFolder, settings: Settings) -> None:
         attempted(f"{part.name}, at the end,", part.finish)
 
 
-def _parts(folder: RunFolder, settings: Settings) -> Iterator[Part]:
+def _parts(folder: RunFolder, settings: Settings) -> Iterator[PeriodicDuty]:
     sampling = _Sampling(folder)
-    yield Part("sampling", SAMPLE_EVERY_S, sampling.do, sampling.do)
+    yield PeriodicDuty("sampling", SAMPLE_EVERY_S, sampling.do, sampling.do)
     port = folder.spec().launch.metrics_port
     if port is not None:
         serving = _Serving(folder, port)
-        yield Part("the Prometheus endpoint", LONGEST_DELAY_S, serving.do, serving.finish)
+        yield PeriodicDuty("the Prometheus endpoint", LONGEST_DELAY_S, serving.do, serving.finish)
     if _is_tracked(folder, settings):
         tracking = _Tracking(folder, settings)
-        yield Part("tracking", TRACK_EVERY_S, tracking.do, tracking.finish)
+        yield PeriodicDuty("tracking", TRACK_EVERY_S, tracking.do, tracking.finish)
     storing = _Storing(folder, settings)
-    yield Part("the store", INDEX_EVERY_S, storing.do, storing.finish)
-    yield Part("the message of its end", LONGEST_DELAY_S, _nothing, lambda: _tell(folder))
+    yield PeriodicDuty("the store", INDEX_EVERY_S, storing.do, storing.finish)
+    yield PeriodicDuty("the message of its end", LONGEST_DELAY_S, _nothing, lambda: _tell(folder))
 
 
 def _nothing() -> None:
@@ -220,7 +220,7 @@ class _Storing:
             store.index_run(self._folder)
 
     def finish(self) -> None:
-        if self._folder.state().state is State.SUCCEEDED:
+        if self._folder.state().state is RunStatus.SUCCEEDED:
             self._keep_measurements()
         self.do()
 

@@ -27,7 +27,7 @@ from tonnage.runs.journal import EventKind
 from tonnage.runs.liveness import Held, hold_lock, workers_lock
 from tonnage.runs.requests import notice_request
 from tonnage.runs.restarts import SIGNAL_BASE, describe_exit
-from tonnage.runs.states import Reason
+from tonnage.runs.states import RunReason
 from tonnage.supervisor.log_keeping import LogKeeper
 from tonnage.supervisor.processes import (
     PR_SET_PDEATHSIG,
@@ -162,7 +162,7 @@ class _Shim:
             return
         message = f"its supervisor died; the workers were asked to save and end: {describe_exit(self._code or 0)}"
         with contextlib.suppress(OSError):  # a full disk: `ps` sees from the locks that the run is lost
-            self._folder.record(EventKind.LOST, who="shim", reason=Reason.SUPERVISOR_LOST.value, message=message)
+            self._folder.record(EventKind.LOST, who="shim", reason=RunReason.SUPERVISOR_LOST.value, message=message)
 
 
 def _drain(descriptor: int) -> None:

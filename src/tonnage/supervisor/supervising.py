@@ -19,16 +19,16 @@ from types import FrameType
 from typing import Final
 
 from tonnage.runs.folder import RunFolder
-from tonnage.runs.guards import Breach, Meter, breach, forecast, must_kill, save_allowance_s, spent_usd
+from tonnage.runs.guards import Breach, SpendMeter, breach, forecast, must_kill, save_allowance_s, spent_usd
 from tonnage.runs.job import load_job
 from tonnage.runs.journal import EventKind
 from tonnage.runs.liveness import Heartbeat, hold_lock, read_heartbeat, workers_lock, write_heartbeat
 from tonnage.runs.requests import cancel_request, clear_requests, read_request
-from tonnage.runs.restarts import Ended, Finish, Restart, RestartPolicy, decide, describe_exit, end_as_asked
-from tonnage.runs.states import Reason, State
+from tonnage.runs.restarts import AttemptEnd, Finish, Restart, RestartPolicy, decide, describe_exit, end_as_asked
+from tonnage.runs.states import RunReason, RunStatus
 from tonnage.supervisor.notices import Notice, NoticeWatch
 from tonnage.supervisor.processes import become_subreaper, continue_below, kill_below
-from tonnage.supervisor.progress import Progress
+from tonnage.supervisor.progress import ProgressReader
 from tonnage.supervisor.recording import Recorder, Reserve, Trouble
 from tonnage.supervisor.telemetry import Telemetry
 from tonnage.supervisor.verification import saved_since
@@ -40,10 +40,10 @@ END_MARGIN_S: Final = 2.0  # before a notice's deadline: kill what has not saved
 PRIVATE: Final = 0o077
 NO_ROOM_BYTES: Final = 4096  # less than a block of the usual file systems
 ENDED_KINDS: Final = {
-    State.SUCCEEDED: EventKind.SUCCEEDED,
-    State.FAILED: EventKind.FAILED,
-    State.STOPPED: EventKind.STOPPED,
-    State.CANCELLED: EventKind.CANCELLED,
+    RunStatus.SUCCEEDED: EventKind.SUCCEEDED,
+    RunStatus.FAILED: EventKind.FAILED,
+    RunStatus.STOPPED: EventKind.STOPPED,
+    RunStatus.CANCELLED: EventKind.CANCELLED,
 }
 
 
@@ -63,7 +63,7 @@ class Pace:
 class Ask:
     """The workers were asked to save and end: why, when, and until when they may take."""
 
-    reason: Reason
+    reason: RunReason
     at: datetime
     deadline_s: float | None = None  # of a notice
     kill_at: float | None = None  # on the supervisor's clock
@@ -86,7 +86,7 @@ class _Session:
     started: float
     earlier_s: float = 0.0
     earlier_usd: float = 0.0
-    history: list[Ended] = field(default_factory=list)
+    history: list[AttemptEnd] = field(default_factory=list)
 
 
 class Supervisor:
@@ -128,7 +128,7 @@ class Supervisor:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         with hold_lock(workers_lock(self._folder), wait_s=self._pace.grace_s + 20):
             pass  # the workers of a supervisor that died have ended
-        self._progress = Progress(self._folder, now=_now())
+        self._progress = ProgressReader(self._folder, now=_now())
         before = read_heartbeat(self._folder)
         self._session = _Session(
             started=self._clock(),
@@ -161,7 +161,7 @@ class Supervisor:
 
     # one start
 
-    def _one_start(self) -> Ended:
+    def _one_start(self) -> AttemptEnd:
         attempt = self._folder.state().attempt + 1
         kill_below(os.getpid(), spare=self._telemetry.pids if self._telemetry else frozenset())
         self._workers = workers = Workers(
@@ -177,7 +177,7 @@ class Supervisor:
         self._progress.read(_now())
         self._beat(force=True)
         seen = self._progress
-        return Ended(
+        return AttemptEnd(
             code=code, step=seen.step_in_start, checkpoint_step=seen.checkpoint_step, changed=seen.changed,
             said=seen.said, no_room=disk_usage(self._folder.path).free < NO_ROOM_BYTES,
         )  # fmt: skip
@@ -218,11 +218,11 @@ class Supervisor:
 
     def _look_for_requests(self) -> None:
         cancel = read_request(cancel_request(self._folder))
-        if cancel is not None and (self._asked is None or self._asked.reason is not Reason.USER_CANCELLED):
-            self._ask(Ask(reason=Reason.USER_CANCELLED, at=_now(), kill_at=self._clock(), message=cancel.reason))
+        if cancel is not None and (self._asked is None or self._asked.reason is not RunReason.USER_CANCELLED):
+            self._ask(Ask(reason=RunReason.USER_CANCELLED, at=_now(), kill_at=self._clock(), message=cancel.reason))
         stop = read_request(self._folder.stop_request)
         if stop is not None and self._asked is None:
-            self._ask(Ask(reason=Reason.USER_STOPPED, at=stop.at, message=stop.reason))
+            self._ask(Ask(reason=RunReason.USER_STOPPED, at=stop.at, message=stop.reason))
 
     def _on_notice(self, notice: Notice) -> None:
         self._record(
@@ -234,7 +234,7 @@ class Supervisor:
         if self._asked is None:
             message = f"notice from {notice.source}"
             ask = Ask(
-                reason=Reason.PREEMPTED, at=_now(), deadline_s=notice.deadline_s, kill_at=kill_at, message=message
+                reason=RunReason.PREEMPTED, at=_now(), deadline_s=notice.deadline_s, kill_at=kill_at, message=message
             )
             self._ask(ask)
         elif self._asked.kill_at is None or kill_at < self._asked.kill_at:
@@ -262,7 +262,7 @@ class Supervisor:
         self._record(EventKind.STOPPING, reason=ask.reason.value, message=ask.message or None)
         if self._workers is None:
             return
-        if ask.reason is Reason.USER_CANCELLED:
+        if ask.reason is RunReason.USER_CANCELLED:
             self._workers.kill()
         elif ask.deadline_s is not None:
             self._workers.give_notice(ask.deadline_s)
@@ -271,8 +271,8 @@ class Supervisor:
 
     # counting
 
-    def _meter(self) -> Meter:
-        return Meter(
+    def _meter(self) -> SpendMeter:
+        return SpendMeter(
             held_s=self._clock() - self._session.started,
             earlier_s=self._session.earlier_s,
             earlier_usd=self._session.earlier_usd,
@@ -306,7 +306,7 @@ class Supervisor:
         except OSError as error:
             self._beating.met(error)
 
-    def _foresee(self, meter: Meter) -> None:
+    def _foresee(self, meter: SpendMeter) -> None:
         seen = forecast(
             self._spec.guard,
             meter,
@@ -330,7 +330,7 @@ class Supervisor:
 
     # ends
 
-    def _announce_restart(self, verdict: Restart, ended: Ended) -> None:
+    def _announce_restart(self, verdict: Restart, ended: AttemptEnd) -> None:
         self._record(
             EventKind.RESTARTING,
             reason=verdict.reason.value,
@@ -340,11 +340,11 @@ class Supervisor:
             message=verdict.message,
         )
 
-    def _explained(self, verdict: Finish, ended: Ended) -> Finish:
+    def _explained(self, verdict: Finish, ended: AttemptEnd) -> Finish:
         """What was saved, where the workers were asked to save; how training ended, where it did so early."""
-        if verdict.state is State.SUCCEEDED:
+        if verdict.state is RunStatus.SUCCEEDED:
             return replace(verdict, message="; ".join(filter(None, self._progress.outcome)))
-        if self._asked is None or verdict.state is not State.STOPPED:
+        if self._asked is None or verdict.state is not RunStatus.STOPPED:
             return verdict
         saved = saved_since(self._progress.checkpoint, self._asked.at)
         how = "" if saved.fine else f"; the workers: {describe_exit(ended.code)}"

@@ -14,24 +14,24 @@ from dataclasses import field
 from typing import Any, Final, Protocol
 
 from tonnage.errors import InputError, TonnageError
-from tonnage.runs.states import Reason, State
+from tonnage.runs.states import RunReason, RunStatus
 from tonnage.sweeps.folder import SweepFolder
-from tonnage.sweeps.study import Study, Tried
+from tonnage.sweeps.study import OptunaStudy, Tried
 from tonnage.sweeps.sweep import Sweep
 from tonnage.values import dataclass
 
 CLOCK_EVERY_S: Final = 5.0
 LOST_AT_MOST: Final = 2  # times that one trial is started again after its supervisor was gone
-_GOES_ON: Final = (State.LOST, State.STOPPED)  # ended states that a resumption of the sweep takes up
+_GOES_ON: Final = (RunStatus.LOST, RunStatus.STOPPED)  # ended states that a resumption of the sweep takes up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class SeenTrial:
     """A trial's run as it stands."""
 
-    state: State
+    state: RunStatus
     over: bool  # ended, and nobody is at work on it any more
-    reason: Reason | None = None
+    reason: RunReason | None = None
     message: str = ""
     step: int = 0
     metrics: Mapping[str, float] = field(default_factory=dict)  # of the finished model
@@ -43,7 +43,7 @@ class Seen:
 class Launcher(Protocol):
     """Starts and ends runs; `tonnage run`'s own way."""
 
-    def observe(self, number: int) -> Seen | None:
+    def observe(self, number: int) -> SeenTrial | None:
         """The run of a trial; None where there is none."""
 
     def start(self, number: int, values: Mapping[str, Any]) -> None: ...
@@ -57,7 +57,7 @@ class Launcher(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class SweepEnd:
     """How a session of a sweep ended."""
 
     why: str  # done, interrupted, cost limit, time limit
@@ -65,14 +65,14 @@ class Ended:
     paused: int = 0  # trials that a resumption goes on with
 
 
-class Engine:
+class SweepSession:
     """One session of a sweep."""
 
     def __init__(
         self,
         sweep: Sweep,
         folder: SweepFolder,
-        study: Study,
+        study: OptunaStudy,
         launcher: Launcher,
         *,
         say: Callable[[str], None],
@@ -86,7 +86,7 @@ class Engine:
         self._paused: set[int] = set()
         self._spent: dict[int, float] = {}
 
-    def run(self) -> Ended:
+    def run(self) -> SweepEnd:
         """Until every trial has ended, a limit is reached or someone interrupts."""
         try:
             self._take_up()
@@ -149,7 +149,7 @@ class Engine:
                 self._settle(number, seen, pruned=pruned)
         self._save_clock()
 
-    def _prune(self, number: int, seen: Seen) -> bool:
+    def _prune(self, number: int, seen: SeenTrial) -> bool:
         """Whether the trial is one that is given up; it is cancelled when that is found."""
         if self._sweep.terms.pruning == "none":
             return False
@@ -167,16 +167,16 @@ class Engine:
         self._launcher.cancel(number)
         return True
 
-    def _settle(self, number: int, seen: Seen, *, pruned: bool) -> None:
+    def _settle(self, number: int, seen: SeenTrial, *, pruned: bool) -> None:
         """The run of a trial is over."""
-        if seen.state is State.SUCCEEDED:
+        if seen.state is RunStatus.SUCCEEDED:
             self._complete(number, seen)
         elif pruned:
             self._tell(number, "pruned", seen=seen)
-        elif seen.state is State.LOST and self._live[number] < LOST_AT_MOST:
+        elif seen.state is RunStatus.LOST and self._live[number] < LOST_AT_MOST:
             self._live[number] += 1
             self._try(number, lambda: self._launcher.resume(number))
-        elif seen.state is State.STOPPED and seen.reason in (Reason.USER_STOPPED, Reason.PREEMPTED):
+        elif seen.state is RunStatus.STOPPED and seen.reason in (RunReason.USER_STOPPED, RunReason.PREEMPTED):
             self._live.pop(number)
             self._paused.add(number)
             self._say(f"trial {number} has stopped at step {seen.step}; --resume goes on with it")
@@ -184,7 +184,7 @@ class Engine:
             why = seen.reason.value if seen.reason else seen.state.value
             self._tell(number, "failed", seen=seen, message=f"{why}: {seen.message}" if seen.message else why)
 
-    def _complete(self, number: int, seen: Seen) -> None:
+    def _complete(self, number: int, seen: SeenTrial) -> None:
         figure = self._sweep.figure
         value = seen.metrics.get(figure)
         if value is None:
@@ -197,7 +197,7 @@ class Engine:
             self._tell(number, "failed", seen=seen, message=f"{figure} is not a number")
 
     def _tell(
-        self, number: int, state: str, *, seen: Seen | None = None, value: float | None = None, message: str = ""
+        self, number: int, state: str, *, seen: SeenTrial | None = None, value: float | None = None, message: str = ""
     ) -> None:
         facts: dict[str, Any] = {"message": message, "step": seen.step if seen else 0}
         facts |= {"seconds": seen.seconds if seen else None, "usd": seen.usd if seen else None}
@@ -233,7 +233,7 @@ class Engine:
         """How long the sweep has been under way, all sessions together."""
         return self._earlier_s + self._clock() - self._began
 
-    def _end(self, why: str, message: str) -> Ended:
+    def _end(self, why: str, message: str) -> SweepEnd:
         """Let what runs save and end. A second interrupt leaves it to itself."""
         if message and why != "interrupted":
             self._say(f"limit reached: {message}; trials under way save and end")
@@ -244,7 +244,7 @@ class Engine:
         while self._live:
             for number in list(self._live):
                 seen = self._launcher.observe(number)
-                if seen is None or (seen.over and seen.state is not State.SUCCEEDED):
+                if seen is None or (seen.over and seen.state is not RunStatus.SUCCEEDED):
                     self._live.pop(number)
                     self._paused.add(number)
                 elif seen.over:
@@ -253,9 +253,9 @@ class Engine:
                 time.sleep(self._look_every_s)
         return self._ended(why, message)
 
-    def _ended(self, why: str, message: str = "") -> Ended:
+    def _ended(self, why: str, message: str = "") -> SweepEnd:
         self._folder.save_seconds(self.seconds())
-        return Ended(why=why, message=message, paused=len(self._paused))
+        return SweepEnd(why=why, message=message, paused=len(self._paused))
 
     def _save_clock(self) -> None:
         if self._clock() - self._saved_at >= CLOCK_EVERY_S:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import MissingExtra
-from tonnage.sweeps.sweep import Parameter, Sweep
+from tonnage.sweeps.sweep import Sweep, SweepParameter
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Tried:
     attributes: Mapping[str, Any]
 
 
-class Study:
+class OptunaStudy:
     """The study in a folder. MissingExtra where Optuna is not installed."""
 
     def __init__(self, file: Path, sweep: Sweep) -> None:
@@ -150,7 +150,7 @@ def find_optuna() -> Any:
     return optuna
 
 
-def _suggest(trial: Trial, parameter: Parameter) -> None:
+def _suggest(trial: Trial, parameter: SweepParameter) -> None:
     if parameter.choices is not None:
         trial.suggest_categorical(parameter.path, [_label(value) for value in parameter.choices])
     elif parameter.whole:
@@ -170,7 +170,7 @@ def _label(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, (list, dict)) else value
 
 
-def _meant(parameter: Parameter, kept: Any) -> Any:
+def _meant(parameter: SweepParameter, kept: Any) -> Any:
     if parameter.choices is None:
         return kept
     return next(value for value in parameter.choices if _label(value) == kept)

@@ -19,7 +19,7 @@ from tonnage.workload.file.kinds import TabularFile, TrainFile
 from tonnage.workload.file.problems import line_of
 from tonnage.workload.file.sweep_checks import is_whole
 from tonnage.workload.file.sweep_fields import Direction, ParameterFields, SweepFields
-from tonnage.workload.file.yaml_lines import Document, KeyPath
+from tonnage.workload.file.yaml_lines import KeyPath, YamlDocument
 from tonnage.workload.loading import CheckedFile, check_workload, load_checked
 from tonnage.workload.run_terms import less_is_better
 
@@ -29,7 +29,7 @@ _NAME: Final = re.compile(r"\w[\w.-]{0,99}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parameter:
+class SweepParameter:
     """One key and what it may be: `choices`, or a range."""
 
     path: str
@@ -60,7 +60,7 @@ class Sweep:
     name: str
     file: Path
     checked: CheckedFile
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[SweepParameter, ...]
     figure: str
     direction: Direction
     terms: SweepFields
@@ -159,17 +159,17 @@ def load_sweep(path: Path, *, name: str | None = None) -> Sweep:
     return sweep
 
 
-def _parameter(path: str, fields: ParameterFields, *, whole: bool) -> Parameter:
+def _parameter(path: str, fields: ParameterFields, *, whole: bool) -> SweepParameter:
     if fields.choices is not None:
-        return Parameter(path=path, choices=tuple(fields.choices))
+        return SweepParameter(path=path, choices=tuple(fields.choices))
     assert fields.low is not None
     assert fields.high is not None
-    return Parameter(
+    return SweepParameter(
         path=path, low=fields.low, high=fields.high, log=fields.log, step=fields.step, whole=whole,
     )  # fmt: skip
 
 
-def with_values(document: Document, values: Mapping[str, Any]) -> Document:
+def with_values(document: YamlDocument, values: Mapping[str, Any]) -> YamlDocument:
     """The document with other values at some keys; each is told on the line of its parameter."""
     changed: Any = copy.deepcopy(document.value)
     lines: dict[KeyPath, int | None] = dict(document.lines)
@@ -184,4 +184,4 @@ def with_values(document: Document, values: Mapping[str, Any]) -> Document:
             inner = inner[part]
         inner[parts[-1]] = copy.deepcopy(value)
         lines[parts] = line
-    return Document(changed, lines, document.file)
+    return YamlDocument(changed, lines, document.file)

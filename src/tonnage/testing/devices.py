@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage.calibration.local_profile import AllReduce, Curve, DeviceProfile, Identity, Point, Timing
+from tonnage.calibration.local_profile import AllReduce, DeviceCurve, DeviceProfile, Identity, MeasuredPoint, Timing
 from tonnage.sizing.local_work import HEAD_WIDTHS
 
 _UNITS: Final = {
@@ -51,15 +51,15 @@ def _operations() -> list[tuple[str, str]]:
     return [*_UNITS.items(), *attention]
 
 
-def _curve(operation: str, precision: str, threads: int, unit: str, rate: float, spread: float) -> Curve:
+def _curve(operation: str, precision: str, threads: int, unit: str, rate: float, spread: float) -> DeviceCurve:
     sizes = (1.0, 1e6)
     points = tuple(_point(size, size, rate, spread) for size in sizes)
-    return Curve(operation=operation, precision=precision, threads=threads, unit=unit, points=points)
+    return DeviceCurve(operation=operation, precision=precision, threads=threads, unit=unit, points=points)
 
 
-def _point(size: float, amount: float, rate: float, spread: float) -> Point:
+def _point(size: float, amount: float, rate: float, spread: float) -> MeasuredPoint:
     seconds = amount / rate
     timing = Timing(
         median_s=seconds, low_quartile_s=seconds / (1 + spread), high_quartile_s=seconds * (1 + spread), repeats=9
     )
-    return Point(size=size, amount=amount, timing=timing)
+    return MeasuredPoint(size=size, amount=amount, timing=timing)

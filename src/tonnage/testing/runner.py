@@ -13,7 +13,7 @@ from tonnage.runs.job import Job, dump_job
 from tonnage.runs.journal import EventKind
 from tonnage.runs.requests import clear_requests
 from tonnage.runs.spec import RunnerName
-from tonnage.runs.states import Reason, RunState
+from tonnage.runs.states import RunReason, RunState
 from tonnage.values import dataclass
 
 
@@ -39,13 +39,15 @@ class FakeRunner(Local):
         return folder.state()
 
     def stop(self, folder: RunFolder, *, by: str, reason: str) -> None:
-        folder.record(EventKind.STOPPED, who="supervisor", reason=Reason.USER_STOPPED.value, message=f"{by}: {reason}")
+        folder.record(
+            EventKind.STOPPED, who="supervisor", reason=RunReason.USER_STOPPED.value, message=f"{by}: {reason}"
+        )
 
     def cancel(self, folder: RunFolder, *, by: str, reason: str) -> None:
         message = f"{by}: {reason}"
-        folder.record(EventKind.CANCELLED, who="supervisor", reason=Reason.USER_CANCELLED.value, message=message)
+        folder.record(EventKind.CANCELLED, who="supervisor", reason=RunReason.USER_CANCELLED.value, message=message)
 
-    def end(self, folder: RunFolder, kind: EventKind = EventKind.SUCCEEDED, reason: Reason | None = None) -> None:
+    def end(self, folder: RunFolder, kind: EventKind = EventKind.SUCCEEDED, reason: RunReason | None = None) -> None:
         """Carry the run to its end."""
         if reason is None:
             folder.record(kind, who="supervisor")

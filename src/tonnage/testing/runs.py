@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.files import write_whole
-from tonnage.runs import EventKind, Reason, RunFolder, RunSpec
+from tonnage.runs import EventKind, RunFolder, RunReason, RunSpec
 from tonnage.runs.folder import append_values
 from tonnage.runs.spec import DataSource, DataSpec, GuardSpec, TrainingSpec
 
@@ -107,7 +107,7 @@ def _events_before(folder: RunFolder, spec: RunSpec, *, on_gpu: bool) -> None:
 
 
 def _kill(folder: RunFolder, clock: _Clock, step: int) -> None:
-    reason = Reason.WORKER_KILLED.value
+    reason = RunReason.WORKER_KILLED.value
     folder.record(EventKind.RESTARTING, who="supervisor", at=clock.now, reason=reason, delay_s=1, attempt=2)
     folder.record(EventKind.STARTED, who="supervisor", at=clock.now, attempt=2, pid=2)
     folder.record(EventKind.RESUMED, who="rank0", at=clock.now, step=step - 10, lost_steps=10, path="step-00000050")

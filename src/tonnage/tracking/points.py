@@ -9,19 +9,19 @@ from typing import Any, Final
 
 from tonnage.runs.journal import Event, EventKind
 from tonnage.runs.spec import RunSpec
-from tonnage.runs.states import RunState, State
+from tonnage.runs.states import RunState, RunStatus
 from tonnage.values import dataclass
 
 _NOT_METRICS: Final = frozenset({"step", "at", "attempt"})
 LONGEST_PARAM: Final = 500  # characters; what every MLflow store takes
 STATUS: Final = {
-    State.SUCCEEDED: "FINISHED", State.FAILED: "FAILED", State.LOST: "FAILED", State.STOPPED: "KILLED",
-    State.CANCELLED: "KILLED", State.PENDING: "SCHEDULED",
+    RunStatus.SUCCEEDED: "FINISHED", RunStatus.FAILED: "FAILED", RunStatus.LOST: "FAILED", RunStatus.STOPPED: "KILLED",
+    RunStatus.CANCELLED: "KILLED", RunStatus.PENDING: "SCHEDULED",
 }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class MetricPoint:
     """One value of one metric. Its time is that of the measurement, so that the same point is the same anywhere."""
 
     key: str
@@ -44,30 +44,34 @@ def _flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str
             yield above + name, " ".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
 
 
-def metric_points(line: Mapping[str, Any], *, after_step: int) -> list[Point]:
+def metric_points(line: Mapping[str, Any], *, after_step: int) -> list[MetricPoint]:
     """A line of metrics. A step that was sent before a restart is not sent again: MLflow cannot take a point back."""
     step = int(line["step"])
     if step <= after_step:
         return []
     at_ms = _milliseconds(line["at"])
-    return [Point(key, float(value), at_ms, step) for key, value in line.items()
+    return [MetricPoint(key, float(value), at_ms, step) for key, value in line.items()
             if key not in _NOT_METRICS and _is_number(value)]  # fmt: skip
 
 
-def sample_points(sample: Mapping[str, Any], began: datetime) -> list[Point]:
+def sample_points(sample: Mapping[str, Any], began: datetime) -> list[MetricPoint]:
     """A sample of the machine, under the names MLflow's own page of system metrics looks for; steps are seconds."""
     at_ms = _milliseconds(sample["at"])
     step = max(round((at_ms - began.timestamp() * 1000) / 1000), 0)
     figures = {key: value for key, value in sample.items() if key != "gpus"}
     for gpu in sample.get("gpus", ()):
         figures |= {f"gpu_{gpu['index']}/{key}": value for key, value in gpu.items() if key != "index"}
-    return [Point(f"system/{key}", float(value), at_ms, step) for key, value in figures.items() if _is_number(value)]
+    return [
+        MetricPoint(f"system/{key}", float(value), at_ms, step) for key, value in figures.items() if _is_number(value)
+    ]
 
 
-def event_points(events: Iterable[Event]) -> list[Point]:
+def event_points(events: Iterable[Event]) -> list[MetricPoint]:
     """Metrics of evaluations during the run."""
     return [
-        Point(f"evaluation/{name}", float(value), _milliseconds(event.at.isoformat()), int(event.fields.get("step", 0)))
+        MetricPoint(
+            f"evaluation/{name}", float(value), _milliseconds(event.at.isoformat()), int(event.fields.get("step", 0))
+        )
         for event in events
         if event.kind is EventKind.EVALUATED
         for name, value in (event.fields.get("metrics") or {}).items()
@@ -75,11 +79,11 @@ def event_points(events: Iterable[Event]) -> list[Point]:
     ]
 
 
-def result_points(figures: Mapping[str, Any], *, ended_at: datetime, step: int) -> list[Point]:
+def result_points(figures: Mapping[str, Any], *, ended_at: datetime, step: int) -> list[MetricPoint]:
     """What is known at the end: `metrics`, `baseline`, `measured` and `predicted`, each under its own name."""
     at_ms = _milliseconds(ended_at.isoformat())
     return [
-        Point(f"{group}/{name}", float(value), at_ms, step)
+        MetricPoint(f"{group}/{name}", float(value), at_ms, step)
         for group, values in figures.items()
         for name, value in (values or {}).items()
         if _is_number(value)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import EventKind
 from tonnage.runs.spec import RunSpec
-from tonnage.runs.states import State
+from tonnage.runs.states import RunStatus
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _PICTURES: Final = ("pillow", "torchvision")  # what transformers prepares image
 def register(client: MlflowClient, run_id: str, folder: RunFolder, spec: RunSpec, *, known: str | None) -> str | None:
     """The version in the registry, new or known; None where none is asked for or there is no model."""
     name = spec.tracking.register_as
-    if name is None or not folder.model.is_dir() or folder.state().state is not State.SUCCEEDED:
+    if name is None or not folder.model.is_dir() or folder.state().state is not RunStatus.SUCCEEDED:
         return known
     if known is None:
         return put(client, run_id, folder, spec, name=name).version

@@ -24,7 +24,7 @@ from tonnage.runs.spec import RunSpec
 from tonnage.tracking.artifacts import send_artifacts
 from tonnage.tracking.places import artifacts_beside, sqlite_file
 from tonnage.tracking.points import (
-    Point,
+    MetricPoint,
     event_points,
     metric_points,
     parameters,
@@ -167,7 +167,7 @@ class Tracker:
     def _send_lines(self, client: MlflowClient, sent: Sent) -> Sent:
         """Every new line of metrics, samples and journal, and the state."""
         while lines := list(islice(read_lines(self._folder.metrics_file, sent.metrics), _LINES)):
-            points: list[Point] = []
+            points: list[MetricPoint] = []
             step = sent.step
             for line in lines:
                 points += metric_points(line.values, after_step=step)
@@ -183,7 +183,7 @@ class Tracker:
             self._send_state(client, sent)
         return sent
 
-    def _send(self, client: MlflowClient, points: Sequence[Point], sent: Sent) -> Sent:
+    def _send(self, client: MlflowClient, points: Sequence[MetricPoint], sent: Sent) -> Sent:
         """Points, then the tag that says how far they reach, then our own note of it.
 
         Where a crash comes between, the tag counts; where it comes before the tag, the points are sent again with the

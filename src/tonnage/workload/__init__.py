@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from tonnage.workload.jobs import (
         BatchJob,
-        Buy,
+        BuyTerms,
         Constraints,
         Job,
         Lengths,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _HOME: Final = {
     "BatchJob": "jobs",
-    "Buy": "jobs",
+    "BuyTerms": "jobs",
     "Constraints": "jobs",
     "Job": "jobs",
     "Lengths": "jobs",
@@ -51,7 +51,7 @@ _HOME: Final = {
 
 __all__ = [
     "BatchJob",
-    "Buy",
+    "BuyTerms",
     "Constraints",
     "Job",
     "Lengths",

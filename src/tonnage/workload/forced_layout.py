@@ -15,7 +15,7 @@ from tonnage.workload.file.layout_checks import Fault, find_train_faults
 from tonnage.workload.file.layout_fields import ServingLayoutFields, TrainLayoutFields
 from tonnage.workload.file.mapping_values import as_document
 from tonnage.workload.file.problems import explain_validation
-from tonnage.workload.file.serving_layout_checks import Asked, find_serving_faults
+from tonnage.workload.file.serving_layout_checks import LayoutContext, find_serving_faults
 from tonnage.workload.jobs import BatchJob, Job, ServeJob, TabularJob, TrainJob, Workload
 
 SHORT: Final[Mapping[str, str]] = MappingProxyType(
@@ -104,7 +104,7 @@ def _faults(job: Job, stated: Mapping[str, int | str], max_gpus: int | None) -> 
     elif isinstance(job, ServeJob | BatchJob):
         own = {name: getattr(job, name) for name in ServingLayoutFields.model_fields}
         serving = ServingLayoutFields.model_validate({**own, **stated})
-        asked = Asked(
+        asked = LayoutContext(
             shape=job.model, engine=job.engine, max_gpus=max_gpus, service=isinstance(job, ServeJob),
             latency=isinstance(job, ServeJob) and job.p95_latency_s is not None,
         )  # fmt: skip

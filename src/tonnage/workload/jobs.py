@@ -280,7 +280,7 @@ class Tokens:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Buy:
+class BuyTerms:
     """How it may be bought, and what an interruption costs."""
 
     purchases: tuple[Purchase, ...] = ("on_demand", "spot")
@@ -329,7 +329,7 @@ class Workload:
     kind: Literal["train", "serve", "batch", "tabular"]
     job: Job
     constraints: Constraints
-    buy: Buy
+    buy: BuyTerms
     team: Team
     as_of: datetime
     file: str | None = None

@@ -29,7 +29,7 @@ from tonnage.workload.file.problems import (
 from tonnage.workload.file.run_checks import find_run_problems
 from tonnage.workload.file.sweep_checks import find_sweep_problems
 from tonnage.workload.file.terms_checks import find_term_problems
-from tonnage.workload.file.yaml_lines import Document, read_yaml
+from tonnage.workload.file.yaml_lines import YamlDocument, read_yaml
 from tonnage.workload.jobs import Workload
 from tonnage.workload.shapes import ModelShape
 
@@ -86,7 +86,7 @@ class CheckedFile:
 
     entries: WorkloadFile
     shape: ModelShape | None
-    document: Document
+    document: YamlDocument
     name: str
     draft: ModelShape | None = None  # of speculative decoding
     market: MarketTerms = field(default_factory=MarketTerms)
@@ -100,7 +100,7 @@ class CheckedFile:
 
 
 def check_workload(
-    document: Document,
+    document: YamlDocument,
     *,
     folder: Path | None,
     as_of: datetime,
@@ -179,7 +179,7 @@ def _neighbours(path: Path) -> str:
     return did_you_mean(nearest(path.name, names), _EXAMPLES)
 
 
-def _validate(document: Document, finder: ModelFinder) -> WorkloadFile:
+def _validate(document: YamlDocument, finder: ModelFinder) -> WorkloadFile:
     entries = document.value
     if entries is None:
         raise WorkloadError("is empty", hint=_EXAMPLES, file=document.file)
@@ -196,7 +196,7 @@ def _validate(document: Document, finder: ModelFinder) -> WorkloadFile:
         raise
 
 
-def _choose_kind(kind: object, document: Document) -> type[WorkloadFile]:
+def _choose_kind(kind: object, document: YamlDocument) -> type[WorkloadFile]:
     names = ", ".join(KINDS)
     if kind is None:
         raise_problem(("kind",), f"is missing, expected one of {names}", document, "for example `kind: train`")

@@ -16,7 +16,7 @@ from tonnage.runs.spec import RunSpec
 
 pytest.importorskip("transformers", reason="the extra `train`")
 
-from tonnage.recipes.predicting import Answered, Asked, predict
+from tonnage.recipes.predicting import Answered, PredictionRequest, predict
 
 
 class Killed(Exception):
@@ -32,7 +32,7 @@ def ask(folder: RunFolder, data: Path | str, out: Path, *, die_after: int | None
         if die_after is not None and done >= die_after:
             raise Killed
 
-    return predict(folder, Asked(data=str(data), out=out, **{"batch": 2, **given}), progress=progress)
+    return predict(folder, PredictionRequest(data=str(data), out=out, **{"batch": 2, **given}), progress=progress)
 
 
 @pytest.fixture

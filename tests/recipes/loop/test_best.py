@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from tonnage.recipes.best import Standing, standing
+from tonnage.recipes.best import BestSoFar, standing
 from tonnage.recipes.task import Evaluation
 from tonnage.runs.journal import EventKind
 from tonnage.runs.spec import TrainingSpec
@@ -78,6 +78,6 @@ def test_less_is_better_for_losses(make_run: MakeRun) -> None:
     for step, loss in ((1, 3.0), (2, 1.0), (2, 1.0), (3, 2.0), (4, 0.1)):
         run.folder.record(EventKind.EVALUATED, who="rank0", step=step, metrics={"accuracy": loss, "perplexity": loss})
     training = TrainingSpec(best_by="perplexity", early_stopping=1)
-    assert standing(run.folder, training, step=3) == Standing(step=2, without_gain=1)
+    assert standing(run.folder, training, step=3) == BestSoFar(step=2, without_gain=1)
     assert standing(run.folder, training, step=3).over(training)
-    assert standing(run.folder, TrainingSpec(), step=3) == Standing(step=1, without_gain=2)
+    assert standing(run.folder, TrainingSpec(), step=3) == BestSoFar(step=1, without_gain=2)

@@ -27,7 +27,7 @@ from tonnage.recipes.checkpoints import (
     read_checkpoint,
     writing,
 )
-from tonnage.recipes.checkpoints.interval import Interval
+from tonnage.recipes.checkpoints.interval import CheckpointClock
 from tonnage.recipes.preflight import Preflight
 from tonnage.runs import folder as folders
 from tonnage.runs.journal import EventKind
@@ -317,7 +317,7 @@ def test_nobody_says_when(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) ->
 def test_the_interval_follows_from_what_a_save_takes() -> None:
     """Early once; then Daly's time for the save just measured, longer for a longer one, shorter on a spot machine."""
     clock = [0.0]
-    steady, spot = (Interval(CheckpointSpec(ends_per_hour=rate), clock=lambda: clock[0]) for rate in (None, 1.0))
+    steady, spot = (CheckpointClock(CheckpointSpec(ends_per_hour=rate), clock=lambda: clock[0]) for rate in (None, 1.0))
     assert not steady.due(5)
     clock[0] = 10.0
     assert steady.due(5)
@@ -337,8 +337,8 @@ def test_the_interval_follows_from_what_a_save_takes() -> None:
 def test_what_the_file_says_holds() -> None:
     """Steps or seconds asked for are not overruled."""
     clock = [0.0]
-    by_steps = Interval(CheckpointSpec(every_steps=50), clock=lambda: clock[0])
-    by_time = Interval(CheckpointSpec(every_s=900.0), clock=lambda: clock[0])
+    by_steps = CheckpointClock(CheckpointSpec(every_steps=50), clock=lambda: clock[0])
+    by_time = CheckpointClock(CheckpointSpec(every_s=900.0), clock=lambda: clock[0])
     clock[0] = 899.0
     assert [by_steps.due(step) for step in (49, 50, 51)] == [False, True, False]
     assert not by_time.due(50)

@@ -13,9 +13,9 @@ from tonnage.errors import InputError
 from tonnage.recipes.preflight import Preflight
 from tonnage.recipes.worker import CRASHED, crash_code
 from tonnage.runs.journal import EventKind
-from tonnage.runs.progress import Progress, read_progress
+from tonnage.runs.progress import ProgressWriter, read_progress
 from tonnage.runs.spec import CheckpointSpec
-from tonnage.runs.states import State, WorkerExit
+from tonnage.runs.states import RunStatus, WorkerExit
 
 MakeRun = Callable[..., Any]
 
@@ -179,7 +179,7 @@ def test_bad_input_of_a_task_is_passed_on(make_run: MakeRun) -> None:
     fields = run.events(EventKind.STOPPING)[0].fields
     assert fields["message"] == "rows.jsonl:3: no column 'text'"
     assert fields["hint"] == "name it under `columns`"
-    assert run.folder.state().state is State.STOPPING
+    assert run.folder.state().state is RunStatus.STOPPING
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_the_same_exception_twice_before_a_step_is_final(make_run: MakeRun) -> N
     assert said[-1] == "ValueError: no such layer: 12"
     folder.record(EventKind.SUBMITTED, who="cli")
     assert crash_code(folder, broken) == CRASHED
-    marks = Progress(folder.path)
+    marks = ProgressWriter(folder.path)
     marks.note(3)
     marks.close()
     assert crash_code(folder, broken) == CRASHED

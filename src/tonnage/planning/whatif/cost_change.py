@@ -15,7 +15,7 @@ MOST_STEPS = 12  # keys tried one by one; each takes a plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class ChangeSide:
     """One side of a change: the winner and its cost a month, or what is lacking.
 
     A service's cost is of a month as it stands; a job's is of one run, `runs` times a month.
@@ -48,8 +48,8 @@ class CostChange:
 
     name: str
     file: str
-    before: Side
-    after: Side
+    before: ChangeSide
+    after: ChangeSide
     steps: tuple[KeyStep, ...] = ()
     changes: tuple[KeyChange, ...] = ()  # all that differ, also where there are too many to try one by one
     kept_usd: float | None = None
@@ -73,18 +73,18 @@ class CostChange:
         return before is not None and after is not None and before.identity == after.identity
 
 
-NO_FILE = Side(month_usd=None, winner=None, runs=None, lacks="no file")
+NO_FILE = ChangeSide(month_usd=None, winner=None, runs=None, lacks="no file")
 
 
-def side_of(plan: Plan, *, service: bool, runs_per_month: float) -> Side:
+def side_of(plan: Plan, *, service: bool, runs_per_month: float) -> ChangeSide:
     """A plan's side of a change."""
     runs = None if service else runs_per_month
     if plan.best is None:
-        return Side(month_usd=None, winner=None, runs=runs, lacks="nothing fits")
-    return Side(month_usd=_of_month(plan.best, runs), winner=plan.best, runs=runs)
+        return ChangeSide(month_usd=None, winner=None, runs=runs, lacks="nothing fits")
+    return ChangeSide(month_usd=_of_month(plan.best, runs), winner=plan.best, runs=runs)
 
 
-def kept_usd(before: Side, now: Plan) -> float | None:
+def kept_usd(before: ChangeSide, now: Plan) -> float | None:
     """What the former winner costs a month in the plan of now; None where it is no option any more."""
     if before.winner is None:
         return None
@@ -93,10 +93,10 @@ def kept_usd(before: Side, now: Plan) -> float | None:
 
 
 def steps_of(
-    before: Side,
-    after: Side,
+    before: ChangeSide,
+    after: ChangeSide,
     changes: Sequence[KeyChange],
-    priced: Callable[[KeyChange], Side | None],
+    priced: Callable[[KeyChange], ChangeSide | None],
 ) -> tuple[KeyStep, ...]:
     """The price's way from `before` to `after`, key by key. `priced` is the state after a change, None if it cannot be.
 

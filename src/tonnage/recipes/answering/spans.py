@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.recipes.answering.answerer import Answer, Answerer, PlacedRow, rounded, text_of
 from tonnage.recipes.tasks.items import answers, pad
-from tonnage.recipes.tasks.question_answering import Question, Windows, best_span
+from tonnage.recipes.tasks.question_answering import ContextQuestion, TokenWindows, best_span
 from tonnage.recipes.trained import TrainedModel
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ def _answer(trained: TrainedModel, rows: Sequence[PlacedRow], batch: int) -> lis
     spec = trained.spec
     names = {role: spec.column(role) or role for role in ("question", "context")}
     questions = [
-        Question(text_of(row, names["question"], "question"), text_of(row, names["context"], "context"), ())
+        ContextQuestion(text_of(row, names["question"], "question"), text_of(row, names["context"], "context"), ())
         for row in rows
     ]
-    items = Windows(trained.tokenizer, trained.longest, spec.training.stride).encode(questions, 0)
+    items = TokenWindows(trained.tokenizer, trained.longest, spec.training.stride).encode(questions, 0)
     best: dict[int, tuple[float, int, int]] = {}
     nothing = dict.fromkeys(range(len(rows)), math.inf)  # of the window that is least sure of it
     for positions, _, output in answers(trained.model, items, batch, partial(pad, tokenizer=trained.tokenizer)):

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tonnage.recipes.checkpoints.reading import Checkpoint, CheckpointInvalid
-from tonnage.recipes.engine import Engine
-from tonnage.recipes.team import Team
+from tonnage.recipes.engine import StepEngine
+from tonnage.recipes.team import ProcessTeam
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
-def deal_checkpoint(engine: Engine, checkpoint: Checkpoint, kept: Mapping[str, Tensor]) -> Mapping[str, Any]:
+def deal_checkpoint(engine: StepEngine, checkpoint: Checkpoint, kept: Mapping[str, Tensor]) -> Mapping[str, Any]:
     """Set the parameters and buffers `kept`, by name, and the optimizer. All processes take part; all get the rest of
     the training state. CheckpointInvalid where it holds other parameters."""
     import torch
@@ -38,7 +38,7 @@ def deal_checkpoint(engine: Engine, checkpoint: Checkpoint, kept: Mapping[str, T
     return rest
 
 
-def _deal_optimizer(engine: Engine, saved: Any) -> None:
+def _deal_optimizer(engine: StepEngine, saved: Any) -> None:
     """`saved`: its `state_dict()`, on rank 0. Moments have the shape of their parameter and are scattered; what has
     another shape, as the number of steps, is the same for all."""
     team, optimizer = engine.team, engine.optimizer.optimizer
@@ -57,7 +57,7 @@ def _is_like(value: Any, parameter: Any) -> bool:
     return bool(getattr(value, "shape", None) == parameter.shape)
 
 
-def _scattered(team: Team, whole: Tensor | None, like: Any) -> Any:
+def _scattered(team: ProcessTeam, whole: Tensor | None, like: Any) -> Any:
     """Rank 0's tensor (None elsewhere) with the shape and over the devices of `like`."""
     import torch
     from torch.distributed.tensor import DTensor, distribute_tensor

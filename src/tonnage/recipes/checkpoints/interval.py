@@ -16,7 +16,7 @@ FIRST_S: Final = 10.0  # of steps, where nobody said when: shows early that a sa
 SHORTEST_SAVE_S: Final = 0.01  # a save of less is measured too coarsely to be the base of an interval
 
 
-class Interval:
+class CheckpointClock:
     """Counts the time since the newest checkpoint of one attempt."""
 
     def __init__(self, said: CheckpointSpec, *, clock: Callable[[], float] = time.monotonic) -> None:

@@ -10,12 +10,12 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Final
 
-from tonnage.recipes.engine import Engine
+from tonnage.recipes.engine import StepEngine
 
 SHARDS: Final = "shards"  # folder inside a checkpoint
 
 
-def shard_bytes(engine: Engine) -> int:
+def shard_bytes(engine: StepEngine) -> int:
     """Bytes of this process's part of weights and optimizer."""
     import torch
     from torch.utils._pytree import tree_leaves
@@ -24,14 +24,14 @@ def shard_bytes(engine: Engine) -> int:
     return sum(part.nbytes for part in parts if isinstance(part, torch.Tensor))
 
 
-def write_shards(engine: Engine, folder: Path, group: Any) -> None:
+def write_shards(engine: StepEngine, folder: Path, group: Any) -> None:
     """All processes together; the files are there once it returns."""
     from torch.distributed.checkpoint.state_dict_saver import save
 
     save(_state(engine), checkpoint_id=str(folder / SHARDS), process_group=group)
 
 
-def start_shards(engine: Engine, folder: Path, group: Any) -> Future[Any]:
+def start_shards(engine: StepEngine, folder: Path, group: Any) -> Future[Any]:
     """Copy this process's part to its host's memory and write it beside the training; done once all have written.
 
     `group`: processes over gloo for these writes alone, since what they agree on comes between the steps' own.
@@ -43,7 +43,7 @@ def start_shards(engine: Engine, folder: Path, group: Any) -> Future[Any]:
     return found
 
 
-def read_shards(engine: Engine, folder: Path) -> None:
+def read_shards(engine: StepEngine, folder: Path) -> None:
     """Weights and optimizer as they were written; all processes together, or one alone."""
     from torch.distributed.checkpoint.state_dict import set_state_dict
     from torch.distributed.checkpoint.state_dict_loader import load
@@ -58,7 +58,7 @@ def read_shards(engine: Engine, folder: Path) -> None:
     )
 
 
-def _state(engine: Engine) -> dict[str, Any]:
+def _state(engine: StepEngine) -> dict[str, Any]:
     """Parameters and optimizer state by parameter's name, each process's own part of them; nothing is copied."""
     from torch.distributed.checkpoint.state_dict import get_state_dict
 

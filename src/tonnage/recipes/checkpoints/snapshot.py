@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tonnage.recipes.checkpoints.dealing_out import deal_checkpoint
 from tonnage.recipes.checkpoints.reading import Checkpoint, CheckpointInvalid
 from tonnage.recipes.checkpoints.shards import SHARDS, read_shards
-from tonnage.recipes.engine import Engine
+from tonnage.recipes.engine import StepEngine
 from tonnage.recipes.randomness import put_randomness, seed_all, take_randomness
 from tonnage.values import dataclass
 
@@ -40,7 +40,7 @@ def kept_tensors(model: Module, *, trained_only: bool) -> dict[str, Tensor]:
     return {**parameters, **buffers}
 
 
-def take_snapshot(engine: Engine, position: Mapping[str, Any], *, trained_only: bool) -> Snapshot | None:
+def take_snapshot(engine: StepEngine, position: Mapping[str, Any], *, trained_only: bool) -> Snapshot | None:
     """Copy everything to the host, but for the weights and optimizer of a shared-out model. All processes take part;
     the others than rank 0 get None."""
     randomness = engine.team.gather(take_randomness())
@@ -59,11 +59,11 @@ def take_snapshot(engine: Engine, position: Mapping[str, Any], *, trained_only: 
     return Snapshot(step=int(position["step"]), weights=held, training=training, position=dict(position))
 
 
-def _own_state(engine: Engine, trained_only: bool) -> tuple[dict[str, Tensor], Any]:
+def _own_state(engine: StepEngine, trained_only: bool) -> tuple[dict[str, Tensor], Any]:
     return kept_tensors(engine.raw, trained_only=trained_only), engine.optimizer.optimizer.state_dict()
 
 
-def put_state(engine: Engine, checkpoint: Checkpoint, *, trained_only: bool) -> None:
+def put_state(engine: StepEngine, checkpoint: Checkpoint, *, trained_only: bool) -> None:
     """Set model, optimizer, schedule, scaler and randomness to what a checkpoint holds."""
     if (checkpoint.path / SHARDS).is_dir():
         read_shards(engine, checkpoint.path)
@@ -83,7 +83,7 @@ def put_state(engine: Engine, checkpoint: Checkpoint, *, trained_only: bool) -> 
         seed_all(int(checkpoint.position["seed"]), engine.team.rank, checkpoint.step)
 
 
-def _put_own(engine: Engine, checkpoint: Checkpoint, weights: Mapping[str, Tensor], trained_only: bool) -> None:
+def _put_own(engine: StepEngine, checkpoint: Checkpoint, weights: Mapping[str, Tensor], trained_only: bool) -> None:
     import torch
 
     kept = kept_tensors(engine.raw, trained_only=trained_only)

@@ -15,7 +15,7 @@ from typing import Any
 from tonnage.recipes.checkpoints.shards import shard_bytes, start_shards, write_shards
 from tonnage.recipes.checkpoints.snapshot import Snapshot
 from tonnage.recipes.checkpoints.writing import CheckpointWriter, DiskFull, is_full
-from tonnage.recipes.engine import Engine
+from tonnage.recipes.engine import StepEngine
 from tonnage.recipes.team import TIMEOUT
 
 
@@ -24,7 +24,7 @@ class SavingTogether:
     on beside it, on rank 0."""
 
     def __init__(
-        self, engine: Engine, writer: CheckpointWriter | None, *, asynchronous: bool, held: Callable[[float], None]
+        self, engine: StepEngine, writer: CheckpointWriter | None, *, asynchronous: bool, held: Callable[[float], None]
     ) -> None:
         import torch
 

@@ -12,7 +12,7 @@ from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RowOrigin:
     """Rows from `first` (a position) on come from `name`; `lines` holds their line numbers, where it has lines."""
 
     first: int
@@ -25,7 +25,7 @@ class Rows:
     """Columns of equal length. A value that a row does not have is None."""
 
     columns: Mapping[str, Sequence[Any]]
-    places: tuple[Place, ...] = ()
+    places: tuple[RowOrigin, ...] = ()
     name: str = "the data"
     seen: frozenset[str] = frozenset()  # every column there was, also those not kept
     positions: Sequence[int] | None = None  # of a part: where each row stood before
@@ -66,20 +66,20 @@ class RowsBuilder:
     name: str
     wanted: frozenset[str] | None
     columns: dict[str, list[Any]] = field(default_factory=dict)
-    places: list[Place] = field(default_factory=list)
+    places: list[RowOrigin] = field(default_factory=list)
     seen: dict[str, None] = field(default_factory=dict)
     count: int = 0
 
     def read(self, name: str, rows: Iterable[tuple[int | None, Mapping[str, Any]]]) -> None:
         """Add the (line, row) pairs of one file."""
         lines: list[int] = []
-        self.places.append(Place(self.count, name, lines))
+        self.places.append(RowOrigin(self.count, name, lines))
         for line, row in rows:
             self._add(row)
             if line is not None:
                 lines.append(line)
         if not lines:
-            self.places[-1] = Place(self.places[-1].first, name, None)
+            self.places[-1] = RowOrigin(self.places[-1].first, name, None)
 
     def _add(self, row: Mapping[str, Any]) -> None:
         if row.keys() != self.seen.keys():

@@ -12,7 +12,7 @@ from tonnage.recipes.alone import Alone
 from tonnage.recipes.interrupts import Interrupts
 from tonnage.recipes.precision import choose_device
 from tonnage.recipes.tasks.table_metrics import judge, table_baseline
-from tonnage.recipes.tasks.tables import Part, Table, TableCoder, load_table
+from tonnage.recipes.tasks.tables import LearningTable, TableCoder, TableSplit, load_table
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.spec import Device, RunSpec
 
@@ -71,7 +71,7 @@ def _boost(boosting: _Boosting, alone: Alone, spec: RunSpec, done: int) -> int |
 class _Boosting:
     """A booster and its data. Features are binned once; a round is one `update`."""
 
-    def __init__(self, spec: RunSpec, table: Table) -> None:
+    def __init__(self, spec: RunSpec, table: LearningTable) -> None:
         self._xgboost = _xgboost()
         self.table, self.device = table, device_of_trees(spec.launch.device, self._xgboost.build_info())
         coder = table.coder
@@ -99,7 +99,7 @@ class _Boosting:
         """What is minimised, on train."""
         return float(self._booster.eval(self._train, name="train").rpartition(":")[2])
 
-    def predict(self, part: Part) -> NDArray[Any]:
+    def predict(self, part: TableSplit) -> NDArray[Any]:
         """Values, or a probability for each class."""
         return predict_rows(self._booster, self.table.coder, part.rows.columns)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.recipes.task import Evaluation, Item, Items, Prepared
 from tonnage.recipes.tasks.table_metrics import judge, table_baseline
-from tonnage.recipes.tasks.tables import Part, TableCoder, load_table
+from tonnage.recipes.tasks.tables import TableCoder, TableSplit, load_table
 from tonnage.runs.spec import RunSpec
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ SETTINGS: Final = "mlp.json"
 class _TableItems:
     """Rows by position, as numbers."""
 
-    def __init__(self, coder: TableCoder, part: Part) -> None:
+    def __init__(self, coder: TableCoder, part: TableSplit) -> None:
         self.rows, self.labels = coder.scaled(part.rows.columns), part.labels
 
     def __len__(self) -> int:

@@ -30,7 +30,7 @@ CONSIDERED: Final = 20  # likeliest starts and ends that are paired
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ContextQuestion:
     """A question, its context, and where in it the answers stand: (first letter, text); none where it has none."""
 
     question: str
@@ -45,7 +45,7 @@ def prepare(spec: RunSpec) -> Prepared:
     tokenizer = load_tokenizer(spec)
     tokenizer.padding_side = "right"
     model = load_model(spec, "AutoModelForQuestionAnswering", padding=tokenizer.pad_token_id)
-    window = Windows(tokenizer, longest_input(spec, tokenizer, model), spec.training.stride)
+    window = TokenWindows(tokenizer, longest_input(spec, tokenizer, model), spec.training.stride)
     questions = [question for part in parts for question in part]
     starts = [sum(len(part) for part in parts[:at]) for at in range(len(parts))]
     encoded = [window.encode(part, start) for part, start in zip(parts, starts, strict=True)]
@@ -73,12 +73,12 @@ def read(spec: RunSpec) -> Splits:
 def judge(trained: TrainedModel, rows: Rows, batch: int) -> Evaluation:
     """Figures of a finished model on questions whose answers are known."""
     questions = _read(rows, trained.spec)
-    items = Windows(trained.tokenizer, trained.longest, trained.spec.training.stride).encode(questions, 0)
+    items = TokenWindows(trained.tokenizer, trained.longest, trained.spec.training.stride).encode(questions, 0)
     collate = partial(_collate, tokenizer=trained.tokenizer)
     return _evaluate(trained.model, items, batch, collate=collate, questions=questions)
 
 
-def _read(rows: Rows, spec: RunSpec) -> list[Question]:
+def _read(rows: Rows, spec: RunSpec) -> list[ContextQuestion]:
     names = {role: spec.column(role) or role for role in ("question", "context", "answers")}
     questions = check_texts(rows, names["question"], "question")
     contexts = check_texts(rows, names["context"], "context")
@@ -86,7 +86,7 @@ def _read(rows: Rows, spec: RunSpec) -> list[Question]:
     start = spec.column("answer_start")
     starts = rows.column(start, "answer_start") if start is not None else [None] * len(rows)
     return [
-        Question(questions[at], contexts[at], _answers(found[at], starts[at], contexts[at], rows.where(at)))
+        ContextQuestion(questions[at], contexts[at], _answers(found[at], starts[at], contexts[at], rows.where(at)))
         for at in range(len(rows))
     ]
 
@@ -116,14 +116,14 @@ def _place(text: str, start: Any, context: str, where: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Windows:
+class TokenWindows:
     """Cuts question and context into windows of tokens."""
 
     tokenizer: Any
     longest: int
     stride: int
 
-    def encode(self, questions: Sequence[Question], first: int) -> Items:
+    def encode(self, questions: Sequence[ContextQuestion], first: int) -> Items:
         """A sample per window: tokens, where the answer stands in it, which letters each token covers."""
         self._check(questions)
 
@@ -153,7 +153,7 @@ class Windows:
 
         return encode(len(questions), rows)
 
-    def _check(self, questions: Sequence[Question]) -> None:
+    def _check(self, questions: Sequence[ContextQuestion]) -> None:
         """A window must hold the question, and more of the context than two windows share."""
         length = max(len(self.tokenizer(one.question).input_ids) for one in questions)
         if length + self.stride + 2 >= self.longest:
@@ -171,7 +171,7 @@ def _context_offsets(offsets: Sequence[tuple[int, int]], parts: Sequence[int | N
     return [(pair[0], pair[1]) if part == 1 else None for pair, part in zip(offsets, parts, strict=True)]
 
 
-def _marks(question: Question, spans: Sequence[Span]) -> tuple[int, int]:
+def _marks(question: ContextQuestion, spans: Sequence[Span]) -> tuple[int, int]:
     """First and last token of the first answer; (0, 0), the first special token, where this window does not hold it."""
     if not question.answers:
         return 0, 0
@@ -196,7 +196,7 @@ def _collate(items: Sequence[Item], *, tokenizer: Any, widths: Sequence[int] = (
 
 
 def _evaluate(
-    model: Module, items: Items, batch_size: int, *, collate: Any, questions: Sequence[Question]
+    model: Module, items: Items, batch_size: int, *, collate: Any, questions: Sequence[ContextQuestion]
 ) -> Evaluation:
     best: dict[int, tuple[float, str]] = {}
     nothing: dict[int, float] = {}
@@ -239,7 +239,7 @@ def _save(model: Module, folder: Path, *, tokenizer: Any) -> None:
     save_model(model, tokenizer, folder)
 
 
-def _baseline(judged: Sequence[Question]) -> Evaluation:
+def _baseline(judged: Sequence[ContextQuestion]) -> Evaluation:
     """The sentence of the context that shares most words with the question."""
     said = [_nearest_sentence(one) for one in judged]
     accepted = [[text for _, text in one.answers] for one in judged]
@@ -247,7 +247,7 @@ def _baseline(judged: Sequence[Question]) -> Evaluation:
     return Evaluation(metrics={f"nearest_sentence_{name}": value for name, value in found.items()}, samples=len(said))
 
 
-def _nearest_sentence(question: Question) -> str:
+def _nearest_sentence(question: ContextQuestion) -> str:
     asked = set(normal_answer(question.question).split())
     sentences = [one for one in re.split(r"(?<=[.!?])\s+", question.context) if one]
     return max(sentences, key=lambda one: len(asked & set(normal_answer(one).split())), default="")

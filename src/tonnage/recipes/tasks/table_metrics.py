@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.recipes.task import Evaluation
 from tonnage.recipes.tasks.metrics import area_under_curve, classification_metrics, regression_metrics
-from tonnage.recipes.tasks.tables import Part, Table, TableCoder
+from tonnage.recipes.tasks.tables import LearningTable, TableCoder, TableSplit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,7 +27,7 @@ def judge(coder: TableCoder, labels: NDArray[Any], output: NDArray[Any]) -> Eval
     return Evaluation(metrics=found, samples=len(true))
 
 
-def table_baseline(table: Table) -> Evaluation:
+def table_baseline(table: LearningTable) -> Evaluation:
     """Two simple models on the same rows: the mean or the commonest class, and a linear model."""
     train, judged = table.train, table.judged
     simple = _constant(table.coder, train, judged)
@@ -39,7 +39,7 @@ def table_baseline(table: Table) -> Evaluation:
     )
 
 
-def _constant(coder: TableCoder, train: Part, judged: Part) -> Evaluation:
+def _constant(coder: TableCoder, train: TableSplit, judged: TableSplit) -> Evaluation:
     import numpy as np
 
     if coder.objective == "regression":
@@ -50,7 +50,7 @@ def _constant(coder: TableCoder, train: Part, judged: Part) -> Evaluation:
     return judge(coder, judged.labels, output)
 
 
-def _linear(coder: TableCoder, train: Part, judged: Part) -> NDArray[Any]:
+def _linear(coder: TableCoder, train: TableSplit, judged: TableSplit) -> NDArray[Any]:
     from sklearn.linear_model import LogisticRegression, Ridge
 
     rows, labels = coder.scaled(train.rows.columns)[:MOST_ROWS], train.labels[:MOST_ROWS]

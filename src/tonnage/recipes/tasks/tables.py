@@ -83,7 +83,7 @@ class TableCoder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class TableSplit:
     """One split: its rows and their labels, class numbers or values."""
 
     rows: Rows
@@ -91,16 +91,16 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class LearningTable:
     """A table ready to be learned from."""
 
     coder: TableCoder
-    train: Part
-    validation: Part
-    test: Part | None
+    train: TableSplit
+    validation: TableSplit
+    test: TableSplit | None
 
     @property
-    def judged(self) -> Part:
+    def judged(self) -> TableSplit:
         """The split that figures are taken from."""
         return self.validation if self.test is None else self.test
 
@@ -110,7 +110,7 @@ def read(spec: RunSpec) -> Splits:
     return _splits(spec, spec.column("label") or "label")
 
 
-def known_part(coder: TableCoder, rows: Rows) -> Part:
+def known_part(coder: TableCoder, rows: Rows) -> TableSplit:
     """Rows for a model that has learned already: its features must be there, its labels are the only ones."""
     import numpy as np
 
@@ -120,10 +120,10 @@ def known_part(coder: TableCoder, rows: Rows) -> Part:
     labels: Sequence[float] = (
         number_trained(coder.classes, rows, coder.label) if classes else _numbers(rows, coder.label)
     )
-    return Part(rows=rows, labels=np.asarray(labels, dtype=np.float64))
+    return TableSplit(rows=rows, labels=np.asarray(labels, dtype=np.float64))
 
 
-def load_table(spec: RunSpec) -> Table:
+def load_table(spec: RunSpec) -> LearningTable:
     """Read and check the rows of a run. Role: `label`; the features are those named, or all other columns."""
     label = spec.column("label") or "label"
     splits = _splits(spec, label)
@@ -145,10 +145,10 @@ def load_table(spec: RunSpec) -> Table:
     import numpy as np
 
     parts = [
-        Part(rows=rows, labels=np.asarray(values, dtype=np.float64))
+        TableSplit(rows=rows, labels=np.asarray(values, dtype=np.float64))
         for rows, values in zip(splits, labels, strict=True)
     ]
-    return Table(coder=coder, train=parts[0], validation=parts[1], test=parts[2] if len(parts) > 2 else None)
+    return LearningTable(coder=coder, train=parts[0], validation=parts[1], test=parts[2] if len(parts) > 2 else None)
 
 
 def _splits(spec: RunSpec, label: str) -> Splits:

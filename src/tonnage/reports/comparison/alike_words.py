@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tonnage.comparison.alike import Alike, bought_as
 from tonnage.comparison.comparing import Comparison
-from tonnage.comparison.computed import Row
+from tonnage.comparison.computed import WorkRow
 from tonnage.planning import Option
 from tonnage.reports.blocks import Column, Paragraph, Table
 from tonnage.reports.comparison.figures import UNKNOWN, duration, money
@@ -66,6 +66,6 @@ def _time(option: Option | None, none: str) -> str:
     return f"{duration(option.time_s)}: {bought}"
 
 
-def _bought(comparison: Comparison, row: Row) -> tuple[str, ...]:
+def _bought(comparison: Comparison, row: WorkRow) -> tuple[str, ...]:
     ways = [bought_as(row, purchase) for purchase in ("on_demand", "spot")]
     return (comparison.title_of[row.alternative], row.work, *(money(one.cost_usd) if one else UNKNOWN for one in ways))

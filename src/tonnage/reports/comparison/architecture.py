@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tonnage.comparison.comparing import Comparison
-from tonnage.comparison.computed import Row, WorkDemand
+from tonnage.comparison.computed import WorkDemand, WorkRow
 from tonnage.planning import Option, TokenOption
 from tonnage.reports.blocks import Paragraph
 from tonnage.reports.comparison.decision_views import quoted
@@ -55,7 +55,7 @@ def _told(lane: Lane) -> str:
     return " -> ".join(f"{one.title} ({', '.join(one.lines)})" for one in stations if one is not None)
 
 
-def _lane(work: WorkDemand, row: Row) -> Lane:
+def _lane(work: WorkDemand, row: WorkRow) -> Lane:
     option = row.option
     if option is None:
         return Lane(source=_source(work), does=NOWHERE, result=None)

@@ -7,8 +7,8 @@ from decimal import Decimal
 from typing import Final
 
 from tonnage.comparison.comparing import Comparison
-from tonnage.comparison.computed import Row, Total
-from tonnage.comparison.crossings import BreakEven, cost_at
+from tonnage.comparison.computed import Total, WorkRow
+from tonnage.comparison.crossings import CostCrossing, cost_at
 from tonnage.planning import MachineOption
 from tonnage.reports.blocks import Column, Paragraph, Table
 from tonnage.reports.comparison.alike_words import alike_parts
@@ -208,7 +208,7 @@ def _never_rows(comparison: Comparison) -> tuple[tuple[str, str, str], ...]:
     )
 
 
-def crossing_words(comparison: Comparison, one: BreakEven) -> str:
+def crossing_words(comparison: Comparison, one: CostCrossing) -> str:
     """Where it crosses, in multiples and in requests or jobs a month."""
     cheaper = comparison.title_of[one.cheaper_above]
     assert one.factor is not None
@@ -220,7 +220,7 @@ def crossing_words(comparison: Comparison, one: BreakEven) -> str:
     return f"{cheaper} costs less above {short(one.factor)}x the stated volume{interval}{_amount(comparison, one)}"
 
 
-def _amount(comparison: Comparison, one: BreakEven) -> str:
+def _amount(comparison: Comparison, one: CostCrossing) -> str:
     """The volume itself, where it is that of one workload."""
     works = [work for work in comparison.works if one.work in ("", work.name)]
     if len(works) != 1 or one.factor is None:
@@ -267,7 +267,7 @@ def performance_section(comparison: Comparison) -> Section:
     )
 
 
-def _option_cells(row: Row) -> tuple[str, ...]:
+def _option_cells(row: WorkRow) -> tuple[str, ...]:
     option = row.option
     if option is None:
         return ("none computed (see the costs)", UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, "0")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tonnage.comparison.comparing import Comparison
-from tonnage.comparison.computed import Row
+from tonnage.comparison.computed import WorkRow
 from tonnage.comparison.migration import Migration
 from tonnage.comparison.owned import Owned
 from tonnage.comparison.profile_file import Evidence
@@ -146,7 +146,7 @@ def _owned(owned: Owned | None) -> dict[str, Any] | None:
     }
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _row(row: WorkRow) -> dict[str, Any]:
     option = row.option
     out: dict[str, Any] = {
         "work": row.work,

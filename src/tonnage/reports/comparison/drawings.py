@@ -41,7 +41,7 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class ChartMark:
     """A place on a chart with words at it."""
 
     x: float
@@ -54,13 +54,13 @@ class Curves:
     """Lines with their intervals as bands, both axes logarithmic; `marks` where two of them cross."""
 
     curves: tuple[Curve, ...]
-    marks: tuple[Mark, ...]
+    marks: tuple[ChartMark, ...]
     x_title: str
     y_title: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class FrontPoint:
     """One way to do the work: cost across, time up. `best`: no other one is both cheaper and faster."""
 
     name: str
@@ -73,7 +73,7 @@ class Choice:
 class Front:
     """Ways to do one work, and which of them nothing beats in both."""
 
-    choices: tuple[Choice, ...]
+    choices: tuple[FrontPoint, ...]
     x_title: str
     y_title: str
 

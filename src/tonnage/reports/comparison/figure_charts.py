@@ -12,7 +12,7 @@ from tonnage.comparison.fronts import pace
 from tonnage.planning import MachineOption, Option
 from tonnage.pricing.ledger import Part
 from tonnage.reports.blocks import Column, Table
-from tonnage.reports.comparison.drawings import Choice, Front, Stack, StackedBar
+from tonnage.reports.comparison.drawings import Front, FrontPoint, Stack, StackedBar
 from tonnage.reports.comparison.figures import duration, money
 from tonnage.reports.comparison.sections import Chart
 from tonnage.reports.wording import render_interval, render_machines, render_money, render_purchase, short
@@ -90,7 +90,7 @@ def _front(ways: list[tuple[str, Option]], work: str, key: str, *, service: bool
     paces = [figure for _, option in ways if (figure := pace(option)) is not None]
     size, unit = _time_unit(max(figure.value for figure in paces))
     choices = tuple(
-        Choice(
+        FrontPoint(
             name=title,
             cost=option.cost_usd,
             time=found.scaled(1 / size),

@@ -11,7 +11,7 @@ from tonnage.comparison.migration import Migration
 from tonnage.planning import MachineOption
 from tonnage.reports.blocks import Bullets, Column, Pairs, Paragraph, Table
 from tonnage.reports.comparison.figures import UNKNOWN, amount, counted, duration, money
-from tonnage.reports.comparison.sections import Code, Part, Section, Subheading
+from tonnage.reports.comparison.sections import CodePart, Part, Section, Subheading
 from tonnage.reports.reasons.comparison import missing_words
 from tonnage.reports.wording import render_machines, render_purchase, short
 
@@ -107,7 +107,7 @@ def practice_section(comparison: Comparison) -> Section:
             parts.append(Subheading(text=f"Try it: {alternative.title}"))
             files = [work.workload.file or f"{work.name}.tonnage.yaml" for work in comparison.works]
             lines = [line.replace("{workload}", files[0]) for line in alternative.profile.try_it]
-            parts.append(Code(text="\n".join(lines) + "\n", language="sh"))
+            parts.append(CodePart(text="\n".join(lines) + "\n", language="sh"))
     return Section(key="practice", title="Good practice", parts=tuple(parts))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tonnage.comparison.comparing import Comparison
 from tonnage.reports.blocks import Page
 from tonnage.reports.comparison.content import build_sections, subtitle
-from tonnage.reports.comparison.sections import Chart, Checks, Code, Part, Section, Subheading, Tree
+from tonnage.reports.comparison.sections import Chart, Checks, CodePart, Part, Section, Subheading, Tree
 from tonnage.reports.markdown import escape, render_markdown
 
 
@@ -35,7 +35,7 @@ def _part_lines(part: Part) -> Iterator[str]:
         yield f"### {escape(part.text)}"
     elif isinstance(part, Checks):
         yield from (f"- [ ] {escape(item)}" for item in part.items)
-    elif isinstance(part, Code):
+    elif isinstance(part, CodePart):
         yield from _fenced(part.text, part.language)
     elif isinstance(part, Tree):
         yield from _fenced(part.mermaid, "mermaid")

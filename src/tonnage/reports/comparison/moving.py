@@ -11,7 +11,7 @@ from tonnage.comparison.migration import Migration, Task
 from tonnage.reports.blocks import Bullets, Column, Pairs, Paragraph, Table
 from tonnage.reports.comparison.charts import migration_chart
 from tonnage.reports.comparison.figures import UNKNOWN, counted, money
-from tonnage.reports.comparison.sections import Checks, Code, Part, Section, Subheading
+from tonnage.reports.comparison.sections import Checks, CodePart, Part, Section, Subheading
 from tonnage.reports.markdown import escape
 from tonnage.reports.plain import dump_csv
 from tonnage.reports.wording import short
@@ -61,7 +61,7 @@ def migration_section(migration: Migration, comparison: Comparison) -> Section:
             "NAME-billed-usd.json, the dollars billed for one job or for a month of the service.",
             tone="faint",
         ),
-        Code(text="\n".join(checks) + "\n", language="sh"),
+        CodePart(text="\n".join(checks) + "\n", language="sh"),
         Subheading(text="The way back"),
         Bullets(items=migration.rollback),
         Subheading(text="Action items"),

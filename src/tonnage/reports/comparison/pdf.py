@@ -19,7 +19,7 @@ from tonnage.comparison.comparing import Comparison
 from tonnage.reports.blocks import Bullets, Heading, Pairs, Paragraph, Table
 from tonnage.reports.comparison.content import build_sections, subtitle
 from tonnage.reports.comparison.plots import FONTS, INK, PDF_LIBRARIES, demand_libraries, draw_svg
-from tonnage.reports.comparison.sections import Chart, Checks, Code, Node, Part, Section, Subheading, Tree
+from tonnage.reports.comparison.sections import Chart, Checks, CodePart, Node, Part, Section, Subheading, Tree
 
 UPRIGHT, ACROSS = 124, 188  # letters of a table that have room in a line of a page
 TURNED: Final = 3  # a table of so many parts is read on pages that lie across
@@ -103,7 +103,7 @@ def _parts(part: Part, room: int) -> Iterator[dict[str, Any]]:
         yield {"kind": kind, "rows": [[breakable(cell) for cell in row] for row in part.rows]}
     elif isinstance(part, (Bullets, Checks)):
         yield {"kind": kind, "items": [breakable(item) for item in part.items]}
-    elif isinstance(part, Code):
+    elif isinstance(part, CodePart):
         yield {"kind": kind, "text": part.text.rstrip("\n")}
     elif isinstance(part, Tree):
         yield {"kind": "Tree", "lines": list(_lines(part.root, 0))}

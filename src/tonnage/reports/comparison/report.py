@@ -10,7 +10,7 @@ from tonnage.reports.comparison.document import comparison_document
 from tonnage.reports.comparison.html import comparison_html
 from tonnage.reports.comparison.markdown import comparison_markdown
 from tonnage.reports.comparison.matrix_rows import COLUMNS, comparison_rows
-from tonnage.reports.comparison.sections import Chart, Checks, Code, Section, Subheading, Tree
+from tonnage.reports.comparison.sections import Chart, Checks, CodePart, Section, Subheading, Tree
 from tonnage.reports.plain import dump_csv, dump_json
 from tonnage.reports.rendering import Format, Look
 from tonnage.reports.terminal import render_terminal
@@ -53,6 +53,6 @@ def terminal_blocks(section: Section) -> list[Block]:
             out.append(Heading(text=part.text))
         elif isinstance(part, Tree):
             out += [Paragraph(text=line) for line in part.text.rstrip("\n").split("\n")]
-        elif not isinstance(part, (Chart, Checks, Code)):
+        elif not isinstance(part, (Chart, Checks, CodePart)):
             out.append(part)
     return out

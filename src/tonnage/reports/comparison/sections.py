@@ -33,7 +33,7 @@ class Checks:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Code:
+class CodePart:
     """Text that keeps its spaces; `language` as Markdown names it."""
 
     text: str
@@ -66,7 +66,7 @@ class Tree:
     mermaid: str
 
 
-Part = Block | Chart | Checks | Code | Subheading | Tree
+Part = Block | Chart | Checks | CodePart | Subheading | Tree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

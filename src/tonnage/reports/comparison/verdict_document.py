@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tonnage.comparison.answering import Advice, Answer
+from tonnage.comparison.answering import ComparisonAnswer, HorizonAdvice
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.verdict import Verdict
 from tonnage.reports.plain import plain_cost, plain_number
@@ -47,7 +47,7 @@ def answer_document(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _implied(answer: Answer) -> dict[str, Any]:
+def _implied(answer: ComparisonAnswer) -> dict[str, Any]:
     lead = answer.implied_lead
     return {
         "usd_per_month_per_point": {one.criterion: plain_number(one.usd_per_month) for one in answer.implied},
@@ -62,7 +62,7 @@ def _implied(answer: Answer) -> dict[str, Any]:
     }
 
 
-def advice_document(advice: Advice) -> dict[str, Any]:
+def advice_document(advice: HorizonAdvice) -> dict[str, Any]:
     """The verdict of one size and horizon."""
     return {"organisation": advice.size.name, "horizon": advice.horizon} | _verdict(advice.verdict)
 

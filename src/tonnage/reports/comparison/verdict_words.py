@@ -5,8 +5,8 @@ from __future__ import annotations
 from tonnage.comparison.changes import Change
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.horizons import WEEKS_PER_MONTH
-from tonnage.comparison.reasons import Reason
-from tonnage.comparison.verdict import Exclusion
+from tonnage.comparison.reasons import ChoiceReason
+from tonnage.comparison.verdict import RuledOut
 from tonnage.reports.comparison.figures import UNKNOWN, counted, money, volume
 from tonnage.reports.reasons.why_not import why_not_words
 from tonnage.reports.wording import render_money, short
@@ -28,7 +28,7 @@ def _included(comparison: Comparison) -> str:
     return ", moving and people included"
 
 
-def reason_words(comparison: Comparison, reason: Reason) -> str:
+def reason_words(comparison: Comparison, reason: ChoiceReason) -> str:
     """One reason as a sentence."""
     titles, answer = comparison.title_of, comparison.answer
     chosen = titles[answer.choice or ""]
@@ -71,7 +71,7 @@ def reason_words(comparison: Comparison, reason: Reason) -> str:
     return f"It is known to meet the rules: {comparison.standing.titles}."
 
 
-def _apart(reason: Reason) -> str:
+def _apart(reason: ChoiceReason) -> str:
     """How far two costs are apart: the rival's beside the choice's."""
     if reason.usd is None or reason.rival_usd is None:
         return UNKNOWN
@@ -117,7 +117,7 @@ def _instead(comparison: Comparison, alternative: str) -> str:
     return comparison.answer.inputs.instead[alternative][1]
 
 
-def exclusion_words(comparison: Comparison, one: Exclusion) -> str:
+def exclusion_words(comparison: Comparison, one: RuledOut) -> str:
     """Why an alternative is out."""
     title, weeks = comparison.title_of[one.alternative], counted(comparison.answer.verdict.weeks, "week")
     if one.kind == "cannot do the work":

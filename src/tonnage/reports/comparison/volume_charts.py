@@ -8,9 +8,9 @@ from typing import Final
 
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.computed import Total
-from tonnage.comparison.crossings import BreakEven, cost_at, of_work
+from tonnage.comparison.crossings import CostCrossing, cost_at, of_work
 from tonnage.reports.blocks import Column, Table
-from tonnage.reports.comparison.drawings import Curve, Curves, Mark
+from tonnage.reports.comparison.drawings import ChartMark, Curve, Curves
 from tonnage.reports.comparison.figures import money, volume
 from tonnage.reports.comparison.plots import shorten
 from tonnage.reports.comparison.sections import Chart
@@ -56,7 +56,7 @@ def _curves(comparison: Comparison, totals: Mapping[str, Total], work: str, key:
     if not curves:
         return None
     marks = tuple(
-        Mark(x=one.factor, y=cost_at(totals[one.first], one.factor), label=_turn_words(comparison, one))
+        ChartMark(x=one.factor, y=cost_at(totals[one.first], one.factor), label=_turn_words(comparison, one))
         for one in crossings if one.factor is not None
     )  # fmt: skip
     factors = comparison.request.volume_factors
@@ -96,7 +96,7 @@ def _at(total: Total, factor: float) -> str:
     return money(Figure(value=value, low=low, high=high)) if math.isfinite(value + low + high) else "cannot carry it"
 
 
-def _is_turn(totals: Mapping[str, Total], one: BreakEven) -> bool:
+def _is_turn(totals: Mapping[str, Total], one: CostCrossing) -> bool:
     """Whether the cheapest of all changes there, and not only the cheaper of two dear ones."""
     if one.factor is None or one.first not in totals or one.second not in totals:
         return False
@@ -117,7 +117,7 @@ def _grid(comparison: Comparison, totals: Mapping[str, Total], turns: list[float
     return sorted({*even, *(factor for factor in planned if low <= factor <= high)})
 
 
-def _turn_words(comparison: Comparison, one: BreakEven) -> str:
+def _turn_words(comparison: Comparison, one: CostCrossing) -> str:
     cheaper = shorten(comparison.title_of[one.cheaper_above], LONGEST_NAME)
     assert one.factor is not None
     interval = " (interval open)" if one.low is None or one.high is None else f" ({short(one.low)}–{short(one.high)}x)"

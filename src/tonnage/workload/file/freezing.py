@@ -20,7 +20,7 @@ from tonnage.workload.host import HostTerms
 from tonnage.workload.jobs import (
     NO_LIMIT,
     BatchJob,
-    Buy,
+    BuyTerms,
     Constraints,
     DataPlace,
     Job,
@@ -231,10 +231,10 @@ def _deadline_s(file: WorkloadFile, as_of: datetime) -> float | None:
     return min(limits_s, default=None)
 
 
-def _freeze_buy(file: WorkloadFile) -> Buy:
+def _freeze_buy(file: WorkloadFile) -> BuyTerms:
     buy = file.buy
     rate: float | None = buy.interruptions_per_hour
-    return Buy(
+    return BuyTerms(
         purchases=choose_purchases(file.constraints, buy, service=isinstance(file, ServeFile)),
         interruptions_per_hour=None if rate is None else float(rate),
         checkpoint_interval_s=buy.checkpoint_interval,

@@ -12,7 +12,7 @@ from tonnage.workload.file.layout_checks import find_program_faults, find_train_
 from tonnage.workload.file.layout_fields import TrainLayoutFields
 from tonnage.workload.file.length_fields import LengthFields, find_length_faults
 from tonnage.workload.file.problems import Problem
-from tonnage.workload.file.serving_layout_checks import Asked, find_serving_faults
+from tonnage.workload.file.serving_layout_checks import LayoutContext, find_serving_faults
 from tonnage.workload.file.terms_fields import ConstraintFields
 from tonnage.workload.file.train_program import find_program_problems
 from tonnage.workload.file.yaml_lines import KeyPath
@@ -150,7 +150,7 @@ def _train_layout_problems(file: TrainFile, shape: ModelShape | None) -> Iterato
 
 def _serving_layout_problems(file: ServeFile | BatchFile, shape: ModelShape | None) -> Iterator[Problem]:
     requests = file.serve if isinstance(file, ServeFile) else file.batch
-    asked = Asked(
+    asked = LayoutContext(
         shape=shape, engine=requests.engine, max_gpus=file.constraints.max_gpus, service=isinstance(file, ServeFile),
         latency=isinstance(file, ServeFile) and file.serve.p95_latency is not None,
     )  # fmt: skip

@@ -8,12 +8,12 @@ from pathlib import PurePath
 from typing import Final, NoReturn
 
 from tonnage.errors import WorkloadError
-from tonnage.workload.file.yaml_lines import MAX_DEPTH, MAX_VALUES, Document, KeyPath, Value, dotted
+from tonnage.workload.file.yaml_lines import MAX_DEPTH, MAX_VALUES, KeyPath, Value, YamlDocument, dotted
 
 _PLAIN: Final = (bool, int, float, str, type(None))
 
 
-def as_document(mapping: Mapping[str, object]) -> Document:
+def as_document(mapping: Mapping[str, object]) -> YamlDocument:
     """The mapping as a document without lines. WorkloadError, with the key, for a value that no file could hold.
 
     Tuples count as lists, paths and dates as their text; a NumPy scalar as the number it holds.
@@ -22,7 +22,7 @@ def as_document(mapping: Mapping[str, object]) -> Document:
     {'kind': 'train', 'constraints': {'gpus': ['A100', 'H100']}}
     """
     reader = _Reader()
-    return Document(reader.read(mapping, ()), reader.lines, None)
+    return YamlDocument(reader.read(mapping, ()), reader.lines, None)
 
 
 class _Reader:

@@ -14,7 +14,7 @@ from tonnage.errors import WorkloadError, did_you_mean, nearest
 from tonnage.values import dataclass
 from tonnage.workload.file.kinds import KINDS
 from tonnage.workload.file.terms_fields import SharedFields
-from tonnage.workload.file.yaml_lines import Document, KeyPath, Value, dotted
+from tonnage.workload.file.yaml_lines import KeyPath, Value, YamlDocument, dotted
 
 MOST_SHOWN: Final = 20
 _SCALES: Final = {"": 1, "k": 10**3, "m": 10**6, "mio": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
@@ -36,7 +36,7 @@ def shorten(value: Any, limit: int = 60) -> str:
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
-def line_of(path: KeyPath, document: Document) -> int | None:
+def line_of(path: KeyPath, document: YamlDocument) -> int | None:
     """The line of a key, or of the nearest key around it."""
     for end in range(len(path), -1, -1):
         if path[:end] in document.lines:
@@ -44,7 +44,7 @@ def line_of(path: KeyPath, document: Document) -> int | None:
     return None
 
 
-def raise_problems(problems: Iterable[Problem], document: Document) -> None:
+def raise_problems(problems: Iterable[Problem], document: YamlDocument) -> None:
     """Nothing when there are none; else one WorkloadError: the first in the file, the others a line each."""
     placed = (replace(problem, path=_named(problem.path, document)) for problem in problems)
     found = sorted(dict.fromkeys(placed), key=lambda problem: line_of(problem.path, document) or 0)
@@ -65,27 +65,27 @@ def raise_problems(problems: Iterable[Problem], document: Document) -> None:
     )
 
 
-def _named(path: KeyPath, document: Document) -> KeyPath:
+def _named(path: KeyPath, document: YamlDocument) -> KeyPath:
     """The path without a list's index where the file has a single name instead of a list."""
     while path and isinstance(path[-1], int) and path not in document.lines:
         path = path[:-1]
     return path
 
 
-def raise_problem(path: KeyPath, message: str, document: Document, hint: str | None = None) -> NoReturn:
+def raise_problem(path: KeyPath, message: str, document: YamlDocument, hint: str | None = None) -> NoReturn:
     """One problem, at once."""
     raise_problems([Problem(path, message, hint)], document)
     raise AssertionError("raise_problems returned")
 
 
-def _as_line(problem: Problem, document: Document) -> str:
+def _as_line(problem: Problem, document: YamlDocument) -> str:
     where = ":".join(str(part) for part in (document.file, line_of(problem.path, document)) if part is not None)
     what = f"`{dotted(problem.path)}`: {problem.message}" if problem.path else problem.message
     hint = f" (hint: {problem.hint})" if problem.hint else ""
     return f"{where}: {what}{hint}" if where else what + hint
 
 
-def explain_validation(error: ValidationError, model: type[BaseModel], document: Document) -> Iterator[Problem]:
+def explain_validation(error: ValidationError, model: type[BaseModel], document: YamlDocument) -> Iterator[Problem]:
     """Pydantic's findings in this file's own words."""
     for details in error.errors(include_url=False):
         path = _path_in(document, details["loc"])
@@ -97,7 +97,7 @@ def explain_validation(error: ValidationError, model: type[BaseModel], document:
             yield _wrong_value(path, details)
 
 
-def _path_in(document: Document, loc: Sequence[str | int]) -> KeyPath:
+def _path_in(document: YamlDocument, loc: Sequence[str | int]) -> KeyPath:
     """The part of pydantic's location that stands in the file: tags and implied keys fall out."""
     path: KeyPath = ()
     for part in loc:

@@ -12,7 +12,7 @@ from tonnage.workload.shapes import ModelShape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class LayoutContext:
     """What of the job a layout is judged by. `shape` None: not known yet."""
 
     shape: ModelShape | None
@@ -26,7 +26,7 @@ class Asked:
         return self.engine or "vllm"
 
 
-def find_serving_faults(layout: ServingLayoutFields, asked: Asked) -> Iterator[Fault]:
+def find_serving_faults(layout: ServingLayoutFields, asked: LayoutContext) -> Iterator[Fault]:
     """Everything about a serving layout that no machine can run."""
     tensor, groups = layout.tensor_parallel or 1, layout.attention_data_parallel or 1
     copies = (layout.prefill_replicas or 0) + (layout.decode_replicas or 0)
@@ -51,7 +51,7 @@ def find_serving_faults(layout: ServingLayoutFields, asked: Asked) -> Iterator[F
     yield from _pool_faults(layout, asked, asked.shape)
 
 
-def _expert_faults(layout: ServingLayoutFields, asked: Asked, shape: ModelShape) -> Iterator[Fault]:
+def _expert_faults(layout: ServingLayoutFields, asked: LayoutContext, shape: ModelShape) -> Iterator[Fault]:
     rule = EXPERT_RULES.get(asked.served_by)
     degrees: tuple[tuple[str, int | None, Degrees | None], ...] = (
         ("expert_parallel", layout.expert_parallel, None if rule is None else rule.experts),
@@ -74,7 +74,7 @@ def _expert_faults(layout: ServingLayoutFields, asked: Asked, shape: ModelShape)
                         "use a divisor")  # fmt: skip
 
 
-def _pool_faults(layout: ServingLayoutFields, asked: Asked, shape: ModelShape) -> Iterator[Fault]:
+def _pool_faults(layout: ServingLayoutFields, asked: LayoutContext, shape: ModelShape) -> Iterator[Fault]:
     prefill, decode = layout.prefill_replicas, layout.decode_replicas
     if prefill is None and decode is None:
         return

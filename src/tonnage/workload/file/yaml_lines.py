@@ -40,7 +40,7 @@ _SPECIAL: Final = {".inf": float("inf"), "+.inf": float("inf"), "-.inf": float("
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class YamlDocument:
     """What a text or a mapping says; of a text, on which line (from 1) each key or list entry stands."""
 
     value: Value
@@ -48,7 +48,7 @@ class Document:
     file: str | None
 
 
-def read_yaml(text: str, *, file: str | None = None) -> Document:
+def read_yaml(text: str, *, file: str | None = None) -> YamlDocument:
     """The one document in `text`. WorkloadError, with the line, for whatever is not plain YAML."""
     try:
         return _Reader(file).read(yaml.parse(text, Loader=yaml.SafeLoader))
@@ -85,7 +85,7 @@ class _Reader:
         self.events: Iterator[Event] = iter(())
         self.values = 0
 
-    def read(self, events: Iterator[Event]) -> Document:
+    def read(self, events: Iterator[Event]) -> YamlDocument:
         self.events = events
         value: Value = None
         documents = 0
@@ -96,7 +96,7 @@ class _Reader:
                     self.refuse(event, "a second YAML document starts here", "one file is one workload")
             elif isinstance(event, NodeEvent):
                 value = self.build(event, ())
-        return Document(value, self.lines, self.file)
+        return YamlDocument(value, self.lines, self.file)
 
     def build(self, event: Event, path: KeyPath) -> Value:
         self.lines.setdefault(path, _line(event))

@@ -15,12 +15,12 @@ from pydantic import ValidationError
 from tonnage.catalog.catalog import Catalog
 from tonnage.errors import WorkloadError
 from tonnage.workload.file.problems import Problem, explain_validation, raise_problem, raise_problems, shorten
-from tonnage.workload.file.yaml_lines import Document, read_yaml
+from tonnage.workload.file.yaml_lines import YamlDocument, read_yaml
 from tonnage.workload.jobs import ServeJob, Workload
 from tonnage.workload.portfolio.checks import find_portfolio_problems
 from tonnage.workload.portfolio.fields import EntryFields, PortfolioFile
 from tonnage.workload.portfolio.freezing import freeze_capacity, freeze_commitment, freeze_shares
-from tonnage.workload.portfolio.values import Entry, Portfolio
+from tonnage.workload.portfolio.values import Portfolio, PortfolioEntry
 
 LARGEST_FILE_BYTES: Final = 1024 * 1024
 _PAGE: Final = "docs/portfolio.md lists every key; examples/portfolio.yaml is an example"
@@ -82,7 +82,7 @@ def _read_text(path: Path) -> str:
         raise WorkloadError("is not UTF-8 text", hint="save it as UTF-8", file=file) from error
 
 
-def _validate(document: Document) -> PortfolioFile:
+def _validate(document: YamlDocument) -> PortfolioFile:
     entries = document.value
     if entries is None:
         raise WorkloadError("is empty", hint=_PAGE, file=document.file)
@@ -128,15 +128,15 @@ def _entry_problems(place: int, entry: EntryFields, workload: Workload, as_of: d
     return found
 
 
-def _freeze_entry(entry: EntryFields, workload: Workload, as_of: datetime) -> Entry:
+def _freeze_entry(entry: EntryFields, workload: Workload, as_of: datetime) -> PortfolioEntry:
     if entry.deadline is not None:
         limits = replace(workload.constraints, deadline_s=entry.deadline.seconds_from(as_of))
         workload = replace(workload, constraints=limits)
     name = entry.name or workload.name
-    return Entry(name=name, workload=workload, runs_per_month=entry.runs_per_month, split=entry.split)
+    return PortfolioEntry(name=name, workload=workload, runs_per_month=entry.runs_per_month, split=entry.split)
 
 
-def _named_apart(entries: list[Entry]) -> tuple[Entry, ...]:
+def _named_apart(entries: list[PortfolioEntry]) -> tuple[PortfolioEntry, ...]:
     """Entries of one name get their place behind it: `bert`, `bert` become `bert #1`, `bert #2`."""
     count = Counter(entry.name for entry in entries)
     seen: Counter[str] = Counter()

@@ -12,7 +12,7 @@ from tonnage.workload.jobs import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class PortfolioEntry:
     """One workload and how often it runs; a service runs once, all month.
 
     `split`: its runs may go to several providers or machines; otherwise all take one way.
@@ -89,7 +89,7 @@ class Portfolio:
     """One portfolio file, read and checked. Empty tuples and None mean: no limit."""
 
     name: str
-    entries: tuple[Entry, ...]
+    entries: tuple[PortfolioEntry, ...]
     as_of: datetime
     shares: tuple[Share, ...] = ()
     share_tolerance: float = 0.05  # of the spend, either way

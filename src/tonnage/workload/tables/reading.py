@@ -20,7 +20,7 @@ Kind = Literal["text", "number", "date"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class InputColumn:
     """One column: what it holds. `required`: no row may leave it empty. Bounds are inclusive."""
 
     name: str
@@ -32,7 +32,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class InputRow:
     """One row and its line (in JSON: its place from 1). An empty cell is None."""
 
     line: int
@@ -51,7 +51,7 @@ class Row:
         return value if isinstance(value, date) else None
 
 
-def load_table(path: Path | str, columns: Sequence[Column]) -> list[Row]:
+def load_table(path: Path | str, columns: Sequence[InputColumn]) -> list[InputRow]:
     """The rows of a `.csv` or `.json` file. WorkloadError names file, line and column of what cannot be used."""
     path = Path(path)
     file = str(path)
@@ -70,7 +70,9 @@ def load_table(path: Path | str, columns: Sequence[Column]) -> list[Row]:
     return parse_table(text, columns, file=file, form="json" if path.suffix.lower() == ".json" else "csv")
 
 
-def parse_table(text: str, columns: Sequence[Column], *, file: str | None, form: Literal["csv", "json"]) -> list[Row]:
+def parse_table(
+    text: str, columns: Sequence[InputColumn], *, file: str | None, form: Literal["csv", "json"]
+) -> list[InputRow]:
     """The rows of a text."""
     reader = _Reader({column.name: column for column in columns}, file)
     rows = reader.from_json(text) if form == "json" else reader.from_csv(text)
@@ -80,13 +82,13 @@ def parse_table(text: str, columns: Sequence[Column], *, file: str | None, form:
 
 
 class _Reader:
-    def __init__(self, columns: Mapping[str, Column], file: str | None) -> None:
+    def __init__(self, columns: Mapping[str, InputColumn], file: str | None) -> None:
         self.columns, self.file = columns, file
 
     def refuse(self, message: str, *, line: int | None = None, column: str | None = None, hint: str = "") -> NoReturn:
         raise WorkloadError(message, hint=hint or None, file=self.file, line=line, key=column)
 
-    def from_csv(self, text: str) -> list[Row]:
+    def from_csv(self, text: str) -> list[InputRow]:
         # Comment lines keep their place, so that line numbers are those of the file.
         lines = ["" if line.lstrip().startswith("#") else line for line in text.splitlines()]
         table = csv.reader(io.StringIO("\n".join(lines)))
@@ -114,7 +116,7 @@ class _Reader:
             self.refuse("is empty", hint=f"columns: {', '.join(self.columns)}")
         return rows
 
-    def from_json(self, text: str) -> list[Row]:
+    def from_json(self, text: str) -> list[InputRow]:
         try:
             value = json.loads(text)
         except (json.JSONDecodeError, RecursionError) as error:
@@ -141,10 +143,10 @@ class _Reader:
             if column.required and column.name not in names:
                 self.refuse("is missing", line=line, column=column.name, hint=f"columns: {', '.join(self.columns)}")
 
-    def row(self, found: Mapping[str, Any], line: int) -> Row:
-        return Row(line, {name: self.cell(self.columns[name], value, line) for name, value in found.items()})
+    def row(self, found: Mapping[str, Any], line: int) -> InputRow:
+        return InputRow(line, {name: self.cell(self.columns[name], value, line) for name, value in found.items()})
 
-    def cell(self, column: Column, value: Any, line: int) -> Any:
+    def cell(self, column: InputColumn, value: Any, line: int) -> Any:
         if value is None or value == "":
             if column.required:
                 self.refuse("is empty", line=line, column=column.name, hint="every row needs it")
@@ -165,7 +167,7 @@ class _Reader:
             self.refuse(f"found {value!r}", line=line, column=column.name, hint=hint)
         return value
 
-    def number(self, column: Column, value: Any, line: int) -> float:
+    def number(self, column: InputColumn, value: Any, line: int) -> float:
         try:
             number = math.nan if isinstance(value, bool) else float(value)
         except (TypeError, ValueError):
