@@ -127,19 +127,6 @@ def test_more_of_everything_costs_more(inside: Run) -> None:
         assert cost(*more) >= base * 0.999, more
 
 
-def test_plan_and_break_even_that_differ_say_so(inside: Run, tmp_path: Path) -> None:
-    """Pools of prompts and answers win a plan and are not followed over volumes: the break-even names the plan's."""
-    file = tmp_path / "pools.tonnage.yaml"
-    file.write_text(
-        "kind: serve\nmodel: deepseek-v3\nconstraints: {gpus: 80GB..}\n"
-        "serve: {rate_per_s: 40, input_tokens: 1000, output_tokens: 500, weights: fp8, p95_ttft: 3s, p95_tpot: 60ms}\n"
-    )
-    best = json.loads(inside("plan", str(file), *DAY, "-o", "json").stdout)["options"][0]
-    assert best["run"]["layout"]["prefill_replicas"] >= 1
-    told = " ".join(inside("breakeven", str(file), *DAY).stdout.split())
-    assert f"`tonnage plan` does it for ${best['cost_usd']['value']:,.0f} a month" in told
-
-
 def test_a_front_end_that_binds_is_said(inside: Run) -> None:
     """Many short requests of a small model: the same replicas on any GPU, and the notes say why."""
     assert "front end, not the GPU, limits a replica" in " ".join(inside("plan", GPT2, *DAY).stdout.split())

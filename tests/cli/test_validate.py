@@ -15,6 +15,7 @@ import pytest
 
 from tonnage.calibration.prediction import JudgedRow, SkippedRow
 from tonnage.calibration.rows import InferenceRow, TrainingRow
+from tonnage.calibration.store import FIT_TYPES
 
 from .conftest import Run
 
@@ -50,13 +51,13 @@ def fit(rows: list[Any], catalog: object, *, start: Level | None = None) -> Leve
 @pytest.fixture(autouse=True)
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """The modules that hold the physics, replaced."""
-    for name, kind in (("training", "Training"), ("inference", "Inference")):
+    for name in ("training", "inference"):
         judging, fitting = ModuleType(f"{name}_judge"), ModuleType(f"{name}_fit")
         setattr(judging, f"judge_{name}", judge)
         setattr(fitting, f"fit_{name}", fit)
-        setattr(fitting, f"{kind}Fit", Level)
         monkeypatch.setitem(sys.modules, f"tonnage.calibration.{name}_judge", judging)
         monkeypatch.setitem(sys.modules, f"tonnage.calibration.{name}_fit", fitting)
+        monkeypatch.setitem(FIT_TYPES, name, Level)  # type: ignore[misc]
 
 
 @pytest.fixture(autouse=True)

@@ -26,7 +26,7 @@ from tonnage.sizing.inference_pass import FORMATS
 from tonnage.units import to_gib
 from tonnage.workload.file.job_checks import UNSUPPORTED
 
-FRONT_END_BINDS: Final = 0.75  # share of a second that the front end is busy at a replica's capacity
+FRONT_END_BINDS: Final = 0.7  # share of a second that the front end is busy at a replica's capacity
 KEPT_OF_FREED: Final = 0.8  # engines keep at least this share of what smaller weights free
 Percentiles = tuple[tuple[str, tuple[tuple[str, float], ...]], ...]
 
