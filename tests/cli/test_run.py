@@ -274,6 +274,21 @@ def test_resume_with_other_processes(inside: Run, spec: str, home: Path, monkeyp
     assert "--nproc-per-node 2" in submitted[0].command_line
 
 
+def test_resume_keeps_the_threads_it_began_with(
+    inside: Run, spec: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that were predicted to be quickest, so that sums go on in the same order."""
+    folder = RunFolder(home / "one")
+    folder.create(load_spec(Path(spec).read_text(), where=spec))
+    submitted = []
+    monkeypatch.setattr(Supervised, "submit", lambda _, job, __: submitted.append(dict(job.env)["OMP_NUM_THREADS"]))
+    for text in ('{"threads": 7}', "half a fi"):  # a rotten file is no reason not to go on
+        folder.record(EventKind.STOPPED, who="supervisor", reason="UserStopped")
+        write_whole(folder.prediction_file, text)
+        assert inside("resume", "one", "-d").returncode == 0
+    assert submitted[0] == "7" != submitted[1]
+
+
 def test_changed_rows_are_seen_before_a_start(inside: Run, spec: str, home: Path, tmp_path: Path) -> None:
     """Where there is a checkpoint to go on from, the command itself compares the files; nothing is submitted."""
     folder = RunFolder(home / "one")

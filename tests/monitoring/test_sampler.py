@@ -163,8 +163,24 @@ def test_children_are_part_of_the_tree() -> None:
     assert first.cpu_fraction is None
     assert 0 < (second.cpu_fraction or 0) <= 1
     assert 0 < (second.machine_cpu_fraction or 0) <= 1
+    assert first.overhead_cpu_fraction is second.overhead_cpu_fraction is None  # nobody watches
     gone = sampler.sample()
     assert (gone.processes, gone.host_rss_bytes, gone.cpu_fraction) == (0, None, None)
+
+
+def test_watchers_are_counted_apart() -> None:
+    """This process watches over a sleeping one: its own time is overhead, not the tree's; one that is gone is none."""
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    nvml = Gpus(RecordedNvml(start=LibraryNotFound))
+    sampler = Sampler(process.pid, watchers=(os.getpid(), gone.pid), gpus=nvml)
+    first = sampler.sample()
+    sum(range(3_000_000))
+    second = sampler.sample()
+    process.communicate(b"\n")
+    assert first.overhead_cpu_fraction is None
+    assert (second.overhead_cpu_fraction or 0) > (second.cpu_fraction or 0)
 
 
 def test_a_sample_is_a_line_of_json() -> None:

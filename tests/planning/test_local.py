@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tonnage.calibration.local_profile import Timing
 from tonnage.calibration.local_rows import measured_row, memory_parts, row_work, update
 from tonnage.errors import InputError
 from tonnage.planning.local import broken_limits, predict_local, training_job
@@ -65,6 +66,25 @@ def test_time_is_the_sum_of_its_parts_and_rate_its_inverse() -> None:
     assert made.samples_per_s.value == pytest.approx(32 / made.step_s.value)
     assert made.tokens_per_s.high == pytest.approx(32 * 32 / made.step_s.low)
     assert made.step_s.low < made.step_s.value < made.step_s.high
+
+
+def test_small_steps_take_the_threads_they_are_quickest_with() -> None:
+    """Two threads that lose more by being woken than they gain are not chosen; those that gain are."""
+    profile = fake_profile(threads=(1, 2))
+    assert predict_local(job(), profile).work.threads == 2
+    slow = tuple(
+        replace(curve, points=tuple(replace(point, timing=_longer(point.timing, 3.0)) for point in curve.points))
+        if curve.threads == 2 else curve for curve in profile.curves
+    )  # fmt: skip
+    assert predict_local(job(), replace(profile, curves=slow)).work.threads == 1
+    assert predict_local(job(), replace(profile, curves=slow), threads=2).work.threads == 2
+
+
+def _longer(timing: Timing, factor: float) -> Timing:
+    return replace(
+        timing, low_quartile_s=factor * timing.low_quartile_s, median_s=factor * timing.median_s,
+        high_quartile_s=factor * timing.high_quartile_s,
+    )  # fmt: skip
 
 
 def test_faster_products_more_threads_and_half_precision_are_never_slower() -> None:

@@ -68,6 +68,14 @@ def test_render_touches_nothing_and_says_it_all(name: str, tmp_path: Path) -> No
     assert load_job(dump_job(job), where="here") == job
 
 
+@pytest.mark.parametrize("name", kept_by("threads"))
+def test_threads_that_were_predicted(name: str, tmp_path: Path) -> None:
+    """Where the file says nothing of threads, what is predicted to be quickest goes before what is shared out."""
+    runner = dataclasses.replace(make(name), threads=1)  # type: ignore[type-var]
+    assert dict(runner.render(spec(name), RunFolder(tmp_path)).env)["OMP_NUM_THREADS"] == "1"
+    assert dict(runner.render(spec(name, threads=3), RunFolder(tmp_path)).env)["OMP_NUM_THREADS"] == "3"
+
+
 @pytest.mark.parametrize("name", kept_by("secrets"))
 def test_secrets_are_named_never_written(name: str, tmp_path: Path) -> None:
     """The value of HF_TOKEN is in no part of the job; its name is."""

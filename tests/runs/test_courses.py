@@ -30,6 +30,12 @@ def test_each_figure_is_its_own_course() -> None:
     assert loads["GPUs"] == ((3.0, pytest.approx(60.0)),)
 
 
+def test_the_runs_own_supervisor_is_no_other() -> None:
+    """0.75 of the processors were taken, 0.5 by the run and 0.2 by those that watch over it."""
+    loads = dict(load_courses([sample(0, cpu_fraction=0.5, machine_cpu_fraction=0.75, overhead_cpu_fraction=0.2)]))
+    assert loads["processors, by others"] == ((0.0, pytest.approx(5.0)),)
+
+
 def test_what_was_not_sampled_has_no_course() -> None:
     """A machine without GPUs, or a run without samples, shows nothing in their place."""
     assert memory_courses([]) == load_courses([]) == ()

@@ -226,6 +226,14 @@ def test_a_shortage_of_memory_is_a_row(tmp_path: Path) -> None:
         ("0", "32", "1", "512"), ("1", "16", "2", "128")]  # fmt: skip
 
 
+def test_others_count_while_steps_are_taken(tmp_path: Path) -> None:
+    """A machine that was busy before the first step was not busy for the steps."""
+    records = read_records(write_run(tmp_path / "example", on_gpu=False))
+    before = {"at": "2000-01-01T00:00:00+00:00", "cpu_fraction": 0.0, "machine_cpu_fraction": 1.0}
+    assert measure(records).other_cpu_fraction == pytest.approx(0.02)
+    assert measure(replace(records, samples=(before, *records.samples))).other_cpu_fraction == pytest.approx(0.02)
+
+
 def test_doubtful_rows_say_so(tmp_path: Path) -> None:
     """A short run on a busy machine is kept, but apart from those that are fitted to."""
     folder = write_run(tmp_path / "example", step_s=0.001, sample={"machine_cpu_fraction": 0.9}, on_gpu=False)

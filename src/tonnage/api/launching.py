@@ -54,7 +54,7 @@ def prepare_spec(settings: Settings, asked: RunSpec) -> Launch:
     machine = look_at_machine()
     prediction = predict_run(spec, machine, settings)
     doubts = _check(spec, machine, folder, prediction)
-    runner = runner_for(spec, machine)
+    runner = runner_for(spec, machine, prediction.get("threads"))
     return Launch(
         spec=spec, folder=folder, runner=runner, job=runner.render(spec, folder), prediction=prediction, doubts=doubts
     )
@@ -132,8 +132,9 @@ def how(spec: RunSpec) -> dict[str, Any]:
     return {"runner": spec.launch.runner, "processes": spec.launch.processes, "device": spec.launch.device}
 
 
-def runner_for(spec: RunSpec, machine: LocalMachine) -> Runner:
-    """The runner a specification names. MissingExtra where what it starts is not installed."""
+def runner_for(spec: RunSpec, machine: LocalMachine, threads: int | None = None) -> Runner:
+    """The runner a specification names; `threads` of each process where the specification says none (None: the cores
+    shared out). MissingExtra where what it starts is not installed."""
     from importlib.util import find_spec
 
     from tonnage.runners import make_runner
@@ -143,6 +144,7 @@ def runner_for(spec: RunSpec, machine: LocalMachine) -> Runner:
         spec.launch.runner,
         cores=machine.cores,
         gpus=len(machine.gpus),
+        threads=threads,
         worker=os.environ.get("TONNAGE_WORKER") or WORKER,
     )
     if runner.extra is not None and find_spec(runner.extra[0]) is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,12 +20,13 @@ if TYPE_CHECKING:
 def resume_run(folder: RunFolder, given: dict[str, Any], settings: Settings) -> None:
     """Start it again. InputError where there is nothing to go on with, PlanRefused where a limit is used up."""
     from tonnage.api.launching import how, overridden, runner_for
+    from tonnage.api.run_prediction import predict_run
     from tonnage.files import write_whole
     from tonnage.runners.machine import look_at_machine
     from tonnage.runs.guards import check_guard
     from tonnage.runs.journal import EventKind
     from tonnage.runs.liveness import has_supervisor, observed_state
-    from tonnage.runs.secrets import recall_secrets
+    from tonnage.runs.secrets import masked, recall_secrets
     from tonnage.runs.spec import dump_spec
     from tonnage.runs.states import RunReason, RunStatus
 
@@ -42,28 +44,27 @@ def resume_run(folder: RunFolder, given: dict[str, Any], settings: Settings) -> 
     _check_data(folder, spec)
     machine = look_at_machine()
     _check_machine(spec, machine)
-    runner = runner_for(spec, machine)
+    prediction = predict_run(spec, machine, settings) if how(spec) != how(old) else None  # else it stays as it was
+    runner = runner_for(spec, machine, _threads(folder) if prediction is None else prediction.get("threads"))
     if state.state is RunStatus.LOST and folder.state().state is not RunStatus.LOST:
         message = "its supervisor was gone without a last word"
         folder.record(EventKind.LOST, who="cli", reason=RunReason.SUPERVISOR_LOST.value, message=message)
     if spec != old:  # limits, patience and processes only: what is trained stays as it was
         write_whole(folder.spec_file, dump_spec(replace(spec, name=old.name)))
-    if how(spec) != how(old):
-        _predict_anew(folder, spec, machine, settings)
+    if prediction is not None:
+        write_whole(folder.prediction_file, masked(json.dumps(prediction, indent=2)) + "\n")
     folder.record(EventKind.SUBMITTED, who="cli", name=name, **how(spec), message="resumed by its user")
     runner.submit(runner.render(spec, folder), folder)
 
 
-def _predict_anew(folder: RunFolder, spec: RunSpec, machine: LocalMachine, settings: Settings) -> None:
-    """What was predicted is of the configuration before."""
-    import json
-
-    from tonnage.api.run_prediction import predict_run
-    from tonnage.files import write_whole
-    from tonnage.runs.secrets import masked
-
-    prediction = predict_run(spec, machine, settings)
-    write_whole(folder.prediction_file, masked(json.dumps(prediction, indent=2)) + "\n")
+def _threads(folder: RunFolder) -> int | None:
+    """Of each process, as the run began with; None: nothing was predicted, or its file can no longer be read."""
+    try:
+        prediction = json.loads(folder.prediction_file.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
+    threads: int | None = prediction.get("threads")
+    return threads
 
 
 def _check_data(folder: RunFolder, spec: RunSpec) -> None:

@@ -31,6 +31,7 @@ def predict_run(spec: RunSpec, machine: LocalMachine, settings: Settings) -> dic
         "device": made.device,
         "why_none": None,
         "micro_batch": made.work.micro_batch,
+        "threads": made.work.threads if known.profile.kind == "cpu" else None,
         "lengths": {"mean": made.work.job.lengths.mean, "maximum": made.work.job.lengths.maximum},
         "rows_left_out": list(known.left_out),
         "figures": _figures(spec, made),
@@ -96,6 +97,8 @@ def prediction_line(prediction: dict[str, Any]) -> str:
     >>> prediction_line({"why_none": "no profile", "figures": {}})
     'predicted: nothing (no profile)'
     """
+    from tonnage.reports.wording import plural
+
     figures = prediction["figures"]
     if not figures:
         return f"predicted: nothing ({prediction['why_none']})"
@@ -104,4 +107,6 @@ def prediction_line(prediction: dict[str, Any]) -> str:
         for name, figure in figures.items()
         if name in UNITS
     ]
-    return f"predicted on {prediction['device']}: {', '.join(shown)}"
+    threads = prediction.get("threads")
+    how = "" if threads is None else f", {plural(threads, 'thread')} a process"
+    return f"predicted on {prediction['device']}{how}: {', '.join(shown)}"

@@ -15,6 +15,7 @@ from typing import Any
 from tonnage.calibration.local_profile import DeviceKind, Identity, processor_name
 from tonnage.errors import InputError, MissingExtra, TonnageError
 from tonnage.runs.devices import ListedGpu, memory_bytes, name_of, open_nvml
+from tonnage.runs.job import WAITING_THREADS
 from tonnage.units import to_gib
 
 CPUINFO = Path("/proc/cpuinfo")
@@ -31,7 +32,9 @@ NEEDED_GIB = 1.5  # free memory that measuring takes at most: the pool of inputs
 
 
 def import_torch() -> Any:
-    """torch, or MissingExtra."""
+    """torch, or MissingExtra. Its threads wait as those of a run do, where this process had not loaded it before."""
+    name, value = WAITING_THREADS
+    os.environ[name] = value
     try:
         import torch
     except ImportError as error:

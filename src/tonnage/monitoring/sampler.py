@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,6 +27,7 @@ class Sample:
     host_uss_bytes: int | None  # what would be free if the tree ended
     cpu_fraction: float | None  # of the processors it may run on, by the tree, since the sample before
     machine_cpu_fraction: float | None  # the same by everything on the machine
+    overhead_cpu_fraction: float | None = None  # the same by those that watch over the tree: supervisor and reporter
     gpus: tuple[GpuSample, ...] = ()
 
     def to_values(self) -> dict[str, Any]:
@@ -37,32 +39,44 @@ class Sample:
             "host_uss_bytes": self.host_uss_bytes,
             "cpu_fraction": self.cpu_fraction,
             "machine_cpu_fraction": self.machine_cpu_fraction,
+            "overhead_cpu_fraction": self.overhead_cpu_fraction,
         }
         known = {name: value for name, value in values.items() if value is not None}
         return known | ({"gpus": [gpu.to_values() for gpu in self.gpus]} if self.gpus else {})
 
 
 class Sampler:
-    """Samples the tree under `pid`. Keep one: shares of time are since its sample before (the first has none)."""
+    """Samples the tree under `pid`. Keep one: shares of time are since its sample before (the first has none).
 
-    def __init__(self, pid: int, *, gpus: Gpus | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        self._pid, self._clock = pid, clock
+    `watchers`: processes outside the tree that are there for its sake.
+    """
+
+    def __init__(
+        self,
+        pid: int,
+        *,
+        watchers: Sequence[int] = (),
+        gpus: Gpus | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._pid, self._watchers, self._clock = pid, tuple(watchers), clock
         self._gpus = gpus or Gpus()
         self._cores = _cores()
-        self._busy_s: dict[tuple[int, float], float] = {}
+        self._tree_load, self._watcher_load = _Load(len(self._cores)), _Load(len(self._cores))
         self._machine: tuple[float, float] | None = None  # busy and total processor seconds
-        self._at: float | None = None
 
     def sample(self) -> Sample:
         """What holds now. A tree that is gone has no processes; nothing is raised for it."""
-        alive = [found for process in self._tree() if (found := _Look.at(process)) is not None]
+        alive, watching = _looks(self._tree()), _looks(_found(self._watchers))
+        now = self._clock()
         return Sample(
             at=datetime.now(UTC),
             processes=len(alive),
             host_rss_bytes=sum(look.rss for look in alive) if alive else None,
             host_uss_bytes=_sum([look.uss for look in alive]),
-            cpu_fraction=self._cpu_fraction(alive),
+            cpu_fraction=self._tree_load.fraction(alive, now),
             machine_cpu_fraction=self._machine_fraction(),
+            overhead_cpu_fraction=self._watcher_load.fraction(watching, now),
             gpus=self._gpus.sample(frozenset(look.key[0] for look in alive)),
         )
 
@@ -76,15 +90,6 @@ class Sampler:
         except _GONE:
             return []
 
-    def _cpu_fraction(self, alive: list[_Look]) -> float | None:
-        now, before = self._clock(), self._at
-        known, self._at = self._busy_s, now
-        self._busy_s = {look.key: look.busy_s for look in alive}
-        if before is None or now <= before or not alive:
-            return None
-        spent = sum(max(look.busy_s - known.get(look.key, 0.0), 0.0) for look in alive)
-        return min(spent / ((now - before) * len(self._cores)), 1.0)
-
     def _machine_fraction(self) -> float | None:
         every = psutil.cpu_times(percpu=True)
         times = [every[core] for core in self._cores if core < len(every)]
@@ -94,6 +99,34 @@ class Sampler:
         if before is None or total <= before[1]:
             return None
         return min(max((busy - before[0]) / (total - before[1]), 0.0), 1.0)
+
+
+class _Load:
+    """Share of the processors that a group of processes took since it was asked for before."""
+
+    def __init__(self, cores: int) -> None:
+        self._cores = cores
+        self._busy_s: dict[tuple[int, float], float] = {}
+        self._at: float | None = None
+
+    def fraction(self, alive: list[_Look], now: float) -> float | None:
+        """None the first time, and where none is alive."""
+        before, self._at = self._at, now
+        known, self._busy_s = self._busy_s, {look.key: look.busy_s for look in alive}
+        if before is None or now <= before or not alive:
+            return None
+        spent = sum(max(look.busy_s - known.get(look.key, 0.0), 0.0) for look in alive)
+        return min(spent / ((now - before) * self._cores), 1.0)
+
+
+def _looks(processes: Iterable[psutil.Process]) -> list[_Look]:
+    return [found for process in processes if (found := _Look.at(process)) is not None]
+
+
+def _found(pids: Iterable[int]) -> Iterator[psutil.Process]:
+    for pid in pids:
+        with suppress(*_GONE):
+            yield psutil.Process(pid)
 
 
 def _cores() -> tuple[int, ...]:

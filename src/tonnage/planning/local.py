@@ -75,11 +75,11 @@ def predict_local(
 ) -> LocalPrediction:
     """Predict `job` on the device of `profile`.
 
-    `calibration` gives the prior spread; by default the one the profile was made with. `threads` (of each process):
-    one of those measured; by default all cores. `micro_batch`: by default the job's own, else the largest part of the
-    global batch that fits. `saves_beside`: checkpoints are written while training goes on, from a copy that a CPU's
-    memory holds beside it; None: where the job's program is `tonnage`. Raises InputError where the profile or the job
-    does not allow it.
+    `calibration` gives the prior spread; by default the one the profile was made with. `threads` (of each process): one
+    of those measured; by default as many as the step is quickest with, of those that the cores hold. `micro_batch`: by
+    default the job's own, else the largest part of the global batch that fits. `saves_beside`: checkpoints are written
+    while training goes on, from a copy that a CPU's memory holds beside it; None: where the job's program is `tonnage`.
+    Raises InputError where the profile or the job does not allow it.
     """
     margin = Assumptions().memory_margin_fraction if memory_margin is None else memory_margin
     share = profile.memory_gib / (processes if profile.kind == "cpu" else 1)
@@ -167,7 +167,8 @@ def _work(
 ) -> LocalWork:
     if processes < 1 or (micro is not None and micro < 1):
         raise InputError("processes and micro-batch are whole numbers of at least 1")
-    count = threads or _threads_each(profile, processes)
+    counts = (threads,) if threads else _threads_each(profile, processes)
+    count = counts[-1]
     if count not in profile.threads:
         raise InputError(
             f"{profile.name} was not measured with {count} threads, but with {', '.join(map(str, profile.threads))}",
@@ -187,14 +188,15 @@ def _work(
     while micro is None and size > 1 and to_gib(sum(memory_parts(work, profile).values())) > available:
         size = ceil(size / 2)
         work = replace(work, micro_batch=size, accumulation=ceil(share / size))
-    return work
+    return min((replace(work, threads=one) for one in counts), key=lambda one: sum(time_parts(one, profile).values()))
 
 
-def _threads_each(profile: DeviceProfile, processes: int) -> int:
+def _threads_each(profile: DeviceProfile, processes: int) -> tuple[int, ...]:
+    """Thread counts to choose from, most last: small operations lose more by waking threads than they gain by them."""
     if profile.kind == "cuda":
-        return profile.threads[0]
+        return profile.threads[:1]
     most = max(profile.threads) // processes
-    return max((one for one in profile.threads if one <= most), default=profile.threads[0])
+    return tuple(one for one in profile.threads if one <= most) or profile.threads[:1]
 
 
 def _prior(profile: DeviceProfile, calibration: Calibration | None) -> tuple[float, float]:

@@ -14,7 +14,7 @@ from typing import ClassVar, Final, Protocol
 from tonnage.errors import TonnageError
 from tonnage.files import write_whole
 from tonnage.runs.folder import RunFolder
-from tonnage.runs.job import Job, SignalTo, dump_job
+from tonnage.runs.job import WAITING_THREADS, Job, SignalTo, dump_job
 from tonnage.runs.liveness import has_supervisor, is_held, observed_state, read_heartbeat, workers_lock
 from tonnage.runs.requests import cancel_request, clear_requests, write_request
 from tonnage.runs.secrets import SECRETS, named_secrets
@@ -62,19 +62,20 @@ class Supervised:
     signal_to: ClassVar[SignalTo] = "command"
     cores: int
     gpus: int = 0
+    threads: int | None = None  # of each process, where the specification says none; None: the cores shared out
     worker: str = WORKER  # the module that does the work: docs/adding-a-runner.md
     python: str = sys.executable
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))  # whose secrets are named
 
     def render(self, spec: RunSpec, folder: RunFolder) -> Job:
-        threads = spec.launch.threads or max(1, self.cores // spec.launch.processes)
+        threads = spec.launch.threads or self.threads or max(1, self.cores // spec.launch.processes)
         return Job(
             runner=self.name,
             argv=self.command(spec, folder),
             env=(
                 ("OMP_NUM_THREADS", str(threads)),
                 ("MKL_NUM_THREADS", str(threads)),  # one that stands in the environment would win over OpenMP's
-                ("OMP_WAIT_POLICY", "PASSIVE"),  # threads that spin take ten times as long where the cores are shared
+                WAITING_THREADS,
                 ("PYTHONUNBUFFERED", "1"),
                 ("TOKENIZERS_PARALLELISM", "false"),
                 *self.more_env(spec),

@@ -55,10 +55,17 @@ def _own_load(sample: Sample) -> float | None:
     return None if sample.get("cpu_fraction") is None else 100 * sample["cpu_fraction"]
 
 
-def _other_load(sample: Sample) -> float | None:
+def other_cpu_fraction(sample: Sample) -> float | None:
+    """Of the machine's processors, by programs that have nothing to do with the run: its supervisor has."""
     if sample.get("machine_cpu_fraction") is None or sample.get("cpu_fraction") is None:
         return None
-    return 100.0 * max(float(sample["machine_cpu_fraction"]) - float(sample["cpu_fraction"]), 0.0)
+    own = float(sample["cpu_fraction"]) + float(sample.get("overhead_cpu_fraction", 0.0))
+    return max(float(sample["machine_cpu_fraction"]) - own, 0.0)
+
+
+def _other_load(sample: Sample) -> float | None:
+    fraction = other_cpu_fraction(sample)
+    return None if fraction is None else 100.0 * fraction
 
 
 def _gpu_load(sample: Sample) -> float | None:

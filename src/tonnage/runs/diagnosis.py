@@ -16,7 +16,7 @@ WAITED: Final = 0.10  # of the step time, for data
 OTHERS: Final = 0.10  # of the machine's processors, taken by others
 THROTTLED: Final = 0.10  # of the samples
 FEWEST_STEPS: Final = 10
-SHORTEST_S: Final = 2.0  # of timed steps
+SHORTEST_S: Final = 0.5  # of timed steps
 LENGTHS: Final = 0.10  # mean length against the stated one
 _IN_STEPS: Final = "in steps; start-up, evaluation and saving are not predicted"
 

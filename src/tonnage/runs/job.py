@@ -14,6 +14,9 @@ from tonnage.runs.spec import RunnerName
 from tonnage.values import dataclass
 
 SCHEMA: Final = "tonnage/job@1"
+# How threads wait for the next operation. Asleep: each operation then wakes them, which a model of small operations
+# feels; spinning takes ten times as long where two programs share the cores. Devices are measured under the same rule.
+WAITING_THREADS: Final = ("OMP_WAIT_POLICY", "PASSIVE")
 SignalTo = Literal["command", "children", "nobody"]
 
 

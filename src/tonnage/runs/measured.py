@@ -17,6 +17,7 @@ from statistics import fmean, median, quantiles
 from typing import Any, Final
 
 from tonnage.errors import InputError
+from tonnage.runs.courses import other_cpu_fraction
 from tonnage.runs.energy import Energy, energy_of
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import Event, EventKind
@@ -171,7 +172,7 @@ def measure(records: Records) -> Measured:
         temperature_c=_highest(gpus, "temperature_c"),
         **_throttling(gpus),
         cpu_fraction=_mean(samples, "cpu_fraction"),
-        other_cpu_fraction=_other_load(samples),
+        other_cpu_fraction=_other_load(records),
         energy=energy_of(whole.samples),
         training_s=_training_s(whole),
         seconds=sum(session.seconds for session in sessions) if sessions else None,
@@ -269,13 +270,12 @@ def _throttling(gpus: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"throttled_fraction": len(held) / len(told) if told else None, "throttled_by": " and ".join(words)}
 
 
-def _other_load(samples: Iterable[Mapping[str, Any]]) -> float | None:
-    both = [
-        max(sample["machine_cpu_fraction"] - sample["cpu_fraction"], 0.0)
-        for sample in samples
-        if "machine_cpu_fraction" in sample and "cpu_fraction" in sample
-    ]
-    return fmean(both) if both else None
+def _other_load(records: Records) -> float | None:
+    """Mean while steps were taken: a start loads the processors in its own way."""
+    began = next((event.at for event in records.events if event.kind is EventKind.TRAINING), None)
+    samples = [sample for sample in records.samples if began is None or _at(sample) > began]
+    found = [fraction for sample in samples if (fraction := other_cpu_fraction(sample)) is not None]
+    return fmean(found) if found else None
 
 
 def _mean_power(samples: Iterable[Mapping[str, Any]]) -> float | None:

@@ -138,7 +138,8 @@ class _Sampling:
         for event in self._journal.events():
             if event.kind is EventKind.STARTED:
                 gpus = Gpus(most=gpus_of(self._folder.spec().launch))
-                self._sampler = Sampler(int(event.fields["pid"]), gpus=gpus)
+                watchers = (os.getpid(), os.getppid())  # of this process and the supervisor that started it
+                self._sampler = Sampler(int(event.fields["pid"]), watchers=watchers, gpus=gpus)
         if self._sampler is None:
             return
         sample = self._sampler.sample()
