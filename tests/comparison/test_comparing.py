@@ -8,7 +8,7 @@ import pytest
 
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.crossings import cost_at
-from tonnage.comparison.horizons import payback
+from tonnage.comparison.horizons import WEEKS_PER_MONTH, EntryCost, payback
 from tonnage.sizing.estimates import Figure
 
 BOTH = ("workloads: [{file: tune.yaml, jobs_per_month: 30}]",
@@ -125,12 +125,14 @@ def test_sizes_of_organisations(compared: Callable[..., Comparison], standard: s
 
 
 def test_a_split_pays_for_every_platform_used(compared: Callable[..., Comparison], standard: str) -> None:
-    """The split is no dearer than the best single alternative, and counts the people of each platform in it."""
+    """The split is no dearer than the answer, and counts people and entry of each platform in it: here too much."""
     split = compared(standard.replace(*BOTH).replace("- sagemaker", "- sagemaker\n  - bedrock")).split
-    assert split.usd_per_month is not None
-    assert split.single_usd_per_month is not None
-    assert split.usd_per_month.value <= split.single_usd_per_month.value + 1e-9
-    assert dict(split.places) == {"tune": "bedrock", "answer": "bedrock"}
+    assert split.usd is not None
+    assert split.single_usd is not None
+    assert split.cheapest is not None
+    assert split.usd.value <= split.single_usd.value + 1e-9
+    assert split.cheapest.usd.value > split.single_usd.value
+    assert set(dict(split.places).values()) == {split.single}
     assert not split.worth_it
 
 
@@ -168,9 +170,11 @@ def test_the_leaf_means_things(compared: Callable[..., Comparison], standard: st
 
 
 def test_payback_ends() -> None:
-    """Best: cheap move, dear origin, cheap target; worst the other way round, where it may never pay."""
-    entry = Figure(value=1000.0, low=500.0, high=2000.0)
+    """Best: cheap move, dear origin, cheap target; worst the other way round, where it may never pay; all after the
+    weeks of moving."""
+    entry = EntryCost(usd=Figure(value=1000.0, low=500.0, high=2000.0), weeks=3.0)
     before = Figure(value=300.0, low=200.0, high=400.0)
     after = Figure(value=100.0, low=50.0, high=250.0)
     found = payback(entry, before, after)
-    assert (found.months, found.low, found.high) == (5.0, pytest.approx(500 / 350), None)
+    months = [None if one is None else (one - 3.0) / WEEKS_PER_MONTH for one in (found.weeks, found.low, found.high)]
+    assert months == [pytest.approx(5.0), pytest.approx(500 / 350), None]

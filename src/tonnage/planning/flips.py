@@ -31,7 +31,7 @@ def flips_of(loser: Option | Refusal, plan: Plan, scenario: Scenario, planner: P
     if isinstance(loser, Refusal):
         chain = chain_that_fits(loser, scenario, planner)
         found += [chain] if chain is not None else []
-    elif not (loser.relied_on or plan.any_price):
+    elif not plan.any_price and plan.best is not None and loser.doubt_level > plan.best.doubt_level:
         return tuple(_trusting(scenario, group, planner))
     elif loser.platform in MARKED_UP:
         found += _on_its_platform(loser, scenario, group, planner)

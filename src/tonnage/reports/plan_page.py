@@ -111,6 +111,20 @@ def describe_option(option: Option, *, horizon: str) -> str:
     return f"{text}{cost} in {render_duration(option.time_s.value)}{_bracketed(render_time_interval(option.time_s))}."
 
 
+def _doubt_order(plan: Plan) -> str | None:
+    """What comes first for its price; None where doubt puts nothing behind."""
+    least = min((option.doubt_level for option in plan.options), default=0)
+    behind = sum(option.doubt_level > least for option in plan.options)
+    if not behind or plan.any_price:
+        return None
+    host = any(not option.relied_on and not option.price_doubts for option in plan.options)
+    what = "price and host" if host else "price"
+    if least:
+        return (f"Every fee of the platform is in doubt here; options whose machine's {what} one can rely on come "
+                f"first, the other {behind:,} follow them.")  # fmt: skip
+    return f"Options whose {what} one can rely on come first; the other {behind:,} (marked ?) follow them."
+
+
 def _bracketed(interval: str) -> str:
     return f" ({interval})" if interval else ""
 
@@ -120,14 +134,8 @@ def _ranking(plan: Plan, top: int) -> Iterator[Block]:
     yield Heading(
         text=f"Ranking: {ORDER_WORDS[plan.objective]}, {len(shown):,} of {plural(len(plan.options), 'option')}"
     )
-    doubted = sum(not option.relied_on for option in plan.options)
-    if doubted and not plan.any_price:
-        host = any(not option.relied_on and not option.price_doubts for option in plan.options)
-        what = "price and host" if host else "price"
-        yield Paragraph(
-            text=f"Options whose {what} one can rely on come first; the other {doubted:,} (marked ?) follow them.",
-            tone="faint",
-        )
+    if (order := _doubt_order(plan)) is not None:
+        yield Paragraph(text=order, tone="faint")
     table, legend = option_table(plan, shown, best_first=True)
     yield table
     if legend.rows:

@@ -178,7 +178,8 @@ def footprint_section(comparison: Comparison) -> Section:
     }
     text = (
         "Devices x power limit x the fraction of it they draw x hours x PUE, then the region's grid; the machines "
-        "around the devices are not counted. "
+        "around the devices are not counted. The fraction goes from idle, with a model loaded, to at work with the "
+        "load of the service: both ends are assumptions (idle_fraction, power_fraction). "
         "What is not known is not zero: the compare file may state carbon: {grid_g_per_kwh, pue, power_fraction}."
     )
     parts: list[Part] = [Paragraph(text=text, tone="faint"), Table(columns=columns, rows=tuple(rows))]
