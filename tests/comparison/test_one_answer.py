@@ -121,7 +121,7 @@ def test_the_pictures_say_what_is_known_of_what() -> None:
     (architecture,) = [one for one in build_sections(found) if one.key == "architecture"]
     pictures = {one.title: one.mermaid for one in architecture.parts if hasattr(one, "mermaid")}
     bedrock = pictures["Amazon Bedrock"]
-    assert "600 ms, stated" in bedrock
+    assert "600 ms<br>stated" in bedrock
     assert "amazon.nova-micro" not in bedrock
     assert "predicted" in pictures["Self-managed GPU machines on AWS"]
     for name, total in found.totals.items():
@@ -129,3 +129,12 @@ def test_the_pictures_say_what_is_known_of_what() -> None:
             spot = None if row.option is None else row.option.spot
             if spot is not None and spot.interval_h >= spot.work_h:
                 assert "Checkpoints" not in pictures[found.title_of[name]]
+
+
+def test_a_price_not_relied_on_is_said_beside_those_that_are() -> None:
+    """The undated spot price of the plain machine is shown as what it is, for each alternative alike."""
+    text = texts("bert-databricks-vs-bedrock")["whole"]
+    for title in ("Self-managed GPU machines on AWS", "Amazon SageMaker AI"):
+        doubted = [one for one in text.splitlines() if one.startswith(f"| {title} |") and "not relied on: $" in one]
+        assert len(doubted) == 1
+        assert "(no date)" in doubted[0]

@@ -34,7 +34,7 @@ def split(ground: SplitGround, whole: float = 900.0, rules: str = "") -> Split:
             "no split costs less over 52 weeks than all the work in one place, moving and people included",
         ),
         (split("needed"), "no single one may do all the work: it must be split"),
-        (split("saves"), "saves $100.00 over 52 weeks, moving and the people of every platform used included"),
+        (split("saves"), "saves $100.00 over 52 weeks, moving and people included"),
     ],
 )
 def test_a_split_is_worth_it_where_it_saves_or_must_be(found: Split, said: str) -> None:

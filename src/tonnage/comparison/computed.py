@@ -17,6 +17,7 @@ from tonnage.comparison.profile_file import PeopleHours
 from tonnage.comparison.reaching import WhyNot, enough_machines, narrow_to, only_of, why_none
 from tonnage.comparison.request import Alternative
 from tonnage.planning import CatalogStamp, MachineOption, Option, Plan, TokenOption
+from tonnage.planning.plan import PriceTrusted
 from tonnage.planning.reasons import Reason
 from tonnage.planning.reasons.risks import EstimatedFeeRisk
 from tonnage.sizing.estimates import Figure
@@ -74,6 +75,7 @@ class WorkRow:
     stamp: CatalogStamp | None = None
     fastest: Option | None = None  # of all options, the one that ends first
     purchases: tuple[Option, ...] = ()  # the cheapest of each way of buying, cheapest first
+    doubted: Option | None = None  # cheaper than all these, at a price that is not relied on
     footprint: Footprint | None = None  # of a month
     replan: Replan | None = field(default=None, compare=False, repr=False)  # of a service: its month at any volume
     front: tuple[Option, ...] = ()  # ways that nothing beats in both cost and time, the cheapest first
@@ -267,6 +269,7 @@ def compute_row(
         options=len(plan.options),
         fastest=_fastest(plan),
         purchases=_by_purchase(plan),
+        doubted=next((one.option for one in plan.cheaper if isinstance(one, PriceTrusted)), None),
         footprint=footprint(plan.best, _hours_held(plan.best, work), catalog, power, load=_load(plan.best, work)),
         front=pareto_front(plan.choices),
         by_devices=_by_devices(plan),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations, product
-from typing import Literal
+from typing import Final, Literal
 
 from tonnage.comparison.computed import Total, WorkRow, add
 from tonnage.comparison.horizons import Bill, EntryCost, horizon_cost
@@ -12,16 +12,19 @@ from tonnage.comparison.verdict import DecisionInputs, Verdict, decide_verdict, 
 from tonnage.sizing.estimates import Figure
 from tonnage.values import dataclass
 
-SplitGround = Literal["no place", "one place", "needed", "saves", "saves nothing"]
+LEAST_SAVING: Final = 0.05  # of the answer's cost, that a second platform must save: a judgement of ours
+SplitGround = Literal["no place", "one place", "needed", "saves", "saves too little", "saves nothing"]
 EntryOf = Callable[[str, frozenset[str]], EntryCost]  # what it takes to do these works on that alternative
 Places = tuple[tuple[str, str | None], ...]  # workload, alternative
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """Where each work goes: over several alternatives where that costs less over the horizon than the answer does, or
-    where no single one can do it all; else all of it to the answer. `usd`, `single_usd`: over the horizon, moving and
-    people included; `cheapest`: the cheapest way to use several, where there is one."""
+    """Where each work goes: over several alternatives where that costs so much less over the horizon than the answer
+    does that a second platform is worth it, or where no single one can do it all; else all of it to the answer.
+
+    `usd`, `single_usd`: over the horizon, moving and people included; `cheapest`: the cheapest way to use several.
+    """
 
     places: Places
     usd_per_month: Figure | None
@@ -33,6 +36,7 @@ class Split:
     ground: SplitGround
     cheapest: Spread | None = None
     rules: str = ""  # that must be met
+    people_counted: bool = True
     without_people: Places = ()  # the places if nobody's hours were counted
 
     @property
@@ -73,13 +77,8 @@ def best_split(totals: Mapping[str, Total], inputs: DecisionInputs, verdict: Ver
     if single is not None:
         month = inputs.bills[single].usd_per_month
     least = min((one.usd.value for one in verdict.contenders), default=None)
-    saves = cheapest is not None and least is not None and cheapest.usd.value < least
-    split = cheapest if cheapest is not None and (single is None or saves) else None
-    ground: SplitGround = "saves nothing" if cheapest is not None else "one place"
-    if single is None:
-        ground = "no place" if split is None else "needed"
-    elif split is not None:
-        ground = "saves"
+    ground = _ground(cheapest, least, single)
+    split = cheapest if ground in ("needed", "saves") else None
     chosen = verdict.chosen
     alone = None if chosen is None else chosen.usd
     return Split(
@@ -93,8 +92,20 @@ def best_split(totals: Mapping[str, Total], inputs: DecisionInputs, verdict: Ver
         ground=ground,
         cheapest=cheapest,
         rules=inputs.standing.titles if inputs.standing.needs else "",
+        people_counted=any(bill.people is not None for bill in inputs.bills.values()),
         without_people=_without_people(totals, inputs, entry_of, works),
     )
+
+
+def _ground(cheapest: Spread | None, least_usd: float | None, single: str | None) -> SplitGround:
+    """`least_usd`: what the cheapest single alternative costs over the horizon."""
+    if single is None or least_usd is None:
+        return "no place" if cheapest is None else "needed"
+    if cheapest is None:
+        return "one place"
+    if cheapest.usd.value >= least_usd:
+        return "saves nothing"
+    return "saves" if cheapest.usd.value <= (1 - LEAST_SAVING) * least_usd else "saves too little"
 
 
 def _without_people(
@@ -105,7 +116,7 @@ def _without_people(
     verdict = decide_verdict(bare)
     spread = _cheapest_spread(totals, bare, lambda name, done: EntryCost(usd=None, weeks=entry_of(name, done).weeks))
     least = min((one.usd.value for one in verdict.contenders), default=None)
-    if spread is not None and (least is None or spread.usd.value < least):
+    if spread is not None and _ground(spread, least, verdict.choice) in ("needed", "saves"):
         return spread.places
     return () if verdict.choice is None else tuple((work, verdict.choice) for work in works)
 

@@ -94,7 +94,7 @@ def _result(work: WorkDemand, option: Option) -> Station:
             return Station(title="Answers", lines=())
         # Nobody publishes the latency of a token API: what the user states is no prediction of ours.
         how = "stated" if isinstance(option, TokenOption) else "predicted"
-        return Station(title="Answers", lines=(PROMISES[promised[0]], f"{render_duration(promised[1].value)}, {how}"))
+        return Station(title="Answers", lines=(PROMISES[promised[0]], render_duration(promised[1].value), how))
     title = "Answers" if isinstance(job, BatchJob) else "Model"
     return Station(title=title, lines=() if option.time_s is None else (f"in {render_duration(option.time_s.value)}",))
 

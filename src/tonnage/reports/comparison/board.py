@@ -22,6 +22,7 @@ from tonnage.sizing.estimates import Figure
 MOST_REASONS: Final = 3
 MOST_CHANGES: Final = 4
 MOST_RISKS: Final = 5
+QUESTIONS: Final = ("another model", "rule")  # changes that one question settles stand first
 
 
 def board_sections(comparison: Comparison) -> tuple[Section, ...]:
@@ -97,7 +98,8 @@ def _entry_usd(comparison: Comparison, name: str) -> str:
 
 
 def _changes(comparison: Comparison) -> Section:
-    changes = tuple(change_words(comparison, one) for one in comparison.answer.changes[:MOST_CHANGES])
+    asked = sorted(comparison.answer.changes, key=lambda one: one.kind not in QUESTIONS)
+    changes = tuple(change_words(comparison, one) for one in asked[:MOST_CHANGES])
     nothing = ("nothing that was looked at: price, people-hours, volume, horizon, rules",)
     return Section(key="changes", title="What would change it", parts=(Bullets(items=changes or nothing),))
 

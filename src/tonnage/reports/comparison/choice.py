@@ -219,14 +219,13 @@ def implied_lines(comparison: Comparison) -> tuple[str, ...]:
     criteria = {criterion.key: criterion.title for criterion in comparison.criteria}
     given, lead = comparison.request.weights_given, comparison.answer.implied_lead
     out = []
-    if lead is not None:
+    if lead is not None and lead.asked_usd_per_month >= 0:
         price = "any price" if lead.usd_per_month is None else f"{render_money(lead.usd_per_month)} a month more"
-        asked = render_money(abs(lead.asked_usd_per_month))
-        side = "costs" if lead.asked_usd_per_month >= 0 else "saves"
+        asked = render_money(lead.asked_usd_per_month)
         out.append(
             f"Together the weights say that you would pay {price} for "
             f"{comparison.title_of[lead.alternative]} rather than "
-            f"{comparison.title_of[lead.other]}; it {side} {asked} a month, moving not counted. Weights do not "
+            f"{comparison.title_of[lead.other]}; it costs {asked} a month more, moving not counted. Weights do not "
             "outvote the cost: say `worth:` if you mean it."
         )
     out += [

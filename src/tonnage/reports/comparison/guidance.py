@@ -67,7 +67,7 @@ def levers_section(comparison: Comparison) -> Section:
             for one in row.purchases:
                 machines = render_machines(one.count, one.instance_type)
                 least = row.purchases[0].cost_usd.value
-                ratio = f"{one.cost_usd.value / least:.2f}x" if least > 0 else UNKNOWN
+                ratio = f"{short(one.cost_usd.value / least)}x" if least > 0 else UNKNOWN
                 rows.append(
                     (alternative.title, row.work, render_purchase(one.purchase), machines, money(one.cost_usd), ratio)
                 )

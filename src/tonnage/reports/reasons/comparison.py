@@ -32,10 +32,14 @@ def split_words(split: Split) -> str:
         met = f" that is known to meet {split.rules}" if split.rules else ""
         return f"some work can be done by none of them{met}"
     over = f"over {counted(split.weeks, 'week')}"
+    with_ = "moving and people included" if split.people_counted else "people and moving not counted"
     if split.ground == "one place":
         return "there is one place for all the work: no split"
     if split.ground == "saves nothing":
-        return f"no split costs less {over} than all the work in one place, moving and people included"
+        return f"no split costs less {over} than all the work in one place, {with_}"
+    if split.ground == "saves too little" and split.cheapest is not None and split.single_usd is not None:
+        saved = split.single_usd.value - split.cheapest.usd.value
+        return f"the cheapest split saves {render_money(saved)} {over}, {with_}: too little for a second platform"
     if split.ground == "needed":
         return "no single one may do all the work: it must be split"
-    return f"saves {render_money(split.saves_usd or 0.0)} {over}, moving and the people of every platform used included"
+    return f"saves {render_money(split.saves_usd or 0.0)} {over}, {with_}"
