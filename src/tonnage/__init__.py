@@ -23,7 +23,7 @@ __all__ = [
     "portfolio", "predict", "resume", "rightsize", "run", "run_pipeline", "show", "show_pipeline", "size", "spot",
     "stop", "validate", "verify_fetched",
 ]  # fmt: skip
-__getattr__ = lazy_names(__name__, {".errors": "", "tonnage.api": " ".join(__all__)})
+__getattr__ = lazy_names(__name__, {".errors": (), "tonnage.api": __all__})
 
 
 def __dir__() -> list[str]:

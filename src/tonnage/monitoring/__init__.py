@@ -18,8 +18,8 @@ __all__ = ["Exporter", "GpuSample", "Gpus", "Sample", "Sampler"]
 __getattr__ = lazy_names(
     __name__,
     {
-        ".exporter": "Exporter",
-        ".gpus": "GpuSample Gpus",
-        ".sampler": "Sample Sampler",
+        ".exporter": ("Exporter",),
+        ".gpus": ("GpuSample", "Gpus"),
+        ".sampler": ("Sample", "Sampler"),
     },
 )

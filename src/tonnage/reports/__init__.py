@@ -19,9 +19,9 @@ __all__ = ["FORMATS", "Format", "Look", "Report", "render_explain", "render_plan
 __getattr__ = lazy_names(
     __name__,
     {
-        ".explain": "render_explain",
-        ".plan": "render_plan",
-        ".rendering": "FORMATS Format Look Report render_report",
-        ".size": "render_size",
+        ".explain": ("render_explain",),
+        ".plan": ("render_plan",),
+        ".rendering": ("FORMATS", "Format", "Look", "Report", "render_report"),
+        ".size": ("render_size",),
     },
 )

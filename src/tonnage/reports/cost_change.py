@@ -9,7 +9,7 @@ from tonnage.planning.plan import Option
 from tonnage.planning.whatif.cost_change import MOST_STEPS, ChangeSide, CostChange, KeyStep, total
 from tonnage.planning.whatif.key_changes import KeyChange
 from tonnage.reports.blocks import Block, Heading, Page, Paragraph
-from tonnage.reports.listing import Field, Fields, cell, field_table, field_values, fields_report
+from tonnage.reports.listing import Field, Fields, cell, field_table, field_values, fields_report, named_fields
 from tonnage.reports.plain import plain_cost, plain_usd
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import UNKNOWN, plural, render_bought, render_machines, render_money
@@ -202,11 +202,4 @@ _WORKLOAD: Final[Fields[CostChange]] = (
     Field("changed_keys", lambda one: [field_values(_KEY, change) for change in one.changes]),
     Field("steps", lambda one: [field_values(_STEP_VALUES, step) for step in one.steps]),
 )
-_WINNER: Final[Fields[Option]] = (
-    Field("provider", lambda one: one.provider),
-    Field("instance_type", lambda one: one.instance_type),
-    Field("region", lambda one: one.region),
-    Field("purchase", lambda one: one.purchase),
-    Field("count", lambda one: one.count),
-    Field("platform", lambda one: one.platform),
-)
+_WINNER: Final[Fields[Option]] = named_fields("provider", "instance_type", "region", "purchase", "count", "platform")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY
 from datetime import date
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 from tonnage.reports.blocks import Block, Column, Page, Paragraph, Table
@@ -87,6 +88,11 @@ def cell(
 ) -> Field[T]:
     """A column that only pages have; `read` gives its text."""
     return Field("", read, title=title, show=str, right=right, folds=folds, fold_text=fold_text, wraps=wraps)
+
+
+def named_fields(*names: str) -> list[Field[Any]]:
+    """Fields whose keys are the names of the attributes they read."""
+    return [Field(name, attrgetter(name)) for name in names]
 
 
 def figure_fields(key: str, read: Callable[[T], Any], json: Callable[[Any], Any] = plain_number) -> Fields[T]:

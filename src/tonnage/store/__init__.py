@@ -22,8 +22,8 @@ __all__ = ["PlanRow", "RunRow", "SpendRow", "Store", "StoreError", "open_store"]
 __getattr__ = lazy_names(
     __name__,
     {
-        ".database": "StoreError",
-        ".rows": "PlanRow RunRow SpendRow",
-        ".store": "Store open_store",
+        ".database": ("StoreError",),
+        ".rows": ("PlanRow", "RunRow", "SpendRow"),
+        ".store": ("Store", "open_store"),
     },
 )

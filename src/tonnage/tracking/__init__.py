@@ -18,8 +18,8 @@ __all__ = ["Tracker", "TrackingUnavailable", "tracking_uri"]
 __getattr__ = lazy_names(
     __name__,
     {
-        ".places": "tracking_uri",
-        ".tracker": "Tracker",
-        ".unavailable": "TrackingUnavailable",
+        ".places": ("tracking_uri",),
+        ".tracker": ("Tracker",),
+        ".unavailable": ("TrackingUnavailable",),
     },
 )

@@ -37,10 +37,23 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        ".jobs": "BatchJob BuyTerms Constraints Job Lengths Lora Requests ServeJob TabularJob Team TrainJob Workload",
-        ".known": "find_model known_models",
-        ".loading": "load_workload parse_workload",
-        ".parameters": "count_parameters",
-        ".shapes": "ModelShape",
+        ".jobs": (
+            "BatchJob",
+            "BuyTerms",
+            "Constraints",
+            "Job",
+            "Lengths",
+            "Lora",
+            "Requests",
+            "ServeJob",
+            "TabularJob",
+            "Team",
+            "TrainJob",
+            "Workload",
+        ),
+        ".known": ("find_model", "known_models"),
+        ".loading": ("load_workload", "parse_workload"),
+        ".parameters": ("count_parameters",),
+        ".shapes": ("ModelShape",),
     },
 )
