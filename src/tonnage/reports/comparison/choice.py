@@ -226,7 +226,7 @@ def implied_lines(comparison: Comparison) -> tuple[str, ...]:
             f"Together the weights say that you would pay {price} for "
             f"{comparison.title_of[lead.alternative]} rather than "
             f"{comparison.title_of[lead.other]}; it costs {asked} a month more, moving not counted. Weights do not "
-            "outvote the cost: say `worth:` if you mean it."
+            "outvote the cost: state it as worth if you mean it."
         )
     out += [
         f"{criteria[one.criterion]}, weight {one.weight:g}: you would pay "

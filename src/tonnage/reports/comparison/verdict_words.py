@@ -13,6 +13,7 @@ from tonnage.reports.comparison.figures import UNKNOWN, counted, money, volume
 from tonnage.reports.reasons.why_not import why_not_words
 from tonnage.reports.wording import render_money, short
 
+CENT: Final = 0.005  # dollars below which two costs are printed alike
 SHORT_OUT: Final[dict[OutKind, str]] = {
     "cannot do the work": "cannot do all the work",
     "another model": "with another model than asked for",
@@ -87,6 +88,8 @@ def _apart(reason: ChoiceReason) -> str:
     if reason.usd is None or reason.rival_usd is None:
         return UNKNOWN
     more = reason.rival_usd.value - reason.usd.value
+    if abs(more) < CENT:
+        return "as much"
     share = "" if reason.usd.value <= 0 else f" ({abs(more) / reason.usd.value:.0%})".replace("%", " %")
     return f"{render_money(abs(more))}{share} {'more' if more >= 0 else 'less'}"
 
@@ -138,7 +141,7 @@ def change_words(comparison: Comparison, change: Change) -> str:
         side = "longer" if change.at > change.now else "shorter"
         said = f"you decide over {side} than {counted(round(change.at), 'week')} (now {change.now:g})"
     elif change.kind == "worth":
-        said = f"being on {subject} is worth {render_money(change.at)} a month to you beyond its cost (`worth:`)"
+        said = f"being on {subject} is worth {render_money(change.at)} a month to you beyond its cost (worth)"
     elif change.kind == "another model":
         said = f"{_instead(comparison, change.subject)} will do as well (not measured; name it in buy.token_models)"
     else:
