@@ -15,12 +15,11 @@ from tonnage.planning.cheaper import cheaper_than
 from tonnage.planning.choices import choose_deals
 from tonnage.planning.chosen import MOST_DOUBT, Choice, doubt_levels, limits_of
 from tonnage.planning.market import admit_offers, refuse
-from tonnage.planning.nearest import SHOWN, nearest_misses
 from tonnage.planning.need import needs_of
 from tonnage.planning.notes import plan_notes
 from tonnage.planning.order import ranked
 from tonnage.planning.plan import CatalogStamp, Objective, Plan, Refusal, Relaxation
-from tonnage.planning.relaxations import best_of_each_gpu, relaxations
+from tonnage.planning.relaxations import SHOWN, best_of_each_gpu, nearest_misses, relaxations
 from tonnage.planning.risks import PRICE_AGE_DAYS
 from tonnage.planning.sized_machines import SizedMachines, size_job
 from tonnage.planning.spot_columns import spot_columns

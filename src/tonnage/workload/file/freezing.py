@@ -14,7 +14,7 @@ from tonnage.workload.file.kinds import BatchFile, ServeFile, TabularFile, Train
 from tonnage.workload.file.length_fields import LengthFields, freeze_lengths
 from tonnage.workload.file.market_checks import MarketTerms
 from tonnage.workload.file.terms_checks import choose_purchases, is_interruptible
-from tonnage.workload.file.terms_fields import BuyFields, TeamFields
+from tonnage.workload.file.terms_fields import TeamFields
 from tonnage.workload.file.train_program import freeze_lora, program_terms
 from tonnage.workload.host import HostTerms
 from tonnage.workload.jobs import (
@@ -25,9 +25,7 @@ from tonnage.workload.jobs import (
     DataPlace,
     Job,
     Lengths,
-    OwnPrices,
     Requests,
-    Schedule,
     ServeJob,
     Speculation,
     TabularJob,
@@ -62,7 +60,7 @@ def freeze_workload(
         as_of=as_of,
         file=source,
         data=_freeze_place(file),
-        host=HostTerms() if isinstance(file, TabularFile) else HostTerms(**file.host.model_dump()),
+        host=HostTerms() if isinstance(file, TabularFile) else file.host,
     )
 
 
@@ -129,7 +127,7 @@ def _freeze_train(file: TrainFile, shape: ModelShape) -> TrainJob:
 
 
 def _freeze_serve(file: ServeFile, shape: ModelShape) -> ServeJob:
-    serve, schedule = file.serve, _freeze_schedule(file.buy)
+    serve, schedule = file.serve, file.buy.schedule
     return ServeJob(
         model=shape,
         requests=_freeze_requests(serve, shape),
@@ -241,13 +239,13 @@ def _freeze_buy(file: WorkloadFile) -> BuyTerms:
         startup_s=buy.startup,
         discount_percent=tuple(sorted((name, float(share)) for name, share in buy.discounts.items())),
         committed_usd=tuple(sorted((name, float(amount)) for name, amount in buy.committed_usd.items())),
-        schedule=_freeze_schedule(buy),
+        schedule=buy.schedule,
         idle_s=buy.idle,
         reserved_utilization=None if buy.reserved_utilization is None else float(buy.reserved_utilization),
         reserved_owned=buy.reserved_owned,
         dbu_sku=buy.dbu_sku,
         disk_gb=float(buy.disk_gb),
-        prices=OwnPrices(**{name: _float(value) for name, value in buy.prices.model_dump().items()}),
+        prices=buy.prices,
         tokens=Tokens(
             models=buy.token_models,
             per_minute=_float(buy.tokens_per_minute),
@@ -265,12 +263,6 @@ def _freeze_buy(file: WorkloadFile) -> BuyTerms:
 
 def _float(value: float | None) -> float | None:
     return None if value is None else float(value)
-
-
-def _freeze_schedule(buy: BuyFields) -> Schedule | None:
-    if buy.schedule is None:
-        return None
-    return Schedule(hours_per_day=float(buy.schedule.hours_per_day), days_per_month=float(buy.schedule.days_per_month))
 
 
 def _freeze_team(team: TeamFields) -> Team:
