@@ -215,6 +215,11 @@ def owned_parts(comparison: Comparison) -> list[Part]:
     ]
 
 
+def untimed(kind: str) -> str:
+    """Why no way of doing the work is the fastest."""
+    return "runs all the time" if kind == "serve" else "time not published"
+
+
 def speed_parts(comparison: Comparison) -> list[Part]:
     """The fastest way of each alternative beside the cheapest, and what it holds in memory."""
     rows = []
@@ -229,7 +234,7 @@ def speed_parts(comparison: Comparison) -> list[Part]:
                 used = one.run.memory_gib
                 memory = f"{short(used.value)} of {short(one.run.memory_available_gib)} GiB"
             if fast is None:
-                rows.append((alternative.title, row.work, memory, "no end", "—", "—"))
+                rows.append((alternative.title, row.work, memory, untimed(row.kind), "—", "—"))
                 continue
             machines = f"{render_machines(fast.count, fast.instance_type)}, {render_purchase(fast.purchase)}"
             rows.append((alternative.title, row.work, memory, machines, duration(fast.time_s), money(fast.cost_usd)))

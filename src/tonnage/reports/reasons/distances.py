@@ -6,6 +6,7 @@ from typing import Any, assert_never
 
 from tonnage.planning.reasons import distances as kinds
 from tonnage.planning.reasons.distances import Distance
+from tonnage.reports.reasons.changes import times_words
 from tonnage.reports.reasons.document import reason_document
 
 
@@ -20,7 +21,7 @@ def distance_words(distance: Distance | None) -> str:
         case None:
             return ""
         case kinds.SlowerDistance(times=times):
-            return f"takes {times:.2f}x the winner's time; wins if it ran {times:.2f}x as fast"
+            return f"takes {times:.2f}x the winner's time; wins if it ran {times_words(times)} as fast"
         case kinds.SameCostDistance():
             return "costs the same; the winner is faster or named first"
         case kinds.DoubtedDistance(times=times, wins_if_trusted=wins, host=host):
