@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from .test_checking import check, only
+from tonnage.claims.document import parse_document
+from tonnage.claims.names import Names
+from tonnage.claims.rate_claims import rate_claims
+
+from .test_checking import catalog, check, only
 
 
 @pytest.mark.parametrize(
@@ -32,6 +36,39 @@ def test_a_rate_is_held_against_the_prediction(text: str, verdict: str) -> None:
 def test_a_published_rate_of_another_engine_is_no_error() -> None:
     """15,220 output tokens/s of Llama 3.1 8B in fp8 on one H100 (TensorRT-LLM's own figures)."""
     assert only("Serving Llama 3.1 8B on one H100 reaches 15,220 output tokens/s in fp8.").verdict == "ok"
+
+
+@pytest.mark.parametrize(
+    ("work", "count"),
+    [
+        ("GPT-2 on T4", 1),
+        ("GPT-2 T4", 1),
+        ("Llama 3 8B on H100 80GB", 1),
+        ("Llama 3 8B H100 80GB", 1),
+        ("GPT-2 at batch size 32 on A100 80GB", 1),
+        ("GPT-2 at batch size 32 A100 80GB", 1),
+        ("GPT-2 at sequence length 512 on H100 80GB", 1),
+        ("GPT-2 at sequence length 512, H100 80GB", 1),
+        ("GPT-2 on an 80 GB A100", 1),
+        ("GPT-2 on a single T4", 1),
+        ("GPT-2 on 8x A100", 8),
+        ("GPT-2 on 8 × A100", 8),
+        ("GPT-2 on 8 A100 GPUs", 8),
+        ("GPT-2 on A100 x8", 8),
+        ("GPT-2 on eight A100 80GB", 8),
+        ("GPT-2 on two NVIDIA T4", 2),
+        ("GPT-2 on 8 GPUs of type A100", 8),
+        ("GPT-2 on 8 GPUs (A100 80GB)", 8),
+        ("GPT-2 on an 8-GPU A100 machine", 8),
+        ("GPT-2 on four 80 GB A100 cards", 4),
+        ("GPT-2 with batch 16 on 8 A100 GPUs", 8),
+    ],
+)
+def test_gpus_are_those_counted_beside_their_name(work: str, count: int) -> None:
+    """A number of a model's name, of a batch or of a length is no number of GPUs."""
+    [line] = parse_document(f"Serving {work} reaches 900 tokens/s.").lines
+    [claim] = rate_claims(line, Names(catalog()))
+    assert (claim.in_job, claim.gpus) == (count, count)
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tonnage.claims.document import TextLine
 from tonnage.claims.figures import parse_amount
-from tonnage.claims.model_names import find_models
+from tonnage.claims.model_names import FoundModel, find_models
 from tonnage.claims.names import FoundGpu, Names
 from tonnage.claims.sentences import WORDS
 from tonnage.claims.statements import Place, RateClaim
@@ -29,6 +29,13 @@ _LENGTH: Final = re.compile(
     r"(?P<m>\d[\d,]*)[- ]tokens? (?:sequences|context|inputs)",
     re.IGNORECASE,
 )
+_BATCH: Final = re.compile(r"\bbatch(?:[\s_-]?sizes?)?\s*(?:of|=|:)?\s*\d[\d,]*", re.IGNORECASE)
+_COUNTED: Final = re.compile(
+    rf"(?<![\w.,$-])(?P<count>{'|'.join(WORDS)}|\d{{1,3}})(?:\s*[x×]|-way)?"
+    r"(?:[\s-]*(?:GPUs?|cards?)\b\s*(?:of\b(?:\s+type\b)?|[(:,])?)?"
+    r"(?:\s*\b\d+\s?Gi?B)?[\s(]*$",
+    re.IGNORECASE,
+)
 _FORMAT: Final = re.compile(r"\b(fp16|bf16|fp32|fp8|int8|int4)\b", re.IGNORECASE)
 _PER_GPU: Final = re.compile(r"\b(?:per|each|a) GPU\b|/\s?GPU\b", re.IGNORECASE)
 _OTHER: Final = re.compile(
@@ -46,7 +53,7 @@ def rate_claims(line: TextLine, names: Names) -> Iterator[RateClaim]:
         if len(found) != 1 or len({one.name for one in models}) != 1 or len(gpus) != 1 or _OTHER.search(text):
             continue
         rate, trains = found[0], _TRAINS.search(text) is not None
-        amount, count = parse_amount(_number(rate["amount"])), _count(gpus[0], text)
+        amount, count = parse_amount(_number(rate["amount"])), _count(gpus[0], text, models)
         if amount is None or not count or trains == (_SERVES.search(text) is not None):
             continue  # nobody can tell what is done there
         length, format_ = _LENGTH.search(text), _FORMAT.search(text)
@@ -69,12 +76,18 @@ def _number(text: str) -> str:
     return plain
 
 
-def _count(gpu: FoundGpu, text: str) -> float:
-    """GPUs that a text speaks of: as its name says (`8x H100`), else by the word before it; one where it is bare."""
-    if gpu.count:
-        return gpu.count
-    before = re.findall(r"[a-z]+|\d+", text[: gpu.start].casefold())[-2:]
-    for word in reversed(before):
-        if word in WORDS or word.isdigit():
-            return float(WORDS.get(word, 0) or word)
-    return 1.0
+def _count(gpu: FoundGpu, text: str, models: Sequence[FoundModel]) -> float:
+    """GPUs that a text speaks of: the number beside the GPU's name; one where none is.
+
+    A number of a model's name, of a batch or of a length is none of GPUs, wherever it stands.
+    """
+    match = _COUNTED.search(text[: gpu.start])
+    start = gpu.start if gpu.count else match.start() if match else len(text)
+    taken = [(one.start, one.end) for one in models]
+    taken += [found.span() for pattern in (_LENGTH, _BATCH) for found in pattern.finditer(text)]
+    if any(first <= start < end for first, end in taken):
+        return 1.0
+    if gpu.count or match is None:
+        return gpu.count or 1.0
+    word = match["count"].casefold()
+    return float(WORDS.get(word, 0) or word)
