@@ -68,6 +68,14 @@ def test_time_is_the_sum_of_its_parts_and_rate_its_inverse() -> None:
     assert made.step_s.low < made.step_s.value < made.step_s.high
 
 
+def test_adapters_need_their_library() -> None:
+    """Its resident memory stands beside the framework's where adapters are trained, and only there."""
+    profile, more = fake_profile(), replace(fake_profile(), adapter_library_bytes=2.0**26)
+    for method, added in (("full", 0.0), ("lora", 2.0**26)):
+        before, after = (memory_parts(predict_local(job(method=method), one).work, one) for one in (profile, more))
+        assert after["framework"] - before["framework"] == added
+
+
 def test_small_steps_take_the_threads_they_are_quickest_with() -> None:
     """Two threads that lose more by being woken than they gain are not chosen; those that gain are."""
     profile = fake_profile(threads=(1, 2))
