@@ -10,7 +10,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "tonnage"
 ORDER = (
-    "units", "errors", "values", "reason", "files", "catalog", "workload", "sizing", "calibration", "pricing",
+    "units", "errors", "values", "reason", "lazy", "files", "catalog", "workload", "sizing", "calibration", "pricing",
     "spot_instances", "planning",
     "rightsizing", "service", "portfolios", "claims", "comparison", "http", "runs", "reports",
 )  # fmt: skip

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from tonnage.calibration.prediction import SkippedRow
-from tonnage.calibration.reading import read_inference_rows, read_training_rows
+from tonnage.calibration.reading import SeenIds, read_inference_rows, read_training_rows
 from tonnage.calibration.rows import TrainingRow
-from tonnage.calibration.seen import SeenIds
 from tonnage.errors import InputError
 
 from .conftest import TRAINING_COLUMNS, Write
@@ -156,11 +155,11 @@ def test_two_hundred_megabytes_are_streamed(write: Write, tmp_path: Path) -> Non
     assert path.stat().st_size > 180e6
     code = (
         "import resource, sys\n"
-        "from tonnage.calibration.prediction import Judged\n"
+        "from tonnage.calibration.prediction import JudgedRow\n"
         "from tonnage.calibration.reading import read_training_rows\n"
         "from tonnage.calibration.validation import validate\n"
         "rows = read_training_rows(sys.argv[1])\n"
-        "found = validate(Judged(row_id=r.id, metric=r.metric, family=r.family, gpu=r.gpu, measured=r.value,"
+        "found = validate(JudgedRow(row_id=r.id, metric=r.metric, family=r.family, gpu=r.gpu, measured=r.value,"
         " predicted=r.value * 1.1, suspect=False, group='training time') for r in rows)\n"
         "assert found.predicted == 900_000\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)\n"

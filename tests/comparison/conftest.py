@@ -79,6 +79,7 @@ def fake_plan(workload: Workload, _: Catalog) -> Plan:
         memory_available_gib=15.0,
         rates=(("samples_per_s", around(500.0)),),
         latency_p95_s=around(0.2) if service else None,
+        utilisation=0.5 if service else None,
     )
     option = MachineOption(
         rank=1,

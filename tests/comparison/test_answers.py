@@ -7,18 +7,15 @@ have an answer other than «not known» (0: the heading has content of its own).
 from __future__ import annotations
 
 from functools import lru_cache
-from pathlib import Path
 
 import pytest
+from tests.comparison.shipped import compared_example
 
-from tonnage import api
-from tonnage.comparison.comparing import Comparison
 from tonnage.reports.blocks import Bullets, Pairs, Table
 from tonnage.reports.comparison.content import build_sections
 from tonnage.reports.comparison.figures import UNKNOWN
 from tonnage.reports.comparison.sections import Chart, Checks, CodePart, Section, Subheading, Tree
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "compare"
 MACHINES, TOKENS, TREES = "gcp-h100-vs-databricks", "bert-databricks-vs-bedrock", "h2o-vs-pytorch"
 ANSWERS = [
     # own H100 machines beside a managed Spark platform
@@ -82,7 +79,7 @@ ANSWERS = [
     (TOKENS, "time to answer", "matrix", "Latency", 3),
     (TOKENS, "requests a second", "performance", "Memory, and the fastest way", 0),
     (TOKENS, "how good the answers are", "matrix", "Quality of answers", 4),
-    (TOKENS, "the tree, and what would change it", "decision", "What would change it", 0),
+    (TOKENS, "the tree, and what would change it", "decision", "What would lead the rules elsewhere", 0),
     (TOKENS, "moving either way", "moves", "Databricks", 1),
     (TOKENS, "moving back", "moves", "Amazon Bedrock", 1),
     (TOKENS, "firms of each size", "recommendation", "of any size", 1),
@@ -106,12 +103,6 @@ ANSWERS = [
     (TREES, "busy GPUs", "matrix", "Utilisation", 2),
     (TREES, "which for which data", "when", "suits", 1),
 ]  # fmt: skip
-
-
-@lru_cache
-def compared_example(example: str) -> Comparison:
-    """A shipped example, compared."""
-    return api.compare(EXAMPLES / f"{example}.tonnage.yaml")
 
 
 @lru_cache

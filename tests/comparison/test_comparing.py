@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.crossings import cost_at
-from tonnage.comparison.horizons import payback
+from tonnage.comparison.horizons import WEEKS_PER_MONTH, EntryCost, payback
+from tonnage.comparison.splitting import best_split
 from tonnage.sizing.estimates import Figure
 
 BOTH = ("workloads: [{file: tune.yaml, jobs_per_month: 30}]",
@@ -125,12 +127,14 @@ def test_sizes_of_organisations(compared: Callable[..., Comparison], standard: s
 
 
 def test_a_split_pays_for_every_platform_used(compared: Callable[..., Comparison], standard: str) -> None:
-    """The split is no dearer than the best single alternative, and counts the people of each platform in it."""
+    """The split is no dearer than the answer, and counts people and entry of each platform in it: here too much."""
     split = compared(standard.replace(*BOTH).replace("- sagemaker", "- sagemaker\n  - bedrock")).split
-    assert split.usd_per_month is not None
-    assert split.single_usd_per_month is not None
-    assert split.usd_per_month.value <= split.single_usd_per_month.value + 1e-9
-    assert dict(split.places) == {"tune": "bedrock", "answer": "bedrock"}
+    assert split.usd is not None
+    assert split.single_usd is not None
+    assert split.cheapest is not None
+    assert split.usd.value <= split.single_usd.value + 1e-9
+    assert split.cheapest.usd.value > split.single_usd.value
+    assert set(dict(split.places).values()) == {split.single}
     assert not split.worth_it
 
 
@@ -168,9 +172,53 @@ def test_the_leaf_means_things(compared: Callable[..., Comparison], standard: st
 
 
 def test_payback_ends() -> None:
-    """Best: cheap move, dear origin, cheap target; worst the other way round, where it may never pay."""
-    entry = Figure(value=1000.0, low=500.0, high=2000.0)
+    """Best: cheap move, dear origin, cheap target; worst the other way round, where it may never pay; all after the
+    weeks of moving."""
+    entry = EntryCost(usd=Figure(value=1000.0, low=500.0, high=2000.0), weeks=3.0)
     before = Figure(value=300.0, low=200.0, high=400.0)
     after = Figure(value=100.0, low=50.0, high=250.0)
     found = payback(entry, before, after)
-    assert (found.months, found.low, found.high) == (5.0, pytest.approx(500 / 350), None)
+    months = [None if one is None else (one - 3.0) / WEEKS_PER_MONTH for one in (found.weeks, found.low, found.high)]
+    assert months == [pytest.approx(5.0), pytest.approx(500 / 350), None]
+
+
+@pytest.mark.parametrize(("dearer", "ground"), [(1.2, "saves nothing"), (0.97, "saves too little"), (0.9, "saves")])
+def test_a_split_must_save_enough_for_a_second_platform(
+    compared: Callable[..., Comparison], standard: str, dearer: float, ground: str
+) -> None:
+    """Each work is cheap on another platform; the spread of both costs `dearer` times the answer."""
+    found = compared(standard.replace(*BOTH).split("migration:")[0])
+    (first, second) = ("self-managed-aws", "sagemaker")
+    rows = found.totals[first].rows
+    alone = found.answer.verdict.chosen
+    assert alone is not None
+    people = sum(one.value for name in (first, second) if (one := found.answer.inputs.bills[name].people) is not None)
+    run = dearer * alone.usd.value / (found.answer.inputs.weeks / WEEKS_PER_MONTH) - people
+    usd = Figure(value=run / 2, low=run / 2, high=run / 2)
+    free = {
+        first: (replace(rows[0], usd_per_month=usd), replace(rows[1], usd_per_month=None)),
+        second: (replace(rows[0], alternative=second, usd_per_month=None),
+                 replace(rows[1], alternative=second, usd_per_month=usd)),
+    }  # fmt: skip
+    totals = {name: replace(found.totals[name], rows=free[name]) for name in free}
+    nothing = EntryCost(usd=None, weeks=None)
+    split = best_split(totals, found.answer.inputs, found.answer.verdict, lambda *_: nothing)
+    assert split.ground == ground
+    assert split.worth_it == (ground == "saves")
+
+
+def test_a_volume_that_can_be_carried_has_a_cost(compared: Callable[..., Comparison], standard: str) -> None:
+    """Where nothing carries the next volume of the grid, the cost in between is planned there, not unknown."""
+    found = compared(standard.replace(*BOTH)).totals["sagemaker"]
+    (row,) = [one for one in found.rows if one.kind == "serve"]
+    ends = tuple(replace(point, usd_per_month=None) if point.factor > 1 else point for point in row.at_volumes)
+
+    def replan(factor: float) -> Figure | None:
+        return Figure(value=70.0, low=60.0, high=80.0) if factor <= 1.5 else None
+
+    cut = replace(found, rows=tuple(replace(one, at_volumes=ends, replan=replan) if one is row else one
+                                    for one in found.rows))  # fmt: skip
+    people = found.people_usd_per_month
+    others = sum(one.usd_per_month.value for one in found.rows if one is not row and one.usd_per_month is not None)
+    assert cost_at(cut, 1.5) == pytest.approx(70.0 + 1.5 * others + (people.value if people is not None else 0.0))
+    assert cost_at(cut, 1.6) == float("inf")

@@ -40,7 +40,7 @@ def test_each_question_is_opened_once() -> None:
     assert asked == [step.question.ask for step in decision.steps]
     assert decision.leaf is not None
     assert node.text == decision.leaf.say
-    assert tree.text.count("<== this team") == 1
+    assert tree.text.count("<== where these rules lead") == 1
     assert SEEN in tree.text
 
 

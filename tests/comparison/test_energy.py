@@ -38,7 +38,7 @@ def test_by_hand(option: Option, catalog: Catalog) -> None:
     assert found.energy_kwh.basis == "assumed"
     assert found.carbon_kg.value == pytest.approx(0.6356 * 0.379069)
     assert found.missing == ()
-    assert all(factor.evidence for name, factor in found.factors if name != "power limit")
+    assert all(factor.evidence for name, factor in found.factors if name not in ("power limit", "drawn"))
 
 
 def test_what_is_stated_comes_first(option: Option, catalog: Catalog) -> None:
@@ -49,6 +49,25 @@ def test_what_is_stated_comes_first(option: Option, catalog: Catalog) -> None:
     assert found.energy_kwh.value == pytest.approx(0.070 * 10 * 1.5)
     assert found.energy_kwh.basis == HOURS.basis
     assert found.carbon_kg.value == pytest.approx(0.070 * 10 * 1.5 * 0.020)
+
+
+@pytest.mark.parametrize(("load", "value", "low", "high"), [(0.0, 0.2, 0.1, 0.4), (0.01, 0.206, 0.104, 0.406),
+                                                          (0.5, 0.5, 0.3, 0.7), (1.0, 0.8, 0.5, 1.0)])  # fmt: skip
+def test_power_goes_with_the_load(
+    option: Option, catalog: Catalog, load: float, value: float, low: float, high: float
+) -> None:
+    """Idle power and a share of the rest: a service loaded 1 % draws about a fourth of what a busy one does."""
+    found = footprint(option, HOURS, catalog, Stated(), load=load).energy_kwh
+    assert found is not None
+    assert found.value == pytest.approx(0.070 * value * 10 * 1.135)
+    assert found.low == pytest.approx(0.070 * low * 8 * 1.135)
+    assert found.high == pytest.approx(0.070 * high * 15 * 1.135)
+
+
+def test_a_load_nobody_knows_leaves_the_energy_unknown(option: Option, catalog: Catalog) -> None:
+    """Unless the user states what the devices draw."""
+    assert footprint(option, HOURS, catalog, Stated(), load=None).missing == (Missing(of="load"),)
+    assert footprint(option, HOURS, catalog, Stated(power_fraction=0.5), load=None).energy_kwh is not None
 
 
 @pytest.mark.parametrize(
@@ -85,7 +104,8 @@ def test_a_month_of_jobs_and_of_a_service(compared: Callable[..., Comparison], s
     both = compared(standard.replace(works, "workloads: [{file: tune.yaml, jobs_per_month: 30}, {file: answer.yaml}]"))
     together = both.totals["self-managed-aws"].energy_kwh_per_month
     assert together is not None
-    assert together.value == pytest.approx(jobs.value + 0.070 * 0.8 * 730 * 1.135)
+    half_loaded = 0.2 + 0.5 * (0.8 - 0.2)
+    assert together.value == pytest.approx(jobs.value + 0.070 * half_loaded * 730 * 1.135)
     assert both.totals["databricks"].energy_kwh_per_month is None
 
 

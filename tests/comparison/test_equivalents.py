@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import lru_cache
 from pathlib import Path
 
 import pytest
+from tests.comparison.shipped import compared_example
 
 from tonnage import api
 from tonnage.catalog import load_catalog
@@ -23,9 +23,8 @@ AS_OF = datetime(2026, 11, 20, tzinfo=UTC)
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-@lru_cache(maxsize=1)
 def bert() -> Comparison:
-    return api.compare(EXAMPLES / "compare" / "bert-databricks-vs-bedrock.tonnage.yaml")
+    return compared_example("bert-databricks-vs-bedrock")
 
 
 def plan(file: str, platform: str) -> Plan:
@@ -56,10 +55,16 @@ def test_a_split_serves_the_model_that_is_tuned() -> None:
     assert costs[0] is not None
     assert costs[1] is not None
     assert costs[0].value < 0.5 * costs[1].value
-    assert dict(found.split.places)["bert-serving"] != "bedrock"
-    alone = {name: replace(total, rows=(rows[name]["bert-serving"],)) for name, total in found.totals.items()}
-    served = best_split(alone, found.standing)
-    assert dict(served.places) == {"bert-serving": "bedrock"}, "without the tuning, tokens are the cheapest"
+    assert found.split.cheapest is not None
+    assert "bedrock" not in dict(found.split.cheapest.places).values()
+    apart = {
+        name: replace(total, rows=tuple(replace(row, model=row.work) for row in total.rows))
+        for name, total in found.totals.items()
+    }
+    answer = found.answer
+    served = best_split(apart, answer.inputs, answer.verdict, lambda name, _: found.entries[name]).cheapest
+    assert served is not None
+    assert dict(served.places)["bert-serving"] == "bedrock", "where another model is tuned, tokens cost least"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ def test_text(compared: Callable[..., Comparison]) -> None:
     """The tree with the way taken, the trace, and what would change it."""
     said = render_decision(compared(), "table")
     assert "|- NO *" in said
-    assert "<== this team" in said
+    assert "<== where these rules lead" in said
     assert "if custom_fine_tuning is yes (now no): Choose Databricks" in said
     assert "some.tonnage.yaml" in said
 

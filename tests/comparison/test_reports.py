@@ -149,7 +149,7 @@ def test_every_section_is_there(compared: Callable[..., Comparison]) -> None:
                     "footprint", "decision", "scores", "trade-offs", "recommendation", "hybrid", "moves",
                     "migration", "practice", "risks", "appendix"]  # fmt: skip
     text = render_comparison(compared(), "md")
-    for title in ("## Matrix", "### Break-even", "## Decision", "## Recommendation by horizon", "- [ ] "):
+    for title in ("## Matrix", "### Break-even", "## What the rules say", "## Recommendation by horizon", "- [ ] "):
         assert title in text
 
 

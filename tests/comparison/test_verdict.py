@@ -70,7 +70,7 @@ def test_a_move_that_never_pays_back_is_out() -> None:
     assert year.choice == "a"
     out = year.out_of("b")
     assert out is not None
-    assert out.kind == "never pays back"
+    assert out.kind == "not paid back in time"
     assert out.weeks == pytest.approx(15 * WEEKS_PER_MONTH)
     longer = decide_verdict(inputs(bills, origin="a", weeks=1.4 * YEAR))
     assert longer.choice == "b"

@@ -19,6 +19,8 @@ from tonnage.planning.plan import Option, Refusal
 from tonnage.planning.reasons.changes import FasterGpus
 from tonnage.planning.reasons.flips import Flip
 from tonnage.planning.scenario import Scenario, price_times
+from tonnage.planning.shortfalls import deadline_of
+from tonnage.reports.reasons.changes import span_words, times_words
 from tonnage.workload.jobs import BuyTerms, Constraints, Workload
 
 from .test_properties import SMALL, small_catalog, workloads
@@ -170,3 +172,17 @@ def test_rounding_goes_outward() -> None:
     assert round_outward(1.0001, up=True) == 1.01
     assert round_outward(0.31249, up=False) == 0.312
     assert Decimal(str(round_outward(5245.2, up=True))) == Decimal("5250")
+
+
+@given(st.floats(1.0, 1e8))
+def test_a_proposed_deadline_is_the_least_that_works(wall_s: float) -> None:
+    """Enough, and less than 0.1 % above what is needed; and as it is written it is enough too."""
+    deadline_s = deadline_of(wall_s).deadline_s
+    assert wall_s <= deadline_s <= wall_s * 1.001 + 1e-9
+    figure, unit = span_words(deadline_s).replace(",", "").split()
+    assert float(figure) * {"min": 60, "h": 3600}[unit] >= wall_s * (1 - 1e-12)
+
+
+@given(st.floats(1.0, 100.0))
+def test_a_needed_factor_is_never_rounded_to_too_little(times: float) -> None:
+    assert float(times_words(times)[:-1]) >= times - 1e-9

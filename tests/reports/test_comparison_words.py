@@ -18,8 +18,9 @@ def usd(value: float) -> Figure:
 
 def split(ground: SplitGround, whole: float = 900.0, rules: str = "") -> Split:
     return Split(
-        places=(), usd_per_month=usd(whole), single="one", single_usd_per_month=usd(1000.0), ground=ground, rules=rules
-    )
+        places=(), usd_per_month=usd(whole / 12), usd=usd(whole), single="one", single_usd_per_month=usd(1000.0 / 12),
+        single_usd=usd(1000.0), weeks=52.0, ground=ground, rules=rules,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -27,9 +28,13 @@ def split(ground: SplitGround, whole: float = 900.0, rules: str = "") -> Split:
     [
         (split("no place"), "some work can be done by none of them"),
         (split("no place", rules="SOC 2"), "some work can be done by none of them that is known to meet SOC 2"),
-        (split("one place"), "all the work costs least in one place: no split"),
-        (split("needed"), "no single one can do all the work: it must be split"),
-        (split("saves"), "saves $100 a month, the operation of every platform used included"),
+        (split("one place"), "there is one place for all the work: no split"),
+        (
+            split("saves nothing"),
+            "no split costs less over 52 weeks than all the work in one place, moving and people included",
+        ),
+        (split("needed"), "no single one may do all the work: it must be split"),
+        (split("saves"), "saves $100.00 over 52 weeks, moving and people included"),
     ],
 )
 def test_a_split_is_worth_it_where_it_saves_or_must_be(found: Split, said: str) -> None:

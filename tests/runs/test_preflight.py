@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tonnage.api.launching import refuse_cut_short
+from tonnage.errors import PlanRefused
 from tonnage.runs.preflight import Gpu, LocalMachine, check_run
 from tonnage.runs.spec import DataSource, DataSpec, GuardSpec, LaunchSpec, RunSpec
 
@@ -83,11 +85,11 @@ def test_room_on_the_disk() -> None:
 
 
 def test_cost_before_the_start() -> None:
-    """A run that will surely pass its own limit is refused at once."""
+    """A run that will surely pass its own limit says so: started with `-y` alone."""
     limited = replace(SPEC, guard=GuardSpec(max_cost_usd=10, usd_per_hour=1))
     assert check(limited, LAPTOP, cost_usd=(5, 7, 9)) == []
     assert check(limited, LAPTOP, cost_usd=(5, 9, 12))[0].startswith("doubtful: may cost up to $12.00")
-    assert check(limited, LAPTOP, cost_usd=(11, 12, 13))[0].startswith("refused: costs $11.00")
+    assert check(limited, LAPTOP, cost_usd=(11, 12, 13))[0].startswith("cut short: costs $11.00")
 
 
 @pytest.mark.parametrize("name", ["", "../up", "a b", "-x", "x" * 65])
@@ -101,3 +103,15 @@ def test_one_process_is_one_process() -> None:
     assert "torchrun" in check_run(
         on("cpu", 2, "local"), LAPTOP, free_disk_gib=9, weights_gib=None, prediction={}
     )[0].hint  # fmt: skip
+
+
+def test_a_limit_below_the_prediction_is_refused_unless_it_is_asked_for() -> None:
+    limited = replace(SPEC, guard=GuardSpec(max_cost_usd=10, usd_per_hour=1))
+    surely, perhaps = (
+        check_run(limited, LAPTOP, free_disk_gib=100.0, weights_gib=0.1, prediction=figures(cost_usd=cost))
+        for cost in ((11, 12, 13), (5, 9, 12))
+    )
+    with pytest.raises(PlanRefused, match=r"limit is \$10.00") as refused:
+        refuse_cut_short(surely)
+    assert "-y" in (refused.value.hint or "")
+    refuse_cut_short(perhaps)

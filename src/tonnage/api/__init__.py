@@ -11,8 +11,9 @@ A name loads its module on first use.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from tonnage.lazy import lazy_names
 
 if TYPE_CHECKING:
     from tonnage.api import spot
@@ -31,105 +32,32 @@ if TYPE_CHECKING:
     from tonnage.diffing import diff
 
 __all__ = [
-    "Answer",
-    "BreakEvenOptions",
-    "CalibrateOptions",
-    "EvaluateOptions",
-    "Explanation",
-    "FetchOptions",
-    "LocalOptions",
-    "PipelineOptions",
-    "PlanResult",
-    "PredictOptions",
-    "Result",
-    "ResumeOptions",
-    "RightsizeOptions",
-    "RunOptions",
-    "SizeResult",
-    "ValidateOptions",
-    "breakeven",
-    "calibrate",
-    "calibrate_local",
-    "calibrated_model_of",
-    "compare",
-    "diff",
-    "evaluate",
-    "export_local_rows",
-    "fetch",
-    "load_catalog",
-    "load_workload",
-    "newest_snapshot",
-    "plan",
-    "portfolio",
-    "predict",
-    "resume",
-    "rightsize",
-    "run",
-    "run_pipeline",
-    "show",
-    "show_pipeline",
-    "size",
-    "snapshot_order",
-    "spot",
-    "stop",
-    "validate",
-    "verify_fetched",
-]
-
-_NAMES_OF: Final = {
-    "tonnage.api.answers": ("Answer", "Result"),
-    "tonnage.api.economics": ("BreakEvenOptions", "breakeven"),
-    "tonnage.api.inputs": ("calibrated_model_of", "load_catalog", "load_workload", "newest_snapshot", "snapshot_order"),
-    "tonnage.api.machines": ("RightsizeOptions", "rightsize"),
-    "tonnage.api.plans": ("Explanation", "PlanResult", "SizeResult", "compare", "plan", "size"),
-    "tonnage.api.portfolios": ("portfolio",),
-    "tonnage.api.judging": (
-        "CalibrateOptions",
-        "ValidateOptions",
-        "calibrate",
-        "validate",
-    ),
-    "tonnage.api.local": (
-        "LocalOptions",
-        "calibrate_local",
-        "export_local_rows",
-    ),
-    "tonnage.api.trained": (
-        "EvaluateOptions",
-        "PredictOptions",
-        "evaluate",
-        "predict",
-    ),
-    "tonnage.api.downloads": (
-        "FetchOptions",
-        "fetch",
-        "verify_fetched",
-    ),
-    "tonnage.api.runs": (
-        "ResumeOptions",
-        "RunOptions",
-        "resume",
-        "run",
-        "show",
-        "stop",
-    ),
-    "tonnage.api.steps": (
-        "PipelineOptions",
-        "run_pipeline",
-        "show_pipeline",
-    ),
-    "tonnage.diffing": ("diff",),
-}
-_MODULES: Final = ("spot",)
-_MODULE_OF: Final = {name: module for module, names in _NAMES_OF.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULE_OF:
-        return getattr(import_module(_MODULE_OF[name]), name)
-    if name in _MODULES:
-        return import_module(f"tonnage.api.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    "Answer", "BreakEvenOptions", "CalibrateOptions", "EvaluateOptions", "Explanation", "FetchOptions",
+    "LocalOptions", "PipelineOptions", "PlanResult", "PredictOptions", "Result", "ResumeOptions", "RightsizeOptions",
+    "RunOptions", "SizeResult", "ValidateOptions", "breakeven", "calibrate", "calibrate_local", "calibrated_model_of",
+    "compare", "diff", "evaluate", "export_local_rows", "fetch", "load_catalog", "load_workload", "newest_snapshot",
+    "plan", "portfolio", "predict", "resume", "rightsize", "run", "run_pipeline", "show", "show_pipeline", "size",
+    "snapshot_order", "spot", "stop", "validate", "verify_fetched",
+]  # fmt: skip
+__getattr__ = lazy_names(
+    __name__,
+    {
+        ".answers": ("Answer", "Result"),
+        ".economics": ("BreakEvenOptions", "breakeven"),
+        ".inputs": ("calibrated_model_of", "load_catalog", "load_workload", "newest_snapshot", "snapshot_order"),
+        ".machines": ("RightsizeOptions", "rightsize"),
+        ".plans": ("Explanation", "PlanResult", "SizeResult", "compare", "plan", "size"),
+        ".portfolios": ("portfolio",),
+        ".judging": ("CalibrateOptions", "ValidateOptions", "calibrate", "validate"),
+        ".local": ("LocalOptions", "calibrate_local", "export_local_rows"),
+        ".trained": ("EvaluateOptions", "PredictOptions", "evaluate", "predict"),
+        ".downloads": ("FetchOptions", "fetch", "verify_fetched"),
+        ".runs": ("ResumeOptions", "RunOptions", "resume", "run", "show", "stop"),
+        ".steps": ("PipelineOptions", "run_pipeline", "show_pipeline"),
+        "tonnage.diffing": ("diff",),
+        ".spot": (),
+    },
+)
 
 
 def __dir__() -> list[str]:

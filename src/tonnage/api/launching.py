@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,6 +58,13 @@ def prepare_spec(settings: Settings, asked: RunSpec) -> Launch:
     return Launch(
         spec=spec, folder=folder, runner=runner, job=runner.render(spec, folder), prediction=prediction, doubts=doubts
     )
+
+
+def refuse_cut_short(findings: Iterable[PreflightFinding]) -> None:
+    """PlanRefused for a run that its own limit surely ends before its work is done, unless that is asked for."""
+    for one in findings:
+        if one.kind == "cut short":
+            raise PlanRefused(one.message, hint=one.hint)
 
 
 def start(launch: Launch) -> None:

@@ -87,9 +87,10 @@ def run(file: Path | str, options: RunOptions | None = None, *, settings: Settin
     The answer's remarks are what is doubtful: a program that asks first takes `tonnage.api.launching.prepare`. Raises
     InputError and PlanRefused for what stands against the run: nothing is started then.
     """
-    from tonnage.api.launching import prepare, start
+    from tonnage.api.launching import prepare, refuse_cut_short, start
 
     launch = prepare(settings or current_settings(), str(file), (options or RunOptions()).given())
+    refuse_cut_short(launch.doubts)
     start(launch)
     remarks = tuple(f"doubtful: {one.message}" + (f" ({one.hint})" if one.hint else "") for one in launch.doubts)
     return Answer(launch.folder, partial(_listing, title="Started"), remarks=remarks)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import tomllib
+from collections import defaultdict
 from collections.abc import Iterable
 from datetime import UTC, date, datetime
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tonnage.catalog.aliases import load_aliases
 from tonnage.catalog.capacity import read_capacity
@@ -34,7 +35,6 @@ from tonnage.catalog.offer_rows import read_offers
 from tonnage.catalog.reserved import reserved_offers
 from tonnage.catalog.rows import Row, read_rows
 from tonnage.catalog.services import read_services
-from tonnage.catalog.sold_only_as import sold_offers
 from tonnage.errors import CatalogError
 from tonnage.values import dataclass
 
@@ -239,3 +239,14 @@ def _check_aliases(devices: dict[str, Accelerator]) -> None:
             raise CatalogError(
                 f"accelerator_aliases.csv: '{alias.alias}' means '{alias.accelerator}', which is not listed"
             )
+
+
+SOLD_COLUMNS: Final = ("provider", "instance_type", "purchase", "source", "read_on")
+
+
+def sold_offers(offers: Iterable[Offer]) -> tuple[Offer, ...]:
+    """The offers that one can buy: a figure summed from prices of parts is no offer where the whole is not sold so."""
+    only: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for row in read_rows(files("tonnage.catalog") / "data" / "sold_only_as.csv", SOLD_COLUMNS):
+        only[row.text("provider"), row.text("instance_type")].add(row.text("purchase"))
+    return tuple(one for one in offers if one.purchase in only.get((one.provider, one.instance_type), {one.purchase}))

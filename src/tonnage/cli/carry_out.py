@@ -41,7 +41,9 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print command, environment and files; do nothing.")
     ] = False,
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="Start in spite of doubts, without asking.")] = False,
+    yes: Annotated[
+        bool, typer.Option("-y", "--yes", help="Start in spite of doubts and of a --max-cost below the prediction.")
+    ] = False,
     output: options.Output = None,
     quiet: options.Quiet = False,
 ) -> None:
@@ -52,7 +54,7 @@ def run(
     Exit code 4: stopped at a limit, or refused; 5: lost to preemption; 130: stopped by someone.
     """
     session = open_session(output=output, quiet=quiet)
-    from tonnage.api.launching import prepare, start
+    from tonnage.api.launching import prepare, refuse_cut_short, start
 
     launch = prepare(session.settings, file, asked.given())
     if dry_run:
@@ -63,6 +65,7 @@ def run(
         return
     _announce(session, launch)
     if launch.doubts and not yes:
+        refuse_cut_short(launch.doubts)
         confirm()
     start(launch)
     _go_on(session, launch.folder, detach=detach)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
 from tonnage.cli import options
 from tonnage.cli.local_device import Device, OtherMachine, refuse_beside_device, show_on_device
-from tonnage.cli.portfolio import refuse_beside_portfolio, show_portfolio
 from tonnage.cli.session import Session, open_session
 
 
@@ -120,3 +120,22 @@ def stop_if_nothing_fits(result: Any) -> None:
     plan = result.plan
     refused = f"nothing fits {plan.name}: {len(plan.refused):,} candidates refused"
     raise NothingFits(refused, hint=nothing_fits_hint(plan))
+
+
+def refuse_beside_portfolio(given: Mapping[str, object]) -> None:
+    """InputError for what says something about one workload only."""
+    for name, value in given.items():
+        if value:
+            from tonnage.errors import InputError
+
+            hint = "limits stand in the portfolio file, or in the workload files that it names"
+            raise InputError(f"{name} goes with one workload, not with --portfolio", hint=hint)
+
+
+def show_portfolio(session: Session, file: str, *, memory_margin: float | None) -> None:
+    """Plan a portfolio file and show it; NothingFits where no assignment holds every limit."""
+    with session.progress("planning the portfolio"):
+        from tonnage import api
+
+        answer = api.portfolio(file, memory_margin=memory_margin, settings=session.settings)
+    session.show_answer(answer)

@@ -85,7 +85,7 @@ def _first_look(session: Session, sweep: Sweep, *, yes: bool) -> None:
     from dataclasses import replace
 
     from tonnage.api.home_runs import run_names
-    from tonnage.api.launching import prepare_spec
+    from tonnage.api.launching import prepare_spec, refuse_cut_short
     from tonnage.cli.carry_out import confirm
     from tonnage.errors import InputError
     from tonnage.runs.reading import run_spec_of
@@ -99,6 +99,7 @@ def _first_look(session: Session, sweep: Sweep, *, yes: bool) -> None:
     for doubt in doubts:
         session.say(f"doubtful: {doubt.message}" + (f" ({doubt.hint})" if doubt.hint else ""))
     if doubts and not yes:
+        refuse_cut_short(doubts)
         confirm()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Literal
 
 from tonnage.comparison.changes import Change, changes_of, people_share, without_people
 from tonnage.comparison.compliance import ComplianceStanding
@@ -32,10 +33,22 @@ class HorizonAdvice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RulesEffect:
+    """What the rule set did to the answer. `named`: the alternatives that its leaf means, none where it names no one
+    of those compared; "overruled": the answer is another, since a leaf that is no must-have counts only among
+    alternatives that cost alike."""
+
+    kind: Literal["undecided", "names none", "agrees", "overruled"]
+    named: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonAnswer:
-    """The one answer, for the user's own size and the horizon decided over; and what would change it."""
+    """The one answer, for the user's own size and the horizon decided over; and what would change it. Every section
+    that recommends reads this value."""
 
     verdict: Verdict
+    rules: RulesEffect
     inputs: DecisionInputs
     reasons: tuple[ChoiceReason, ...]
     changes: tuple[Change, ...]
@@ -118,6 +131,7 @@ def answer_of(
     criteria: Sequence[Criterion],
     ranking: Sequence[Scored],
     counted: Sequence[str],
+    decision: Decision,
 ) -> ComparisonAnswer:
     """The verdict of `inputs`, its reasons, and what would change it."""
     verdict = decide_verdict(inputs)
@@ -132,6 +146,7 @@ def answer_of(
     bare, share = without_people(inputs), None if verdict.choice is None else people_share(inputs, verdict.choice)
     return ComparisonAnswer(
         verdict=verdict,
+        rules=_rules_effect(decision, inputs.preference, verdict.choice),
         inputs=inputs,
         reasons=reasons_of(inputs, verdict, bare, share),
         changes=changes_of(inputs, verdict, totals),
@@ -140,6 +155,15 @@ def answer_of(
         implied=implied_prices(criteria, request.weights, months.get(verdict.choice or "")),
         implied_lead=lead,
     )
+
+
+def _rules_effect(decision: Decision, preference: Preference, choice: str | None) -> RulesEffect:
+    named = preference.alternatives or ()
+    if decision.leaf is None:
+        return RulesEffect(kind="undecided")
+    if not named:
+        return RulesEffect(kind="names none")
+    return RulesEffect(kind="agrees" if choice in named else "overruled", named=named)
 
 
 def advise(inputs: DecisionInputs, request: CompareRequest) -> tuple[HorizonAdvice, ...]:

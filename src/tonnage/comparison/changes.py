@@ -12,7 +12,7 @@ import numpy as np
 from tonnage.comparison.computed import Total, add
 from tonnage.comparison.crossings import End, cost_at
 from tonnage.comparison.horizons import WEEKS_PER_MONTH, Bill
-from tonnage.comparison.verdict import DecisionInputs, Verdict, decide_verdict
+from tonnage.comparison.verdict import DecisionInputs, Verdict, decide_verdict, without_hours
 from tonnage.sizing.estimates import Figure
 from tonnage.values import dataclass
 
@@ -212,10 +212,7 @@ def _other_models(inputs: DecisionInputs, verdict: Verdict) -> Iterator[Change]:
 
 def without_people(inputs: DecisionInputs) -> str | None:
     """The answer if nobody's hours were counted, neither of running nor of moving."""
-    bills = {
-        name: replace(bill, people=None, entry=replace(bill.entry, usd=None)) for name, bill in inputs.bills.items()
-    }
-    return _answer(replace(inputs, bills=bills))
+    return _answer(without_hours(inputs))
 
 
 def people_share(inputs: DecisionInputs, name: str) -> float | None:

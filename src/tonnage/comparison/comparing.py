@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import cache
 from math import isclose
 from typing import Final
 
@@ -34,7 +35,7 @@ from tonnage.comparison.scoring import (
     weighted,
 )
 from tonnage.comparison.sizes import USUAL, Size, load_sizes
-from tonnage.comparison.splitting import Split, best_split
+from tonnage.comparison.splitting import EntryOf, Split, best_split
 from tonnage.comparison.tasks import load_templates
 from tonnage.errors import WorkloadError
 from tonnage.sizing.assumption_table import Assumption
@@ -168,6 +169,7 @@ def compare(
     }
     inputs = inputs_of(request, totals, entries, standing, scores, preference_of(decision, request))
     counted = common_criteria(scores, request.weights, running)
+    answer = answer_of(inputs, request, totals, criteria, ranking, counted, decision)
     return Comparison(
         request=request,
         as_of=as_of,
@@ -184,11 +186,11 @@ def compare(
         first_share=stability(scores, request.weights, running, draws=request.draws, seed=request.seed),
         crossings=break_evens(tuple(totals.values())),
         decision=decision,
-        answer=answer_of(inputs, request, totals, criteria, ranking, counted),
+        answer=answer,
         advice=advise(inputs, request),
         entries=entries,
         size=load_sizes().of(request.organisation.employees),
-        split=best_split(totals, standing),
+        split=best_split(totals, inputs, answer.verdict, _entry_of(request, works, totals, as_of)),
         trade_offs=tuple(_trade_off(name, scores, tuple(totals)) for name in totals),
         migration=migration,
         moves=_moves(request, works, as_of),
@@ -278,6 +280,18 @@ def _entry(request: CompareRequest, works: Sequence[WorkDemand], total: Total, a
     if rate is not None:
         usd = Figure(value=effort.likely * rate, low=effort.low * rate, high=effort.high * rate, basis="assumed")
     return EntryCost(usd=usd, weeks=plan.weeks())
+
+
+def _entry_of(
+    request: CompareRequest, works: Sequence[WorkDemand], totals: Mapping[str, Total], as_of: datetime
+) -> EntryOf:
+    """What it takes to have some of the work on an alternative."""
+
+    @cache
+    def entry(name: str, done: frozenset[str]) -> EntryCost:
+        return _entry(request, [work for work in works if work.name in done], totals[name], as_of)
+
+    return entry
 
 
 def _trade_off(name: str, scores: Scores, names: Sequence[str]) -> TradeOff:

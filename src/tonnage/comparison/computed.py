@@ -17,6 +17,7 @@ from tonnage.comparison.profile_file import PeopleHours
 from tonnage.comparison.reaching import WhyNot, enough_machines, narrow_to, only_of, why_none
 from tonnage.comparison.request import Alternative
 from tonnage.planning import CatalogStamp, MachineOption, Option, Plan, TokenOption
+from tonnage.planning.plan import PriceTrusted
 from tonnage.planning.reasons import Reason
 from tonnage.planning.reasons.risks import EstimatedFeeRisk
 from tonnage.sizing.estimates import Figure
@@ -74,6 +75,7 @@ class WorkRow:
     stamp: CatalogStamp | None = None
     fastest: Option | None = None  # of all options, the one that ends first
     purchases: tuple[Option, ...] = ()  # the cheapest of each way of buying, cheapest first
+    doubted: Option | None = None  # cheaper than all these, at a price that is not relied on
     footprint: Footprint | None = None  # of a month
     replan: Replan | None = field(default=None, compare=False, repr=False)  # of a service: its month at any volume
     front: tuple[Option, ...] = ()  # ways that nothing beats in both cost and time, the cheapest first
@@ -267,14 +269,15 @@ def compute_row(
         options=len(plan.options),
         fastest=_fastest(plan),
         purchases=_by_purchase(plan),
-        footprint=footprint(plan.best, _hours_at_work(plan.best, work), catalog, power),
+        doubted=next((one.option for one in plan.cheaper if isinstance(one, PriceTrusted)), None),
+        footprint=footprint(plan.best, _hours_held(plan.best, work), catalog, power, load=_load(plan.best, work)),
         front=pareto_front(plan.choices),
         by_devices=_by_devices(plan),
     )
     if isinstance(job, ServeJob):
         return _service_row(found, narrowed, planner, factors)
     assert work.jobs_per_month is not None
-    cost = cost_of(plan.best)
+    cost = plan.best.cost_usd
     monthly = cost.scaled(work.jobs_per_month)
     return replace(
         found,
@@ -293,28 +296,16 @@ def _service_row(
     for factor in sorted({*factors, *SERVICE_GRID} - {1.0}):
         best[factor] = planner(_at_rate(workload, factor), catalog).best
     volumes = tuple(
-        AtVolume(factor=at, usd_per_month=cost_of(one) if one else None) for at, one in sorted(best.items())
+        AtVolume(factor=at, usd_per_month=one.cost_usd if one else None) for at, one in sorted(best.items())
     )
     used = only_of(catalog, [one for one in best.values() if one is not None])
 
     @cache
     def replan(factor: float) -> Figure | None:
         option = planner(_at_rate(workload, factor), used).best
-        return cost_of(option) if option else None
+        return option.cost_usd if option else None
 
-    return replace(found, usd_per_month=cost_of(found.option), at_volumes=volumes, replan=replan)
-
-
-def cost_of(option: Option) -> Figure:
-    """What an option costs; where its platform's fee is an estimate, the interval is as wide as that leaves it."""
-    risk = next((one for one in option.risks if isinstance(one, EstimatedFeeRisk)), None)
-    if risk is None or risk.usd_per_instance_hour <= 0:
-        return option.cost_usd
-    fee = sum(float(line.usd) for line in option.ledger.lines if line.part == "platform fee")
-    less = fee * (risk.low_usd_per_instance_hour / risk.usd_per_instance_hour - 1)
-    more = fee * (risk.high_usd_per_instance_hour / risk.usd_per_instance_hour - 1)
-    cost = option.cost_usd
-    return replace(cost, low=cost.low + less, high=cost.high + more, basis="assumed")
+    return replace(found, usd_per_month=found.option.cost_usd, at_volumes=volumes, replan=replan)
 
 
 def _at_rate(workload: Workload, factor: float) -> Workload:
@@ -351,8 +342,15 @@ def _by_purchase(plan: Plan) -> tuple[Option, ...]:
     return tuple(sorted(found.values(), key=lambda one: one.cost_usd.value))
 
 
-def _hours_at_work(option: Option, work: WorkDemand) -> Figure:
-    """Hours of a month in which the machines of an option work, all of them together being one."""
+def _load(option: Option, work: WorkDemand) -> float | None:
+    """The share of its capacity that an option uses while it is held: all of it for a job; None: not known."""
+    if not isinstance(work.workload.job, ServeJob):
+        return 1.0
+    return option.run.utilisation if isinstance(option, MachineOption) else None
+
+
+def _hours_held(option: Option, work: WorkDemand) -> Figure:
+    """Hours of a month in which the machines of an option work or stand by, all of them together being one."""
     job = work.workload.job
     if isinstance(job, ServeJob):
         return Figure(value=job.hours_per_month, low=job.hours_per_month, high=job.hours_per_month)

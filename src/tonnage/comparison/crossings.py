@@ -86,13 +86,20 @@ def _row_cost(row: WorkRow, factor: float, end: End) -> float:
     points = [(one.factor, one.usd_per_month) for one in row.at_volumes]
     below = max((point for point in points if point[0] <= factor * (1 + 1e-12)), default=None, key=lambda one: one[0])
     above = min((point for point in points if point[0] >= factor * (1 - 1e-12)), default=None, key=lambda one: one[0])
-    if below is None or above is None or below[1] is None or above[1] is None:
+    if below is None or above is None or (below[1] is None and above[1] is None):
         return math.inf
+    if below[1] is None or above[1] is None:  # what can be carried ends somewhere between
+        return _planned(row, factor, end)
     at_left, at_right = float(getattr(below[1], end)), float(getattr(above[1], end))
     if at_left == at_right:
         return at_left  # a fleet does not shrink as its load grows: no stair in between
     if math.isclose(at_left * above[0], at_right * below[0], rel_tol=1e-6):
         return at_left * factor / below[0]  # tokens: so much each
+    return _planned(row, factor, end)
+
+
+def _planned(row: WorkRow, factor: float, end: End) -> float:
+    """What the service costs at so many times its volume, planned there; infinite where nothing carries it."""
     found = row.replan(factor) if row.replan is not None else None
     return float(getattr(found, end)) if found is not None else math.inf
 

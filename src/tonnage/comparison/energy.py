@@ -45,9 +45,9 @@ class Stated(StrictModel):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
     """What a footprint lacks: the power of what is behind a token API, of machines without an accelerator, of a device;
-    the PUE of a provider; the grid of a place; or the work, which is not all done there."""
+    the load of a service; the PUE of a provider; the grid of a place; or the work, which is not all done there."""
 
-    of: Literal["token power", "processor power", "power limit", "PUE", "grid", "work"]
+    of: Literal["token power", "processor power", "power limit", "load", "PUE", "grid", "work"]
     name: str = ""  # of the device, the provider, the place
 
 
@@ -77,6 +77,7 @@ class ProviderEntry(StrictModel):
 
 class CarbonFile(StrictModel):
     power_fraction: RangeEntry
+    idle_fraction: RangeEntry
     sources: dict[Name, SourceEntry]
     providers: dict[Name, ProviderEntry]
 
@@ -89,20 +90,34 @@ def load_carbon() -> CarbonFile:
     return entries
 
 
-def footprint(option: Option, hours: Figure, catalog: Catalog, stated: Stated) -> Footprint:
+def footprint(
+    option: Option, hours: Figure, catalog: Catalog, stated: Stated, *, load: float | None = 1.0
+) -> Footprint:
     """kWh = devices x power limit x fraction x hours x PUE; kg = kWh x grid. The host machine is not counted.
 
-    `hours`: in a month, of all the machines of the option together at work.
+    fraction = idle + (busy - idle) x load: a device with little to do draws little more than an idle one.
+
+    `hours`: in a month, of all the machines of the option together, at work or waiting for it. `load`: the share of
+    what they could do that they do in these hours, 0 to 1; None: not known.
     """
     watts = _device_watts(option, catalog)
     if isinstance(watts, Missing):
         return Footprint(energy_kwh=None, carbon_kg=None, missing=(watts,))
+    if load is None and stated.power_fraction is None:
+        return Footprint(energy_kwh=None, carbon_kg=None, missing=(Missing(of="load"),))
     pue, grid = _pue(option.provider, stated), _grid(option.provider, option.region, stated)
     if pue is None:
         missing = Missing(of="PUE", name=option.provider)
         return Footprint(energy_kwh=None, carbon_kg=None, missing=(missing,), factors=(("power limit", watts),))
-    energy = _energy(hours, watts.value, pue.value, stated)
-    factors = [("power limit", watts), ("PUE", pue)]
+    drawn, origin, basis = _drawn(load, hours.basis, stated)
+    kwh_per_hour = watts.value / WATTS_PER_KW * pue.value
+    energy = Figure(
+        value=kwh_per_hour * drawn.value * hours.value,
+        low=kwh_per_hour * drawn.low * hours.low,
+        high=kwh_per_hour * drawn.high * hours.high,
+        basis=basis,
+    )
+    factors = [("power limit", watts), ("drawn", Factor(value=drawn.value, origin=origin)), ("PUE", pue)]
     if grid is None:
         missing = Missing(of="grid", name=f"{option.provider} {option.region}".strip())
         return Footprint(energy_kwh=energy, carbon_kg=None, missing=(missing,), factors=tuple(factors))
@@ -126,14 +141,19 @@ def _device_watts(option: Option, catalog: Catalog) -> Factor | Missing:
     return Factor(value=count * device.tdp_w, origin=origin, unit="W")
 
 
-def _energy(hours: Figure, watts: float, pue: float, stated: Stated) -> Figure:
-    share = load_carbon().power_fraction
-    ends = (share.value, share.low, share.high)
-    basis: Basis = "assumed"
+def _drawn(load: float | None, basis: Basis, stated: Stated) -> tuple[Figure, str, Basis]:
+    """The fraction of their power limit that the devices draw, where it comes from, and the basis of the energy."""
     if stated.power_fraction is not None:
-        ends, basis = (stated.power_fraction,) * 3, hours.basis
-    kwh = [watts / WATTS_PER_KW * pue * fraction for fraction in ends]
-    return Figure(value=kwh[0] * hours.value, low=kwh[1] * hours.low, high=kwh[2] * hours.high, basis=basis)
+        own = stated.power_fraction
+        return Figure(value=own, low=own, high=own), "stated: carbon.power_fraction", basis
+    assert load is not None
+    busy, idle = load_carbon().power_fraction, load_carbon().idle_fraction
+
+    def at(low: float, high: float) -> float:
+        return low + (high - low) * min(load, 1.0)
+
+    drawn = Figure(value=at(idle.value, busy.value), low=at(idle.low, busy.low), high=at(idle.high, busy.high))
+    return drawn, f"load {100 * load:.2g} %", "assumed"
 
 
 def _pue(provider: str, stated: Stated) -> Factor | None:

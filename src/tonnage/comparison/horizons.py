@@ -52,28 +52,35 @@ def horizon_cost(bill: Bill, weeks: float, *, today: Bill | None = None) -> Figu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payback:
-    """Months until a move has paid for itself. None: never (`high`: not at the far end of the intervals)."""
+    """Weeks from the start of a move until it has paid for itself, moving included. None: never, each month costs as
+    much or more (`low`, `high`: at the ends of the costs that suit the move best and worst)."""
 
-    months: float | None
+    weeks: float | None
     low: float | None
     high: float | None
 
 
-def payback(entry: Figure, before: Figure, after: Figure) -> Payback:
-    """What it takes to move over what is saved a month, with the ends that suit the move best and worst.
+def payback(entry: EntryCost, before: Figure, after: Figure, *, worth_usd_per_month: float = 0.0) -> Payback:
+    """What it takes to move over what is saved a month, from the day that the move is done.
+
+    `worth_usd_per_month`: what the reader says that being there is worth beyond its cost.
 
     >>> exact = lambda value: Figure(value=value, low=value, high=value)
-    >>> payback(exact(1200.0), exact(300.0), exact(200.0)).months
-    12.0
-    >>> payback(exact(1200.0), exact(200.0), exact(300.0)).months is None
+    >>> payback(EntryCost(usd=exact(1200.0), weeks=None), exact(300.0), exact(200.0)).weeks == 12 * WEEKS_PER_MONTH
+    True
+    >>> payback(EntryCost(usd=exact(1200.0), weeks=None), exact(200.0), exact(300.0)).weeks is None
     True
     """
+    moving, worth = entry.weeks or 0.0, worth_usd_per_month
+
+    def weeks(once: float, saved_usd: float) -> float | None:
+        if saved_usd + worth <= 0:
+            return None
+        return moving + (once - worth * moving / WEEKS_PER_MONTH) / (saved_usd + worth) * WEEKS_PER_MONTH
+
+    usd = entry.usd or Figure(value=0.0, low=0.0, high=0.0)
     return Payback(
-        months=_months(entry.value, before.value - after.value),
-        low=_months(entry.low, before.high - after.low),
-        high=_months(entry.high, before.low - after.high),
+        weeks=weeks(usd.value, before.value - after.value),
+        low=weeks(usd.low, before.high - after.low),
+        high=weeks(usd.high, before.low - after.high),
     )
-
-
-def _months(usd: float, saved_usd: float) -> float | None:
-    return usd / saved_usd if saved_usd > 0 else None

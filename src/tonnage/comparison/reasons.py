@@ -41,7 +41,7 @@ def reasons_of(
     if chosen is None:
         return ()
     moving = [] if inputs.origin is None else [_moving(inputs, verdict, chosen)]
-    if verdict.runner_up is None and any(one.kind == "never pays back" for one in verdict.out):
+    if verdict.runner_up is None and any(one.kind == "not paid back in time" for one in verdict.out):
         out = moving
     else:
         out = [_decisive(inputs, verdict, chosen), *moving]
@@ -88,7 +88,7 @@ def _moving(inputs: DecisionInputs, verdict: Verdict, chosen: Contender) -> Choi
         return ChoiceReason(
             kind="moves", rival=origin, usd=entry.usd, weeks=weeks_to_return(inputs, chosen.alternative)
         )
-    moves = [one for one in verdict.out if one.kind == "never pays back" and one.usd is not None]
+    moves = [one for one in verdict.out if one.kind == "not paid back in time" and one.usd is not None]
     if not moves:
         return ChoiceReason(kind="stays")
     near = min(moves, key=lambda one: (one.usd.value if one.usd else 0.0, one.alternative))

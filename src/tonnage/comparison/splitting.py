@@ -1,43 +1,54 @@
-"""How the work would be spread over several alternatives, and whether that costs less than the best single one."""
+"""The work spread over several alternatives, decided as the answer is: by the cost of the horizon, moving included."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations, product
-from typing import Literal
+from typing import Final, Literal
 
-from tonnage.comparison.compliance import ComplianceStanding
 from tonnage.comparison.computed import Total, WorkRow, add
+from tonnage.comparison.horizons import Bill, EntryCost, horizon_cost
+from tonnage.comparison.verdict import DecisionInputs, Verdict, decide_verdict, without_hours
 from tonnage.sizing.estimates import Figure
 from tonnage.values import dataclass
 
-SplitGround = Literal["no place", "one place", "needed", "saves", "saves nothing"]
+LEAST_SAVING: Final = 0.05  # of the answer's cost, that a second platform must save: a judgement of ours
+SplitGround = Literal["no place", "one place", "needed", "saves", "saves too little", "saves nothing"]
+EntryOf = Callable[[str, frozenset[str]], EntryCost]  # what it takes to do these works on that alternative
+Places = tuple[tuple[str, str | None], ...]  # workload, alternative
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """Each workload where it costs least, beside the best single alternative. Run cost a month; people of each
-    alternative used."""
+    """Where each work goes: over several alternatives where that costs so much less over the horizon than the answer
+    does that a second platform is worth it, or where no single one can do it all; else all of it to the answer.
 
-    places: tuple[tuple[str, str | None], ...]  # workload, alternative
+    `usd`, `single_usd`: over the horizon, moving and people included; `cheapest`: the cheapest way to use several.
+    """
+
+    places: Places
     usd_per_month: Figure | None
-    single: str | None
+    usd: Figure | None
+    single: str | None  # the answer to the comparison
     single_usd_per_month: Figure | None
+    single_usd: Figure | None
+    weeks: float
     ground: SplitGround
+    cheapest: Spread | None = None
     rules: str = ""  # that must be met
-    without_people: tuple[tuple[str, str | None], ...] = ()  # the places if nobody's hours were counted
+    people_counted: bool = True
+    without_people: Places = ()  # the places if nobody's hours were counted
 
     @property
     def worth_it(self) -> bool:
         return self.ground in ("needed", "saves")
 
     @property
-    def saves_usd_per_month(self) -> float | None:
-        """Against the best single alternative."""
-        if self.usd_per_month is None or self.single_usd_per_month is None:
+    def saves_usd(self) -> float | None:
+        """Over the horizon, against the answer."""
+        if self.usd is None or self.single_usd is None:
             return None
-        return self.single_usd_per_month.value - self.usd_per_month.value
+        return self.single_usd.value - self.usd.value
 
     @property
     def people_decide(self) -> bool:
@@ -45,57 +56,122 @@ class Split:
         return bool(self.without_people) and self.without_people != self.places
 
 
-def best_split(totals: Mapping[str, Total], standing: ComplianceStanding) -> Split:
-    """The cheapest way to spread the work over any set of alternatives, the operation of each one used included.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """One way to use several alternatives: `usd` over the horizon."""
 
-    Only alternatives that are known to meet every rule count.
+    places: Places
+    usd_per_month: Figure
+    usd: Figure
 
-    Exact: every set of alternatives is tried (at most 4,095), each workload going where it costs least within the set.
+
+def best_split(totals: Mapping[str, Total], inputs: DecisionInputs, verdict: Verdict, entry_of: EntryOf) -> Split:
+    """The cheapest way to spread the work over two alternatives or more, beside the answer of the comparison.
+
+    Every set of alternatives that may be used is tried (at most 4,095), each workload going where it runs at the least
+    cost within the set. A set costs the set-up of what it uses for the work that goes there, today's bill until all of
+    that is reached, then the running and the people of each.
     """
     works = [row.work for row in next(iter(totals.values())).rows]
-    totals = {name: totals[name] for name in standing.allowed(totals)}
-    singles = [(cost, name) for name, total in totals.items()
-               if total.as_asked and (cost := total.usd_per_month) is not None]  # fmt: skip
-    cost, single = min(singles, key=lambda one: (one[0].value, one[1]), default=(None, None))
-    found = [way for way in map(_spread, _sets(totals)) if way is not None]
-    if not found:
-        nowhere = tuple((work, None) for work in works)
-        return Split(
-            places=nowhere, usd_per_month=None, single=single, single_usd_per_month=cost, ground="no place",
-            rules=standing.titles if standing.needs else "",
-        )  # fmt: skip
-    whole, places = min(found, key=lambda way: (way[0].value, len({name for _, name in way[1]}), way[1]))
-    used = sorted({name for _, name in places})
-    bare = {name: replace(total, people_usd_per_month=None) for name, total in totals.items()}
-    alone = [way[1] for way in sorted(filter(None, map(_spread, _sets(bare))), key=lambda way: (way[0].value, way[1]))]
+    cheapest, single, month = _cheapest_spread(totals, inputs, entry_of), verdict.choice, None
+    if single is not None:
+        month = inputs.bills[single].usd_per_month
+    least = min((one.usd.value for one in verdict.contenders), default=None)
+    ground = _ground(cheapest, least, single)
+    split = cheapest if ground in ("needed", "saves") else None
+    chosen = verdict.chosen
+    alone = None if chosen is None else chosen.usd
     return Split(
-        places=places, usd_per_month=whole, single=single, single_usd_per_month=cost,
-        ground=_ground(whole, cost, used), without_people=alone[0],
-    )  # fmt: skip
+        places=tuple((work, single) for work in works) if split is None else split.places,
+        usd_per_month=month if split is None else split.usd_per_month,
+        usd=alone if split is None else split.usd,
+        single=single,
+        single_usd_per_month=month,
+        single_usd=alone,
+        weeks=inputs.weeks,
+        ground=ground,
+        cheapest=cheapest,
+        rules=inputs.standing.titles if inputs.standing.needs else "",
+        people_counted=any(bill.people is not None for bill in inputs.bills.values()),
+        without_people=_without_people(totals, inputs, entry_of, works),
+    )
 
 
-def _sets(totals: Mapping[str, Total]) -> Iterator[tuple[Total, ...]]:
-    for count in range(1, len(totals) + 1):
-        yield from combinations(totals.values(), count)
+def _ground(cheapest: Spread | None, least_usd: float | None, single: str | None) -> SplitGround:
+    """`least_usd`: what the cheapest single alternative costs over the horizon."""
+    if single is None or least_usd is None:
+        return "no place" if cheapest is None else "needed"
+    if cheapest is None:
+        return "one place"
+    if cheapest.usd.value >= least_usd:
+        return "saves nothing"
+    return "saves" if cheapest.usd.value <= (1 - LEAST_SAVING) * least_usd else "saves too little"
 
 
-def _spread(chosen: tuple[Total, ...]) -> tuple[Figure, tuple[tuple[str, str], ...]] | None:
-    """Each workload where it costs least among `chosen`; None where one of them is idle or some work has no place.
+def _without_people(
+    totals: Mapping[str, Total], inputs: DecisionInputs, entry_of: EntryOf, works: Sequence[str]
+) -> Places:
+    """The places if nobody's hours were counted, neither of running nor of moving."""
+    bare = without_hours(inputs)
+    verdict = decide_verdict(bare)
+    spread = _cheapest_spread(totals, bare, lambda name, done: EntryCost(usd=None, weeks=entry_of(name, done).weeks))
+    least = min((one.usd.value for one in verdict.contenders), default=None)
+    if spread is not None and _ground(spread, least, verdict.choice) in ("needed", "saves"):
+        return spread.places
+    return () if verdict.choice is None else tuple((work, verdict.choice) for work in works)
+
+
+def _cheapest_spread(totals: Mapping[str, Total], inputs: DecisionInputs, entry_of: EntryOf) -> Spread | None:
+    """The cheapest way over two alternatives or more, each of which has work; None where there is none."""
+    preferred = inputs.preference
+    names = [
+        name
+        for name in inputs.standing.allowed(totals)
+        if not preferred.must or preferred.alternatives is None or name in preferred.alternatives
+    ]
+    found = []
+    for count in range(2, len(names) + 1):
+        for chosen in combinations(names, count):
+            for rows in _ways(tuple(totals[name] for name in chosen)):
+                spread = _priced(rows, inputs, entry_of)
+                if spread is not None:
+                    found.append(spread)
+    return min(found, key=lambda one: (one.usd.value, one.places), default=None)
+
+
+def _priced(rows: Sequence[WorkRow], inputs: DecisionInputs, entry_of: EntryOf) -> Spread | None:
+    """What a way to spread the work costs; None where it is not reached within the horizon or a cost is not known."""
+    used = {name: frozenset(row.work for row in rows if row.alternative == name)
+            for name in sorted({row.alternative for row in rows})}  # fmt: skip
+    entries = [entry_of(name, works) for name, works in used.items() if name != inputs.origin]
+    weeks = max((one.weeks for one in entries if one.weeks is not None), default=None)
+    people = [bill.people for name in used if (bill := inputs.bills[name]).people is not None]
+    once = [one.usd for one in entries if one.usd is not None]
+    bill = Bill(
+        run=add(row.usd_per_month for row in rows),
+        people=add(people) if people else None,
+        entry=EntryCost(usd=add(once) if once else None, weeks=weeks),
+    )
+    today = None if inputs.origin is None else inputs.bills[inputs.origin]
+    usd, month = horizon_cost(bill, inputs.weeks, today=today), bill.usd_per_month
+    if usd is None or month is None or (weeks is not None and weeks > inputs.weeks):
+        return None
+    return Spread(places=tuple((row.work, row.alternative) for row in rows), usd_per_month=month, usd=usd)
+
+
+def _ways(chosen: tuple[Total, ...]) -> Iterator[list[WorkRow]]:
+    """Each workload where it costs least among `chosen`, for each model that the work on a tuned one may be done with;
+    only ways in which none of them is idle.
 
     A model that is tuned is the one that is served: work on one model is done with one model, wherever it runs.
     """
     columns = list(zip(*(total.rows for total in chosen), strict=True))
     tuned = sorted({column[0].model for column in columns if column[0].kind == "train"} - {""})
     with_ = [sorted({row.done_with for column in columns for row in column if row.model == model}) for model in tuned]
-    ways = [way for names in product(*with_) if (way := _cheapest(columns, dict(zip(tuned, names, strict=True))))]
-    people = [one.people_usd_per_month for one in chosen if one.people_usd_per_month is not None]
-    found = []
-    for rows in ways:
-        if len({row.alternative for row in rows}) == len(chosen):
-            whole = add([*(row.usd_per_month for row in rows), *people])
-            assert whole is not None
-            found.append((whole, tuple((row.work, row.alternative) for row in rows)))
-    return min(found, key=lambda one: (one[0].value, one[1]), default=None)
+    for names in product(*with_):
+        rows = _cheapest(columns, dict(zip(tuned, names, strict=True)))
+        if rows is not None and len({row.alternative for row in rows}) == len(chosen):
+            yield rows
 
 
 def _cheapest(columns: Sequence[tuple[WorkRow, ...]], models: Mapping[str, str]) -> list[WorkRow] | None:
@@ -109,9 +185,3 @@ def _cheapest(columns: Sequence[tuple[WorkRow, ...]], models: Mapping[str, str])
             return None
         out.append(min(able, key=lambda one: one[:2])[2])
     return out
-
-
-def _ground(whole: Figure, single: Figure | None, used: Sequence[str]) -> SplitGround:
-    if len(used) == 1:
-        return "one place"
-    return "needed" if single is None else "saves" if whole.value < single.value else "saves nothing"

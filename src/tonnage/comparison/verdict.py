@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from tonnage.comparison.compliance import ComplianceStanding, Match
 from tonnage.comparison.criteria import MONEY_CRITERIA
-from tonnage.comparison.horizons import WEEKS_PER_MONTH, Bill, horizon_cost
+from tonnage.comparison.horizons import WEEKS_PER_MONTH, Bill, Payback, horizon_cost, payback
 from tonnage.comparison.reaching import WhyNot
 from tonnage.comparison.scoring import Scores, common_criteria, weighted
 from tonnage.sizing.estimates import Figure
@@ -29,7 +29,7 @@ OutKind = Literal[
     "rule not known",
     "excluded by the rules",
     "not reached in time",
-    "never pays back",
+    "not paid back in time",
 ]
 Ground = Literal["nothing left", "only one", "cost", "worth", "preference", "judgement"]
 
@@ -198,23 +198,33 @@ def _must_haves(inputs: DecisionInputs, name: str, usd: Figure | None) -> RuledO
 
 
 def _no_return(inputs: DecisionInputs, one: Contender) -> RuledOut:
-    return RuledOut(
-        alternative=one.alternative, kind="never pays back", usd=one.usd, weeks=weeks_to_return(inputs, one.alternative)
-    )
+    weeks = weeks_to_return(inputs, one.alternative)
+    return RuledOut(alternative=one.alternative, kind="not paid back in time", usd=one.usd, weeks=weeks)
 
 
 def weeks_to_return(inputs: DecisionInputs, name: str) -> float | None:
     """The horizon from which a move costs no more than staying; None: none, each month costs as much or more."""
-    bill, origin = inputs.bills[name], inputs.bills[inputs.origin] if inputs.origin is not None else None
-    there, here = bill.usd_per_month, None if origin is None else origin.usd_per_month
+    found = payback_of(inputs, name)
+    return None if found is None else found.weeks
+
+
+def payback_of(inputs: DecisionInputs, name: str) -> Payback | None:
+    """When a move from where the work runs today has paid for itself; None where it runs nowhere, or a cost is not
+    known."""
+    origin = None if inputs.origin is None else inputs.bills[inputs.origin]
+    there, here = inputs.bills[name].usd_per_month, None if origin is None else origin.usd_per_month
     if there is None or here is None or inputs.origin is None:
         return None
     worth = (_worth_usd(inputs, name) - _worth_usd(inputs, inputs.origin)) / inputs.months
-    saved = here.value - there.value + worth
-    if saved <= 0:
-        return None
-    moving, once = bill.entry.weeks or 0.0, 0.0 if bill.entry.usd is None else bill.entry.usd.value
-    return moving + (once - worth * moving / WEEKS_PER_MONTH) / saved * WEEKS_PER_MONTH
+    return payback(inputs.bills[name].entry, here, there, worth_usd_per_month=worth)
+
+
+def without_hours(inputs: DecisionInputs) -> DecisionInputs:
+    """The inputs as if nobody's hours were counted, neither of running nor of moving."""
+    bills = {
+        name: replace(bill, people=None, entry=replace(bill.entry, usd=None)) for name, bill in inputs.bills.items()
+    }
+    return replace(inputs, bills=bills)
 
 
 def _judge(inputs: DecisionInputs, running: Sequence[Contender]) -> tuple[Contender, ...]:

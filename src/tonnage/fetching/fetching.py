@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import field, replace
 from pathlib import Path
@@ -21,11 +23,39 @@ from tonnage.fetching.partial import arrived_before
 from tonnage.fetching.pool import Pool
 from tonnage.fetching.remote import Backend, Stopped
 from tonnage.fetching.results import Fetched, FetchedFile, FetchRequest, VerifiedFile
-from tonnage.fetching.space import FreeBytes, check_space, free_bytes
-from tonnage.fetching.targets import FolderTarget, Manifest, open_target
+from tonnage.fetching.targets import FolderTarget, Manifest, nearest_folder, open_target
 from tonnage.fetching.transfer import Means
 from tonnage.http.retries import TemporaryError
+from tonnage.units import to_gib
 from tonnage.values import dataclass
+
+FreeBytes = Callable[[Path], int]
+
+
+def free_bytes(path: Path) -> int:
+    """Bytes free for us on the disk that holds `path`."""
+    return shutil.disk_usage(nearest_folder(path)).free
+
+
+def check_space(needs: Iterable[tuple[Path, int]], *, free: FreeBytes = free_bytes) -> None:
+    """Raise FetchError when the disks of some folders have less room than all that is to come there."""
+    by_disk: dict[int, tuple[Path, int]] = {}
+    for folder, size in needs:
+        disk = os.stat(nearest_folder(folder)).st_dev
+        first, sum_bytes = by_disk.get(disk, (folder, 0))
+        by_disk[disk] = (first, sum_bytes + size)
+    for folder, sum_bytes in by_disk.values():
+        have = free(folder)
+        if sum_bytes > have:
+            raise FetchError(
+                f"the disk of {folder} has too little room: {_size(sum_bytes)} needed, {_size(have)} free",
+                hint="free some, set TONNAGE_HOME (or HF_HOME) to a larger disk, or take less with --include",
+            )
+
+
+def _size(count: int) -> str:
+    return f"{to_gib(count):,.2f} GiB ({count:,} bytes)"
+
 
 SAVE_EVERY_S = 2.0
 GRACE_S = 2.0  # for threads to see the sign; what a silent server holds up is left behind

@@ -5,22 +5,21 @@ Names load on first use.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from tonnage.lazy import lazy_names
 
 if TYPE_CHECKING:
     from tonnage.monitoring.exporter import Exporter
     from tonnage.monitoring.gpus import Gpus, GpuSample
     from tonnage.monitoring.sampler import Sample, Sampler
 
-_HOME: Final = {
-    "Exporter": "exporter", "GpuSample": "gpus", "Gpus": "gpus", "Sample": "sampler", "Sampler": "sampler",
-}  # fmt: skip
-
 __all__ = ["Exporter", "GpuSample", "Gpus", "Sample", "Sampler"]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        ".exporter": ("Exporter",),
+        ".gpus": ("GpuSample", "Gpus"),
+        ".sampler": ("Sample", "Sampler"),
+    },
+)

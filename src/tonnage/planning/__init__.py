@@ -16,19 +16,6 @@ from tonnage.planning.planner import make_plan
 from tonnage.planning.sizes import SizeMiss, SizeReport, SizeRow, make_size_report
 
 __all__ = [
-    "CatalogStamp",
-    "MachineOption",
-    "Need",
-    "Objective",
-    "Option",
-    "Plan",
-    "Refusal",
-    "RunDetail",
-    "SizeMiss",
-    "SizeReport",
-    "SizeRow",
-    "TokenOption",
-    "assumptions_used",
-    "make_plan",
-    "make_size_report",
-]
+    "CatalogStamp", "MachineOption", "Need", "Objective", "Option", "Plan", "Refusal", "RunDetail", "SizeMiss",
+    "SizeReport", "SizeRow", "TokenOption", "assumptions_used", "make_plan", "make_size_report",
+]  # fmt: skip

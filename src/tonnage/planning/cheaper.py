@@ -28,7 +28,7 @@ def cheaper_than(
     objective: Objective,
 ) -> tuple[Cheaper, ...]:
     """What comes before the best of `options` (ranked). `bolder`: the best where memory fits on its expected figure;
-    `unverified`: where a host's unknown memory is enough; `doubted`: at a price of machines that is not relied on."""
+    `unverified`: where a host's unknown memory is enough; `doubted`: at a price of machines that is in more doubt."""
     if not options:
         return ()
     best = options[0]
@@ -39,10 +39,10 @@ def cheaper_than(
     found: list[Cheaper] = []
     if bolder is not None and ahead(bolder):
         found.append(RiskAccepted(risk="memory", option=bolder, saves_usd=_saves(bolder, best)))
-    tokens = [option for option in options if isinstance(option, TokenOption) and not option.relied_on]
+    tokens = [one for one in options if isinstance(one, TokenOption) and one.doubt_level > best.doubt_level]
     doubts: list[Option] = [*([doubted] if doubted is not None else []), *tokens]
     first = min(doubts, key=lambda option: order_key(option, objective), default=None)
-    if best.relied_on and first is not None and ahead(first):
+    if first is not None and ahead(first):
         found.append(PriceTrusted(option=first, saves_usd=_saves(first, best)))
     if unverified is not None and ahead(unverified):
         found.append(

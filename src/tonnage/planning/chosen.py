@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from tonnage.planning.plan import MachineOption, Objective, Refusal
 from tonnage.planning.priced_runs import PricedRuns, join
 from tonnage.planning.quotas import covering, most_machines
 from tonnage.planning.ranking import OptionLimits, choose, pareto_rows, score, within
+from tonnage.planning.reasons.risks import doubt_level
 from tonnage.planning.risks import price_risks
 from tonnage.planning.shortfalls import Quotas, limit_misses
 from tonnage.planning.sized import IntArray, Sized
@@ -26,10 +28,13 @@ from tonnage.values import dataclass
 from tonnage.workload.jobs import Constraints, ServeJob, Workload
 from tonnage.workload.quotas import tightest
 
+MOST_DOUBT: Final = 2
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What a plan chooses from. `relied`: deals whose price one can rely on; `machine`: the park's index of each."""
+    """What a plan chooses from. `doubt`: the level of each deal's price (`DoubtLevel`); `machine`: the park's index of
+    each."""
 
     workload: Workload
     objective: Objective
@@ -42,7 +47,7 @@ class Choice:
     max_age_days: int
     expected: ExpectedPrices
     catalog: Catalog
-    relied: np.ndarray
+    doubt: IntArray
 
     @property
     def service(self) -> bool:
@@ -60,14 +65,15 @@ class Choice:
         return built, rejected
 
     def best_of(
-        self, sized: Sized | None, priced: PricedRuns | None = None, *, relied: bool = True
+        self, sized: Sized | None, priced: PricedRuns | None = None, *, least: int = 0, most: int = 0
     ) -> MachineOption | None:
-        """The best option of a table of the park's machines (`priced`, where it has been), at a price one can rely on,
-        or at one that one cannot."""
+        """The best option of a table of the park's machines (`priced`, where it has been), at a price whose level of
+        doubt is from `least` to `most`."""
         if sized is None:
             return None
         priced = priced or self.priced(sized)
-        rows = np.flatnonzero(self._allowed(priced) & (self._relied(sized, priced) == relied)).astype(np.intp)
+        doubt = self._doubt(sized, priced)
+        rows = np.flatnonzero(self._allowed(priced) & (doubt >= least) & (doubt <= most)).astype(np.intp)
         if not len(rows):
             return None
         value = score(priced, self.objective, service=self.service)
@@ -101,25 +107,25 @@ class Choice:
         return most_machines(self.workload.constraints.quotas, self.deals, self.instances, self.catalog)
 
     def _built(self, sized: Sized, priced: PricedRuns, rows: IntArray) -> list[MachineOption]:
-        """The best row of each group: of those that can be relied on, where it has such; and the front of all that can,
-        or of all where none can."""
-        relied = self._relied(sized, priced)
+        """The best row of each group, of those least in doubt in it; and the front of those least in doubt of all."""
+        doubt = self._doubt(sized, priced)
         value = score(priced, self.objective, service=self.service)
         groups = self._groups()
-        sure = np.isin(groups[priced.offer[rows]], groups[priced.offer[rows[relied[rows]]]])
-        kept = rows[relied[rows] | ~sure]
-        judged = kept[relied[kept]] if relied[kept].any() else kept
+        least = np.full(groups.max(initial=-1) + 1, MOST_DOUBT)
+        np.minimum.at(least, groups[priced.offer[rows]], doubt[rows])
+        kept = rows[doubt[rows] == least[groups[priced.offer[rows]]]]
+        judged = kept[doubt[kept] == doubt[kept].min(initial=MOST_DOUBT)]
         front = np.zeros(len(priced.run), dtype=bool)
         front[judged] = pareto_rows(priced.cost_usd[judged], priced.wall_s[judged])
         shown_front = front if self.objective == "pareto" else np.zeros_like(front)
         return self._builder(sized, priced).built(choose(priced, kept, groups, value, shown_front), front)
 
-    def _relied(self, sized: Sized, priced: PricedRuns) -> np.ndarray:
-        """Rows whose price can be relied on, and whose host is known to keep up."""
-        relied = self.relied[priced.offer]
+    def _doubt(self, sized: Sized, priced: PricedRuns) -> IntArray:
+        """The level of doubt of each row: of its price, and the most where its host is not known to keep up."""
+        doubt = self.doubt[priced.offer]
         if sized.host_in_doubt is None or self.workload.constraints.trust == "any":
-            return relied
-        return np.asarray(relied & ~sized.host_in_doubt[priced.run])
+            return doubt
+        return np.where(sized.host_in_doubt[priced.run], MOST_DOUBT, doubt).astype(np.intp)
 
     def _groups(self) -> np.ndarray:
         """One number per (provider, instance type, purchase, platform), in order of first appearance."""
@@ -144,17 +150,16 @@ class Choice:
         )
 
 
-def relied_on(workload: Workload, deals: Sequence[Deal], expected: ExpectedPrices, max_age_days: int) -> np.ndarray:
-    """Deals without a risk of their price; all of them where the workload trusts any."""
+def doubt_levels(workload: Workload, deals: Sequence[Deal], expected: ExpectedPrices, max_age_days: int) -> IntArray:
+    """The level of doubt of each deal's price; 0 for all where the workload trusts any."""
     if workload.constraints.trust == "any":
-        return np.ones(len(deals), dtype=bool)
-    return np.array([_sure(workload, deal, expected, max_age_days) for deal in deals], dtype=bool)
+        return np.zeros(len(deals), dtype=np.intp)
+    return np.array([_level(workload, deal, expected, max_age_days) for deal in deals], dtype=np.intp)
 
 
-def _sure(workload: Workload, deal: Deal, expected: ExpectedPrices, max_age_days: int) -> bool:
-    if next(price_risks(workload, deal, max_age_days), None) is not None:
-        return False
-    return expected.doubt(deal.offer) is None
+def _level(workload: Workload, deal: Deal, expected: ExpectedPrices, max_age_days: int) -> int:
+    level = doubt_level(price_risks(workload, deal, max_age_days))
+    return level if level == MOST_DOUBT or expected.doubt(deal.offer) is None else MOST_DOUBT
 
 
 def limits_of(constraints: Constraints) -> OptionLimits:

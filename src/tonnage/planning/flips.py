@@ -8,7 +8,7 @@ from dataclasses import replace
 from tonnage.catalog import Catalog
 from tonnage.planning.changes import constrained, edit_of
 from tonnage.planning.parameters import Parameter, machine_price, parameters_for, smallest_change
-from tonnage.planning.plan import Option, Plan, Refusal
+from tonnage.planning.plan import MachineOption, Option, Plan, Refusal
 from tonnage.planning.reasons.changes import AnyChange, OnlyPlatform, TrustAny
 from tonnage.planning.reasons.flips import Dimension, Flip
 from tonnage.planning.scenario import Edit, GroupKey, Scenario, narrowed, with_workload
@@ -31,7 +31,7 @@ def flips_of(loser: Option | Refusal, plan: Plan, scenario: Scenario, planner: P
     if isinstance(loser, Refusal):
         chain = chain_that_fits(loser, scenario, planner)
         found += [chain] if chain is not None else []
-    elif not (loser.relied_on or plan.any_price):
+    elif not plan.any_price and plan.best is not None and loser.doubt_level > plan.best.doubt_level:
         return tuple(_trusting(scenario, group, planner))
     elif loser.platform in MARKED_UP:
         found += _on_its_platform(loser, scenario, group, planner)
@@ -164,6 +164,7 @@ def _flip(
         becomes="winner" if isinstance(loser, Option) else "option",
         cost_usd=outcome.cost_usd.value,
         time_s=None if outcome.time_s is None else outcome.time_s.value,
+        count=outcome.count if isinstance(outcome, MachineOption) else None,
         edit=edit,
     )
 

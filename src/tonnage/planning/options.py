@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from tonnage.planning.risks import risks_of
 from tonnage.planning.sized import IntArray, Sized
 from tonnage.planning.spot_columns import SpotColumns, spot_rows
 from tonnage.pricing.deals import Deal
+from tonnage.pricing.fee_estimates import Estimate
 from tonnage.pricing.ledger import Ledger, Part
 from tonnage.pricing.lines import MachineHours, machine_ledger
 from tonnage.pricing.rates import idle_s
@@ -101,6 +103,8 @@ class OptionBuilder:
             high=max(float(priced.cost_high_usd[row]), total),
             basis=time.basis if time else "computed",
         )
+        if deal.fee is not None and deal.fee.estimate is not None:
+            cost = with_fee_range(cost, ledger, deal.fee.estimate)
         return MachineOption(
             rank=0,
             provider=offer.provider,
@@ -183,3 +187,14 @@ class OptionBuilder:
         return machine_ledger(
             self.deals[int(priced.offer[row])], int(priced.nodes[row]), used, self.workload, self.services
         )
+
+
+def with_fee_range(cost: Figure, ledger: Ledger, estimate: Estimate) -> Figure:
+    """The cost with an interval as wide as the estimate of its platform's fee leaves it: the fee of the ledger at the
+    low and high end of its dollars an hour, at the expected hours."""
+    if estimate.usd_per_instance_hour <= 0:
+        return cost
+    fee = sum(float(line.usd) for line in ledger.lines if line.part == "platform fee")
+    less = fee * (estimate.low_usd_per_instance_hour / estimate.usd_per_instance_hour - 1)
+    more = fee * (estimate.high_usd_per_instance_hour / estimate.usd_per_instance_hour - 1)
+    return replace(cost, low=cost.low + less, high=cost.high + more, basis="assumed")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tonnage.planning.plan import MachineOption, Objective, Option, TokenOption
+from tonnage.planning.plan import MachineOption, Objective, Option, TokenOption, may_win
 from tonnage.planning.reasons.distances import (
     DearerDistance,
     Distance,
@@ -18,18 +18,19 @@ from tonnage.workload.jobs import Trust
 
 def ranked(options: Sequence[Option], objective: Objective, *, trust: Trust = "dated") -> tuple[Option, ...]:
     """`options` (better ones of one kind first) in the order of `objective`, ranks and distances filled in; those
-    one can rely on before the others, unless any is trusted.
+    whose price is least in doubt before the others, unless any is trusted.
 
     Ledgers round each line, so options are put in the order of their printed totals.
     """
     joint = _joint_front(options, trust)
+    least = min((option.doubt_level for option in joint), default=0)
     ordered = sorted(
-        joint, key=lambda option: (trust == "dated" and not option.relied_on, *order_key(option, objective))
+        joint, key=lambda option: (trust == "dated" and option.doubt_level > least, *order_key(option, objective))
     )
     if not ordered:
         return ()
     winner = ordered[0]
-    doubted = next((option for option in ordered if winner.relied_on and not option.relied_on), None)
+    doubted = next((option for option in ordered if option.doubt_level > winner.doubt_level), None)
     return tuple(
         replace(option, rank=rank, loses_by=_distance(option, winner, doubted, objective, trust))
         for rank, option in enumerate(ordered, start=1)
@@ -39,11 +40,11 @@ def ranked(options: Sequence[Option], objective: Objective, *, trust: Trust = "d
 def _distance(
     option: Option, winner: Option, doubted: Option | None, objective: Objective, trust: Trust
 ) -> Distance | None:
-    """What an option lacks, None for the winner; `doubted`: the first whose price is not relied on."""
+    """What an option lacks, None for the winner; `doubted`: the first whose price is in more doubt."""
     if option is winner:
         return None
     ahead = order_key(option, objective) < order_key(winner, objective)
-    if trust == "any" or not ahead or option.relied_on or not winner.relied_on:
+    if trust == "any" or not ahead or option.doubt_level <= winner.doubt_level:
         return loses_by(option, winner, objective)
     return DoubtedDistance(
         times=_times(option, winner), wins_if_trusted=option is doubted, host=not option.price_doubts
@@ -67,9 +68,9 @@ def order_key(option: Option, objective: Objective) -> tuple[float, ...]:
 
 def _joint_front(options: Sequence[Option], trust: Trust) -> list[Option]:
     """Machines and token APIs judged together: the front of each kind, less what the other kind beats in both. A price
-    that is not relied on beats none that is."""
-    sure = [option for option in options if trust == "any" or option.relied_on]
-    tokens = [option for option in sure or options if isinstance(option, TokenOption)]
+    that is in more doubt beats none that is in less."""
+    sure = may_win(options, any_price=trust == "any")
+    tokens = [option for option in sure if isinstance(option, TokenOption)]
     front = [option for option in options if isinstance(option, MachineOption) and option.pareto]
     out = []
     for option in options:

@@ -16,7 +16,7 @@ from tonnage.planning.reasons.miss import Binding, Unknown
 from tonnage.planning.reasons.misses import Miss
 from tonnage.planning.reasons.notes import PlanNote, RunNote
 from tonnage.planning.reasons.origins import Origin
-from tonnage.planning.reasons.risks import Doubt, PriceRisk, Promise, Risk
+from tonnage.planning.reasons.risks import Doubt, DoubtLevel, PriceRisk, Promise, Risk, doubt_level
 from tonnage.pricing.ledger import Ledger
 from tonnage.sizing.estimates import Figure
 from tonnage.sizing.host import HostStage
@@ -101,6 +101,11 @@ class BaseOption:
     def relied_on(self) -> bool:
         """Whether the price is dated, young, like its kind's, and of a data centre, and the host known to keep up."""
         return not self.doubts
+
+    @property
+    def doubt_level(self) -> DoubtLevel:
+        """0 where it is relied on; 1 where only the fee of its platform is doubted; else 2."""
+        return doubt_level(self.doubts)
 
     @property
     def identity(self) -> tuple[str, str, str, str, int]:
@@ -289,7 +294,7 @@ class Plan:
 
     @property
     def choices(self) -> tuple[Option, ...]:
-        """The options that may win: those whose price is relied on, where there are such or none other may."""
+        """The options that may win: those of the least doubt (`may_win`)."""
         return may_win(self.options, any_price=self.any_price)
 
     @property
@@ -298,7 +303,11 @@ class Plan:
 
 
 def may_win(options: Iterable[Some], *, any_price: bool) -> tuple[Some, ...]:
-    """Those of `options` whose price is relied on; all of them where none is, or where any price is trusted."""
+    """Those of `options` whose price is least in doubt; all of them where any price is trusted.
+
+    Where a platform's every fee is old or estimated, that is no reason to take a machine's undated price there: the
+    same rule holds for the machine's price wherever it is sold.
+    """
     listed = tuple(options)
-    sure = tuple(option for option in listed if option.relied_on)
-    return listed if any_price or not sure else sure
+    least = min((option.doubt_level for option in listed), default=0)
+    return tuple(option for option in listed if any_price or option.doubt_level == least)

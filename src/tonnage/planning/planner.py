@@ -13,14 +13,13 @@ from tonnage.catalog.market import InstanceType
 from tonnage.planning.calibrated_model import CalibratedModel
 from tonnage.planning.cheaper import cheaper_than
 from tonnage.planning.choices import choose_deals
-from tonnage.planning.chosen import Choice, limits_of, relied_on
+from tonnage.planning.chosen import MOST_DOUBT, Choice, doubt_levels, limits_of
 from tonnage.planning.market import admit_offers, refuse
-from tonnage.planning.nearest import SHOWN, nearest_misses
 from tonnage.planning.need import needs_of
 from tonnage.planning.notes import plan_notes
 from tonnage.planning.order import ranked
 from tonnage.planning.plan import CatalogStamp, Objective, Plan, Refusal, Relaxation
-from tonnage.planning.relaxations import best_of_each_gpu, relaxations
+from tonnage.planning.relaxations import SHOWN, best_of_each_gpu, nearest_misses, relaxations
 from tonnage.planning.risks import PRICE_AGE_DAYS
 from tonnage.planning.sized_machines import SizedMachines, size_job
 from tonnage.planning.spot_columns import spot_columns
@@ -88,6 +87,7 @@ def _plan(
         *tokens.refused,
     ]
     options = ranked([*built, *tokens.options], objective, trust=workload.constraints.trust)
+    level = options[0].doubt_level if options else 0
     return Plan(
         name=workload.name,
         kind=workload.kind,
@@ -103,9 +103,9 @@ def _plan(
         any_price=workload.constraints.trust == "any",
         cheaper=cheaper_than(
             options,
-            bolder=choice.best_of(park.sized.risky),
-            unverified=choice.best_of(park.sized.unverified),
-            doubted=choice.best_of(park.sized, priced, relied=False),
+            bolder=choice.best_of(park.sized.risky, most=level),
+            unverified=choice.best_of(park.sized.unverified, most=level),
+            doubted=choice.best_of(park.sized, priced, least=level + 1, most=MOST_DOUBT),
             refused=refused,
             objective=objective,
         ),
@@ -129,7 +129,7 @@ def _choice(
         max_age_days=max_age,
         expected=expected,
         catalog=catalog,
-        relied=relied_on(workload, deals, expected, max_age),
+        doubt=doubt_levels(workload, deals, expected, max_age),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import ceil
+from math import ceil, floor, log10
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from tonnage.planning.reasons.changes import (
 from tonnage.planning.reasons.misses import AccountQuotaMiss, BudgetMiss, DeadlineMiss, Miss, NeverDoneMiss, NoSpareMiss
 from tonnage.pricing.deals import Deal
 from tonnage.sizing.estimates import distinct
+from tonnage.units import SECONDS_PER_HOUR
 from tonnage.values import dataclass
 from tonnage.workload.quotas import Quota
 
@@ -119,11 +120,22 @@ def _miss(priced: PricedRuns, row: int, limits: OptionLimits, *, service: bool, 
 
 def _deadline_miss(wall_s: float, deadline_s: float, startup_s: float) -> Miss:
     """How much later, or how much faster: start-up takes its time however fast the work runs."""
-    later = MoveDeadline(deadline_s=wall_s * 1.01)
+    later = deadline_of(wall_s)
     faster: tuple[FasterWork, ...] = ()
     if deadline_s > startup_s:
         faster = (FasterWork(times=(wall_s - startup_s) / (deadline_s - startup_s)),)
     return DeadlineMiss(needed_s=wall_s, deadline_s=deadline_s, lifted_by=(later, *faster))
+
+
+def deadline_of(wall_s: float) -> MoveDeadline:
+    """The deadline that leaves `wall_s` its time: four digits of hours above it, or of minutes below one hour.
+
+    >>> deadline_of(1234.5).deadline_s / 60, deadline_of(90100.0).deadline_s / 3600
+    (20.58, 25.03)
+    """
+    unit_s = 60.0 if wall_s < SECONDS_PER_HOUR else SECONDS_PER_HOUR
+    digits = 10.0 ** (3 - floor(log10(wall_s / unit_s)))
+    return MoveDeadline(deadline_s=max(ceil(wall_s / unit_s * digits) / digits * unit_s, wall_s))
 
 
 def budget_of(usd: float) -> MoveBudget:

@@ -165,7 +165,8 @@ def _tabular(job: TabularJob) -> list[tuple[str, str]]:
 def _constraints(wanted: Constraints) -> list[tuple[str, str]]:
     parts = []
     if wanted.deadline_s is not None:
-        parts.append(f"within {wanted.deadline_s / SECONDS_PER_HOUR:.3g} h")
+        hours = wanted.deadline_s / SECONDS_PER_HOUR
+        parts.append(f"within {hours:.3g} h" if hours >= 1 else f"within {60 * hours:.3g} min")
     if wanted.budget_usd is not None:
         parts.append(f"at most ${wanted.budget_usd:,.2f}")
     for label, values in (

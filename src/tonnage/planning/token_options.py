@@ -14,7 +14,6 @@ from tonnage.planning.reasons.changes import (
     AnyChange,
     Buy,
     LeaveOut,
-    MoveDeadline,
     MovePromise,
     MoveQuota,
     RankByCost,
@@ -43,7 +42,7 @@ from tonnage.planning.reasons.risks import (
     UnknownFinishRisk,
     UnknownQuotaRisk,
 )
-from tonnage.planning.shortfalls import budget_of
+from tonnage.planning.shortfalls import budget_of, deadline_of
 from tonnage.planning.token_ways import Way, api_time_s, token_ways
 from tonnage.planning.token_work import TokenWork, token_work, tokens_per_minute
 from tonnage.pricing.deals import DATABRICKS_CLOUDS
@@ -157,7 +156,7 @@ class _Judge:
             lift = RankByCost() if self.work.training else STATE_RATE
             return UnknownFinishMiss(binding="time", deadline_s=None, usd=usd, lifted_by=(lift,))
         if time is not None and deadline is not None and time > deadline:
-            later = MoveDeadline(deadline_s=time * 1.01)
+            later = deadline_of(time)
             return DeadlineMiss(needed_s=time, deadline_s=deadline, lifted_by=(later,))
         return None
 

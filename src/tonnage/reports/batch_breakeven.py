@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tonnage.reports.blocks import Block, Bullets, Column, Heading, Page, Paragraph, Table
+from tonnage.reports.blocks import Block, Bullets, Heading, Page, Paragraph
 from tonnage.reports.breakeven_document import BREAKEVEN_SCHEMA
-from tonnage.reports.plain import plain_cost, plain_day, plain_figure, plain_instant, plain_number, plain_usd
+from tonnage.reports.listing import Field, Fields, cell, field_table, field_values, fields_report, figure_fields
+from tonnage.reports.plain import plain_cost, plain_figure, plain_instant, plain_number, plain_usd
 from tonnage.reports.plan_document import catalog_document
 from tonnage.reports.plan_page import price_blocks
 from tonnage.reports.rendering import Report
@@ -22,12 +23,8 @@ from tonnage.reports.wording import (
     render_purchase,
     render_time_interval,
 )
-from tonnage.service.batch_breakeven import BatchBreakEven, QueueRow
+from tonnage.service.batch_breakeven import BatchApi, BatchBreakEven, QueueRow
 
-QUEUE_COLUMNS: Final = (
-    "machines", "finish_s", "finish_low_s", "finish_high_s", "cost_usd", "cost_low_usd", "cost_high_usd",
-    "simulated_finish_s", "simulated_cost_usd", "in_time",
-)  # fmt: skip
 NOTES: Final = (
     "finish, cost and intervals are those of `tonnage plan` for so many machines; each answer is kept as it comes",
     "simulated: the mean of 20 runs of the queue, event by event",
@@ -36,12 +33,7 @@ NOTES: Final = (
 
 def batch_breakeven_report(found: BatchBreakEven) -> Report:
     """The report of a batch."""
-    return Report(
-        page=lambda: _page(found),
-        document=lambda: _document(found),
-        columns=QUEUE_COLUMNS,
-        rows=lambda: [_row(row) for row in found.rows],
-    )
+    return fields_report(lambda: _page(found), lambda: _document(found), _QUEUE_ROW, found.rows)
 
 
 def _page(found: BatchBreakEven) -> Page:
@@ -63,49 +55,29 @@ def _queue_blocks(found: BatchBreakEven) -> Iterator[Block]:
     yield Paragraph(text=f"{render_count(found.job.items)} items on {where}.")
     if option.spot is not None:
         yield Paragraph(text=spot_words(option.spot), tone="faint")
-    columns = (
-        Column(title="machines", align="right"),
-        Column(title="finish", align="right"),
-        Column(title="80 %", align="right", folds=1),
-        Column(title="cost", align="right"),
-        Column(title="80 %", align="right", folds=2),
-        Column(title="simulated", align="right", folds=3),
-        Column(title="in time"),
-    )
-    yield Table(columns=columns, rows=tuple(_cells(row, row is found.chosen) for row in found.rows))
+    yield field_table(_queue_cells(found.chosen), found.rows)
 
 
-def _cells(row: QueueRow, chosen: bool) -> tuple[str, ...]:
-    finish, usd = row.option.time_s, row.option.cost_usd
-    assert finish is not None
+def _queue_cells(chosen: QueueRow | None) -> Fields[QueueRow]:
+    def in_time(row: QueueRow) -> str:
+        return ("cheapest" if row is chosen else "yes") if row.in_time else "no"
+
     return (
-        str(row.option.count),
-        render_duration(finish.value),
-        render_time_interval(finish),
-        render_money(usd.value),
-        render_money_interval(usd),
-        f"{render_duration(row.simulated_finish_s)}, {render_money(row.simulated_usd)}",
-        ("cheapest" if chosen else "yes") if row.in_time else "no",
-    )
+        cell("machines", lambda row: str(row.option.count), right=True),
+        cell("finish", lambda row: render_duration(row.option.time_s and row.option.time_s.value), right=True),
+        cell("80 %", lambda row: render_time_interval(row.option.time_s), right=True, folds=1),
+        cell("cost", lambda row: render_money(row.option.cost_usd.value), right=True),
+        cell("80 %", lambda row: render_money_interval(row.option.cost_usd), right=True, folds=2),
+        cell("simulated", lambda row: f"{render_duration(row.simulated_finish_s)}, {render_money(row.simulated_usd)}",
+             right=True, folds=3),
+        cell("in time", in_time),
+    )  # fmt: skip
 
 
 def _api_blocks(found: BatchBreakEven) -> Iterator[Block]:
-    if not found.apis:
-        return
-    yield Heading(text="Beside prices per token")
-    columns = (
-        Column(title="API", wraps=True),
-        Column(title="cost", align="right"),
-        Column(title="machines are cheaper", wraps=True),
-        Column(title="read", folds=1),
-    )
-    rows = tuple(
-        (api.prices.name, render_money(api.usd),
-         "never" if api.from_items is None else f"from {render_count(round(api.from_items))} items",
-         render_date(api.prices.read_on))
-        for api in found.apis
-    )  # fmt: skip
-    yield Table(columns=columns, rows=rows)
+    if found.apis:
+        yield Heading(text="Beside prices per token")
+        yield field_table(_API, found.apis)
 
 
 def _document(found: BatchBreakEven) -> dict[str, Any]:
@@ -126,41 +98,38 @@ def _document(found: BatchBreakEven) -> dict[str, Any]:
             "purchase": option.purchase,
             "usd_per_instance_hour": plain_number(option.usd_per_instance_hour),
         },
-        "queue": [_row_document(row) for row in found.rows],
+        "queue": [field_values(_QUEUE, row) for row in found.rows],
         "chosen_machines": None if found.chosen is None else found.chosen.option.count,
-        "apis": [
-            {
-                "name": api.prices.name,
-                "source": api.prices.source,
-                "read_on": plain_day(api.prices.read_on),
-                "usd": plain_usd(api.usd),
-                "own_cheaper_from_items": plain_number(api.from_items),
-            }
-            for api in found.apis
-        ],
+        "apis": [field_values(_API, api) for api in found.apis],
         "catalog": catalog_document(found.catalog),
         "notes": list(NOTES),
     }
 
 
-def _row_document(row: QueueRow) -> dict[str, Any]:
-    return {
-        "machines": row.option.count,
-        "finish_s": plain_figure(row.option.time_s),
-        "cost_usd": plain_cost(row.option.cost_usd),
-        "simulated_finish_s": plain_number(row.simulated_finish_s),
-        "simulated_cost_usd": plain_usd(row.simulated_usd),
-        "in_time": row.in_time,
-    }
-
-
-def _row(row: QueueRow) -> list[Any]:
-    finish, usd = row.option.time_s, row.option.cost_usd
-    return [
-        row.option.count,
-        *(plain_number(getattr(finish, end)) for end in ("value", "low", "high")),
-        *(plain_usd(getattr(usd, end)) for end in ("value", "low", "high")),
-        plain_number(row.simulated_finish_s),
-        plain_usd(row.simulated_usd),
-        row.in_time,
-    ]
+_API: Final[Fields[BatchApi]] = (
+    Field("name", lambda api: api.prices.name, title="API", wraps=True),
+    Field("source", lambda api: api.prices.source),
+    Field("read_on", lambda api: api.prices.read_on),
+    Field("usd", lambda api: api.usd, json=plain_usd, title="cost", show=render_money, right=True),
+    Field("own_cheaper_from_items", lambda api: api.from_items, title="machines are cheaper", wraps=True,
+          show=lambda items: "never" if items is None else f"from {render_count(round(items))} items"),
+    cell("read", lambda api: render_date(api.prices.read_on), folds=1),
+)  # fmt: skip
+_MACHINES: Final[Field[QueueRow]] = Field("machines", lambda row: row.option.count)
+_SIMULATED: Final[Fields[QueueRow]] = (
+    Field("simulated_finish_s", lambda row: row.simulated_finish_s),
+    Field("simulated_cost_usd", lambda row: row.simulated_usd, json=plain_usd),
+    Field("in_time", lambda row: row.in_time),
+)
+_QUEUE: Final[Fields[QueueRow]] = (
+    _MACHINES,
+    Field("finish_s", lambda row: row.option.time_s, json=plain_figure),
+    Field("cost_usd", lambda row: row.option.cost_usd, json=plain_cost),
+    *_SIMULATED,
+)
+_QUEUE_ROW: Final[Fields[QueueRow]] = (
+    _MACHINES,
+    *figure_fields("finish{}_s", lambda row: row.option.time_s),
+    *figure_fields("cost{}_usd", lambda row: row.option.cost_usd, plain_usd),
+    *_SIMULATED,
+)

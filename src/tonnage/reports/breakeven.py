@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from tonnage.reports.blocks import Block, Bullets, Column, Heading, Page, Pairs, Paragraph, Table
+from tonnage.reports.blocks import Block, Bullets, Heading, Page, Pairs, Paragraph
 from tonnage.reports.breakeven_document import POINT_COLUMNS, breakeven_document, point_rows, tokens_per_request
+from tonnage.reports.listing import Fields, cell, field_table
 from tonnage.reports.plan_page import nothing_fits_blocks, price_blocks
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import (
@@ -21,7 +22,7 @@ from tonnage.reports.wording import (
     render_unit_money,
     short,
 )
-from tonnage.service.answer import ApiCost, BreakEven, CostCurve, CurvePoint
+from tonnage.service.answer import ApiCost, BreakEven, CurvePoint
 from tonnage.service.crossings import Crossing
 from tonnage.service.economics import MonthFleet
 from tonnage.sizing.estimates import Figure
@@ -150,19 +151,14 @@ def _api_blocks(found: BreakEven) -> Iterator[Block]:
             tone="faint",
         )
         return
-    columns = (
-        Column(title="API", wraps=True),
-        Column(title="a month", align="right"),
-        Column(title="per 1,000", align="right"),
-        Column(title="break-even", wraps=True),
-        Column(title="read", folds=1, fold_text="read {}"),
+    fields: Fields[ApiCost] = (
+        cell("API", lambda api: api.name, wraps=True),
+        cell("a month", lambda api: render_money(api.usd_per_month), right=True),
+        cell("per 1,000", lambda api: render_unit_money(api.usd_per_1000_requests), right=True),
+        cell("break-even", lambda api: describe(found, api), wraps=True),
+        cell("read", lambda api: render_date(api.prices.read_on), folds=1, fold_text="read {}"),
     )
-    rows = tuple(
-        (api.name, render_money(api.usd_per_month), render_unit_money(api.usd_per_1000_requests), describe(found, api),
-         render_date(api.prices.read_on))
-        for api in found.apis
-    )  # fmt: skip
-    yield Table(columns=columns, rows=rows)
+    yield field_table(fields, found.apis)
 
 
 def describe(found: BreakEven, api: ApiCost) -> str:
@@ -190,33 +186,32 @@ def _ends(found: BreakEven, one: Crossing) -> str:
 def _curve_blocks(found: BreakEven) -> Iterator[Block]:
     for curve in found.curves:
         yield Heading(text=f"By {curve.name}: dollars per 1,000 requests")
-        names = [api.name for api in found.apis]
-        volume = curve.name == "volume"
-        columns = (
-            Column(title=curve.unit),
-            Column(title="own fleet", align="right"),
-            Column(title="80 %", align="right", folds=2),
-            *(Column(title=name, align="right") for name in names),
-            *(
-                ()
-                if volume
-                else tuple(Column(title=f"cheaper than {name} from", align="right", folds=1) for name in names)
-            ),
-        )
-        yield Table(columns=columns, rows=tuple(_point_cells(found, curve, point) for point in curve.points))
+        yield field_table(_curve_fields(found, volume=curve.name == "volume", unit=curve.unit), curve.points)
 
 
-def _point_cells(found: BreakEven, curve: CostCurve, point: CurvePoint) -> tuple[str, ...]:
-    own = point.own_usd_per_1000
-    cells = [
-        render_count(point.value) if curve.name == "volume" else short(point.value),
-        "no machine" if own is None else render_unit_money(own.value),
-        UNKNOWN if own is None else render_money_interval(own),
-        *(render_unit_money(usd) for usd in point.api_usd_per_1000),
-    ]
-    if curve.name != "volume":
-        cells += ["never" if rate is None else _month(found, rate) for rate in point.crossing_per_s]
-    return tuple(cells)
+def _curve_fields(found: BreakEven, *, volume: bool, unit: str) -> Fields[CurvePoint]:
+    def own(point: CurvePoint) -> str:
+        return "no machine" if (cost := point.own_usd_per_1000) is None else render_unit_money(cost.value)
+
+    def interval(point: CurvePoint) -> str:
+        return UNKNOWN if (cost := point.own_usd_per_1000) is None else render_money_interval(cost)
+
+    def api(place: int) -> Callable[[CurvePoint], str]:
+        return lambda point: render_unit_money(point.api_usd_per_1000[place])
+
+    def crossing(place: int) -> Callable[[CurvePoint], str]:
+        return lambda point: "never" if (rate := point.crossing_per_s[place]) is None else _month(found, rate)
+
+    names = [api.name for api in found.apis]
+    crossings = [] if volume else names
+    return (
+        cell(unit, lambda point: render_count(point.value) if volume else short(point.value)),
+        cell("own fleet", own, right=True),
+        cell("80 %", interval, right=True, folds=2),
+        *(cell(name, api(place), right=True) for place, name in enumerate(names)),
+        *(cell(f"cheaper than {name} from", crossing(place), right=True, folds=1)
+          for place, name in enumerate(crossings)),
+    )  # fmt: skip
 
 
 def _month(found: BreakEven, rate: float) -> str:

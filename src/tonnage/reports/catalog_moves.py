@@ -8,8 +8,18 @@ from datetime import date
 from typing import Any
 
 from tonnage.catalog.differences import KINDS, Difference
-from tonnage.reports.blocks import Block, Column, Page, Pairs, Paragraph, Table
-from tonnage.reports.listing import Field, Listing, listing_report
+from tonnage.reports.blocks import Block, Page, Pairs, Paragraph
+from tonnage.reports.environment import reasons_table
+from tonnage.reports.listing import (
+    Field,
+    Fields,
+    Listing,
+    cell,
+    field_table,
+    field_values,
+    fields_report,
+    listing_report,
+)
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import UNKNOWN, plural
 from tonnage.values import dataclass
@@ -126,14 +136,8 @@ class RefreshAccount:
 
 def refresh_report(account: RefreshAccount) -> Report:
     """What a refresh did, source by source."""
-    return Report(
-        page=lambda: _refresh_page(account),
-        document=lambda: _refresh_document(account),
-        columns=("source", "status", "rows_read", "rows_used", "quarantined", "reason"),
-        rows=lambda: [
-            [one.title, one.status, one.rows_read, one.rows_used, _total(one.quarantined), _said(one)]
-            for one in account.sources
-        ],
+    return fields_report(
+        lambda: _refresh_page(account), lambda: _refresh_document(account), _SOURCE_ROW, account.sources
     )
 
 
@@ -159,25 +163,13 @@ def _refresh_page(account: RefreshAccount) -> Page:
                                 + (f", in {account.quarantine_file}" if account.quarantine_file else "")),
             )
         ),
-        Table(
-            columns=(
-                Column(title="source"), Column(title="status"), Column(title="read", align="right"),
-                Column(title="used", align="right"), Column(title="quarantined", align="right"),
-                Column(title="because", wraps=True, folds=1),
-            ),
-            rows=tuple(
-                (one.title, one.status, f"{one.rows_read:,}", f"{one.rows_used:,}", f"{_total(one.quarantined):,}",
-                 _said(one) or UNKNOWN)
-                for one in account.sources
-            ),
-        ),
+        field_table(_SOURCE_CELLS, account.sources),
     ]  # fmt: skip
     reasons: Counter[str] = Counter()
     for one in account.sources:
         reasons.update(dict(one.quarantined))
     if reasons:
-        columns = (Column(title="quarantined", align="right"), Column(title="because", wraps=True))
-        blocks.append(Table(columns=columns, rows=tuple((f"{rows:,}", why) for why, rows in reasons.most_common())))
+        blocks.append(reasons_table("quarantined", reasons.most_common()))
     if account.folder is None and not account.dry_run:
         blocks.append(Paragraph(text=f"plans go on with {account.before}", tone="warning"))
     return Page(title=f"Refresh of {account.before}", blocks=tuple(blocks))
@@ -196,18 +188,35 @@ def _refresh_document(account: RefreshAccount) -> dict[str, Any]:
         "quarantined": account.quarantined,
         "quarantine_file": account.quarantine_file,
         "moved": dict(account.moved),
-        "sources": [
-            {
-                "name": one.name,
-                "title": one.title,
-                "status": one.status,
-                "reason": one.reason or None,
-                "rows_read": one.rows_read,
-                "rows_used": one.rows_used,
-                "dropped": dict(one.dropped),
-                "quarantined": dict(one.quarantined),
-                "incomplete": list(one.incomplete),
-            }
-            for one in account.sources
-        ],
+        "sources": [field_values(_SOURCE, one) for one in account.sources],
     }
+
+
+_READ: Fields[SourceLine] = (
+    Field("rows_read", lambda one: one.rows_read, title="read", show="{:,}".format, right=True),
+    Field("rows_used", lambda one: one.rows_used, title="used", show="{:,}".format, right=True),
+)
+_SOURCE_CELLS: Fields[SourceLine] = (
+    cell("source", lambda one: one.title),
+    cell("status", lambda one: one.status),
+    *_READ,
+    cell("quarantined", lambda one: f"{_total(one.quarantined):,}", right=True),
+    cell("because", lambda one: _said(one) or UNKNOWN, wraps=True, folds=1),
+)
+_SOURCE_ROW: Fields[SourceLine] = (
+    Field("source", lambda one: one.title),
+    Field("status", lambda one: one.status),
+    *_READ,
+    Field("quarantined", lambda one: _total(one.quarantined)),
+    Field("reason", _said),
+)
+_SOURCE: Fields[SourceLine] = (
+    Field("name", lambda one: one.name),
+    Field("title", lambda one: one.title),
+    Field("status", lambda one: one.status),
+    Field("reason", lambda one: one.reason or None),
+    *_READ,
+    Field("dropped", lambda one: dict(one.dropped)),
+    Field("quarantined", lambda one: dict(one.quarantined)),
+    Field("incomplete", lambda one: one.incomplete),
+)

@@ -7,14 +7,12 @@ from dataclasses import fields
 from typing import Any, Final
 
 from tonnage.catalog import Accelerator, Cpu, Description, InstanceType, Link, Offer
-from tonnage.reports.blocks import Block, Bullets, Column, Heading, Page, Pairs, Table
-from tonnage.reports.plain import plain_day, plain_price
+from tonnage.reports.blocks import Block, Bullets, Heading, Page, Pairs
+from tonnage.reports.listing import Field, field_table, fields_report
+from tonnage.reports.plain import plain_price
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import render_date, render_price, render_purchase, short
 
-OFFER_COLUMNS: Final = (
-    "provider", "instance_type", "region", "purchase", "usd_per_instance_hour", "read_on", "source", "notes",
-)  # fmt: skip
 _UNITS: Final = {
     "_gib": "GiB", "_gb_per_s": "GB/s", "_gbit_per_s": "Gbit/s", "_tflops": "TFLOPS", "_tops": "TOPS",
     "_gb": "GB", "_us": "µs", "_w": "W",
@@ -23,12 +21,7 @@ _UNITS: Final = {
 
 def show_report(found: Description) -> Report:
     """The report of a description. CSV has its prices."""
-    return Report(
-        page=lambda: _page(found),
-        document=found.as_dict,
-        columns=OFFER_COLUMNS,
-        rows=lambda: [_offer_row(offer) for offer in found.offers],
-    )
+    return fields_report(lambda: _page(found), found.as_dict, _OFFER, found.offers)
 
 
 def _page(found: Description) -> Page:
@@ -83,22 +76,8 @@ def _price_blocks(found: Description) -> Iterator[Block]:
         yield Bullets(items=("no price is in the catalog",))
         return
     several = found.instance is None
-    columns = (
-        *((Column(title="provider"), Column(title="instance type", wraps=True)) if several else ()),
-        Column(title="region"),
-        Column(title="bought"),
-        Column(title="an hour", align="right"),
-        Column(title="read", folds=1, fold_text="read {}"),
-        Column(title="source", folds=2, wraps=True),
-        Column(title="notes", folds=3, wraps=True),
-    )
-    rows = tuple(
-        (*((offer.provider, offer.instance_type) if several else ()), offer.region or "any",
-         render_purchase(offer.purchase), render_price(float(offer.usd_per_instance_hour)),
-         render_date(offer.read_on), offer.source.text, offer.notes)
-        for offer in sorted(found.offers, key=lambda one: (one.usd_per_instance_hour, one.provider, one.region))
-    )  # fmt: skip
-    yield Table(columns=columns, rows=rows)
+    order = sorted(found.offers, key=lambda one: (one.usd_per_instance_hour, one.provider, one.region))
+    yield field_table(_OFFER if several else _OFFER[2:], order)
 
 
 def _sources(found: Description) -> Iterator[str]:
@@ -107,14 +86,14 @@ def _sources(found: Description) -> Iterator[str]:
         yield f"{source.text}{when}"
 
 
-def _offer_row(offer: Offer) -> list[Any]:
-    return [
-        offer.provider,
-        offer.instance_type,
-        offer.region,
-        offer.purchase,
-        plain_price(offer.usd_per_instance_hour),
-        plain_day(offer.read_on),
-        offer.source.text,
-        offer.notes,
-    ]
+_OFFER: Final[tuple[Field[Offer], ...]] = (
+    Field("provider", lambda offer: offer.provider, title="provider"),
+    Field("instance_type", lambda offer: offer.instance_type, title="instance type", wraps=True),
+    Field("region", lambda offer: offer.region, title="region", show=lambda region: region or "any"),
+    Field("purchase", lambda offer: offer.purchase, title="bought", show=render_purchase),
+    Field("usd_per_instance_hour", lambda offer: float(offer.usd_per_instance_hour), json=plain_price,
+          title="an hour", show=render_price, right=True),
+    Field("read_on", lambda offer: offer.read_on, title="read", show=render_date, folds=1, fold_text="read {}"),
+    Field("source", lambda offer: offer.source.text, title="source", show=str, folds=2, wraps=True),
+    Field("notes", lambda offer: offer.notes, title="notes", show=str, folds=3, wraps=True),
+)  # fmt: skip

@@ -6,15 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from tonnage.claims import VERDICTS, CheckedDocument, Finding, PassedOver, Verdict
-from tonnage.reports.blocks import Block, Bullets, Column, Heading, Page, Pairs, Paragraph, Table
-from tonnage.reports.plain import plain_day
+from tonnage.reports.blocks import Block, Bullets, Heading, Page, Pairs, Paragraph, Table
+from tonnage.reports.listing import Field, Fields, cell, field_table, field_values, fields_report
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import plural, render_date
 
 SCHEMA: Final = "tonnage/claims@1"
-_CSV_COLUMNS: Final = (
-    "line", "verdict", "kind", "subject", "quantity", "claimed", "right", "source", "read_on", "hint", "text",
-)  # fmt: skip
 _MEANING: Final[dict[Verdict, str]] = {
     "wrong": "is not so",
     "stale": "was so once",
@@ -26,12 +23,7 @@ _MEANING: Final[dict[Verdict, str]] = {
 
 def claims_report(checked: CheckedDocument, *, every_claim: bool = False) -> Report:
     """The report of a checked document. On a page claims that hold are counted; `every_claim` lists them too."""
-    return Report(
-        page=lambda: _page(checked, every_claim),
-        document=lambda: _document(checked),
-        columns=_CSV_COLUMNS,
-        rows=lambda: [list(_keys(finding).values()) for finding in checked.findings],
-    )
+    return fields_report(lambda: _page(checked, every_claim), lambda: _document(checked), _FINDING, checked.findings)
 
 
 def _document(checked: CheckedDocument) -> dict[str, Any]:
@@ -40,26 +32,10 @@ def _document(checked: CheckedDocument) -> dict[str, Any]:
         "document": checked.name,
         "catalog": checked.catalog_name,
         "counts": dict(checked.counts),
-        "claims": [_keys(finding) for finding in checked.findings],
+        "claims": [field_values(_FINDING, finding) for finding in checked.findings],
         "figures": checked.figures,
         "passed_over": [{"line": one.line, "figure": one.figure} for one in checked.passed_over],
         "remarks": list(checked.remarks),
-    }
-
-
-def _keys(finding: Finding) -> dict[str, Any]:
-    return {
-        "line": finding.line,
-        "verdict": finding.verdict,
-        "kind": finding.kind,
-        "subject": finding.subject,
-        "quantity": finding.quantity,
-        "claimed": finding.claimed,
-        "right": finding.answer.right,
-        "source": finding.answer.source,
-        "read_on": plain_day(finding.answer.read_on),
-        "hint": finding.answer.hint,
-        "text": finding.text,
     }
 
 
@@ -81,11 +57,11 @@ def _blocks(checked: CheckedDocument, every_claim: bool) -> Iterator[Block]:
         found = [finding for finding in checked.findings if finding.verdict == verdict]
         if found:
             yield Heading(text=verdict.capitalize())
-            yield _table(found)
+            yield field_table(_FINDING, found)
     fine = [finding for finding in checked.findings if finding.verdict == "ok"]
     if fine and every_claim:
         yield Heading(text="Right")
-        yield _table(fine)
+        yield field_table(_FINDING, fine)
     if checked.passed_over and every_claim:
         yield Heading(text="Passed over")
         yield _passed_table(checked.passed_over)
@@ -103,25 +79,35 @@ def _passed_table(figures: Sequence[PassedOver]) -> Table:
     lines: dict[int, list[str]] = {}
     for one in figures:
         lines.setdefault(one.line, []).append(one.figure)
-    columns = (Column(title="line", align="right"), Column(title="figures", wraps=True))
-    return Table(columns=columns, rows=tuple((f"{line}", "; ".join(found)) for line, found in lines.items()))
+    return field_table(_PASSED, list(lines.items()))
 
 
-def _table(findings: Sequence[Finding]) -> Table:
-    columns = (
-        Column(title="line", align="right"),
-        Column(title="what", wraps=True),
-        Column(title="claimed", wraps=True),
-        Column(title="right", wraps=True),
-        Column(title="hint", folds=3, fold_text="{}", wraps=True),
-        Column(title="source", folds=2, fold_text="source: {}", wraps=True),
-        Column(title="read", folds=1, fold_text="read {}"),
-    )
-    return Table(columns=columns, rows=tuple(_row(finding) for finding in findings))
+def _what(finding: Finding) -> str:
+    return "sum" if finding.kind == "sum" else f"{finding.subject}, {finding.quantity}"
 
 
-def _row(finding: Finding) -> tuple[str, ...]:
-    answer = finding.answer
-    what = "sum" if finding.kind == "sum" else f"{finding.subject}, {finding.quantity}"
-    when = render_date(answer.read_on) if answer.source not in ("", "arithmetic") else ""
-    return (f"{finding.line}", what, finding.claimed, answer.right, answer.hint, answer.source, when)
+def _read(finding: Finding) -> str:
+    return render_date(finding.answer.read_on) if finding.answer.source not in ("", "arithmetic") else ""
+
+
+_PASSED: Final[Fields[tuple[int, list[str]]]] = (
+    cell("line", lambda row: f"{row[0]}", right=True),
+    cell("figures", lambda row: "; ".join(row[1]), wraps=True),
+)
+_FINDING: Final[Fields[Finding]] = (
+    Field("line", lambda one: one.line, title="line", show=str, right=True),
+    Field("verdict", lambda one: one.verdict),
+    Field("kind", lambda one: one.kind),
+    Field("subject", lambda one: one.subject),
+    Field("quantity", lambda one: one.quantity),
+    cell("what", _what, wraps=True),
+    Field("claimed", lambda one: one.claimed, title="claimed", show=str, wraps=True),
+    Field("right", lambda one: one.answer.right, title="right", show=str, wraps=True),
+    cell("hint", lambda one: one.answer.hint, folds=3, wraps=True),
+    cell("source", lambda one: one.answer.source, folds=2, fold_text="source: {}", wraps=True),
+    cell("read", _read, folds=1, fold_text="read {}"),
+    Field("source", lambda one: one.answer.source),
+    Field("read_on", lambda one: one.answer.read_on),
+    Field("hint", lambda one: one.answer.hint),
+    Field("text", lambda one: one.text),
+)

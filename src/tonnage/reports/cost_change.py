@@ -2,36 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 from tonnage.planning.plan import Option
 from tonnage.planning.whatif.cost_change import MOST_STEPS, ChangeSide, CostChange, KeyStep, total
 from tonnage.planning.whatif.key_changes import KeyChange
-from tonnage.reports.blocks import Block, Column, Heading, Page, Paragraph, Table
-from tonnage.reports.plain import plain_cost, plain_number, plain_usd
+from tonnage.reports.blocks import Block, Heading, Page, Paragraph
+from tonnage.reports.listing import Field, Fields, cell, field_table, field_values, fields_report, named_fields
+from tonnage.reports.plain import plain_cost, plain_usd
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import UNKNOWN, plural, render_bought, render_machines, render_money
 
 LONGEST_VALUE = 60
-_COLUMNS = ("workload", "file", "before_usd", "after_usd", "change_usd", "change_percent", "before_machine",
-            "after_machine")  # fmt: skip
 
 
 def cost_change_report(changes: Sequence[CostChange], *, before: str, after: str) -> Report:
     """What goes from `before` to `after` (a file, a revision, a snapshot) costs, each workload by itself."""
-    return Report(
-        page=lambda: _page(changes, before, after),
-        document=lambda: {
+    return fields_report(
+        lambda: _page(changes, before, after),
+        lambda: {
             "schema": "tonnage/diff@1",
             "before": before,
             "after": after,
             "before_usd_per_month": _plain_total(changes, 0),
             "after_usd_per_month": _plain_total(changes, 1),
-            "workloads": [_document(one) for one in changes],
+            "workloads": [field_values(_WORKLOAD, one) for one in changes],
         },
-        columns=_COLUMNS,
-        rows=lambda: [_row(one) for one in changes],
+        _ROW,
+        changes,
     )
 
 
@@ -51,7 +50,7 @@ def render_change(usd: float | None, fraction: float | None = None) -> str:
 
 
 def _page(changes: Sequence[CostChange], before: str, after: str) -> Page:
-    blocks: list[Block] = [_summary(changes)]
+    blocks: list[Block] = [field_table(_SUMMARY, changes)]
     if len(changes) > 1:
         blocks.append(_total_line(changes))
     if any(one.before.runs or one.after.runs for one in changes):
@@ -60,20 +59,6 @@ def _page(changes: Sequence[CostChange], before: str, after: str) -> Page:
     for one in changes:
         blocks += _details(one)
     return Page(title=f"What changes a month, from {before} to {after}", blocks=tuple(blocks))
-
-
-def _summary(changes: Sequence[CostChange]) -> Table:
-    columns = (
-        Column(title="workload"), Column(title="before", align="right"), Column(title="after", align="right"),
-        Column(title="change a month", align="right"), Column(title="best way before", wraps=True, folds=2),
-        Column(title="best way after", wraps=True, folds=1),
-    )  # fmt: skip
-    rows = tuple(
-        (one.name, _cost(one.before), _cost(one.after), render_change(one.change_usd, one.change_fraction),
-         _way(one.before), "the same" if one.same_winner else _way(one.after))
-        for one in changes
-    )  # fmt: skip
-    return Table(columns=columns, rows=rows)
 
 
 def _total_line(changes: Sequence[CostChange]) -> Paragraph:
@@ -89,10 +74,7 @@ def _total_line(changes: Sequence[CostChange]) -> Paragraph:
 def _details(change: CostChange) -> list[Block]:
     blocks: list[Block] = []
     if change.steps:
-        columns = (Column(title="key"), Column(title="before", wraps=True), Column(title="after", wraps=True),
-                   Column(title="change a month", align="right"))  # fmt: skip
-        rows = [row for step in change.steps for row in _step_rows(step)]
-        blocks.append(Table(columns=columns, rows=tuple(rows)))
+        blocks.append(field_table(_STEP, [(one, step) for step in change.steps for one in step.changes]))
         if len(change.steps) > 1:
             blocks.append(Paragraph(text="Each key with those above it changed already, in the file's order.",
                                     tone="faint"))  # fmt: skip
@@ -105,11 +87,9 @@ def _details(change: CostChange) -> list[Block]:
     return [Heading(text=change.name), *blocks] if blocks else []
 
 
-def _step_rows(step: KeyStep) -> Iterator[tuple[str, ...]]:
-    """A row a key; keys that only go together have their change on the last."""
-    for one in step.changes:
-        said = render_change(step.change_usd) if one is step.changes[-1] else "with the next"
-        yield (one.key, _value(one.before), _value(one.after), said)
+def _priced(one: KeyChange, step: KeyStep) -> str:
+    """Keys that only go together have their change on the last."""
+    return render_change(step.change_usd) if one is step.changes[-1] else "with the next"
 
 
 def _kept(change: CostChange) -> str | None:
@@ -151,59 +131,17 @@ def _plain_total(changes: Sequence[CostChange], side: int) -> float | int | None
     return None if sums is None else plain_usd(sums[side])
 
 
-def _document(change: CostChange) -> dict[str, Any]:
-    return {
-        "workload": change.name,
-        "file": change.file,
-        "before": _plain_side(change.before),
-        "after": _plain_side(change.after),
-        "change_usd_per_month": None if change.change_usd is None else plain_usd(change.change_usd),
-        "change_percent": _percent(change),
-        "same_winner": change.same_winner,
-        "former_winner_usd_per_month": None if change.kept_usd is None else plain_usd(change.kept_usd),
-        "changed_keys": [_plain_key(one) for one in change.changes],
-        "steps": [
-            {
-                "keys": [one.key for one in step.changes],
-                "change_usd_per_month": None if step.change_usd is None else plain_usd(step.change_usd),
-            }
-            for step in change.steps
-        ],
-    }
-
-
-def _percent(change: CostChange) -> float | int | None:
-    return None if change.change_fraction is None else plain_number(100 * change.change_fraction)
-
-
-def _plain_key(change: KeyChange) -> dict[str, Any]:
-    return {"key": change.key, "before": change.before, "after": change.after}
+def _percent(change: CostChange) -> float | None:
+    return None if change.change_fraction is None else 100 * change.change_fraction
 
 
 def _plain_side(side: ChangeSide) -> dict[str, Any]:
-    winner = side.winner
     return {
         "lacks": side.lacks,
         "usd_per_month": None if side.month_usd is None else plain_cost(side.month_usd),
         "runs_per_month": side.runs,
-        "winner": None
-        if winner is None
-        else {
-            "provider": winner.provider,
-            "instance_type": winner.instance_type,
-            "region": winner.region,
-            "purchase": winner.purchase,
-            "count": winner.count,
-            "platform": winner.platform,
-        },
+        "winner": None if side.winner is None else field_values(_WINNER, side.winner),
     }
-
-
-def _row(change: CostChange) -> list[Any]:
-    return [
-        change.name, change.file, change.before.counted_usd, change.after.counted_usd, change.change_usd,
-        _percent(change), _way(change.before), _way(change.after),
-    ]  # fmt: skip
 
 
 def summary_of(changes: Sequence[CostChange]) -> str:
@@ -213,3 +151,55 @@ def summary_of(changes: Sequence[CostChange]) -> str:
         return f"nothing fits one of {plural(len(changes), 'workload')}"
     old, new = sums
     return f"{render_money(old)} to {render_money(new)} a month, {render_change(new - old)}"
+
+
+def _as_read(value: Any) -> Any:
+    return value
+
+
+_SUMMARY: Final[Fields[CostChange]] = (
+    cell("workload", lambda one: one.name),
+    cell("before", lambda one: _cost(one.before), right=True),
+    cell("after", lambda one: _cost(one.after), right=True),
+    cell("change a month", lambda one: render_change(one.change_usd, one.change_fraction), right=True),
+    cell("best way before", lambda one: _way(one.before), wraps=True, folds=2),
+    cell("best way after", lambda one: "the same" if one.same_winner else _way(one.after), wraps=True, folds=1),
+)
+_STEP: Final[Fields[tuple[KeyChange, KeyStep]]] = (
+    cell("key", lambda row: row[0].key),
+    cell("before", lambda row: _value(row[0].before), wraps=True),
+    cell("after", lambda row: _value(row[0].after), wraps=True),
+    cell("change a month", lambda row: _priced(*row), right=True),
+)
+_ROW: Final[Fields[CostChange]] = (
+    Field("workload", lambda one: one.name),
+    Field("file", lambda one: one.file),
+    Field("before_usd", lambda one: one.before.counted_usd, json=_as_read),
+    Field("after_usd", lambda one: one.after.counted_usd, json=_as_read),
+    Field("change_usd", lambda one: one.change_usd, json=_as_read),
+    Field("change_percent", _percent),
+    Field("before_machine", lambda one: _way(one.before)),
+    Field("after_machine", lambda one: _way(one.after)),
+)
+_KEY: Final[Fields[KeyChange]] = (
+    Field("key", lambda one: one.key),
+    Field("before", lambda one: one.before, json=_as_read),
+    Field("after", lambda one: one.after, json=_as_read),
+)
+_STEP_VALUES: Final[Fields[KeyStep]] = (
+    Field("keys", lambda step: [one.key for one in step.changes]),
+    Field("change_usd_per_month", lambda step: step.change_usd, json=plain_usd),
+)
+_WORKLOAD: Final[Fields[CostChange]] = (
+    Field("workload", lambda one: one.name),
+    Field("file", lambda one: one.file),
+    Field("before", lambda one: _plain_side(one.before)),
+    Field("after", lambda one: _plain_side(one.after)),
+    Field("change_usd_per_month", lambda one: one.change_usd, json=plain_usd),
+    Field("change_percent", _percent),
+    Field("same_winner", lambda one: one.same_winner),
+    Field("former_winner_usd_per_month", lambda one: one.kept_usd, json=plain_usd),
+    Field("changed_keys", lambda one: [field_values(_KEY, change) for change in one.changes]),
+    Field("steps", lambda one: [field_values(_STEP_VALUES, step) for step in one.steps]),
+)
+_WINNER: Final[Fields[Option]] = named_fields("provider", "instance_type", "region", "purchase", "count", "platform")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from tonnage.reports.blocks import Block, Column, Page, Pairs, Table
-from tonnage.reports.listing import Field, Listing, listing_report
+from tonnage.reports.blocks import Block, Page, Pairs, Table
+from tonnage.reports.listing import Field, Fields, Listing, cell, field_table, listing_report
 from tonnage.reports.rendering import Report
 from tonnage.values import dataclass
 
@@ -92,9 +92,17 @@ def _import_page(account: ImportAccount) -> Page:
         )
     ]
     if account.dropped:
-        columns = (Column(title="rows left out", align="right"), Column(title="because", wraps=True))
-        blocks.append(Table(columns=columns, rows=tuple((f"{rows:,}", reason) for reason, rows in account.dropped)))
+        blocks.append(reasons_table("rows left out", account.dropped))
     return Page(title=f"Imported {account.source}", blocks=tuple(blocks))
+
+
+def reasons_table(title: str, reasons: Sequence[tuple[str, int]]) -> Table:
+    """Why rows were not used, and how many."""
+    fields: Fields[tuple[str, int]] = (
+        cell(title, lambda row: f"{row[1]:,}", right=True),
+        cell("because", lambda row: row[0], wraps=True),
+    )
+    return field_table(fields, reasons)
 
 
 def _import_document(account: ImportAccount) -> dict[str, Any]:

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from tonnage.planning.plan import MachineOption, Option, Plan
-from tonnage.reports.blocks import Block, Column, Heading, Page, Pairs, Paragraph, Table
+from tonnage.reports.blocks import Block, Heading, Page, Pairs, Paragraph
 from tonnage.reports.flips import Flipped, flip_blocks, flips_document
 from tonnage.reports.ledger_blocks import ledger_blocks
-from tonnage.reports.option_table import render_hardware
+from tonnage.reports.listing import Field, Fields, cell, field_table, field_values
+from tonnage.reports.option_table import MACHINES, RANK, render_cost, render_hardware, render_option_bought
 from tonnage.reports.plain import plain_instant, plain_number
 from tonnage.reports.plan_document import (
     catalog_document,
@@ -34,9 +35,6 @@ from tonnage.reports.run_blocks import run_blocks
 from tonnage.reports.selection import Selection
 from tonnage.reports.wording import (
     plural,
-    render_bought,
-    render_machines,
-    render_money,
     short,
 )
 from tonnage.sizing.assumption_table import Assumption
@@ -140,24 +138,18 @@ def _ranked_losers(plan: Plan, losers: Sequence[Option], top: int) -> Iterator[B
         return
     shown = losers[:top]
     yield Heading(text=f"Ranked behind it: {len(shown):,} of {len(losers):,}")
-    columns = (
-        Column(title="#", align="right"),
-        Column(title="provider"),
-        Column(title="machines", wraps=True),
-        Column(title="GPUs", folds=2),
-        Column(title="bought"),
-        Column(title="cost", align="right"),
-        Column(title="binding limit", folds=1),
-        Column(title="and what would make it win", folds=3, wraps=True),
-    )
     limit = "time" if plan.objective == "time" else "price"
-    rows = tuple(
-        (str(option.rank), option.provider, render_machines(option.count, option.instance_type),
-         render_hardware(option), render_bought(option.purchase, option.platform),
-         render_money(option.cost_usd.value), limit, distance_words(option.loses_by))
-        for option in shown
-    )  # fmt: skip
-    yield Table(columns=columns, rows=rows)
+    fields: Fields[Option] = (
+        RANK,
+        cell("provider", lambda one: one.provider),
+        MACHINES,
+        cell("GPUs", render_hardware, folds=2),
+        cell("bought", render_option_bought),
+        cell("cost", render_cost, right=True),
+        cell("binding limit", lambda _one: limit, folds=1),
+        cell("and what would make it win", lambda one: distance_words(one.loses_by), folds=3, wraps=True),
+    )
+    yield field_table(fields, shown)
 
 
 def _refused_groups(plan: Plan, top: int) -> Iterator[Block]:
@@ -173,16 +165,7 @@ def _refused_groups(plan: Plan, top: int) -> Iterator[Block]:
 
 def _assumption_blocks(assumptions: Sequence[Assumption]) -> Iterator[Block]:
     yield Heading(text="Assumptions used")
-    columns = (
-        Column(title="assumption"),
-        Column(title="value", align="right"),
-        Column(title="range", folds=1),
-        Column(title="source", folds=2, wraps=True),
-    )
-    rows = tuple(
-        (one.name, short(one.value, 4), f"{short(one.low)}–{short(one.high)}", one.source) for one in assumptions
-    )
-    yield Table(columns=columns, rows=rows)
+    yield field_table(_ASSUMPTION, assumptions)
 
 
 def _document(plan: Plan, selection: Selection | None, assumptions: Sequence[Assumption]) -> dict[str, Any]:
@@ -199,18 +182,7 @@ def _document(plan: Plan, selection: Selection | None, assumptions: Sequence[Ass
         "winner": None if plan.best is None else option_document(plan.best),
         "options": [option_document(option) for option in options],
         "refused": [refusal_document(refusal) for refusal in refused],
-        "assumptions": [
-            {
-                "name": one.name,
-                "value": plain_number(one.value),
-                "low": plain_number(one.low),
-                "high": plain_number(one.high),
-                "unit": one.unit,
-                "fitted_by": one.fitted_by or None,
-                "source": one.source,
-            }
-            for one in assumptions
-        ],
+        "assumptions": [field_values(_ASSUMPTION, one) for one in assumptions],
         "catalog": catalog_document(plan.catalog),
         **notes_document(plan.notes),
     }
@@ -232,3 +204,15 @@ def _rows(plan: Plan, selection: Selection | None) -> list[list[Any]]:
         for one in refused
         for said in (miss_words(one.miss),)
     ]  # fmt: skip
+
+
+_ASSUMPTION: Final[Fields[Assumption]] = (
+    Field("name", lambda one: one.name, title="assumption"),
+    Field("value", lambda one: one.value, title="value", show=lambda value: short(value, 4), right=True),
+    cell("range", lambda one: f"{short(one.low)}–{short(one.high)}", folds=1),
+    Field("low", lambda one: one.low),
+    Field("high", lambda one: one.high),
+    Field("unit", lambda one: one.unit),
+    Field("fitted_by", lambda one: one.fitted_by or None),
+    Field("source", lambda one: one.source, title="source", show=str, folds=2, wraps=True),
+)

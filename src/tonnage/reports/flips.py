@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from tonnage.planning.plan import Option, Refusal
 from tonnage.planning.reasons.flips import Flip
-from tonnage.reports.blocks import Block, Column, Heading, Paragraph, Table
-from tonnage.reports.plain import plain_number
+from tonnage.reports.blocks import Block, Heading, Paragraph
+from tonnage.reports.listing import Field, Fields, cell, field_table, field_values
 from tonnage.reports.reasons import change_document, changes_words
 from tonnage.reports.wording import plural, render_bought, render_machines, render_money
 
@@ -20,44 +20,42 @@ def flip_blocks(flipped: Sequence[Flipped]) -> Iterator[Block]:
     if not flipped:
         return
     yield Heading(text="What would have flipped it: each change alone, tried")
-    rows = [_row(loser, flip) for loser, flips in flipped for flip in flips]
-    columns = (
-        Column(title="machines", wraps=True),
-        Column(title="bought", folds=2),
-        Column(title="limit", folds=1),
-        Column(title="change", wraps=True),
-        Column(title="makes it"),
-        Column(title="then", align="right"),
-    )
-    if rows:
-        yield Table(columns=columns, rows=tuple(rows))
+    if rows := _rows(flipped):
+        yield field_table(_FIELDS, rows)
     stuck = sum(not flips for _, flips in flipped)
     if stuck:
         yield Paragraph(text=f"No change that was tried flips {plural(stuck, 'candidate')}.", tone="faint")
 
 
-def _row(loser: Option | Refusal, flip: Flip) -> tuple[str, ...]:
-    bought = "" if loser.purchase is None else render_bought(loser.purchase, loser.platform)
-    becomes = "the winner" if flip.becomes == "winner" else "an option"
-    name = f"{loser.provider} {render_machines(loser.count, loser.instance_type)}"
-    return (name, bought, flip.dimension, changes_words(flip.changes), becomes, render_money(flip.cost_usd))
-
-
 def flips_document(flipped: Sequence[Flipped]) -> list[dict[str, Any]]:
     """One entry a change, under the identity of its loser."""
-    return [
-        {
-            "provider": loser.provider,
-            "instance_type": loser.instance_type,
-            "purchase": loser.purchase,
-            "platform": loser.platform,
-            "limit": flip.dimension,
-            "change": changes_words(flip.changes),
-            "changes": [change_document(one) for one in flip.changes],
-            "becomes": flip.becomes,
-            "cost_usd": plain_number(flip.cost_usd),
-            "time_s": None if flip.time_s is None else plain_number(flip.time_s),
-        }
-        for loser, flips in flipped
-        for flip in flips
-    ]
+    return [field_values(_FIELDS, row) for row in _rows(flipped)]
+
+
+def _rows(flipped: Sequence[Flipped]) -> list[tuple[Option | Refusal, Flip]]:
+    return [(loser, flip) for loser, flips in flipped for flip in flips]
+
+
+def _bought(loser: Option | Refusal) -> str:
+    return "" if loser.purchase is None else render_bought(loser.purchase, loser.platform)
+
+
+def _name(loser: Option | Refusal) -> str:
+    return f"{loser.provider} {render_machines(loser.count, loser.instance_type)}"
+
+
+_FIELDS: Final[Fields[tuple[Option | Refusal, Flip]]] = (
+    cell("machines", lambda row: _name(row[0]), wraps=True),
+    cell("bought", lambda row: _bought(row[0]), folds=2),
+    Field("provider", lambda row: row[0].provider),
+    Field("instance_type", lambda row: row[0].instance_type),
+    Field("purchase", lambda row: row[0].purchase),
+    Field("platform", lambda row: row[0].platform),
+    Field("limit", lambda row: row[1].dimension, title="limit", folds=1),
+    Field("change", lambda row: changes_words(row[1].changes), title="change", show=str, wraps=True),
+    Field("changes", lambda row: [change_document(one) for one in row[1].changes]),
+    Field("becomes", lambda row: row[1].becomes, title="makes it",
+          show=lambda becomes: "the winner" if becomes == "winner" else "an option"),
+    Field("cost_usd", lambda row: row[1].cost_usd, title="then", show=render_money, right=True),
+    Field("time_s", lambda row: row[1].time_s),
+)  # fmt: skip

@@ -10,38 +10,31 @@ from tonnage.planning.plan import Option
 from tonnage.pricing.extras import OWN
 from tonnage.pricing.fee_estimates import ListedRatio, StatedRatio, UnitsOfJobs
 from tonnage.pricing.ledger import LedgerLine
-from tonnage.reports.blocks import Block, Column, Heading, Table
+from tonnage.reports.blocks import Block, Heading
+from tonnage.reports.listing import Fields, cell, field_table
 from tonnage.reports.wording import UNKNOWN, render_date, render_money_interval, render_price
 
 
 def ledger_blocks(option: Option, *, horizon: str, as_of: date, title: str = "What it costs") -> Iterator[Block]:
     """Every line of the cost, and their sum."""
     yield Heading(text=title + (" a month" if horizon == "month" else ""))
-    columns = (
-        Column(title="line", wraps=True),
-        Column(title="quantity", align="right"),
-        Column(title="unit", folds=3),
-        Column(title="price", align="right"),
-        Column(title="USD", align="right"),
-        Column(title="price read", folds=1, fold_text="price read {}"),
-        Column(title="source", folds=2, wraps=True),
-    )
-    lines = [
-        (line.what, f"{line.quantity:,.4f}", line.unit, _price(float(line.usd_per_unit)),
-         f"{line.usd:,.4f}", UNKNOWN if line.source == OWN else render_age(line.read_on, as_of), source_words(line))
-        for line in option.ledger.lines
-    ]  # fmt: skip
+
+    def read(line: LedgerLine | None) -> str:
+        return "" if line is None else UNKNOWN if line.source == OWN else render_age(line.read_on, as_of)
+
     interval = render_money_interval(option.cost_usd)
-    total = (
-        "total",
-        "",
-        "",
-        "",
-        f"{option.ledger.total_usd:,.4f}",
-        "",
-        f"80 % interval {interval}" if interval else "",
+    of_total = f"80 % interval {interval}" if interval else ""
+    total_usd = option.ledger.total_usd
+    fields: Fields[LedgerLine | None] = (  # None: the total
+        cell("line", lambda line: line.what if line else "total", wraps=True),
+        cell("quantity", lambda line: f"{line.quantity:,.4f}" if line else "", right=True),
+        cell("unit", lambda line: line.unit if line else "", folds=3),
+        cell("price", lambda line: _price(float(line.usd_per_unit)) if line else "", right=True),
+        cell("USD", lambda line: f"{line.usd if line else total_usd:,.4f}", right=True),
+        cell("price read", read, folds=1, fold_text="price read {}"),
+        cell("source", lambda line: source_words(line) if line else of_total, folds=2, wraps=True),
     )
-    yield Table(columns=columns, rows=(*lines, total))
+    yield field_table(fields, (*option.ledger.lines, None))
 
 
 def source_words(line: LedgerLine) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from tonnage.calibration.local_profile import DeviceCurve, DeviceProfile
+from tonnage.calibration.local_profile import DeviceCurve, DeviceProfile, MeasuredPoint
 from tonnage.planning.local import LocalPrediction
 from tonnage.planning.reasons.misses import Miss
-from tonnage.reports.blocks import Block, Column, Heading, Page, Pairs, Paragraph, Table
+from tonnage.reports.blocks import Block, Heading, Page, Pairs, Paragraph
+from tonnage.reports.listing import Field, Fields, cell, field_table, field_values, fields_report
 from tonnage.reports.plain import plain_cost, plain_figure, plain_number
 from tonnage.reports.reasons import miss_document, miss_words
 from tonnage.reports.rendering import Report
@@ -27,7 +28,6 @@ PROFILE_SCHEMA: Final = "tonnage/device-profile-summary@1"
 PREDICTION_SCHEMA: Final = "tonnage/local-prediction@1"
 OTHERS: Final = 0.10  # of the processors, from where on a machine is called busy (as of a run: `runs.diagnosis`)
 NOISY: Final = 0.15  # spread of the repeats of one call, in logarithms
-_CURVE_COLUMNS: Final = ("operation", "precision", "threads", "unit", "size", "per_s", "log_sd", "repeats", "disturbed")
 _FIGURES: Final = ("step_s", "samples_per_s", "tokens_per_s", "run_s", "peak_memory_gib")
 _UNITS: Final = {"flop": "FLOP/s", "bytes": "B/s", "elements": "elements/s", "scores": "scores/s",
                  "parameters": "parameters/s", "calls": "calls/s"}  # fmt: skip
@@ -35,21 +35,16 @@ _UNITS: Final = {"flop": "FLOP/s", "bytes": "B/s", "elements": "elements/s", "sc
 
 def profile_report(profile: DeviceProfile, file: str) -> Report:
     """What was measured, with its noise. The file itself holds every point."""
-    return Report(
-        page=lambda: Page(title=f"Device profile {profile.name}", blocks=tuple(_profile_blocks(profile, file))),
-        document=lambda: _profile_document(profile, file),
-        columns=_CURVE_COLUMNS,
-        rows=lambda: [row for curve in profile.curves for row in _curve_rows(curve)],
+    return fields_report(
+        lambda: Page(title=f"Device profile {profile.name}", blocks=tuple(_profile_blocks(profile, file))),
+        lambda: _profile_document(profile, file),
+        _POINT,
+        _points(profile),
     )
 
 
-def _curve_rows(curve: DeviceCurve) -> Iterator[list[Any]]:
-    for point in curve.points:
-        timing = point.timing
-        yield [
-            curve.operation, curve.precision, curve.threads, curve.unit, plain_number(point.size),
-            plain_number(1.0 / point.per_unit_s), plain_number(timing.log_sd), timing.repeats, timing.disturbed,
-        ]  # fmt: skip
+def _points(profile: DeviceProfile) -> list[tuple[DeviceCurve, MeasuredPoint]]:
+    return [(curve, point) for curve in profile.curves for point in curve.points]
 
 
 def _profile_document(profile: DeviceProfile, file: str) -> dict[str, Any]:
@@ -70,7 +65,7 @@ def _profile_document(profile: DeviceProfile, file: str) -> dict[str, Any]:
         "disturbed_fraction": plain_number(profile.disturbed_fraction),
         "usd_per_hour": profile.usd_per_hour,
         "rows": len(profile.rows),
-        "curves": [dict(zip(_CURVE_COLUMNS, row, strict=True)) for one in profile.curves for row in _curve_rows(one)],
+        "curves": [field_values(_POINT, row) for row in _points(profile)],
         "all_reduce": None if line is None else {
             "backend": line.backend, "processes": line.processes, "alpha_s": plain_number(line.alpha_s),
             "bytes_per_s": plain_number(line.bytes_per_s),
@@ -104,14 +99,7 @@ def _profile_blocks(profile: DeviceProfile, file: str) -> Iterator[Block]:
         )
     )  # fmt: skip
     yield Heading(text="Rates by size of the call: median, and the spread of the repeats")
-    yield Table(
-        columns=(
-            Column(title="operation"), Column(title="precision"), Column(title="threads", align="right"),
-            Column(title="smallest", align="right"), Column(title="largest", align="right"),
-            Column(title="best", align="right"), Column(title="spread", align="right"),
-        ),
-        rows=tuple(_curve_cells(curve) for curve in profile.curves),
-    )  # fmt: skip
+    yield field_table(_CURVE, profile.curves)
     yield from _warnings(profile)
 
 
@@ -127,12 +115,8 @@ def _warnings(profile: DeviceProfile) -> Iterator[Block]:
         yield Paragraph(text=text, tone="warning")
 
 
-def _curve_cells(curve: DeviceCurve) -> tuple[str, ...]:
-    rates = [1.0 / point.per_unit_s for point in curve.points]
-    unit = _UNITS[curve.unit]
-    spread = max(point.timing.log_sd for point in curve.points)
-    shown = (render_scaled(rate, unit) for rate in (rates[0], rates[-1], max(rates)))
-    return (curve.operation, curve.precision, str(curve.threads), *shown, f"{100 * spread:.0f} %")
+def _rate(choose: Callable[[list[float]], float]) -> Callable[[DeviceCurve], str]:
+    return lambda curve: render_scaled(choose([1.0 / point.per_unit_s for point in curve.points]), _UNITS[curve.unit])
 
 
 def local_report(name: str, prediction: LocalPrediction, broken: tuple[Miss, ...]) -> Report:
@@ -205,17 +189,38 @@ def _prediction_blocks(one: LocalPrediction, broken: tuple[Miss, ...]) -> Iterat
         yield Paragraph(text=_broken(item), tone="warning")
     yield Heading(text="Where a step's time goes")
     total = sum(seconds for _, seconds in one.time_parts_s)
-    yield _parts_table(
-        "part", tuple((key, f"{1e3 * part:.1f} ms", f"{100 * part / total:.0f} %") for key, part in one.time_parts_s)
-    )
+    yield field_table(_parts_fields(lambda part: f"{1e3 * part:.1f} ms", total), one.time_parts_s)
     yield Heading(text="Memory at the peak")
     held = sum(size for _, size in one.memory_parts_gib)
-    yield _parts_table(
-        "part", tuple((key, f"{short(part)} GiB", f"{100 * part / held:.0f} %") for key, part in one.memory_parts_gib)
-    )
+    yield field_table(_parts_fields(lambda part: f"{short(part)} GiB", held), one.memory_parts_gib)
     yield Paragraph(text="Intervals are 80 %. Time is of training alone: no data loading, no start-up.", tone="faint")
 
 
-def _parts_table(title: str, rows: tuple[tuple[str, str, str], ...]) -> Table:
-    columns = (Column(title=title), Column(title="amount", align="right"), Column(title="share", align="right"))
-    return Table(columns=columns, rows=rows)
+def _parts_fields(amount: Callable[[float], str], total: float) -> Fields[tuple[str, float]]:
+    return (
+        cell("part", lambda row: row[0]),
+        cell("amount", lambda row: amount(row[1]), right=True),
+        cell("share", lambda row: f"{100 * row[1] / total:.0f} %", right=True),
+    )
+
+
+_POINT: Final[Fields[tuple[DeviceCurve, MeasuredPoint]]] = (
+    Field("operation", lambda row: row[0].operation),
+    Field("precision", lambda row: row[0].precision),
+    Field("threads", lambda row: row[0].threads),
+    Field("unit", lambda row: row[0].unit),
+    Field("size", lambda row: row[1].size),
+    Field("per_s", lambda row: 1.0 / row[1].per_unit_s),
+    Field("log_sd", lambda row: row[1].timing.log_sd),
+    Field("repeats", lambda row: row[1].timing.repeats),
+    Field("disturbed", lambda row: row[1].timing.disturbed),
+)
+_CURVE: Final[Fields[DeviceCurve]] = (
+    cell("operation", lambda curve: curve.operation),
+    cell("precision", lambda curve: curve.precision),
+    cell("threads", lambda curve: str(curve.threads), right=True),
+    cell("smallest", _rate(lambda rates: rates[0]), right=True),
+    cell("largest", _rate(lambda rates: rates[-1]), right=True),
+    cell("best", _rate(max), right=True),
+    cell("spread", lambda curve: f"{100 * max(point.timing.log_sd for point in curve.points):.0f} %", right=True),
+)

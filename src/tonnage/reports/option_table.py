@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from string import ascii_lowercase
+from typing import Final
 
 from tonnage.planning.plan import Option, Plan, TokenOption
 from tonnage.planning.reasons import Risk, has_figures, without_figures
-from tonnage.reports.blocks import Column, Pairs, Table
+from tonnage.reports.blocks import Pairs, Table
 from tonnage.reports.cheaper import price_words
+from tonnage.reports.listing import Field, Fields, cell, field_table
 from tonnage.reports.reasons import risk_words
 from tonnage.reports.wording import (
     plural,
@@ -21,54 +23,57 @@ from tonnage.reports.wording import (
     render_price,
     render_time_interval,
 )
+from tonnage.sizing.estimates import Figure
 
 
 def option_table(plan: Plan, options: Sequence[Option], *, best_first: bool) -> tuple[Table, Pairs]:
     """The table of `options`, and what the letters in its last column mean."""
-    service = plan.horizon == "month"
-    front = plan.objective == "pareto"
     notes = RiskNotes(options)
-    columns = (
-        Column(title="#", align="right"),
-        Column(title="provider", folds=2, fold_text="at {}"),
-        Column(title="machines", wraps=True),
-        Column(title="GPUs", folds=5),
-        Column(title="region", folds=8, fold_text="in {}"),
-        Column(title="bought", folds=3),
-        Column(title="p95" if service else "time", align="right", folds=1),
-        Column(title="80 %", align="right", folds=7),
-        Column(title="cost a month" if service else "cost", align="right"),
-        Column(title="80 %", align="right", folds=6),
-        Column(title="an hour each", align="right", folds=10, fold_text=""),
-        Column(title="price read", folds=5, fold_text="price {}"),
-        Column(title="layout", folds=9, wraps=True),
-        *((Column(title="front"),) if front else ()),
-        Column(title="risks", folds=4, fold_text="risks {}"),
+    front: list[Field[Option]] = []
+    if plan.objective == "pareto":
+        front.append(cell("front", lambda one: "on" if one.pareto else "behind"))
+    promised, cost = ("p95", "cost a month") if plan.horizon == "month" else ("time", "cost")
+    fields: Fields[Option] = (
+        RANK,
+        cell("provider", lambda one: one.provider, folds=2, fold_text="at {}"),
+        MACHINES,
+        cell("GPUs", render_hardware, folds=5),
+        cell("region", lambda one: one.region or "any region", folds=8, fold_text="in {}"),
+        cell("bought", render_option_bought, folds=3),
+        cell(promised, lambda one: render_time(one, plan), right=True, folds=1),
+        cell("80 %", lambda one: render_time_interval(time_of(one, plan)), right=True, folds=7),
+        cell(cost, render_cost, right=True),
+        cell("80 %", lambda one: render_money_interval(one.cost_usd), right=True, folds=6),
+        cell("an hour each", lambda one: render_price(one.usd_per_instance_hour), right=True, folds=10, fold_text=""),
+        cell("price read", price_words, folds=5, fold_text="price {}"),
+        cell("layout", lambda one: one.layout, folds=9, wraps=True),
+        *front,
+        cell("risks", notes.letters, folds=4, fold_text="risks {}"),
     )
-    rows = tuple(_row(option, notes, service=service, front=front) for option in options)
-    return Table(columns=columns, rows=rows, first_is_best=best_first), notes.legend()
+    return field_table(fields, options, first_is_best=best_first), notes.legend()
 
 
-def _row(option: Option, notes: RiskNotes, *, service: bool, front: bool) -> tuple[str, ...]:
+def time_of(option: Option, plan: Plan) -> Figure | None:
+    """What a service promises, else how long the work takes."""
     promised = option.promised
-    time = promised[1] if service and promised else option.time_s
-    return (
-        str(option.rank),
-        option.provider,
-        render_machines(option.count, option.instance_type),
-        render_hardware(option),
-        option.region or "any region",
-        render_bought(option.purchase, option.platform),
-        render_duration(time.value if time else None),
-        render_time_interval(time),
-        render_money(option.cost_usd.value),
-        render_money_interval(option.cost_usd),
-        render_price(option.usd_per_instance_hour),
-        price_words(option),
-        option.layout,
-        *(("on" if option.pareto else "behind",) if front else ()),
-        notes.letters(option),
-    )
+    return promised[1] if plan.horizon == "month" and promised else option.time_s
+
+
+def render_time(option: Option, plan: Plan) -> str:
+    time = time_of(option, plan)
+    return render_duration(time.value if time else None)
+
+
+def render_option_bought(option: Option) -> str:
+    return render_bought(option.purchase, option.platform)
+
+
+def render_cost(option: Option) -> str:
+    return render_money(option.cost_usd.value)
+
+
+RANK: Final[Field[Option]] = cell("#", lambda one: str(one.rank), right=True)
+MACHINES: Final[Field[Option]] = cell("machines", lambda one: render_machines(one.count, one.instance_type), wraps=True)
 
 
 def render_hardware(option: Option) -> str:

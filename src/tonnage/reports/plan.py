@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tonnage.planning.plan import Plan
-from tonnage.reports.plan_document import OPTION_COLUMNS, option_rows, plan_document
+from tonnage.reports.listing import fields_report
+from tonnage.reports.plan_document import OPTION_ROW, plan_document
 from tonnage.reports.plan_page import plan_page
 from tonnage.reports.rendering import Format, Look, Report, render_report
 
@@ -12,12 +13,7 @@ DEFAULT_TOP = 10
 
 def plan_report(plan: Plan, *, top: int = DEFAULT_TOP) -> Report:
     """The report of a plan. Pages show `top` options; JSON and CSV hold all."""
-    return Report(
-        page=lambda: plan_page(plan, top=top),
-        document=lambda: plan_document(plan),
-        columns=OPTION_COLUMNS,
-        rows=lambda: option_rows(plan.options),
-    )
+    return fields_report(lambda: plan_page(plan, top=top), lambda: plan_document(plan), OPTION_ROW, plan.options)
 
 
 def render_plan(plan: Plan, form: Format, *, top: int = DEFAULT_TOP, look: Look | None = None) -> str:

@@ -20,6 +20,7 @@ from tonnage.planning.plan import (
 from tonnage.pricing.ledger import Ledger
 from tonnage.reports.cheaper import cheaper_document
 from tonnage.reports.ledger_blocks import source_words
+from tonnage.reports.listing import Field, Fields, field_values, figure_fields, named_fields
 from tonnage.reports.plain import (
     plain_cost,
     plain_day,
@@ -37,12 +38,6 @@ from tonnage.reports.reasons.origins import origin_document, origin_words
 from tonnage.reports.spot_words import spot_document
 
 PLAN_SCHEMA: Final = "tonnage/plan@1"
-OPTION_COLUMNS: Final = (
-    "rank", "provider", "instance_type", "region", "count", "purchase", "gpu", "gpu_count", "layout",
-    "time_s", "time_low_s", "time_high_s", "cost_usd", "cost_low_usd", "cost_high_usd", "usd_per_instance_hour",
-    "price_read_on", "memory_gib", "memory_low_gib", "memory_high_gib", "memory_available_gib",
-    "latency_p95_s", "pareto", "risks", "loses_by", "platform", "relied_on",
-)  # fmt: skip
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:
@@ -91,16 +86,8 @@ def option_document(option: Option) -> dict[str, Any]:
     """One option: identity, figures, ledger, risks."""
     return {
         "rank": option.rank,
-        "provider": option.provider,
-        "instance_type": option.instance_type,
-        "region": option.region,
-        "count": option.count,
-        "purchase": option.purchase,
-        "platform": option.platform,
-        "gpu": option.gpu,
-        "gpu_count": plain_number(option.gpu_count),
-        "usd_per_instance_hour": plain_price(option.usd_per_instance_hour),
-        "price_read_on": plain_day(option.price_read_on),
+        **field_values(_CANDIDATE, option),
+        **field_values(_PRICE, option),
         "layout": option.layout,
         "time_s": plain_figure(option.time_s),
         "cost_usd": plain_cost(option.cost_usd),
@@ -199,14 +186,7 @@ def refusal_document(refusal: Refusal) -> dict[str, Any]:
     """One candidate that is out. `shortfall`: needs / has, null where they are not numbers."""
     words = miss_words(refusal.miss)
     return {
-        "provider": refusal.provider,
-        "instance_type": refusal.instance_type,
-        "region": refusal.region,
-        "count": refusal.count,
-        "purchase": refusal.purchase,
-        "platform": refusal.platform,
-        "gpu": refusal.gpu,
-        "gpu_count": plain_number(refusal.gpu_count),
+        **field_values(_CANDIDATE, refusal),
         "binding": refusal.binding,
         "needs": words.needs,
         "has": words.has,
@@ -226,34 +206,26 @@ def near_miss_document(near: NearMiss) -> dict[str, Any]:
     }
 
 
-def option_rows(options: tuple[Option, ...]) -> list[list[Any]]:
-    """One row an option, in the columns of `OPTION_COLUMNS`; several risks stand with «; » between them."""
-    return [_option_row(option) for option in options]
-
-
-def _option_row(option: Option) -> list[Any]:
-    time, cost, latency = option.time_s, option.cost_usd, option.latency_p95_s
-    run = option.run if isinstance(option, MachineOption) else None
-    return [
-        option.rank,
-        option.provider,
-        option.instance_type,
-        option.region,
-        option.count,
-        option.purchase,
-        option.gpu,
-        plain_number(option.gpu_count),
-        option.layout,
-        *(plain_number(getattr(time, end)) if time else None for end in ("value", "low", "high")),
-        *(plain_usd(getattr(cost, end)) for end in ("value", "low", "high")),
-        plain_price(option.usd_per_instance_hour),
-        plain_day(option.price_read_on),
-        *(plain_number(getattr(run.memory_gib, end)) if run else None for end in ("value", "low", "high")),
-        plain_number(run.memory_available_gib) if run else None,
-        plain_number(latency.value) if latency else None,
-        option.pareto,
-        "; ".join(risk_words(risk) for risk in option.risks),
-        distance_words(option.loses_by),
-        option.platform,
-        option.relied_on,
-    ]
+_WHERE: Final[Fields[Any]] = named_fields("provider", "instance_type", "region", "count", "purchase")
+_GPUS: Final[Fields[Any]] = named_fields("gpu", "gpu_count")
+_CANDIDATE: Final[Fields[Option | Refusal]] = (*_WHERE, *named_fields("platform"), *_GPUS)
+_PRICE: Final[Fields[Option]] = (
+    Field("usd_per_instance_hour", lambda option: option.usd_per_instance_hour, json=plain_price),
+    *named_fields("price_read_on"),
+)
+OPTION_ROW: Final[Fields[Option]] = (
+    *named_fields("rank"),
+    *_WHERE,
+    *_GPUS,
+    *named_fields("layout"),
+    *figure_fields("time{}_s", lambda option: option.time_s),
+    *figure_fields("cost{}_usd", lambda option: option.cost_usd, plain_usd),
+    *_PRICE,
+    *figure_fields("memory{}_gib", lambda option: option.run.memory_gib if isinstance(option, MachineOption) else None),
+    Field("memory_available_gib", lambda one: one.run.memory_available_gib if isinstance(one, MachineOption) else None),
+    Field("latency_p95_s", lambda option: option.latency_p95_s and option.latency_p95_s.value),
+    *named_fields("pareto"),
+    Field("risks", lambda option: "; ".join(risk_words(risk) for risk in option.risks)),
+    Field("loses_by", lambda option: distance_words(option.loses_by)),
+    *named_fields("platform", "relied_on"),
+)

@@ -6,13 +6,25 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from tonnage.planning.plan import CatalogStamp, MachineOption, NearMiss, Need, Option, Plan, Refusal
-from tonnage.reports.blocks import Block, Bullets, Column, Heading, Page, Pairs, Paragraph, Table
+from tonnage.planning.reasons.misses import Miss
+from tonnage.planning.reasons.origins import Origin
+from tonnage.reports.blocks import Block, Bullets, Heading, Page, Pairs, Paragraph, Table
 from tonnage.reports.cheaper import cheaper_blocks
 from tonnage.reports.ledger_blocks import ledger_blocks
-from tonnage.reports.option_table import option_table, render_hardware
+from tonnage.reports.listing import Fields, cell, field_table
+from tonnage.reports.option_table import (
+    MACHINES,
+    RANK,
+    option_table,
+    render_cost,
+    render_hardware,
+    render_option_bought,
+    render_time,
+)
 from tonnage.reports.reasons import miss_words, risk_words
 from tonnage.reports.reasons.distances import distance_words
 from tonnage.reports.reasons.flips import near_miss_lifts, relaxation_words
+from tonnage.reports.reasons.misses import MissWords
 from tonnage.reports.reasons.notes import note_words
 from tonnage.reports.reasons.origins import origin_words
 from tonnage.reports.spot_words import spot_words
@@ -30,7 +42,13 @@ from tonnage.reports.wording import (
     render_quantity,
     render_time_interval,
 )
+from tonnage.sizing.estimates import Figure
 
+_NEED: Fields[tuple[str, Figure, Origin]] = (
+    cell("", lambda row: render_quantity(row[0], row[1].value)[0]),
+    cell("", lambda row: render_quantity(row[0], row[1].value)[1], right=True),
+    cell("", lambda row: origin_words(row[2]), wraps=True),
+)
 ORDER_WORDS = {"cost": "lowest cost first", "time": "fastest first", "pareto": "Pareto front of cost and time first"}
 
 
@@ -56,12 +74,7 @@ def workload_blocks(summary: tuple[tuple[str, str], ...]) -> Iterator[Block]:
 
 def need_blocks(need: Need) -> Iterator[Block]:
     yield Heading(text="What it needs, wherever it runs")
-    rows = []
-    for key, figure, how in need.figures:
-        label, text = render_quantity(key, figure.value)
-        rows.append((label, text, origin_words(how)))
-    columns = (Column(title=""), Column(title="", align="right"), Column(title="", wraps=True))
-    yield Table(columns=columns, rows=tuple(rows))
+    yield field_table(_NEED, need.figures)
 
 
 def _verdict(plan: Plan) -> Iterator[Block]:
@@ -98,6 +111,20 @@ def describe_option(option: Option, *, horizon: str) -> str:
     return f"{text}{cost} in {render_duration(option.time_s.value)}{_bracketed(render_time_interval(option.time_s))}."
 
 
+def _doubt_order(plan: Plan) -> str | None:
+    """What comes first for its price; None where doubt puts nothing behind."""
+    least = min((option.doubt_level for option in plan.options), default=0)
+    behind = sum(option.doubt_level > least for option in plan.options)
+    if not behind or plan.any_price:
+        return None
+    host = any(not option.relied_on and not option.price_doubts for option in plan.options)
+    what = "price and host" if host else "price"
+    if least:
+        return (f"Every fee of the platform is in doubt here; options whose machine's {what} one can rely on come "
+                f"first, the other {behind:,} follow them.")  # fmt: skip
+    return f"Options whose {what} one can rely on come first; the other {behind:,} (marked ?) follow them."
+
+
 def _bracketed(interval: str) -> str:
     return f" ({interval})" if interval else ""
 
@@ -107,14 +134,8 @@ def _ranking(plan: Plan, top: int) -> Iterator[Block]:
     yield Heading(
         text=f"Ranking: {ORDER_WORDS[plan.objective]}, {len(shown):,} of {plural(len(plan.options), 'option')}"
     )
-    doubted = sum(not option.relied_on for option in plan.options)
-    if doubted and not plan.any_price:
-        host = any(not option.relied_on and not option.price_doubts for option in plan.options)
-        what = "price and host" if host else "price"
-        yield Paragraph(
-            text=f"Options whose {what} one can rely on come first; the other {doubted:,} (marked ?) follow them.",
-            tone="faint",
-        )
+    if (order := _doubt_order(plan)) is not None:
+        yield Paragraph(text=order, tone="faint")
     table, legend = option_table(plan, shown, best_first=True)
     yield table
     if legend.rows:
@@ -158,33 +179,18 @@ def _pareto_front(plan: Plan, top: int) -> Iterator[Block]:
 
 def _firsts(plan: Plan, title: str, options: tuple[Option, ...]) -> Iterator[Block]:
     yield Heading(text=title)
-    service = plan.horizon == "month"
-    columns = (
-        Column(title="#", align="right"),
-        Column(title="provider", folds=1, fold_text="at {}"),
-        Column(title="machines", wraps=True),
-        Column(title="GPUs", folds=4),
-        Column(title="bought", folds=3),
-        Column(title="p95" if service else "time", align="right", folds=2),
-        Column(title="cost a month" if service else "cost", align="right"),
-        Column(title="loses by", folds=5, wraps=True),
+    time, cost = ("p95", "cost a month") if plan.horizon == "month" else ("time", "cost")
+    fields: Fields[Option] = (
+        RANK,
+        cell("provider", lambda one: one.provider, folds=1, fold_text="at {}"),
+        MACHINES,
+        cell("GPUs", render_hardware, folds=4),
+        cell("bought", render_option_bought, folds=3),
+        cell(time, lambda one: render_time(one, plan), right=True, folds=2),
+        cell(cost, render_cost, right=True),
+        cell("loses by", lambda one: distance_words(one.loses_by) or "the winner", folds=5, wraps=True),
     )
-    yield Table(columns=columns, rows=tuple(_provider_row(option, service) for option in options))
-
-
-def _provider_row(option: Option, service: bool) -> tuple[str, ...]:
-    promised = option.promised
-    time = promised[1] if service and promised else option.time_s
-    return (
-        str(option.rank),
-        option.provider,
-        render_machines(option.count, option.instance_type),
-        render_hardware(option),
-        render_bought(option.purchase, option.platform),
-        render_duration(time.value if time else None),
-        render_money(option.cost_usd.value),
-        distance_words(option.loses_by) or "the winner",
-    )
+    yield field_table(fields, options)
 
 
 def nothing_fits_blocks(plan: Plan) -> Iterator[Block]:
@@ -204,41 +210,29 @@ def nothing_fits_blocks(plan: Plan) -> Iterator[Block]:
 
 def miss_table(misses: Sequence[Refusal], *, limit: bool = True) -> Table:
     """Refusals, one a row; `limit`: with the limit that binds."""
-    rows = [_miss_row(miss, miss_words(miss.miss).lifts, limit=limit) for miss in misses]
-    return _misses(rows, "would fit with" if limit else "what lifts this limit", limit=limit)
+    rows = [(miss, miss_words(miss.miss).lifts) for miss in misses]
+    return field_table(_miss_fields("would fit with" if limit else "what lifts this limit", limit=limit), rows)
 
 
 def _near_miss_table(misses: Sequence[NearMiss]) -> Table:
     """Refusals with the changes that were tried."""
-    rows = [_miss_row(one.refusal, near_miss_lifts(one), limit=True) for one in misses]
-    return _misses(rows, "would fit with", limit=True)
-
-
-def _misses(rows: Sequence[tuple[str, ...]], lifts: str, *, limit: bool) -> Table:
-    columns = (
-        Column(title="provider"),
-        Column(title="machines", wraps=True),
-        Column(title="GPUs", folds=2),
-        Column(title="bought", folds=3),
-        *((Column(title="limit"),) if limit else ()),
-        Column(title="needs", wraps=True, folds=1, fold_text="needs {}"),
-        Column(title="has", wraps=True, folds=1, fold_text="has {}"),
-        Column(title=lifts, wraps=True, folds=1, fold_text="→ {}"),
+    return field_table(
+        _miss_fields("would fit with", limit=True), [(one.refusal, near_miss_lifts(one)) for one in misses]
     )
-    return Table(columns=columns, rows=tuple(rows))
 
 
-def _miss_row(miss: Refusal, lifts: str, *, limit: bool) -> tuple[str, ...]:
-    words = miss_words(miss.miss)
+def _miss_fields(lifts: str, *, limit: bool) -> Fields[tuple[Refusal, str]]:
+    """The columns of refusals and what lifts their limit."""
+    limits: Fields[tuple[Refusal, str]] = (cell("limit", lambda row: row[0].binding),) if limit else ()
     return (
-        miss.provider,
-        render_machines(miss.count, miss.instance_type),
-        render_gpus(miss.gpu, miss.gpu_count, miss.count),
-        render_bought(miss.purchase, miss.platform),
-        *((miss.binding,) if limit else ()),
-        words.needs,
-        words.has,
-        lifts,
+        cell("provider", lambda row: row[0].provider),
+        cell("machines", lambda row: render_machines(row[0].count, row[0].instance_type), wraps=True),
+        cell("GPUs", lambda row: render_gpus(row[0].gpu, row[0].gpu_count, row[0].count), folds=2),
+        cell("bought", lambda row: render_bought(row[0].purchase, row[0].platform), folds=3),
+        *limits,
+        cell("needs", lambda row: miss_words(row[0].miss).needs, wraps=True, folds=1, fold_text="needs {}"),
+        cell("has", lambda row: miss_words(row[0].miss).has, wraps=True, folds=1, fold_text="has {}"),
+        cell(lifts, lambda row: row[1], wraps=True, folds=1, fold_text="→ {}"),
     )
 
 
@@ -258,23 +252,27 @@ def _losers(plan: Plan) -> Iterator[Block]:
     if not plan.refused:
         return
     yield Heading(text=f"Why {plural(len(plan.refused), 'other')} fell out")
-    columns = (
-        Column(title="limit"),
-        Column(title="out", align="right"),
-        Column(title="nearest", wraps=True),
-        Column(title="needs", wraps=True, folds=1, fold_text="needs {}"),
-        Column(title="has", wraps=True, folds=2, fold_text="has {}"),
-        Column(title="what lifts this limit", wraps=True, folds=3, fold_text="→ {}"),
+    yield limits_table(
+        "nearest",
+        [(binding, len(group), _name(group[0]), group[0].miss) for binding, group in by_binding(plan.refused)],
     )
-    rows = tuple(_loser_row(binding, group) for binding, group in by_binding(plan.refused))
-    yield Table(columns=columns, rows=rows)
 
 
-def _loser_row(binding: str, group: Sequence[Refusal]) -> tuple[str, ...]:
-    nearest = group[0]
-    words = miss_words(nearest.miss)
-    machines = f"{nearest.provider} {render_machines(nearest.count, nearest.instance_type)}"
-    return (binding, f"{len(group):,}", machines, words.needs, words.has, words.lifts)
+def _name(miss: Refusal) -> str:
+    return f"{miss.provider} {render_machines(miss.count, miss.instance_type)}"
+
+
+def limits_table(example: str, limits: Sequence[tuple[str, int, str, Miss]]) -> Table:
+    """Limits that bind: how many each leaves out, the name of one of them, and what that one misses."""
+    fields: Fields[tuple[str, int, str, MissWords]] = (
+        cell("limit", lambda row: row[0]),
+        cell("out", lambda row: f"{row[1]:,}", right=True),
+        cell(example, lambda row: row[2], wraps=True),
+        cell("needs", lambda row: row[3].needs, wraps=True, folds=1, fold_text="needs {}"),
+        cell("has", lambda row: row[3].has, wraps=True, folds=2, fold_text="has {}"),
+        cell("what lifts this limit", lambda row: row[3].lifts, wraps=True, folds=3, fold_text="→ {}"),
+    )
+    return field_table(fields, [(limit, out, name, miss_words(miss)) for limit, out, name, miss in limits])
 
 
 def price_blocks(stamp: CatalogStamp) -> Iterator[Block]:

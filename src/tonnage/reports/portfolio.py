@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tonnage.portfolios.answer import Assignment, Commit, Give, Limit, PortfolioPlan
-from tonnage.reports.blocks import Block, Bullets, Column, Heading, Page, Paragraph, Table
+from tonnage.portfolios.answer import Assignment, Commit, Give, Limit, PortfolioPlan, ProviderSpend, Unplaced
+from tonnage.reports.blocks import Block, Bullets, Heading, Page, Paragraph
+from tonnage.reports.listing import Field, Fields, cell, field_table, field_values, fields_report, figure_fields
 from tonnage.reports.plain import plain_cost, plain_instant, plain_number, plain_usd
 from tonnage.reports.plan_document import catalog_document
 from tonnage.reports.plan_page import price_blocks
@@ -14,6 +15,7 @@ from tonnage.reports.reasons.flips import unplaced_hint
 from tonnage.reports.reasons.notes import note_words, notes_document
 from tonnage.reports.rendering import Format, Look, Report, render_report
 from tonnage.reports.wording import (
+    UNKNOWN,
     plural,
     render_bought,
     render_gpus,
@@ -24,21 +26,11 @@ from tonnage.reports.wording import (
 )
 
 PORTFOLIO_SCHEMA: Final = "tonnage/portfolio@1"
-ASSIGNMENT_COLUMNS: Final = (
-    "workload", "runs", "at_once", "provider", "instance_type", "region", "count", "purchase", "gpu", "gpu_count",
-    "gpus_at_once", "cost_usd_per_month", "cost_low_usd_per_month", "cost_high_usd_per_month", "committed_gpu_hours",
-    "platform",
-)  # fmt: skip
 
 
 def portfolio_report(plan: PortfolioPlan) -> Report:
     """The report of a portfolio."""
-    return Report(
-        page=lambda: _page(plan),
-        document=lambda: _document(plan),
-        columns=ASSIGNMENT_COLUMNS,
-        rows=lambda: [_row(one) for one in plan.assignments],
-    )
+    return fields_report(lambda: _page(plan), lambda: _document(plan), _ASSIGNMENT, plan.assignments)
 
 
 def render_portfolio(plan: PortfolioPlan, form: Format, *, look: Look | None = None) -> str:
@@ -73,75 +65,24 @@ def _percent(fraction: float) -> str:
     return f"{short(100 * fraction)} %"
 
 
+def _share(fraction: float | None) -> str:
+    return UNKNOWN if fraction is None else f"{100 * fraction:.1f} %"
+
+
 def _assignments(plan: PortfolioPlan) -> Iterator[Block]:
     yield Heading(text="Who runs where")
-    columns = (
-        Column(title="workload", wraps=True),
-        Column(title="runs", align="right"),
-        Column(title="provider"),
-        Column(title="machines", wraps=True),
-        Column(title="GPUs", folds=3),
-        Column(title="region", folds=4, fold_text="in {}"),
-        Column(title="bought", folds=2),
-        Column(title="at a time", align="right", folds=5, fold_text="{} at a time"),
-        Column(title="GPU-hours committed", align="right", folds=6, fold_text="{} committed GPU-hours"),
-        Column(title="a month", align="right"),
-        Column(title="80 %", align="right", folds=7),
-    )
-    yield Table(columns=columns, rows=tuple(_cells(one) for one in plan.assignments))
-
-
-def _cells(one: Assignment) -> tuple[str, ...]:
-    option = one.option
-    return (
-        one.workload,
-        str(one.runs),
-        option.provider,
-        render_machines(option.count, option.instance_type),
-        render_gpus(option.gpu, option.gpu_count, option.count),
-        option.region or "any region",
-        render_bought(option.purchase, option.platform),
-        str(one.at_once),
-        short(one.committed_gpu_hours, 4),
-        render_money(one.cost_usd.value),
-        render_money_interval(one.cost_usd),
-    )
+    yield field_table(_ASSIGNMENT, plan.assignments)
 
 
 def _spend(plan: PortfolioPlan) -> Iterator[Block]:
     yield Heading(text="Spend by provider")
-    columns = (
-        Column(title="provider"),
-        Column(title="a month", align="right"),
-        Column(title="share", align="right"),
-        Column(title="wanted", align="right"),
-    )
-    rows = tuple(
-        (one.provider, render_money(one.usd), f"{100 * one.share:.1f} %",
-         "—" if one.wanted is None else f"{100 * one.wanted:.1f} %")
-        for one in plan.spend
-    )  # fmt: skip
-    yield Table(columns=columns, rows=rows)
+    yield field_table(_SPEND, plan.spend)
 
 
 def _commits(plan: PortfolioPlan) -> Iterator[Block]:
-    if not plan.commits:
-        return
-    yield Heading(text="Reserved base")
-    columns = (
-        Column(title="commitment", wraps=True),
-        Column(title="GPUs", align="right"),
-        Column(title="hours paid", align="right"),
-        Column(title="filled", align="right"),
-        Column(title="per GPU-hour", align="right", folds=1),
-        Column(title="a month", align="right"),
-    )
-    rows = tuple(
-        (one.commitment.label, str(one.gpus), short(one.paid_gpu_hours, 6), _filled(one),
-         f"${short(one.commitment.usd_per_gpu_hour, 4)}", render_money(one.cost_usd))
-        for one in plan.commits
-    )  # fmt: skip
-    yield Table(columns=columns, rows=rows)
+    if plan.commits:
+        yield Heading(text="Reserved base")
+        yield field_table(_COMMIT, plan.commits)
 
 
 def _filled(one: Commit) -> str:
@@ -152,22 +93,7 @@ def _limits(plan: PortfolioPlan) -> Iterator[Block]:
     if not plan.limits:
         return
     yield Heading(text="Limits, and what one step more of each saves a month")
-    columns = (
-        Column(title="limit", wraps=True),
-        Column(title="allowed", align="right"),
-        Column(title="used", align="right"),
-        Column(title="one step", align="right", folds=1, fold_text="one step: {}"),
-        Column(title="saves", align="right"),
-        Column(title="proven", align="right", folds=2, fold_text="proven {}"),
-        Column(title=""),
-    )
-    order = sorted(plan.limits, key=lambda one: -one.saves_usd_per_month)
-    rows = tuple(
-        (one.name, _amount(one.limit, one.unit), _amount(one.used, one.unit), _step(one),
-         render_money(one.saves_usd_per_month), _proven(one), "binds" if one.binds else "")
-        for one in order
-    )  # fmt: skip
-    yield Table(columns=columns, rows=rows)
+    yield field_table(_LIMIT, sorted(plan.limits, key=lambda one: -one.saves_usd_per_month))
     text = "Each saving is the program solved again with that limit one step looser; «proven» is where it must lie."
     yield Paragraph(text=text, tone="faint")
 
@@ -195,25 +121,14 @@ def _nothing(plan: PortfolioPlan) -> Iterator[Block]:
     yield Heading(text="No assignment holds every limit")
     if plan.unplaced:
         yield Paragraph(text="Some workloads fit nowhere, whatever the others do:", tone="warning")
-        columns = (Column(title="workload"), Column(title="refused", align="right"), Column(title="how", wraps=True))
-        yield Table(
-            columns=columns,
-            rows=tuple((one.workload, str(one.refused), unplaced_hint(one) or "") for one in plan.unplaced),
-        )
+        yield field_table(_UNPLACED, plan.unplaced)
         return
     alone = [give for give in plan.gives if give.alone]
     if alone:
         yield Paragraph(text="Any one of these giving way is enough; the smallest first:", tone="warning")
     elif plan.gives:
         yield Paragraph(text="No single limit is enough; the smallest set that has to give together:", tone="warning")
-    columns = (
-        Column(title="limit", wraps=True), Column(title="now", align="right"), Column(title="must be", align="right"),
-    )  # fmt: skip
-    yield Table(columns=columns, rows=tuple(_give_cells(give) for give in alone or plan.gives))
-
-
-def _give_cells(give: Give) -> tuple[str, ...]:
-    return (give.name, _amount(give.limit, give.unit), _amount(give.needed, give.unit))
+    yield field_table(_GIVE, alone or plan.gives)
 
 
 def describe_give(give: Give) -> str:
@@ -232,72 +147,92 @@ def _document(plan: PortfolioPlan) -> dict[str, Any]:
         "cost_usd": None if plan.total_usd is None else plain_cost(plan.total_usd),
         "proven_bound_usd": None if plan.bound_usd is None else plain_usd(plan.bound_usd),
         "proven_gap_fraction": plain_number(plan.gap),
-        "assignments": [dict(zip(ASSIGNMENT_COLUMNS, _row(one), strict=True)) for one in plan.assignments],
-        "spend": [
-            {"provider": one.provider, "usd_per_month": plain_usd(one.usd), "share_fraction": plain_number(one.share),
-             "wanted_fraction": plain_number(one.wanted)}
-            for one in plan.spend
-        ],
-        "reserved": [_commit_document(one) for one in plan.commits],
-        "limits": [_limit_document(one) for one in plan.limits],
-        "gives": [
-            {"limit": give.name, "kind": give.kind, "now": plain_number(give.limit),
-             "needed": plain_number(give.needed), "unit": give.unit, "enough_alone": give.alone}
-            for give in plan.gives
-        ],
-        "unplaced": [
-            {"workload": one.workload, "refused": one.refused, "flips_when": unplaced_hint(one) or ""}
-            for one in plan.unplaced
-        ],
+        "assignments": [field_values(_ASSIGNMENT, one) for one in plan.assignments],
+        "spend": [field_values(_SPEND, one) for one in plan.spend],
+        "reserved": [field_values(_COMMIT, one) for one in plan.commits],
+        "limits": [field_values(_LIMIT, one) for one in plan.limits],
+        "gives": [field_values(_GIVE, one) for one in plan.gives],
+        "unplaced": [field_values(_UNPLACED, one) for one in plan.unplaced],
         "catalog": catalog_document(plan.catalog),
         **notes_document(plan.notes),
-    }  # fmt: skip
-
-
-def _commit_document(one: Commit) -> dict[str, Any]:
-    return {
-        "commitment": one.commitment.label,
-        "gpus": one.gpus,
-        "paid_gpu_hours": plain_number(one.paid_gpu_hours),
-        "used_gpu_hours": plain_number(one.used_gpu_hours),
-        "usd_per_gpu_hour": plain_number(one.commitment.usd_per_gpu_hour),
-        "usd_per_month": plain_usd(one.cost_usd),
-        "source": one.commitment.source,
     }
 
 
-def _limit_document(one: Limit) -> dict[str, Any]:
-    return {
-        "limit": one.name,
-        "kind": one.kind,
-        "allowed": plain_number(one.limit),
-        "used": plain_number(one.used),
-        "unit": one.unit,
-        "step": plain_number(one.step),
-        "saves_usd_per_month": {
-            "value": plain_usd(one.saves_usd_per_month),
-            "low": plain_usd(one.saves_low_usd_per_month),
-            "high": plain_usd(one.saves_high_usd_per_month),
-        },
-        "binds": one.binds,
-    }
+def _saving(one: Limit) -> dict[str, Any]:
+    ends = (one.saves_usd_per_month, one.saves_low_usd_per_month, one.saves_high_usd_per_month)
+    return dict(zip(("value", "low", "high"), map(plain_usd, ends), strict=True))
 
 
-def _row(one: Assignment) -> list[Any]:
-    option = one.option
-    return [
-        one.workload,
-        one.runs,
-        one.at_once,
-        option.provider,
-        option.instance_type,
-        option.region,
-        option.count,
-        option.purchase,
-        option.gpu,
-        plain_number(option.gpu_count),
-        plain_number(one.gpus_at_once),
-        *(plain_usd(getattr(one.cost_usd, end)) for end in ("value", "low", "high")),
-        plain_number(one.committed_gpu_hours),
-        option.platform,
-    ]
+_ASSIGNMENT: Final[Fields[Assignment]] = (
+    Field("workload", lambda one: one.workload, title="workload", wraps=True),
+    Field("runs", lambda one: one.runs, title="runs", show=str, right=True),
+    Field("at_once", lambda one: one.at_once),
+    Field("provider", lambda one: one.option.provider, title="provider"),
+    Field("instance_type", lambda one: one.option.instance_type),
+    Field("region", lambda one: one.option.region),
+    Field("count", lambda one: one.option.count),
+    Field("purchase", lambda one: one.option.purchase),
+    Field("gpu", lambda one: one.option.gpu),
+    Field("gpu_count", lambda one: one.option.gpu_count),
+    Field("gpus_at_once", lambda one: one.gpus_at_once),
+    cell("machines", lambda one: render_machines(one.option.count, one.option.instance_type), wraps=True),
+    cell("GPUs", lambda one: render_gpus(one.option.gpu, one.option.gpu_count, one.option.count), folds=3),
+    cell("region", lambda one: one.option.region or "any region", folds=4, fold_text="in {}"),
+    cell("bought", lambda one: render_bought(one.option.purchase, one.option.platform), folds=2),
+    cell("at a time", lambda one: str(one.at_once), right=True, folds=5, fold_text="{} at a time"),
+    cell("GPU-hours committed", lambda one: short(one.committed_gpu_hours, 4), right=True, folds=6,
+         fold_text="{} committed GPU-hours"),
+    *figure_fields("cost{}_usd_per_month", lambda one: one.cost_usd, plain_usd),
+    cell("a month", lambda one: render_money(one.cost_usd.value), right=True),
+    cell("80 %", lambda one: render_money_interval(one.cost_usd), right=True, folds=7),
+    Field("committed_gpu_hours", lambda one: one.committed_gpu_hours),
+    Field("platform", lambda one: one.option.platform),
+)  # fmt: skip
+_SPEND: Final[Fields[ProviderSpend]] = (
+    Field("provider", lambda one: one.provider, title="provider"),
+    Field("usd_per_month", lambda one: one.usd, json=plain_usd, title="a month", show=render_money, right=True),
+    Field("share_fraction", lambda one: one.share, title="share", show=_share, right=True),
+    Field("wanted_fraction", lambda one: one.wanted, title="wanted", show=_share, right=True),
+)
+_COMMIT: Final[Fields[Commit]] = (
+    Field("commitment", lambda one: one.commitment.label, title="commitment", wraps=True),
+    Field("gpus", lambda one: one.gpus, title="GPUs", show=str, right=True),
+    Field("paid_gpu_hours", lambda one: one.paid_gpu_hours, title="hours paid", show=lambda hours: short(hours, 6),
+          right=True),
+    cell("filled", _filled, right=True),
+    Field("used_gpu_hours", lambda one: one.used_gpu_hours),
+    Field("usd_per_gpu_hour", lambda one: one.commitment.usd_per_gpu_hour, title="per GPU-hour",
+          show=lambda usd: f"${short(usd, 4)}", right=True, folds=1),
+    Field("usd_per_month", lambda one: one.cost_usd, json=plain_usd, title="a month", show=render_money, right=True),
+    Field("source", lambda one: one.commitment.source),
+)  # fmt: skip
+_LIMIT: Final[Fields[Limit]] = (
+    Field("limit", lambda one: one.name, title="limit", wraps=True),
+    Field("kind", lambda one: one.kind),
+    cell("allowed", lambda one: _amount(one.limit, one.unit), right=True),
+    cell("used", lambda one: _amount(one.used, one.unit), right=True),
+    cell("one step", _step, right=True, folds=1, fold_text="one step: {}"),
+    Field("allowed", lambda one: one.limit),
+    Field("used", lambda one: one.used),
+    Field("unit", lambda one: one.unit),
+    Field("step", lambda one: one.step),
+    Field("saves_usd_per_month", _saving),
+    cell("saves", lambda one: render_money(one.saves_usd_per_month), right=True),
+    cell("proven", _proven, right=True, folds=2, fold_text="proven {}"),
+    Field("binds", lambda one: one.binds, title="", show=lambda binds: "binds" if binds else ""),
+)
+_GIVE: Final[Fields[Give]] = (
+    Field("limit", lambda one: one.name, title="limit", wraps=True),
+    Field("kind", lambda one: one.kind),
+    Field("now", lambda one: one.limit),
+    Field("needed", lambda one: one.needed),
+    Field("unit", lambda one: one.unit),
+    cell("now", lambda one: _amount(one.limit, one.unit), right=True),
+    cell("must be", lambda one: _amount(one.needed, one.unit), right=True),
+    Field("enough_alone", lambda one: one.alone),
+)
+_UNPLACED: Final[Fields[Unplaced]] = (
+    Field("workload", lambda one: one.workload, title="workload"),
+    Field("refused", lambda one: one.refused, title="refused", show=str, right=True),
+    Field("flips_when", lambda one: unplaced_hint(one) or "", title="how", show=str, wraps=True),
+)

@@ -5,30 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tonnage.catalog import Catalog
-from tonnage.reports.blocks import Block, Bullets, Column, Heading, Page, Paragraph, Table
-from tonnage.reports.plain import plain_day, plain_number, plain_usd
+from tonnage.catalog import Catalog, Offer
+from tonnage.reports.blocks import Block, Bullets, Heading, Page, Paragraph
+from tonnage.reports.listing import Field, Fields, cell, field_table, field_values, fields_report, part_fields
+from tonnage.reports.plain import plain_usd
 from tonnage.reports.reasons.rightsizing import broken_document, broken_words, remark_document, remark_words
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import UNKNOWN, plural, render_money, render_price, render_purchase
 from tonnage.rightsizing.rightsize import MachineFinding, Rejected
 
 RIGHTSIZE_SCHEMA: Final = "tonnage/rightsize@1"
-FINDING_COLUMNS: Final = (
-    "name", "action", "provider", "instance_type", "region", "purchase", "hours_per_month", "usd_per_instance_hour",
-    "price_read_on", "new_provider", "new_instance_type", "new_region", "new_usd_per_instance_hour",
-    "new_price_read_on", "saving_usd_per_month", "confidence", "reasons", "changes", "cheaper_but",
-)  # fmt: skip
 
 
 def rightsize_report(findings: Sequence[MachineFinding], catalog: Catalog) -> Report:
     """The report of all rows, the largest saving first on pages, in the table's order elsewhere."""
-    return Report(
-        page=lambda: _page(findings, catalog),
-        document=lambda: _document(findings, catalog),
-        columns=FINDING_COLUMNS,
-        rows=lambda: [_row(one) for one in findings],
-    )
+    return fields_report(lambda: _page(findings, catalog), lambda: _document(findings, catalog), _ROW, findings)
 
 
 def _page(findings: Sequence[MachineFinding], catalog: Catalog) -> Page:
@@ -36,36 +27,12 @@ def _page(findings: Sequence[MachineFinding], catalog: Catalog) -> Page:
     moves = [one for one in findings if one.action == "move"]
     text = f"{plural(len(moves), 'machine')} of {len(findings):,} can be cheaper: {render_money(saving)} a month."
     blocks: list[Block] = [Paragraph(text=text, tone="good" if moves else "plain")]
-    columns = (
-        Column(title="machine", wraps=True),
-        Column(title="now", wraps=True),
-        Column(title="an hour", align="right", folds=2),
-        Column(title="bought", folds=4),
-        Column(title="better", wraps=True),
-        Column(title="an hour", align="right", folds=2),
-        Column(title="saves a month", align="right"),
-        Column(title="confidence", folds=1),
-    )
     order = sorted(findings, key=lambda one: -one.saving_usd_per_month)
-    blocks.append(Table(columns=columns, rows=tuple(_cells(one) for one in order)))
+    blocks.append(field_table(_CELLS, order))
     for one in order:
         blocks += [Heading(text=one.usage.name), Bullets(items=tuple(_remarks(one)))]
     blocks.append(Paragraph(text=f"Prices: catalog {catalog.name} (built {catalog.built_on}).", tone="faint"))
     return Page(title="Right-sizing", blocks=tuple(blocks))
-
-
-def _cells(one: MachineFinding) -> tuple[str, ...]:
-    now = one.usd_per_hour_now
-    return (
-        one.usage.name,
-        one.usage.instance.name,
-        UNKNOWN if now is None else render_price(now),
-        render_purchase(one.usage.purchase),
-        one.action if one.instance is None else one.instance.name,
-        UNKNOWN if one.offer is None else render_price(float(one.offer.usd_per_instance_hour)),
-        render_money(one.saving_usd_per_month),
-        one.confidence,
-    )
 
 
 def _remarks(one: MachineFinding) -> list[str]:
@@ -78,6 +45,10 @@ def _remarks(one: MachineFinding) -> list[str]:
     return [*said, *map(remark_words, one.reasons)]
 
 
+def _price(offer: Offer | None) -> str:
+    return UNKNOWN if offer is None else render_price(float(offer.usd_per_instance_hour))
+
+
 def _cheaper_but(one: Rejected) -> str:
     broken = "; ".join(broken_words(limit).clause for limit in one.broken)
     return f"cheaper, but breaks: {one.instance.name} at {render_price(one.usd_per_hour)}: {broken}"
@@ -88,69 +59,68 @@ def _document(findings: Sequence[MachineFinding], catalog: Catalog) -> dict[str,
         "schema": RIGHTSIZE_SCHEMA,
         "catalog": {"snapshot": catalog.name, "built_on": catalog.built_on.isoformat()},
         "saving_usd_per_month": plain_usd(sum(one.saving_usd_per_month for one in findings)),
-        "machines": [_machine(one) for one in findings],
+        "machines": [field_values(_MACHINE, one) for one in findings],
     }
 
 
-def _machine(one: MachineFinding) -> dict[str, Any]:
-    usage, offer = one.usage, one.offer
-    return {
-        "name": usage.name,
-        "line": usage.line,
-        "action": one.action,
-        "provider": usage.instance.provider,
-        "instance_type": usage.instance.name,
-        "region": usage.region,
-        "purchase": usage.purchase,
-        "hours_per_month": plain_number(usage.hours_per_month),
-        "usd_per_instance_hour": plain_number(one.usd_per_hour_now),
-        "price_read_on": plain_day(one.price_read_on),
-        "better": None
-        if offer is None
-        else {
-            "provider": offer.provider,
-            "instance_type": offer.instance_type,
-            "region": offer.region,
-            "usd_per_instance_hour": plain_number(float(offer.usd_per_instance_hour)),
-            "price_read_on": plain_day(offer.read_on),
-        },
-        "saving_usd_per_month": plain_usd(one.saving_usd_per_month),
-        "changes": [remark_words(change) for change in one.changes],
-        "change_values": [remark_document(change) for change in one.changes],
-        "cheaper_but": [
-            {
-                "provider": rejected.instance.provider,
-                "instance_type": rejected.instance.name,
-                "usd_per_instance_hour": plain_number(rejected.usd_per_hour),
-                "breaks": [broken_document(limit) for limit in rejected.broken],
-            }
-            for rejected in one.cheaper_but
-        ],
-        "confidence": one.confidence,
-        "reasons": [remark_words(reason) for reason in one.reasons],
-        "reason_values": [remark_document(reason) for reason in one.reasons],
-    }
-
-
-def _row(one: MachineFinding) -> list[Any]:
-    usage, offer = one.usage, one.offer
-    return [
-        usage.name,
-        one.action,
-        usage.instance.provider,
-        usage.instance.name,
-        usage.region,
-        usage.purchase,
-        plain_number(usage.hours_per_month),
-        plain_number(one.usd_per_hour_now),
-        plain_day(one.price_read_on),
-        *((None,) * 5 if offer is None else (
-            offer.provider, offer.instance_type, offer.region, plain_number(float(offer.usd_per_instance_hour)),
-            plain_day(offer.read_on),
-        )),
-        plain_usd(one.saving_usd_per_month),
-        one.confidence,
-        "; ".join(map(remark_words, one.reasons)),
-        "; ".join(map(remark_words, one.changes)),
-        "; ".join(_cheaper_but(rejected) for rejected in one.cheaper_but),
-    ]  # fmt: skip
+_NOW: Final[Fields[MachineFinding]] = (
+    Field("action", lambda one: one.action),
+    Field("provider", lambda one: one.usage.instance.provider),
+    Field("instance_type", lambda one: one.usage.instance.name),
+    Field("region", lambda one: one.usage.region),
+    Field("purchase", lambda one: one.usage.purchase),
+    Field("hours_per_month", lambda one: one.usage.hours_per_month),
+    Field("usd_per_instance_hour", lambda one: one.usd_per_hour_now),
+    Field("price_read_on", lambda one: one.price_read_on),
+)
+_BETTER: Final[Fields[Offer]] = (
+    Field("provider", lambda one: one.provider),
+    Field("instance_type", lambda one: one.instance_type),
+    Field("region", lambda one: one.region),
+    Field("usd_per_instance_hour", lambda one: float(one.usd_per_instance_hour)),
+    Field("price_read_on", lambda one: one.read_on),
+)
+_SAVING: Final[Field[MachineFinding]] = Field(
+    "saving_usd_per_month", lambda one: one.saving_usd_per_month, json=plain_usd, title="saves a month",
+    show=render_money, right=True,
+)  # fmt: skip
+_CONFIDENCE: Final[Field[MachineFinding]] = Field("confidence", lambda one: one.confidence, title="confidence", folds=1)
+_REJECTED: Final[Fields[Rejected]] = (
+    Field("provider", lambda one: one.instance.provider),
+    Field("instance_type", lambda one: one.instance.name),
+    Field("usd_per_instance_hour", lambda one: one.usd_per_hour),
+    Field("breaks", lambda one: [broken_document(limit) for limit in one.broken]),
+)
+_CELLS: Final[Fields[MachineFinding]] = (
+    cell("machine", lambda one: one.usage.name, wraps=True),
+    cell("now", lambda one: one.usage.instance.name, wraps=True),
+    cell("an hour", lambda one: render_price(one.usd_per_hour_now), right=True, folds=2),
+    cell("bought", lambda one: render_purchase(one.usage.purchase), folds=4),
+    cell("better", lambda one: one.action if one.instance is None else one.instance.name, wraps=True),
+    cell("an hour", lambda one: _price(one.offer), right=True, folds=2),
+    _SAVING,
+    _CONFIDENCE,
+)
+_MACHINE: Final[Fields[MachineFinding]] = (
+    Field("name", lambda one: one.usage.name),
+    Field("line", lambda one: one.usage.line),
+    *_NOW,
+    Field("better", lambda one: one.offer, json=lambda offer: field_values(_BETTER, offer)),
+    _SAVING,
+    Field("changes", lambda one: [remark_words(change) for change in one.changes]),
+    Field("change_values", lambda one: [remark_document(change) for change in one.changes]),
+    Field("cheaper_but", lambda one: [field_values(_REJECTED, rejected) for rejected in one.cheaper_but]),
+    _CONFIDENCE,
+    Field("reasons", lambda one: [remark_words(reason) for reason in one.reasons]),
+    Field("reason_values", lambda one: [remark_document(reason) for reason in one.reasons]),
+)
+_ROW: Final[Fields[MachineFinding]] = (
+    Field("name", lambda one: one.usage.name),
+    *_NOW,
+    *part_fields("new_", lambda one: one.offer, _BETTER),
+    _SAVING,
+    _CONFIDENCE,
+    Field("reasons", lambda one: "; ".join(map(remark_words, one.reasons))),
+    Field("changes", lambda one: "; ".join(map(remark_words, one.changes))),
+    Field("cheaper_but", lambda one: "; ".join(map(_cheaper_but, one.cheaper_but))),
+)

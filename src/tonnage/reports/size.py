@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from tonnage.planning.sizes import SizeMiss, SizeReport, SizeRow
-from tonnage.reports.blocks import Block, Column, Heading, Page, Paragraph, Table
-from tonnage.reports.plain import plain_figure, plain_instant, plain_number
+from tonnage.reports.blocks import Block, Heading, Page, Paragraph
+from tonnage.reports.listing import Field, Fields, cell, field_table, field_values, fields_report, figure_fields
+from tonnage.reports.plain import plain_figure, plain_instant
 from tonnage.reports.plan_document import needs_document, run_document, workload_document
-from tonnage.reports.plan_page import need_blocks, workload_blocks
+from tonnage.reports.plan_page import limits_table, need_blocks, workload_blocks
 from tonnage.reports.reasons import miss_document, miss_words
 from tonnage.reports.rendering import Format, Look, Report, render_report
 from tonnage.reports.wording import (
@@ -22,13 +23,9 @@ from tonnage.reports.wording import (
     render_time_interval,
     short,
 )
+from tonnage.sizing.estimates import Figure
 
 SIZE_SCHEMA: Final = "tonnage/size@1"
-SIZE_COLUMNS: Final = (
-    "gpu", "gpus", "nodes", "gpus_per_node", "layout", "memory_gib", "memory_low_gib", "memory_high_gib",
-    "memory_available_gib", "time_s", "time_low_s", "time_high_s", "latency_p95_s", "rate", "rate_value",
-    "instance_types",
-)  # fmt: skip
 IN_USE: Final = (
     "Memory is what is in use: weights, activations, the runtime's context and the cache of the requests in flight. "
     "nvidia-smi shows more where the engine sets a pool aside: all of the pool."
@@ -46,11 +43,8 @@ READINGS: Final = (("kv_cache", IN_USE), ("concurrency", IN_A_PASS), ("micro_bat
 
 def size_report(report: SizeReport, *, top: int, every_row: bool) -> Report:
     """`every_row`: pages show each machine and node count, else only the smallest of each GPU."""
-    return Report(
-        page=lambda: _page(report, top=top, every_row=every_row),
-        document=lambda: _document(report),
-        columns=SIZE_COLUMNS,
-        rows=lambda: [_row(row) for row in report.rows],
+    return fields_report(
+        lambda: _page(report, top=top, every_row=every_row), lambda: _document(report), _ROW, report.rows
     )
 
 
@@ -66,7 +60,10 @@ def _page(report: SizeReport, *, top: int, every_row: bool) -> Page:
     rows = report.rows if every_row else smallest_of_each(report.rows)
     if rows:
         what = "Machines that hold it" if every_row else "The fewest of each GPU that hold it"
-        blocks += [Heading(text=f"{what}: {min(top, len(rows)):,} of {len(rows):,}"), _table(report, rows[:top])]
+        blocks += [
+            Heading(text=f"{what}: {min(top, len(rows)):,} of {len(rows):,}"),
+            field_table(_cells(report), rows[:top]),
+        ]
         blocks.append(Paragraph(text="Memory is per GPU; times and rates are without start-up.", tone="faint"))
         stated = {name for row in rows for name, _ in row.run.layout_fields}
         if reading := next((text for name, text in READINGS if name in stated), ""):
@@ -87,36 +84,32 @@ def smallest_of_each(rows: tuple[SizeRow, ...]) -> tuple[SizeRow, ...]:
     return tuple(sorted(best.values(), key=lambda row: (row.gpu_count * row.nodes, row.gpu or "")))
 
 
-def _table(report: SizeReport, rows: tuple[SizeRow, ...]) -> Table:
+def _cells(report: SizeReport) -> Fields[SizeRow]:
     service = any(row.run.latency_p95_s is not None for row in report.rows)
-    columns = (
-        Column(title="GPUs"),
-        Column(title="nodes", align="right"),
-        Column(title="memory", align="right"),
-        Column(title="of GiB", align="right"),
-        Column(title="p95" if service else "time", align="right"),
-        Column(title="80 %", align="right", folds=3),
-        Column(title="rate", align="right", folds=1),
-        Column(title="layout", folds=2, wraps=True),
-        Column(title="machines", folds=4, wraps=True),
-    )
-    return Table(columns=columns, rows=tuple(_cells(row, service) for row in rows))
 
+    def time(row: SizeRow) -> Figure | None:
+        return row.run.latency_p95_s if service else row.run.time_s
 
-def _cells(row: SizeRow, service: bool) -> tuple[str, ...]:
-    run = row.run
-    time = run.latency_p95_s if service else run.time_s
+    def expected(row: SizeRow) -> str:
+        found = time(row)
+        return render_duration(found.value if found else None)
+
     return (
-        render_gpus(row.gpu, row.gpu_count, row.nodes),
-        str(row.nodes),
-        render_interval(run.memory_gib),
-        short(run.memory_available_gib),
-        render_duration(time.value if time else None),
-        render_time_interval(time),
-        " ".join(reversed(render_quantity(run.rates[0][0], run.rates[0][1].value))) if run.rates else "",
-        run.layout,
-        _some(row.instance_types),
+        cell("GPUs", lambda row: render_gpus(row.gpu, row.gpu_count, row.nodes)),
+        cell("nodes", lambda row: str(row.nodes), right=True),
+        cell("memory", lambda row: render_interval(row.run.memory_gib), right=True),
+        cell("of GiB", lambda row: short(row.run.memory_available_gib), right=True),
+        cell("p95" if service else "time", expected, right=True),
+        cell("80 %", lambda row: render_time_interval(time(row)), right=True, folds=3),
+        cell("rate", _first_rate, right=True, folds=1),
+        cell("layout", lambda row: row.run.layout, folds=2, wraps=True),
+        cell("machines", lambda row: _some(row.instance_types), folds=4, wraps=True),
     )
+
+
+def _first_rate(row: SizeRow) -> str:
+    rates = row.run.rates
+    return " ".join(reversed(render_quantity(rates[0][0], rates[0][1].value))) if rates else ""
 
 
 def _some(names: tuple[str, ...], most: int = 3) -> str:
@@ -131,22 +124,12 @@ def _miss_blocks(report: SizeReport) -> Iterator[Block]:
     for miss in report.misses:
         groups[miss.miss.binding].append(miss)
     yield Heading(text=f"What does not: {plural(len(report.misses), 'kind')} of machine")
-    columns = (
-        Column(title="limit"),
-        Column(title="out", align="right"),
-        Column(title="for example", wraps=True),
-        Column(title="needs", wraps=True, folds=1, fold_text="needs {}"),
-        Column(title="has", wraps=True, folds=2, fold_text="has {}"),
-        Column(title="what lifts this limit", wraps=True, folds=3, fold_text="→ {}"),
-    )
     ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
-    yield Table(columns=columns, rows=tuple(_miss_row(binding, group) for binding, group in ordered))
+    yield limits_table("for example", [(of, len(group), _example(group[0]), group[0].miss) for of, group in ordered])
 
 
-def _miss_row(binding: str, group: list[SizeMiss]) -> tuple[str, ...]:
-    first, words = group[0], miss_words(group[0].miss)
-    example = f"{render_gpus(first.gpu, first.gpu_count)}, {first.instance_types[0]}"
-    return (binding, str(len(group)), example, words.needs, words.has, words.lifts)
+def _example(miss: SizeMiss) -> str:
+    return f"{render_gpus(miss.gpu, miss.gpu_count)}, {miss.instance_types[0]}"
 
 
 def _document(report: SizeReport) -> dict[str, Any]:
@@ -157,10 +140,7 @@ def _document(report: SizeReport) -> dict[str, Any]:
         "needs": needs_document(report.need),
         "rows": [
             {
-                "gpu": row.gpu,
-                "gpus": plain_number(row.gpu_count * row.nodes),
-                "nodes": row.nodes,
-                "gpus_per_node": plain_number(row.gpu_count),
+                **field_values(_KIND, row),
                 "instance_types": list(row.instance_types),
                 "layout": row.run.layout,
                 "time_s": plain_figure(row.run.time_s),
@@ -169,38 +149,34 @@ def _document(report: SizeReport) -> dict[str, Any]:
             }
             for row in report.rows
         ],
-        "misses": [_miss(miss) for miss in report.misses],
+        "misses": [field_values(_MISS, miss) for miss in report.misses],
     }
 
 
-def _miss(miss: SizeMiss) -> dict[str, Any]:
-    words = miss_words(miss.miss)
-    return {
-        "gpu": miss.gpu,
-        "gpus_per_node": plain_number(miss.gpu_count),
-        "instance_types": list(miss.instance_types),
-        "binding": miss.miss.binding,
-        "needs": words.needs,
-        "has": words.has,
-        "flips_when": words.lifts,
-        "reason": miss_document(miss.miss),
-    }
-
-
-def _row(row: SizeRow) -> list[Any]:
-    run, time, latency = row.run, row.run.time_s, row.run.latency_p95_s
-    rate = run.rates[0] if run.rates else None
-    return [
-        row.gpu,
-        plain_number(row.gpu_count * row.nodes),
-        row.nodes,
-        plain_number(row.gpu_count),
-        run.layout,
-        *(plain_number(getattr(run.memory_gib, end)) for end in ("value", "low", "high")),
-        plain_number(run.memory_available_gib),
-        *(plain_number(getattr(time, end)) if time else None for end in ("value", "low", "high")),
-        plain_number(latency.value) if latency else None,
-        rate[0] if rate else None,
-        plain_number(rate[1].value) if rate else None,
-        " ".join(row.instance_types),
-    ]
+_KIND: Final[Fields[SizeRow]] = (
+    Field("gpu", lambda row: row.gpu),
+    Field("gpus", lambda row: row.gpu_count * row.nodes),
+    Field("nodes", lambda row: row.nodes),
+    Field("gpus_per_node", lambda row: row.gpu_count),
+)
+_ROW: Final[Fields[SizeRow]] = (
+    *_KIND,
+    Field("layout", lambda row: row.run.layout),
+    *figure_fields("memory{}_gib", lambda row: row.run.memory_gib),
+    Field("memory_available_gib", lambda row: row.run.memory_available_gib),
+    *figure_fields("time{}_s", lambda row: row.run.time_s),
+    Field("latency_p95_s", lambda row: row.run.latency_p95_s and row.run.latency_p95_s.value),
+    Field("rate", lambda row: row.run.rates[0][0] if row.run.rates else None),
+    Field("rate_value", lambda row: row.run.rates[0][1].value if row.run.rates else None),
+    Field("instance_types", lambda row: row.instance_types),
+)
+_MISS: Final[Fields[SizeMiss]] = (
+    Field("gpu", lambda one: one.gpu),
+    Field("gpus_per_node", lambda one: one.gpu_count),
+    Field("instance_types", lambda one: one.instance_types),
+    Field("binding", lambda one: one.miss.binding),
+    Field("needs", lambda one: miss_words(one.miss).needs),
+    Field("has", lambda one: miss_words(one.miss).has),
+    Field("flips_when", lambda one: miss_words(one.miss).lifts),
+    Field("reason", lambda one: miss_document(one.miss)),
+)

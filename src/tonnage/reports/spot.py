@@ -2,47 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import numpy as np
 
-from tonnage.reports.blocks import Block, Bullets, Column, Heading, Page, Pairs, Paragraph, Table
+from tonnage.reports.blocks import Block, Bullets, Heading, Page, Pairs, Paragraph
+from tonnage.reports.listing import Field, Fields, cell, field_table, field_values, fields_report, part_fields
 from tonnage.reports.plain import plain_number
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import plural
 from tonnage.spot_instances.replaying import POLICIES, PolicyResult, ReplayResult, TraceResult
 
 SCHEMA: Final = "tonnage/spot-replay@1"
-_COLUMNS: Final = (
-    "trace", "family", "policy", "cost_vs_on_demand", "cost_vs_optimum", "misses", "windows", "finished_h", "launches",
-    "slices",
-)  # fmt: skip
 
 
 def replay_report(found: ReplayResult) -> Report:
     """The report in its three contents."""
-    return Report(
-        page=lambda: Page(title="Spot replay", blocks=tuple(_blocks(found))),
-        document=lambda: _document(found),
-        columns=_COLUMNS,
-        rows=lambda: [
-            [one.trace, one.family, *_figures(line).values()] for one in found.traces for line in one.results
-        ],
-    )
-
-
-def _figures(line: PolicyResult) -> dict[str, Any]:
-    return {
-        "policy": line.policy,
-        "cost_vs_on_demand": plain_number(line.cost_vs_on_demand),
-        "cost_vs_optimum": plain_number(line.cost_vs_optimum),
-        "misses": line.misses,
-        "windows": line.windows,
-        "finished_h": plain_number(line.finished_h),
-        "launches": plain_number(line.launches),
-        "slices": line.slices,
-    }
+    return fields_report(
+        lambda: Page(title="Spot replay", blocks=tuple(_blocks(found))),
+        lambda: _document(found),
+        (Field("trace", lambda row: row[0].trace), Field("family", lambda row: row[0].family),
+         *part_fields("", lambda row: row[1], _POLICY)),
+        [(one, line) for one in found.traces for line in one.results],
+    )  # fmt: skip
 
 
 def _document(found: ReplayResult) -> dict[str, Any]:
@@ -60,7 +43,7 @@ def _document(found: ReplayResult) -> dict[str, Any]:
         "zones": "together" if found.together else "apart",
         "model": found.model_source,
         "traces": [_trace(one) for one in found.traces],
-        "mean": [_figures(line) for line in mean_results(found)],
+        "mean": [field_values(_POLICY, line) for line in mean_results(found)],
         "skipped": [{"trace": one.trace, "reason": one.reason} for one in found.skipped],
     }
 
@@ -72,7 +55,7 @@ def _trace(one: TraceResult) -> dict[str, Any]:
         "zones": list(one.zones),
         "nodes": one.nodes,
         "availability": plain_number(one.availability),
-        "policies": [_figures(line) for line in one.results],
+        "policies": [field_values(_POLICY, line) for line in one.results],
     }
 
 
@@ -107,9 +90,9 @@ def _blocks(found: ReplayResult) -> Iterator[Block]:
         )
     )
     yield Heading(text="Cost, on-demand alone = 1")
-    yield Table(columns=_trace_columns(), rows=tuple(_trace_cells(one) for one in found.traces))
+    yield field_table(_TRACE, found.traces)
     yield Heading(text="All traces" if len(found.traces) > 1 else "In detail")
-    yield _summary(mean_results(found))
+    yield field_table(_POLICY, mean_results(found))
     if found.skipped:
         yield Heading(text="Skipped")
         yield Bullets(items=tuple(one.reason for one in found.skipped))
@@ -120,37 +103,30 @@ def _blocks(found: ReplayResult) -> Iterator[Block]:
     )
 
 
-def _trace_columns() -> tuple[Column, ...]:
-    return (
-        Column(title="trace", wraps=True),
-        Column(title="spot up %", align="right", folds=9, fold_text="spot up {} %"),
-        *(Column(title=name, align="right") for name in POLICIES if name != "on-demand"),
-    )
+def _ratio(place: int) -> Callable[[TraceResult], str]:
+    return lambda one: f"{one.results[place].cost_vs_on_demand:.3f}"
 
 
-def _trace_cells(one: TraceResult) -> tuple[str, ...]:
-    costs = [f"{line.cost_vs_on_demand:.3f}" for line in one.results if line.policy != "on-demand"]
-    return (one.trace, f"{100 * one.availability:.0f}", *costs)
+def _tenths(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f}"
 
 
-def _summary(lines: list[PolicyResult]) -> Table:
-    columns = (
-        Column(title="policy"),
-        Column(title="vs on-demand", align="right"),
-        Column(title="vs optimum", align="right"),
-        Column(title="deadlines missed", align="right"),
-        Column(title="done after h", align="right", folds=2, fold_text="done after {} h"),
-        Column(title="launches", align="right", folds=1, fold_text="{} launches"),
-    )
-    return Table(columns=columns, rows=tuple(_summary_cells(line) for line in lines))
-
-
-def _summary_cells(line: PolicyResult) -> tuple[str, ...]:
-    return (
-        line.policy,
-        f"{line.cost_vs_on_demand:.3f}",
-        f"{line.cost_vs_optimum:.3f}",
-        f"{line.misses:,} of {line.windows:,}",
-        "" if line.finished_h is None else f"{line.finished_h:.1f}",
-        "" if line.launches is None else f"{line.launches:.1f}",
-    )
+_TRACE: Final[Fields[TraceResult]] = (
+    cell("trace", lambda one: one.trace, wraps=True),
+    cell("spot up %", lambda one: f"{100 * one.availability:.0f}", right=True, folds=9, fold_text="spot up {} %"),
+    *(cell(name, _ratio(place), right=True) for place, name in enumerate(POLICIES) if name != "on-demand"),
+)
+_POLICY: Final[Fields[PolicyResult]] = (
+    Field("policy", lambda line: line.policy, title="policy"),
+    Field("cost_vs_on_demand", lambda line: line.cost_vs_on_demand, title="vs on-demand", show="{:.3f}".format,
+          right=True),
+    Field("cost_vs_optimum", lambda line: line.cost_vs_optimum, title="vs optimum", show="{:.3f}".format, right=True),
+    cell("deadlines missed", lambda line: f"{line.misses:,} of {line.windows:,}", right=True),
+    Field("misses", lambda line: line.misses),
+    Field("windows", lambda line: line.windows),
+    Field("finished_h", lambda line: line.finished_h, title="done after h", show=_tenths, right=True, folds=2,
+          fold_text="done after {} h"),
+    Field("launches", lambda line: line.launches, title="launches", show=_tenths, right=True, folds=1,
+          fold_text="{} launches"),
+    Field("slices", lambda line: line.slices),
+)  # fmt: skip

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from tonnage.pricing.renewal import RenewalRun
-from tonnage.reports.blocks import Block, Column, Heading, Page, Pairs, Paragraph, Table
+from tonnage.reports.blocks import Block, Heading, Page, Pairs, Paragraph
+from tonnage.reports.listing import Field, Fields, field_table, field_values, fields_report
 from tonnage.reports.plain import plain_number
 from tonnage.reports.reasons.spot_refusals import spot_refusal_document, spot_refusal_words
 from tonnage.reports.rendering import Report
@@ -15,16 +16,15 @@ from tonnage.spot_instances.advice import Expected, SpotAdvice
 from tonnage.units import SECONDS_PER_HOUR
 
 SCHEMA: Final = "tonnage/spot-advice@1"
-_COLUMNS: Final = ("way", "interval_h", "expected_h", "billed_h", "cost_vs_on_demand", "cost_usd", "preemptions")
 
 
 def advice_report(answer: SpotAdvice) -> Report:
     """The report in its three contents."""
-    return Report(
-        page=lambda: Page(title="Spot advice", blocks=tuple(_blocks(answer))),
-        document=lambda: _document(answer),
-        columns=_COLUMNS,
-        rows=lambda: [[name, *_run(answer, run).values()] for name, run in _ways(answer)],
+    return fields_report(
+        lambda: Page(title="Spot advice", blocks=tuple(_blocks(answer))),
+        lambda: _document(answer),
+        _way_fields(answer),
+        _ways(answer),
     )
 
 
@@ -39,15 +39,24 @@ def _ways(answer: SpotAdvice) -> list[tuple[str, RenewalRun]]:
     ]
 
 
-def _run(answer: SpotAdvice, run: RenewalRun) -> dict[str, Any]:
-    return {
-        "interval_h": plain_number(run.interval_h),
-        "expected_h": plain_number(run.expected_h),
-        "billed_h": plain_number(run.billed_h),
-        "cost_vs_on_demand": plain_number(run.billed_h / answer.on_demand_cost),
-        "cost_usd": plain_number(_usd(answer, run.billed_h)),
-        "preemptions": plain_number(run.preemptions),
-    }
+def _way_fields(answer: SpotAdvice) -> Fields[tuple[str, RenewalRun]]:
+    asked = answer.question
+
+    def saves_every(hours: float) -> str:
+        return render_duration(hours * SECONDS_PER_HOUR) if hours < asked.work_h else "never"
+
+    return (
+        Field("way", lambda one: one[0], title=""),
+        Field("interval_h", lambda one: one[1].interval_h, title="saves every", show=saves_every, right=True),
+        Field("expected_h", lambda one: one[1].expected_h, title="expected", show=_hours, right=True),
+        Field("billed_h", lambda one: one[1].billed_h, title="billed", show=_hours, right=True),
+        Field("cost_vs_on_demand", lambda one: one[1].billed_h / answer.on_demand_cost, title="vs on-demand",
+              show=short, right=True),
+        Field("cost_usd", lambda one: _usd(answer, one[1].billed_h), title=None if asked.usd_per_h is None else "cost",
+              show=render_money, right=True),
+        Field("preemptions", lambda one: one[1].preemptions, title="preemptions", show=short, right=True, folds=1,
+              fold_text="{} preemptions"),
+    )  # fmt: skip
 
 
 def _usd(answer: SpotAdvice, hours: float) -> float | None:
@@ -84,7 +93,7 @@ def _document(answer: SpotAdvice) -> dict[str, Any]:
             "young_interval_h": plain_number(answer.young_interval_h),
             "daly_expected_h_at_young": plain_number(answer.young_by_daly_h),
         },
-        "ways": [{"way": name} | _run(answer, run) for name, run in _ways(answer)],
+        "ways": [field_values(_way_fields(answer), way) for way in _ways(answer)],
         "with_policy": _policy(answer),
         "assumptions": {
             "preemptions_per_h": plain_number(answer.hazard_per_h),
@@ -115,16 +124,7 @@ def _blocks(answer: SpotAdvice) -> Iterator[Block]:
         yield Paragraph(text=f"Refused: {spot_refusal_words(answer.refused)}.", tone="warning")
     yield Pairs(rows=tuple(_pairs(answer)))
     yield Heading(text="On spot alone, by checkpoint interval")
-    columns = (
-        Column(title=""),
-        Column(title="saves every", align="right"),
-        Column(title="expected", align="right"),
-        Column(title="billed", align="right"),
-        Column(title="vs on-demand", align="right"),
-        *((Column(title="cost", align="right"),) if answer.question.usd_per_h is not None else ()),
-        Column(title="preemptions", align="right", folds=1, fold_text="{} preemptions"),
-    )
-    yield Table(columns=columns, rows=tuple(_cells(answer, name, run) for name, run in _ways(answer)))
+    yield field_table(_way_fields(answer), _ways(answer))
     yield Paragraph(
         text="Typical zone; (low-high): zones at the ends of the 80 % interval. Expected and billed hours are exact "
         "for hazards that fall with age; if lives were exponential, Daly's formula would bill "
@@ -164,16 +164,3 @@ def _range(chosen: Expected, name: str) -> str:
 def _hours(hours: float) -> str:
     text = short(hours)
     return "without end" if text == UNKNOWN else f"{text} h"
-
-
-def _cells(answer: SpotAdvice, name: str, run: RenewalRun) -> tuple[str, ...]:
-    usd = _usd(answer, run.billed_h)
-    return (
-        name,
-        render_duration(run.interval_h * SECONDS_PER_HOUR) if run.interval_h < answer.question.work_h else "never",
-        _hours(run.expected_h),
-        _hours(run.billed_h),
-        short(run.billed_h / answer.on_demand_cost),
-        *(() if usd is None else (render_money(usd),)),
-        short(run.preemptions),
-    )

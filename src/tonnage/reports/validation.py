@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from tonnage.calibration.prediction import JudgedRow
 from tonnage.calibration.validation import ErrorLine, ValidationReport, error_pct
-from tonnage.reports.blocks import Block, Column, Heading, Page, Pairs, Paragraph, Table
-from tonnage.reports.plain import plain_number
+from tonnage.reports.blocks import Block, Heading, Page, Pairs, Paragraph, Table
+from tonnage.reports.listing import Field, Fields, cell, field_table, field_values, fields_report, part_fields
 from tonnage.reports.rendering import Report
-from tonnage.reports.wording import plural, short
+from tonnage.reports.wording import plural
 from tonnage.values import dataclass
 
 SCHEMA = "tonnage/validation@1"
-_CSV_COLUMNS = ("scope", "name", "metric", "n", "median_abs_pct", "p90_abs_pct", "bias_pct", "coverage80")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,13 +28,15 @@ class ValidationContext:
 
 def validation_report(found: ValidationReport, context: ValidationContext) -> Report:
     """The report in its three contents."""
-    return Report(
-        page=lambda: _page(found, context),
-        document=lambda: _document(found, context),
-        columns=_CSV_COLUMNS,
-        rows=lambda: [
-            [scope, line.name, *_figures(line).values()] for scope, lines in _scopes(found) for line in lines
-        ],
+    return fields_report(
+        lambda: _page(found, context),
+        lambda: _document(found, context),
+        (
+            Field("scope", lambda row: row[0]),
+            Field("name", lambda row: row[1].name),
+            *part_fields("", lambda row: row[1], _FIGURES),
+        ),
+        [(scope, line) for scope, lines in _scopes(found) for line in lines],
     )
 
 
@@ -45,17 +46,6 @@ def _scopes(found: ValidationReport) -> Iterator[tuple[str, Sequence[ErrorLine]]
     yield "gpu", found.by_gpu
     yield "family", found.by_family
     yield "suspect", found.suspect.metrics
-
-
-def _figures(line: ErrorLine) -> dict[str, Any]:
-    return {
-        "metric": line.metric,
-        "n": line.n,
-        "median_abs_pct": plain_number(line.median_abs_pct),
-        "p90_abs_pct": plain_number(line.p90_abs_pct),
-        "bias_pct": plain_number(line.bias_pct),
-        "coverage80": plain_number(line.coverage80),
-    }
 
 
 def _document(found: ValidationReport, context: ValidationContext) -> dict[str, Any]:
@@ -70,35 +60,17 @@ def _document(found: ValidationReport, context: ValidationContext) -> dict[str, 
         "predicted": found.predicted,
         "skipped": dict(found.skipped),
         "skipped_at": {reason: list(lines) for reason, lines in found.skipped_at},
-        "metrics": [_figures(line) for line in found.metrics],
-        "groups": [{"group": line.metric} | _without_metric(line) for line in found.groups],
+        "metrics": [field_values(_FIGURES, line) for line in found.metrics],
+        "groups": [{"group": line.metric} | field_values(_FIGURES[1:], line) for line in found.groups],
         "memory_fit": {"n": fit.n, "false_fits": fit.false_fits, "false_misfits": fit.false_misfits},
-        "by_gpu": [{"gpu": line.name} | _figures(line) for line in found.by_gpu],
-        "by_family": [{"family": line.name} | _figures(line) for line in found.by_family],
-        "worst": [_worst(row) for row in found.worst],
+        "by_gpu": [{"gpu": line.name} | field_values(_FIGURES, line) for line in found.by_gpu],
+        "by_family": [{"family": line.name} | field_values(_FIGURES, line) for line in found.by_family],
+        "worst": [field_values(_WORST, row) for row in found.worst],
         "suspect": {
             "rows": found.suspect.rows,
             "predicted": found.suspect.predicted,
-            "metrics": [_figures(line) for line in found.suspect.metrics],
+            "metrics": [field_values(_FIGURES, line) for line in found.suspect.metrics],
         },
-    }
-
-
-def _without_metric(line: ErrorLine) -> dict[str, Any]:
-    return {key: value for key, value in _figures(line).items() if key != "metric"}
-
-
-def _worst(row: JudgedRow) -> dict[str, Any]:
-    return {
-        "id": row.row_id,
-        "metric": row.metric,
-        "gpu": row.gpu,
-        "family": row.family,
-        "measured": plain_number(row.measured),
-        "predicted": plain_number(row.predicted),
-        "error_pct": plain_number(error_pct(row)),
-        "group": row.group,
-        "far": row.unseen_factors,
     }
 
 
@@ -116,16 +88,10 @@ def _blocks(found: ValidationReport, context: ValidationContext) -> Iterator[Blo
         yield Heading(text="By family")
         yield _errors(found.by_family, "family")
         yield Heading(text="Worst rows")
-        yield _worst_rows(found.worst)
+        yield field_table(_WORST, found.worst)
     if found.skipped:
         yield Heading(text="Skipped")
-        columns = (Column(title="rows", align="right"), Column(title="reason", wraps=True))
-        places = dict(found.skipped_at)
-        rows = tuple(
-            (f"{count:,}", _placed(reason, count, context.file, places.get(reason, ())))
-            for reason, count in found.skipped
-        )
-        yield Table(columns=columns, rows=rows)
+        yield field_table(_skipped(context.file, dict(found.skipped_at)), found.skipped)
     if found.suspect.metrics:
         yield Heading(text="Rows of doubtful quality, counted apart")
         yield _errors(found.suspect.metrics, "")
@@ -133,6 +99,13 @@ def _blocks(found: ValidationReport, context: ValidationContext) -> Iterator[Blo
         text="Error: |predicted / measured - 1|. Bias: median of predicted / measured - 1. "
         "Covered: share of rows inside their 80 % interval.",
         tone="faint",
+    )
+
+
+def _skipped(file: str, places: Mapping[str, tuple[int, ...]]) -> Fields[tuple[str, int]]:
+    return (
+        cell("rows", lambda row: f"{row[1]:,}", right=True),
+        cell("reason", lambda row: _placed(*row, file, places.get(row[0], ())), wraps=True),
     )
 
 
@@ -167,43 +140,28 @@ def _summary(found: ValidationReport, context: ValidationContext) -> Iterator[tu
 
 
 def _errors(lines: Sequence[ErrorLine], name: str) -> Table:
-    columns = (
-        *((Column(title=name),) if name else ()),
-        Column(title="metric"),
-        Column(title="rows", align="right"),
-        Column(title="median %", align="right"),
-        Column(title="p90 %", align="right"),
-        Column(title="bias %", align="right", folds=2, fold_text="bias {} %"),
-        Column(title="covered %", align="right", folds=1, fold_text="{} % covered"),
-    )
-    return Table(columns=columns, rows=tuple(_error_cells(line, named=bool(name)) for line in lines))
+    named: list[Field[ErrorLine]] = [cell(name, lambda line: line.name or "not stated")] if name else []
+    return field_table([*named, *_FIGURES], lines)
 
 
-def _error_cells(line: ErrorLine, *, named: bool) -> tuple[str, ...]:
-    cells = (
-        line.metric,
-        f"{line.n:,}",
-        f"{line.median_abs_pct:.1f}",
-        f"{line.p90_abs_pct:.1f}",
-        f"{line.bias_pct:+.1f}",
-        f"{100 * line.coverage80:.0f}",
-    )
-    return (line.name or "not stated", *cells) if named else cells
-
-
-def _worst_rows(rows: Sequence[JudgedRow]) -> Table:
-    columns = (
-        Column(title="row"),
-        Column(title="metric"),
-        Column(title="GPU", folds=2),
-        Column(title="family", folds=1),
-        Column(title="measured", align="right"),
-        Column(title="predicted", align="right"),
-        Column(title="error %", align="right"),
-    )
-    cells = tuple(
-        (row.row_id, row.metric, row.gpu or "not stated", row.family, short(row.measured, 4), short(row.predicted, 4),
-         f"{error_pct(row):+.0f}")
-        for row in rows
-    )  # fmt: skip
-    return Table(columns=columns, rows=cells)
+_FIGURES: Final[tuple[Field[ErrorLine], ...]] = (
+    Field("metric", lambda line: line.metric, title="metric", show=str),
+    Field("n", lambda line: line.n, title="rows", show="{:,}".format, right=True),
+    Field("median_abs_pct", lambda line: line.median_abs_pct, title="median %", show="{:.1f}".format, right=True),
+    Field("p90_abs_pct", lambda line: line.p90_abs_pct, title="p90 %", show="{:.1f}".format, right=True),
+    Field("bias_pct", lambda line: line.bias_pct, title="bias %", show="{:+.1f}".format, right=True, folds=2,
+          fold_text="bias {} %"),
+    Field("coverage80", lambda line: line.coverage80, title="covered %", show=lambda share: f"{100 * share:.0f}",
+          right=True, folds=1, fold_text="{} % covered"),
+)  # fmt: skip
+_WORST: Final[Fields[JudgedRow]] = (
+    Field("id", lambda row: row.row_id, title="row", show=str),
+    Field("metric", lambda row: row.metric, title="metric", show=str),
+    Field("gpu", lambda row: row.gpu, title="GPU", show=lambda gpu: gpu or "not stated", folds=2),
+    Field("family", lambda row: row.family, title="family", show=str, folds=1),
+    Field("measured", lambda row: row.measured, title="measured", right=True),
+    Field("predicted", lambda row: row.predicted, title="predicted", right=True),
+    Field("error_pct", error_pct, title="error %", show="{:+.0f}".format, right=True),
+    Field("group", lambda row: row.group),
+    Field("far", lambda row: row.unseen_factors),
+)

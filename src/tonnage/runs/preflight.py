@@ -11,6 +11,7 @@ from tonnage.values import dataclass
 
 SMALL_DISK_GIB: Final = 1.0  # less free room than this is worth a word, whatever is saved
 STATE_PER_WEIGHT: Final = 3.0  # a checkpoint of AdamW holds the weights and two moments of their size
+ORDER: Final = ("refused", "cut short", "doubtful")
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -33,9 +34,10 @@ class LocalMachine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreflightFinding:
-    """A gap between run and machine. `refused`: the run would fail; `doubtful`: it may."""
+    """A gap between run and machine. `refused`: the run would fail; `doubtful`: it may.
+    `cut short`: its own limit surely ends it before its work does, which somebody may want (`--yes`)."""
 
-    kind: Literal["refused", "doubtful"]
+    kind: Literal["refused", "cut short", "doubtful"]
     message: str
     hint: str = ""
 
@@ -56,7 +58,7 @@ def check_run(
         *_disk(spec, free_disk_gib, weights_gib),
         *_cost(spec, prediction),
     ]
-    return tuple(sorted(found, key=lambda one: one.kind != "refused"))
+    return tuple(sorted(found, key=lambda one: ORDER.index(one.kind)))
 
 
 def uses_gpus(spec: RunSpec, machine: LocalMachine) -> bool:
@@ -151,7 +153,7 @@ def _cost(spec: RunSpec, prediction: Mapping[str, Any]) -> Iterator[PreflightFin
     hint = "raise --max-cost, or train less: the run would be stopped before its end"
     if figure["low"] > limit:
         message = f"costs ${figure['low']:,.2f} to ${figure['high']:,.2f}, the limit is ${limit:,.2f}"
-        yield PreflightFinding(kind="refused", message=message, hint=hint)
+        yield PreflightFinding(kind="cut short", message=message, hint=f"{hint}; -y starts it all the same")
     elif figure["high"] > limit:
         message = f"may cost up to ${figure['high']:,.2f}, the limit is ${limit:,.2f}"
         yield PreflightFinding(kind="doubtful", message=message, hint=hint)

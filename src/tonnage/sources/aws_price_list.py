@@ -13,7 +13,6 @@ import csv
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import date
 from decimal import Decimal
 from typing import Final
 
@@ -21,6 +20,7 @@ from tonnage.catalog.catalog import Catalog
 from tonnage.catalog.market import InstanceType, Purchase
 from tonnage.errors import SourceError, UnknownInstanceType
 from tonnage.http.retries import TemporaryError
+from tonnage.sources.kinds import ListedPrices
 from tonnage.sources.listed_prices import PriceBook, read_price, require_usd
 from tonnage.sources.machines import NOT_HELD, RowRejectedError, settle
 from tonnage.sources.results import RowTally, SourceResult
@@ -46,13 +46,9 @@ RESERVED: Final[Mapping[str, Purchase]] = {"1yr": "reserved_1y", "3yr": "reserve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AwsPriceListSource:
+class AwsPriceListSource(ListedPrices):
     """The regions named, of the price list at `base_url`."""
 
-    known: Catalog
-    web: Web
-    regions: tuple[str, ...]
-    read_on: date
     base_url: str = BASE_URL
 
     @property

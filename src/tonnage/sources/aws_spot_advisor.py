@@ -16,9 +16,9 @@ from typing import Any, Final
 from tonnage.catalog.catalog import Catalog
 from tonnage.catalog.market import Offer
 from tonnage.errors import SourceError, UnknownInstanceType
+from tonnage.sources.kinds import ListedPrices
 from tonnage.sources.listed_prices import PriceBook
 from tonnage.sources.results import RowTally, SourceResult
-from tonnage.sources.web import Web
 from tonnage.values import dataclass
 
 BASE_URL: Final = "https://spot-bid-advisor.s3.amazonaws.com"
@@ -26,13 +26,9 @@ PATH: Final = "/spot-advisor-data.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AwsSpotAdvisorSource:
+class AwsSpotAdvisorSource(ListedPrices):
     """The machines and regions for which the catalog has an on-demand price."""
 
-    known: Catalog
-    web: Web
-    regions: tuple[str, ...]
-    read_on: date
     base_url: str = BASE_URL
 
     @property

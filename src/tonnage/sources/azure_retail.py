@@ -17,10 +17,11 @@ from urllib.parse import urlencode
 from tonnage.catalog.catalog import Catalog
 from tonnage.catalog.market import Purchase
 from tonnage.errors import SourceError, UnknownInstanceType
+from tonnage.sources.kinds import ListedPrices
 from tonnage.sources.listed_prices import HOURS_PER_YEAR, PriceBook, read_price, read_text, require_usd
 from tonnage.sources.machines import NOT_HELD, RowRejectedError
 from tonnage.sources.results import RowTally, SourceResult
-from tonnage.sources.web import Web, follow_pages, same_place
+from tonnage.sources.web import follow_pages, same_place
 from tonnage.values import dataclass
 
 BASE_URL: Final = "https://prices.azure.com"
@@ -33,13 +34,9 @@ LARGEST_TERM_USD: Final = 20_000_000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AzureRetailSource:
+class AzureRetailSource(ListedPrices):
     """The regions named, of the API at `base_url`."""
 
-    known: Catalog
-    web: Web
-    regions: tuple[str, ...]
-    read_on: date
     base_url: str = BASE_URL
 
     @property

@@ -16,10 +16,11 @@ from tonnage.catalog.catalog import Catalog
 from tonnage.catalog.hardware import Accelerator, Source
 from tonnage.catalog.market import InstanceType
 from tonnage.errors import SourceError, UnknownInstanceType
+from tonnage.sources.kinds import ListedPrices
 from tonnage.sources.listed_prices import PriceBook, read_count, read_price, read_text
 from tonnage.sources.machines import NOT_HELD, RowRejectedError, check_memory, find_device, settle
 from tonnage.sources.results import RowTally, SourceResult
-from tonnage.sources.web import Web, follow_pages, same_place
+from tonnage.sources.web import follow_pages, same_place
 from tonnage.values import dataclass
 
 BASE_URL: Final = "https://api.digitalocean.com"
@@ -28,13 +29,10 @@ PROVIDER: Final = "digitalocean"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DigitalOceanSource:
+class DigitalOceanSource(ListedPrices):
     """The sizes that the token's account may see; `regions` empty: all."""
 
-    known: Catalog
-    web: Web
     token: str = field(repr=False)
-    read_on: date
     regions: tuple[str, ...] = ()
     base_url: str = BASE_URL
 

@@ -11,18 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from datetime import date
 from decimal import Decimal
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from tonnage.catalog.catalog import Catalog
 from tonnage.errors import SourceError
 from tonnage.sources.gcp_parts import Mode, PartPrices, machine_price, part_of
+from tonnage.sources.kinds import ListedPrices
 from tonnage.sources.listed_prices import PriceBook, read_price, require_usd
 from tonnage.sources.machines import RowRejectedError
 from tonnage.sources.results import RowTally, SourceResult
-from tonnage.sources.web import Web, follow_pages
+from tonnage.sources.web import follow_pages
 from tonnage.units import HOURS_PER_MONTH
 from tonnage.values import dataclass
 
@@ -32,14 +31,10 @@ MODES: Final[Mapping[str, Mode]] = {"OnDemand": "on_demand", "Preemptible": "spo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GcpBillingSource:
+class GcpBillingSource(ListedPrices):
     """The machines of the catalog in the regions named."""
 
-    known: Catalog
-    web: Web
     key: str = field(repr=False)
-    regions: tuple[str, ...]
-    read_on: date
     base_url: str = BASE_URL
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
+from typing import Self
 
 from tonnage.catalog.catalog import Catalog
 from tonnage.sources.results import PriceSource
@@ -36,6 +37,24 @@ class Circumstances:
     def secret(self, names: Sequence[str]) -> str:
         """The first of these variables that is set."""
         return next((self.environ[name] for name in names if self.environ.get(name)), "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedPrices:
+    """A price list on the web, at `base_url`: of the catalog's machines, in the regions named."""
+
+    known: Catalog
+    web: Web
+    regions: tuple[str, ...]
+    read_on: date
+    base_url: str
+
+    @classmethod
+    def made_in(cls, here: Circumstances, regions: tuple[str, ...], **more: str) -> Self:
+        """The list of those regions, at its own address where none is asked for; `more`: what else the class needs."""
+        if here.base_url:
+            more["base_url"] = here.base_url.rstrip("/")
+        return cls(known=here.known, web=here.web, regions=regions, read_on=here.today, **more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

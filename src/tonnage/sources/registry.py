@@ -7,7 +7,7 @@ from importlib.metadata import entry_points
 from typing import Final
 
 from tonnage.errors import InputError, MissingExtra, SourceError, did_you_mean, nearest
-from tonnage.sources import aws_price_list, aws_spot_advisor, azure_retail, digitalocean, gcp_billing
+from tonnage.sources import aws_price_list
 from tonnage.sources.aws_price_list import AwsPriceListSource
 from tonnage.sources.aws_spot import AwsSpotSource, boto3_client, boto3_credentials
 from tonnage.sources.aws_spot_advisor import AwsSpotAdvisorSource
@@ -36,15 +36,6 @@ def _base(here: Circumstances, default: str) -> str:
     return (here.base_url or default).rstrip("/")
 
 
-def _aws(here: Circumstances) -> list[PriceSource]:
-    return [
-        AwsPriceListSource(
-            known=here.known, web=here.web, regions=here.regions_of("aws"), read_on=here.today,
-            base_url=_base(here, aws_price_list.BASE_URL),
-        )
-    ]  # fmt: skip
-
-
 def _aws_spot(here: Circumstances) -> list[PriceSource]:
     client = boto3_client(here.web.limits, endpoint_url=here.base_url)
     return [
@@ -62,41 +53,9 @@ def _no_aws_credentials(_here: Circumstances) -> str | None:
     return None if found else "no AWS credentials: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 
 
-def _aws_spot_advisor(here: Circumstances) -> list[PriceSource]:
-    return [
-        AwsSpotAdvisorSource(
-            known=here.known, web=here.web, regions=here.regions_of("aws"), read_on=here.today,
-            base_url=_base(here, aws_spot_advisor.BASE_URL),
-        )
-    ]  # fmt: skip
-
-
-def _azure(here: Circumstances) -> list[PriceSource]:
-    return [
-        AzureRetailSource(
-            known=here.known, web=here.web, regions=here.regions_of("azure"), read_on=here.today,
-            base_url=_base(here, azure_retail.BASE_URL),
-        )
-    ]  # fmt: skip
-
-
-def _gcp(here: Circumstances) -> list[PriceSource]:
-    return [
-        GcpBillingSource(
-            known=here.known, web=here.web, key=here.secret(GCP_KEYS), regions=here.regions_of("gcp"),
-            read_on=here.today, base_url=_base(here, gcp_billing.BASE_URL),
-        )
-    ]  # fmt: skip
-
-
 def _digitalocean(here: Circumstances) -> list[PriceSource]:
     regions = here.regions_of("digitalocean") if here.regions else ()
-    return [
-        DigitalOceanSource(
-            known=here.known, web=here.web, token=here.secret(DIGITALOCEAN_TOKENS), regions=regions,
-            read_on=here.today, base_url=_base(here, digitalocean.BASE_URL),
-        )
-    ]  # fmt: skip
+    return [DigitalOceanSource.made_in(here, regions, token=here.secret(DIGITALOCEAN_TOKENS))]
 
 
 def _bedrock(here: Circumstances) -> list[PriceSource]:
@@ -145,7 +104,7 @@ KINDS: Final[tuple[SourceKind, ...]] = (
         providers=("aws",),
         gives="EC2 on-demand and reserved",
         needs="nothing",
-        build=_aws,
+        build=lambda here: [AwsPriceListSource.made_in(here, here.regions_of("aws"))],
     ),
     SourceKind(
         name="aws-spot",
@@ -162,7 +121,7 @@ KINDS: Final[tuple[SourceKind, ...]] = (
         providers=("aws",),
         gives="EC2 spot, computed from last month's savings",
         needs="nothing",
-        build=_aws_spot_advisor,
+        build=lambda here: [AwsSpotAdvisorSource.made_in(here, here.regions_of("aws"))],
     ),
     SourceKind(
         name="azure",
@@ -170,7 +129,7 @@ KINDS: Final[tuple[SourceKind, ...]] = (
         providers=("azure",),
         gives="on-demand, spot, reserved",
         needs="nothing",
-        build=_azure,
+        build=lambda here: [AzureRetailSource.made_in(here, here.regions_of("azure"))],
     ),
     SourceKind(
         name="gcp",
@@ -178,7 +137,7 @@ KINDS: Final[tuple[SourceKind, ...]] = (
         providers=("gcp",),
         gives="on-demand and spot, summed from parts",
         needs=GCP_KEYS[0],
-        build=_gcp,
+        build=lambda here: [GcpBillingSource.made_in(here, here.regions_of("gcp"), key=here.secret(GCP_KEYS))],
         missing=_no_secret(GCP_KEYS, "API key of Google Cloud"),
     ),
     SourceKind(

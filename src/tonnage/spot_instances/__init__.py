@@ -5,8 +5,9 @@ Each name loads on first use: a plan needs the hazards alone, not the replays.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from tonnage.lazy import lazy_names
 
 if TYPE_CHECKING:
     from tonnage.spot_instances.advice import SpotAdvice, SpotQuestion, advise
@@ -24,122 +25,30 @@ if TYPE_CHECKING:
     from tonnage.spot_instances.traces import SpotTrace, TraceError, parse_trace
     from tonnage.spot_instances.windows import SpotWindows, draw_joint_windows, draw_windows
 
-_HOMES: Final = {
-    "advice": (
-        "SpotAdvice",
-        "SpotQuestion",
-        "advise",
-    ),
-    "engine": (
-        "Moment",
-        "ReplayOutcome",
-        "Policy",
-        "Recorded",
-        "World",
-        "replay",
-    ),
-    "fitting": (
-        "SpotFit",
-        "fit_traces",
-    ),
-    "hazards": (
-        "AGES_H",
-        "Direction",
-        "HazardModel",
-        "fit_hazards",
-    ),
-    "job": (
-        "TICK_H",
-        "SpotJob",
-    ),
-    "knowledge": (
-        "SpotHazard",
-        "machine_hazard",
-    ),
-    "model_file": (
-        "model_document",
-        "model_text",
-        "packaged_model",
-        "parse_model",
-    ),
-    "optimum": (
-        "optimal_cost",
-        "optimal_costs",
-    ),
-    "policy": ("TonnagePolicy",),
-    "replaying": (
-        "POLICIES",
-        "PolicyResult",
-        "ReplayResult",
-        "TraceResult",
-        "replay_traces",
-    ),
-    "rivals": (
-        "Greedy",
-        "OnDemand",
-        "TimeSliced",
-        "UniformProgress",
-    ),
-    "saves": ("machine_save_s",),
-    "traces": (
-        "SpotTrace",
-        "TraceError",
-        "parse_trace",
-    ),
-    "windows": (
-        "SpotWindows",
-        "draw_joint_windows",
-        "draw_windows",
-    ),
-}
-_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
-    "AGES_H",
-    "POLICIES",
-    "TICK_H",
-    "Direction",
-    "Greedy",
-    "HazardModel",
-    "Moment",
-    "OnDemand",
-    "Policy",
-    "PolicyResult",
-    "Recorded",
-    "ReplayOutcome",
-    "ReplayResult",
-    "SpotAdvice",
-    "SpotFit",
-    "SpotHazard",
-    "SpotJob",
-    "SpotQuestion",
-    "SpotTrace",
-    "SpotWindows",
-    "TimeSliced",
-    "TonnagePolicy",
-    "TraceError",
-    "TraceResult",
-    "UniformProgress",
-    "World",
-    "advise",
-    "draw_joint_windows",
-    "draw_windows",
-    "fit_hazards",
-    "fit_traces",
-    "machine_hazard",
-    "machine_save_s",
-    "model_document",
-    "model_text",
-    "optimal_cost",
-    "optimal_costs",
-    "packaged_model",
-    "parse_model",
-    "parse_trace",
-    "replay",
-    "replay_traces",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    "AGES_H", "POLICIES", "TICK_H", "Direction", "Greedy", "HazardModel", "Moment", "OnDemand", "Policy",
+    "PolicyResult", "Recorded", "ReplayOutcome", "ReplayResult", "SpotAdvice", "SpotFit", "SpotHazard", "SpotJob",
+    "SpotQuestion", "SpotTrace", "SpotWindows", "TimeSliced", "TonnagePolicy", "TraceError", "TraceResult",
+    "UniformProgress", "World", "advise", "draw_joint_windows", "draw_windows", "fit_hazards", "fit_traces",
+    "machine_hazard", "machine_save_s", "model_document", "model_text", "optimal_cost", "optimal_costs",
+    "packaged_model", "parse_model", "parse_trace", "replay", "replay_traces",
+]  # fmt: skip
+__getattr__ = lazy_names(
+    __name__,
+    {
+        ".advice": ("SpotAdvice", "SpotQuestion", "advise"),
+        ".engine": ("Moment", "Policy", "Recorded", "ReplayOutcome", "World", "replay"),
+        ".fitting": ("SpotFit", "fit_traces"),
+        ".hazards": ("AGES_H", "Direction", "HazardModel", "fit_hazards"),
+        ".job": ("TICK_H", "SpotJob"),
+        ".knowledge": ("SpotHazard", "machine_hazard"),
+        ".model_file": ("model_document", "model_text", "packaged_model", "parse_model"),
+        ".optimum": ("optimal_cost", "optimal_costs"),
+        ".policy": ("TonnagePolicy",),
+        ".replaying": ("POLICIES", "PolicyResult", "ReplayResult", "TraceResult", "replay_traces"),
+        ".rivals": ("Greedy", "OnDemand", "TimeSliced", "UniformProgress"),
+        ".saves": ("machine_save_s",),
+        ".traces": ("SpotTrace", "TraceError", "parse_trace"),
+        ".windows": ("SpotWindows", "draw_joint_windows", "draw_windows"),
+    },
+)

@@ -10,6 +10,8 @@ from tonnage.catalog.grammar import GpuFilter
 from tonnage.catalog.market import Platform, Purchase
 from tonnage.values import dataclass
 from tonnage.workload.exclusions import Exclusion
+from tonnage.workload.file.money_fields import OwnPrices as OwnPrices
+from tonnage.workload.file.money_fields import Schedule as Schedule
 from tonnage.workload.host import HostTerms
 from tonnage.workload.programs import Attention as Attention
 from tonnage.workload.programs import Optimizer as Optimizer
@@ -227,33 +229,6 @@ class Constraints:
     def held(self, what: Risk) -> bool:
         """Whether `what` must hold at the far end of the 80 % interval: memory by default, the others with `hold`."""
         return what not in self.accept_risk and (what == "memory" or self.hold)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
-    """Machines that run so many hours a day, so many days a month, and are off else."""
-
-    hours_per_day: float
-    days_per_month: float
-
-    @property
-    def hours_per_month(self) -> float:
-        """
-        >>> Schedule(hours_per_day=8, days_per_month=22).hours_per_month
-        176
-        """
-        return self.hours_per_day * self.days_per_month
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnPrices:
-    """Prices the workload states itself, USD; None: a stated gap."""
-
-    object_storage_usd_per_gb_month: float | None = None
-    block_storage_usd_per_gb_month: float | None = None
-    egress_usd_per_gb: float | None = None  # out of the provider that holds the data
-    egress_region_usd_per_gb: float | None = None  # between two regions of one provider
-    load_balancer_usd_per_hour: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

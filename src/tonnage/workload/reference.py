@@ -14,7 +14,6 @@ from tonnage.workload.file.inline_shape import ConvolutionFields, InlineShape
 from tonnage.workload.file.job_fields import (
     BatchFields,
     DataFields,
-    HostFields,
     LoraFields,
     ServeFields,
     SpeculativeFields,
@@ -24,7 +23,7 @@ from tonnage.workload.file.job_fields import (
 from tonnage.workload.file.kinds import KINDS
 from tonnage.workload.file.layout_fields import ServingLayoutFields, TrainLayoutFields
 from tonnage.workload.file.length_fields import LengthFields
-from tonnage.workload.file.money_fields import DataPlaceFields, PriceFields, ScheduleFields
+from tonnage.workload.file.money_fields import DataPlaceFields, OwnPrices, Schedule
 from tonnage.workload.file.run_fields import (
     CheckpointFields,
     GenerateRunFields,
@@ -43,6 +42,7 @@ from tonnage.workload.file.terms_fields import (
     SharedFields,
     TeamFields,
 )
+from tonnage.workload.host import HostTerms
 
 EXAMPLES: Final[Mapping[str, str]] = {
     "train": """\
@@ -77,7 +77,7 @@ constraints: {providers: [aws, gcp]}
 
 _TITLES: Final[Mapping[type[BaseModel], str]] = {
     DataFields: "`data`",
-    HostFields: "`host`",
+    HostTerms: "`host`",
     TrainFields: "`train`",
     LoraFields: "`train.lora`",
     TrainLayoutFields: "`layout` of a training",
@@ -101,8 +101,8 @@ _TITLES: Final[Mapping[type[BaseModel], str]] = {
     SweepLimitFields: "`sweep.limits`",
     ConstraintFields: "`constraints`",
     BuyFields: "`buy`",
-    ScheduleFields: "`buy.schedule`",
-    PriceFields: "`buy.prices`",
+    Schedule: "`buy.schedule`",
+    OwnPrices: "`buy.prices`",
     DataPlaceFields: "Data place",
     TeamFields: "`team`",
     LengthFields: "Lengths",
@@ -142,8 +142,8 @@ def render_workload_reference() -> str:
     parts += [_render_section(section) for section in (ConstraintFields, BuyFields, TeamFields)]
     parts.append("## Values with keys of their own\n")
     parts += [_render_section(section) for section in _OF_RUNS]
-    parts += [_render_section(section) for section in (ScheduleFields, PriceFields, DataPlaceFields)]
-    parts += [_render_section(section) for section in (HostFields, SpeculativeFields, LengthFields, InlineShape)]
+    parts += [_render_section(section) for section in (Schedule, OwnPrices, DataPlaceFields)]
+    parts += [_render_section(section) for section in (HostTerms, SpeculativeFields, LengthFields, InlineShape)]
     parts.append(_render_section(ConvolutionFields))
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
 
@@ -156,11 +156,11 @@ _SHARED: Final = (
     *_OF_RUNS,
     ConstraintFields,
     BuyFields,
-    ScheduleFields,
-    PriceFields,
+    Schedule,
+    OwnPrices,
     TeamFields,
     DataPlaceFields,
-    HostFields,
+    HostTerms,
     LengthFields,
     InlineShape,
     ConvolutionFields,

@@ -21,12 +21,18 @@ def plain_model_name(name: str) -> str:
     >>> plain_model_name("Llama 3.1 8B"), plain_model_name("llama-3-8b")
     ('llama318b', 'llama38b')
     """
+    return re.sub(r"[^a-z0-9]", "", _CHAT.sub("", spoken_model_name(name)))
+
+
+def spoken_model_name(name: str) -> str:
+    """A model's name as one says it, without maker, reach and revision: one name for one model in one picture.
+
+    >>> spoken_model_name("amazon.nova-micro-v1:0"), spoken_model_name("nova-micro")
+    ('nova-micro', 'nova-micro')
+    """
     text = name.strip().casefold().rsplit("/", 1)[-1]
     text = _MAKER.sub("", _REACH.sub("", text))
-    text = _REVISION.sub("", text)
-    text = re.sub(r"-v\d+$", "", text)
-    text = _CHAT.sub("", text)
-    return re.sub(r"[^a-z0-9]", "", text)
+    return re.sub(r"-v\d+$", "", _REVISION.sub("", text))
 
 
 def has_reach(name: str) -> bool:

@@ -25,4 +25,5 @@ class Flip:
     becomes: Becomes
     cost_usd: float
     time_s: float | None
+    count: int | None = None  # machines of the option that comes of it; None for one on tokens
     edit: Edit = field(compare=False, repr=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar, Literal
 
 from tonnage.catalog.capacity import CapacityWay
@@ -262,6 +263,7 @@ PriceRisk = (  # a price with one of these is not relied on
     OddPriceRisk | OddPremiumRisk | UndatedPriceRisk | OldPriceRisk | EstimatedFeeRisk | CommunityHostRisk
 )
 Doubt = PriceRisk | UnknownHostRisk  # an option with one of these wins only where none is without
+DoubtLevel = Literal[0, 1, 2]  # 0: no doubt; 1: of a platform's fee alone; 2: of the machine's or the tokens' price too
 Risk = (
     DeadlineRisk
     | LatencyRisk
@@ -292,3 +294,17 @@ Risk = (
     | ArmHostRisk
     | RocmRisk
 )
+
+
+def doubt_level(doubts: Iterable[Doubt]) -> DoubtLevel:
+    """How far a price is in doubt: in its platform's fee alone, or in that of the machine itself.
+
+    >>> doubt_level([]), doubt_level([OldPriceRisk(age_days=666, platform="databricks")])
+    (0, 1)
+    >>> doubt_level([OldPriceRisk(age_days=666, platform="databricks"), UndatedPriceRisk()])
+    2
+    """
+    found = list(doubts)
+    if not found:
+        return 0
+    return 1 if all(getattr(one, "platform", None) is not None for one in found) else 2

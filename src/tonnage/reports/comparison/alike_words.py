@@ -7,6 +7,7 @@ from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.computed import WorkRow
 from tonnage.planning import Option
 from tonnage.reports.blocks import Column, Paragraph, Table
+from tonnage.reports.cheaper import doubt_words
 from tonnage.reports.comparison.figures import UNKNOWN, duration, money
 from tonnage.reports.comparison.sections import Part, Subheading
 from tonnage.reports.wording import render_machines, render_money, render_purchase
@@ -67,5 +68,16 @@ def _time(option: Option | None, none: str) -> str:
 
 
 def _bought(comparison: Comparison, row: WorkRow) -> tuple[str, ...]:
-    ways = [bought_as(row, purchase) for purchase in ("on_demand", "spot")]
-    return (comparison.title_of[row.alternative], row.work, *(money(one.cost_usd) if one else UNKNOWN for one in ways))
+    ways = [_way(row, purchase) for purchase in ("on_demand", "spot")]
+    return (comparison.title_of[row.alternative], row.work, *ways)
+
+
+def _way(row: WorkRow, purchase: str) -> str:
+    """What a way of buying costs; where its price is not relied on, as little as it would cost at that."""
+    one, doubted = bought_as(row, purchase), row.doubted
+    if one is not None:
+        return money(one.cost_usd)
+    if doubted is None or doubted.purchase != purchase:
+        return UNKNOWN
+    why = ", ".join(doubt_words(doubt) for doubt in doubted.doubts if getattr(doubt, "platform", None) is None)
+    return f"not relied on: {render_money(doubted.cost_usd.value)} ({why})"

@@ -23,6 +23,7 @@ from tonnage.reports.wording import (
 )
 from tonnage.units import SECONDS_PER_HOUR
 from tonnage.workload.jobs import BatchJob, ServeJob, TrainJob
+from tonnage.workload.token_models import spoken_model_name
 
 NOWHERE: Final = Station(title="Nothing", lines=("it cannot do this work",), there=False)
 
@@ -78,7 +79,8 @@ def _does(option: Option) -> Station:
     where = " ".join(filter(None, (option.provider, option.region)))
     bought = render_bought(option.purchase, option.platform)
     if isinstance(option, TokenOption):
-        return Station(title=option.instance_type, lines=("token API", where, bought))
+        how = "customised from" if option.training else "token API"
+        return Station(title=spoken_model_name(option.instance_type), lines=(how, where, bought))
     each = " each" if option.count > 1 else ""
     gpus = render_gpus(option.gpu, option.gpu_count) + each
     return Station(title=render_machines(option.count, option.instance_type), lines=(gpus, where, bought))
@@ -88,8 +90,11 @@ def _result(work: WorkDemand, option: Option) -> Station:
     job = work.workload.job
     if isinstance(job, ServeJob):
         promised = option.promised
-        lines = () if promised is None else (PROMISES[promised[0]], render_duration(promised[1].value))
-        return Station(title="Answers", lines=lines)
+        if promised is None:
+            return Station(title="Answers", lines=())
+        # Nobody publishes the latency of a token API: what the user states is no prediction of ours.
+        how = "stated" if isinstance(option, TokenOption) else "predicted"
+        return Station(title="Answers", lines=(PROMISES[promised[0]], render_duration(promised[1].value), how))
     title = "Answers" if isinstance(job, BatchJob) else "Model"
     return Station(title=title, lines=() if option.time_s is None else (f"in {render_duration(option.time_s.value)}",))
 
@@ -101,6 +106,8 @@ def _beside(option: Option) -> Station | None:
         return None
     if saves.keeps_items:
         return Station(title="Answers kept", lines=("each as it comes",))
+    if saves.interval_h >= saves.work_h:
+        return Station(title="No checkpoint", lines=("a lost job starts again",))
     every = f"every {render_duration(saves.interval_h * SECONDS_PER_HOUR)}"
     return Station(title="Checkpoints", lines=(f"{option.provider} storage, {every}",))
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage.comparison.comparing import Comparison
-from tonnage.comparison.verdict import OutKind, Verdict
+from tonnage.comparison.verdict import Verdict
 from tonnage.reports.blocks import Bullets, Column, Pairs, Paragraph, Table
 from tonnage.reports.comparison.caveats import caveats, level
 from tonnage.reports.comparison.figures import UNKNOWN, counted, money
 from tonnage.reports.comparison.horizon_chart import horizon_chart
 from tonnage.reports.comparison.sections import Part, Section
-from tonnage.reports.comparison.verdict_words import change_words, headline, reason_words
+from tonnage.reports.comparison.verdict_words import SHORT_OUT, change_words, headline, reason_words
 from tonnage.reports.reasons.risks import risk_words
 from tonnage.reports.wording import short
 from tonnage.sizing.estimates import Figure
@@ -22,16 +22,7 @@ from tonnage.sizing.estimates import Figure
 MOST_REASONS: Final = 3
 MOST_CHANGES: Final = 4
 MOST_RISKS: Final = 5
-SHORT_OUT: Final[dict[OutKind, str]] = {
-    "cannot do the work": "cannot do all the work",
-    "another model": "with another model than asked for",
-    "cost not known": "cost not known",
-    "breaks a rule": "breaks a must-have",
-    "rule not known": "a must-have is not known to be met",
-    "excluded by the rules": "left out by the rules",
-    "not reached in time": "not reached within the horizon",
-    "never pays back": "the move does not pay within the horizon",
-}
+QUESTIONS: Final = ("another model", "rule")  # changes that one question settles stand first
 
 
 def board_sections(comparison: Comparison) -> tuple[Section, ...]:
@@ -107,7 +98,8 @@ def _entry_usd(comparison: Comparison, name: str) -> str:
 
 
 def _changes(comparison: Comparison) -> Section:
-    changes = tuple(change_words(comparison, one) for one in comparison.answer.changes[:MOST_CHANGES])
+    asked = sorted(comparison.answer.changes, key=lambda one: one.kind not in QUESTIONS)
+    changes = tuple(change_words(comparison, one) for one in asked[:MOST_CHANGES])
     nothing = ("nothing that was looked at: price, people-hours, volume, horizon, rules",)
     return Section(key="changes", title="What would change it", parts=(Bullets(items=changes or nothing),))
 

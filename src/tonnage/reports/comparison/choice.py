@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.scoring import WeightFlip
 from tonnage.comparison.sizes import load_sizes
@@ -13,9 +15,16 @@ from tonnage.reports.comparison.decision_views import decision_tree
 from tonnage.reports.comparison.figures import counted, money
 from tonnage.reports.comparison.guidance import horizon_steps
 from tonnage.reports.comparison.sections import Part, Section, Subheading
-from tonnage.reports.comparison.verdict_words import change_words, exclusion_words, headline, reason_words
+from tonnage.reports.comparison.verdict_words import (
+    SHORT_OUT,
+    change_words,
+    exclusion_words,
+    headline,
+    reason_words,
+)
 from tonnage.reports.reasons.comparison import split_words
 from tonnage.reports.wording import render_money, short
+from tonnage.sizing.estimates import Figure
 
 
 def summary_section(comparison: Comparison) -> Section:
@@ -57,27 +66,35 @@ def _monthly(comparison: Comparison, name: str) -> str:
     return f"{money(total.usd_per_month)} a month, people {people}{bought}{model}{guess}"
 
 
-def decision_words(comparison: Comparison) -> str:
-    """What the rules say, and what that did to the answer."""
+def rules_words(comparison: Comparison) -> str:
+    """What the rules lead to, and what that did to the answer; the answer itself is the summary's."""
     decision, answer = comparison.decision, comparison.answer
     if decision.leaf is None:
-        return f"The rules are undecided: {decision.missing} is not known"
-    said = f"{decision.leaf.say}: {decision.leaf.because}"
-    named = answer.inputs.preference.alternatives
-    if named is None or answer.choice in named:
-        return said
-    effect = "a must-have" if decision.leaf.must else "it counts among alternatives that cost alike"
-    found = "; ".join(_against(comparison, name) for name in named) or "nothing compared here is meant by that"
-    return f"{said} ({effect}). {found}."
+        return f"The rules are undecided, since {decision.missing} is not known; they have no part in the answer."
+    leads = f"The rules lead to «{decision.leaf.say}»: {decision.leaf.because}."
+    if answer.rules.kind == "names none":
+        return f"{leads} They name none of the alternatives compared, and leave the answer to cost."
+    if answer.rules.kind == "agrees":
+        return f"{leads} The answer is among what they name: {level(comparison, answer.rules.named)}."
+    stays = f"The answer stays {comparison.title_of[answer.choice]}" if answer.choice else "There is no answer"
+    effect = "must be met" if decision.leaf.must else "counts only among alternatives that cost alike"
+    return f"{leads} {stays}: this leaf {effect}. {against_words(comparison, answer.rules.named)}"
+
+
+def against_words(comparison: Comparison, names: Sequence[str]) -> str:
+    """What keeps alternatives from being the answer, a sentence each."""
+    return " ".join(f"{_against(comparison, name)}." for name in names)
 
 
 def _against(comparison: Comparison, name: str) -> str:
-    """What keeps an alternative that the rules name from being the answer."""
-    verdict = comparison.answer.verdict
+    verdict, chosen = comparison.answer.verdict, comparison.answer.verdict.chosen
     if (out := verdict.out_of(name)) is not None:
         return exclusion_words(comparison, out)
     one = next(one for one in verdict.contenders if one.alternative == name)
-    return f"{comparison.title_of[name]} costs {money(one.usd)} over {counted(verdict.weeks, 'week')}"
+    said = f"{comparison.title_of[name]} costs {money(one.usd)} over {counted(verdict.weeks, 'week')}"
+    if chosen is None or one.level:
+        return said
+    return f"{said}, {render_money(one.usd.value - chosen.usd.value)} more than the answer"
 
 
 def decision_section(comparison: Comparison) -> Section:
@@ -100,14 +117,14 @@ def decision_section(comparison: Comparison) -> Section:
     rules = decision.rules
     return Section(
         key="decision",
-        title="Decision",
+        title="What the rules say",
         parts=(
-            Paragraph(text=decision_words(comparison), tone="good" if decision.leaf else "warning"),
+            Paragraph(text=rules_words(comparison), tone="plain" if decision.leaf else "warning"),
             Paragraph(
                 text=f"Rule set «{rules.title}» ({rules.name}). {rules.about} Source: {rules.source}.", tone="faint"
             ),
             Table(columns=columns, rows=rows),
-            Subheading(text="What would change it"),
+            Subheading(text="What would lead the rules elsewhere"),
             Bullets(items=flips or ("no single other answer leads elsewhere",)),
             Subheading(text="The whole tree"),
             decision_tree(decision),
@@ -137,9 +154,7 @@ def score_section(comparison: Comparison) -> Section:
     )
     out = [comparison.title_of[name] for name in names if name not in comparison.able]
     parts: list[Part] = [
-        Paragraph(
-            text="The scores break ties among alternatives that cost alike; they are not the answer.", tone="faint"
-        ),
+        Paragraph(text=score_words(comparison)),
         Table(columns=ranking_columns, rows=ranking),
     ]
     if (chart := score_chart(comparison)) is not None:
@@ -149,10 +164,10 @@ def score_section(comparison: Comparison) -> Section:
             Paragraph(text=f"Not ranked, because not all the work can be done there: {', '.join(out)}.", tone="warning")
         )
     parts += [
-        Subheading(text="Which weights would change the winner"),
+        Subheading(text="Which weights would put another first by score"),
         *((weights,) if (weights := sensitivity_chart(comparison)) is not None else ()),
         Bullets(
-            items=flip_lines(comparison.flips, comparison) or ("no weight of a single criterion changes the winner",)
+            items=flip_lines(comparison.flips, comparison) or ("no weight of a single criterion puts another first",)
         ),
         Paragraph(
             text=f"Draws: {request.draws:,}, seed {request.seed}. Weights log-normal around their own (sigma 0.5), "
@@ -168,6 +183,17 @@ def score_section(comparison: Comparison) -> Section:
         Pairs(rows=_weight_rows(comparison)),
     ]
     return Section(key="scores", title="Scores and sensitivity", parts=tuple(parts))
+
+
+def score_words(comparison: Comparison) -> str:
+    """What the scores are for, and why the first by score is not the answer where it is not."""
+    said = "The scores break ties among alternatives that cost alike."
+    ranking, choice = comparison.ranking, comparison.answer.choice
+    if not ranking or choice is None or ranking[0].alternative == choice:
+        return said
+    first = ranking[0].alternative
+    return (f"{said} {comparison.title_of[first]} has the highest, and the answer stays {comparison.title_of[choice]}. "
+            f"{against_words(comparison, [first])}")  # fmt: skip
 
 
 def _weight_rows(comparison: Comparison) -> tuple[tuple[str, str], ...]:
@@ -193,15 +219,14 @@ def implied_lines(comparison: Comparison) -> tuple[str, ...]:
     criteria = {criterion.key: criterion.title for criterion in comparison.criteria}
     given, lead = comparison.request.weights_given, comparison.answer.implied_lead
     out = []
-    if lead is not None:
+    if lead is not None and lead.asked_usd_per_month >= 0:
         price = "any price" if lead.usd_per_month is None else f"{render_money(lead.usd_per_month)} a month more"
-        asked = render_money(abs(lead.asked_usd_per_month))
-        side = "costs" if lead.asked_usd_per_month >= 0 else "saves"
+        asked = render_money(lead.asked_usd_per_month)
         out.append(
             f"Together the weights say that you would pay {price} for "
             f"{comparison.title_of[lead.alternative]} rather than "
-            f"{comparison.title_of[lead.other]}; it {side} {asked} a month, moving not counted. Weights do not "
-            "outvote the cost: say `worth:` if you mean it."
+            f"{comparison.title_of[lead.other]}; it costs {asked} a month more, moving not counted. Weights do not "
+            "outvote the cost: state it as worth if you mean it."
         )
     out += [
         f"{criteria[one.criterion]}, weight {one.weight:g}: you would pay "
@@ -216,7 +241,7 @@ def flip_lines(flips: tuple[WeightFlip, ...], comparison: Comparison) -> tuple[s
     """Nearest first."""
     criteria = {criterion.key: criterion.title for criterion in comparison.criteria}
     return tuple(
-        f"{criteria[one.criterion]}: {comparison.title_of[one.rival]} wins with a weight {one.side} "
+        f"{criteria[one.criterion]}: {comparison.title_of[one.rival]} comes first with a weight {one.side} "
         f"{short(one.weight_at_tie)} (now {one.weight_now:g})"
         for one in flips
     )
@@ -279,20 +304,21 @@ def _size_rows(comparison: Comparison) -> tuple[tuple[str, ...], ...]:
 def _horizon_cost(verdict: Verdict, alternative: str) -> str:
     out = verdict.out_of(alternative)
     found = next((one.usd for one in verdict.contenders if one.alternative == alternative), None)
-    return money(found) if out is None else f"{money(out.usd)}: {out.kind}"
+    return money(found) if out is None else f"{money(out.usd)}: {SHORT_OUT[out.kind]}"
 
 
 def split_section(comparison: Comparison) -> Section:
     """Which work goes where, if several are used."""
     split, titles = comparison.split, comparison.title_of
     rows = tuple((work, titles[name] if name else "none can") for work, name in split.places)
-    pairs = [("split, a month", money(split.usd_per_month))]
+    over = counted(split.weeks, "week")
+    pairs = []
     if split.single:
-        pairs.append((f"all on {titles[split.single]}, a month", money(split.single_usd_per_month)))
-    used = dict.fromkeys(name for _, name in split.places if name)
-    entries = [f"{titles[name]} {money(comparison.entries[name].usd)}" for name in used if comparison.entries[name].usd]
-    if len(used) > 1 and entries:
-        pairs.append(("not in it: getting there, once", ", ".join(entries)))
+        pairs.append(
+            (f"all on {titles[split.single]}", _spread_cost(split.single_usd, split.single_usd_per_month, over))
+        )
+    if split.worth_it:
+        pairs.append(("split as above", _spread_cost(split.usd, split.usd_per_month, over)))
     notes = []
     if split.people_decide:
         where = ", ".join(f"{work} to {titles[name] if name else 'none'}" for work, name in split.without_people)
@@ -301,9 +327,17 @@ def split_section(comparison: Comparison) -> Section:
         key="hybrid",
         title="Hybrid split",
         parts=(
-            Paragraph(text=split_words(split).capitalize() + ".", tone="good" if split.worth_it else "plain"),
+            Paragraph(text=_sentence(split_words(split)), tone="good" if split.worth_it else "plain"),
             *notes,
             Table(columns=(Column(title="Work"), Column(title="Goes to")), rows=rows),
             Pairs(rows=tuple(pairs)),
         ),
     )
+
+
+def _spread_cost(usd: Figure | None, usd_per_month: Figure | None, over: str) -> str:
+    return f"{money(usd)} over {over}; {money(usd_per_month)} a month once there"
+
+
+def _sentence(clause: str) -> str:
+    return f"{clause[0].upper()}{clause[1:]}."

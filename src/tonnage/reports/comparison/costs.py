@@ -277,7 +277,7 @@ def _option_cells(row: WorkRow) -> tuple[str, ...]:
         where = f"{where.strip()} ({render_gpus(option.gpu, option.gpu_count, option.count)})"
     return (
         where.strip(),
-        "no end" if row.kind == "serve" else duration(option.time_s),
+        "runs all the time" if row.kind == "serve" else duration(option.time_s),
         duration(row.latency_p95_s) if row.kind == "serve" else "—",
         rate(row.rate),
         money(option.cost_usd),

@@ -57,7 +57,7 @@ class _Opener:
 
 def _text_lines(node: Node, indent: str) -> Iterator[str]:
     if not node.children:
-        yield f"{indent}=> {node.text}{'   <== this team' if node.taken else ''}"
+        yield f"{indent}=> {node.text}{'   <== where these rules lead' if node.taken else ''}"
         return
     yield f"{indent}{node.text}"
     for child in node.children:

@@ -68,8 +68,11 @@ def comparison_document(comparison: Comparison) -> Mapping[str, Any]:
         "organisation": comparison.size.name if comparison.size else None,
         "split": {
             "places": dict(comparison.split.places),
+            "weeks": plain_number(comparison.split.weeks),
+            "usd": _money(comparison.split.usd),
             "usd_per_month": _money(comparison.split.usd_per_month),
             "single": comparison.split.single,
+            "single_usd": _money(comparison.split.single_usd),
             "single_usd_per_month": _money(comparison.split.single_usd_per_month),
             "worth_it": comparison.split.worth_it,
             "because": split_words(comparison.split),
@@ -220,6 +223,9 @@ def decision_document(comparison: Comparison) -> dict[str, Any]:
     return {
         "rules": decision.rules.name,
         "leaf": decision.leaf.name if decision.leaf else None,
+        "named": list(comparison.answer.rules.named),
+        "effect": comparison.answer.rules.kind,
+        "answer": comparison.answer.choice,
         "say": decision.leaf.say if decision.leaf else None,
         "because": decision.leaf.because if decision.leaf else None,
         "missing": decision.missing or None,

@@ -67,7 +67,7 @@ def levers_section(comparison: Comparison) -> Section:
             for one in row.purchases:
                 machines = render_machines(one.count, one.instance_type)
                 least = row.purchases[0].cost_usd.value
-                ratio = f"{one.cost_usd.value / least:.2f}x" if least > 0 else UNKNOWN
+                ratio = f"{short(one.cost_usd.value / least)}x" if least > 0 else UNKNOWN
                 rows.append(
                     (alternative.title, row.work, render_purchase(one.purchase), machines, money(one.cost_usd), ratio)
                 )
@@ -178,7 +178,8 @@ def footprint_section(comparison: Comparison) -> Section:
     }
     text = (
         "Devices x power limit x the fraction of it they draw x hours x PUE, then the region's grid; the machines "
-        "around the devices are not counted. "
+        "around the devices are not counted. The fraction goes from idle, with a model loaded, to at work with the "
+        "load of the service: both ends are assumptions (idle_fraction, power_fraction). "
         "What is not known is not zero: the compare file may state carbon: {grid_g_per_kwh, pue, power_fraction}."
     )
     parts: list[Part] = [Paragraph(text=text, tone="faint"), Table(columns=columns, rows=tuple(rows))]
@@ -214,6 +215,11 @@ def owned_parts(comparison: Comparison) -> list[Part]:
     ]
 
 
+def untimed(kind: str) -> str:
+    """Why no way of doing the work is the fastest."""
+    return "runs all the time" if kind == "serve" else "time not published"
+
+
 def speed_parts(comparison: Comparison) -> list[Part]:
     """The fastest way of each alternative beside the cheapest, and what it holds in memory."""
     rows = []
@@ -228,7 +234,7 @@ def speed_parts(comparison: Comparison) -> list[Part]:
                 used = one.run.memory_gib
                 memory = f"{short(used.value)} of {short(one.run.memory_available_gib)} GiB"
             if fast is None:
-                rows.append((alternative.title, row.work, memory, "no end", "—", "—"))
+                rows.append((alternative.title, row.work, memory, untimed(row.kind), "—", "—"))
                 continue
             machines = f"{render_machines(fast.count, fast.instance_type)}, {render_purchase(fast.purchase)}"
             rows.append((alternative.title, row.work, memory, machines, duration(fast.time_s), money(fast.cost_usd)))

@@ -6,16 +6,15 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from tonnage.comparison.comparing import Comparison
-from tonnage.comparison.horizons import payback
 from tonnage.comparison.migration import Migration, Task
 from tonnage.reports.blocks import Bullets, Column, Pairs, Paragraph, Table
 from tonnage.reports.comparison.charts import migration_chart
-from tonnage.reports.comparison.figures import UNKNOWN, counted, money
+from tonnage.reports.comparison.figures import counted, money
 from tonnage.reports.comparison.sections import Checks, CodePart, Part, Section, Subheading
+from tonnage.reports.comparison.verdict_words import payback_words
 from tonnage.reports.markdown import escape
 from tonnage.reports.plain import dump_csv
 from tonnage.reports.wording import short
-from tonnage.sizing.estimates import Figure
 
 COLUMNS = (
     "id",
@@ -79,24 +78,14 @@ def _gains(migration: Migration, comparison: Comparison) -> tuple[tuple[str, str
     gained = ", ".join(f"{criteria[key]} (+{change:.1f})" for key, change in moved if change >= 1)
     lost = ", ".join(f"{criteria[key]} ({change:.1f})" for key, change in moved if change <= -1)
     costs = [comparison.totals[name].usd_per_month for name in (migration.move.origin, migration.move.target)]
+    once = comparison.entries[migration.move.target].usd
     return (
         ("gains", gained or "no criterion by a point or more"),
         ("losses", lost or "no criterion by a point or more"),
         ("cost a month, before and after", f"{money(costs[0])}; {money(costs[1])}"),
-        ("pays for itself", payback_words(comparison.entries[migration.move.target].usd, *costs)),
+        ("cost of the move, once", money(once)),
+        ("the move", payback_words(comparison, migration.move.target)),
     )
-
-
-def payback_words(entry: Figure | None, before: Figure | None, after: Figure | None) -> str:
-    """After how many months the move has paid for itself, or that it never does."""
-    if entry is None or before is None or after is None:
-        return UNKNOWN
-    found = payback(entry, before, after)
-    if found.months is None:
-        return "never at the expected figures: it costs as much or more each month"
-    low = UNKNOWN if found.low is None else short(found.low)
-    high = "never" if found.high is None else short(found.high)
-    return f"after {short(found.months)} months ({low}–{high}): {money(entry)} once"
 
 
 def _item(migration: Migration, task: Task) -> str:

@@ -113,7 +113,7 @@ def _parts(part: Part, room: int) -> Iterator[dict[str, Any]]:
 
 def _lines(node: Node, depth: int) -> Iterator[dict[str, Any]]:
     answer = "not known" if node.answer == "unknown" else node.answer
-    mark = " (this team)" if node.taken and not node.children else ""
+    mark = " (where these rules lead)" if node.taken and not node.children else ""
     yield {"depth": depth, "answer": answer, "text": breakable(node.text) + mark, "taken": node.taken}
     for child in node.children:
         yield from _lines(child, depth + 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from textwrap import wrap
 from typing import Any, Final, TypeAlias
 
 import altair as alt
@@ -14,7 +15,8 @@ from tonnage.values import dataclass
 Plot: TypeAlias = alt.LayerChart | alt.FacetChart
 LEFT, MIDDLE, RIGHT = (0.0, 116.0), (150.0, 332.0), (366.0, 460.0)  # where boxes begin and end across
 FRAME: Final = 10.0  # pixels between a box and the frame around it
-HEAD: Final = 22.0  # pixels above the first lane, for the platform's name
+HEAD: Final = 22.0  # pixels above the first lane, for one line of the platform's name
+MOST_LINES: Final = 2  # of the platform's name
 LINE: Final = 15.0
 BETWEEN: Final = 16.0  # pixels between two lanes
 LETTER: Final = 6.0  # pixels of a letter, about
@@ -58,7 +60,8 @@ class _Placed:
 
 def architecture(drawing: Architecture) -> Plot:
     """Sources to the left, the platform's frame in the middle, results to the right."""
-    lanes = list(_placed(drawing.lanes))
+    name = _name_lines(drawing.platform)
+    lanes = list(_placed(drawing.lanes, HEAD + LINE * (len(name) - 1)))
     height = lanes[-1].bottom + FRAME
     frame = [{"x": MIDDLE[0] - FRAME, "x2": MIDDLE[1] + FRAME, "y": 0.0, "y2": height}]
     boxes = [_corners(one, there=one.station.there) for lane in lanes for one in lane.boxes]
@@ -71,15 +74,21 @@ def architecture(drawing: Architecture) -> Plot:
             filled=False, stroke=INK, strokeOpacity=0.7, strokeDash=[4, 3], cornerRadius=4
         ),
         _layer(list(_arrows(lanes))).mark_rule(strokeWidth=1.3, strokeOpacity=0.8),
-        *_words(drawing.platform, lanes),
+        *_words(name, lanes),
         *_heads(lanes),
     ]
     shown = [_at_pixels(layer, height) for layer in layers if layer.data.values]
     return alt.layer(*shown).properties(height=height)
 
 
-def _placed(lanes: Sequence[Lane]) -> Iterator[_Placed]:
-    top = HEAD
+def _name_lines(platform: str) -> list[str]:
+    """The platform's name in lines that have room in the frame."""
+    room = _letters((MIDDLE[0] - FRAME, MIDDLE[1] + FRAME), BOLD)
+    lines = wrap(platform, room)
+    return [*lines[: MOST_LINES - 1], shorten(" ".join(lines[MOST_LINES - 1 :]), room)] if lines[1:] else lines
+
+
+def _placed(lanes: Sequence[Lane], top: float) -> Iterator[_Placed]:
     for lane in lanes:
         does = _Box(station=lane.does, across=MIDDLE, top=top)
         below = None if lane.beside is None else _Box(station=lane.beside, across=MIDDLE, top=does.bottom + BETWEEN)
@@ -121,9 +130,10 @@ def _heads(lanes: Sequence[_Placed]) -> Iterator[alt.Chart]:
         yield _layer(points).mark_point(shape=shape, filled=True, size=45, color=INK, opacity=0.9)
 
 
-def _words(platform: str, lanes: Sequence[_Placed]) -> Iterator[alt.Chart]:
-    room = _letters((MIDDLE[0] - FRAME, MIDDLE[1] + FRAME), BOLD)
-    heads = [{"x": MIDDLE[0] - FRAME + 8, "y": HEAD / 2, "text": shorten(platform, room)}]
+def _words(name: Sequence[str], lanes: Sequence[_Placed]) -> Iterator[alt.Chart]:
+    heads: list[dict[str, Any]] = [
+        {"x": MIDDLE[0] - FRAME + 8, "y": HEAD / 2 + LINE * place, "text": line} for place, line in enumerate(name)
+    ]
     for box in (box for lane in lanes for box in lane.boxes):
         title = shorten(box.station.title, _letters(box.across, BOLD))
         heads.append({"x": box.across[0] + 6, "y": box.top + LINE / 2 + 4, "text": title})

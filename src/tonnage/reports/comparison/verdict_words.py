@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tonnage.comparison.changes import Change
 from tonnage.comparison.comparing import Comparison
 from tonnage.comparison.horizons import WEEKS_PER_MONTH
 from tonnage.comparison.reasons import ChoiceReason
-from tonnage.comparison.verdict import RuledOut
+from tonnage.comparison.verdict import OutKind, RuledOut, payback_of
 from tonnage.reports.comparison.figures import UNKNOWN, counted, money, volume
 from tonnage.reports.reasons.why_not import why_not_words
 from tonnage.reports.wording import render_money, short
+
+CENT: Final = 0.005  # dollars below which two costs are printed alike
+SHORT_OUT: Final[dict[OutKind, str]] = {
+    "cannot do the work": "cannot do all the work",
+    "another model": "with another model than asked for",
+    "cost not known": "cost not known",
+    "breaks a rule": "breaks a must-have",
+    "rule not known": "a must-have is not known to be met",
+    "excluded by the rules": "left out by the rules",
+    "not reached in time": "not reached within the horizon",
+    "not paid back in time": "the move does not pay back within the horizon",
+}
 
 
 def headline(comparison: Comparison) -> str:
@@ -52,14 +66,12 @@ def reason_words(comparison: Comparison, reason: ChoiceReason) -> str:
         once = f"Moving there from {rival} costs {money(reason.usd)} once"
         if (stay := answer.verdict.out_of(reason.rival or "")) is not None:
             return f"{once}; staying is no way ({stay.kind})."
-        when = "never" if reason.weeks is None else f"after {_span(reason.weeks)}"
-        return f"{once} and has paid for itself {when}."
+        return f"{once}; the move {_returns(reason.weeks, answer.verdict.weeks)}."
     if reason.kind == "stays":
         if not reason.rival:
             return f"Work runs on {chosen} already: nothing has to move."
-        when = "never" if reason.weeks is None else f"only after {_span(reason.weeks)}"
-        return (f"Work runs there already. Moving to {rival} would cost {money(reason.rival_usd)} over {weeks}: it "
-                f"pays for itself {when}.")  # fmt: skip
+        return (f"Work runs there already. {rival} would cost {money(reason.rival_usd)} over {weeks}, moving included, "
+                f"{apart}: the move {_returns(reason.weeks, answer.verdict.weeks)}.")  # fmt: skip
     if reason.kind == "people-hours":
         share = "" if reason.share is None else f"{100 * reason.share:.0f} % of its cost are people-hours, a judgement"
         if answer.people_decide:
@@ -76,13 +88,37 @@ def _apart(reason: ChoiceReason) -> str:
     if reason.usd is None or reason.rival_usd is None:
         return UNKNOWN
     more = reason.rival_usd.value - reason.usd.value
+    if abs(more) < CENT:
+        return "as much"
     share = "" if reason.usd.value <= 0 else f" ({abs(more) / reason.usd.value:.0%})".replace("%", " %")
     return f"{render_money(abs(more))}{share} {'more' if more >= 0 else 'less'}"
 
 
 def _span(weeks: float) -> str:
-    """Weeks, and months where that reads better."""
-    return counted(round(weeks), "week") if weeks < 26 else f"{short(weeks / WEEKS_PER_MONTH)} months"
+    """Weeks, and months besides where there are many."""
+    said = counted(round(weeks), "week")
+    return said if weeks < 26 else f"{said} ({short(weeks / WEEKS_PER_MONTH)} months)"
+
+
+def _returns(weeks: float | None, horizon_weeks: float) -> str:
+    """When a move pays back, beside the horizon; `weeks` None: never."""
+    horizon = counted(horizon_weeks, "week")
+    if weeks is None:
+        return "never pays back: each month costs as much or more"
+    if weeks > horizon_weeks:
+        return f"does not pay back within {horizon}, only after {_span(weeks)}"
+    return f"pays back after {_span(weeks)} of the {horizon}"
+
+
+def payback_words(comparison: Comparison, target: str) -> str:
+    """When the move to an alternative has paid back, with the ends of its interval, beside the horizon."""
+    inputs = comparison.answer.inputs
+    found = payback_of(inputs, target)
+    if found is None:
+        return UNKNOWN
+    ends = ["never" if one is None else f"{round(one):,}" for one in (found.low, found.high)]
+    hours = "" if inputs.bills[target].entry.usd is not None else "; the hours of moving are not counted"
+    return f"{_returns(found.weeks, inputs.weeks)}; 80 % interval in weeks: {ends[0]} to {ends[1]}{hours}"
 
 
 def change_words(comparison: Comparison, change: Change) -> str:
@@ -105,7 +141,7 @@ def change_words(comparison: Comparison, change: Change) -> str:
         side = "longer" if change.at > change.now else "shorter"
         said = f"you decide over {side} than {counted(round(change.at), 'week')} (now {change.now:g})"
     elif change.kind == "worth":
-        said = f"being on {subject} is worth {render_money(change.at)} a month to you beyond its cost (`worth:`)"
+        said = f"being on {subject} is worth {render_money(change.at)} a month to you beyond its cost (worth)"
     elif change.kind == "another model":
         said = f"{_instead(comparison, change.subject)} will do as well (not measured; name it in buy.token_models)"
     else:
@@ -135,5 +171,5 @@ def exclusion_words(comparison: Comparison, one: RuledOut) -> str:
         )
     if one.kind == "not reached in time":
         return f"{title}: takes {short(one.weeks or 0.0)} weeks to get there, the horizon has {weeks}"
-    when = "never" if one.weeks is None else f"after {_span(one.weeks)}"
-    return f"{title}: the move pays for itself {when}; {money(one.usd)} over {weeks}"
+    returns = _returns(one.weeks, comparison.answer.verdict.weeks)
+    return f"{title}: {money(one.usd)} over {weeks}; the move {returns}"

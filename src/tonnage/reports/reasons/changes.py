@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import ceil
 from typing import Any, Final, assert_never
 
 from tonnage.planning.reasons import changes as kinds
@@ -175,7 +176,7 @@ def _of_market(
         case kinds.FasterGpus(times=times):
             return f"its GPUs are {times:.3g}x as fast (rates, memory, links and power)"
         case kinds.FasterWork(times=times):
-            return f"the work runs {times:.2f}x as fast"
+            return f"the work runs {times_words(times)} as fast"
         case kinds.MoreMemory(holder=holder, memory_gib=gib, before_gib=before):
             return f"each {holder} has {gib:,.4g} GiB instead of {before:,.4g}"
         case kinds.LargerGpus():
@@ -234,6 +235,15 @@ def _of_job(
             return "tabular.method: mlp, or a GPU that runs CUDA"
         case _:
             assert_never(change)
+
+
+def times_words(times: float) -> str:
+    """A factor that is needed: three digits after the point, never less than it.
+
+    >>> times_words(1.3867), times_words(1.04), times_words(2.0001)
+    ('1.387x', '1.04x', '2.001x')
+    """
+    return f"{ceil(times * 1000 - 1e-6) / 1000:.10g}x"
 
 
 def span_words(seconds: float) -> str:

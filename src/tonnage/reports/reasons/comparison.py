@@ -7,11 +7,14 @@ from typing import Final
 
 from tonnage.comparison.energy import Missing
 from tonnage.comparison.splitting import Split
+from tonnage.reports.comparison.figures import counted
+from tonnage.reports.wording import render_money
 
 LACKS: Final = {
     "token power": "power of a token API: its vendor publishes none",
     "processor power": "power of machines without an accelerator: the catalog has none",
     "power limit": "power limit of {}: the catalog has none",
+    "load": "the load of the service is not known: state carbon.power_fraction",
     "PUE": "PUE of {}: state carbon.pue",
     "grid": "grid intensity of {}: state carbon.grid_g_per_kwh",
     "work": "not all of the work is done there",
@@ -28,8 +31,15 @@ def split_words(split: Split) -> str:
     if split.ground == "no place":
         met = f" that is known to meet {split.rules}" if split.rules else ""
         return f"some work can be done by none of them{met}"
+    over = f"over {counted(split.weeks, 'week')}"
+    with_ = "moving and people included" if split.people_counted else "people and moving not counted"
     if split.ground == "one place":
-        return "all the work costs least in one place: no split"
+        return "there is one place for all the work: no split"
+    if split.ground == "saves nothing":
+        return f"no split costs less {over} than all the work in one place, {with_}"
+    if split.ground == "saves too little" and split.cheapest is not None and split.single_usd is not None:
+        saved = split.single_usd.value - split.cheapest.usd.value
+        return f"the cheapest split saves {render_money(saved)} {over}, {with_}: too little for a second platform"
     if split.ground == "needed":
-        return "no single one can do all the work: it must be split"
-    return f"saves ${split.saves_usd_per_month:,.0f} a month, the operation of every platform used included"
+        return "no single one may do all the work: it must be split"
+    return f"saves {render_money(split.saves_usd or 0.0)} {over}, {with_}"

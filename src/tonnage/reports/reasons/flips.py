@@ -53,8 +53,10 @@ def relaxation_document(one: Relaxation) -> dict[str, Any]:
 
 
 def near_miss_lifts(one: NearMiss) -> str:
-    """The whole chain of changes, and what the option costs then."""
-    return f"{changes_words(one.flip.changes)} (then ${one.flip.cost_usd:,.2f})"
+    """The whole chain of changes, and what the option costs then: with its machines where their number is another."""
+    count, refusal = one.flip.count, one.refusal
+    other = f"{count} x {refusal.instance_type} at " if count is not None and count != refusal.count else ""
+    return f"{changes_words(one.flip.changes)} (then {other}${one.flip.cost_usd:,.2f})"
 
 
 def nothing_fits_hint(plan: Plan) -> str | None:

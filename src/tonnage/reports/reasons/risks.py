@@ -7,7 +7,7 @@ from typing import Any, Final, assert_never
 from tonnage.planning.reasons import risks as kinds
 from tonnage.planning.reasons.risks import Promise, Risk
 from tonnage.reports.reasons.document import reason_document
-from tonnage.units import SECONDS_PER_HOUR
+from tonnage.reports.wording import render_duration
 
 PROMISES: Final[dict[Promise, str]] = {"latency": "p95", "ttft": "p95 TTFT", "tpot": "p95 per-token"}
 
@@ -52,7 +52,7 @@ def _reaching(risk: kinds.DeadlineRisk | kinds.LatencyRisk | kinds.MemoryRisk) -
     """A figure whose 80 % interval ends beyond a limit."""
     match risk:
         case kinds.DeadlineRisk(reaches_s=reaches_s, deadline_s=deadline_s):
-            end, limit = (f"{seconds / SECONDS_PER_HOUR:.3g} h" for seconds in (reaches_s, deadline_s))
+            end, limit = render_duration(reaches_s), render_duration(deadline_s)
             return f"may miss the deadline: the 80 % interval reaches {end} of {limit}"
         case kinds.LatencyRisk(promise=promise, reaches_s=reaches_s, promised_s=promised_s):
             end, limit = (f"{seconds * 1e3:.0f} ms" for seconds in (reaches_s, promised_s))

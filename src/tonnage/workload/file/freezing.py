@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 from math import ceil
-from typing import Any, assert_never, cast
+from typing import Any, Final, assert_never, cast
 
 from tonnage.catalog.grammar import parse_gpu_filter
 from tonnage.units import SECONDS_PER_HOUR
+from tonnage.workload.file.fields import StrictModel
 from tonnage.workload.file.job_fields import RequestFields, TabularFields
 from tonnage.workload.file.kinds import BatchFile, ServeFile, TabularFile, TrainFile, WorkloadFile, requests_of
 from tonnage.workload.file.length_fields import LengthFields, freeze_lengths
 from tonnage.workload.file.market_checks import MarketTerms
 from tonnage.workload.file.terms_checks import choose_purchases, is_interruptible
-from tonnage.workload.file.terms_fields import BuyFields, TeamFields
+from tonnage.workload.file.terms_fields import TeamFields
 from tonnage.workload.file.train_program import freeze_lora, program_terms
 from tonnage.workload.host import HostTerms
 from tonnage.workload.jobs import (
@@ -25,9 +26,7 @@ from tonnage.workload.jobs import (
     DataPlace,
     Job,
     Lengths,
-    OwnPrices,
     Requests,
-    Schedule,
     ServeJob,
     Speculation,
     TabularJob,
@@ -38,6 +37,8 @@ from tonnage.workload.jobs import (
     Workload,
 )
 from tonnage.workload.shapes import ModelShape
+
+_SERVING: Final = ("kv_cache", "prefix_cache_fraction", "tensor_parallel", "engine")
 
 
 def freeze_workload(
@@ -62,7 +63,7 @@ def freeze_workload(
         as_of=as_of,
         file=source,
         data=_freeze_place(file),
-        host=HostTerms() if isinstance(file, TabularFile) else HostTerms(**file.host.model_dump()),
+        host=HostTerms() if isinstance(file, TabularFile) else file.host,
     )
 
 
@@ -97,13 +98,15 @@ def _freeze_work(file: TrainFile | ServeFile | BatchFile, shape: ModelShape) -> 
                 requests=_freeze_requests(file.batch, shape),
                 items=_count_items(file),
                 weights=_weights(file.batch, shape),
-                kv_cache=file.batch.kv_cache,
-                prefix_cache_fraction=file.batch.prefix_cache_fraction,
-                tensor_parallel=file.batch.tensor_parallel,
-                engine=file.batch.engine,
+                **_stated(file.batch, *_SERVING),
             )
         case _:
             assert_never(file)
+
+
+def _stated(section: StrictModel, *keys: str) -> dict[str, Any]:
+    """Keys that mean the same inside as in the file."""
+    return {key: getattr(section, key) for key in keys}
 
 
 def _freeze_train(file: TrainFile, shape: ModelShape) -> TrainJob:
@@ -115,21 +118,15 @@ def _freeze_train(file: TrainFile, shape: ModelShape) -> TrainJob:
         samples=samples,
         lengths=lengths,
         epochs=float(data.epochs),
-        global_batch=train.global_batch,
-        method=train.method,
-        objective=train.objective,
         lora=freeze_lora(train),
         **program_terms(file),
-        micro_batch=train.micro_batch,
-        recompute=train.recompute,
-        sharding=train.sharding,
-        tensor_parallel=train.tensor_parallel,
-        pipeline_parallel=train.pipeline_parallel,
+        **_stated(train, "global_batch", "method", "objective", "micro_batch", "recompute", "sharding"),
+        **_stated(train, "tensor_parallel", "pipeline_parallel"),
     )
 
 
 def _freeze_serve(file: ServeFile, shape: ModelShape) -> ServeJob:
-    serve, schedule = file.serve, _freeze_schedule(file.buy)
+    serve, schedule = file.serve, file.buy.schedule
     return ServeJob(
         model=shape,
         requests=_freeze_requests(serve, shape),
@@ -137,12 +134,8 @@ def _freeze_serve(file: ServeFile, shape: ModelShape) -> ServeJob:
         p95_latency_s=serve.p95_latency,
         p95_ttft_s=serve.p95_ttft,
         p95_tpot_s=serve.p95_tpot,
-        kv_cache=serve.kv_cache,
-        prefix_cache_fraction=serve.prefix_cache_fraction,
         weights=_weights(serve, shape),
-        tensor_parallel=serve.tensor_parallel,
-        engine=serve.engine,
-        spare_replicas=serve.spare_replicas,
+        **_stated(serve, *_SERVING, "spare_replicas"),
         hours_per_month=float(serve.hours_per_month) if schedule is None else schedule.hours_per_month,
     )
 
@@ -156,15 +149,9 @@ def _weights(fields: RequestFields, shape: ModelShape) -> WeightFormat:
 
 def _freeze_tabular(table: TabularFields) -> TabularJob:
     return TabularJob(
-        rows=table.rows,
-        features=table.features,
-        method=table.method,
-        trees=table.trees,
-        depth=table.depth,
-        bins=table.bins,
         epochs=float(table.epochs),
         hidden_layers=tuple(table.hidden_layers),
-        global_batch=table.global_batch,
+        **_stated(table, "rows", "features", "method", "trees", "depth", "bins", "global_batch"),
     )
 
 
@@ -199,16 +186,9 @@ def _freeze_constraints(file: WorkloadFile, as_of: datetime, market: MarketTerms
     return Constraints(
         deadline_s=_deadline_s(file, as_of),
         budget_usd=None if limits.budget_usd is None else float(limits.budget_usd),
-        providers=limits.providers,
-        regions=limits.regions,
-        residency=limits.residency,
-        platforms=limits.platforms,
+        **_stated(limits, "providers", "regions", "residency", "platforms", "max_gpus", "hold", "accept_risk", "trust"),
         gpus=tuple(parse_gpu_filter(text) for text in limits.gpus),
         interruptible=is_interruptible(limits, file.buy, service=isinstance(file, ServeFile)),
-        max_gpus=limits.max_gpus,
-        hold=limits.hold,
-        accept_risk=limits.accept_risk,
-        trust=limits.trust,
         exclude=market.exclude,
         quotas=market.quotas,
         max_nodes=limits.max_nodes or _max_nodes(file),
@@ -241,13 +221,13 @@ def _freeze_buy(file: WorkloadFile) -> BuyTerms:
         startup_s=buy.startup,
         discount_percent=tuple(sorted((name, float(share)) for name, share in buy.discounts.items())),
         committed_usd=tuple(sorted((name, float(amount)) for name, amount in buy.committed_usd.items())),
-        schedule=_freeze_schedule(buy),
+        schedule=buy.schedule,
         idle_s=buy.idle,
         reserved_utilization=None if buy.reserved_utilization is None else float(buy.reserved_utilization),
         reserved_owned=buy.reserved_owned,
         dbu_sku=buy.dbu_sku,
         disk_gb=float(buy.disk_gb),
-        prices=OwnPrices(**{name: _float(value) for name, value in buy.prices.model_dump().items()}),
+        prices=buy.prices,
         tokens=Tokens(
             models=buy.token_models,
             per_minute=_float(buy.tokens_per_minute),
@@ -265,12 +245,6 @@ def _freeze_buy(file: WorkloadFile) -> BuyTerms:
 
 def _float(value: float | None) -> float | None:
     return None if value is None else float(value)
-
-
-def _freeze_schedule(buy: BuyFields) -> Schedule | None:
-    if buy.schedule is None:
-        return None
-    return Schedule(hours_per_day=float(buy.schedule.hours_per_day), days_per_month=float(buy.schedule.days_per_month))
 
 
 def _freeze_team(team: TeamFields) -> Team:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from tonnage.workload.durations import render_duration
-from tonnage.workload.file.job_fields import BatchFields, HostFields, RequestFields, ServeFields
+from tonnage.workload.file.job_fields import BatchFields, RequestFields, ServeFields
 from tonnage.workload.file.kinds import BatchFile, ServeFile, TabularFile, TrainFile, WorkloadFile
 from tonnage.workload.file.layout_checks import find_program_faults, find_train_faults
 from tonnage.workload.file.layout_fields import TrainLayoutFields
@@ -16,6 +16,7 @@ from tonnage.workload.file.serving_layout_checks import LayoutContext, find_serv
 from tonnage.workload.file.terms_fields import ConstraintFields
 from tonnage.workload.file.train_program import find_program_problems
 from tonnage.workload.file.yaml_lines import KeyPath
+from tonnage.workload.host import HostTerms
 from tonnage.workload.jobs import DRAFT_ENGINES, GENERATING_ENGINES, PREFIX_ENGINES
 from tonnage.workload.shapes import ModelShape
 
@@ -56,7 +57,7 @@ def find_job_problems(file: WorkloadFile, shape: ModelShape | None) -> Iterator[
             assert_never(file)
 
 
-def _host_problems(host: HostFields, shape: ModelShape | None) -> Iterator[Problem]:
+def _host_problems(host: HostTerms, shape: ModelShape | None) -> Iterator[Problem]:
     """Keys of pictures are for models that take pictures."""
     if shape is None or shape.architecture in IMAGES:
         return

@@ -23,7 +23,6 @@ from tonnage.workload.file.fields import (
 )
 from tonnage.workload.file.length_fields import TokenLengths
 from tonnage.workload.file.money_fields import DataPlaceFields
-from tonnage.workload.host import HostInput
 from tonnage.workload.jobs import (
     AdapterKind,
     Attention,
@@ -54,39 +53,6 @@ def _version(value: object) -> object:
 
 VersionText = Annotated[str, Field(pattern=r"^\d+(\.\d+)*$"), BeforeValidator(_version), Spelled("text such as '4.36'")]
 HiddenLayers = Annotated[list[Count], Field(min_length=1, max_length=100), Spelled("list of whole numbers")]
-
-
-class HostFields(StrictModel):
-    """What the host does for each item before a device sees it. It can hold up devices: a plan says where it does."""
-
-    input: HostInput | None = key(
-        "`raw`: the host tokenises texts and decodes JPEG pictures as they come; `prepared`: that was done before; "
-        "`gpu`: pictures are decoded on the GPU (nvJPEG, DALI), whose time for that is not counted.",
-        default=None,
-        shown="prepared for a training on text, else raw",
-        example="prepared",
-    )
-    items_per_s_per_vcpu: Positive | None = key(
-        "Items that one vCPU gets ready in a second, as you measured it with all vCPUs busy.",
-        default=None,
-        shown="as measured (`tonnage explain`)",
-        unit="items/s",
-        example="150",
-    )
-    megapixels: Positive | None = key(
-        "Size of one picture as it is stored.",
-        default=None,
-        shown="0.19 (500 x 375)",
-        unit="megapixels",
-        example="2.07",
-    )
-    item_kb: Positive | None = key(
-        "What is read for one item, over the network.",
-        default=None,
-        shown="0.6 bytes a pixel; nothing for a text",
-        unit="kB",
-        example="110",
-    )
 
 
 class DataFields(DataPlaceFields):

@@ -12,7 +12,6 @@ from tonnage.workload.file.inline_shape import InlineShape
 from tonnage.workload.file.job_fields import (
     BatchFields,
     DataFields,
-    HostFields,
     RequestFields,
     ServeFields,
     TabularFields,
@@ -22,6 +21,7 @@ from tonnage.workload.file.layout_fields import ServingLayoutFields, TrainLayout
 from tonnage.workload.file.run_fields import GenerateRunFields, TableRunFields, TrainRunFields
 from tonnage.workload.file.sweep_fields import SweepFields
 from tonnage.workload.file.terms_fields import SharedFields
+from tonnage.workload.host import HostTerms
 
 
 def _model_form(value: Any) -> str:
@@ -49,7 +49,7 @@ class TrainFile(SharedFields):
     layout: Section[TrainLayoutFields] = key(
         "How the work is spread, where it is fixed.", default=TrainLayoutFields, shown="chosen"
     )
-    host: Section[HostFields] = key("What the host does for each item.", default=HostFields, shown="its defaults")
+    host: Section[HostTerms] = key("What the host does for each item.", default=HostTerms, shown="its defaults")
     run: Section[TrainRunFields] | None = key("How `tonnage run` carries it out.", default=None, shown="not to be run")
     sweep: Section[SweepFields] | None = key(
         "What `tonnage sweep` tries, by the best of which figure.", default=None, shown="none"
@@ -65,7 +65,7 @@ class ServeFile(SharedFields):
     layout: Section[ServingLayoutFields] = key(
         "How the work is spread, where it is fixed.", default=ServingLayoutFields, shown="chosen"
     )
-    host: Section[HostFields] = key("What the host does for each item.", default=HostFields, shown="its defaults")
+    host: Section[HostTerms] = key("What the host does for each item.", default=HostTerms, shown="its defaults")
 
 
 class BatchFile(SharedFields):
@@ -77,7 +77,7 @@ class BatchFile(SharedFields):
     layout: Section[ServingLayoutFields] = key(
         "How the work is spread, where it is fixed.", default=ServingLayoutFields, shown="chosen"
     )
-    host: Section[HostFields] = key("What the host does for each item.", default=HostFields, shown="its defaults")
+    host: Section[HostTerms] = key("What the host does for each item.", default=HostTerms, shown="its defaults")
     run: Section[GenerateRunFields] | None = key(
         "How `tonnage run` carries it out.", default=None, shown="not to be run"
     )

@@ -27,7 +27,7 @@ PlatformHours = Annotated[
 ]
 
 
-class ScheduleFields(StrictModel):
+class Schedule(StrictModel):
     """Machines run only at set hours: a service, or a job that is stopped and resumed."""
 
     hours_per_day: Annotated[float, Field(gt=0, le=24), Spelled("number above 0, to 24")] = key(
@@ -37,8 +37,16 @@ class ScheduleFields(StrictModel):
         "Days a month.", unit="days", example="22"
     )
 
+    @property
+    def hours_per_month(self) -> float:
+        """
+        >>> Schedule(hours_per_day=8, days_per_month=22).hours_per_month
+        176.0
+        """
+        return self.hours_per_day * self.days_per_month
 
-class PriceFields(StrictModel):
+
+class OwnPrices(StrictModel):
     """Prices of your own, before those of the catalog (`tonnage catalog services`). No price at all is a stated gap."""
 
     object_storage_usd_per_gb_month: PositiveOrZero | None = key(

@@ -28,9 +28,9 @@ from tonnage.workload.file.money_fields import (
     Committed,
     DataPlaceFields,
     Discounts,
+    OwnPrices,
     PlatformHours,
-    PriceFields,
-    ScheduleFields,
+    Schedule,
 )
 from tonnage.workload.file.quota_fields import QuotaFields, as_quotas
 from tonnage.workload.jobs import Risk
@@ -193,7 +193,7 @@ class BuyFields(StrictModel):
         unit="USD",
         example="{aws: 500}",
     )
-    schedule: Section[ScheduleFields] | None = key(
+    schedule: Section[Schedule] | None = key(
         "Machines run only at set hours.", default=None, shown="around the clock", example="{hours_per_day: 8, ...}"
     )
     idle: DurationOrZero = key(
@@ -220,9 +220,7 @@ class BuyFields(StrictModel):
     disk_gb: PositiveOrZero = key(
         "Block storage of each machine; priced by `prices`.", default=0.0, unit="GB", example="200"
     )
-    prices: Section[PriceFields] = key(
-        "Prices the catalog has no source for.", default=PriceFields, shown="gaps, stated"
-    )
+    prices: Section[OwnPrices] = key("Prices the catalog has no source for.", default=OwnPrices, shown="gaps, stated")
     token_models: Words = key(
         "Models of token APIs that would do instead, as the price table names them (`tonnage catalog` does not judge "
         "whether they are as good).",
