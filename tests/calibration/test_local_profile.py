@@ -64,6 +64,7 @@ def broken(change: dict[str, object]) -> str:
         (broken({"schema": "tonnage/device-profile@9"}), "no device profile"),
         (broken({"curves": []}), "damaged"), (broken({"identity": None}), "damaged"),
         (broken({"surprise": 1}), "damaged"), (broken({"framework_bytes": -1}), "damaged"),
+        (broken({"adapter_library_bytes": -1}), "damaged"),
         (broken({"usd_per_hour": -1}), "damaged"),
         (profile_text(fake_profile()).replace('"time_log_sd": 0.2', '"time_log_sd": NaN'), "cannot be read"),
         (profile_text(fake_profile()).replace('"median_s": ', '"median_s": -'), "damaged"),

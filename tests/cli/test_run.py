@@ -19,6 +19,7 @@ import pytest
 
 from tonnage.cli.following import exit_code
 from tonnage.files import write_whole
+from tonnage.runners.machine import look_at_machine
 from tonnage.runners.runner import Supervised
 from tonnage.runs import EventKind, RunFolder, RunReason, RunState, RunStatus
 from tonnage.runs.data_prints import with_prints
@@ -282,11 +283,12 @@ def test_resume_keeps_the_threads_it_began_with(
     folder.create(load_spec(Path(spec).read_text(), where=spec))
     submitted = []
     monkeypatch.setattr(Supervised, "submit", lambda _, job, __: submitted.append(dict(job.env)["OMP_NUM_THREADS"]))
-    for text in ('{"threads": 7}', "half a fi"):  # a rotten file is no reason not to go on
+    for text in ('{"threads": 1}', '{"threads": 700}', "half a fi"):  # a rotten file is no reason not to go on
         folder.record(EventKind.STOPPED, who="supervisor", reason="UserStopped")
         write_whole(folder.prediction_file, text)
         assert inside("resume", "one", "-d").returncode == 0
-    assert submitted[0] == "7" != submitted[1]
+    cores = str(look_at_machine().cores)  # never more than this process may use
+    assert submitted == ["1", cores, cores]
 
 
 def test_changed_rows_are_seen_before_a_start(inside: Run, spec: str, home: Path, tmp_path: Path) -> None:

@@ -68,6 +68,36 @@ def test_time_is_the_sum_of_its_parts_and_rate_its_inverse() -> None:
     assert made.step_s.low < made.step_s.value < made.step_s.high
 
 
+def test_no_more_threads_than_cores_that_may_be_used() -> None:
+    """A profile of two cores under a limit of one; two processes share what there is."""
+    profile = fake_profile(threads=(1, 2))
+    assert predict_local(job(), profile, cores=1).work.threads == 1
+    assert predict_local(job(), profile, processes=2, cores=2).work.threads == 1
+
+
+def test_one_process_alone_holds_the_copy_that_is_saved() -> None:
+    """With two processes half a copy's room is what the other one leaves to the first."""
+    alone, pair = (
+        [
+            predict_local(job(), fake_profile(), threads=1, processes=count, saves_beside=saves)
+            for saves in (False, True)
+        ]
+        for count in (1, 2)
+    )
+    copy_gib = alone[1].peak_memory_gib.value - alone[0].peak_memory_gib.value
+    assert copy_gib > 0
+    assert alone[1].memory_available_gib == alone[0].memory_available_gib
+    assert pair[1].memory_available_gib - pair[0].memory_available_gib == pytest.approx(copy_gib / 2)
+
+
+def test_adapters_need_their_library() -> None:
+    """Its resident memory stands beside the framework's where adapters are trained, and only there."""
+    profile, more = fake_profile(), replace(fake_profile(), adapter_library_bytes=2.0**26)
+    for method, added in (("full", 0.0), ("lora", 2.0**26)):
+        before, after = (memory_parts(predict_local(job(method=method), one).work, one) for one in (profile, more))
+        assert after["framework"] - before["framework"] == added
+
+
 def test_small_steps_take_the_threads_they_are_quickest_with() -> None:
     """Two threads that lose more by being woken than they gain are not chosen; those that gain are."""
     profile = fake_profile(threads=(1, 2))

@@ -134,9 +134,10 @@ def test_a_cut_line_is_no_line(tmp_path: Path) -> None:
 
 
 def test_figures_inside_their_interval_need_no_reason(tmp_path: Path) -> None:
-    """Rate, memory, time and cost are set beside the matching measurement, and it is said which one."""
+    """Rate, memory, time and cost are set beside the matching measurement, and it is said which one; the cost is of
+    the ten seconds in steps, not the minute that is billed."""
     prediction = {"figures": {"samples_per_s": figure(300), "peak_memory_gib": figure(10), "time_s": figure(9),
-                              "cost_usd": figure(0.055), "tokens_per_s": None}}  # fmt: skip
+                              "cost_usd": figure(0.0095), "tokens_per_s": None}}  # fmt: skip
     records = read(tmp_path, prediction=prediction, step_s=0.1)
     measured = measure(records)
     compared = compare(records, measured)

@@ -147,11 +147,12 @@ def runner_for(spec: RunSpec, machine: LocalMachine, threads: int | None = None)
     from tonnage.runners import make_runner
     from tonnage.runners.runner import WORKER
 
+    each = max(1, machine.cores // spec.launch.processes)  # a run may go on where it may use fewer than it began with
     runner = make_runner(
         spec.launch.runner,
         cores=machine.cores,
         gpus=len(machine.gpus),
-        threads=threads,
+        threads=None if threads is None else min(threads, each),
         worker=os.environ.get("TONNAGE_WORKER") or WORKER,
     )
     if runner.extra is not None and find_spec(runner.extra[0]) is None:

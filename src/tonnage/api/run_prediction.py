@@ -22,7 +22,7 @@ def predict_run(spec: RunSpec, machine: LocalMachine, settings: Settings) -> dic
     """The prediction as `prediction.json` holds it. `why_none` says why there is none; a figure not known is absent."""
     try:
         known = _profile(spec, machine, settings)
-        made = _on_this_machine(spec, known.profile, settings)
+        made = _on_this_machine(spec, machine, known.profile, settings)
     except TonnageError as error:  # a run needs no prediction; why there is none stands in its file
         why = f"{error}; {error.hint}" if error.hint else str(error)
         return {"schema": SCHEMA, "device": None, "why_none": why, "micro_batch": None, "figures": {}}
@@ -38,7 +38,9 @@ def predict_run(spec: RunSpec, machine: LocalMachine, settings: Settings) -> dic
     }
 
 
-def _on_this_machine(spec: RunSpec, profile: DeviceProfile, settings: Settings) -> LocalPrediction:
+def _on_this_machine(
+    spec: RunSpec, machine: LocalMachine, profile: DeviceProfile, settings: Settings
+) -> LocalPrediction:
     from tonnage.api import load_workload
     from tonnage.calibration.store import read_calibration
     from tonnage.planning.local import predict_local, training_job
@@ -54,8 +56,9 @@ def _on_this_machine(spec: RunSpec, profile: DeviceProfile, settings: Settings) 
         own,
         threads=spec.launch.threads,
         processes=spec.launch.processes,
+        cores=machine.cores,
         micro_batch=spec.training.micro_batch,
-        saves_beside=spec.checkpoint.asynchronous,
+        saves_beside=spec.checkpoint.asynchronous and (spec.launch.processes == 1 or spec.training.sharding == "ddp"),
     )
 
 

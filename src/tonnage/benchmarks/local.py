@@ -61,7 +61,7 @@ def measure_device(
     torch = import_torch()
     began, busy = time.monotonic(), busy_seconds()
     identity = read_identity(torch, kind)
-    resident = framework_bytes()
+    resident, adapters = framework_bytes()
     counts = _thread_counts(threads, kind, usable_cores(identity.physical_cores), identity.logical_cores)
     report = on_step or (lambda *_: None)
     curves = tuple(curve for count in counts for curve in measure_curves(torch, kind, count, quick, report))
@@ -72,7 +72,7 @@ def measure_device(
     profile = DeviceProfile(
         name=device_name(identity, kind), kind=kind, identity=identity,
         made_at=now.isoformat(timespec="seconds"), versions=versions(torch, kind), curves=curves,
-        framework_bytes=resident, load_average=load, time_log_sd=prior.time_log_sd,
+        framework_bytes=resident, adapter_library_bytes=adapters, load_average=load, time_log_sd=prior.time_log_sd,
         memory_log_sd=prior.memory_log_sd, prior_source=prior.source, usd_per_hour=usd_per_hour,
         others_cpu_fraction=others,
     )  # fmt: skip

@@ -20,13 +20,17 @@ from tonnage.units import to_gib
 
 CPUINFO = Path("/proc/cpuinfo")
 GROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-# A process that trains with transformers has its model classes loaded too; where it is not installed, torch alone.
+# What a process that trains has loaded: torch, and of the others those that are installed; then what adapters need.
 RESIDENT = """
-import importlib.util, psutil, torch
+import importlib, importlib.util, psutil, torch
 torch.ones(8, 8) @ torch.ones(8, 8)
-if importlib.util.find_spec("transformers"):
-    from transformers import AutoModelForSequenceClassification
-print(psutil.Process().memory_info().rss)
+def load(name):
+    if importlib.util.find_spec(name.split(".")[0]):
+        importlib.import_module(name)
+    return psutil.Process().memory_info().rss
+for name in ("transformers.models.auto.modeling_auto", "accelerate", "datasets", "sklearn.metrics"):
+    trains = load(name)
+print(trains, load("peft") - trains)
 """
 NEEDED_GIB = 1.5  # free memory that measuring takes at most: the pool of inputs, the largest optimizer, torch itself
 
@@ -164,14 +168,16 @@ def check_memory() -> None:
         )
 
 
-def framework_bytes() -> float:
-    """Resident memory of a new Python that has torch loaded (and transformers, where installed) and multiplied."""
+def framework_bytes() -> tuple[float, float]:
+    """Resident memory of a new Python that has loaded what training needs and has multiplied, and what the library of
+    adapters adds to it."""
     done = subprocess.run([sys.executable, "-c", RESIDENT], capture_output=True, text=True, check=False, timeout=120)
     if "ModuleNotFoundError" in done.stderr:
         raise MissingExtra("measuring this machine", "train")
     if done.returncode != 0:
         raise TonnageError(f"torch does not start: {done.stderr.strip().splitlines()[-1]}", hint="try `import torch`")
-    return float(done.stdout)
+    trains, adapters = map(float, done.stdout.split())
+    return trains, max(adapters, 0.0)
 
 
 def versions(torch: Any, kind: DeviceKind) -> tuple[tuple[str, str], ...]:

@@ -139,6 +139,7 @@ class DeviceProfile:
     versions: tuple[tuple[str, str], ...]
     curves: tuple[DeviceCurve, ...]
     framework_bytes: float  # resident before any model is loaded
+    adapter_library_bytes: float = 0.0  # on top of it where adapters are trained
     load_average: float  # over the minute before, when the measurement began
     time_log_sd: float  # prior: spread of predictions on a device that no row is of
     memory_log_sd: float
@@ -190,6 +191,8 @@ class DeviceProfile:
         for name, value in positive.items():
             if not 0 < value < inf:
                 raise ValueError(f"{name} is {value}")
+        if not 0 <= self.adapter_library_bytes < inf:
+            raise ValueError(f"adapter_library_bytes is {self.adapter_library_bytes}")
         if self.usd_per_hour is not None and not (isfinite(self.usd_per_hour) and self.usd_per_hour >= 0):
             raise ValueError(f"usd_per_hour is {self.usd_per_hour}")
         if self.kind not in ("cpu", "cuda") or not self.name or not self.curves:

@@ -115,10 +115,10 @@ def memory_parts(work: LocalWork, profile: DeviceProfile) -> dict[str, float]:
     """Bytes at the peak of a step in one process, by part."""
     if profile.kind == "cuda":
         return device_memory_parts(work.job, micro_batch=work.micro_batch, accumulation=work.accumulation)
+    loaded = profile.framework_bytes + (profile.adapter_library_bytes if work.job.method != "full" else 0.0)
     parts = host_memory_parts(
-        work.job, micro_batch=work.micro_batch, accumulation=work.accumulation,
-        framework_bytes=profile.framework_bytes,
-    )  # fmt: skip
+        work.job, micro_batch=work.micro_batch, accumulation=work.accumulation, framework_bytes=loaded
+    )
     return parts | {"checkpoint_copy": checkpoint_copy_bytes(work.job)} if work.saves_beside else parts
 
 

@@ -29,6 +29,7 @@ from tonnage.planning.reasons.misses import BudgetMiss, DeadlineMiss, MemoryMiss
 from tonnage.sizing.assumptions import Assumptions
 from tonnage.sizing.estimates import Figure
 from tonnage.sizing.fitting import room
+from tonnage.sizing.local_memory import checkpoint_copy_bytes
 from tonnage.units import SECONDS_PER_HOUR, to_gib
 from tonnage.values import dataclass
 from tonnage.workload.jobs import Constraints, Risk, TrainJob, Workload
@@ -69,6 +70,7 @@ def predict_local(
     *,
     threads: int | None = None,
     processes: int = 1,
+    cores: int | None = None,
     micro_batch: int | None = None,
     memory_margin: float | None = None,
     saves_beside: bool | None = None,
@@ -76,15 +78,21 @@ def predict_local(
     """Predict `job` on the device of `profile`.
 
     `calibration` gives the prior spread; by default the one the profile was made with. `threads` (of each process): one
-    of those measured; by default as many as the step is quickest with, of those that the cores hold. `micro_batch`: by
-    default the job's own, else the largest part of the global batch that fits. `saves_beside`: checkpoints are written
-    while training goes on, from a copy that a CPU's memory holds beside it; None: where the job's program is `tonnage`.
-    Raises InputError where the profile or the job does not allow it.
+    of those measured; by default as many as the step is quickest with, of those that the cores hold. `cores`: those the
+    processes may run on together, where that may be fewer than were measured. `micro_batch`: by default the job's own,
+    else the largest part of the global batch that fits. `saves_beside`: checkpoints are written while training goes on,
+    from a copy that a CPU's memory holds beside it; None: where the job's program is `tonnage`. Raises InputError where
+    the profile or the job does not allow it.
     """
     margin = Assumptions().memory_margin_fraction if memory_margin is None else memory_margin
-    share = profile.memory_gib / (processes if profile.kind == "cpu" else 1)
-    available = room(share, margin)
-    work = _work(job, profile, threads, processes, micro_batch or job.micro_batch, available, saves_beside)
+    saves = job.program.name == "tonnage" if saves_beside is None else saves_beside
+    share, lent = profile.memory_gib, 0.0
+    if profile.kind == "cpu" and processes > 1:  # the first process alone holds the copy that is saved
+        share = profile.memory_gib / processes
+        lent = to_gib(checkpoint_copy_bytes(job)) * (1 - 1 / processes) if saves else 0.0
+    available = room(share, margin) + lent
+    counts = (threads,) if threads else _threads_each(profile, processes, cores)
+    work = _work(job, profile, counts, processes, micro_batch or job.micro_batch, available, saves)
     time_sd, memory_sd = _prior(profile, calibration)
     time_sd = combined_log_sd(time_sd, profile.busy_log_sd)
     step_s = _believed(work, profile, "time", time_parts(work, profile), time_sd)
@@ -103,7 +111,7 @@ def predict_local(
         run_s=run_s,
         peak_memory_gib=memory.scaled(to_gib(1.0)),
         memory_available_gib=available,
-        memory_share_gib=share,
+        memory_share_gib=share + lent,
         cost_usd=None if hour is None else run_s.scaled(hour / SECONDS_PER_HOUR),
         time_parts_s=tuple(sorted(named_time_parts(work, profile).items(), key=lambda part: -part[1])),
         memory_parts_gib=tuple((name, to_gib(size)) for name, size in memory_parts(work, profile).items()),
@@ -159,15 +167,14 @@ def _memory_miss(prediction: LocalPrediction, held_gib: float) -> Miss | None:
 def _work(
     job: TrainJob,
     profile: DeviceProfile,
-    threads: int | None,
+    counts: tuple[int, ...],
     processes: int,
     micro: int | None,
     available: float,
-    saves_beside: bool | None,
+    saves_beside: bool,
 ) -> LocalWork:
     if processes < 1 or (micro is not None and micro < 1):
         raise InputError("processes and micro-batch are whole numbers of at least 1")
-    counts = (threads,) if threads else _threads_each(profile, processes)
     count = counts[-1]
     if count not in profile.threads:
         raise InputError(
@@ -183,7 +190,7 @@ def _work(
     size = micro or share
     work = LocalWork(
         job=job, micro_batch=size, accumulation=ceil(share / size), threads=count, processes=processes,
-        saves_beside=job.program.name == "tonnage" if saves_beside is None else saves_beside,
+        saves_beside=saves_beside,
     )  # fmt: skip
     while micro is None and size > 1 and to_gib(sum(memory_parts(work, profile).values())) > available:
         size = ceil(size / 2)
@@ -191,11 +198,11 @@ def _work(
     return min((replace(work, threads=one) for one in counts), key=lambda one: sum(time_parts(one, profile).values()))
 
 
-def _threads_each(profile: DeviceProfile, processes: int) -> tuple[int, ...]:
+def _threads_each(profile: DeviceProfile, processes: int, cores: int | None) -> tuple[int, ...]:
     """Thread counts to choose from, most last: small operations lose more by waking threads than they gain by them."""
     if profile.kind == "cuda":
         return profile.threads[:1]
-    most = max(profile.threads) // processes
+    most = min(max(profile.threads), cores or max(profile.threads)) // max(processes, 1)
     return tuple(one for one in profile.threads if one <= most) or profile.threads[:1]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from tonnage.units import to_gib
+from tonnage.units import SECONDS_PER_HOUR, to_gib
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ FEWEST_STEPS: Final = 10
 SHORTEST_S: Final = 0.5  # of timed steps
 LENGTHS: Final = 0.10  # mean length against the stated one
 _IN_STEPS: Final = "in steps; start-up, evaluation and saving are not predicted"
+_STEPS_COST: Final = "of the time in steps; all that the machines were held for stands under Spend"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +81,15 @@ def _counterpart(key: str, records: Records, measured: Measured) -> tuple[float 
         case "time_s":
             return (measured.training_s if done else None), _IN_STEPS if done else "not at its end"
         case "cost_usd":
-            return (measured.usd if done else None), "all sessions, by the price given" if done else "not at its end"
+            return (_steps_usd(records, measured) if done else None), _STEPS_COST if done else "not at its end"
     return None, "not measured"
+
+
+def _steps_usd(records: Records, measured: Measured) -> float | None:
+    """What the time in steps costs by the price given, as it is predicted: the bill has start-up, saving and whole
+    billing intervals too."""
+    hour = records.spec.guard.usd_per_hour
+    return None if hour is None or measured.training_s is None else measured.training_s / SECONDS_PER_HOUR * hour
 
 
 def _memory(measured: Measured) -> tuple[float | None, str]:
