@@ -62,6 +62,9 @@ def test_a_published_rate_of_another_engine_is_no_error() -> None:
         ("GPT-2 on an 8-GPU A100 machine", 8),
         ("GPT-2 on four 80 GB A100 cards", 4),
         ("GPT-2 with batch 16 on 8 A100 GPUs", 8),
+        ("GPT-2 on 8 A100s", 8),
+        ("GPT-2 on two T4s", 2),
+        ("GPT-2 on four 80 GB A100s", 4),
     ],
 )
 def test_gpus_are_those_counted_beside_their_name(work: str, count: int) -> None:
@@ -77,6 +80,7 @@ def test_gpus_are_those_counted_beside_their_name(work: str, count: int) -> None
         "We need Llama-2-7B to generate 1,000,000 tokens/s on one T4.",
         "Serving Llama-2-7B on an A100 is faster than 10,000 tokens/s on a T4.",
         "Llama-2-7B on an A100 80GB: 2,400 tokens/s.",
+        "Serving GPT-2 on A100s gives 2,400 tokens/s.",
         "Serving Llama-2-7B and Llama-2-13B on an A100 gives 2,400 tokens/s.",
     ],
 )
@@ -98,3 +102,13 @@ def test_machines_of_sagemaker(text: str, verdict: str) -> None:
     """Held prices hold; what a plain machine costs bounds the rest."""
     found = only(text)
     assert (found.quantity, found.verdict) == ("price per instance-hour", verdict)
+
+
+def test_a_list_price_moved_only_where_one_is_held() -> None:
+    """`ml.g5.xlarge` has a list price; of `ml.g6e.xlarge` only the plain machine's is held."""
+    lists = {one.instance_type for one in catalog().managed.ml_instances}
+    assert "g5.xlarge" in lists
+    assert "g6e.xlarge" not in lists
+    assert only("An ml.g5.xlarge is $1.30 an hour.").answer.hint == "list prices moved since then"
+    unheld = only("An ml.g6e.xlarge is $2.30 an hour.")
+    assert (unheld.verdict, unheld.answer.hint) == ("unknown", "no list price of ml.g6e.xlarge is held")

@@ -16,7 +16,7 @@ from tonnage.claims.names import FoundGpu, FoundMachine, Names, provider_named
 from tonnage.claims.percentages import percentage_claims
 from tonnage.claims.platform_claims import platform_claims
 from tonnage.claims.rate_claims import rate_claims
-from tonnage.claims.sentences import sentence_claims
+from tonnage.claims.sentences import WORDS, is_of_one, sentence_claims
 from tonnage.claims.settings_blocks import settings_claims
 from tonnage.claims.statements import (
     ArithmeticClaim,
@@ -46,6 +46,9 @@ _BETWEEN: Final = re.compile(
     re.IGNORECASE,
 )
 _CONTRAST: Final = re.compile(r"\b(?:even|instead|versus|vs|than|rather|not|but|if|unlike|compared)\b", re.IGNORECASE)
+_FIGURE_FIRST: Final = re.compile(
+    rf"[~≈$\d]|up to\b|about\b|USD|(?:an? )?(?:(?:{'|'.join(WORDS)}) )?(?:NVIDIA|[A-Z]{{1,3}}\d)"
+)
 _FILLER: Final = re.compile(r"(?:GPU|card|instance|machine|core)s?|each|it|memory|RAM|VRAM", re.IGNORECASE)
 _VCPUS: Final = re.compile(r"\d[\d,]*\s*(?:v?CPUs?|cores)\b", re.IGNORECASE)
 _MEMORY: Final = re.compile(r"[\d.,]+\s*[GT]i?B\s*(?:of\s+)?(?:RAM|(?:system |host )?memory)\b", re.IGNORECASE)
@@ -168,7 +171,7 @@ def _items(segment: str) -> Iterator[str]:
             continue
         if _CONTRAST.search(text):
             return
-        if text and not re.match(r"[~≈$\d]|up to\b|about\b|USD|NVIDIA|[A-Z]{1,3}\d", text):
+        if text and not _FIGURE_FIRST.match(text):
             return
         if text:
             yield text.rstrip(".")
@@ -193,7 +196,7 @@ def _gpu_claims(line: TextLine, names: Names) -> Iterator[Claim]:
     gpus = names.gpus_in(line.text)
     ends = [*(found.start for found in gpus[1:]), len(line.text)]
     for found, end in zip(gpus, ends, strict=False):
-        if found.count not in (None, 1):
+        if not is_of_one(line.text, found):
             continue
         for item in _items(line.text[found.end : end]):
             for quantity, pattern in _GPU_FIGURES.items():

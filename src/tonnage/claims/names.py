@@ -75,10 +75,11 @@ class FoundMachine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundGpu:
-    """A GPU's name inside a text, with the number before or after it (None: no number)."""
+    """A GPU's name inside a text, with the number before or after it (None: no number); `V100s` is plural."""
 
     name: GpuName
     count: float | None
+    is_plural: bool
     states_memory: bool
     start: int
     end: int
@@ -203,11 +204,12 @@ class Names:
             memory = float(match["memory"]) if match["memory"] else None
             fitting = tuple(device for device in devices if _fits(device, memory, match["form"]))
             number = match["before"] or match["after"]
-            written = re.sub(r"[()]", "", match["name"]).strip()
+            written = re.sub(r"[()]", "", match["name"] + match["memory_and_form"]).strip()
             name = GpuName(text=written, family=family_of(devices[0]), devices=fitting or tuple(devices))
             yield FoundGpu(
                 name=name,
                 count=float(number) if number else None,
+                is_plural=match["plural"] is not None,
                 states_memory=memory is not None,
                 start=match.start(),
                 end=match.end(),
@@ -247,7 +249,8 @@ def _gpu_pattern(families: dict[str, list[Accelerator]]) -> re.Pattern[str]:
     names = "|".join(re.escape(name).replace(r"\-", r"[\s_-]?") for name in sorted(families, key=len, reverse=True))
     return re.compile(
         rf"(?:(?<![\w.,$-])(?P<before>\d{{1,3}})\s*[x×]?\s*)?(?P<name>{_VENDOR}"
-        rf"(?<![A-Za-z0-9_])(?P<family>{names})(?=[x×]\d|[^A-Za-z0-9_]|$){_FORM})(?:\s*[x×]\s?(?P<after>\d{{1,3}})(?!\w))?",
+        rf"(?<![A-Za-z0-9_])(?P<family>{names}))(?P<plural>(?-i:s))?(?=[x×]\d|[^A-Za-z0-9_]|$)"
+        rf"(?P<memory_and_form>{_FORM})(?:\s*[x×]\s?(?P<after>\d{{1,3}})(?!\w))?",
         re.IGNORECASE,
     )
 

@@ -100,7 +100,8 @@ def _answer_ml(claim: PlatformPriceClaim, catalog: Catalog) -> ClaimAnswer:
     if plain and not 1 - TOLERANCE <= claim.amount.low / min(plain) <= DEAREST_PREMIUM * max(plain) / min(plain):
         ends = f"the plain {name} costs ${min(plain):g} to ${max(plain):g}/h"
         return ClaimAnswer(verdict="wrong", right=right or ends, source=source, read_on=day, hint=ends)
-    return ClaimAnswer(verdict="unknown", right=right, source=source, read_on=day, hint="list prices moved since then")
+    hint = "list prices moved since then" if held else f"no list price of {claim.product} is held"
+    return ClaimAnswer(verdict="unknown", right=right, source=source, read_on=day, hint=hint)
 
 
 def _prices(claim: PlatformPriceClaim, catalog: Catalog) -> Iterator[tuple[float, str, Source]]:

@@ -77,17 +77,18 @@ def _number(text: str) -> str:
 
 
 def _count(gpu: FoundGpu, text: str, models: Sequence[FoundModel]) -> float:
-    """GPUs that a text speaks of: the number beside the GPU's name; one where none is.
+    """GPUs that a text speaks of: the number beside the GPU's name; where none is, one, or unknown (0) for a plural.
 
     A number of a model's name, of a batch or of a length is none of GPUs, wherever it stands.
     """
     match = _COUNTED.search(text[: gpu.start])
     start = gpu.start if gpu.count else match.start() if match else len(text)
+    uncounted = 0.0 if gpu.is_plural else 1.0
     taken = [(one.start, one.end) for one in models]
     taken += [found.span() for pattern in (_LENGTH, _BATCH) for found in pattern.finditer(text)]
     if any(first <= start < end for first, end in taken):
-        return 1.0
+        return uncounted
     if gpu.count or match is None:
-        return gpu.count or 1.0
+        return gpu.count or uncounted
     word = match["count"].casefold()
     return float(WORDS.get(word, 0) or word)

@@ -37,6 +37,7 @@ _PRICE: Final = re.compile(
     r"(?:[~≈]\s*|\babout\s+)?\$\s?[\d,]+(?:\.\d+)?\s*(?:/\s?h(?:our|r)?\b|(?:an|per|each)\s+hour\b)", re.IGNORECASE
 )
 _EACH: Final = re.compile(r"^\s*(?:GPUs?|cards?)?\s*(?:with|of|at)\s+(?P<size>\d[\d.,]*\s*Gi?B)\b(?!/s)", re.IGNORECASE)
+_TOGETHER: Final = re.compile(r"\b(?:together|total|altogether|combined|aggregated?|in all)\b", re.IGNORECASE)
 _FORMAT: Final = re.compile(r"\b(bf16|bfloat16|fp16|tf32|fp32|fp8|int8)\b", re.IGNORECASE)
 _SPARSE: Final = re.compile(r"\b(?:with|using) (?:structured )?sparsity\b|\bsparse\b", re.IGNORECASE)
 _RATE: Final = re.compile(r"\d[\d.,]*\s*(?:T(?:era)?FLOPS?|TFLOP/s|TOPS|P(?:eta)?FLOPS?)\b", re.IGNORECASE)
@@ -128,6 +129,11 @@ def _transport_of(one: _Sentence, machine: MachineName, place: Place, start: int
         yield InstanceClaim(place=place, machine=machine, transport=named.pop())
 
 
+def is_of_one(text: str, found: FoundGpu) -> bool:
+    """Whether the figures that a text gives of a GPU are those of one: not of several counted, nor of all together."""
+    return _count_of(text, found) in (None, 1) and not (found.is_plural and _TOGETHER.search(text))
+
+
 def _count_of(text: str, found: FoundGpu) -> float | None:
     if found.count is not None:
         return found.count
@@ -185,5 +191,4 @@ def _owner(one: _Sentence, match: re.Match[str]) -> GpuName | None:
         if not behind:
             return None
         gpu, between = behind[0], one.text[match.end() : behind[0].start]
-    whole = gpu.count in (None, 1)
-    return gpu.name if whole and not _CONTRAST.search(between) and len(between) <= 90 else None
+    return gpu.name if is_of_one(one.text, gpu) and not _CONTRAST.search(between) and len(between) <= 90 else None
