@@ -23,6 +23,10 @@ _AMOUNT: Final = re.compile(
 _ALTERNATIVES: Final = re.compile(rf"(?P<first>{NUMBER})\s?/\s?(?P<second>{NUMBER})\s?(?P<unit>{_UNIT})", re.IGNORECASE)
 _PRODUCT: Final = re.compile(rf"(?P<count>\d+)\s*[x×*]\s*(?P<each>{NUMBER})\s*(?P<unit>[TGM]i?B)\b", re.IGNORECASE)
 _SCALES: Final = {"k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
+WORDS: Final = {
+    "single": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "twelve": 12,
+    "sixteen": 16,
+}  # fmt: skip
 _UNKNOWN: Final = ("", "-", "–", "—", "n/a", "na", "?", "tbd", "none", "unknown", "varies")
 
 

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from tonnage.claims.document import TextLine
+from tonnage.claims.figures import WORDS
 from tonnage.claims.findings import ClaimAnswer
+from tonnage.claims.gpu_counts import count_beside
 from tonnage.claims.model_names import find_models, published_size
 from tonnage.claims.names import Names
-from tonnage.claims.sentences import WORDS
 from tonnage.claims.statements import FitClaim, Place, purpose_of
 from tonnage.sizing.precision import TRAINING, WEIGHT_BYTES, optimizer_bytes_per_parameter
 from tonnage.units import GB
@@ -28,6 +29,7 @@ _PLACE: Final = re.compile(
     rf"\b(?P<count>an?|{'|'.join(WORDS)}|\d{{1,2}}\s*[x×]?)\s+(?:\w+\s+)?(?P<size>\d+)\s?Gi?B\s+(?:GPU|card|device)s?",
     re.IGNORECASE,
 )
+_ONE: Final = re.compile(r"\ban?\s+(?:\d+\s?Gi?B\s+)?$", re.IGNORECASE)
 _SIZED: Final = re.compile(
     r"\b(?P<count>\d+(?:\.\d+)?)\s?(?P<scale>[BM])\s+(?:parameter )?(?:model|LLM|network)", re.IGNORECASE
 )
@@ -76,7 +78,8 @@ def _room(text: str, names: Names) -> tuple[float, str] | None:
     if gpus and gpus[0].start <= 25:
         gpu = gpus[0]
         sizes = [device.memory_gib for device in gpu.name.devices if device.memory_gib]
-        count = gpu.count or _count(text[: gpu.start])
+        beside = count_beside(gpu, text)
+        count = beside.count if beside else 1.0 if _ONE.search(text[: gpu.start]) else 0.0
         return (max(sizes) * count * 2**30 / GB, f"{count:g} x {gpu.name.text}") if sizes and count else None
     place = _PLACE.search(text)
     if place is None or place.start() > 25:

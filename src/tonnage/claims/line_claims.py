@@ -9,14 +9,14 @@ from typing import Final
 
 from tonnage.catalog import Purchase
 from tonnage.claims.document import TextLine
-from tonnage.claims.figures import Amount, parse_amount
+from tonnage.claims.figures import WORDS, Amount, parse_amount
 from tonnage.claims.fit_claims import fit_claims
 from tonnage.claims.model_names import FoundModel, find_models
 from tonnage.claims.names import FoundGpu, FoundMachine, Names, provider_named
 from tonnage.claims.percentages import percentage_claims
 from tonnage.claims.platform_claims import platform_claims
 from tonnage.claims.rate_claims import rate_claims
-from tonnage.claims.sentences import WORDS, is_of_one, sentence_claims
+from tonnage.claims.sentences import is_of_one, sentence_claims
 from tonnage.claims.settings_blocks import settings_claims
 from tonnage.claims.statements import (
     ArithmeticClaim,

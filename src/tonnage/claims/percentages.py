@@ -8,8 +8,7 @@ from decimal import Decimal
 from typing import Final
 
 from tonnage.claims.document import TextLine
-from tonnage.claims.figures import Amount, parse_amount
-from tonnage.claims.sentences import WORDS
+from tonnage.claims.figures import WORDS, Amount, parse_amount
 from tonnage.claims.statements import ArithmeticClaim, Place
 
 _USD: Final = r"\$\s?\d[\d,]*(?:\.\d+)?"

@@ -8,9 +8,9 @@ from typing import Final
 
 from tonnage.claims.document import TextLine
 from tonnage.claims.figures import parse_amount
+from tonnage.claims.gpu_counts import count_beside
 from tonnage.claims.model_names import FoundModel, find_models
 from tonnage.claims.names import FoundGpu, Names
-from tonnage.claims.sentences import WORDS
 from tonnage.claims.statements import Place, RateClaim
 
 _SENTENCE: Final = re.compile(r"(?<=[.!?;])\s+(?=[A-Z0-9])")
@@ -30,12 +30,6 @@ _LENGTH: Final = re.compile(
     re.IGNORECASE,
 )
 _BATCH: Final = re.compile(r"\bbatch(?:[\s_-]?sizes?)?\s*(?:of|=|:)?\s*\d[\d,]*", re.IGNORECASE)
-_COUNTED: Final = re.compile(
-    rf"(?<![\w.,$-])(?P<count>{'|'.join(WORDS)}|\d{{1,3}})(?:\s*[x×]|-way)?"
-    r"(?:[\s-]*(?:GPUs?|cards?)\b\s*(?:of\b(?:\s+type\b)?|[(:,])?)?"
-    r"(?:\s*\b\d+\s?Gi?B)?[\s(]*$",
-    re.IGNORECASE,
-)
 _FORMAT: Final = re.compile(r"\b(fp16|bf16|fp32|fp8|int8|int4)\b", re.IGNORECASE)
 _PER_GPU: Final = re.compile(r"\b(?:per|each|a) GPU\b|/\s?GPU\b", re.IGNORECASE)
 _OTHER: Final = re.compile(
@@ -81,14 +75,10 @@ def _count(gpu: FoundGpu, text: str, models: Sequence[FoundModel]) -> float:
 
     A number of a model's name, of a batch or of a length is none of GPUs, wherever it stands.
     """
-    match = _COUNTED.search(text[: gpu.start])
-    start = gpu.start if gpu.count else match.start() if match else len(text)
+    beside = count_beside(gpu, text)
     uncounted = 0.0 if gpu.is_plural else 1.0
+    if beside is None:
+        return uncounted
     taken = [(one.start, one.end) for one in models]
     taken += [found.span() for pattern in (_LENGTH, _BATCH) for found in pattern.finditer(text)]
-    if any(first <= start < end for first, end in taken):
-        return uncounted
-    if gpu.count or match is None:
-        return gpu.count or uncounted
-    word = match["count"].casefold()
-    return float(WORDS.get(word, 0) or word)
+    return uncounted if any(first <= beside.start < end for first, end in taken) else beside.count

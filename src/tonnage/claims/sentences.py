@@ -13,6 +13,7 @@ from typing import Final
 
 from tonnage.claims.document import TextLine
 from tonnage.claims.figures import Amount, parse_amount
+from tonnage.claims.gpu_counts import count_beside
 from tonnage.claims.names import FoundGpu, FoundMachine, GpuName, MachineName, Names, provider_named
 from tonnage.claims.statements import Claim, GpuClaim, InstanceClaim, Place, PriceClaim, Transport
 from tonnage.claims.table_claims import purchase_of
@@ -24,13 +25,6 @@ _CONTRAST: Final = re.compile(
     r"\b(?:than|versus|vs|instead|rather|unlike|compared|times|faster|slower|twice|half|not|without|if|would|could|"
     r"should|per|next to|beside|against)\b",
     re.IGNORECASE,
-)
-WORDS: Final = {
-    "single": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "twelve": 12,
-    "sixteen": 16,
-}  # fmt: skip
-_COUNTED: Final = re.compile(
-    rf"\b(?P<count>{'|'.join(WORDS)}|\d{{1,2}})\s*(?:x\s*)?(?:NVIDIA\s+|AMD\s+)?$", re.IGNORECASE
 )
 _VCPUS: Final = re.compile(r"(?P<n>\d[\d,]*)\s*v?CPUs?\b", re.IGNORECASE)
 _PRICE: Final = re.compile(
@@ -97,11 +91,11 @@ def _of_machine(one: _Sentence, machine: MachineName, place: Place) -> Iterator[
     families = {found.name.family for found in gpus}
     if len(families) == 1 and len(gpus) == 1 and not _CONTRAST.search(one.text[start : gpus[0].start]):
         found = gpus[0]
-        count = _count_of(one.text, found)
+        beside = count_beside(found, one.text)
         each = _EACH.match(one.text[found.end :])
-        if count is not None:
+        if beside is not None:
             yield InstanceClaim(
-                place=place, machine=machine, gpu=found.name, gpus=count,
+                place=place, machine=machine, gpu=found.name, gpus=beside.count,
                 gpu_memory_each=parse_amount(each["size"]) if each else None,
             )  # fmt: skip
     vcpus = list(_VCPUS.finditer(one.text))
@@ -131,17 +125,8 @@ def _transport_of(one: _Sentence, machine: MachineName, place: Place, start: int
 
 def is_of_one(text: str, found: FoundGpu) -> bool:
     """Whether the figures that a text gives of a GPU are those of one: not of several counted, nor of all together."""
-    return _count_of(text, found) in (None, 1) and not (found.is_plural and _TOGETHER.search(text))
-
-
-def _count_of(text: str, found: FoundGpu) -> float | None:
-    if found.count is not None:
-        return found.count
-    match = _COUNTED.search(text[: found.start])
-    if match is None:
-        return None
-    word = match["count"].casefold()
-    return float(WORDS.get(word, 0) or int(word))
+    beside = count_beside(found, text)
+    return (beside is None or beside.count == 1) and not (found.is_plural and _TOGETHER.search(text))
 
 
 def _of_gpu(one: _Sentence, place: Place) -> Iterator[GpuClaim]:
