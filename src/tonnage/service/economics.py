@@ -105,8 +105,8 @@ def _held(
     """(part of the time for which more than n machines are held, machines that each such step stands for): replicas
     held, packed into machines. Two pools follow one load, so that the times of both are those of their sum."""
     bounds = policy.times(unit.replicas)
-    if len(each_per_s) > 1:  # the bounds are of machines, which the pools share
-        bounds = replace(policy, minimum=min(policy.minimum, 1), maximum=None)
+    if len(each_per_s) > 1:  # the pools share the machines: none has the minimum for itself, and both are cut below
+        bounds = replace(bounds, minimum=min(policy.minimum, 1))
     held = [
         held_machines(
             demand.curve, demand.mean_per_s(busy_per_s), one * unit.used, bounds, variation=demand.variation
