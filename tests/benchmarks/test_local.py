@@ -11,7 +11,7 @@ import pytest
 
 from tonnage.benchmarks import local, timing
 from tonnage.benchmarks.local import Prior, measure_curves, measure_device
-from tonnage.benchmarks.machine import check_memory, group_memory_bytes, read_identity
+from tonnage.benchmarks.machine import check_memory, check_threads, group_memory_bytes, read_identity
 from tonnage.benchmarks.operations import FULL_CPU, FULL_CUDA, QUICK, Extent, Probe, probes, queued
 from tonnage.benchmarks.timing import Clock, Samples, take_samples
 from tonnage.errors import InputError
@@ -154,3 +154,14 @@ def test_a_quick_profile_of_this_machine_predicts_training() -> None:
     before = torch.get_num_threads()
     assert measure_curves(torch, "cpu", 1, True, lambda *_: None)
     assert torch.get_num_threads() == before
+
+
+def test_threads_that_spin_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch is loaded in this process; without the setting that its threads sleep by they would be of another kind."""
+    import torch  # noqa: F401
+
+    check_threads()
+    monkeypatch.delenv("OMP_WAIT_POLICY")
+    with pytest.raises(InputError, match="spin") as caught:
+        check_threads()
+    assert "OMP_WAIT_POLICY=PASSIVE" in str(caught.value.hint)

@@ -11,7 +11,7 @@ from tonnage.api.run_prediction import predict_run, prediction_line
 from tonnage.benchmarks.machine import device_name, host_identity
 from tonnage.calibration.local_file import devices_folder, save_profile
 from tonnage.runs.preflight import Gpu, LocalMachine, check_run
-from tonnage.runs.spec import DataSource, DataSpec, GuardSpec, LaunchSpec, RunSpec, TrainingSpec
+from tonnage.runs.spec import CheckpointSpec, DataSource, DataSpec, GuardSpec, LaunchSpec, RunSpec, TrainingSpec
 from tonnage.settings import Settings, load_settings
 from tonnage.testing.devices import fake_profile
 
@@ -66,6 +66,22 @@ def test_figures_of_this_machine(spec: RunSpec, settings: Settings) -> None:
     short = predict_run(priced, MACHINE, settings)["figures"]
     assert short["time_s"]["value"] == pytest.approx(found["figures"]["time_s"]["value"] / 10)
     assert short["cost_usd"]["value"] == pytest.approx(short["time_s"]["value"] / 100)
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_copy_is_counted_where_one_is_saved_on_the_way(spec: RunSpec, settings: Settings) -> None:
+    """A run that ends before its first checkpoint is due holds none beside its steps; nor does one that waits."""
+
+    def memory(steps: int, checkpoint: CheckpointSpec) -> float:
+        training = TrainingSpec(global_batch=32, max_steps=steps)
+        found = predict_run(replace(spec, training=training, checkpoint=checkpoint), MACHINE, settings)
+        return float(found["figures"]["peak_memory_gib"]["value"])
+
+    waits = memory(50, CheckpointSpec(every_steps=20, asynchronous=False))
+    assert memory(50, CheckpointSpec(every_steps=20)) > waits
+    assert memory(20, CheckpointSpec(every_steps=20)) == waits
+    assert memory(50, CheckpointSpec(every_s=1e6)) == waits
+    assert memory(50, CheckpointSpec(every_s=1e-6)) > waits
 
 
 @pytest.mark.usefixtures("measured")

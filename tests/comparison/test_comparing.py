@@ -8,9 +8,12 @@ from dataclasses import replace
 import pytest
 
 from tonnage.comparison.comparing import Comparison
+from tonnage.comparison.computed import Total
 from tonnage.comparison.crossings import cost_at
 from tonnage.comparison.horizons import WEEKS_PER_MONTH, EntryCost, payback
 from tonnage.comparison.splitting import best_split
+from tonnage.reports.reasons.comparison import split_words
+from tonnage.reports.wording import render_money
 from tonnage.sizing.estimates import Figure
 
 BOTH = ("workloads: [{file: tune.yaml, jobs_per_month: 30}]",
@@ -182,29 +185,77 @@ def test_payback_ends() -> None:
     assert months == [pytest.approx(5.0), pytest.approx(500 / 350), None]
 
 
-@pytest.mark.parametrize(("dearer", "ground"), [(1.2, "saves nothing"), (0.97, "saves too little"), (0.9, "saves")])
-def test_a_split_must_save_enough_for_a_second_platform(
-    compared: Callable[..., Comparison], standard: str, dearer: float, ground: str
-) -> None:
-    """Each work is cheap on another platform; the spread of both costs `dearer` times the answer."""
-    found = compared(standard.replace(*BOTH).split("migration:")[0])
-    (first, second) = ("self-managed-aws", "sagemaker")
-    rows = found.totals[first].rows
-    alone = found.answer.verdict.chosen
+FIRST, SECOND = "self-managed-aws", "sagemaker"
+NOTHING = EntryCost(usd=None, weeks=None)
+
+
+def spread_over_two(found: Comparison, times: float) -> dict[str, Total]:
+    """Each work is cheap on another platform; the spread of both costs `times` the answer."""
+    rows, alone = found.totals[FIRST].rows, found.answer.verdict.chosen
     assert alone is not None
-    people = sum(one.value for name in (first, second) if (one := found.answer.inputs.bills[name].people) is not None)
-    run = dearer * alone.usd.value / (found.answer.inputs.weeks / WEEKS_PER_MONTH) - people
+    people = sum(one.value for name in (FIRST, SECOND) if (one := found.answer.inputs.bills[name].people) is not None)
+    run = times * alone.usd.value / (found.answer.inputs.weeks / WEEKS_PER_MONTH) - people
     usd = Figure(value=run / 2, low=run / 2, high=run / 2)
     free = {
-        first: (replace(rows[0], usd_per_month=usd), replace(rows[1], usd_per_month=None)),
-        second: (replace(rows[0], alternative=second, usd_per_month=None),
-                 replace(rows[1], alternative=second, usd_per_month=usd)),
+        FIRST: (replace(rows[0], usd_per_month=usd), replace(rows[1], usd_per_month=None)),
+        SECOND: (replace(rows[0], alternative=SECOND, usd_per_month=None),
+                 replace(rows[1], alternative=SECOND, usd_per_month=usd)),
     }  # fmt: skip
-    totals = {name: replace(found.totals[name], rows=free[name]) for name in free}
-    nothing = EntryCost(usd=None, weeks=None)
-    split = best_split(totals, found.answer.inputs, found.answer.verdict, lambda *_: nothing)
-    assert split.ground == ground
-    assert split.worth_it == (ground == "saves")
+    return {name: replace(found.totals[name], rows=free[name]) for name in free}
+
+
+@pytest.mark.parametrize(("times", "ground"), [(1.2, "saves nothing"), (0.97, "saves too little"), (0.9, "saves")])
+def test_a_split_must_save_enough_for_a_second_platform(
+    compared: Callable[..., Comparison], standard: str, times: float, ground: str
+) -> None:
+    """Against the cheapest single alternative, which is the answer here."""
+    found = compared(standard.replace(*BOTH).split("migration:")[0])
+    totals, answer = spread_over_two(found, times), found.answer
+    split = best_split(totals, answer.inputs, answer.verdict, lambda *_: NOTHING)
+    assert (split.ground, split.worth_it, split.least) == (ground, ground == "saves", split.single)
+
+
+def test_a_split_is_set_against_the_cheapest_whatever_the_answer(
+    compared: Callable[..., Comparison], standard: str
+) -> None:
+    """Where the answer is a dearer one, ground, saving and sentence are against the cheapest, which is named."""
+    found = compared(standard.replace(*BOTH).split("migration:")[0])
+    totals, answer = spread_over_two(found, 0.97), found.answer
+    cheapest = answer.verdict.chosen
+    assert cheapest is not None
+    other = next(name for name in answer.inputs.bills if name != cheapest.alternative)
+    dearer = replace(cheapest, alternative=other, usd=cheapest.usd.scaled(1.25))
+    verdict = replace(answer.verdict, choice=other, contenders=(cheapest, dearer))
+    split = best_split(totals, answer.inputs, verdict, lambda *_: NOTHING)
+    assert (split.ground, split.single, split.least) == ("saves too little", other, cheapest.alternative)
+    assert split.saves_usd == pytest.approx(0.03 * cheapest.usd.value)
+    said = split_words(split, found.title_of)
+    assert f"less than {found.title_of[cheapest.alternative]} alone" in said
+    assert render_money(0.03 * cheapest.usd.value) in said
+
+
+def test_platforms_of_a_split_are_set_up_one_after_the_other(
+    compared: Callable[..., Comparison], standard: str
+) -> None:
+    """Half the horizon each is reached at its end, a little more is not."""
+    found = compared(standard.replace(*BOTH).split("migration:")[0])
+    totals, inputs = spread_over_two(found, 0.5), replace(found.answer.inputs, origin=None)
+    for weeks, ground in ((0.49, "saves"), (0.51, "one place")):
+        entry = EntryCost(usd=None, weeks=weeks * inputs.weeks)
+        assert best_split(totals, inputs, found.answer.verdict, lambda *_, to=entry: to).ground == ground
+
+
+def test_hours_of_a_split_that_are_not_known_are_named(compared: Callable[..., Comparison], standard: str) -> None:
+    """They count as none beside those of the others, and the sentence says whose."""
+    found = compared(standard.replace(*BOTH).split("migration:")[0])
+    totals, inputs = spread_over_two(found, 0.5), found.answer.inputs
+    bills = {name: replace(bill, people=None) if name == SECOND else bill for name, bill in inputs.bills.items()}
+    split = best_split(totals, replace(inputs, bills=bills), found.answer.verdict, lambda *_: NOTHING)
+    assert split.without_hours_of == (SECOND,)
+    assert f"but not those of {found.title_of[SECOND]}" in split_words(split, found.title_of)
+    known = best_split(totals, inputs, found.answer.verdict, lambda *_: NOTHING)
+    assert known.without_hours_of == ()
+    assert "but not those of" not in split_words(known, found.title_of)
 
 
 def test_a_volume_that_can_be_carried_has_a_cost(compared: Callable[..., Comparison], standard: str) -> None:

@@ -7,7 +7,7 @@ from typing import get_args, get_type_hints
 import pytest
 
 from tonnage.comparison.energy import Missing
-from tonnage.comparison.splitting import Split, SplitGround
+from tonnage.comparison.splitting import Split, SplitGround, Spread
 from tonnage.reports.reasons.comparison import LACKS, missing_words, split_words
 from tonnage.sizing.estimates import Figure
 
@@ -19,7 +19,8 @@ def usd(value: float) -> Figure:
 def split(ground: SplitGround, whole: float = 900.0, rules: str = "") -> Split:
     return Split(
         places=(), usd_per_month=usd(whole / 12), usd=usd(whole), single="one", single_usd_per_month=usd(1000.0 / 12),
-        single_usd=usd(1000.0), weeks=52.0, ground=ground, rules=rules,
+        single_usd=usd(1000.0), weeks=52.0, ground=ground, rules=rules, least="one", least_usd=usd(1000.0),
+        cheapest=Spread(places=(), usd_per_month=usd(whole / 12), usd=usd(whole)),
     )  # fmt: skip
 
 
@@ -35,11 +36,16 @@ def split(ground: SplitGround, whole: float = 900.0, rules: str = "") -> Split:
         ),
         (split("needed"), "no single one may do all the work: it must be split"),
         (split("saves"), "saves $100.00 over 52 weeks, moving and people included"),
+        (
+            split("saves too little"),
+            "the cheapest split saves $100.00 over 52 weeks, moving and people included: too little for a second "
+            "platform",
+        ),
     ],
 )
 def test_a_split_is_worth_it_where_it_saves_or_must_be(found: Split, said: str) -> None:
     """Each ground has its clause."""
-    assert split_words(found) == said
+    assert split_words(found, {}) == said
     assert found.worth_it == (found.ground in ("saves", "needed"))
 
 

@@ -100,8 +100,8 @@ def test_two_pools_follow_one_load(units: tuple[FleetUnit, ...]) -> None:
         assert least < held.machines_mean < standing.machines_mean < 1.3 * held.machines_peak
     bounded = month_fleet(unit, DEMAND, 12.0, Autoscaling(minimum=3, maximum=3))
     assert (bounded.machines_mean, bounded.machines_peak) == (3, 3)
-    for busy in (100.0, 20_000.0):  # beyond the maximum on both sides of what is counted machine by machine
-        assert month_fleet(unit, DEMAND, busy, Autoscaling(maximum=10)).machines_peak == 10
+    for busy, most in ((100.0, 10), (20_000.0, 10), (20_000.0, 150)):  # both sides of what is counted one by one
+        assert month_fleet(unit, DEMAND, busy, Autoscaling(maximum=most)).machines_peak == most
 
 
 def test_bursts_cost(units: tuple[FleetUnit, ...]) -> None:

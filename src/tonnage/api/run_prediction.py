@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tonnage.runs.preflight import LocalMachine
     from tonnage.runs.spec import RunSpec
     from tonnage.settings import Settings
+    from tonnage.sizing.estimates import Figure
 
 SCHEMA: Final = "tonnage/prediction@1"
 UNITS: Final = {"samples_per_s": "samples/s", "peak_memory_gib": "GiB", "time_s": "s", "cost_usd": "USD"}
@@ -50,16 +51,28 @@ def _on_this_machine(
     if spec.workload_file is None:
         raise InputError("a specification without its workload file", hint="run the workload file itself")
     own = None if settings.calibration is None else read_calibration(settings.calibration)
-    return predict_local(
-        training_job(load_workload(spec.workload_file, settings=settings)),
-        profile,
-        own,
-        threads=spec.launch.threads,
-        processes=spec.launch.processes,
-        cores=machine.cores,
-        micro_batch=spec.training.micro_batch,
-        saves_beside=spec.checkpoint.asynchronous and (spec.launch.processes == 1 or spec.training.sharding == "ddp"),
-    )
+    job = training_job(load_workload(spec.workload_file, settings=settings))
+    one_copy = spec.launch.processes == 1 or spec.training.sharding == "ddp"  # a sharded state is copied by nobody
+
+    def predicted(saves_beside: bool) -> LocalPrediction:
+        return predict_local(
+            job, profile, own, threads=spec.launch.threads, processes=spec.launch.processes, cores=machine.cores,
+            micro_batch=spec.training.micro_batch, saves_beside=saves_beside,
+        )  # fmt: skip
+
+    made = predicted(spec.checkpoint.asynchronous and one_copy)
+    return made if not made.work.saves_beside or _saves_on_the_way(spec, made) else predicted(saves_beside=False)
+
+
+def _saves_on_the_way(spec: RunSpec, made: LocalPrediction) -> bool:
+    """Whether the first checkpoint is due before the last step: a shorter run saves once, when nothing else is done."""
+    from tonnage.recipes.checkpoints.interval import FIRST_S
+
+    steps, run_s = _extent(spec, made)
+    every_steps, every_s = spec.checkpoint.every_steps, spec.checkpoint.every_s
+    if every_steps is None and every_s is None:
+        every_s = FIRST_S
+    return (every_steps is not None and every_steps < steps) or (every_s is not None and every_s < run_s.value)
 
 
 def _profile(spec: RunSpec, machine: LocalMachine, settings: Settings) -> Corrected:
@@ -77,9 +90,14 @@ def _profile(spec: RunSpec, machine: LocalMachine, settings: Settings) -> Correc
     return with_own_rows(find_profile("local", settings.home, host_identity(), kind=kind), settings)
 
 
+def _extent(spec: RunSpec, made: LocalPrediction) -> tuple[int, Figure]:
+    """Steps of the run and their seconds: `max_steps` may end it before its epochs do."""
+    steps = made.steps if spec.training.max_steps is None else min(spec.training.max_steps, made.steps)
+    return steps, made.step_s.scaled(float(steps))
+
+
 def _figures(spec: RunSpec, made: LocalPrediction) -> dict[str, Any]:
-    steps = spec.training.max_steps
-    run_s = made.run_s if steps is None else made.step_s.scaled(float(min(steps, made.steps)))
+    _, run_s = _extent(spec, made)
     hour = spec.guard.usd_per_hour
     figures = {
         "samples_per_s": made.samples_per_s,

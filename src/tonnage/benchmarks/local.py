@@ -13,6 +13,7 @@ from typing import Any, Final
 from tonnage.benchmarks.all_reduce import measure_all_reduce
 from tonnage.benchmarks.machine import (
     busy_seconds,
+    check_threads,
     device_name,
     framework_bytes,
     import_torch,
@@ -56,8 +57,11 @@ def measure_device(
     usd_per_hour: float | None = None,
     on_step: OnStep | None = None,
 ) -> DeviceProfile:
-    """The profile of this machine's processor or GPU. Raises MissingExtra without torch, InputError without a GPU."""
+    """The profile of this machine's processor or GPU. Raises MissingExtra without torch, InputError without a GPU
+    and where this process has loaded torch with threads that spin."""
     load = os.getloadavg()[0]
+    if kind == "cpu":
+        check_threads()
     torch = import_torch()
     began, busy = time.monotonic(), busy_seconds()
     identity = read_identity(torch, kind)

@@ -36,7 +36,8 @@ NEEDED_GIB = 1.5  # free memory that measuring takes at most: the pool of inputs
 
 
 def import_torch() -> Any:
-    """torch, or MissingExtra. Its threads wait as those of a run do, where this process had not loaded it before."""
+    """torch, or MissingExtra. Its threads wait as those of a run do, where this process had not loaded it before
+    (`check_threads`): the OpenMP library reads its setting once, so it stays in the process's environment."""
     name, value = WAITING_THREADS
     os.environ[name] = value
     try:
@@ -44,6 +45,16 @@ def import_torch() -> Any:
     except ImportError as error:
         raise MissingExtra("measuring this machine", "train") from error
     return torch
+
+
+def check_threads() -> None:
+    """InputError where torch is here already, with threads that wait otherwise than those of a run."""
+    name, value = WAITING_THREADS
+    if "torch" in sys.modules and os.environ.get(name, "").upper() != value:
+        raise InputError(
+            "this process has loaded torch, and its threads spin where those of a run sleep",
+            hint=f"`tonnage calibrate --local` in a shell, or {name}={value} before Python starts",
+        )
 
 
 def usual_kind() -> DeviceKind:

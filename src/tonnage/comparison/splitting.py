@@ -20,10 +20,11 @@ Places = tuple[tuple[str, str | None], ...]  # workload, alternative
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """Where each work goes: over several alternatives where that costs so much less over the horizon than the answer
-    does that a second platform is worth it, or where no single one can do it all; else all of it to the answer.
+    """Where each work goes: over several alternatives where that costs so much less over the horizon than the cheapest
+    single one does that a second platform is worth it, or where no single one can do it all; else all to the answer.
 
-    `usd`, `single_usd`: over the horizon, moving and people included; `cheapest`: the cheapest way to use several.
+    `usd`, `single_usd`, `least_usd`: over the horizon, moving and people included; `cheapest`: the cheapest way to use
+    several; `least`: the cheapest single alternative, which is not the answer where worth or judgement decide.
     """
 
     places: Places
@@ -34,9 +35,12 @@ class Split:
     single_usd: Figure | None
     weeks: float
     ground: SplitGround
+    least: str | None = None
+    least_usd: Figure | None = None
     cheapest: Spread | None = None
     rules: str = ""  # that must be met
-    people_counted: bool = True
+    without_hours_of: tuple[str, ...] = ()  # alternatives of the cheapest way, and the cheapest, whose are not known
+    people_counted: bool = True  # of any at all
     without_people: Places = ()  # the places if nobody's hours were counted
 
     @property
@@ -45,10 +49,10 @@ class Split:
 
     @property
     def saves_usd(self) -> float | None:
-        """Over the horizon, against the answer."""
-        if self.usd is None or self.single_usd is None:
+        """What the cheapest way to use several costs less over the horizon than the cheapest single alternative."""
+        if self.cheapest is None or self.least_usd is None:
             return None
-        return self.single_usd.value - self.usd.value
+        return self.least_usd.value - self.cheapest.usd.value
 
     @property
     def people_decide(self) -> bool:
@@ -76,8 +80,8 @@ def best_split(totals: Mapping[str, Total], inputs: DecisionInputs, verdict: Ver
     cheapest, single, month = _cheapest_spread(totals, inputs, entry_of), verdict.choice, None
     if single is not None:
         month = inputs.bills[single].usd_per_month
-    least = min((one.usd.value for one in verdict.contenders), default=None)
-    ground = _ground(cheapest, least, single)
+    least = min(verdict.contenders, key=lambda one: one.usd.value, default=None)
+    ground = _ground(cheapest, None if least is None else least.usd.value, single)
     split = cheapest if ground in ("needed", "saves") else None
     chosen = verdict.chosen
     alone = None if chosen is None else chosen.usd
@@ -90,8 +94,11 @@ def best_split(totals: Mapping[str, Total], inputs: DecisionInputs, verdict: Ver
         single_usd=alone,
         weeks=inputs.weeks,
         ground=ground,
+        least=None if least is None else least.alternative,
+        least_usd=None if least is None else least.usd,
         cheapest=cheapest,
         rules=inputs.standing.titles if inputs.standing.needs else "",
+        without_hours_of=_without_hours_of(inputs, cheapest, None if least is None else least.alternative),
         people_counted=any(bill.people is not None for bill in inputs.bills.values()),
         without_people=_without_people(totals, inputs, entry_of, works),
     )
@@ -106,6 +113,12 @@ def _ground(cheapest: Spread | None, least_usd: float | None, single: str | None
     if cheapest.usd.value >= least_usd:
         return "saves nothing"
     return "saves" if cheapest.usd.value <= (1 - LEAST_SAVING) * least_usd else "saves too little"
+
+
+def _without_hours_of(inputs: DecisionInputs, cheapest: Spread | None, least: str | None) -> tuple[str, ...]:
+    """Of the alternatives that are set against each other, those whose hours count as none, being unknown."""
+    named = {name for _, name in (() if cheapest is None else cheapest.places)} | {least}
+    return tuple(name for name, bill in inputs.bills.items() if name in named and bill.people is None)
 
 
 def _without_people(
@@ -140,11 +153,15 @@ def _cheapest_spread(totals: Mapping[str, Total], inputs: DecisionInputs, entry_
 
 
 def _priced(rows: Sequence[WorkRow], inputs: DecisionInputs, entry_of: EntryOf) -> Spread | None:
-    """What a way to spread the work costs; None where it is not reached within the horizon or a cost is not known."""
+    """What a way to spread the work costs; None where it is not reached within the horizon or a cost is not known.
+
+    One team sets the platforms up one after the other: their weeks add up.
+    """
     used = {name: frozenset(row.work for row in rows if row.alternative == name)
             for name in sorted({row.alternative for row in rows})}  # fmt: skip
     entries = [entry_of(name, works) for name, works in used.items() if name != inputs.origin]
-    weeks = max((one.weeks for one in entries if one.weeks is not None), default=None)
+    taken = [one.weeks for one in entries if one.weeks is not None]
+    weeks = sum(taken) if taken else None
     people = [bill.people for name in used if (bill := inputs.bills[name]).people is not None]
     once = [one.usd for one in entries if one.usd is not None]
     bill = Bill(

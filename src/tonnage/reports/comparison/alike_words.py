@@ -73,11 +73,13 @@ def _bought(comparison: Comparison, row: WorkRow) -> tuple[str, ...]:
 
 
 def _way(row: WorkRow, purchase: str) -> str:
-    """What a way of buying costs; where its price is not relied on, as little as it would cost at that."""
+    """What a way of buying costs; where its price is not relied on, as little as it would cost at that, and why: what
+    is wrong with the machine's price, or with its platform's fee where only that is in doubt."""
     one, doubted = bought_as(row, purchase), row.doubted
     if one is not None:
         return money(one.cost_usd)
     if doubted is None or doubted.purchase != purchase:
         return UNKNOWN
-    why = ", ".join(doubt_words(doubt) for doubt in doubted.doubts if getattr(doubt, "platform", None) is None)
+    of_machine = [doubt for doubt in doubted.doubts if getattr(doubt, "platform", None) is None]
+    why = ", ".join(doubt_words(doubt) for doubt in of_machine or doubted.doubts)
     return f"not relied on: {render_money(doubted.cost_usd.value)} ({why})"

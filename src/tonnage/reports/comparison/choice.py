@@ -45,7 +45,7 @@ def summary_section(comparison: Comparison) -> Section:
     ]
     rows = [(comparison.title_of[name], _monthly(comparison, name)) for name in comparison.able]
     if comparison.split.worth_it:
-        rows.append(("split over several", split_words(comparison.split)))
+        rows.append(("split over several", split_words(comparison.split, comparison.title_of)))
     if comparison.migration:
         weeks = [comparison.migration.weeks(end) for end in ("low", "likely", "high")]
         move = f"{weeks[1]:.0f} weeks ({weeks[0]:.0f} to {weeks[2]:.0f}), "
@@ -317,6 +317,8 @@ def split_section(comparison: Comparison) -> Section:
         pairs.append(
             (f"all on {titles[split.single]}", _spread_cost(split.single_usd, split.single_usd_per_month, over))
         )
+    if split.least and split.least != split.single:
+        pairs.append((f"all on {titles[split.least]}, the cheapest", f"{money(split.least_usd)} over {over}"))
     if split.worth_it:
         pairs.append(("split as above", _spread_cost(split.usd, split.usd_per_month, over)))
     notes = []
@@ -327,7 +329,7 @@ def split_section(comparison: Comparison) -> Section:
         key="hybrid",
         title="Hybrid split",
         parts=(
-            Paragraph(text=_sentence(split_words(split)), tone="good" if split.worth_it else "plain"),
+            Paragraph(text=_sentence(split_words(split, titles)), tone="good" if split.worth_it else "plain"),
             *notes,
             Table(columns=(Column(title="Work"), Column(title="Goes to")), rows=rows),
             Pairs(rows=tuple(pairs)),

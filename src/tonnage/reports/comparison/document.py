@@ -75,7 +75,7 @@ def comparison_document(comparison: Comparison) -> Mapping[str, Any]:
             "single_usd": _money(comparison.split.single_usd),
             "single_usd_per_month": _money(comparison.split.single_usd_per_month),
             "worth_it": comparison.split.worth_it,
-            "because": split_words(comparison.split),
+            "because": split_words(comparison.split, comparison.title_of),
         },
         "migration": _migration(comparison.migration) if comparison.migration else None,
         "assumptions": [

@@ -174,7 +174,7 @@ def _of_market(
         case kinds.Discount(platform=platform, sku=sku, off_fraction=off):
             return f"{platform} takes {100 * off:.4g} % off {sku}"
         case kinds.FasterGpus(times=times):
-            return f"its GPUs are {times:.3g}x as fast (rates, memory, links and power)"
+            return f"its GPUs are {times_words(times)} as fast (rates, memory, links and power)"
         case kinds.FasterWork(times=times):
             return f"the work runs {times_words(times)} as fast"
         case kinds.MoreMemory(holder=holder, memory_gib=gib, before_gib=before):

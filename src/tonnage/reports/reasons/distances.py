@@ -45,8 +45,10 @@ def _dearer(distance: kinds.DearerDistance) -> str:
 
 
 def _times(times: float) -> str:
+    """Three significant digits.
+
+    >>> _times(1.337), _times(9.999), _times(10.25), _times(222.93)
+    ('1.34x', '10.0x', '10.2x', '223x')
     """
-    >>> _times(1.337), _times(222.93)
-    ('1.34x', '223x')
-    """
-    return f"{times:.2f}x" if times < 10 else f"{times:,.0f}x"
+    digits = 2 if times < 9.995 else 1 if times < 99.95 else 0
+    return f"{times:,.{digits}f}x"
