@@ -27,6 +27,7 @@ EXTRAS: Final = {  # one module of each is enough
     "tabular": ("xgboost",),
     "spark": ("pyspark",),
     "serve": ("onnxruntime",),
+    "llama": ("xllamacpp",),
     "cloud": ("sky",),
     "fetch": ("huggingface_hub",),
     "pipeline": ("dagster",),

@@ -1,0 +1,1 @@
+"""Start inference servers, watch them, and spread requests over them."""

@@ -1,0 +1,1 @@
+"""Engines that serve models: their commands, and replicas as processes."""

@@ -1,0 +1,88 @@
+"""What every serving engine does: it renders a complete command. Starting, watching and ending it is the same for all
+(`processes`)."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any, Protocol, TypeVar
+
+from pydantic import TypeAdapter
+
+from tonnage.values import dataclass
+
+Service_contra = TypeVar("Service_contra", contravariant=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineFile:
+    """A file the engine reads; its path starts at the replica's folder."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnginePlace:
+    """Where a replica listens and keeps its files. `api_key`: requests must carry a key, which the engine's variable
+    holds; it stands in no command."""
+
+    folder: str
+    port: int
+    host: str = "127.0.0.1"
+    api_key: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineCommand:
+    """What starts one replica. Secrets are named; their values come from the environment of whoever starts it.
+
+    `health`: the path that answers 200 once requests are taken. `metrics`: the path of Prometheus' text, with
+    `running` and `waiting`, the gauges of requests worked on and queued; None: the engine has none.
+    """
+
+    engine: str
+    argv: tuple[str, ...]
+    host: str
+    port: int
+    health: str
+    metrics: str | None = None
+    running: str | None = None
+    waiting: str | None = None
+    env: tuple[tuple[str, str], ...] = ()  # set for the command, over what it inherits
+    secrets: tuple[str, ...] = ()
+    files: tuple[EngineFile, ...] = ()
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.host}:{self.port}"
+
+    @property
+    def command_line(self) -> str:
+        """The command as a shell takes it."""
+        return shlex.join(self.argv)
+
+    def document(self) -> dict[str, Any]:
+        """The command as JSON values."""
+        found: dict[str, Any] = TypeAdapter(EngineCommand).dump_python(self, mode="json")
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineLoad:
+    """Requests that a replica works on, and that wait inside it. None: its metrics do not say."""
+
+    running: float | None
+    waiting: float | None
+
+
+class ServingEngine(Protocol[Service_contra]):
+    """One engine: what it is called, and how a service becomes its command."""
+
+    @property
+    def name(self) -> str: ...
+
+    def render(self, service: Service_contra, place: EnginePlace) -> EngineCommand:
+        """The command of one replica: complete, readable, every argument one that the engine takes; nothing is touched.
+
+        Raises InputError (or UnknownName) for what the engine cannot be told.
+        """

@@ -1,0 +1,171 @@
+"""Replicas as processes of this machine: started, asked whether they are ready, drained and ended."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Final
+
+import httpx
+
+from tonnage.errors import InputError, TonnageError
+from tonnage.files import write_whole
+from tonnage.serving.engines.engine import EngineCommand, EngineLoad
+from tonnage.values import dataclass
+
+LOG: Final = "engine.log"
+ASK_TIMEOUT_S: Final = 5.0
+POLL_S: Final = 0.1
+TAIL_LINES: Final = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class EngineProcess:
+    """A replica that was started, and the folder of its files and its log."""
+
+    command: EngineCommand
+    process: subprocess.Popen[bytes]
+    folder: Path
+    started_at: float  # of time.monotonic
+
+    @property
+    def log_file(self) -> Path:
+        return self.folder / LOG
+
+    def last_words(self) -> str:
+        """The last lines of its log."""
+        try:
+            lines = self.log_file.read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            return ""
+        return "\n".join(lines[-TAIL_LINES:])
+
+
+def start_engine(command: EngineCommand, folder: Path) -> EngineProcess:
+    """Write the command's files and start it in a process group of its own; its output goes to `engine.log`.
+
+    Raises InputError where the program is not installed or a named secret is not set, TonnageError where the port is
+    taken.
+    """
+    missing = [name for name in command.secrets if not os.environ.get(name)]
+    if missing:
+        raise InputError(f"{missing[0]} is not set", hint=f"export {missing[0]}=... before you start {command.engine}")
+    if shutil.which(command.argv[0]) is None:
+        raise InputError(f"{command.engine}: there is no program '{command.argv[0]}' on the PATH",
+                         hint="install the engine, or start it in its container (--container)")  # fmt: skip
+    _refuse_taken_port(command)
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in command.files:
+        write_whole(folder / file.path, file.text)
+    with (folder / LOG).open("ab") as log:
+        process = subprocess.Popen(
+            command.argv, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True,
+            env={**os.environ, **dict(command.env)},
+        )  # fmt: skip
+    return EngineProcess(command=command, process=process, folder=folder, started_at=time.monotonic())
+
+
+def _refuse_taken_port(command: EngineCommand) -> None:
+    import socket
+
+    with socket.socket() as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind((command.host, command.port))
+        except OSError as error:
+            raise TonnageError(
+                f"port {command.port} of {command.host} is taken", hint="name another: --port"
+            ) from error
+
+
+def is_ready(running: EngineProcess) -> bool:
+    """Whether it takes requests now."""
+    try:
+        answer = httpx.get(running.command.url + running.command.health, timeout=ASK_TIMEOUT_S)
+    except httpx.HTTPError:
+        return False
+    return answer.status_code == 200
+
+
+def wait_ready(running: EngineProcess, *, timeout_s: float) -> float:
+    """Seconds from its start until it took requests.
+
+    Raises TonnageError, with the last lines of its log, where it ended first or took longer than `timeout_s`.
+    """
+    name = running.command.engine
+    while True:
+        if is_ready(running):
+            return time.monotonic() - running.started_at
+        code = running.process.poll()
+        if code is not None:
+            raise TonnageError(f"{name} ended with {code} before it was ready:\n{running.last_words()}",
+                               hint=f"its whole log: {running.log_file}")  # fmt: skip
+        if time.monotonic() - running.started_at > timeout_s:
+            raise TonnageError(f"{name} is not ready after {timeout_s:g} s:\n{running.last_words()}",
+                               hint=f"its whole log: {running.log_file}")  # fmt: skip
+        time.sleep(POLL_S)
+
+
+def read_load(running: EngineProcess) -> EngineLoad:
+    """Requests it works on and that wait inside it, by its own metrics; TonnageError where it does not answer."""
+    command = running.command
+    if command.metrics is None:
+        return EngineLoad(running=None, waiting=None)
+    try:
+        answer = httpx.get(command.url + command.metrics, timeout=ASK_TIMEOUT_S, headers=_key(command))
+        answer.raise_for_status()
+    except httpx.HTTPError as error:
+        raise TonnageError(f"{command.engine} does not answer {command.url}{command.metrics}: {error}") from error
+    return parse_load(answer.text, command)
+
+
+def parse_load(text: str, command: EngineCommand) -> EngineLoad:
+    """The two gauges out of Prometheus' text, summed over their labels."""
+    return EngineLoad(running=_gauge(text, command.running), waiting=_gauge(text, command.waiting))
+
+
+def _gauge(text: str, name: str | None) -> float | None:
+    if name is None:
+        return None
+    found = [line for line in text.splitlines() if line.startswith((name + " ", name + "{"))]
+    return sum(float(line.rpartition(" ")[2]) for line in found) if found else None
+
+
+def _key(command: EngineCommand) -> dict[str, str]:
+    keys = [os.environ[name] for name in command.secrets if name in os.environ]
+    return {"Authorization": f"Bearer {keys[0]}"} if keys else {}
+
+
+def drain_engine(running: EngineProcess, *, timeout_s: float) -> bool:
+    """Wait until it works on nothing; whoever sends it requests has stopped before. False: it still does, or ended."""
+    until = time.monotonic() + timeout_s
+    while time.monotonic() < until and running.process.poll() is None:
+        load = read_load(running)
+        if load.running is None and load.waiting is None:
+            return False
+        if not load.running and not load.waiting:
+            return True
+        time.sleep(POLL_S)
+    return False
+
+
+def stop_engine(running: EngineProcess, *, grace_s: float = 30.0) -> int:
+    """SIGTERM to its process group, SIGKILL after `grace_s`; its exit code."""
+    if running.process.poll() is None:
+        _signal(running, signal.SIGTERM)
+        try:
+            return running.process.wait(timeout=grace_s)
+        except subprocess.TimeoutExpired:
+            _signal(running, signal.SIGKILL)
+    return running.process.wait()
+
+
+def _signal(running: EngineProcess, number: signal.Signals) -> None:
+    try:
+        os.killpg(running.process.pid, number)
+    except ProcessLookupError:
+        return

@@ -1,0 +1,93 @@
+"""A service before it starts: what is predicted of it, and each replica's command, complete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tonnage.planning.plan import MachineOption
+from tonnage.reports.blocks import Block, Code, Heading, Page, Pairs, Paragraph
+from tonnage.reports.option_table import render_cost
+from tonnage.reports.plain import plain_figure
+from tonnage.reports.rendering import Report
+from tonnage.reports.wording import (
+    render_duration,
+    render_interval,
+    render_machines,
+    render_purchase,
+    render_time_interval,
+)
+from tonnage.serving.engines.engine import EngineCommand
+from tonnage.sizing.estimates import Figure
+from tonnage.values import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedReplica:
+    """The option of a plan that a service follows, and the command of one of its replicas, as process and container."""
+
+    option: MachineOption
+    folder: Path  # of its files and its log, on this machine
+    command: EngineCommand
+    container: EngineCommand
+
+
+def replica_report(planned: PlannedReplica) -> Report:
+    """The plan's figures and the commands; JSON has the command's parts."""
+    option = planned.option
+    return Report(
+        page=lambda: Page(title=f"Would serve with {planned.command.engine}", blocks=tuple(_blocks(planned))),
+        document=lambda: {
+            "schema": "tonnage/service@1",
+            "engine": planned.command.engine,
+            "option": {
+                "rank": option.rank, "provider": option.provider, "instance_type": option.instance_type,
+                "region": option.region, "count": option.count, "purchase": option.purchase, "layout": option.layout,
+            },
+            "predicted": {name: plain_figure(figure) for name, figure in predicted(option)},
+            "command": planned.command.document(),
+            "container": planned.container.document(),
+        },
+        columns=("name", "value"),
+        rows=lambda: [["command", planned.command.command_line], ["container", planned.container.command_line]],
+    )  # fmt: skip
+
+
+def predicted(option: MachineOption) -> tuple[tuple[str, Figure], ...]:
+    """The figures of the whole fleet by JSON key."""
+    run = option.run
+    times = (("latency_p95_s", run.latency_p95_s), ("ttft_p95_s", run.ttft_p95_s), ("tpot_p95_s", run.tpot_p95_s))
+    figures = (("cost_usd", option.cost_usd), *run.rates, *times, ("memory_gib", run.memory_gib))
+    return tuple((name, figure) for name, figure in figures if figure is not None)
+
+
+def _blocks(planned: PlannedReplica) -> Iterator[Block]:
+    option, run = planned.option, planned.option.run
+    machines, bought = render_machines(option.count, option.instance_type), render_purchase(option.purchase)
+    where = f"{machines} of {option.provider}, {bought}"
+    yield Pairs(rows=(("machines", where), ("layout", option.layout), ("cost", f"{render_cost(option)} a month")))
+    yield Heading(text="Predicted")
+    rates = tuple(
+        (name.replace("_per_s", "/s").replace("_", " "), render_interval(figure)) for name, figure in run.rates
+    )
+    times = (("p95 latency", run.latency_p95_s), ("p95 time to first token", run.ttft_p95_s),
+             ("p95 time per output token", run.tpot_p95_s))  # fmt: skip
+    yield Pairs(rows=(*rates, *((name, render_time_interval(figure)) for name, figure in times if figure is not None)))
+    yield Heading(text="One replica")
+    yield Code(lines=(planned.command.command_line,))
+    for file in planned.command.files:
+        yield Paragraph(text=f"{file.path}:")
+        yield Code(lines=tuple(file.text.splitlines()))
+    if planned.command.secrets:
+        names = ", ".join(planned.command.secrets)
+        yield Paragraph(text=f"The key that requests must carry is taken from {names}.", tone="faint")
+    yield Heading(text="In a container")
+    yield Code(lines=(planned.container.command_line,))
+
+
+def served_words(command: EngineCommand, ready_s: float) -> Sequence[str]:
+    """What is said once a replica takes requests."""
+    return (
+        f"{command.engine} takes requests at {command.url} after {render_duration(ready_s)}",
+        "Ctrl-C ends it; what it is answering then is finished first",
+    )

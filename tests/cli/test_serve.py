@@ -1,0 +1,111 @@
+"""`tonnage serve`: the command as planned, a real replica started and ended, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from tonnage.cli.app import build_app
+from tonnage.testing.tiny_gguf import write_tiny_gguf
+
+SERVED = """
+kind: serve
+model: {architecture: decoder, layers: 2, hidden: 64, heads: 4, kv_heads: 2, ffn: 128, vocab: 300, max_positions: 4096}
+serve:
+  rate_per_s: 5
+  input_tokens: {mean: 20, max: 64}
+  output_tokens: {mean: 8, max: 32}
+  p95_latency: 2s
+layout: {concurrency: 4}
+constraints: {gpus: T4}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.tonnage.yaml"
+    path.write_text(SERVED, encoding="utf-8")
+    return path
+
+
+def asked(*arguments: str | Path) -> tuple[int, str]:
+    done = CliRunner().invoke(build_app("serve"), [str(one) for one in arguments])
+    words = f"{done.output}{done.exception or ''}{getattr(done.exception, 'hint', '')}"
+    return getattr(done.exception, "exit_code", done.exit_code), words
+
+
+def test_the_planned_command_is_printed(file: Path) -> None:
+    """--dry-run has the plan's option, its figures and the whole command, as process and as container."""
+    code, text = asked("serve", file, "--model", "org/tiny", "--name", "tiny", "--dry-run", "-o", "json")
+    assert code == 0
+    shown = json.loads(text)
+    assert shown["schema"] == "tonnage/service@1"
+    argv = shown["command"]["argv"]
+    assert argv[argv.index("--max-num-seqs") + 1] == "4"
+    assert argv[argv.index("--max-model-len") + 1] == "96"
+    assert shown["predicted"]["latency_p95_s"]["high"] <= 2
+    assert shown["container"]["argv"][:2] == ["docker", "run"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--model", "x"], 4, "this machine has 0 GPUs"),
+        ([], 2, "where are the weights"),
+        (["--model", "x", "--engine", "vlm"], 2, "no serving engine named 'vlm'"),
+        (["--model", "x", "--engine", "llama.cpp"], 2, "serves GGUF files"),
+        (["--model", "x", "--option", "5000"], 2, "no machines of rank 5000"),
+        (["--model", "x", "--engine-arg", "max-num-seq=3"], 2, "did you mean '--max-num-seqs'"),
+    ],
+)
+def test_what_cannot_be_served_is_refused(
+    file: Path, arguments: list[str], code: int, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each refusal ends with its own code before anything starts."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    found, text = asked("serve", file, *arguments)
+    assert words in text
+    assert found == code
+
+
+def test_a_service_that_fits_nowhere_ends_with_3(file: Path) -> None:
+    """Nothing is served by a machine that does not keep the promise."""
+    file.write_text(SERVED.replace("p95_latency: 2s", "p95_latency: 0.1ms"), encoding="utf-8")
+    code, text = asked("serve", file, "--model", "x", "--dry-run")
+    assert (code, "no machine serves tiny as asked" in text) == (3, True)
+
+
+def test_a_replica_starts_answers_and_finishes_before_it_ends(file: Path, tmp_path: Path) -> None:
+    """The real server of llama.cpp: it takes requests, and an answer under way when Ctrl-C comes is still whole."""
+    pytest.importorskip("xllamacpp")
+    pytest.importorskip("gguf")
+    model = write_tiny_gguf(tmp_path / "tiny.gguf")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = int(free.getsockname()[1])
+    command = [sys.executable, "-m", "tonnage", "serve", str(file), "--engine", "llama.cpp", "--model", str(model),
+               "--port", str(port)]  # fmt: skip
+    env = {**os.environ, "TONNAGE_HOME": str(tmp_path / "home")}
+    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as served:
+        assert served.stderr is not None
+        said = [served.stderr.readline(), served.stderr.readline()]
+        assert "takes requests" in said[1], said
+        question = {"prompt": "the", "max_tokens": 80, "ignore_eos": True, "stream": True}
+        with httpx.stream("POST", f"http://127.0.0.1:{port}/v1/completions", json=question, timeout=60) as answer:
+            lines = answer.iter_lines()
+            next(lines)
+            served.send_signal(signal.SIGINT)
+            time.sleep(0.05)
+            text = [line for line in lines if line]
+        assert text[-1] == "data: [DONE]"
+        assert served.wait(timeout=30) == 0
