@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -44,6 +45,8 @@ def serve(service: EncoderService) -> None:
         server_header=False, date_header=False,
     ))  # fmt: skip
     app.ending = lambda: server.should_exit
+    for number in (signal.SIGTERM, signal.SIGINT):  # the server raises what ended it once more: it has been obeyed
+        signal.signal(number, lambda *_: None)
     server.run(sockets=[listening])
 
 

@@ -156,9 +156,9 @@ class App:
         encoder, folder = self.encoder, self.encoder.folder
         return {
             "model_id": self.service.name, "version": self.version, "task": folder.task, "device": encoder.device,
-            "runtime": self.service.runtime, "dtype": self.service.weights, "max_input_length":
-            encoder.tokens.most_tokens, "workers": encoder.tuned.workers, "max_batch_tokens": encoder.tuned.batch_tokens,
-            "max_client_batch_size": self.service.request_items, "labels": list(folder.labels),
+            "runtime": self.service.runtime, "dtype": self.service.weights, "labels": list(folder.labels),
+            "max_input_length": encoder.tokens.most_tokens, "max_client_batch_size": self.service.request_items,
+            "workers": encoder.tuned.workers, "max_batch_tokens": encoder.tuned.batch_tokens,
         }  # fmt: skip
 
     def _models(self) -> Body:

@@ -147,7 +147,8 @@ class Batcher(Generic[Answer]):
         return batch
 
     def _fill(self, number: int) -> list[_Item]:
-        queue, batch, longest, now = self._buckets[number], [], 0, time.monotonic()
+        queue, longest, now = self._buckets[number], 0, time.monotonic()
+        batch: list[_Item] = []
         while queue:
             request, _, text = queue[0]
             longest = max(longest, len(text.ids))

@@ -67,7 +67,7 @@ def load_torch(folder: ModelFolder) -> Any:
         transformers: Any = importlib.import_module("transformers")
     except ImportError as error:
         raise MissingExtra("reading a model's weights", "train") from error
-    made = getattr(transformers, _CLASSES[folder.task if folder.task == "embedding" else folder.lower_task])
+    made = getattr(transformers, _CLASSES[folder.task if folder.task == "embedding" else folder.head])
     try:
         return made.from_pretrained(str(folder.path), local_files_only=True).eval().float()
     except (OSError, ValueError, RuntimeError, KeyError) as error:

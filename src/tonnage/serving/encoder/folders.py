@@ -29,26 +29,26 @@ class ModelFolder:
     labels: tuple[str, ...]
     pooling: Pooling
     normalised: bool  # its embeddings have length 1
-    lower_task: str  # the class of its head, for the export
+    head: Task  # what its weights were saved for: the class that reads them
 
 
-def read_folder(path: Path, *, task: Task | None = None, trust_pickle: bool = False) -> ModelFolder:
+def read_folder(path: Path, *, task: Task | None = None) -> ModelFolder:
     """The folder as Hugging Face's `save_pretrained` writes it. InputError names what is missing or refused."""
     if not path.is_dir():
         raise InputError(f"{path} is no folder of a model", hint="name a folder that save_pretrained wrote, or a run")
     config = _read_json(path / "config.json")
     if config is None:
         raise InputError(f"{path} has no config.json", hint="it is no model's folder")
-    _check_weights(path, trust_pickle)
+    _check_weights(path)
     if not (path / "tokenizer.json").is_file():
         raise InputError(f"{path} has no tokenizer.json", hint="save the fast tokenizer beside the model")
     labels = _labels(config)
     found = _task_of(config, labels)
-    _check_task(path, asked=task, found=found, labels=labels)
+    _check_task(path, asked=task, found=found)
     pooling, normalised = _pooling(path)
     return ModelFolder(
         path=path, task=task or found, most_tokens=_most_tokens(path, config), labels=labels, pooling=pooling,
-        normalised=normalised, lower_task=found,
+        normalised=normalised, head=found,
     )  # fmt: skip
 
 
@@ -61,15 +61,14 @@ def _read_json(path: Path) -> Any:
         raise InputError(f"{path} cannot be read: {error}") from error
 
 
-def _check_weights(path: Path, trust_pickle: bool) -> None:
+def _check_weights(path: Path) -> None:
     if any((path / name).is_file() for name in WEIGHTS):
         return
     pickle = next((name for name in PICKLES if (path / name).is_file()), None)
     if pickle is None:
         raise InputError(f"{path} has no weights: none of {', '.join(WEIGHTS)}")
-    if not trust_pickle:
-        raise InputError(f"{path / pickle} is a pickle, which can run any program when it is read",
-                         hint="save it as safetensors (model.save_pretrained), or --trust-pickle where you made it")  # fmt: skip
+    raise InputError(f"{path / pickle} is a pickle, which can run any program when it is read",
+                     hint="save it as safetensors: model.save_pretrained(FOLDER)")  # fmt: skip
 
 
 def _labels(config: Any) -> tuple[str, ...]:
@@ -86,7 +85,7 @@ def _task_of(config: Any, labels: tuple[str, ...]) -> Task:
     return "embedding"
 
 
-def _check_task(path: Path, *, asked: Task | None, found: Task, labels: tuple[str, ...]) -> None:
+def _check_task(path: Path, *, asked: Task | None, found: Task) -> None:
     heads = {"classification", "reranking"}
     if asked in (None, found, "embedding") or {asked, found} <= heads:
         return

@@ -7,10 +7,9 @@ from typing import Any, Final
 
 from tonnage.errors import MissingExtra
 from tonnage.serving.encoder.engine import Encoder
+from tonnage.serving.engines.encoder import RUNNING, WAITING
 
 BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-RUNNING: Final = "tonnage_encoder_texts_computing"
-WAITING: Final = "tonnage_encoder_texts_waiting"
 
 
 class Measures:

@@ -150,7 +150,6 @@ def _vector(one: Any, *, normalise: bool) -> Any:
     return made / max(float(np.linalg.norm(made)), 1e-12) if normalise else made
 
 
-# -- Open Inference Protocol, version 2 (KServe) ------------------------------------------------------------------------
 _TEXT: Final = "text"
 
 
@@ -188,14 +187,14 @@ def _tensor(body: Body) -> Body:
 
 def _rows(tensor: Body) -> Iterator[list[Any]]:
     shape, data = tensor.get("shape"), tensor.get("data")
-    counts = isinstance(shape, list) and all(isinstance(one, int) and one >= 0 for one in shape)
-    if not counts or len(shape or ()) not in (1, 2) or (len(shape or ()) == 2 and shape[1] not in (1, 2)):
+    if not isinstance(shape, list) or not all(isinstance(one, int) and one >= 0 for one in shape):
+        raise BadRequest("`shape` is a list of whole numbers")
+    if len(shape) not in (1, 2) or (len(shape) == 2 and shape[1] not in (1, 2)):
         raise BadRequest("`shape` is [n], [n, 1] or [n, 2]")
-    flat = (
-        [part for one in data for part in (one if isinstance(one, list) else [one])] if isinstance(data, list) else []
-    )
-    width = shape[1] if shape is not None and len(shape) == 2 else 1
-    if shape is None or len(flat) != shape[0] * width:
+    rows = data if isinstance(data, list) else []
+    flat = [part for one in rows for part in (one if isinstance(one, list) else [one])]
+    width = shape[1] if len(shape) == 2 else 1
+    if len(flat) != shape[0] * width:
         raise BadRequest(f"`data` has {len(flat)} texts, `shape` says {shape}")
     for at in range(0, len(flat), width):
         yield flat[at : at + width]

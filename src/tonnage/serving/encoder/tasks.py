@@ -132,7 +132,7 @@ def _best_span(span: Span, rows: Array) -> Mapping[str, Any]:
     sums = starts[:, None] + ends[None, :]
     length = np.subtract.outer(np.arange(len(inside)), np.arange(len(inside)))
     sums = np.where((length <= 0) & (length > -LONGEST_ANSWER), sums, -np.inf)
-    first, last = np.unravel_index(int(sums.argmax()), sums.shape)
+    first, last = divmod(int(sums.argmax()), len(inside))
     begin, end = span.offsets[first], span.offsets[last]
     if begin is None or end is None:
         raise BadRequest("the context has no tokens")
