@@ -98,7 +98,7 @@ def fit(rows: list[TrainingRow], catalog: object, start: object) -> Rates:
 def kind() -> Kind:
     """Training rows judged by the stand-in."""
     return Kind(
-        name="training", read=read_training_rows, judge=judge, fit=fit,
+        name="training", read=lambda path, _: read_training_rows(path), judge=judge, fit=fit,
         keys={"family": family_of, "gpu": lambda row: row.gpu},
     )  # fmt: skip
 

@@ -1,24 +1,18 @@
-"""What sources of inference rows document, what it changes in a prediction, and what a reader doubts."""
+"""What sources of inference rows document, and what it changes in a prediction."""
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
-from pathlib import Path
-from statistics import median
 
 import pytest
 
-from tonnage.calibration.inference_fit import fit_cases
 from tonnage.calibration.inference_judge import judge_inference
 from tonnage.calibration.inference_reading import InferenceCase, read_case
-from tonnage.calibration.inference_sources import DOUBTS, documented_facts, doubt, with_inference_facts
+from tonnage.calibration.inference_sources import documented_facts, with_inference_facts
 from tonnage.calibration.prediction import JudgedRow
-from tonnage.calibration.reading import read_inference_rows
 from tonnage.calibration.rows import InferenceRow
 from tonnage.catalog.loading import load_catalog
 
-FACTS = Path(os.environ.get("TONNAGE_FACTS", "")) / "inference_calibration.csv"
 CATALOG = load_catalog()
 EXAMPLES = "NVIDIA/DeepLearningExamples@729963dd "
 ROW = InferenceRow(
@@ -90,52 +84,3 @@ def test_photographs_are_decoded_while_the_device_works() -> None:
     assert seconds(fed) > seconds(replace(fed, decoding_threads=None))
     slow = replace(fed, gpu="T4", precision="fp32")
     assert seconds(slow) == seconds(replace(slow, decoding_threads=None))
-
-
-def test_a_table_that_repeats_another_is_doubted_and_counted_apart() -> None:
-    """A reader's doubt has a reason; the row is still judged, as suspect, and in no fit."""
-    doubted = replace(ROW, source=EXAMPLES + "TF1 BERT README", gpu="A100-40GB-SXM", note="")
-    assert "repeats" in doubt(doubted)
-    assert with_inference_facts(doubted).quality == "suspect"
-    (judged,) = judge_inference([with_inference_facts(doubted)], CATALOG)
-    assert isinstance(judged, JudgedRow)
-    assert judged.suspect
-    good = [case_of(replace(doubted, id=f"t{n}", precision="tf32", batch_size=n)) for n in (1, 2, 4)]
-    assert fit_cases(good).rows["compiled"] == 3
-    assert doubt(replace(doubted, precision="tf32")) == doubt(replace(doubted, gpu="V100-16GB")) == ""
-
-
-@pytest.mark.parametrize(("rate", "suspect"), [(80105.0, True), (9470.0, True), (84.0, False), (140.0, False)])
-def test_a_rate_that_no_memory_could_feed_is_doubted(rate: float, suspect: bool) -> None:
-    """A batch of 1 writes a token each time all weights are read: 13.5 GB at 2,039 GB/s make at most 151 a second. What
-    says several times that is no rate (megabytes, as a rule)."""
-    row = replace(
-        ROW, source="mine", model="llama2-7b", kind="decoder", gpu="A100-80GB-SXM", engine="vllm", note="batch 1",
-        input_len=128.0, output_len=128.0, metric="output_tokens_per_s", value=rate,
-    )  # fmt: skip
-    assert case_of(row).suspect is suspect
-    assert case_of(replace(row, batch_size=1024)).suspect is (rate > 1e9)
-
-
-@pytest.mark.facts
-@pytest.mark.skipif(not FACTS.exists(), reason="needs the measured facts")
-def test_what_is_doubted_is_so() -> None:
-    """The doubted fp16 table says what the tf32 table says, configuration by configuration."""
-    rows = [row for row in read_inference_rows(FACTS) if isinstance(row, InferenceRow)]
-    (is_doubted, _), *others = DOUBTS
-    assert not others
-    half = {_configuration(row): row.value for row in rows if is_doubted(row)}
-    doubted = next(row for row in rows if is_doubted(row))
-    tf32 = {
-        _configuration(row): row.value
-        for row in rows
-        if row.source == doubted.source and row.gpu == doubted.gpu and row.precision == "tf32"
-    }
-    rates = [abs(half[key] / tf32[key] - 1.0) for key in half if key in tf32 and "per_s" in key[0]]
-    assert len(rates) == 16
-    assert median(rates) < 0.01
-    assert max(rates) < 0.05
-
-
-def _configuration(row: InferenceRow) -> tuple[str, str, float | None, int | None]:
-    return row.metric, row.model, row.input_len, row.batch_size

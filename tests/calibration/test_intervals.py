@@ -87,6 +87,20 @@ def test_few_families_of_percentiles_are_judged_with_the_means(judged: MakeJudge
     assert ttft == without.spread("decoder ttft")
 
 
+def test_a_figure_that_no_row_had_is_one_more_unknown(judged: MakeJudged) -> None:
+    """Tails for which only means speak are wider by one step; another model's rows of the same figure are none."""
+    rows = [
+        judged(group=group, family=f"F{n % 6}", source=f"S{n % 6}", measured=100.0 * exp((n % 11 - 5) / 20))
+        for group in ("decoder tpot", "vision time")
+        for n in range(66)
+    ]
+    made = fit_intervals(rows)
+    for borrowed, own, steps in (("decoder tail", "decoder tpot", 1), ("encoder time", "vision time", 0)):
+        assert made.of_group(borrowed) == made.of_group(own)
+        assert made.spread(borrowed) == made.spread(own, steps)
+    assert made.spread("decoder tail").high_factor > made.spread("decoder tpot").high_factor
+
+
 def test_what_is_unstated_is_less_sure(judged: MakeJudged) -> None:
     """Six families whose program is known, and the same off by more where it is not: each group keeps its own width;
     adapters, of two families, are judged with the first; a calibration that has only that lends it to the others."""

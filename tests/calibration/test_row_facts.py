@@ -86,7 +86,7 @@ def test_filling_twice_changes_nothing(row: Row) -> None:
 @pytest.mark.skipif(not FACTS.exists(), reason="needs the measured facts")
 def test_no_prediction_reads_a_note_or_a_source(catalog: Catalog) -> None:
     """Rows whose note, source and source group are blanked once they are filled are predicted the same."""
-    rows, _ = rows_to_fit(kind_named("training"), FACTS)
+    rows, _ = rows_to_fit(kind_named("training"), FACTS, catalog)
     blank = [replace(row, note="", source="", source_group="") for row in rows]
     told, silent = judge_training(rows, catalog), judge_training(blank, catalog)
     judged = [[replace(one, source="") for one in found if isinstance(one, JudgedRow)] for found in (told, silent)]

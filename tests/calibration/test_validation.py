@@ -113,7 +113,7 @@ def test_a_device_keeps_the_margin_free() -> None:
 
 def test_an_unknown_gpu_is_skipped_with_a_hint(write: Write, kind: Kind) -> None:
     """The reason names what was meant; a reason of another sort stays."""
-    row = next(item for item in kind.read(write([{"gpu": "H10O-80GB-SXM"}])))
+    row = next(item for item in kind.read(write([{"gpu": "H10O-80GB-SXM"}]), load_catalog()))
     other = SkippedRow(row_id=row.id, metric=row.metric, reason="length not stated")
     unknown = SkippedRow(row_id=row.id, metric=row.metric, reason="GPU not in the catalog: H10O-80GB-SXM")
     found = list(with_hints([row], [unknown, other], load_catalog()))
@@ -124,14 +124,14 @@ def test_an_unknown_gpu_is_skipped_with_a_hint(write: Write, kind: Kind) -> None
 
 def test_an_unseen_gpu_or_engine_lies_further_away(write: Write, kind: Kind) -> None:
     """At least one step, whatever the judge counted; a blank name is no unknown, and an alias is its device."""
-    rows = list(kind.read(write([{"gpu": "T4"}, {"gpu": "L4"}, {"gpu": ""}])))
+    rows = list(kind.read(write([{"gpu": "T4"}, {"gpu": "L4"}, {"gpu": ""}]), load_catalog()))
     results = [
         JudgedRow(row_id=row.id, metric="m", family="F", gpu=row.gpu, measured=1.0, predicted=1.0, suspect=False,
                group="training time", unseen_factors=0) for row in rows
     ]  # fmt: skip
     found = list(with_distance(kind, rows, results, {"gpu": frozenset({"T4"})}, load_catalog()))
     assert [one.unseen_factors for one in found if isinstance(one, JudgedRow)] == [0, 1, 0]
-    alias = list(kind.read(write([{"gpu": "H100-80GB-SXM"}])))
+    alias = list(kind.read(write([{"gpu": "H100-80GB-SXM"}]), load_catalog()))
     assert seen_names(kind, alias, load_catalog()) == {"gpu": frozenset({"H100-SXM"})}
     assert seen_names(kind, rows, load_catalog()) == {"gpu": frozenset({"T4", "L4"})}
 
@@ -152,7 +152,7 @@ def test_no_rows_are_no_error() -> None:
 def test_quality_comes_from_the_row(write: Write, kind: Kind) -> None:
     """A row marked suspect is counted apart even where the judge does not look."""
     path = write([{}, {"quality": "suspect", "value": "900"}, {"metric": "sequences_per_s", "value": "nan"}])
-    rows = [row for row in kind.read(path) if not isinstance(row, SkippedRow)]
+    rows = [row for row in kind.read(path, load_catalog()) if not isinstance(row, SkippedRow)]
     fitted = kind.fit(rows[:1], load_catalog(), None)
     found = validate_file(kind, path, load_catalog(), _calibration(fitted))
     assert (found.rows, found.predicted, found.suspect.rows) == (3, 1, 1)

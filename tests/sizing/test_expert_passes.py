@@ -13,7 +13,7 @@ from tonnage.sizing.devices import Devices, Machine
 from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.inference_memory import kv_bytes_per_token
 from tonnage.sizing.inference_pass import FORMATS
-from tonnage.sizing.inference_time import decode_step_s, prefill_s
+from tonnage.sizing.inference_time import decode_step_s, fastest_step_s, prefill_s
 from tonnage.sizing.mlp_operators import busy_experts, padded_rows
 from tonnage.workload.known import find_model, known_models
 from tonnage.workload.parameters import count_parameters
@@ -67,6 +67,9 @@ def test_a_decode_step_takes_at_least_what_it_must_read(shape: ModelShape, engin
     step = decode_step_s(shape, there, batch=BATCHES, context_tokens=CONTEXT, weights="bf16", engine=ENGINES[engine])
     least = np.array([must_read_bytes(shape, batch) for batch in BATCHES]) / there.bandwidth_bytes_per_s
     assert np.all(step >= least)
+    assert 0 < fastest_step_s(shape, there.bandwidth_bytes_per_s[0] / 1e9) <= least[0]
+    narrow = decode_step_s(shape, there, batch=1.0, context_tokens=1.0, weights="int4", engine=ENGINES[engine])
+    assert np.all(narrow >= fastest_step_s(shape, there.bandwidth_bytes_per_s[0] / 1e9))
 
 
 @pytest.mark.parametrize("engine", SERVED)

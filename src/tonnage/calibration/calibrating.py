@@ -62,8 +62,8 @@ def cross_validate(
     `peaks`: further tables, whose peaks of memory no fit sees; intervals rest on them too.
     Raises InputError when the file cannot be read or has nothing to fit.
     """
-    rows, skipped = rows_to_fit(kind, path)
-    unseen = [row for one in peaks for row in rows_to_fit(kind, one)[0]]
+    rows, skipped = rows_to_fit(kind, path, catalog)
+    unseen = [row for one in peaks for row in rows_to_fit(kind, one, catalog)[0]]
     if on_step is not None:
         on_step("nothing", 0, 0)
     fitted = kind.fit(rows, catalog, None)

@@ -15,6 +15,7 @@ from tonnage.errors import TonnageError
 from tonnage.sizing.devices import Machine, peak_tflops, usable_bytes
 from tonnage.sizing.engines import engine_class
 from tonnage.sizing.inference_pass import FORMATS, ServedFormat
+from tonnage.sizing.inference_time import fastest_step_s
 from tonnage.sizing.length_points import chat_lengths
 from tonnage.values import dataclass
 from tonnage.workload.families import complete_shape
@@ -38,7 +39,6 @@ DATA_SETS: Final = (
 WEIGHTS_ROOM: Final = 0.6  # of a device's memory that weights may take where a row states no tensor parallelism
 QUEUED_TOKENS: Final = 6e6  # written in all by a maximum-throughput run that does not say how many requests it queued
 CONTINUOUS_SHARE: Final = 0.95  # of it inside a latency limit: MLPerf Server over Offline, 0.9 to 1
-MOST_STEPS: Final = 4.0  # over what bandwidth allows: room for weights held narrower than a row says
 UNSTATED_CONTEXT: Final = (64.0, 64.0)  # prompt and answer where a batch-1 decode rate states neither
 
 
@@ -85,14 +85,20 @@ class InferenceCase:
 
     @property
     def faster_than_memory(self) -> bool:
-        """Whether a fixed batch is said to write tokens faster than the devices can read the weights, which each step
-        does once: another column's figure, or another unit."""
+        """Whether a step is said to be shorter than the devices take to read the weights, which each step does once,
+        in whatever format: another column's figure, or another unit."""
         bandwidth = self.machine.accelerator.memory_bandwidth_gb_per_s
-        if self.load != "static" or self.row.metric != "output_tokens_per_s" or self.shape.experts or not bandwidth:
+        if not self.step_s or not bandwidth or self.shape.architecture != "decoder":
             return False
-        steps_per_s = self.row.value / (self.batch * self.replicas)
-        read = count_parameters(self.shape).total * self.served.weight_bytes / self.tensor_parallel
-        return bool(steps_per_s * read > bandwidth * 1e9 * MOST_STEPS)
+        return self.step_s < fastest_step_s(self.shape, bandwidth * self.tensor_parallel)
+
+    @property
+    def step_s(self) -> float | None:
+        """Seconds of a decode step as the row says; None where it does not say."""
+        if self.row.metric.startswith("tpot_ms"):
+            return self.row.value / 1e3
+        said = self.load == "static" and self.row.metric == "output_tokens_per_s"
+        return self.batch * self.replicas / self.row.value if said else None
 
 
 def model_family(name: str) -> str:

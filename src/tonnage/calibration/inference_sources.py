@@ -20,9 +20,9 @@ HALF: Final = ("fp16", "bf16")
 
 
 def with_inference_facts(row: InferenceRow) -> InferenceRow:
-    """The row with its blank columns filled from what its source documents; doubts of a source stand for `quality`."""
+    """The row with its blank columns filled from what its source documents."""
     found = documented_facts(row)
-    blank = {name: value for name, value in found.items() if not getattr(row, name) or name == "quality"}
+    blank = {name: value for name, value in found.items() if not getattr(row, name)}
     return replace(row, **blank) if blank else row
 
 
@@ -31,17 +31,11 @@ def documented_facts(row: InferenceRow) -> Facts:
     return next((reader(row) for words, reader in SOURCES if words.search(row.source)), NOTHING)
 
 
-def doubt(row: InferenceRow) -> str:
-    """Why a reader doubts the row; "" where none does."""
-    return next((reason for doubted, reason in DOUBTS if doubted(row)), "")
-
-
 def _tensorflow_bert(row: InferenceRow) -> Facts:
     """NVIDIA/DeepLearningExamples@729963d, BERT. Both benchmarks compile with XLA: TensorFlow/LanguageModeling/BERT/
     scripts/finetune_inference_benchmark.sh passes `--use_xla`, that of TensorFlow2 `true` for the `use_xla` of
     run_inference_benchmark.sh. 16 bit is automatic mixed precision (`--amp`, `--use_fp16`): weights stay in 32 bit."""
-    facts: dict[str, Any] = {"compiled": "y", "autocast": _answer(row.precision in HALF)}
-    return facts | ({"quality": "suspect"} if doubt(row) else {})
+    return {"compiled": "y", "autocast": _answer(row.precision in HALF)}
 
 
 def _tensorflow_classifiers(row: InferenceRow) -> Facts:
@@ -61,23 +55,9 @@ def _answer(yes: bool) -> str:
     return "y" if yes else "n"
 
 
-def _half_as_tf32(row: InferenceRow) -> bool:
-    ampere = row.gpu.startswith("A100")
-    return bool(_TF1_BERT.search(row.source)) and ampere and row.precision == "fp16"
-
-
 _EXAMPLES: Final = r"^NVIDIA/DeepLearningExamples\b.*"
-_TF1_BERT: Final = re.compile(_EXAMPLES + r"\bTF1 BERT\b")
 SOURCES: Final[tuple[tuple[re.Pattern[str], Callable[[InferenceRow], Facts]], ...]] = (
     (re.compile(_EXAMPLES + r"\bTF[12] BERT\b"), _tensorflow_bert),
     (re.compile(_EXAMPLES + r"\bTF1 \S*(?:resnet|resnext)"), _tensorflow_classifiers),
     (re.compile(_EXAMPLES + r"\bPyTorch \S*(?:resnet|resnext|efficientnet)\S* README"), _pytorch_classifiers),
-)
-# Tables that contradict themselves: their rows are judged, and counted apart as suspect.
-DOUBTS: Final[tuple[tuple[Callable[[InferenceRow], bool], str], ...]] = (
-    (
-        _half_as_tf32,
-        "the fp16 table repeats the tf32 table: over 16 configurations the two differ by 0.9 % at the median and 4 % "
-        "at most, where the same model in TensorFlow 2 is 1.4 times as fast in fp16: mixed precision was not on",
-    ),
 )

@@ -75,11 +75,13 @@ class Intervals:
         """Low and high factor around a prediction of `group` that is `far` unknowns away from the data.
 
         `foreign` of them are of a kind that no left-out row speaks of (another generation or vendor, another number
-        format): each of those widens by judgement. The prediction itself always lies inside.
+        format): each of those widens by judgement. A figure that no row had, and for which only its kin speak (tails,
+        for which means do), is one more unknown. The prediction itself always lies inside.
         """
         known = self.of_group(group)
         if known is None:
             return _judged_spread(group, unseen_factors)
+        unseen_factors += figure_of(known.group) != figure_of(group)
         foreign = min(foreign, unseen_factors, FARTHEST)
         factor = (
             known.widening ** (min(unseen_factors, FARTHEST) - foreign)
@@ -121,6 +123,15 @@ def is_rate_group(group: str) -> bool:
     (True, False)
     """
     return "throughput" in group or "rate" in group.split()
+
+
+def figure_of(group: str) -> str:
+    """What is measured, whichever the work.
+
+    >>> figure_of("encoder time"), figure_of("decoder tail"), figure_of("training memory, adapters")
+    ('time', 'tail', 'memory')
+    """
+    return "memory" if "memory" in group else group.rsplit(" ", maxsplit=1)[-1]
 
 
 def fit_intervals(near: Iterable[JudgedRow], distant: Iterable[JudgedRow] = ()) -> Intervals:

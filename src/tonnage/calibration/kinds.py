@@ -29,7 +29,7 @@ class Kind:
     """What differs between the two tables. Rows and fits are opaque here."""
 
     name: KindName
-    read: Callable[[Path], Iterator[Any]]
+    read: Callable[[Path, Catalog], Iterator[Any]]
     judge: Callable[[list[Any], Catalog, Any], Results]
     fit: Callable[[list[Any], Catalog, Any], Any]  # rows, catalog, where to start (or None)
     keys: Mapping[str, Callable[[Any], str]]
@@ -63,7 +63,9 @@ def _training() -> Kind:
 
     return Kind(
         name="training",
-        read=lambda path: (row if isinstance(row, SkippedRow) else with_facts(row) for row in read_training_rows(path)),
+        read=lambda path, _: (
+            row if isinstance(row, SkippedRow) else with_facts(row) for row in read_training_rows(path)
+        ),
         judge=judge_training,
         fit=lambda rows, catalog, start: fit_training(rows, catalog, start=start),
         keys={"family": family_of, "gpu": lambda row: row.gpu},
@@ -73,14 +75,16 @@ def _training() -> Kind:
 
 
 def _inference() -> Kind:
+    from tonnage.calibration.inference_doubts import doubt_repeated
     from tonnage.calibration.inference_fit import fit_inference
     from tonnage.calibration.inference_judge import judge_inference
     from tonnage.calibration.inference_sources import with_inference_facts
 
     return Kind(
         name="inference",
-        read=lambda path: (
-            row if isinstance(row, SkippedRow) else with_inference_facts(row) for row in read_inference_rows(path)
+        read=lambda path, catalog: doubt_repeated(
+            (row if isinstance(row, SkippedRow) else with_inference_facts(row) for row in read_inference_rows(path)),
+            catalog,
         ),
         judge=judge_inference,
         fit=lambda rows, catalog, start: fit_inference(rows, catalog, start=getattr(start, "engines", start)),
@@ -200,10 +204,10 @@ def distance_names(kind: Kind, catalog: Catalog) -> dict[str, Callable[[Any], st
     return {key: device if key == "gpu" else kind.keys[key] for key in DISTANCE_KEYS if key in kind.keys}
 
 
-def rows_to_fit(kind: Kind, path: Path) -> tuple[list[Any], list[SkippedRow]]:
+def rows_to_fit(kind: Kind, path: Path, catalog: Catalog) -> tuple[list[Any], list[SkippedRow]]:
     """All rows of a table at once, as a fit needs them, and those that cannot be used."""
     rows, skipped = [], []
-    for item in kind.read(path):
+    for item in kind.read(path, catalog):
         if isinstance(item, SkippedRow):
             skipped.append(item)
         else:

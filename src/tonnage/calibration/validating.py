@@ -31,7 +31,7 @@ def validate_file(
     fitted = None if calibration is None else getattr(calibration, kind.name)
     intervals = Intervals() if calibration is None else calibration.intervals
     seen = {} if calibration is None else calibration.names_seen(kind.name)
-    results = judged_rows(kind, kind.read(path), catalog, fitted, seen=seen, on_rows=on_rows)
+    results = judged_rows(kind, kind.read(path, catalog), catalog, fitted, seen=seen, on_rows=on_rows)
     capacity_of = device_capacity(catalog, memory_margin)
     return validate(results, intervals, capacity_of=capacity_of, margin_fraction=memory_margin)
 
@@ -53,7 +53,7 @@ def validate_left_out(
     start from; raises InputError when the file cannot be read or all rows share one value.
     """
     key = kind.key(leave_out)
-    rows, skipped = rows_to_fit(kind, path)
+    rows, skipped = rows_to_fit(kind, path, catalog)
     first = None if start is None else getattr(start, kind.name)
     results = leave_one_out(
         rows,

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tonnage.sizing.devices import Devices
 from tonnage.sizing.engines import Engine
 from tonnage.sizing.estimates import Array, Num
 from tonnage.sizing.inference_pass import FORMATS, decoder_only, pass_s, pass_work
+from tonnage.workload.parameters import count_parameters
 from tonnage.workload.shapes import ModelShape
+
+NARROWEST_BYTES: Final = min(served.weight_bytes for served in FORMATS.values())
 
 
 def default_engine_class(*, generates: bool) -> str:
@@ -88,3 +93,11 @@ def decode_step_s(
         logit_tokens=batch,
         engine=engine,
     )
+
+
+def fastest_step_s(shape: ModelShape, memory_bandwidth_gb_per_s: float) -> float:
+    """Seconds that no decode step of a decoder goes below, whatever engine and format: what every token passes through
+    is read once, held as narrow as any format holds it. Tables are looked up and towers rest."""
+    count = count_parameters(shape)
+    looked_up = count.embedding_total if count.lm_head else count.positions
+    return (count.active - looked_up - count.towers) * NARROWEST_BYTES / (memory_bandwidth_gb_per_s * 1e9)
