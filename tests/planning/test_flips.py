@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from tonnage.catalog import Catalog
 from tonnage.catalog.grammar import parse_gpu_filter
 from tonnage.catalog.market import Platform
-from tonnage.planning import Plan, make_plan
+from tonnage.planning import Plan
 from tonnage.planning.flips import flips_of
 from tonnage.planning.parameters import Parameter, round_outward, smallest_change
 from tonnage.planning.plan import Option, Refusal
+from tonnage.planning.planner import rank_options
 from tonnage.planning.reasons.changes import FasterGpus
 from tonnage.planning.reasons.flips import Flip
 from tonnage.planning.scenario import Scenario, price_times
@@ -36,11 +37,11 @@ def key(one: Option | Refusal) -> tuple[str, str, str | None, str]:
 
 
 def flips(loser: Option | Refusal, plan: Plan, scenario: Scenario) -> tuple[Flip, ...]:
-    return flips_of(loser, plan, scenario, make_plan)
+    return flips_of(loser, plan, scenario, rank_options)
 
 
 def plan_of(scenario: Scenario) -> Plan:
-    return make_plan(scenario.workload, scenario.catalog)
+    return rank_options(scenario.workload, scenario.catalog)
 
 
 def does_flip(flip: Flip, loser: Option | Refusal, scenario: Scenario) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from tonnage.overrides import override_constraints, parse_override_gpus
 from tonnage.planning import Objective, Option, Plan, Refusal, SizeReport, assumptions_used, make_plan, make_size_report
 from tonnage.planning.flips import Planner, flips_of
 from tonnage.planning.limits import check_limits
+from tonnage.planning.planner import rank_options
 from tonnage.planning.reasons.flips import Flip
 from tonnage.planning.scenario import Scenario
 from tonnage.reports.plan import plan_report
@@ -143,11 +145,10 @@ def plan(
     age = settings.max_price_age_days if max_price_age_days is None else max_price_age_days
     check_limits(job, market)
 
-    def planner(work: Workload, offered: Catalog) -> Plan:
-        return make_plan(work, offered, objective=rank, calibrated=calibrated, max_price_age_days=age)
-
+    planner = partial(rank_options, objective=rank, calibrated=calibrated, max_price_age_days=age)
+    made = make_plan(job, market, objective=rank, calibrated=calibrated, max_price_age_days=age)
     scenario = Scenario(workload=job, catalog=market)
-    return PlanResult(planner(job, market), market, assumptions_used(job, calibrated), scenario, planner, top)
+    return PlanResult(made, market, assumptions_used(job, calibrated), scenario, planner, top)
 
 
 def size(

@@ -6,6 +6,7 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Iterable
 from datetime import UTC, date, datetime
+from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -75,6 +76,16 @@ def load_catalog(folder: Path | None = None, *, strict: bool = True) -> Catalog:
     the rest counts. With `strict=False` rows that only contradict each other
     (GPU memory against the device, a date after the snapshot, an offer twice) load, for `check_catalog`.
     """
+    return _packaged_catalog(strict) if folder is None else _read_catalog(folder, strict)
+
+
+@cache
+def _packaged_catalog(strict: bool) -> Catalog:
+    """The newest packaged snapshot, read once: packaged data do not change, and a catalog is a frozen value."""
+    return _read_catalog(None, strict)
+
+
+def _read_catalog(folder: Path | None, strict: bool) -> Catalog:
     place: Traversable | Path = snapshot_folders()[-1] if folder is None else folder
     data = files("tonnage.catalog") / "data"
     accelerators = tuple(read_accelerator(row) for row in read_rows(data / "accelerators.csv", ACCELERATOR_COLUMNS))

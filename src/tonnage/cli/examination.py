@@ -23,6 +23,7 @@ EXTRAS: Final = {  # one module of each is enough
     "frames": ("pandas", "polars"),
     "gpuhunt": ("gpuhunt",),
     "train": ("torch",),
+    "load": ("httptools", "uvloop"),
     "ray": ("ray",),
     "tabular": ("xgboost",),
     "spark": ("pyspark",),

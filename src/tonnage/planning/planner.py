@@ -31,7 +31,7 @@ from tonnage.pricing.extras import OWN
 from tonnage.pricing.rates import rates_of
 from tonnage.workload.jobs import ServeJob, Workload
 
-__all__ = ["limits_of", "make_plan", "terms_of"]
+__all__ = ["limits_of", "make_plan", "rank_options", "terms_of"]
 
 
 def make_plan(
@@ -48,13 +48,15 @@ def make_plan(
     Raises nothing when nothing fits: the plan then has no options, and `nearest_misses` says what came closest.
     """
     calibrated = calibrated or CalibratedModel.packaged()
-    plan = _plan(workload, catalog, objective, calibrated, max_price_age_days)
-    if plan.options:
-        return plan
 
     def again(changed: Workload, offered: Catalog = catalog) -> Plan:
-        return _plan(changed, offered, objective, calibrated, max_price_age_days)
+        return rank_options(
+            changed, offered, objective=objective, calibrated=calibrated, max_price_age_days=max_price_age_days
+        )
 
+    plan = again(workload)
+    if plan.options:
+        return plan
     free = relaxations(workload, again)
     chosen = [option for _, freed in free for option in best_of_each_gpu(freed.options, SHOWN)]
     return replace(
@@ -64,9 +66,16 @@ def make_plan(
     )
 
 
-def _plan(
-    workload: Workload, catalog: Catalog, objective: Objective, calibrated: CalibratedModel, max_price_age_days: int
+def rank_options(
+    workload: Workload,
+    catalog: Catalog,
+    *,
+    objective: Objective = "cost",
+    calibrated: CalibratedModel | None = None,
+    max_price_age_days: int = PRICE_AGE_DAYS,
 ) -> Plan:
+    """The plan of `make_plan` but for what would help where nothing fits, which takes dozens of plans to find."""
+    calibrated = calibrated or CalibratedModel.packaged()
     service = isinstance(workload.job, ServeJob)
     market = admit_offers(workload, catalog)
     instances = {instance.key: instance for instance in catalog.instance_types}

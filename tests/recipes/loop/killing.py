@@ -16,6 +16,7 @@ from pathlib import Path
 
 import accelerate  # noqa: F401  loaded before the fork, as torch is
 import torch
+import torch._dynamo  # which the first optimizer loads, for seconds
 
 from tonnage.recipes import worker
 from tonnage.runs.folder import RunFolder
