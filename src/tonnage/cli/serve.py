@@ -17,7 +17,7 @@ _ENGINES = ("vllm", "sglang", "tensorrt-llm", "llama.cpp")
 
 
 class ServeGroup(TyperGroup):
-    """A file in the place of a command is served: `serve FILE` is `serve start FILE`."""
+    """What names no command is served: `serve TARGET` is `serve start TARGET`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """The arguments, with `start` put before what names no command."""
@@ -30,7 +30,7 @@ commands = typer.Typer(
     cls=ServeGroup,
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Serve a model as it was planned: `tonnage serve FILE` is `tonnage serve start FILE`.",
+    help="Serve a model: `tonnage serve TARGET` is `tonnage serve start TARGET`.",
 )
 
 
@@ -41,7 +41,12 @@ def complete_engine(incomplete: str) -> list[str]:
 @commands.command("start", short_help="Start a replica of a planned service here")
 @with_options(ServeOptions, completions={"engine": complete_engine})
 def serve(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A workload file of kind serve.")],
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="TARGET", help="A workload file of kind serve; or an encoder: a folder, a run, hf://org/name."
+        ),
+    ],
     asked: ServeOptions,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the commands, as process and container; start nothing.")
@@ -50,16 +55,17 @@ def serve(
     output: options.Output = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Serve a model as it was planned: one replica on this machine, with the flags that the plan chose.
+    """Serve a model: one replica on this machine, of a planned service with the flags that the plan chose.
 
-    Every argument is checked against the engine's own list before anything starts. Ctrl-C finishes what is being
-    answered, then ends the engine. Exit code 3: no machine fits; 4: this machine lacks the GPUs of a replica.
+    An encoder (a run's model, a folder) is served by Tonnage's own server, which finds workers and batches at its
+    start; other engines' arguments are checked against their own lists. Ctrl-C finishes what is being answered. Exit
+    code 3: no machine fits; 4: this machine lacks the GPUs of a replica.
     """
     session = open_session(output=output, as_of=as_of, quiet=quiet)
     from tonnage import api
 
     with session.progress("planning"):
-        answer = api.planned_replica(file, asked, settings=session.settings)
+        answer = api.planned_replica(target, asked, settings=session.settings)
     if dry_run:
         session.show_answer(answer)
         return
