@@ -21,7 +21,7 @@ ALLOWED = {
         "on_files", "on_page_markdown",
         "_one_test",
     ],
-    "offered to users of the package": ["to_csv", "to_markdown", "to_frame", "fake_profile"],
+    "offered to users of the package": ["to_csv", "to_markdown", "to_frame", "fake_profile", "write_tiny_*"],
     "commands added to typer without a decorator": [
         "breakeven", "skypilot", "doctor", "ps", "list_runs", "compare_runs", "reindex", "import_rows",
     ],

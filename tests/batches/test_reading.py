@@ -45,6 +45,12 @@ def test_plain_rows_become_requests(tmp_path: Path, task: Task, body: dict[str, 
     assert named.key != unnamed.key
 
 
+def test_a_byte_order_mark_is_no_fault(tmp_path: Path) -> None:
+    """Some editors put it before the first line."""
+    (row,) = rows_of(tmp_path, b'\xef\xbb\xbf{"text":"a"}', model="m")
+    assert isinstance(row, BatchRow)
+
+
 @pytest.mark.parametrize(
     ("line", "reason"),
     [

@@ -30,6 +30,7 @@ FREE_RETRIES: Final = 50
 TICK_S: Final = 0.25
 LONGEST_MESSAGE: Final = 500
 AFTER_INTERRUPT_S: Final = 10.0  # that answers on their way may take once the user asked to stop
+_DECODER: Final = json.JSONDecoder()
 _NO_KEY: Final = (401, 403)
 
 
@@ -197,7 +198,7 @@ class Carrier:
             return self._refusal(answer)
         self._heard_s = monotonic()
         try:
-            tokens = _tokens_of(json.loads(answer.body))
+            tokens = _tokens_of(_DECODER.decode(answer.body.decode()))
         except (ValueError, TypeError, AttributeError):
             return _Failure("the answer is no JSON of this protocol", "rubbish", 200)
         self._answers += 1

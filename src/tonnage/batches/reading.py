@@ -1,4 +1,4 @@
-"""The input of a batch, row by row in flat memory: JSON lines or Parquet. It is read twice: checked first, then sent."""
+"""The input of a batch, row by row in flat memory: JSON lines or Parquet. It is read twice: checked, then sent."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from tonnage.values import dataclass
 LONGEST_LINE_BYTES: Final = 64 * 2**20
 READ_ROWS: Final = 1024  # at a time
 NAMED_DUPLICATES: Final = 3
+_DECODER: Final = json.JSONDecoder()  # `json.loads` guesses at the encoding of bytes, which is UTF-8 here
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +53,7 @@ class BatchInput:
 
     def _line(self, line: bytes, number: int) -> BatchRow | BadRow:
         try:
-            found = json.loads(line)
+            found = _DECODER.decode(line.decode("utf-8-sig" if number == 1 else "utf-8"))
         except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
             return _bad(number, None, f"no JSON: {error}", line)
         return self._parsed(found, number, line)

@@ -20,7 +20,12 @@ def complete_engine(incomplete: str) -> list[str]:
 
 @with_options(ServeOptions, completions={"engine": complete_engine})
 def serve(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A workload file of kind serve.")],
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="TARGET", help="A workload file of kind serve; or an encoder: a folder, a run, hf://org/name."
+        ),
+    ],
     asked: ServeOptions,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the commands, as process and container; start nothing.")
@@ -29,16 +34,17 @@ def serve(
     output: options.Output = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Serve a model as it was planned: one replica on this machine, with the flags that the plan chose.
+    """Serve a model: one replica on this machine, of a planned service with the flags that the plan chose.
 
-    Every argument is checked against the engine's own list before anything starts. Ctrl-C finishes what is being
-    answered, then ends the engine. Exit code 3: no machine fits; 4: this machine lacks the GPUs of a replica.
+    An encoder (a run's model, a folder) is served by Tonnage's own server, which finds workers and batches at its
+    start; other engines' arguments are checked against their own lists. Ctrl-C finishes what is being answered. Exit
+    code 3: no machine fits; 4: this machine lacks the GPUs of a replica.
     """
     session = open_session(output=output, as_of=as_of, quiet=quiet)
     from tonnage import api
 
     with session.progress("planning"):
-        answer = api.planned_replica(file, asked, settings=session.settings)
+        answer = api.planned_replica(target, asked, settings=session.settings)
     if dry_run:
         session.show_answer(answer)
         return

@@ -15,6 +15,7 @@ TASK_PATHS: Final[Mapping[str, str]] = {
     "classify": "/predict",
 }  # fmt: skip
 PATHS: Final = frozenset({*TASK_PATHS.values(), "/v1/responses", "/embed", "/classify", "/rerank", "/v1/rerank"})
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 Ending = Literal["done", "cost", "deadline", "interrupted", "upstream"]
 
 
@@ -65,7 +66,7 @@ def read_row(found: Any, line: int, *, task: Task, model: str | None) -> BatchRo
         raise RowFault("no model: name it in the body, or with --model")
     if body.get("stream"):
         raise RowFault("a batch does not stream: leave out `stream`")
-    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    text = _ENCODER.encode(body).encode()
     return BatchRow(line=line, custom_id=custom_id, path=path, body=text, key=row_key(custom_id, path, text))
 
 
