@@ -62,6 +62,13 @@ class ServeOptions(Options):
     queue: int = option("--queue", "Texts that may wait; more are turned away.", default=1024, least=1)
     p95_s: float | None = option("--p95", "Seconds promised; batches are held to half of it. [default: the file's]",
                                  default=None, least=0.001, metavar="SECONDS")  # fmt: skip
+    cache: int = option("--cache", "Answers that an encoder keeps, for the same text again.", default=0, least=0)
+    cache_url: str | None = option("--cache-url", "A Redis that keeps answers for all replicas: redis://HOST:PORT/0.",
+                                   default=None, metavar="URL")  # fmt: skip
+    fallback: str | None = option(
+        "--fallback", "An encoder that answers where the first cannot be loaded or has too much waiting.", default=None,
+        metavar="MODEL",
+    )  # fmt: skip
     ready_timeout_s: float = option(
         "--ready-timeout", "Seconds until it must take requests.", default=900.0, least=1.0, metavar="SECONDS"
     )
@@ -144,7 +151,8 @@ def _encoder(target: str, asked: ServeOptions, settings: Settings) -> PlannedRep
         model=str(folder), name=name, task=task, runtime=cast("Runtime", _one_of("--runtime", asked.runtime, RUNTIMES)),
         weights=cast("Number", _one_of("--dtype", asked.dtype, NUMBERS)), workers=asked.workers,
         batch_tokens=asked.batch_tokens, truncate=asked.truncate, queue_items=asked.queue, p95_s=asked.p95_s,
-        cache_folder=str(settings.home / "exported"),
+        exports=str(settings.home / "exported"), cache_items=asked.cache, cache_url=asked.cache_url,
+        fallback=None if asked.fallback is None else str(_model_folder(asked.fallback, settings)),
     )  # fmt: skip
     place = _engine_place(name, asked, settings)
     return PlannedReplica(option=None, folder=Path(place.folder), command=engine.render(service, place))

@@ -29,6 +29,7 @@ EXTRAS: Final = {  # one module of each is enough
     "spark": ("pyspark",),
     "serve": ("onnxruntime",),
     "llama": ("xllamacpp",),
+    "redis": ("redis",),
     "cloud": ("sky",),
     "fetch": ("huggingface_hub",),
     "pipeline": ("dagster",),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -34,17 +36,21 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def served(encoders: dict[str, Path], cache: Path) -> Served:
     """A client of the application over the tiny encoder of a task; further fields of the service by name."""
     from tonnage.serving.encoder.app import App
+    from tonnage.serving.encoder.caching import open_cache
     from tonnage.serving.encoder.engine import Encoder
     from tonnage.serving.encoder.service import EncoderService
+    from tonnage.serving.encoder.versions import Versions
 
     @asynccontextmanager
     async def open_client(task: str, **changed: object) -> AsyncIterator[httpx.AsyncClient]:
-        fields: dict[str, object] = {"workers": 2, "batch_tokens": 64, **changed}
+        fields: dict[str, object] = {"workers": 2, "batch_tokens": 64, "exports": str(cache), **changed}
         service = EncoderService(model=str(encoders[task]), name="tiny", **fields)  # type: ignore[arg-type]
-        encoder = Encoder(service, cache=cache)
-        transport = httpx.ASGITransport(app=App(encoder, version="v1"))
+        load = partial(Encoder, cache=open_cache(service.cache_items, service.cache_url))
+        fallback = None if service.fallback is None else load(replace(service, model=service.fallback))
+        app = App(Versions(load(service), load, seed=0), fallback=fallback)
+        transport = httpx.ASGITransport(app=app)
         async with httpx.AsyncClient(transport=transport, base_url="http://served") as client:
             yield client
-        assert encoder.drain(timeout_s=10)
+        assert all(one.drain(timeout_s=10) for one in app.versions.every())
 
     return open_client

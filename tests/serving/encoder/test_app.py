@@ -120,7 +120,9 @@ def test_open_inference_describes_and_answers(served: Served) -> None:
     async def calls() -> Any:
         async with served("classification") as client:
             tensor = {"name": "text", "datatype": "BYTES", "shape": [2, 1], "data": [["good film"], ["it was"]]}
-            found = await client.post("/v2/models/tiny/versions/v1/infer", json={"id": "a", "inputs": [tensor]})
+            version = (await client.get("/info")).json()["version"]
+            path = f"/v2/models/tiny/versions/{version}/infer"
+            found = await client.post(path, json={"id": "a", "inputs": [tensor]})
             ready = [(await client.get(path)).status_code for path in ("/v2/health/ready", "/v2/models/tiny/ready")]
             return (await client.get("/v2/models/tiny")).json(), found.json(), ready
 
@@ -149,8 +151,8 @@ TENSOR = {"name": "text", "datatype": "BYTES", "shape": [1], "data": ["it"]}
         ("/embed", {"inputs": "x" * 9_000_000}, 413, "too_large", "bytes"),
         ("/rerank", {"query": "it", "texts": ["was"]}, 424, "model_type", "task is embedding"),
         ("/nowhere", {}, 404, "not_found", "no such path"),
-        ("/v2/models/other/infer", {}, 404, "not_found", "served: tiny, version v1"),
-        ("/v2/models/tiny/versions/9/infer", {}, 404, "not_found", "no such model or version"),
+        ("/v2/models/other/infer", {}, 404, "not_found", "served: tiny, "),
+        ("/v2/models/tiny/versions/9/infer", {}, 404, "not_found", "version 9 is not loaded"),
         ("/v2/models/tiny/infer", {"inputs": [{**TENSOR, "datatype": "FP32"}]}, 400, "invalid_request", "BYTES"),
         ("/v2/models/tiny/infer", {"inputs": [{**TENSOR, "shape": [2]}]}, 400, "invalid_request", "`shape` says [2]"),
         ("/v2/models/tiny/infer", {"inputs": [{**TENSOR, "shape": [1, 3]}]}, 400, "invalid_request", "[n, 2]"),

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.serving.encoder.batching import Batcher, Waiting
+from tonnage.serving.encoder.caching import AnswerCache, Kept, key_of
+from tonnage.serving.encoder.export import digest_of
 from tonnage.serving.encoder.faults import BadRequest, TooLarge
 from tonnage.serving.encoder.folders import ModelFolder, read_folder
 from tonnage.serving.encoder.runtimes import open_model
@@ -21,11 +23,13 @@ from tonnage.serving.encoder.tuning import Tuned, tune
 class Encoder:
     """One model. `answers` is for the event loop that serves requests; the workers are threads of their own."""
 
-    def __init__(self, service: EncoderService, *, cache: Path) -> None:
-        self.service = service
+    def __init__(self, service: EncoderService, *, cache: AnswerCache | None = None) -> None:
+        self.service, self.cache = service, cache
+        self.hits = 0
         self.folder: ModelFolder = read_folder(Path(service.model), task=service.task)
+        self.version = f"{digest_of(self.folder)[:12]}-{self.folder.task}-{service.weights}"
         self.tokens = Tokens(self.folder, most_tokens=service.most_tokens)
-        model = open_model(self.folder, service, cache, threads=service.threads)
+        model = open_model(self.folder, service, Path(service.exports), threads=service.threads)
         self.device = model.device
         compute = computing(self.folder, model, padding=self.tokens.padding)
         self.tuned = self._tuned(compute, model.device)
@@ -43,7 +47,7 @@ class Encoder:
         return tune(compute, workers=workers, most_tokens=self.tokens.most_tokens, p95_s=service.p95_s, alone=alone)
 
     async def answers(
-        self, given: Sequence[str | Pair], *, truncate: bool | None, deadline: float | None
+        self, given: Sequence[str | Pair], *, truncate: bool | None, deadline: float | None, tenant: bytes = b""
     ) -> tuple[list[Any], int]:
         """The answer to each text, and their tokens in all. Raises a Fault for what is not answered.
 
@@ -54,6 +58,29 @@ class Encoder:
         if len(given) > self.service.request_items:
             raise TooLarge(f"{len(given)} texts in one request, at most {self.service.request_items}")
         cut = self.service.truncate if truncate is None else truncate
+        if self.cache is None:
+            kept = await self._computed(given, cut=cut, deadline=deadline)
+        else:
+            kept = await self._kept(self.cache, given, cut=cut, deadline=deadline, tenant=tenant)
+        return [answer for answer, _ in kept], sum(tokens for _, tokens in kept)
+
+    async def _kept(
+        self, cache: AnswerCache, given: Sequence[str | Pair], *, cut: bool, deadline: float | None, tenant: bytes
+    ) -> list[Kept]:
+        """Those that are kept as they are, the others computed and kept."""
+        keys = [key_of(self.version, tenant, one, cut=cut) for one in given]
+        found = await cache.read(keys)
+        missing = [at for at, one in enumerate(found) if one is None]
+        self.hits += len(given) - len(missing)
+        if missing:
+            made = await self._computed([given[at] for at in missing], cut=cut, deadline=deadline)
+            await cache.keep([(keys[at], one) for at, one in zip(missing, made, strict=True)])
+            found = [*found]
+            for at, one in zip(missing, made, strict=True):
+                found[at] = one
+        return [one for one in found if one is not None]
+
+    async def _computed(self, given: Sequence[str | Pair], *, cut: bool, deadline: float | None) -> list[Kept]:
         texts = [self.tokens.read(one, truncate=cut) for one in given]
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
@@ -68,7 +95,7 @@ class Encoder:
             self.batcher.give_up(request)
         if request.fault is not None:
             raise request.fault
-        return request.answers, sum(len(text.ids) for text in texts)
+        return [(answer, len(text.ids)) for answer, text in zip(request.answers, texts, strict=True)]
 
     def drain(self, *, timeout_s: float) -> bool:
         """Finish what waits; whether all was finished."""

@@ -29,6 +29,13 @@ class Unauthorized(Fault):
     kind = "unauthorized"
 
 
+class Forbidden(Fault):
+    """The server was not started so that this may be done."""
+
+    status = 403
+    kind = "forbidden"
+
+
 class NotFound(Fault):
     """No such path, model or version."""
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tonnage.serving.encoder.engine import Encoder
 from tonnage.serving.encoder.faults import BadRequest, WrongTask
 from tonnage.serving.encoder.folders import ModelFolder
 from tonnage.serving.encoder.tasks import Pair
@@ -59,8 +60,9 @@ def _flag(body: Body, key: str) -> bool | None:
     return value
 
 
-def ask_predict(folder: ModelFolder, body: Body) -> Asked:
+def ask_predict(encoder: Encoder, body: Body) -> Asked:
     """TEI's /predict (and /classify): labels with their probabilities, or labelled tokens."""
+    folder = encoder.folder
     needs(folder, "classification", "token-classification", "reranking")
     texts, several = read_inputs(body)
 
@@ -72,8 +74,9 @@ def ask_predict(folder: ModelFolder, body: Body) -> Asked:
     return Asked(texts=texts, answer=answer, truncate=_flag(body, "truncate"))
 
 
-def ask_embed(folder: ModelFolder, body: Body) -> Asked:
+def ask_embed(encoder: Encoder, body: Body) -> Asked:
     """TEI's /embed: one vector a text; `normalize` (true by default) makes their length 1."""
+    folder = encoder.folder
     needs(folder, "embedding")
     texts, _ = read_inputs(body)
     normal = _flag(body, "normalize")
@@ -83,8 +86,9 @@ def ask_embed(folder: ModelFolder, body: Body) -> Asked:
     )  # fmt: skip
 
 
-def ask_openai_embeddings(folder: ModelFolder, body: Body) -> Asked:
+def ask_openai_embeddings(encoder: Encoder, body: Body) -> Asked:
     """OpenAI's /v1/embeddings: `encoding_format` float or base64, `dimensions` cuts the vectors."""
+    folder = encoder.folder
     needs(folder, "embedding")
     texts, _ = read_inputs(body, "input")
     form, width, model = body.get("encoding_format", "float"), body.get("dimensions"), body.get("model")
@@ -100,13 +104,14 @@ def ask_openai_embeddings(folder: ModelFolder, body: Body) -> Asked:
     def answer(found: Sequence[Any], tokens: int) -> Any:
         rows = [{"object": "embedding", "index": at, "embedding": vector(one)} for at, one in enumerate(found)]
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-        return {"object": "list", "data": rows, "model": model or folder.path.name, "usage": usage}
+        return {"object": "list", "data": rows, "model": model or encoder.service.name, "usage": usage}
 
     return Asked(texts=texts, answer=answer)
 
 
-def ask_rerank(folder: ModelFolder, body: Body) -> Asked:
+def ask_rerank(encoder: Encoder, body: Body) -> Asked:
     """TEI's /rerank: `query` against each of `texts`, best first; `raw_scores` leaves the logits."""
+    folder = encoder.folder
     needs(folder, "reranking", "classification")
     query = body.get("query")
     if not isinstance(query, str):
@@ -125,8 +130,9 @@ def ask_rerank(folder: ModelFolder, body: Body) -> Asked:
     return Asked(texts=[(query, str(one)) for one in texts], answer=answer, truncate=_flag(body, "truncate"))
 
 
-def ask_question(folder: ModelFolder, body: Body) -> Asked:
+def ask_question(encoder: Encoder, body: Body) -> Asked:
     """The span of `context` that answers `question`."""
+    folder = encoder.folder
     needs(folder, "question-answering")
     question, context = body.get("question"), body.get("context")
     if not isinstance(question, str) or not isinstance(context, str):
@@ -153,17 +159,24 @@ def _vector(one: Any, *, normalise: bool) -> Any:
 _TEXT: Final = "text"
 
 
-def model_metadata(folder: ModelFolder, name: str, version: str) -> Body:
+def model_metadata(folder: ModelFolder, name: str, versions: Sequence[str]) -> Body:
     """What the model takes and gives: `text` of BYTES; a pair of texts is a row of two."""
     outputs = [{"name": key, "datatype": kind, "shape": [-1, -1] if wide else [-1]} for key, kind, wide in
                _outputs_of(folder)]  # fmt: skip
     pairs = folder.task in ("reranking", "question-answering")
     inputs = [{"name": _TEXT, "datatype": "BYTES", "shape": [-1, 2] if pairs else [-1]}]
-    return {"name": name, "versions": [version], "platform": "tonnage-encoder", "inputs": inputs, "outputs": outputs}
+    return {
+        "name": name,
+        "versions": list(versions),
+        "platform": "tonnage-encoder",
+        "inputs": inputs,
+        "outputs": outputs,
+    }
 
 
-def ask_infer(folder: ModelFolder, body: Body, *, name: str, version: str) -> Asked:
+def ask_infer(encoder: Encoder, body: Body) -> Asked:
     """One tensor `text` of BYTES, of shape [n], [n, 1] or [n, 2]."""
+    folder, name, version = encoder.folder, encoder.service.name, encoder.version
     texts = [_text(list(row) if len(row) > 1 else row[0], _TEXT) for row in _rows(_tensor(body))]
 
     def answer(found: Sequence[Any], _: int) -> Any:

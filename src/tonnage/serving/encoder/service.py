@@ -25,7 +25,8 @@ class EncoderService:
 
     `workers` compute beside one another, each with `threads` threads. `batch_tokens` bounds a batch, padding included.
     `queue_items` texts may wait; beyond, requests are turned away with 429. `truncate`: a text that is longer than
-    the model takes is cut, else refused. `key_variable`: the environment variable whose value requests must carry.
+    the model takes is cut, else refused. `key_variable`: the environment variable that holds the keys, separated by
+    commas, one of which requests must carry; each is a tenant whose kept answers are its own.
     """
 
     model: str
@@ -45,8 +46,10 @@ class EncoderService:
     host: str = "127.0.0.1"
     port: int = 8000
     key_variable: str | None = None
-    cache_items: int = 0
-    cache_folder: str | None = None  # of exported models; None: beside the home's other caches
+    fallback: str | None = None  # a model that answers where the first cannot be loaded, or has too much waiting
+    cache_items: int = 0  # answers kept in this process
+    cache_url: str | None = None  # of a Redis that keeps answers for all replicas
+    exports: str = "exported"  # the folder of exported models
     schema: Literal["tonnage/encoder-service@1"] = SCHEMA
 
 
