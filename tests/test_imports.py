@@ -16,7 +16,7 @@ ORDER = (
 )  # fmt: skip
 ADAPTERS = (
     "sources", "store", "fetching", "recipes", "runners", "tracking", "serving", "gateway", "benchmarks", "monitoring",
-    "pipelines", "sweeps",
+    "pipelines", "sweeps", "batches",
 )  # fmt: skip
 TOP = (
     "settings",

@@ -18,6 +18,7 @@ from tonnage.lazy import lazy_names
 if TYPE_CHECKING:
     from tonnage.api import spot
     from tonnage.api.answers import Answer, Result
+    from tonnage.api.batches import BatchOptions, batch
     from tonnage.api.bench import BenchServeOptions, bench_serve
     from tonnage.api.downloads import FetchOptions, fetch, verify_fetched
     from tonnage.api.economics import BreakEvenOptions, breakeven
@@ -35,18 +36,19 @@ if TYPE_CHECKING:
     from tonnage.diffing import diff
 
 __all__ = [
-    "Answer", "BenchServeOptions", "BreakEvenOptions", "CalibrateOptions", "EvaluateOptions", "Explanation",
-    "FetchOptions", "LocalOptions", "PipelineOptions", "PlanResult", "PredictOptions", "Result", "ResumeOptions",
-    "RightsizeOptions", "RunOptions", "ScalingOptions", "ServeOptions", "SizeResult", "ValidateOptions",
-    "bench_serve", "breakeven", "calibrate", "calibrate_local", "calibrated_model_of", "compare", "diff",
-    "evaluate", "export_local_rows", "fetch", "load_catalog", "load_workload", "newest_snapshot", "plan",
-    "planned_replica", "portfolio", "predict", "resume", "rightsize", "run", "run_pipeline", "serve", "show",
+    "Answer", "BatchOptions", "BenchServeOptions", "BreakEvenOptions", "CalibrateOptions", "EvaluateOptions",
+    "Explanation", "FetchOptions", "LocalOptions", "PipelineOptions", "PlanResult", "PredictOptions", "Result",
+    "ResumeOptions", "RightsizeOptions", "RunOptions", "ScalingOptions", "ServeOptions", "SizeResult",
+    "ValidateOptions", "batch", "bench_serve", "breakeven", "calibrate", "calibrate_local", "calibrated_model_of",
+    "compare", "diff", "evaluate", "export_local_rows", "fetch", "load_catalog", "load_workload", "newest_snapshot",
+    "plan", "planned_replica", "portfolio", "predict", "resume", "rightsize", "run", "run_pipeline", "serve", "show",
     "show_pipeline", "simulate_scaling", "size", "snapshot_order", "spot", "stop", "validate", "verify_fetched",
 ]  # fmt: skip
 __getattr__ = lazy_names(
     __name__,
     {
         ".answers": ("Answer", "Result"),
+        ".batches": ("BatchOptions", "batch"),
         ".bench": ("BenchServeOptions", "bench_serve"),
         ".economics": ("BreakEvenOptions", "breakeven"),
         ".inputs": ("calibrated_model_of", "load_catalog", "load_workload", "newest_snapshot", "snapshot_order"),

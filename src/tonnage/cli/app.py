@@ -48,6 +48,7 @@ VERBS: Final = (
     Verb("fetch", "fetch", "fetch", "Download and verify models and data sets"),
     Verb("spot", "spot", "commands", "Plan spot under a deadline: replay, fit, advise"),
     Verb("pipeline", "pipeline", "commands", "Run steps in order, cached and resumed"),
+    Verb("batch", "batch", "batch", "Carry requests through a service, each answered once"),
     Verb("bench", "bench", "commands", "Measure a running service under load"),
     Verb("config", "config", "commands", "Show the settings and where each comes from"),
     Verb("doctor", "doctor", "doctor", "Check this installation"),
