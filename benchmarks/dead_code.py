@@ -19,9 +19,10 @@ ALLOWED = {
     "called by Python or a library by name": [
         "__getattr__", "__dir__", "_repr_html_", "_load_pyfunc", "log_message", "do_HEAD", "on_step_end", "_drop_empty",
         "on_files", "on_page_markdown",
-        "_one_test",
+        "_one_test", "decode_request", "unbatch", "encode_response", "connection_made", "data_received",
+        "connection_lost", "on_url", "on_header", "on_headers_complete", "on_message_complete",
     ],
-    "offered to users of the package": ["to_csv", "to_markdown", "to_frame", "fake_profile"],
+    "offered to users of the package": ["to_csv", "to_markdown", "to_frame", "fake_profile", "write_tiny_*"],
     "commands added to typer without a decorator": [
         "breakeven", "skypilot", "doctor", "ps", "list_runs", "compare_runs", "reindex", "import_rows",
     ],

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tonnage.cli.app import build_app
+from tonnage.testing.tiny_encoders import write_tiny_encoder
 from tonnage.testing.tiny_gguf import write_tiny_gguf
 
 SERVED = """
@@ -36,6 +38,12 @@ def file(tmp_path: Path) -> Path:
     path = tmp_path / "tiny.tonnage.yaml"
     path.write_text(SERVED, encoding="utf-8")
     return path
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
 
 
 def asked(*arguments: str | Path) -> tuple[int, str]:
@@ -90,9 +98,7 @@ def test_a_replica_starts_answers_and_finishes_before_it_ends(file: Path, tmp_pa
     pytest.importorskip("xllamacpp")
     pytest.importorskip("gguf")
     model = write_tiny_gguf(tmp_path / "tiny.gguf")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
+    port = free_port()
     command = [sys.executable, "-m", "tonnage", "serve", str(file), "--engine", "llama.cpp", "--model", str(model),
                "--port", str(port)]  # fmt: skip
     env = {**os.environ, "TONNAGE_HOME": str(tmp_path / "home")}
@@ -109,3 +115,69 @@ def test_a_replica_starts_answers_and_finishes_before_it_ends(file: Path, tmp_pa
             text = [line for line in lines if line]
         assert text[-1] == "data: [DONE]"
         assert served.wait(timeout=30) == 0
+
+
+def test_an_encoder_is_served_by_its_folder(tmp_path: Path) -> None:
+    """SIGTERM comes under load: every answer that was begun is whole, and it ends with 0."""
+    pytest.importorskip("onnxruntime")
+    folder = write_tiny_encoder(tmp_path / "tiny", "classification")
+    port = free_port()
+    command = [sys.executable, "-m", "tonnage", "serve", str(folder), "--port", str(port), "--workers", "1",
+               "--batch-tokens", "64"]  # fmt: skip
+    env = {**os.environ, "TONNAGE_HOME": str(tmp_path / "home")}
+    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as served:
+        assert served.stderr is not None
+        said = [served.stderr.readline(), served.stderr.readline()]
+        assert "takes requests" in said[1], said
+        statuses: list[int] = []
+        asking = [threading.Thread(target=ask_until_gone, args=(port, statuses)) for _ in range(4)]
+        for one in asking:
+            one.start()
+        while len(statuses) < 50:
+            time.sleep(0.01)
+        served.send_signal(signal.SIGTERM)
+        for one in asking:
+            one.join(30)
+        assert served.wait(timeout=30) == 0
+    assert set(statuses) == {200}
+
+
+def ask_until_gone(port: int, statuses: list[int]) -> None:
+    """Until the connection is refused, or closed before the next question; an answer cut off half way raises."""
+    with httpx.Client(timeout=30) as client:
+        while True:
+            try:
+                answer = client.post(f"http://127.0.0.1:{port}/predict", json={"inputs": ["good film"] * 8})
+            except (httpx.ConnectError, httpx.RemoteProtocolError, httpx.ReadError):
+                return
+            statuses.append(answer.status_code)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nowhere"], "no workload file, no folder of a model and no run"),
+        (["FOLDER", "--task", "translation"], "one of classification"),
+        (["FOLDER", "--model", "x"], "belong to a workload file"),
+        (["FOLDER", "--task", "embedding"], "no config.json"),
+    ],
+)
+def test_an_encoder_that_is_none_is_refused(tmp_path: Path, arguments: list[str], words: str) -> None:
+    """Before anything starts."""
+    code, text = asked("serve", *(str(tmp_path) if one == "FOLDER" else one for one in arguments), "--dry-run")
+    assert (code, words in text) == (2, True), text
+
+
+def test_a_planned_encoder_keeps_the_plans_format_and_promise(tmp_path: Path) -> None:
+    """Of a workload file: its number format and its p95, which batches are held to; --dtype goes before."""
+    pytest.importorskip("torch")
+    folder = write_tiny_encoder(tmp_path / "tiny", "classification")
+    example = Path(__file__).parents[2] / "examples" / "serve-bert.tonnage.yaml"
+    code, text = asked("serve", example, "--model", folder, "--dry-run", "-o", "json")
+    assert code == 0, text
+    shown = json.loads(text)
+    service = json.loads(shown["command"]["files"][0]["text"])
+    assert (service["weights"], service["p95_s"], service["name"]) == ("fp16", 0.5, "serve-bert")
+    assert shown["predicted"]["latency_p95_s"]["value"] <= 0.5
+    code, text = asked("serve", example, "--model", folder, "--dtype", "int8", "--dry-run", "-o", "json")
+    assert json.loads(json.loads(text)["command"]["files"][0]["text"])["weights"] == "int8"

@@ -1,4 +1,4 @@
-"""A planned service's replica rendered and started: `tonnage.planned_replica`, `tonnage.serve`."""
+"""A service's replica rendered and started: `tonnage.planned_replica`, `tonnage.serve`."""
 
 from __future__ import annotations
 
@@ -19,33 +19,62 @@ if TYPE_CHECKING:
     from tonnage.catalog import Catalog
     from tonnage.planning.plan import MachineOption
     from tonnage.runs.preflight import LocalMachine
+    from tonnage.serving.encoder.service import Number, Runtime, Task
+    from tonnage.serving.engines.engine import EnginePlace, ServingEngine
     from tonnage.serving.engines.processes import EngineProcess
     from tonnage.serving.report import PlannedReplica
     from tonnage.workload.jobs import EngineName, ServeJob
 
+TASKS: Final = ("classification", "token-classification", "embedding", "reranking", "question-answering")
+NUMBERS: Final = ("fp32", "bf16", "fp16", "int8")
+_OF_RUNS: Final = {  # the task of a run: what its model answers; classifiers of one label rank
+    "sequence-classification": None, "token-classification": "token-classification",
+    "question-answering": "question-answering",
+}  # fmt: skip
+RUNTIMES: Final = ("onnx", "torch")
 DRAIN_S: Final = 60.0
 WATCH_S: Final = 0.5
+_TASKS: Final = "What an encoder does; by default what its weights were saved for. " + ", ".join(TASKS) + "."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions(Options):
-    """How `serve` starts a replica of a planned service."""
+    """How `serve` starts a replica: of a planned service, or of an encoder by itself."""
 
-    model: str | None = option("--model", "The weights: a folder, a GGUF file or a name on a hub.", default=None,
-                               metavar="MODEL")  # fmt: skip
+    model: str | None = option("--model", "The weights of a workload file: a folder, a GGUF file or a name on a hub.",
+                               default=None, metavar="MODEL")  # fmt: skip
     engine: str | None = option(
         "--engine", "vllm, sglang, tensorrt-llm or llama.cpp; by default the workload's.", default=None, metavar="NAME"
     )
     rank: int = option("--option", "Follow the plan's option of this rank.", default=1, least=1)
-    name: str | None = option("--name", "The model's name in requests; by default the file's.", default=None)
+    name: str | None = option("--name", "The model's name in requests.", default=None)
     host: str = option("--host", "Listen here.", default="127.0.0.1")
     port: int = option("--port", "Listen on this port.", default=8000, least=1, most=65535)
+    api_key: bool = option("--api-key", "Requests must carry the key in the engine's own variable.", default=False)
     draft_model: str | None = option("--draft-model", "Weights of the small model that guesses.", default=None)
     quantized: bool = option("--quantized", "The weights are stored in the planned number format.", default=False)
-    api_key: bool = option("--api-key", "Requests must carry the key in the engine's own variable.", default=False)
     engine_args: tuple[str, ...] = option(
         "--engine-arg", "One more argument of the engine, as NAME or NAME=VALUE.", default=(), metavar="ARG",
         repeated=True, read=lambda _, texts: tuple(texts),
+    )  # fmt: skip
+    task: str | None = option("--task", _TASKS, default=None)
+    dtype: str | None = option(
+        "--dtype", "An encoder's number format: fp32, fp16, int8; with torch bf16. [default: the plan's, else fp32]",
+        default=None,
+    )  # fmt: skip
+    runtime: str = option("--runtime", "An encoder's: onnx or torch.", default="onnx")
+    workers: int | None = option("--workers", "Batches computed at a time. [default: measured]", default=None, least=1)
+    batch_tokens: int | None = option("--batch-tokens", "Of one batch. [default: measured]", default=None, least=1)
+    truncate: bool = option("--truncate", "Cut texts that are longer than the model takes.", default=False)
+    queue: int = option("--queue", "Texts that may wait; more are turned away.", default=1024, least=1)
+    p95_s: float | None = option("--p95", "Seconds promised; batches are held to half of it. [default: the file's]",
+                                 default=None, least=0.001, metavar="SECONDS")  # fmt: skip
+    cache: int = option("--cache", "Answers that an encoder keeps, for the same text again.", default=0, least=0)
+    cache_url: str | None = option("--cache-url", "A Redis that keeps answers for all replicas: redis://HOST:PORT/0.",
+                                   default=None, metavar="URL")  # fmt: skip
+    fallback: str | None = option(
+        "--fallback", "An encoder that answers where the first cannot be loaded or has too much waiting.", default=None,
+        metavar="MODEL",
     )  # fmt: skip
     ready_timeout_s: float = option(
         "--ready-timeout", "Seconds until it must take requests.", default=900.0, least=1.0, metavar="SECONDS"
@@ -53,35 +82,138 @@ class ServeOptions(Options):
 
 
 def planned_replica(
-    file: Path | str, options: ServeOptions | None = None, *, settings: Settings | None = None
+    target: Path | str, options: ServeOptions | None = None, *, settings: Settings | None = None
 ) -> Answer[PlannedReplica]:
-    """The command of one replica of the service that `file` plans; nothing is started.
+    """The command of one replica; nothing is started.
 
-    Raises NothingFits where the plan has no machine, InputError for what the engine cannot be told.
+    `target`: a workload file of kind serve, which is planned; or an encoder: a run, a folder, `hf://org/name`. Raises
+    NothingFits where the plan has no machine, InputError for what the engine cannot be told.
     """
-    from tonnage.serving.engines.engine import EnginePlace
-    from tonnage.serving.engines.planned import planned_service
-    from tonnage.serving.engines.registry import command_engine
-    from tonnage.serving.report import PlannedReplica, replica_report
+    from tonnage.serving.report import replica_report
 
     asked, settings = options or ServeOptions(), settings or current_settings()
-    job, name, found, catalog = _planned(file, asked, settings)
+    if not str(target).endswith((".yaml", ".yml")):
+        return Answer(_encoder_alone(str(target), asked, settings), replica_report)
+    job, name, found, catalog = _planned(target, asked, settings)
     if asked.model is None:
         raise InputError(f"where are the weights of {job.model.name}?", hint="--model FOLDER, or a name on a hub")
+    name = asked.name or name
+    if job.requests.output_tokens is None:
+        return Answer(_planned_encoder(asked.model, job, name, found, asked, settings), replica_report)
+    return Answer(_planned_decoder(asked.model, job, name, found, catalog, asked, settings), replica_report)
+
+
+def _planned_decoder(
+    model: str,
+    job: ServeJob,
+    name: str,
+    found: MachineOption,
+    catalog: Catalog,
+    asked: ServeOptions,
+    settings: Settings,
+) -> PlannedReplica:
+    from tonnage.serving.engines.planned import planned_service
+    from tonnage.serving.engines.registry import command_engine
+    from tonnage.serving.report import PlannedReplica
+
     engine = command_engine(asked.engine or job.engine or "vllm")
     service = planned_service(
-        job, found, catalog, model=_place(asked.model), name=asked.name or name,
-        draft_model=asked.draft_model, quantized=asked.quantized or asked.model.endswith(".gguf"),
-        extra=tuple(_engine_arguments(asked.engine_args)),
+        job, found, catalog, model=_place(model), name=name, draft_model=asked.draft_model,
+        quantized=asked.quantized or model.endswith(".gguf"), extra=tuple(_engine_arguments(asked.engine_args)),
     )  # fmt: skip
-    folder = settings.home / "services" / (asked.name or name)
-    place = EnginePlace(folder=str(folder), host=asked.host, port=asked.port, api_key=asked.api_key)
+    place = _engine_place(name, asked, settings)
     gpus = tuple(range(service.tensor_parallel)) if found.gpu else None
-    made = PlannedReplica(
-        option=found, folder=folder, command=engine.render(service, place),
+    return PlannedReplica(
+        option=found, folder=Path(place.folder), command=engine.render(service, place),
         container=engine.in_container(service, place, gpus=gpus),
     )  # fmt: skip
-    return Answer(made, replica_report)
+
+
+def _planned_encoder(
+    model: str, job: ServeJob, name: str, found: MachineOption, asked: ServeOptions, settings: Settings
+) -> PlannedReplica:
+    """Promise and number format are those of file and plan; workers and batches are measured where it starts."""
+    dtype = asked.dtype or str(dict(found.run.layout_fields)["weights"])
+    made = _encoder(model, replace(asked, name=name, dtype=dtype, p95_s=asked.p95_s or job.p95_latency_s), settings)
+    return replace(made, option=found)
+
+
+def _encoder_alone(target: str, asked: ServeOptions, settings: Settings) -> PlannedReplica:
+    if asked.model is not None or asked.engine is not None:
+        raise InputError("--model and --engine belong to a workload file", hint="tonnage serve FILE.tonnage.yaml")
+    return _encoder(target, asked, settings)
+
+
+def _encoder(target: str, asked: ServeOptions, settings: Settings) -> PlannedReplica:
+    from tonnage.serving.encoder.folders import read_folder
+    from tonnage.serving.encoder.service import EncoderService
+    from tonnage.serving.engines.encoder import EncoderEngine
+    from tonnage.serving.report import PlannedReplica
+
+    engine: ServingEngine[EncoderService] = EncoderEngine()
+    folder, trained_for = _model_folder(target, settings)
+    task = cast("Task | None", _one_of("--task", asked.task, TASKS) or trained_for)
+    read_folder(folder, task=task)
+    name = asked.name or (folder.parent.name if folder.name == "model" else folder.name)
+    service = EncoderService(
+        model=str(folder), name=name, task=task, runtime=cast("Runtime", _one_of("--runtime", asked.runtime, RUNTIMES)),
+        weights=cast("Number", _one_of("--dtype", asked.dtype or "fp32", NUMBERS)), workers=asked.workers,
+        batch_tokens=asked.batch_tokens, truncate=asked.truncate, queue_items=asked.queue, p95_s=asked.p95_s,
+        exports=str(settings.home / "exported"), cache_items=asked.cache, cache_url=asked.cache_url,
+        fallback=None if asked.fallback is None else str(_model_folder(asked.fallback, settings)[0]),
+    )  # fmt: skip
+    place = _engine_place(name, asked, settings)
+    return PlannedReplica(option=None, folder=Path(place.folder), command=engine.render(service, place))
+
+
+def _model_folder(target: str, settings: Settings) -> tuple[Path, str | None]:
+    """A folder; a run's finished model, with its task; a model of a hub, downloaded into the hub's own cache."""
+    from tonnage.api.home_runs import find_run, run_names
+
+    if Path(target).is_dir():
+        return Path(target).resolve(), None
+    if target.startswith("hf://"):
+        return _downloaded(target.removeprefix("hf://")), None
+    if target not in run_names(settings.home):
+        raise InputError(f"{target} is no workload file, no folder of a model and no run",
+                         hint="tonnage ps --all lists runs; hf://org/name is a model on the hub")  # fmt: skip
+    folder = find_run(settings, target)
+    task, model = folder.spec().task, folder.path / "model"
+    if task not in _OF_RUNS:
+        raise InputError(f"'{target}' is of the task {task}, which is not served",
+                         hint=f"{', '.join(_OF_RUNS)} are; tonnage predict {target} answers rows")  # fmt: skip
+    if not model.is_dir():
+        raise InputError(f"the run {target} has no finished model", hint=f"tonnage show {target}")
+    return model, _OF_RUNS[task]
+
+
+def _downloaded(repository: str) -> Path:
+    import importlib
+
+    from tonnage.errors import FetchError, MissingExtra
+
+    try:
+        hub = importlib.import_module("huggingface_hub")
+    except ImportError as error:
+        raise MissingExtra("a model of the hub", "fetch") from error
+    wanted = ["*.json", "*.txt", "*.safetensors", "model.onnx", "1_Pooling/*"]
+    try:
+        return Path(hub.snapshot_download(repository, allow_patterns=wanted))
+    except Exception as error:  # the hub's own exceptions, and those of the library under it
+        raise FetchError(f"{repository} cannot be read from the hub: {error}", hint="name a folder") from error
+
+
+def _one_of(flag: str, given: str | None, known: Sequence[str]) -> str | None:
+    if given is not None and given not in known:
+        raise InputError(f"found '{given}' for {flag}", hint=f"one of {', '.join(known)}")
+    return given
+
+
+def _engine_place(name: str, asked: ServeOptions, settings: Settings) -> EnginePlace:
+    from tonnage.serving.engines.engine import EnginePlace
+
+    folder = str(settings.home / "services" / name)
+    return EnginePlace(folder=folder, host=asked.host, port=asked.port, api_key=asked.api_key)
 
 
 def serve(
@@ -96,28 +228,44 @@ def serve(
     TonnageError where the engine does not start.
     """
     from tonnage.runners.machine import look_at_machine
-    from tonnage.serving.engines.processes import start_engine, wait_ready
+    from tonnage.serving.engines.processes import start_engine, stop_engine, wait_ready
     from tonnage.serving.report import served_words
 
     asked, tell = options or ServeOptions(), say or (lambda _: None)
     _check_machine(planned, look_at_machine())
     running = start_engine(planned.command, planned.folder)
     tell(f"starting {planned.command.engine}; its log: {running.log_file}")
-    with _ended_after(running):
-        ready_s = wait_ready(running, timeout_s=asked.ready_timeout_s)
-        for line in served_words(planned.command, ready_s):
-            tell(line)
-        while running.process.poll() is None:
-            time.sleep(WATCH_S)
+    ready = False
+    with _interrupting():
+        try:
+            ready_s = wait_ready(running, timeout_s=asked.ready_timeout_s)
+            ready = True
+            for line in served_words(planned.command, ready_s):
+                tell(line)
+            while running.process.poll() is None:
+                time.sleep(WATCH_S)
+        except KeyboardInterrupt:
+            if not ready:
+                raise
+            _finish(running, tell)
+            return 0
+        finally:
+            stop_engine(running, grace_s=DRAIN_S if ready else 0.0)
     return running.process.wait()
 
 
-@contextmanager
-def _ended_after(running: EngineProcess) -> Iterator[None]:
-    """Drain and end the replica whatever happens, SIGTERM too."""
-    import signal
+def _finish(running: EngineProcess, tell: Callable[[str], None]) -> None:
+    from tonnage.serving.engines.processes import drain_engine
 
-    from tonnage.serving.engines.processes import drain_engine, stop_engine
+    tell(f"finishing what is being answered, for at most {DRAIN_S:g} s; Ctrl-C again ends it at once")
+    if not running.command.drains:
+        drain_engine(running, timeout_s=DRAIN_S)
+
+
+@contextmanager
+def _interrupting() -> Iterator[None]:
+    """SIGTERM ends the work as Ctrl-C does."""
+    import signal
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -125,11 +273,8 @@ def _ended_after(running: EngineProcess) -> Iterator[None]:
     before = signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
-    except KeyboardInterrupt:
-        drain_engine(running, timeout_s=DRAIN_S)
     finally:
         signal.signal(signal.SIGTERM, before)
-        stop_engine(running)
 
 
 def _planned(file: Path | str, asked: ServeOptions, settings: Settings) -> tuple[ServeJob, str, MachineOption, Catalog]:
@@ -177,10 +322,13 @@ def _engine_arguments(given: Sequence[str]) -> Iterator[str]:
 
 
 def _check_machine(planned: PlannedReplica, machine: LocalMachine) -> None:
-    """PlanRefused where a replica's GPUs are not here. llama.cpp serves on cores too, more slowly than is predicted."""
-    option, engine = planned.option, planned.command.engine
-    needed = dict(option.run.layout_fields).get("tensor_parallel", 1) if option.gpu else 0
-    if len(machine.gpus) >= int(needed) or engine == "llama.cpp":
+    """PlanRefused where a replica's GPUs are not here. llama.cpp and encoders run on cores too, more slowly than on the
+    planned GPU."""
+    option = planned.option
+    if option is None or option.gpu is None or planned.command.engine in ("llama.cpp", "encoder"):
+        return
+    needed = dict(option.run.layout_fields).get("tensor_parallel", 1)
+    if len(machine.gpus) >= int(needed):
         return
     raise PlanRefused(f"a replica takes {needed} x {option.gpu}; this machine has {len(machine.gpus)} GPUs",
                       hint="--dry-run prints the command to start there, as a process and as a container")  # fmt: skip

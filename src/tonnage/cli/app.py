@@ -40,7 +40,7 @@ VERBS: Final = (
     Verb("evaluate", "evaluate", "evaluate", "Measure how good the finished model of a run is"),
     Verb("predict", "predict", "predict", "Apply the finished model of a run to each row"),
     Verb("runs", "runs", "commands", "List, compare, export and delete runs"),
-    Verb("serve", "serve", "serve", "Serve a model as it was planned"),
+    Verb("serve", "serve", "commands", "Serve a model as it was planned; simulate scaling"),
     Verb("rightsize", "rightsize", "rightsize", "Find cheaper machines for measured use"),
     Verb("catalog", "catalog_verbs", "commands", "List GPUs, machines, prices and model shapes"),
     Verb("validate", "validate", "validate", "Compare predictions with a table of measured runs"),
@@ -48,6 +48,8 @@ VERBS: Final = (
     Verb("fetch", "fetch", "fetch", "Download and verify models and data sets"),
     Verb("spot", "spot", "commands", "Plan spot under a deadline: replay, fit, advise"),
     Verb("pipeline", "pipeline", "commands", "Run steps in order, cached and resumed"),
+    Verb("batch", "batch", "batch", "Carry requests through a service, each answered once"),
+    Verb("bench", "bench", "commands", "Measure a running service under load"),
     Verb("config", "config", "commands", "Show the settings and where each comes from"),
     Verb("doctor", "doctor", "doctor", "Check this installation"),
 )

@@ -20,7 +20,7 @@ USER_AGENT: Final = "tonnage"
 
 
 @lru_cache(maxsize=1)
-def _tls_context() -> ssl.SSLContext:
+def tls_context() -> ssl.SSLContext:
     """One for all clients: to read the certificates of all authorities takes 20 to 50 ms each time."""
     import httpx
 
@@ -38,7 +38,7 @@ def open_client(
     import httpx
 
     return httpx.Client(
-        verify=_tls_context(),
+        verify=tls_context(),
         follow_redirects=follow_redirects,
         timeout=httpx.Timeout(timeout_s, pool=None),
         limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),

@@ -24,32 +24,35 @@ from tonnage.values import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedReplica:
-    """The option of a plan that a service follows, and the command of one of its replicas, as process and container."""
+    """The command of one replica, as process and in a container, and the option of a plan that it follows.
 
-    option: MachineOption
+    None: nothing was planned; the engine has no image.
+    """
+
+    option: MachineOption | None
     folder: Path  # of its files and its log, on this machine
     command: EngineCommand
-    container: EngineCommand
+    container: EngineCommand | None = None
 
 
 def replica_report(planned: PlannedReplica) -> Report:
     """The plan's figures and the commands; JSON has the command's parts."""
-    option = planned.option
+    option, container = planned.option, planned.container
+    commands = (("command", planned.command), *(() if container is None else (("container", container),)))
     return Report(
         page=lambda: Page(title=f"Would serve with {planned.command.engine}", blocks=tuple(_blocks(planned))),
         document=lambda: {
             "schema": "tonnage/service@1",
             "engine": planned.command.engine,
-            "option": {
+            "option": None if option is None else {
                 "rank": option.rank, "provider": option.provider, "instance_type": option.instance_type,
                 "region": option.region, "count": option.count, "purchase": option.purchase, "layout": option.layout,
             },
-            "predicted": {name: plain_figure(figure) for name, figure in predicted(option)},
-            "command": planned.command.document(),
-            "container": planned.container.document(),
+            "predicted": {name: plain_figure(figure) for name, figure in predicted(option)} if option else None,
+            **{name: command.document() for name, command in commands},
         },
         columns=("name", "value"),
-        rows=lambda: [["command", planned.command.command_line], ["container", planned.container.command_line]],
+        rows=lambda: [[name, command.command_line] for name, command in commands],
     )  # fmt: skip
 
 
@@ -62,17 +65,8 @@ def predicted(option: MachineOption) -> tuple[tuple[str, Figure], ...]:
 
 
 def _blocks(planned: PlannedReplica) -> Iterator[Block]:
-    option, run = planned.option, planned.option.run
-    machines, bought = render_machines(option.count, option.instance_type), render_purchase(option.purchase)
-    where = f"{machines} of {option.provider}, {bought}"
-    yield Pairs(rows=(("machines", where), ("layout", option.layout), ("cost", f"{render_cost(option)} a month")))
-    yield Heading(text="Predicted")
-    rates = tuple(
-        (name.replace("_per_s", "/s").replace("_", " "), render_interval(figure)) for name, figure in run.rates
-    )
-    times = (("p95 latency", run.latency_p95_s), ("p95 time to first token", run.ttft_p95_s),
-             ("p95 time per output token", run.tpot_p95_s))  # fmt: skip
-    yield Pairs(rows=(*rates, *((name, render_time_interval(figure)) for name, figure in times if figure is not None)))
+    if planned.option is not None:
+        yield from _prediction(planned.option)
     yield Heading(text="One replica")
     yield Code(lines=(planned.command.command_line,))
     for file in planned.command.files:
@@ -81,8 +75,21 @@ def _blocks(planned: PlannedReplica) -> Iterator[Block]:
     if planned.command.secrets:
         names = ", ".join(planned.command.secrets)
         yield Paragraph(text=f"The key that requests must carry is taken from {names}.", tone="faint")
-    yield Heading(text="In a container")
-    yield Code(lines=(planned.container.command_line,))
+    if planned.container is not None:
+        yield Heading(text="In a container")
+        yield Code(lines=(planned.container.command_line,))
+
+
+def _prediction(option: MachineOption) -> Iterator[Block]:
+    run = option.run
+    machines, bought = render_machines(option.count, option.instance_type), render_purchase(option.purchase)
+    where = f"{machines} of {option.provider}, {bought}"
+    yield Pairs(rows=(("machines", where), ("layout", option.layout), ("cost", f"{render_cost(option)} a month")))
+    yield Heading(text="Predicted")
+    rates = tuple((name.replace("_per_s", "/s").replace("_", " "), render_interval(one)) for name, one in run.rates)
+    times = (("p95 latency", run.latency_p95_s), ("p95 time to first token", run.ttft_p95_s),
+             ("p95 time per output token", run.tpot_p95_s))  # fmt: skip
+    yield Pairs(rows=(*rates, *((name, render_time_interval(figure)) for name, figure in times if figure is not None)))
 
 
 def served_words(command: EngineCommand, ready_s: float) -> Sequence[str]:

@@ -9,12 +9,14 @@ docs/decisions/serving-simulation.md.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 
 from tonnage.sizing.decoder_curves import DecoderCurves
 from tonnage.sizing.decoder_makespan import makespan_s
 from tonnage.sizing.decoder_run import Run, settle
-from tonnage.sizing.decoder_seen import PERCENTILES, LatencySpread, Load, SeenLoad, spread_of
+from tonnage.sizing.decoder_seen import PERCENTILES, LatencySpread, Load, Seen, SeenLoad, p95_of, spread_of
 from tonnage.sizing.decoder_waits import first_tokens, token_points, whole_answers
 from tonnage.sizing.estimates import Array
 
@@ -36,6 +38,28 @@ def serve_load(curves: DecoderCurves, load: Load) -> SeenLoad:
         requests_per_s=rate, capacity_per_s=run.capacity_per_s, in_flight=run.most, makespan_s=makespan,
         ttft=spread_of(*ttft), tpot=spread_of(*tokens), latency=latency,
     )  # fmt: skip
+
+
+def p95_seen(curves: DecoderCurves, load: Load, of: Collection[Seen]) -> dict[Seen, Array]:
+    """95th percentiles of the times asked for, seconds, as `serve_load` says them, and nothing else: a search for the
+    largest load within promises asks many times."""
+    if curves.rows.scheduler.admission == "fixed":
+        seen = serve_load(curves, load)
+        return {name: getattr(seen, name).at["p95"] for name in of}
+    run = settle(curves, load)
+    steps, shares = token_points(run)
+    found: dict[Seen, Array] = {}
+    if "tpot" in of:
+        found["tpot"] = p95_of(steps / curves.rows.step_gives, shares)
+    if "ttft" not in of and "latency" not in of:
+        return found
+    step = np.asarray(np.sum(steps * shares, axis=1))
+    ttft = first_tokens(run, step)
+    if "ttft" in of:
+        found["ttft"] = p95_of(*ttft)
+    if "latency" in of:
+        found["latency"] = whole_answers(curves.rows, ttft, step / curves.rows.step_gives).at["p95"]
+    return found
 
 
 def _until_last(run: Run, latency: LatencySpread) -> Array:

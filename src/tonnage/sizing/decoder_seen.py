@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import NormalDist
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,8 @@ from tonnage.values import dataclass
 WAIT_SHARES: Final = np.array([0.1, 0.2, 0.2, 0.2, 0.12, 0.08, 0.05, 0.03, 0.02])
 WAIT_PLACES: Final = np.cumsum(WAIT_SHARES) - WAIT_SHARES / 2.0
 NORMAL_PLACES: Final = np.array([NormalDist().inv_cdf(place) for place in WAIT_PLACES])
+Seen = Literal["ttft", "tpot", "latency"]
+SEEN: Final[tuple[Seen, ...]] = ("ttft", "tpot", "latency")
 PERCENTILES: Final[Mapping[str, float]] = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 
 
@@ -68,6 +70,11 @@ def spread_of(seconds: Array, shares: Array) -> LatencySpread:
     found = quantiles(seconds, shares, tuple(PERCENTILES.values()))
     mean = np.asarray(np.sum(seconds * shares, axis=1))
     return LatencySpread(mean=mean, at=dict(zip(PERCENTILES, found, strict=True)))
+
+
+def p95_of(seconds: Array, shares: Array) -> Array:
+    """The 95th percentile of each row."""
+    return quantiles(seconds, shares, (PERCENTILES["p95"],))[0]
 
 
 def quantiles(seconds: Array, shares: Array, wanted: Sequence[float]) -> list[Array]:

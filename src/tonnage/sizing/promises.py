@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tonnage.sizing.decoder_curves import DecoderCurves
-from tonnage.sizing.decoder_loads import serve_load
+from tonnage.sizing.decoder_loads import p95_seen
 from tonnage.sizing.decoder_reading import capacity_per_s
-from tonnage.sizing.decoder_seen import Load, SeenLoad
+from tonnage.sizing.decoder_seen import SEEN, Load, Seen
 from tonnage.sizing.estimates import Array
 from tonnage.values import dataclass
 
@@ -28,17 +28,23 @@ class LatencyLimits:
     tpot_s: Array
 
     @property
-    def made(self) -> bool:
-        return any(bool(np.isfinite(one).any()) for one in (self.latency_s, self.ttft_s, self.tpot_s))
+    def made(self) -> frozenset[Seen]:
+        """What is promised on some row."""
+        return frozenset(name for name in SEEN if bool(np.isfinite(self.of(name)).any()))
+
+    def of(self, name: Seen) -> Array:
+        """The limit of one of them."""
+        limit: Array = getattr(self, f"{name}_s")
+        return limit
 
     def take(self, index: NDArray[np.intp]) -> LatencyLimits:
         """Those of some rows."""
         return LatencyLimits(latency_s=self.latency_s[index], ttft_s=self.ttft_s[index], tpot_s=self.tpot_s[index])
 
-    def kept(self, seen: SeenLoad) -> Flags:
-        """Which rows keep all of them."""
-        latency, ttft, tpot = (one.at["p95"] for one in (seen.latency, seen.ttft, seen.tpot))
-        return np.asarray((latency <= self.latency_s) & (ttft <= self.ttft_s) & (tpot <= self.tpot_s))
+    def kept(self, curves: DecoderCurves, load: Load) -> Flags:
+        """Which rows keep all of them under a load."""
+        p95 = p95_seen(curves, load, self.made)
+        return np.asarray(np.logical_and.reduce([seconds <= self.of(name) for name, seconds in p95.items()]))
 
 
 def endless(rate_per_s: Array) -> Load:
@@ -52,10 +58,19 @@ def largest_rate(curves: DecoderCurves, limits: LatencyLimits) -> tuple[Array, F
     top = capacity_per_s(curves, curves.rows.slots)
     if not limits.made:
         return top, np.isfinite(top)
-    kept = limits.kept(serve_load(curves, endless(top * LEAST_SHARE)))
+    share = np.full(len(top), np.log(LEAST_SHARE))
+    kept = limits.kept(curves, endless(top * LEAST_SHARE))
+    able = np.flatnonzero(kept)
+    if len(able):
+        share[able] = _largest_share(curves.take(able), limits.take(able), top[able])
+    return top * np.exp(share), kept
+
+
+def _largest_share(curves: DecoderCurves, limits: LatencyLimits, top: Array) -> Array:
+    """Logarithm of the largest share of `top` within the limits, by halving."""
     low, high = np.full(len(top), np.log(LEAST_SHARE)), np.zeros(len(top))
     for _ in range(HALVINGS):
         middle = (low + high) / 2.0
-        good = limits.kept(serve_load(curves, endless(top * np.exp(middle))))
+        good = limits.kept(curves, endless(top * np.exp(middle)))
         low, high = np.where(good, middle, low), np.where(good, high, middle)
-    return top * np.exp(low), kept
+    return low

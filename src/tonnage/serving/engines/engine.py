@@ -50,6 +50,7 @@ class EngineCommand:
     waiting: str | None = None
     env: tuple[tuple[str, str], ...] = ()  # set for the command, over what it inherits
     secrets: tuple[str, ...] = ()
+    drains: bool = False  # on SIGTERM it finishes what it took; others are asked whether they work on anything first
     files: tuple[EngineFile, ...] = ()
 
     @property

@@ -1,0 +1,1 @@
+"""The encoder server: classification, token classification, embeddings, reranking and question answering over HTTP."""

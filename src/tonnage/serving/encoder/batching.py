@@ -1,0 +1,198 @@
+"""The batcher: texts wait by length; each worker takes what is there, the longest-waiting length first, and never waits
+for more to come.
+
+Texts are kept in buckets of like length, so that little of a batch is padding: a bucket's longest text has at most a
+quarter more tokens than its shortest. A batch is taken from the bucket whose first text has waited longest (so no
+length starves), as many texts as fit into the budget of tokens, at least one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Generic, TypeVar
+
+from tonnage.serving.encoder.faults import Draining, Failed, Fault, Late, Overloaded
+from tonnage.values import dataclass
+
+Answer = TypeVar("Answer")
+Compute = Callable[[Sequence["Text"]], Sequence[Answer]]
+RATIO: Final = 1.25  # of the lengths in one bucket
+FIRST: Final = 16  # tokens; texts up to here share the first bucket
+SMOOTHING: Final = 0.1  # of the mean seconds an item takes
+
+
+def bucket_of(tokens: int) -> int:
+    """The number of the bucket for texts of so many tokens.
+
+    >>> [bucket_of(tokens) for tokens in (3, 16, 17, 20, 21, 512)]
+    [0, 0, 1, 1, 2, 16]
+    """
+    number, edge = 0, float(FIRST)
+    while tokens > edge:
+        number, edge = number + 1, edge * RATIO
+    return number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """Token numbers of one text (or pair), with the segment of each; `parts`: how the task reads its answer back."""
+
+    ids: Sequence[int]
+    segments: Sequence[int] | None = None
+    parts: Any = None
+
+
+class Waiting(Generic[Answer]):
+    """The texts of one request: answered together when the last is, or failed together."""
+
+    __slots__ = ("answers", "deadline", "done", "fault", "left", "since", "told")
+
+    def __init__(self, count: int, told: Callable[[Waiting[Answer]], None], deadline: float | None) -> None:
+        self.answers: list[Answer | None] = [None] * count
+        self.left, self.told, self.deadline = count, told, deadline
+        self.since = time.monotonic()
+        self.fault: Fault | None = None
+        self.done = False  # answered, failed or given up
+
+    def fail(self, fault: Fault) -> bool:
+        """Whether it was still open."""
+        was_open, self.done = not self.done, True
+        self.fault = self.fault or fault
+        return was_open
+
+    def put(self, at: int, answer: Answer) -> bool:
+        """Whether this was the last answer that it waited for."""
+        self.answers[at] = answer
+        self.left -= 1
+        if self.left or self.done:
+            return False
+        self.done = True
+        return True
+
+
+_Item = tuple[Waiting[Any], int, Text]
+
+
+class Batcher(Generic[Answer]):
+    """Workers over a bounded queue. `compute` answers a batch in the calling thread; it must bear several at a time."""
+
+    def __init__(self, compute: Compute[Answer], *, workers: int, batch_tokens: int, queue_items: int) -> None:
+        self.compute, self.batch_tokens, self.queue_items = compute, batch_tokens, queue_items
+        self.waiting, self.computing, self.computed, self.batches = 0, 0, 0, 0
+        self.item_s: float | None = None  # mean, of one worker
+        self._buckets: dict[int, deque[_Item]] = {}
+        self._changed = threading.Condition()
+        self._ending = False
+        self.workers = [threading.Thread(target=self._work, name=f"encoder-{n}", daemon=True) for n in range(workers)]
+        for worker in self.workers:
+            worker.start()
+
+    def submit(self, texts: Sequence[Text], told: Callable[[Waiting[Answer]], None], *,
+               deadline: float | None = None) -> Waiting[Answer]:  # fmt: skip
+        """Queue the texts of one request; `told` is called from a worker's thread once all are answered or one failed.
+
+        `deadline` is of time.monotonic. Raises Overloaded where the queue has no room for all of them, Draining after
+        `drain`.
+        """
+        request: Waiting[Answer] = Waiting(len(texts), told, deadline)
+        with self._changed:
+            if self._ending:
+                raise Draining("the server is ending")
+            if self.waiting + len(texts) > self.queue_items:
+                wait_s = self.wait_s()
+                raise Overloaded(f"{self.waiting} texts wait, of at most {self.queue_items}",
+                                 retry_after_s=wait_s, position=self.waiting + 1)  # fmt: skip
+            for at, text in enumerate(texts):
+                self._buckets.setdefault(bucket_of(len(text.ids)), deque()).append((request, at, text))
+            self.waiting += len(texts)
+            self._changed.notify(len(texts))
+        return request
+
+    def wait_s(self) -> float:
+        """Seconds until a text that comes now is taken, as it has gone so far."""
+        return self.waiting * (self.item_s or 0.0) / len(self.workers)
+
+    def give_up(self, request: Waiting[Answer]) -> None:
+        """Nobody waits for the answer any more: what of it still waits is not computed."""
+        request.done = True
+
+    def drain(self, *, timeout_s: float) -> bool:
+        """Take nothing new and finish what waits; whether all of it was finished in time."""
+        with self._changed:
+            self._ending = True
+            self._changed.notify_all()
+        until = time.monotonic() + timeout_s
+        for worker in self.workers:
+            worker.join(max(0.0, until - time.monotonic()))
+        return not any(worker.is_alive() for worker in self.workers)
+
+    def _work(self) -> None:
+        while (batch := self._take()) is not None:
+            if batch:
+                self._answer(batch)
+
+    def _take(self) -> list[_Item] | None:
+        """The next batch, which may turn out empty; None: all is done and the server ends."""
+        with self._changed:
+            while not self.waiting:
+                if self._ending:
+                    return None
+                self._changed.wait()
+            number = min(self._buckets, key=lambda one: self._buckets[one][0][0].since)
+            batch = self._fill(number)
+            self.computing += len(batch)
+        return batch
+
+    def _fill(self, number: int) -> list[_Item]:
+        queue, longest, now = self._buckets[number], 0, time.monotonic()
+        batch: list[_Item] = []
+        while queue:
+            request, _, text = queue[0]
+            longest = max(longest, len(text.ids))
+            if batch and longest * (len(batch) + 1) > self.batch_tokens:
+                break
+            item = queue.popleft()
+            self.waiting -= 1
+            if request.deadline is not None and now > request.deadline and not request.done:
+                if request.fail(Late("its deadline passed while it waited")):
+                    request.told(request)
+            elif not request.done:
+                batch.append(item)
+        if not queue:
+            del self._buckets[number]
+        return batch
+
+    def _answer(self, batch: list[_Item]) -> None:
+        began = time.monotonic()
+        try:
+            answers = self.compute([text for _, _, text in batch])
+        except Exception as error:  # whatever the model raises: the request fails, the worker goes on
+            self._settle(batch, began)
+            if len(batch) > 1:  # the others of the batch are not at fault
+                self._again(batch)
+            elif batch[0][0].fail(Failed(f"{type(error).__name__}: {error}")):
+                batch[0][0].told(batch[0][0])
+            return
+        self._settle(batch, began)
+        for (request, at, _), answer in zip(batch, answers, strict=True):
+            if request.put(at, answer):
+                request.told(request)
+
+    def _again(self, batch: list[_Item]) -> None:
+        """Each text alone."""
+        with self._changed:
+            self.computing += len(batch)
+            self.computed -= len(batch)
+        for item in batch:
+            self._answer([item])
+
+    def _settle(self, batch: list[_Item], began: float) -> None:
+        each = (time.monotonic() - began) / len(batch)
+        with self._changed:
+            self.computing -= len(batch)
+            self.computed += len(batch)
+            self.batches += 1
+            self.item_s = each if self.item_s is None else self.item_s + SMOOTHING * (each - self.item_s)

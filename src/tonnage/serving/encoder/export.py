@@ -1,0 +1,131 @@
+"""A folder's weights as one ONNX graph, made once and kept by the digest of what it was made from."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+from pathlib import Path
+from typing import Any, Final
+
+from filelock import FileLock
+
+from tonnage.errors import InputError, MissingExtra
+from tonnage.serving.encoder.folders import ModelFolder
+from tonnage.serving.encoder.service import Number
+
+OPSET: Final = 17
+LAYOUT: Final = "2"  # of the graph that is written here: another number is another file
+INPUTS: Final = ("input_ids", "attention_mask", "token_type_ids")
+_CLASSES: Final = {
+    "classification": "AutoModelForSequenceClassification", "reranking": "AutoModelForSequenceClassification",
+    "token-classification": "AutoModelForTokenClassification", "question-answering": "AutoModelForQuestionAnswering",
+    "embedding": "AutoModel",
+}  # fmt: skip
+
+
+def exported(folder: ModelFolder, cache: Path, *, weights: Number) -> Path:
+    """The graph's file; a `model.onnx` that lies in the folder is taken as it is. MissingExtra without torch."""
+    if weights == "fp32" and (folder.path / "model.onnx").is_file():
+        return folder.path / "model.onnx"
+    kept = cache / digest_of(folder) / f"{folder.task}-{weights}.onnx"
+    if kept.is_file():
+        return kept
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{kept}.lock"):
+        if not kept.is_file():
+            _write(folder, kept, weights)
+    return kept
+
+
+def digest_of(folder: ModelFolder) -> str:
+    """Of the names and bytes of everything in the folder, and in that of its base where it has adapters alone."""
+    made = hashlib.blake2b(LAYOUT.encode(), digest_size=16)
+    base = [Path(folder.base)] if folder.base is not None and Path(folder.base).is_dir() else []
+    for file in sorted(file for place in (folder.path, *base) for file in place.rglob("*")):
+        if file.is_file():
+            made.update(file.name.encode() + b"\0")
+            with file.open("rb") as content:
+                while block := content.read(1 << 20):
+                    made.update(block)
+    return made.hexdigest()
+
+
+def _write(folder: ModelFolder, kept: Path, weights: Number) -> None:
+    part = kept.with_suffix(".part.onnx")
+    if weights in ("int8", "fp16"):
+        from tonnage.serving.encoder.narrowing import halve, quantise
+
+        narrow = quantise if weights == "int8" else halve
+        narrow(exported(folder, kept.parent.parent, weights="fp32"), part)
+    else:
+        _export(folder, part)
+    os.replace(part, kept)
+
+
+def load_torch(folder: ModelFolder) -> Any:
+    """The model in evaluation mode, on the CPU in fp32. InputError for weights that cannot be read."""
+    try:
+        transformers: Any = importlib.import_module("transformers")
+    except ImportError as error:
+        raise MissingExtra("reading a model's weights", "train") from error
+    transformers.utils.logging.disable_progress_bar()
+    made = getattr(transformers, _CLASSES[folder.task if folder.task == "embedding" else folder.head])
+    try:
+        if folder.base is not None:
+            return _adapted(folder, made, transformers).eval().float()
+        return made.from_pretrained(str(folder.path), local_files_only=True).eval().float()
+    except (OSError, ValueError, RuntimeError, KeyError) as error:
+        raise InputError(f"the weights of {folder.path} cannot be read: {error}") from error
+    except Exception as error:  # safetensors raises an exception of its own for a file that is cut short
+        if type(error).__module__.startswith("safetensors"):
+            raise InputError(f"the weights of {folder.path} cannot be read: {error}") from error
+        raise
+
+
+def _adapted(folder: ModelFolder, made: Any, transformers: Any) -> Any:
+    """Adapters added into the weights of the base that they were trained on."""
+    try:
+        peft: Any = importlib.import_module("peft")
+    except ImportError as error:
+        raise MissingExtra("adapters", "train") from error
+    config = transformers.AutoConfig.from_pretrained(str(folder.path), local_files_only=True)
+    base = made.from_pretrained(folder.base, config=config)
+    return peft.PeftModel.from_pretrained(base, str(folder.path)).merge_and_unload()
+
+
+def _export(folder: ModelFolder, file: Path) -> None:
+    import warnings
+
+    import torch
+
+    model = load_torch(folder)
+
+    class Outputs(torch.nn.Module):
+        """The outputs of the task alone, in a fixed order."""
+
+        def __init__(self, inner: Any) -> None:
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, input_ids: Any, attention_mask: Any, token_type_ids: Any) -> Any:
+            given = {"input_ids": input_ids, "attention_mask": attention_mask}
+            if getattr(self.inner.config, "type_vocab_size", 0) > 1:
+                given["token_type_ids"] = token_type_ids
+            found = self.inner(**given)
+            if folder.task == "embedding":
+                return found.last_hidden_state
+            if folder.task == "question-answering":
+                return torch.stack((found.start_logits, found.end_logits), dim=-1)
+            return found.logits
+
+    example = tuple(torch.ones((2, 8), dtype=torch.int64) for _ in INPUTS)
+    axes = {name: {0: "batch", 1: "tokens"} for name in INPUTS}
+    flat = folder.task in ("classification", "reranking")
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            Outputs(model).eval(), example, str(file), input_names=list(INPUTS), output_names=["output"],
+            dynamic_axes={**axes, "output": {0: "batch"} if flat else {0: "batch", 1: "tokens"}},
+            opset_version=OPSET, dynamo=False,
+        )  # fmt: skip
