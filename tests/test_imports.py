@@ -11,12 +11,12 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "tonnage"
 ORDER = (
     "units", "errors", "values", "reason", "lazy", "files", "catalog", "workload", "sizing", "calibration", "pricing",
-    "spot_instances", "planning",
+    "spot_instances", "scaling", "planning",
     "rightsizing", "service", "portfolios", "claims", "comparison", "http", "runs", "traffic", "reports",
 )  # fmt: skip
 ADAPTERS = (
     "sources", "store", "fetching", "recipes", "runners", "tracking", "serving", "gateway", "benchmarks", "monitoring",
-    "pipelines", "sweeps",
+    "pipelines", "sweeps", "batches",
 )  # fmt: skip
 TOP = (
     "settings",

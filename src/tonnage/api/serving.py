@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 TASKS: Final = ("classification", "token-classification", "embedding", "reranking", "question-answering")
 NUMBERS: Final = ("fp32", "bf16", "fp16", "int8")
+_OF_RUNS: Final = {  # the task of a run: what its model answers; classifiers of one label rank
+    "sequence-classification": None, "token-classification": "token-classification",
+    "question-answering": "question-answering",
+}  # fmt: skip
 RUNTIMES: Final = ("onnx", "torch")
 DRAIN_S: Final = 60.0
 WATCH_S: Final = 0.5
@@ -54,7 +58,10 @@ class ServeOptions(Options):
         repeated=True, read=lambda _, texts: tuple(texts),
     )  # fmt: skip
     task: str | None = option("--task", _TASKS, default=None)
-    dtype: str = option("--dtype", "An encoder's number format: fp32, int8; with torch bf16, fp16.", default="fp32")
+    dtype: str | None = option(
+        "--dtype", "An encoder's number format: fp32, fp16, int8; with torch bf16. [default: the plan's, else fp32]",
+        default=None,
+    )  # fmt: skip
     runtime: str = option("--runtime", "An encoder's: onnx or torch.", default="onnx")
     workers: int | None = option("--workers", "Batches computed at a time. [default: measured]", default=None, least=1)
     batch_tokens: int | None = option("--batch-tokens", "Of one batch. [default: measured]", default=None, least=1)
@@ -125,8 +132,9 @@ def _planned_decoder(
 def _planned_encoder(
     model: str, job: ServeJob, name: str, found: MachineOption, asked: ServeOptions, settings: Settings
 ) -> PlannedReplica:
-    """The promise is the file's; workers and batches are measured where it starts."""
-    made = _encoder(model, replace(asked, name=name, p95_s=asked.p95_s or job.p95_latency_s), settings)
+    """Promise and number format are those of file and plan; workers and batches are measured where it starts."""
+    dtype = asked.dtype or str(dict(found.run.layout_fields)["weights"])
+    made = _encoder(model, replace(asked, name=name, dtype=dtype, p95_s=asked.p95_s or job.p95_latency_s), settings)
     return replace(made, option=found)
 
 
@@ -143,37 +151,40 @@ def _encoder(target: str, asked: ServeOptions, settings: Settings) -> PlannedRep
     from tonnage.serving.report import PlannedReplica
 
     engine: ServingEngine[EncoderService] = EncoderEngine()
-    folder = _model_folder(target, settings)
-    task = cast("Task | None", _one_of("--task", asked.task, TASKS))
+    folder, trained_for = _model_folder(target, settings)
+    task = cast("Task | None", _one_of("--task", asked.task, TASKS) or trained_for)
     read_folder(folder, task=task)
     name = asked.name or (folder.parent.name if folder.name == "model" else folder.name)
     service = EncoderService(
         model=str(folder), name=name, task=task, runtime=cast("Runtime", _one_of("--runtime", asked.runtime, RUNTIMES)),
-        weights=cast("Number", _one_of("--dtype", asked.dtype, NUMBERS)), workers=asked.workers,
+        weights=cast("Number", _one_of("--dtype", asked.dtype or "fp32", NUMBERS)), workers=asked.workers,
         batch_tokens=asked.batch_tokens, truncate=asked.truncate, queue_items=asked.queue, p95_s=asked.p95_s,
         exports=str(settings.home / "exported"), cache_items=asked.cache, cache_url=asked.cache_url,
-        fallback=None if asked.fallback is None else str(_model_folder(asked.fallback, settings)),
+        fallback=None if asked.fallback is None else str(_model_folder(asked.fallback, settings)[0]),
     )  # fmt: skip
     place = _engine_place(name, asked, settings)
     return PlannedReplica(option=None, folder=Path(place.folder), command=engine.render(service, place))
 
 
-def _model_folder(target: str, settings: Settings) -> Path:
-    """A folder; a run's finished model; a model of a hub, downloaded into the hub's own cache."""
+def _model_folder(target: str, settings: Settings) -> tuple[Path, str | None]:
+    """A folder; a run's finished model, with its task; a model of a hub, downloaded into the hub's own cache."""
     from tonnage.api.home_runs import find_run, run_names
 
     if Path(target).is_dir():
-        return Path(target).resolve()
+        return Path(target).resolve(), None
     if target.startswith("hf://"):
-        return _downloaded(target.removeprefix("hf://"))
+        return _downloaded(target.removeprefix("hf://")), None
     if target not in run_names(settings.home):
         raise InputError(f"{target} is no workload file, no folder of a model and no run",
                          hint="tonnage ps --all lists runs; hf://org/name is a model on the hub")  # fmt: skip
     folder = find_run(settings, target)
-    model = folder.path / "model"
+    task, model = folder.spec().task, folder.path / "model"
+    if task not in _OF_RUNS:
+        raise InputError(f"'{target}' is of the task {task}, which is not served",
+                         hint=f"{', '.join(_OF_RUNS)} are; tonnage predict {target} answers rows")  # fmt: skip
     if not model.is_dir():
         raise InputError(f"the run {target} has no finished model", hint=f"tonnage show {target}")
-    return model
+    return model, _OF_RUNS[task]
 
 
 def _downloaded(repository: str) -> Path:
@@ -217,28 +228,44 @@ def serve(
     TonnageError where the engine does not start.
     """
     from tonnage.runners.machine import look_at_machine
-    from tonnage.serving.engines.processes import start_engine, wait_ready
+    from tonnage.serving.engines.processes import start_engine, stop_engine, wait_ready
     from tonnage.serving.report import served_words
 
     asked, tell = options or ServeOptions(), say or (lambda _: None)
     _check_machine(planned, look_at_machine())
     running = start_engine(planned.command, planned.folder)
     tell(f"starting {planned.command.engine}; its log: {running.log_file}")
-    with _ended_after(running, tell):
-        ready_s = wait_ready(running, timeout_s=asked.ready_timeout_s)
-        for line in served_words(planned.command, ready_s):
-            tell(line)
-        while running.process.poll() is None:
-            time.sleep(WATCH_S)
+    ready = False
+    with _interrupting():
+        try:
+            ready_s = wait_ready(running, timeout_s=asked.ready_timeout_s)
+            ready = True
+            for line in served_words(planned.command, ready_s):
+                tell(line)
+            while running.process.poll() is None:
+                time.sleep(WATCH_S)
+        except KeyboardInterrupt:
+            if not ready:
+                raise
+            _finish(running, tell)
+            return 0
+        finally:
+            stop_engine(running, grace_s=DRAIN_S if ready else 0.0)
     return running.process.wait()
 
 
-@contextmanager
-def _ended_after(running: EngineProcess, tell: Callable[[str], None]) -> Iterator[None]:
-    """Drain and end the replica whatever happens, SIGTERM too; a second signal ends it at once."""
-    import signal
+def _finish(running: EngineProcess, tell: Callable[[str], None]) -> None:
+    from tonnage.serving.engines.processes import drain_engine
 
-    from tonnage.serving.engines.processes import drain_engine, stop_engine
+    tell(f"finishing what is being answered, for at most {DRAIN_S:g} s; Ctrl-C again ends it at once")
+    if not running.command.drains:
+        drain_engine(running, timeout_s=DRAIN_S)
+
+
+@contextmanager
+def _interrupting() -> Iterator[None]:
+    """SIGTERM ends the work as Ctrl-C does."""
+    import signal
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -246,13 +273,8 @@ def _ended_after(running: EngineProcess, tell: Callable[[str], None]) -> Iterato
     before = signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
-    except KeyboardInterrupt:
-        tell(f"finishing what is being answered, for at most {DRAIN_S:g} s; Ctrl-C again ends it at once")
-        if not running.command.drains:
-            drain_engine(running, timeout_s=DRAIN_S)
     finally:
         signal.signal(signal.SIGTERM, before)
-        stop_engine(running, grace_s=DRAIN_S)
 
 
 def _planned(file: Path | str, asked: ServeOptions, settings: Settings) -> tuple[ServeJob, str, MachineOption, Catalog]:

@@ -23,7 +23,7 @@ EXTRAS: Final = {  # one module of each is enough
     "frames": ("pandas", "polars"),
     "gpuhunt": ("gpuhunt",),
     "train": ("torch",),
-    "load": ("httptools", "uvloop"),
+    "load": ("httptools", "uvloop", "pyarrow"),
     "ray": ("ray",),
     "tabular": ("xgboost",),
     "spark": ("pyspark",),

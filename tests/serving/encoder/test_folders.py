@@ -11,6 +11,7 @@ import pytest
 from tonnage.errors import InputError
 from tonnage.serving.encoder.export import digest_of, exported
 from tonnage.serving.encoder.folders import read_folder
+from tonnage.serving.encoder.runtimes import OnnxModel
 from tonnage.serving.encoder.service import EncoderService, dump_service, load_service
 
 
@@ -85,3 +86,24 @@ def test_a_service_is_read_back(tmp_path: Path) -> None:
     file.write_text(dump_service(service).replace('"fp32"', '"fp8"'))
     with pytest.raises(InputError, match="weights"):
         load_service(file)
+
+
+def test_adapters_answer_as_with_their_base(encoders: dict[str, Path], tmp_path: Path, cache: Path) -> None:
+    """LoRA beside nothing but the name of its base: served merged, the same as peft computes it."""
+    import numpy as np
+
+    peft, torch = pytest.importorskip("peft"), pytest.importorskip("torch")
+    import transformers
+
+    base = transformers.AutoModelForSequenceClassification.from_pretrained(encoders["classification"])
+    made = peft.get_peft_model(base, peft.LoraConfig(task_type="SEQ_CLS", r=2, init_lora_weights=False)).eval()
+    made.save_pretrained(tmp_path / "adapters")
+    for name in ("config.json", "tokenizer.json"):
+        shutil.copy(encoders["classification"] / name, tmp_path / "adapters" / name)
+    folder = read_folder(tmp_path / "adapters")
+    assert (folder.task, folder.base) == ("classification", str(encoders["classification"]))
+    ids = np.array([[2, 4, 7, 3]])
+    model = OnnxModel(exported(folder, cache, weights="fp32"), threads=1)
+    with torch.inference_mode():
+        expected = made(torch.from_numpy(ids)).logits.numpy()
+    assert model.outputs(ids, np.ones_like(ids), np.zeros_like(ids)) == pytest.approx(expected, abs=1e-5)

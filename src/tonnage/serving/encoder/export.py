@@ -39,11 +39,12 @@ def exported(folder: ModelFolder, cache: Path, *, weights: Number) -> Path:
 
 
 def digest_of(folder: ModelFolder) -> str:
-    """Of the names and bytes of everything in the folder."""
+    """Of the names and bytes of everything in the folder, and in that of its base where it has adapters alone."""
     made = hashlib.blake2b(LAYOUT.encode(), digest_size=16)
-    for file in sorted(folder.path.rglob("*")):
+    base = [Path(folder.base)] if folder.base is not None and Path(folder.base).is_dir() else []
+    for file in sorted(file for place in (folder.path, *base) for file in place.rglob("*")):
         if file.is_file():
-            made.update(str(file.relative_to(folder.path)).encode() + b"\0")
+            made.update(file.name.encode() + b"\0")
             with file.open("rb") as content:
                 while block := content.read(1 << 20):
                     made.update(block)
@@ -52,10 +53,11 @@ def digest_of(folder: ModelFolder) -> str:
 
 def _write(folder: ModelFolder, kept: Path, weights: Number) -> None:
     part = kept.with_suffix(".part.onnx")
-    if weights == "int8":
-        from tonnage.serving.encoder.quantising import quantise
+    if weights in ("int8", "fp16"):
+        from tonnage.serving.encoder.narrowing import halve, quantise
 
-        quantise(exported(folder, kept.parent.parent, weights="fp32"), part)
+        narrow = quantise if weights == "int8" else halve
+        narrow(exported(folder, kept.parent.parent, weights="fp32"), part)
     else:
         _export(folder, part)
     os.replace(part, kept)
@@ -67,8 +69,11 @@ def load_torch(folder: ModelFolder) -> Any:
         transformers: Any = importlib.import_module("transformers")
     except ImportError as error:
         raise MissingExtra("reading a model's weights", "train") from error
+    transformers.utils.logging.disable_progress_bar()
     made = getattr(transformers, _CLASSES[folder.task if folder.task == "embedding" else folder.head])
     try:
+        if folder.base is not None:
+            return _adapted(folder, made, transformers).eval().float()
         return made.from_pretrained(str(folder.path), local_files_only=True).eval().float()
     except (OSError, ValueError, RuntimeError, KeyError) as error:
         raise InputError(f"the weights of {folder.path} cannot be read: {error}") from error
@@ -76,6 +81,17 @@ def load_torch(folder: ModelFolder) -> Any:
         if type(error).__module__.startswith("safetensors"):
             raise InputError(f"the weights of {folder.path} cannot be read: {error}") from error
         raise
+
+
+def _adapted(folder: ModelFolder, made: Any, transformers: Any) -> Any:
+    """Adapters added into the weights of the base that they were trained on."""
+    try:
+        peft: Any = importlib.import_module("peft")
+    except ImportError as error:
+        raise MissingExtra("adapters", "train") from error
+    config = transformers.AutoConfig.from_pretrained(str(folder.path), local_files_only=True)
+    base = made.from_pretrained(folder.base, config=config)
+    return peft.PeftModel.from_pretrained(base, str(folder.path)).merge_and_unload()
 
 
 def _export(folder: ModelFolder, file: Path) -> None:

@@ -11,8 +11,12 @@ from tonnage.serving.encoder.service import Task
 from tonnage.values import dataclass
 
 Pooling = Literal["mean", "cls", "max"]
-WEIGHTS: Final = ("model.safetensors", "model.safetensors.index.json", "model.onnx")
+WEIGHTS: Final = ("model.safetensors", "model.safetensors.index.json", "model.onnx", "adapter_model.safetensors")
 PICKLES: Final = ("pytorch_model.bin", "model.pt", "model.pkl")
+_ADAPTED: Final[dict[str, Task]] = {  # peft's TaskType
+    "SEQ_CLS": "classification", "TOKEN_CLS": "token-classification", "QUESTION_ANS": "question-answering",
+    "FEATURE_EXTRACTION": "embedding",
+}  # fmt: skip
 _HEADS: Final[tuple[tuple[str, Task], ...]] = (
     ("ForSequenceClassification", "classification"), ("ForTokenClassification", "token-classification"),
     ("ForQuestionAnswering", "question-answering"),
@@ -30,6 +34,7 @@ class ModelFolder:
     pooling: Pooling
     normalised: bool  # its embeddings have length 1
     head: Task  # what its weights were saved for: the class that reads them
+    base: str | None = None  # of adapters: the model they were trained on
 
 
 def read_folder(path: Path, *, task: Task | None = None) -> ModelFolder:
@@ -43,12 +48,14 @@ def read_folder(path: Path, *, task: Task | None = None) -> ModelFolder:
     if not (path / "tokenizer.json").is_file():
         raise InputError(f"{path} has no tokenizer.json", hint="save the fast tokenizer beside the model")
     labels = _labels(config)
-    found = _task_of(config, labels)
+    adapters = _read_json(path / "adapter_config.json") or {}
+    found = _task_of(config, labels, str(adapters.get("task_type")), task)
     _check_task(path, asked=task, found=found)
     pooling, normalised = _pooling(path)
     return ModelFolder(
         path=path, task=task or found, most_tokens=_most_tokens(path, config), labels=labels, pooling=pooling,
         normalised=normalised, head=found,
+        base=adapters.get("base_model_name_or_path"),
     )  # fmt: skip
 
 
@@ -76,8 +83,13 @@ def _labels(config: Any) -> tuple[str, ...]:
     return tuple(str(named[key]) for key in sorted(named, key=int))
 
 
-def _task_of(config: Any, labels: tuple[str, ...]) -> Task:
-    """By the head that the weights were saved with; without one, embeddings."""
+def _task_of(config: Any, labels: tuple[str, ...], adapted: str, asked: Task | None) -> Task:
+    """By the head that the weights were saved with; of adapters by what they say, else as asked, since the
+    configuration beside them is their base's. Without a head, embeddings."""
+    if adapted in _ADAPTED:
+        return "reranking" if _ADAPTED[adapted] == "classification" and len(labels) == 1 else _ADAPTED[adapted]
+    if adapted != "None" or config.get("architectures") is None:
+        return asked or "embedding"
     for name in config.get("architectures") or ():
         for ending, task in _HEADS:
             if str(name).endswith(ending):

@@ -7,10 +7,9 @@ import shutil
 import signal
 import subprocess
 import time
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Final
-
-import httpx
 
 from tonnage.errors import InputError, TonnageError
 from tonnage.files import write_whole
@@ -85,10 +84,9 @@ def _refuse_taken_port(command: EngineCommand) -> None:
 def is_ready(running: EngineProcess) -> bool:
     """Whether it takes requests now."""
     try:
-        answer = httpx.get(running.command.url + running.command.health, timeout=ASK_TIMEOUT_S)
-    except httpx.HTTPError:
+        return _get(running.command, running.command.health)[0] == 200
+    except (OSError, HTTPException):
         return False
-    return answer.status_code == 200
 
 
 def wait_ready(running: EngineProcess, *, timeout_s: float) -> float:
@@ -116,11 +114,23 @@ def read_load(running: EngineProcess) -> EngineLoad:
     if command.metrics is None:
         return EngineLoad(running=None, waiting=None)
     try:
-        answer = httpx.get(command.url + command.metrics, timeout=ASK_TIMEOUT_S, headers=_key(command))
-        answer.raise_for_status()
-    except httpx.HTTPError as error:
+        status, text = _get(command, command.metrics)
+    except (OSError, HTTPException) as error:
         raise TonnageError(f"{command.engine} does not answer {command.url}{command.metrics}: {error}") from error
-    return parse_load(answer.text, command)
+    if status != 200:
+        raise TonnageError(f"{command.engine} answers {command.url}{command.metrics} with {status}")
+    return parse_load(text, command)
+
+
+def _get(command: EngineCommand, path: str) -> tuple[int, str]:
+    """Status and text, over a connection of its own: no proxy, no TLS, a tenth of what a client of the web costs."""
+    connection = HTTPConnection(command.host, command.port, timeout=ASK_TIMEOUT_S)
+    try:
+        connection.request("GET", path, headers=_key(command))
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode(errors="replace")
+    finally:
+        connection.close()
 
 
 def parse_load(text: str, command: EngineCommand) -> EngineLoad:

@@ -1,0 +1,65 @@
+"""`tonnage batch` killed with SIGKILL again and again: rows lost, rows written twice, rows asked for twice.
+
+    python benchmarks/batch_kills.py --kills 100 --rows 100000
+
+A service of our own (`tonnage.testing.upstream`) counts what was asked for, by idempotency key. Kills come at random
+moments, from the check of the input to the last rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from tonnage.testing.upstream import Upstream
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--longest-s", type=float, default=3.0, help="a kill comes within this time of the start")
+    parser.add_argument("--delay-s", type=float, default=0.01, help="of one answer")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, Upstream(delay_s=given.delay_s) as upstream:
+        source, out = Path(folder) / "in.jsonl", Path(folder) / "out.jsonl"
+        with source.open("w") as stream:
+            stream.writelines(json.dumps({"id": f"r{at}", "text": f"text {at}"}) + "\n" for at in range(given.rows))
+        draw, sizes, torn = random.Random(given.seed), [], 0
+        for _ in range(given.kills):
+            process = start(source, out, upstream.url)
+            time.sleep(draw.uniform(0.3, given.longest_s))
+            process.kill()
+            process.wait()
+            text = out.read_bytes()[-1:] if out.exists() else b""
+            torn += text not in (b"", b"\n")
+            sizes.append(out.stat().st_size if out.exists() else 0)
+        upstream.delay_s = 0.0
+        code = start(source, out, upstream.url).wait()
+        found = Counter(json.loads(line)["custom_id"] for line in out.open())
+        lost = sum(f"r{at}" not in found for at in range(given.rows))
+        twice = sum(count > 1 for count in found.values())
+        again = sum(count - 1 for count in upstream.seen.values())
+    advanced = sum(after > before for before, after in zip([0, *sizes], sizes, strict=False))
+    print(
+        f"{given.rows:,} rows, {given.kills} kills ({advanced} after new rows, {torn} with a torn line): {lost} lost,"
+    )
+    print(f"{twice} twice in the output, {again:,} asked for again on the wire; last run ended with {code}")
+    return int(bool(lost or twice or code))
+
+
+def start(source: Path, out: Path, url: str) -> subprocess.Popen[bytes]:
+    words = ["batch", str(source), str(out), "--url", url, "--model", "tiny", "--concurrency", "16", "-q"]
+    return subprocess.Popen([sys.executable, "-m", "tonnage", *words], stdout=subprocess.DEVNULL)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,232 @@
+"""Many requests carried through a service, each answered once: `tonnage.batch`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tonnage.api.answers import Answer
+from tonnage.api.bench import key_headers, read_seconds
+from tonnage.api.declaring import Options, option
+from tonnage.errors import InputError, PlanRefused, TonnageError
+from tonnage.values import dataclass
+
+if TYPE_CHECKING:
+    from tonnage.batches.reading import BatchInput
+    from tonnage.batches.records import Finished
+    from tonnage.http.pool import Endpoint
+    from tonnage.traffic.batch import BatchOutcome, BatchProgress
+
+OnProgress = Callable[["BatchProgress"], None]
+Service = AbstractContextManager[str]  # gives the URL of a service, and ends it afterwards
+TASKS: Final = ("chat", "completions", "embeddings", "classify")
+MILLION: Final = 1e6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchOptions(Options):
+    """Where the rows go, how they are asked, and when to stop."""
+
+    url: str | None = option(
+        "--url", "The service: http://localhost:8000, https://api.example.com/v1.", default=None, metavar="URL"
+    )
+    api_key_env: str | None = option(
+        "--api-key-env", "The environment variable that holds the service's key.", default=None, metavar="NAME"
+    )
+    task: str = option(
+        "--task", "What plain rows ask for: chat, completions, embeddings or classify.", default="chat", metavar="TASK"
+    )
+    model: str | None = option("--model", "The model of rows that name none.", default=None, metavar="NAME")
+    concurrency: int | None = option(
+        "--concurrency", "Requests at a time. [default: found by feedback]", default=None, metavar="N", least=1,
+        most=10_000,
+    )  # fmt: skip
+    tries: int = option("--tries", "Of one row, before it goes to the errors.", default=5, metavar="N", least=1,
+                        most=100)  # fmt: skip
+    timeout_s: float = option(
+        "--timeout", "For one answer.", default=600.0, text="10m", metavar="TIME", read=read_seconds
+    )
+    patience_s: float = option(
+        "--patience", "That the service may give no answer, before the batch stops.", default=300.0, text="5m",
+        metavar="TIME", read=read_seconds,
+    )  # fmt: skip
+    usd_per_million_input: float | None = option(
+        "--input-usd", "Price of a million tokens read, for forecast and limit.", default=None, metavar="USD", least=0.0
+    )
+    usd_per_million_output: float | None = option(
+        "--output-usd", "Price of a million tokens written.", default=None, metavar="USD", least=0.0
+    )
+    most_usd: float | None = option(
+        "--max-cost", "Stop before so much is spent, earlier runs of the command included.", default=None,
+        metavar="USD", least=0.0,
+    )  # fmt: skip
+    deadline_s: float | None = option(
+        "--deadline", "Stop sending after this time.", default=None, metavar="TIME", read=read_seconds
+    )
+    retry_errors: bool = option(
+        "--retry-errors", "Ask the rows of OUT.errors.jsonl again; that file begins anew.", default=False
+    )
+
+
+def batch(
+    source: Path | str,
+    output: Path | str,
+    options: BatchOptions | None = None,
+    *,
+    service: Service | None = None,
+    on_check: Callable[[int], None] | None = None,
+    on_progress: OnProgress | None = None,
+) -> Answer[BatchOutcome]:
+    """Send each row of `source` (JSONL or Parquet) to a service and append each answer to `output`, in OpenAI's format.
+
+    The output line is the record that a row is done: the same call goes on with what is not there yet, after a kill
+    too. Rows without an answer go to `OUT.errors.jsonl`, with the reason. Answers come in the order in which they end.
+    `service` gives the URL of a service that runs as long as the batch, in place of `options.url`.
+
+    The answer's fault is set where the batch stopped before its end or rows failed. Raises InputError for options and
+    files that cannot be used (DataError: two rows of one custom_id), MissingExtra without the extra `load`.
+    """
+    from tonnage.http.pool import read_endpoint
+    from tonnage.reports.batch import batch_report
+
+    options = options or BatchOptions()
+    _check(options, service)
+    place = Path(output)
+    with _alone(place):
+        reading = _Reading(source, place, options, on_check)
+        if reading.left == 0:
+            outcome = reading.nothing_left()
+        else:
+            with service or nullcontext(options.url or "") as url:
+                outcome = _carried(reading, read_endpoint(url), options, on_progress or _silent)
+    return Answer(outcome, batch_report, _fault(outcome))
+
+
+class _Reading:
+    """The input checked against what earlier runs have recorded."""
+
+    def __init__(
+        self, source: Path | str, place: Path, options: BatchOptions, on_check: Callable[[int], None] | None
+    ) -> None:
+        from tonnage.batches.reading import BatchInput, check_input
+        from tonnage.batches.records import read_finished
+
+        self.output, self.errors = place, place.with_name(place.name + ".errors.jsonl")
+        if options.retry_errors:
+            self.errors.unlink(missing_ok=True)
+        self.source: BatchInput = BatchInput(path=Path(source), task=options.task, model=options.model)  # type: ignore[arg-type]
+        self.finished: Finished = read_finished((self.output, self.errors), cut=True)
+        self.rows = check_input(self.source, self.finished, on_check).rows
+
+    @property
+    def left(self) -> int:
+        return self.rows - len(self.finished.keys)
+
+    def nothing_left(self) -> BatchOutcome:
+        """Of a batch that earlier runs have finished."""
+        from tonnage.traffic.batch import BatchOutcome, BatchProgress
+
+        progress = BatchProgress(
+            total=self.rows, done_before=self.rows, answered=0, failed=0, in_flight=0, limit=0, retries=0, seconds=0.0,
+            input_tokens=self.finished.input_tokens, output_tokens=self.finished.output_tokens, usd=None,
+        )  # fmt: skip
+        return BatchOutcome(
+            progress=progress, ending="done", reason="", output=str(self.output), errors=str(self.errors), faults=(),
+            cut_bytes=self.finished.cut_bytes, cpu_s=0.0,
+        )  # fmt: skip
+
+
+def _carried(reading: _Reading, to: Endpoint, options: BatchOptions, on_progress: OnProgress) -> BatchOutcome:
+    from tonnage.batches.carrying import Carriage, Carrier
+    from tonnage.batches.records import Record
+    from tonnage.http.pool import run_in_loop
+    from tonnage.traffic.batch import BatchOutcome
+
+    carriage = Carriage(
+        endpoint=to, headers=key_headers(options.api_key_env), timeout_s=options.timeout_s, tries=options.tries,
+        patience_s=options.patience_s, concurrency=options.concurrency,
+        usd_per_input_token=_per_token(options.usd_per_million_input),
+        usd_per_output_token=_per_token(options.usd_per_million_output), most_usd=options.most_usd,
+        deadline_s=options.deadline_s,
+    )  # fmt: skip
+    answers, errors = Record(reading.output), Record(reading.errors)
+    before_s = _cpu_s()
+    try:
+        carrier = Carrier(
+            carriage, finished=reading.finished, total=reading.rows, answers=answers, errors=errors,
+            on_progress=on_progress,
+        )  # fmt: skip
+        ending = run_in_loop(carrier.carry(reading.source.rows()))
+    finally:
+        answers.close()
+        errors.close()
+        if not reading.errors.stat().st_size:
+            reading.errors.unlink()
+    return BatchOutcome(
+        progress=carrier.progress(), ending=ending, reason=carrier.reason, output=str(reading.output),
+        errors=str(reading.errors), faults=tuple(carrier.faults.most_common()), cut_bytes=reading.finished.cut_bytes,
+        cpu_s=_cpu_s() - before_s,
+    )  # fmt: skip
+
+
+def _check(options: BatchOptions, service: Service | None) -> None:
+    if options.task not in TASKS:
+        raise InputError(f"'{options.task}' is no task", hint=f"--task takes {', '.join(TASKS)}")
+    if (options.url is None) == (service is None):
+        raise InputError("a batch needs one service", hint="--url http://localhost:8000")
+    priced = options.usd_per_million_input is not None or options.usd_per_million_output is not None
+    if options.most_usd is not None and not priced:
+        raise InputError("--max-cost needs the price of tokens", hint="--input-usd 0.5 --output-usd 1.5")
+
+
+@contextmanager
+def _alone(output: Path) -> Iterator[None]:
+    """No other process of this machine writes the same output meanwhile."""
+    from filelock import FileLock, Timeout
+
+    if not output.parent.is_dir():
+        raise InputError(f"{output.parent} is no folder", hint="make it first, or name another output")
+    lock = FileLock(output.with_name(f".{output.name}.lock"))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise InputError(f"another process writes {output}", hint="wait for it, or name another output") from error
+    except OSError as error:
+        raise InputError(f"{output} cannot be written: {error.strerror}", hint="name another output file") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _fault(outcome: BatchOutcome) -> TonnageError | None:
+    progress = outcome.progress
+    left = f"{progress.total - progress.finished:,} of {progress.total:,} rows are left"
+    again = "the same command goes on with them"
+    if outcome.ending in ("cost", "deadline"):
+        return PlanRefused(f"{outcome.reason}: {left}", hint=again)
+    if outcome.ending != "done":
+        return TonnageError(f"{outcome.reason}: {left}", hint=again)
+    if progress.failed:
+        failed = "1 row has" if progress.failed == 1 else f"{progress.failed:,} rows have"
+        return TonnageError(
+            f"{failed} no answer: {outcome.errors} says why",
+            hint="mend them in the input, or ask again with --retry-errors",
+        )
+    return None
+
+
+def _per_token(usd_per_million: float | None) -> float | None:
+    return None if usd_per_million is None else usd_per_million / MILLION
+
+
+def _cpu_s() -> float:
+    times = os.times()
+    return times.user + times.system
+
+
+def _silent(progress: BatchProgress) -> None:
+    del progress

@@ -1,0 +1,148 @@
+"""The input of a batch, row by row in flat memory: JSON lines or Parquet. It is read twice: checked, then sent."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from array import array
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from tonnage.batches.records import Finished
+from tonnage.errors import DataError, InputError, MissingExtra
+from tonnage.traffic.batch import BadRow, BatchRow, RowFault, Task, read_row
+from tonnage.values import dataclass
+
+LONGEST_LINE_BYTES: Final = 64 * 2**20
+READ_ROWS: Final = 1024  # at a time
+NAMED_DUPLICATES: Final = 3
+_DECODER: Final = json.JSONDecoder()  # `json.loads` guesses at the encoding of bytes, which is UTF-8 here
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchInput:
+    """The rows of a file. `task` and `model` are for rows that do not say theirs."""
+
+    path: Path
+    task: Task
+    model: str | None
+
+    def rows(self) -> Iterator[BatchRow | BadRow]:
+        """One after another, in the file's order. InputError where the file cannot be read."""
+        if self.path.suffix == ".parquet":
+            return (self._parsed(found, number, None) for number, found in enumerate(_parquet(self.path), start=1))
+        return self._lines()
+
+    def _lines(self) -> Iterator[BatchRow | BadRow]:
+        try:
+            with self.path.open("rb") as stream:
+                number = 0
+                while line := stream.readline(LONGEST_LINE_BYTES):
+                    number += 1
+                    if len(line) == LONGEST_LINE_BYTES:
+                        _skip_line(stream)
+                        yield _bad(number, None, f"longer than {LONGEST_LINE_BYTES:,} bytes", line[:1024])
+                    elif line.strip():
+                        yield self._line(line, number)
+        except OSError as error:
+            raise InputError(f"{self.path} cannot be read: {error.strerror}", hint="JSON lines or Parquet") from error
+
+    def _line(self, line: bytes, number: int) -> BatchRow | BadRow:
+        try:
+            found = _DECODER.decode(line.decode("utf-8-sig" if number == 1 else "utf-8"))
+        except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
+            return _bad(number, None, f"no JSON: {error}", line)
+        return self._parsed(found, number, line)
+
+    def _parsed(self, found: Any, number: int, line: bytes | None) -> BatchRow | BadRow:
+        try:
+            return read_row(found, number, task=self.task, model=self.model)
+        except (RowFault, ValueError) as error:  # ValueError: NaN, a lone surrogate
+            named = found.get("custom_id") if isinstance(found, Mapping) else None
+            return _bad(number, named if isinstance(named, str) else None, str(error), line or repr(found).encode())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """An input that was read once: how many rows it has, how many of them are no requests."""
+
+    rows: int
+    bad: int
+
+
+def check_input(source: BatchInput, finished: Finished, on_rows: Callable[[int], None] | None = None) -> Checked:
+    """Read all rows once. DataError where two have one custom_id; InputError where there is no row, and where
+    `finished` holds rows that this input has not: it is another input, or was changed.
+
+    Eight bytes a row are kept meanwhile, a hash of the custom_id; hashes that meet are told apart by a second reading.
+    """
+    hashes, bad, count, done = array("Q"), 0, 0, 0
+    rows = source.rows()
+    while group := list(islice(rows, READ_ROWS)):
+        count += len(group)
+        bad += sum(isinstance(row, BadRow) for row in group)
+        hashes.extend(_short_hash(row.custom_id) for row in group if isinstance(row, BatchRow))
+        done += sum(finished.holds([row.key for row in group]))
+        if on_rows is not None:
+            on_rows(count)
+    if not count:
+        raise InputError(f"{source.path} has no row")
+    _refuse_duplicates(source, hashes)
+    if done < len(finished.keys):
+        raise InputError(
+            f"the output holds {len(finished.keys) - done:,} rows that {source.path} does not hold as they were asked",
+            hint="the input, --task or --model was changed: name another output, or move the old one away",
+        )
+    return Checked(rows=count, bad=bad)
+
+
+def _refuse_duplicates(source: BatchInput, hashes: array[int]) -> None:
+    ordered = np.frombuffer(hashes, dtype=np.uint64).copy() if hashes else np.empty(0, dtype=np.uint64)
+    ordered.sort()
+    met = set(ordered[1:][ordered[1:] == ordered[:-1]].tolist()) if len(ordered) > 1 else set()
+    if not met:
+        return
+    first: dict[str, int] = {}
+    twice: list[str] = []
+    for row in source.rows():
+        if isinstance(row, BatchRow) and _short_hash(row.custom_id) in met:
+            if row.custom_id in first:
+                twice.append(f"'{row.custom_id}' (rows {first[row.custom_id]} and {row.line})")
+                if len(twice) >= NAMED_DUPLICATES:
+                    break
+            first.setdefault(row.custom_id, row.line)
+    if twice:
+        hint = "an answer is found by its custom_id"
+        raise DataError(f"{source.path}: two rows have one custom_id: {', '.join(twice)}", hint=hint)
+
+
+def _short_hash(custom_id: str) -> int:
+    return int.from_bytes(hashlib.blake2b(custom_id.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
+
+
+def _bad(line: int, custom_id: str | None, reason: str, content: bytes) -> BadRow:
+    digest = hashlib.blake2b(f"{line}\0".encode() + content, digest_size=16).hexdigest()
+    return BadRow(line=line, custom_id=custom_id, reason=reason, key=digest)
+
+
+def _skip_line(stream: Any) -> None:
+    while (rest := stream.readline(LONGEST_LINE_BYTES)) and not rest.endswith(b"\n"):
+        pass
+
+
+def _parquet(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise MissingExtra("a Parquet input", "load") from error
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=READ_ROWS):
+                yield from batch.to_pylist()
+    except (OSError, pyarrow.ArrowInvalid) as error:
+        raise InputError(f"{path} cannot be read as Parquet: {error}") from error

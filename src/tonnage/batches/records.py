@@ -1,0 +1,193 @@
+"""The output of a batch is its record: a line that is there whole says that its row is done.
+
+Lines begin with the row's key and its tokens, so that a restart reads ten million of them without parsing JSON:
+`{"id":"batch_req_KEY","tokens":[IN,OUT],"custom_id":...,"response":{...},"error":null}`, as in OpenAI's batch files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+from array import array
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from tonnage.errors import InputError, TonnageError
+from tonnage.traffic.batch import BadRow, BatchRow
+from tonnage.values import dataclass
+
+_HEAD: Final = re.compile(rb'\{"id":"batch_req_([0-9a-f]{32})","tokens":\[(\d+),(\d+)\],')
+_READ_BYTES: Final = 2**22
+
+
+def answer_line(row: BatchRow, status: int, body: bytes, tokens: tuple[int, int]) -> bytes:
+    """The line of an answer; `body` is JSON."""
+    shown = body if b"\n" not in body and b"\r" not in body else _one_line(body)
+    return (
+        b'{"id":"batch_req_%b","tokens":[%d,%d],"custom_id":%b,"response":{"status_code":%d,"request_id":"%b","body":%b},'
+        b'"error":null}\n' % (row.key.encode(), *tokens, _text(row.custom_id), status, row.key.encode(), shown.strip())
+    )
+
+
+def fault_line(row: BatchRow | BadRow, code: str, message: str, status: int | None) -> bytes:
+    """The line of a row that has no answer, for the file of errors."""
+    response = None if status is None else {"status_code": status, "request_id": row.key, "body": None}
+    rest = {"custom_id": row.custom_id, "line": row.line, "response": response,
+            "error": {"code": code, "message": message}}  # fmt: skip
+    return b'{"id":"batch_req_%b","tokens":[0,0],%b\n' % (row.key.encode(), _dumped(rest)[1:])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """What a record holds: the keys of its rows, by their first 64 bits and sorted; tokens; what was torn off.
+
+    Two of ten million keys share 64 bits with a chance of 3 in a million; the second would then pass as done.
+    """
+
+    keys: np.ndarray[Any, np.dtype[np.uint64]]
+    input_tokens: int
+    output_tokens: int
+    cut_bytes: int
+
+    def holds(self, keys: Sequence[str]) -> list[bool]:
+        """Which of some keys are done."""
+        if not len(self.keys):
+            return [False] * len(keys)
+        asked = np.array([int(key[:16], 16) for key in keys], dtype=np.uint64)
+        places = np.minimum(np.searchsorted(self.keys, asked), len(self.keys) - 1)
+        return (self.keys[places] == asked).tolist()  # type: ignore[no-any-return]
+
+
+def read_finished(paths: Iterable[Path], *, cut: bool) -> Finished:
+    """What the records at `paths` hold; `cut`: a last line without its end is cut off the file.
+
+    InputError for a file that holds something else: it is not overwritten.
+    """
+    keys = array("Q")
+    read, written, torn = 0, 0, 0
+    for path in paths:
+        if not path.exists():
+            continue
+        if cut:
+            torn += _cut_tail(path)
+        with path.open("rb", buffering=_READ_BYTES) as stream:
+            for number, line in enumerate(stream, start=1):
+                head = _HEAD.match(line)
+                if head is None:
+                    if not line.endswith(b"\n"):
+                        break  # the tail of another process's file
+                    raise InputError(f"{path}:{number} is no line of a batch", hint="name another output file")
+                keys.append(int(head[1][:16], 16))
+                read, written = read + int(head[2]), written + int(head[3])
+    ordered = np.frombuffer(keys, dtype=np.uint64).copy() if keys else np.empty(0, dtype=np.uint64)
+    ordered.sort()
+    return Finished(keys=ordered, input_tokens=read, output_tokens=written, cut_bytes=torn)
+
+
+def _cut_tail(path: Path) -> int:
+    """Cut what stands behind the last line end; how many bytes that was."""
+    size = path.stat().st_size
+    with path.open("rb+") as stream:
+        end = size
+        while end > 0:
+            begin = max(0, end - _READ_BYTES)
+            stream.seek(begin)
+            found = stream.read(end - begin).rfind(b"\n")
+            if found >= 0:
+                end = begin + found + 1
+                break
+            end = begin
+        if end < size:
+            stream.truncate(end)
+            os.fsync(stream.fileno())
+    return size - end
+
+
+class Record:
+    """Appends lines to a file in groups: each group is on the disk (`fdatasync`) before its rows count as done."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise InputError(f"{path} cannot be written: {error.strerror}", hint="name another output file") from error
+
+    def write(self, lines: Sequence[bytes]) -> None:
+        """Write whole lines and bring them to the disk. TonnageError where that cannot be done (a full disk)."""
+        left = memoryview(b"".join(lines))
+        try:
+            while left:
+                left = left[os.write(self._file, left) :]
+            _to_disk(self._file)
+        except OSError as error:
+            raise TonnageError(
+                f"{self.path} cannot be written: {error.strerror}", hint="make room; the same command goes on"
+            ) from error
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+class GroupCommit:
+    """Lines of many tasks, written by one thread: while a group is on its way to the disk the next one gathers."""
+
+    def __init__(self, answers: Record, faults: Record) -> None:
+        self._records = (answers, faults)
+        self._waiting: tuple[list[bytes], list[bytes]] = ([], [])
+        self._wake = asyncio.Event()
+        self._closed = False
+        self.answered = self.failed = 0  # on the disk
+
+    @property
+    def waiting(self) -> int:
+        """Lines that no group has taken yet."""
+        return len(self._waiting[0]) + len(self._waiting[1])
+
+    def add(self, line: bytes, *, failed: bool) -> None:
+        self._waiting[failed].append(line)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Write groups until `close` was called and all is on the disk."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            groups = (self._waiting[0][:], self._waiting[1][:])
+            for waiting in self._waiting:
+                waiting.clear()
+            await asyncio.to_thread(self._write, groups)
+            self.answered += len(groups[0])
+            self.failed += len(groups[1])
+            if self._closed and not any(self._waiting):
+                return
+
+    def close(self) -> None:
+        self._closed = True
+        self._wake.set()
+
+    def _write(self, groups: tuple[list[bytes], list[bytes]]) -> None:
+        for record, lines in zip(self._records, groups, strict=True):
+            if lines:
+                record.write(lines)
+
+
+def _to_disk(descriptor: int) -> None:
+    getattr(os, "fdatasync", os.fsync)(descriptor)
+
+
+def _dumped(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=True, separators=(",", ":")).encode()
+
+
+def _text(text: str) -> bytes:
+    return json.dumps(text).encode()
+
+
+def _one_line(body: bytes) -> bytes:
+    return _dumped(json.loads(body))

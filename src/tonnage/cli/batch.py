@@ -1,0 +1,49 @@
+"""`tonnage batch`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tonnage.api.batches import TASKS, BatchOptions
+from tonnage.cli import options
+from tonnage.cli.declared import with_options
+from tonnage.cli.meter import Meter
+from tonnage.cli.running import INTERRUPTED
+from tonnage.cli.session import open_session
+
+
+def complete_task(incomplete: str) -> list[str]:
+    return [name for name in TASKS if name.startswith(incomplete)]
+
+
+@with_options(BatchOptions, completions={"task": complete_task})
+def batch(
+    source: Annotated[Path, typer.Argument(metavar="IN", help="Requests: JSON lines or .parquet.", show_default=False)],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Answers, JSON lines.", show_default=False)],
+    asked: BatchOptions,
+    output: options.Output = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Carry requests through a service, each answered once: the same command goes on after a kill, with what is left.
+
+    Exit code 1: rows have no answer (OUT.errors.jsonl says why), or the service went away; 4: stopped at --max-cost or
+    --deadline; 130: interrupted, with the answers on their way recorded.
+    """
+    session = open_session(output=output, quiet=quiet)
+    with Meter(quiet=session.quiet) as meter:
+        from tonnage import api
+        from tonnage.reports.batch import progress_line
+
+        answer = api.batch(
+            source, out, asked, on_check=lambda rows: meter.show(f"{rows:,} rows checked"),
+            on_progress=lambda progress: meter.show(progress_line(progress)),
+        )  # fmt: skip
+    if answer.found.ending != "interrupted":
+        session.show_answer(answer)
+        return
+    session.show(answer.report())
+    session.say("the same command goes on with what is left")
+    raise typer.Exit(INTERRUPTED)
