@@ -11,7 +11,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "tonnage"
 ORDER = (
     "units", "errors", "values", "reason", "lazy", "files", "catalog", "workload", "sizing", "calibration", "pricing",
-    "spot_instances", "planning",
+    "spot_instances", "scaling", "planning",
     "rightsizing", "service", "portfolios", "claims", "comparison", "http", "runs", "traffic", "reports",
 )  # fmt: skip
 ADAPTERS = (

@@ -16,6 +16,7 @@ PURE = sorted(
         "planning",
         "sizing",
         "spot_instances",
+        "scaling",
         "service",
         "portfolios",
         "rightsizing",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tonnage.api.plans import Explanation, PlanResult, SizeResult, compare, plan, size
     from tonnage.api.portfolios import portfolio
     from tonnage.api.runs import ResumeOptions, RunOptions, resume, run, show, stop
+    from tonnage.api.scaling import ScalingOptions, simulate_scaling
     from tonnage.api.serving import ServeOptions, planned_replica, serve
     from tonnage.api.steps import PipelineOptions, run_pipeline, show_pipeline
     from tonnage.api.trained import EvaluateOptions, PredictOptions, evaluate, predict
@@ -37,11 +38,11 @@ if TYPE_CHECKING:
 __all__ = [
     "Answer", "BatchOptions", "BenchServeOptions", "BreakEvenOptions", "CalibrateOptions", "EvaluateOptions",
     "Explanation", "FetchOptions", "LocalOptions", "PipelineOptions", "PlanResult", "PredictOptions", "Result",
-    "ResumeOptions", "RightsizeOptions", "RunOptions", "ServeOptions", "SizeResult", "ValidateOptions", "batch",
-    "bench_serve", "breakeven", "calibrate", "calibrate_local", "calibrated_model_of", "compare", "diff", "evaluate",
-    "export_local_rows", "fetch", "load_catalog", "load_workload", "newest_snapshot", "plan", "planned_replica",
-    "portfolio", "predict", "resume", "rightsize", "run", "run_pipeline", "serve", "show", "show_pipeline", "size",
-    "snapshot_order", "spot", "stop", "validate", "verify_fetched",
+    "ResumeOptions", "RightsizeOptions", "RunOptions", "ScalingOptions", "ServeOptions", "SizeResult",
+    "ValidateOptions", "batch", "bench_serve", "breakeven", "calibrate", "calibrate_local", "calibrated_model_of",
+    "compare", "diff", "evaluate", "export_local_rows", "fetch", "load_catalog", "load_workload", "newest_snapshot",
+    "plan", "planned_replica", "portfolio", "predict", "resume", "rightsize", "run", "run_pipeline", "serve", "show",
+    "show_pipeline", "simulate_scaling", "size", "snapshot_order", "spot", "stop", "validate", "verify_fetched",
 ]  # fmt: skip
 __getattr__ = lazy_names(
     __name__,
@@ -59,6 +60,7 @@ __getattr__ = lazy_names(
         ".trained": ("EvaluateOptions", "PredictOptions", "evaluate", "predict"),
         ".downloads": ("FetchOptions", "fetch", "verify_fetched"),
         ".runs": ("ResumeOptions", "RunOptions", "resume", "run", "show", "stop"),
+        ".scaling": ("ScalingOptions", "simulate_scaling"),
         ".serving": ("ServeOptions", "planned_replica", "serve"),
         ".steps": ("PipelineOptions", "run_pipeline", "show_pipeline"),
         "tonnage.diffing": ("diff",),

@@ -40,7 +40,7 @@ VERBS: Final = (
     Verb("evaluate", "evaluate", "evaluate", "Measure how good the finished model of a run is"),
     Verb("predict", "predict", "predict", "Apply the finished model of a run to each row"),
     Verb("runs", "runs", "commands", "List, compare, export and delete runs"),
-    Verb("serve", "serve", "serve", "Serve a model as it was planned"),
+    Verb("serve", "serve", "commands", "Serve a model as it was planned; simulate scaling"),
     Verb("rightsize", "rightsize", "rightsize", "Find cheaper machines for measured use"),
     Verb("catalog", "catalog_verbs", "commands", "List GPUs, machines, prices and model shapes"),
     Verb("validate", "validate", "validate", "Compare predictions with a table of measured runs"),

@@ -1,23 +1,44 @@
-"""`tonnage serve`."""
+"""`tonnage serve FILE`, and what stands beside it: `tonnage serve simulate`."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from tonnage.api.serving import ServeOptions
 from tonnage.cli import options
 from tonnage.cli.declared import with_options
+from tonnage.cli.serve_simulate import simulate
 from tonnage.cli.session import open_session
 
 _ENGINES = ("vllm", "sglang", "tensorrt-llm", "llama.cpp")
+
+
+class ServeGroup(TyperGroup):
+    """What names no command is served: `serve TARGET` is `serve start TARGET`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The arguments, with `start` put before what names no command."""
+        if args and args[0] not in (*self.commands, "-h", "--help"):
+            args = ["start", *args]
+        return super().parse_args(ctx, args)
+
+
+commands = typer.Typer(
+    cls=ServeGroup,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Serve a model: `tonnage serve TARGET` is `tonnage serve start TARGET`.",
+)
 
 
 def complete_engine(incomplete: str) -> list[str]:
     return [name for name in _ENGINES if name.startswith(incomplete)]
 
 
+@commands.command("start", short_help="Start a replica of a planned service here")
 @with_options(ServeOptions, completions={"engine": complete_engine})
 def serve(
     target: Annotated[
@@ -50,3 +71,6 @@ def serve(
         return
     code = api.serve(answer.checked(), asked, say=session.say)
     raise typer.Exit(code)
+
+
+commands.command("simulate", short_help="Autoscalers side by side on a load")(simulate)

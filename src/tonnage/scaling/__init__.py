@@ -1,0 +1,1 @@
+"""Replicas that follow their load."""
