@@ -8,12 +8,18 @@ too (`docs/picture.py`). `tests/test_docs.py` fails when a page is not what this
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shlex
 import subprocess
 import sys
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from functools import cache
 from pathlib import Path
+from unittest.mock import patch
+
+from tonnage.cli import run as run_line
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (
@@ -31,19 +37,25 @@ SHOWN_FILE = re.compile(r"```yaml\n# (?P<path>examples/[^\n]+)\n.*?```", re.DOTA
 
 def run(command: str, comment: str) -> str:
     """What a command prints (messages after output), cut as the comment says; RuntimeError on another exit code."""
+    code, printed, told = outcome(command)
+    expected = int(found.group(1)) if (found := re.search(r"exit (\d+)", comment)) else 0
+    if code != expected:
+        raise RuntimeError(f"{command}: exit {code}, expected {expected}\n{told}")
+    lines = cut((printed + told).rstrip("\n").splitlines(), comment)
+    return "".join(line.rstrip() + "\n" for line in lines)
+
+
+@cache  # pages show parts of the same output
+def outcome(command: str) -> tuple[int, str, str]:
+    """Exit code, output and messages of a command, run in this process."""
     program, *arguments = shlex.split(command)
     if program != "tonnage":
         raise RuntimeError(f"only tonnage is run in documents, not {program}")
     environment = {"COLUMNS": COLUMNS, "NO_COLOR": "1", "TONNAGE_AS_OF": AS_OF, "TONNAGE_HOME": os.devnull + "/none"}
-    done = subprocess.run(
-        [sys.executable, "-m", "tonnage", *arguments],
-        cwd=ROOT, capture_output=True, text=True, env=os.environ | environment, check=False,
-    )  # fmt: skip
-    expected = int(found.group(1)) if (found := re.search(r"exit (\d+)", comment)) else 0
-    if done.returncode != expected:
-        raise RuntimeError(f"{command}: exit {done.returncode}, expected {expected}\n{done.stderr}")
-    lines = cut((done.stdout + done.stderr).rstrip("\n").splitlines(), comment)
-    return "".join(line.rstrip() + "\n" for line in lines)
+    printed, told = io.StringIO(), io.StringIO()
+    with chdir(ROOT), patch.dict(os.environ, environment), redirect_stdout(printed), redirect_stderr(told):
+        code = run_line(arguments)
+    return code, printed.getvalue(), told.getvalue()
 
 
 def cut(lines: list[str], comment: str) -> list[str]:

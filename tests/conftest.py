@@ -3,6 +3,7 @@ the selection of `make test-fast`: no torch, no process, no browser, nothing tha
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -63,6 +64,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     heavy = [item for item in items if item.get_closest_marker("heavy") or item.get_closest_marker("slow")]
     config.hook.pytest_deselected(items=heavy)
     items[:] = [item for item in items if item not in heavy]
+
+
+def pytest_collection_finish() -> None:
+    """What collection has loaded stays: the collector need not look at it again in each test."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -213,3 +213,18 @@ def test_replicas_on_gpus_are_refused(file: Path) -> None:
     """Each would need GPUs of its own: nothing starts."""
     code, text = asked("serve", file, "--model", "x", "--replicas", "1..2")
     assert (code, "replicas of vllm on GPUs are not started here yet" in text) == (2, True)
+
+
+def test_a_planned_encoder_keeps_the_plans_format_and_promise(tmp_path: Path) -> None:
+    """Of a workload file: its number format and its p95, which batches are held to; --dtype goes before."""
+    pytest.importorskip("torch")
+    folder = write_tiny_encoder(tmp_path / "tiny", "classification")
+    example = Path(__file__).parents[2] / "examples" / "serve-bert.tonnage.yaml"
+    code, text = asked("serve", example, "--model", folder, "--dry-run", "-o", "json")
+    assert code == 0, text
+    shown = json.loads(text)
+    service = json.loads(shown["command"]["files"][0]["text"])
+    assert (service["weights"], service["p95_s"], service["name"]) == ("fp16", 0.5, "serve-bert")
+    assert shown["predicted"]["latency_p95_s"]["value"] <= 0.5
+    code, text = asked("serve", example, "--model", folder, "--dtype", "int8", "--dry-run", "-o", "json")
+    assert json.loads(json.loads(text)["command"]["files"][0]["text"])["weights"] == "int8"

@@ -127,6 +127,13 @@ def test_a_drawing_stands_alone(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", DRAWINGS)
+def test_a_drawing_is_valid_vega_lite(kind: str) -> None:
+    """Each part holds against the schema of Vega-Lite, and unchecked, as in reports, the picture is the same."""
+    drawing = DRAWINGS[kind]
+    assert plots.specification(drawing, checked=True) == plots.specification(drawing)
+
+
+@pytest.mark.parametrize("kind", DRAWINGS)
 def test_colours_hold_on_light_and_dark(kind: str) -> None:
     """Text, axes and whiskers take the page's colour; everything else one of the palette."""
     svg = plots.draw_svg(chart(kind))

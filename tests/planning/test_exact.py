@@ -22,11 +22,11 @@ MACHINES = ("g4dn.12xlarge", "p4d.24xlarge")
 
 
 def every_combination(work: Workload, catalog: Catalog) -> list[Option]:
-    """The option of each offer x node count x sharding x recomputation x micro-batch, planned one at a time."""
+    """The options of each machine x node count x sharding x recomputation x micro-batch, planned one at a time."""
     assert isinstance(work.job, TrainJob)
     found = []
-    for offer in catalog.offers:
-        alone = replace(catalog, offers=(offer,))
+    for machine in {one.instance_type for one in catalog.offers}:
+        alone = replace(catalog, offers=tuple(one for one in catalog.offers if one.instance_type == machine))
         for nodes, sharding, recompute, micro_batch in product(NODES, SHARDINGS, RECOMPUTE, MICRO_BATCHES):
             job = replace(work.job, sharding=sharding, recompute=recompute, micro_batch=micro_batch)
             limits = replace(work.constraints, max_nodes=nodes)

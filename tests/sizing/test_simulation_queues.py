@@ -13,7 +13,7 @@ from tonnage.sizing.replica_model import ReplicaModel
 from tonnage.sizing.simulation import serve, simulate
 from tonnage.sizing.step_times import DecoderTimes, EncoderTimes
 
-COUNT = 200_000  # the mean wait's own noise over these is about 1 % at 0.7 load
+COUNT = 100_000  # the mean wait's own noise over these is about 1.5 % at 0.7 load
 
 
 def constant_encoder(service_s: float, *, batch: int = 1, wait_s: float = 0.0) -> ReplicaModel:

@@ -28,7 +28,7 @@ from tonnage.spot_instances import (
 from tonnage.spot_instances.engine import IDLE, ON_DEMAND, Flags, Places
 from tonnage.spot_instances.job import TICK_H
 
-EXAMPLES = int(os.environ.get("TONNAGE_EXAMPLES", "15"))  # `make test-slow` tries more
+EXAMPLES = int(os.environ.get("TONNAGE_EXAMPLES", "6"))  # `make test-slow` tries more
 POLICIES: list[Callable[[], Policy]] = [
     Greedy, UniformProgress, OnDemand, lambda: TimeSliced(4), lambda: TonnagePolicy(packaged_model()),
 ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from itertools import pairwise
 
@@ -23,6 +24,8 @@ from tonnage.spot_instances import (
 )
 from tonnage.spot_instances.engine import Flags
 from tonnage.spot_instances.job import TICK_H
+
+EXAMPLES = int(os.environ.get("TONNAGE_EXAMPLES", "8"))  # `make test-slow` tries more
 
 
 def ticks_job(work: float, deadline: float, start: float, ratio: float) -> SpotJob:
@@ -77,7 +80,7 @@ def flipping(seed: int, ticks: int, zones: int = 1, windows: int = 3) -> Flags:
     return np.cumsum(random.random((windows, ticks, zones)) < 0.08, axis=1) % 2 == 1
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(
     seed=st.integers(0, 10_000),
     start=st.sampled_from([0.0, 0.02, 0.05, 0.1, 0.137, 0.3]),

@@ -15,6 +15,7 @@ from tonnage.errors import InputError, PlanRefused, TonnageError
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
+    from tonnage.batches.carrying import Carriage
     from tonnage.batches.reading import BatchInput
     from tonnage.batches.records import Finished
     from tonnage.http.pool import Endpoint
@@ -66,6 +67,14 @@ class BatchOptions(Options):
     deadline_s: float | None = option(
         "--deadline", "Stop sending after this time.", default=None, metavar="TIME", read=read_seconds
     )
+    shared: bool = option(
+        "--shared", "Work on the input together with other processes and machines that see the same folder.",
+        default=False,
+    )  # fmt: skip
+    lease_s: float = option(
+        "--lease", "Of --shared: a worker that gives no sign for so long loses its part.", default=60.0, text="1m",
+        metavar="TIME", read=read_seconds,
+    )  # fmt: skip
     retry_errors: bool = option(
         "--retry-errors", "Ask the rows of OUT.errors.jsonl again; that file begins anew.", default=False
     )
@@ -95,6 +104,11 @@ def batch(
     options = options or BatchOptions()
     _check(options, service)
     place = Path(output)
+    if options.shared:
+        from tonnage.api.shared_batches import share
+
+        outcome = share(Path(source), place, options, service, on_check, on_progress or _silent)
+        return Answer(outcome, batch_report, _fault(outcome))
     with _alone(place):
         reading = _Reading(source, place, options, on_check)
         if reading.left == 0:
@@ -127,39 +141,39 @@ class _Reading:
 
     def nothing_left(self) -> BatchOutcome:
         """Of a batch that earlier runs have finished."""
-        from tonnage.traffic.batch import BatchOutcome, BatchProgress
+        return finished_outcome(self.rows, self.finished, self.output, self.errors)
 
-        progress = BatchProgress(
-            total=self.rows, done_before=self.rows, answered=0, failed=0, in_flight=0, limit=0, retries=0, seconds=0.0,
-            input_tokens=self.finished.input_tokens, output_tokens=self.finished.output_tokens, usd=None,
-        )  # fmt: skip
-        return BatchOutcome(
-            progress=progress, ending="done", reason="", output=str(self.output), errors=str(self.errors), faults=(),
-            cut_bytes=self.finished.cut_bytes, cpu_s=0.0,
-        )  # fmt: skip
+
+def finished_outcome(rows: int, finished: Finished, output: Path, errors: Path) -> BatchOutcome:
+    """The outcome where nothing was left to do."""
+    from tonnage.traffic.batch import BatchOutcome, BatchProgress
+
+    progress = BatchProgress(
+        total=rows, done_before=rows, answered=0, failed=0, in_flight=0, limit=0, retries=0, seconds=0.0,
+        input_tokens=finished.input_tokens, output_tokens=finished.output_tokens, usd=None,
+    )  # fmt: skip
+    return BatchOutcome(
+        progress=progress, ending="done", reason="", output=str(output), errors=str(errors), faults=(),
+        cut_bytes=finished.cut_bytes, cpu_s=0.0,
+    )  # fmt: skip
 
 
 def _carried(reading: _Reading, to: Endpoint, options: BatchOptions, on_progress: OnProgress) -> BatchOutcome:
-    from tonnage.batches.carrying import Carriage, Carrier
+    from tonnage.batches.carrying import Carrier
+    from tonnage.batches.reading import undone_rows
     from tonnage.batches.records import Record
     from tonnage.http.pool import run_in_loop
     from tonnage.traffic.batch import BatchOutcome
 
-    carriage = Carriage(
-        endpoint=to, headers=key_headers(options.api_key_env), timeout_s=options.timeout_s, tries=options.tries,
-        patience_s=options.patience_s, concurrency=options.concurrency,
-        usd_per_input_token=_per_token(options.usd_per_million_input),
-        usd_per_output_token=_per_token(options.usd_per_million_output), most_usd=options.most_usd,
-        deadline_s=options.deadline_s,
-    )  # fmt: skip
+    carriage = carriage_of(to, options)
     answers, errors = Record(reading.output), Record(reading.errors)
-    before_s = _cpu_s()
+    before_s = cpu_seconds()
     try:
         carrier = Carrier(
             carriage, finished=reading.finished, total=reading.rows, answers=answers, errors=errors,
             on_progress=on_progress,
         )  # fmt: skip
-        ending = run_in_loop(carrier.carry(reading.source.rows()))
+        ending = run_in_loop(carrier.carry(undone_rows(reading.source.rows(), reading.finished)))
     finally:
         answers.close()
         errors.close()
@@ -168,7 +182,20 @@ def _carried(reading: _Reading, to: Endpoint, options: BatchOptions, on_progress
     return BatchOutcome(
         progress=carrier.progress(), ending=ending, reason=carrier.reason, output=str(reading.output),
         errors=str(reading.errors), faults=tuple(carrier.faults.most_common()), cut_bytes=reading.finished.cut_bytes,
-        cpu_s=_cpu_s() - before_s,
+        cpu_s=cpu_seconds() - before_s,
+    )  # fmt: skip
+
+
+def carriage_of(to: Endpoint, options: BatchOptions) -> Carriage:
+    """How rows are carried, from the options. InputError where the key's variable is not set."""
+    from tonnage.batches.carrying import Carriage
+
+    return Carriage(
+        endpoint=to, headers=key_headers(options.api_key_env), timeout_s=options.timeout_s, tries=options.tries,
+        patience_s=options.patience_s, concurrency=options.concurrency,
+        usd_per_input_token=_per_token(options.usd_per_million_input),
+        usd_per_output_token=_per_token(options.usd_per_million_output), most_usd=options.most_usd,
+        deadline_s=options.deadline_s,
     )  # fmt: skip
 
 
@@ -178,6 +205,8 @@ def _check(options: BatchOptions, service: Service | None) -> None:
     if (options.url is None) == (service is None):
         raise InputError("a batch needs one service", hint="--url http://localhost:8000")
     priced = options.usd_per_million_input is not None or options.usd_per_million_output is not None
+    if options.shared and options.retry_errors:
+        raise InputError("--retry-errors is for one process", hint="run it without --shared once all parts are merged")
     if options.most_usd is not None and not priced:
         raise InputError("--max-cost needs the price of tokens", hint="--input-usd 0.5 --output-usd 1.5")
 
@@ -223,7 +252,7 @@ def _per_token(usd_per_million: float | None) -> float | None:
     return None if usd_per_million is None else usd_per_million / MILLION
 
 
-def _cpu_s() -> float:
+def cpu_seconds() -> float:
     times = os.times()
     return times.user + times.system
 

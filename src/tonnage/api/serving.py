@@ -61,7 +61,10 @@ class ServeOptions(Options):
         repeated=True, read=lambda _, texts: tuple(texts),
     )  # fmt: skip
     task: str | None = option("--task", _TASKS, default=None)
-    dtype: str = option("--dtype", "An encoder's number format: fp32, int8; with torch bf16, fp16.", default="fp32")
+    dtype: str | None = option(
+        "--dtype", "An encoder's number format: fp32, fp16, int8; with torch bf16. [default: the plan's, else fp32]",
+        default=None,
+    )  # fmt: skip
     runtime: str = option("--runtime", "An encoder's: onnx or torch.", default="onnx")
     workers: int | None = option("--workers", "Batches computed at a time. [default: measured]", default=None, least=1)
     batch_tokens: int | None = option("--batch-tokens", "Of one batch. [default: measured]", default=None, least=1)
@@ -153,8 +156,9 @@ def _planned_decoder(
 def _planned_encoder(
     model: str, job: ServeJob, name: str, found: MachineOption, asked: ServeOptions, settings: Settings
 ) -> PlannedReplica:
-    """The promise is the file's; workers and batches are measured where it starts."""
-    made = _encoder(model, replace(asked, name=name, p95_s=asked.p95_s or job.p95_latency_s), settings)
+    """Promise and number format are those of file and plan; workers and batches are measured where it starts."""
+    dtype = asked.dtype or str(dict(found.run.layout_fields)["weights"])
+    made = _encoder(model, replace(asked, name=name, dtype=dtype, p95_s=asked.p95_s or job.p95_latency_s), settings)
     return replace(made, option=found)
 
 
@@ -177,7 +181,7 @@ def _encoder(target: str, asked: ServeOptions, settings: Settings) -> PlannedRep
     name = asked.name or (folder.parent.name if folder.name == "model" else folder.name)
     service = EncoderService(
         model=str(folder), name=name, task=task, runtime=cast("Runtime", _one_of("--runtime", asked.runtime, RUNTIMES)),
-        weights=cast("Number", _one_of("--dtype", asked.dtype, NUMBERS)), workers=asked.workers,
+        weights=cast("Number", _one_of("--dtype", asked.dtype or "fp32", NUMBERS)), workers=asked.workers,
         batch_tokens=asked.batch_tokens, truncate=asked.truncate, queue_items=asked.queue, p95_s=asked.p95_s,
         exports=str(settings.home / "exported"), cache_items=asked.cache, cache_url=asked.cache_url,
         fallback=None if asked.fallback is None else str(_model_folder(asked.fallback, settings)[0]),

@@ -8,9 +8,8 @@ import random
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import islice
 from time import monotonic
 from typing import Any, Final
 
@@ -21,7 +20,9 @@ from tonnage.http.retries import is_temporary, retry_after_s
 from tonnage.traffic.batch import BadRow, BatchProgress, BatchRow, Ending
 from tonnage.values import dataclass
 
-READ_AT_A_TIME: Final = 128  # rows of the input, compared with the record together
+Rows = Iterator[BatchRow | BadRow | None]
+MOST_TASKS: Final = 512  # rows that wait for another try, and four for each place, before no others are taken
+LEASE_LOOK_S: Final = 0.5  # between two looks for work that others gave up
 MOST_UNWRITTEN: Final = 4096  # lines that wait for a slow disk before nothing more is sent
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.25, 30.0  # between two tries of a row
 REFUSED_WAIT_S: Final = 1.0  # on a 429 that names no wait
@@ -68,9 +69,11 @@ class Carrier:
         answers: Record,
         errors: Record,
         on_progress: Callable[[BatchProgress], None],
+        on_recorded: Callable[[Sequence[int]], None] | None = None,
     ) -> None:
+        """`on_recorded` is told the lines whose rows are on the disk."""
         self._to, self._finished, self._total, self._on_progress = carriage, finished, total, on_progress
-        self._records = (answers, errors)
+        self._records, self._on_recorded = (answers, errors), on_recorded
         self._input_tokens, self._output_tokens = finished.input_tokens, finished.output_tokens
         self._retries = self._sent = self._answers = 0
         self._usd_answered = 0.0  # of this run, for the mean of a request
@@ -79,12 +82,15 @@ class Carrier:
         self._ending: Ending | None = None
         self._fault: BaseException | None = None
 
-    async def carry(self, rows: Iterator[BatchRow | BadRow]) -> Ending:
-        """Send what is not done yet. Raises the error of a disk that cannot be written, and of an input that cannot be
-        read; what was answered before is on the disk in any case."""
+    async def carry(self, rows: Rows) -> Ending:
+        """Send rows that are not done yet; None among them: ask for the next one a little later.
+
+        Raises the error of a disk that cannot be written, and of an input that cannot be read; what was answered
+        before is on the disk in any case.
+        """
         self._began_s = self._heard_s = monotonic()
         self._gate, self._pool = Gate(self._to.concurrency), HttpPool(self._to.endpoint)
-        self._commit = GroupCommit(*self._records)
+        self._commit = GroupCommit(*self._records, self._on_recorded)
         self._stopping = asyncio.Event()
         writer = asyncio.create_task(self._commit.run())
         writer.add_done_callback(self._writer_ended)
@@ -118,15 +124,18 @@ class Carrier:
 
     # sending
 
-    async def _feed(self, rows: Iterator[BatchRow | BadRow], tasks: set[asyncio.Task[None]]) -> None:
-        """Every row that is not done becomes a task once it has a place."""
+    async def _feed(self, rows: Rows, tasks: set[asyncio.Task[None]]) -> None:
+        """Every row becomes a task once it has a place."""
         try:
-            for row in self._undone(rows):
+            for row in rows:
+                if row is None:
+                    await self._wait_for_work()
+                    continue
                 if isinstance(row, BadRow):
                     self._fail(row, "bad row", row.reason, None)
                     await asyncio.sleep(0)
                     continue
-                while self._commit.waiting > MOST_UNWRITTEN:
+                while self._commit.waiting > MOST_UNWRITTEN or len(tasks) > MOST_TASKS + 4 * self._gate.limit:
                     await asyncio.sleep(0.01)
                 await self._gate.enter()
                 if self._over_budget():
@@ -142,10 +151,11 @@ class Carrier:
         except Stopped:
             return
 
-    def _undone(self, rows: Iterator[BatchRow | BadRow]) -> Iterator[BatchRow | BadRow]:
-        while group := list(islice(rows, READ_AT_A_TIME)):
-            done = self._finished.holds([row.key for row in group])
-            yield from (row for row, known in zip(group, done, strict=True) if not known)
+    async def _wait_for_work(self) -> None:
+        """All that is left is others' work, which they may give up."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), LEASE_LOOK_S)
+            raise Stopped
 
     async def _carry_row(self, row: BatchRow) -> None:
         """Until the row is recorded, or the batch stops. The task has its place already."""
@@ -206,7 +216,7 @@ class Carrier:
         self._output_tokens += tokens[1]
         self._usd_answered += self._to.usd(*tokens) or 0.0
         self._gate.answered()
-        self._commit.add(answer_line(row, answer.status, answer.body, tokens), failed=False)
+        self._commit.add(answer_line(row, answer.status, answer.body, tokens), row.line, failed=False)
         return None
 
     def _refusal(self, answer: HttpAnswer) -> _Failure:
@@ -227,7 +237,7 @@ class Carrier:
 
     def _fail(self, row: BatchRow | BadRow, code: str, message: str, status: int | None) -> None:
         self.faults[code] += 1
-        self._commit.add(fault_line(row, code, message[:LONGEST_MESSAGE], status), failed=True)
+        self._commit.add(fault_line(row, code, message[:LONGEST_MESSAGE], status), row.line, failed=True)
 
     def _over_budget(self) -> bool:
         """Whether what was spent and what is on its way, each as dear as the mean, pass the limit."""

@@ -19,6 +19,8 @@ from tonnage.values import dataclass
 
 LONGEST_LINE_BYTES: Final = 64 * 2**20
 READ_ROWS: Final = 1024  # at a time
+COMPARED_ROWS: Final = 128  # with the record, at a time
+PART_LINES: Final = 2000  # of the input, that one worker leases at a time
 NAMED_DUPLICATES: Final = 3
 _DECODER: Final = json.JSONDecoder()  # `json.loads` guesses at the encoding of bytes, which is UTF-8 here
 
@@ -31,20 +33,41 @@ class BatchInput:
     task: Task
     model: str | None
 
-    def rows(self) -> Iterator[BatchRow | BadRow]:
-        """One after another, in the file's order. InputError where the file cannot be read."""
-        if self.path.suffix == ".parquet":
-            return (self._parsed(found, number, None) for number, found in enumerate(_parquet(self.path), start=1))
-        return self._lines()
+    @property
+    def in_lines(self) -> bool:
+        return self.path.suffix != ".parquet"
 
-    def _lines(self) -> Iterator[BatchRow | BadRow]:
+    def rows(self, marks: Callable[[int, int], None] | None = None) -> Iterator[BatchRow | BadRow]:
+        """One after another, in the file's order; `marks` is told where each line begins: its number, its byte.
+
+        InputError where the file cannot be read.
+        """
+        if not self.in_lines:
+            return (self._parsed(found, number, None) for number, found in enumerate(_parquet(self.path), start=1))
+        return self._lines(marks=marks)
+
+    def part(self, begin: int, first_line: int, lines: int) -> Iterator[BatchRow | BadRow]:
+        """The rows among so many lines of a file of lines, from the byte `begin` on, where line `first_line` begins."""
+        for row in self._lines(begin, first_line):
+            if row.line >= first_line + lines:
+                return
+            yield row
+
+    def _lines(
+        self, begin: int = 0, first_line: int = 1, marks: Callable[[int, int], None] | None = None
+    ) -> Iterator[BatchRow | BadRow]:
+        """`marks` is told where each line begins: its number, its byte."""
         try:
             with self.path.open("rb") as stream:
-                number = 0
+                stream.seek(begin)
+                number, place = first_line - 1, begin
                 while line := stream.readline(LONGEST_LINE_BYTES):
                     number += 1
+                    if marks is not None:
+                        marks(number, place)
+                    place += len(line)
                     if len(line) == LONGEST_LINE_BYTES:
-                        _skip_line(stream)
+                        place += _skip_line(stream)
                         yield _bad(number, None, f"longer than {LONGEST_LINE_BYTES:,} bytes", line[:1024])
                     elif line.strip():
                         yield self._line(line, number)
@@ -66,22 +89,44 @@ class BatchInput:
             return _bad(number, named if isinstance(named, str) else None, str(error), line or repr(found).encode())
 
 
+def undone_rows(rows: Iterator[BatchRow | BadRow], finished: Finished) -> Iterator[BatchRow | BadRow]:
+    """Those that a record does not hold."""
+    while group := list(islice(rows, COMPARED_ROWS)):
+        done = finished.holds([row.key for row in group])
+        yield from (row for row, known in zip(group, done, strict=True) if not known)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """An input that was read once: how many rows it has, how many of them are no requests."""
+    """An input that was read once: how many rows it has, how many of them are no requests, and of a file of lines the
+    byte where each part of `part_lines` lines begins."""
 
     rows: int
     bad: int
+    part_lines: int
+    begins: tuple[int, ...]
 
 
-def check_input(source: BatchInput, finished: Finished, on_rows: Callable[[int], None] | None = None) -> Checked:
+def check_input(
+    source: BatchInput,
+    finished: Finished,
+    on_rows: Callable[[int], None] | None = None,
+    *,
+    part_lines: int = PART_LINES,
+) -> Checked:
     """Read all rows once. DataError where two have one custom_id; InputError where there is no row, and where
     `finished` holds rows that this input has not: it is another input, or was changed.
 
     Eight bytes a row are kept meanwhile, a hash of the custom_id; hashes that meet are told apart by a second reading.
     """
     hashes, bad, count, done = array("Q"), 0, 0, 0
-    rows = source.rows()
+    begins: list[int] = []
+
+    def mark(number: int, place: int) -> None:
+        if (number - 1) % part_lines == 0:
+            begins.append(place)
+
+    rows = source.rows(mark)
     while group := list(islice(rows, READ_ROWS)):
         count += len(group)
         bad += sum(isinstance(row, BadRow) for row in group)
@@ -97,7 +142,7 @@ def check_input(source: BatchInput, finished: Finished, on_rows: Callable[[int],
             f"the output holds {len(finished.keys) - done:,} rows that {source.path} does not hold as they were asked",
             hint="the input, --task or --model was changed: name another output, or move the old one away",
         )
-    return Checked(rows=count, bad=bad)
+    return Checked(rows=count, bad=bad, part_lines=part_lines, begins=tuple(begins))
 
 
 def _refuse_duplicates(source: BatchInput, hashes: array[int]) -> None:
@@ -129,9 +174,14 @@ def _bad(line: int, custom_id: str | None, reason: str, content: bytes) -> BadRo
     return BadRow(line=line, custom_id=custom_id, reason=reason, key=digest)
 
 
-def _skip_line(stream: Any) -> None:
-    while (rest := stream.readline(LONGEST_LINE_BYTES)) and not rest.endswith(b"\n"):
-        pass
+def _skip_line(stream: Any) -> int:
+    """Go behind the end of the line; how many bytes that was."""
+    skipped = 0
+    while rest := stream.readline(LONGEST_LINE_BYTES):
+        skipped += len(rest)
+        if rest.endswith(b"\n"):
+            break
+    return skipped
 
 
 def _parquet(path: Path) -> Iterator[dict[str, Any]]:

@@ -11,7 +11,7 @@ import json
 import os
 import re
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,6 +40,12 @@ def fault_line(row: BatchRow | BadRow, code: str, message: str, status: int | No
     rest = {"custom_id": row.custom_id, "line": row.line, "response": response,
             "error": {"code": code, "message": message}}  # fmt: skip
     return b'{"id":"batch_req_%b","tokens":[0,0],%b\n' % (row.key.encode(), _dumped(rest)[1:])
+
+
+def line_key(line: bytes) -> bytes | None:
+    """The key at the beginning of a line; None where it has none."""
+    head = _HEAD.match(line)
+    return None if head is None else head[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +83,10 @@ def read_finished(paths: Iterable[Path], *, cut: bool) -> Finished:
             torn += _cut_tail(path)
         with path.open("rb", buffering=_READ_BYTES) as stream:
             for number, line in enumerate(stream, start=1):
+                if not line.endswith(b"\n"):
+                    break  # another process writes it now, or was killed there
                 head = _HEAD.match(line)
                 if head is None:
-                    if not line.endswith(b"\n"):
-                        break  # the tail of another process's file
                     raise InputError(f"{path}:{number} is no line of a batch", hint="name another output file")
                 keys.append(int(head[1][:16], 16))
                 read, written = read + int(head[2]), written + int(head[3])
@@ -137,8 +143,11 @@ class Record:
 class GroupCommit:
     """Lines of many tasks, written by one thread: while a group is on its way to the disk the next one gathers."""
 
-    def __init__(self, answers: Record, faults: Record) -> None:
-        self._records = (answers, faults)
+    def __init__(
+        self, answers: Record, faults: Record, on_recorded: Callable[[Sequence[int]], None] | None = None
+    ) -> None:
+        self._records, self._on_recorded = (answers, faults), on_recorded
+        self._numbers: list[int] = []
         self._waiting: tuple[list[bytes], list[bytes]] = ([], [])
         self._wake = asyncio.Event()
         self._closed = False
@@ -149,8 +158,10 @@ class GroupCommit:
         """Lines that no group has taken yet."""
         return len(self._waiting[0]) + len(self._waiting[1])
 
-    def add(self, line: bytes, *, failed: bool) -> None:
+    def add(self, line: bytes, number: int, *, failed: bool) -> None:
+        """A line of the record, and the number of its row in the input."""
         self._waiting[failed].append(line)
+        self._numbers.append(number)
         self._wake.set()
 
     async def run(self) -> None:
@@ -159,11 +170,14 @@ class GroupCommit:
             await self._wake.wait()
             self._wake.clear()
             groups = (self._waiting[0][:], self._waiting[1][:])
+            numbers, self._numbers = self._numbers, []
             for waiting in self._waiting:
                 waiting.clear()
             await asyncio.to_thread(self._write, groups)
             self.answered += len(groups[0])
             self.failed += len(groups[1])
+            if self._on_recorded is not None:
+                self._on_recorded(numbers)
             if self._closed and not any(self._waiting):
                 return
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 
 from tonnage.catalog import Catalog
 from tonnage.errors import InputError
@@ -49,7 +50,8 @@ def break_even(
     rate = workload.job.rate_per_s
     fleet = study.fleet(rate)
     grid = volume_grid(rate, [*_stairs(study), *_api_stairs(study, prices)], top=_saturated(study))
-    apis = tuple(_api_cost(study, way, rate, grid) for way in ways_to_buy(prices))
+    own = cache(lambda volume, end: study.fleet(volume, end).usd)  # asked again for each price
+    apis = tuple(_api_cost(study, way, rate, grid, own) for way in ways_to_buy(prices))
     return replace(
         empty,
         fleet=fleet,
@@ -88,12 +90,12 @@ def _saturated(study: FleetStudy) -> float:
     return 2.0 * MOST_MACHINES * max(unit.capacity_per_s.high for unit in study.units)
 
 
-def _api_cost(study: FleetStudy, way: Way, rate: float, grid: Array) -> ApiCost:
+def _api_cost(study: FleetStudy, way: Way, rate: float, grid: Array, own_usd: Callable[[float, End], float]) -> ApiCost:
     demand = study.question.demand
     api = api_usd(study, way, demand, study.requests, study.question.cached_fraction)
 
     def own(end: End) -> Cost:
-        return lambda volume: study.fleet(volume, end).usd
+        return lambda volume: own_usd(volume, end)
 
     found = {end: find_crossings(own(end), api, grid) for end in ("value", "low", "high")}
     throughout = None

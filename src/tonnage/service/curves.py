@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 from tonnage.service.answer import ApiCost, CostCurve, CurvePoint
-from tonnage.service.crossings import find_crossings, volume_grid
+from tonnage.service.crossings import Cost, find_crossings, volume_grid
 from tonnage.service.economics import Demand, cheapest_fleet, figure_of
 from tonnage.service.study import FleetStudy, api_usd, resizer
 from tonnage.service.units import FleetUnit
@@ -21,6 +22,11 @@ def cost_curves(study: FleetStudy, apis: Sequence[ApiCost], rate: float) -> tupl
     question, demand = study.question, study.question.demand
     ways = [(api.prices, api.provisioned) for api in apis]
 
+    def own_of(units: Sequence[FleetUnit], demand: Demand) -> Cost:
+        return cache(lambda volume: cheapest_fleet(units, demand, volume, question.policy).usd)
+
+    usual = own_of(study.units, demand)  # all points along the volume ask for the same fleets
+
     def point(
         value: float, units: Sequence[FleetUnit], demand: Demand, requests: Requests, cached: float, at: float = rate
     ) -> CurvePoint:
@@ -31,15 +37,13 @@ def cost_curves(study: FleetStudy, apis: Sequence[ApiCost], rate: float) -> tupl
             return CurvePoint(
                 value=value, own_usd_per_1000=None, api_usd_per_1000=paid, crossing_per_s=(None,) * len(ways)
             )
-        if units is study.units and demand is study.question.demand:
+        if units is study.units and demand is question.demand:
             paid_own = study.figure(at).scaled(1.0 / months)
         else:
             fleets = [cheapest_fleet(units, demand, at, question.policy, end=end) for end in ("value", "high", "low")]
             paid_own = figure_of(*(fleet.usd / months for fleet in fleets))
 
-        def own(volume: float) -> float:
-            return cheapest_fleet(units, demand, volume, question.policy).usd
-
+        own = usual if units is study.units and demand is question.demand else own_of(units, demand)
         grid = volume_grid(rate, (), per_decade=6)
         first = tuple(
             next((found for found, above in find_crossings(own, api, grid) if above == "own fleet"), None)

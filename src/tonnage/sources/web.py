@@ -142,12 +142,13 @@ def _parse(text: str) -> Any:
 
 
 def follow_pages(
-    first: T, ask: Callable[[T], tuple[Any, T | None]], *, what: str, most: int = MOST_PAGES
+    first: T, ask: Callable[[T], tuple[Any, T | None]], *, what: str, most: int | None = None
 ) -> Iterator[Any]:
     """The items of page after page: `ask(page)` gives the items and the next page, None after the last.
 
-    Raises SourceError when the pages come round again, or there are more than `most`.
+    Raises SourceError when the pages come round again, or there are more than `most` (`MOST_PAGES` by default).
     """
+    most = MOST_PAGES if most is None else most
     seen: set[T] = set()
     contents: set[int] = set()
     page: T | None = first

@@ -221,9 +221,9 @@ def test_optimizers_go_on_where_they_were(
 ) -> None:
     """The state of each optimizer, in each 16-bit arithmetic of a CPU, survives a restart bit for bit."""
     said = {"optimizer": optimizer, "precision": precision, "schedule": "cosine", "warmup_fraction": 0.3}
-    whole, run = make_run("whole", max_steps=8, **said), make_run("run", max_steps=8, **said)
+    whole, run = make_run("whole", max_steps=4, **said), make_run("run", max_steps=4, **said)
     assert whole.work() == WorkerExit.DONE
-    monkeypatch.setenv("TINY_SIGNAL_AT", "4")
+    monkeypatch.setenv("TINY_SIGNAL_AT", "2")
     assert run.work() == WorkerExit.PREEMPTED
     monkeypatch.delenv("TINY_SIGNAL_AT")
     assert run.work() == WorkerExit.DONE

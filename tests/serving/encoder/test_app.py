@@ -72,6 +72,15 @@ def test_embeddings_are_the_models_own(served: Served, encoders: dict[str, Path]
     assert shown["usage"] == {"prompt_tokens": 4, "total_tokens": 4}
 
 
+@pytest.mark.parametrize(("service", "within"), [({"weights": "fp16"}, 5e-3), ({"weights": "int8"}, 5e-2)])
+def test_fewer_bits_are_near_the_models_own(served: Served, service: dict[str, str], within: float) -> None:
+    """Embeddings of 16 and 8 bits point where those of 32 bits do."""
+    whole = np.array(ask(served, "embedding", "/embed", {"inputs": TEXTS}).json())
+    fewer = np.array(ask(served, "embedding", "/embed", {"inputs": TEXTS}, **service).json())
+    assert ((whole * fewer).sum(axis=1) > 1 - within).all()
+    assert not np.array_equal(whole, fewer)
+
+
 def test_reranking_orders_by_the_models_score(served: Served, encoders: dict[str, Path]) -> None:
     """Each text is read together with the query; raw scores are the logits."""
     body = {"query": "who wrote it", "texts": TEXTS, "raw_scores": True, "return_text": True}

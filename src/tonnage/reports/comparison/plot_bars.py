@@ -33,13 +33,13 @@ def stack(drawing: Stack) -> Plot:
     x = alt.X("from:Q", title=drawing.x_title, axis=axis, scale=alt.Scale(domainMin=0))
     colors = [COLORS[place % len(COLORS)] for place in range(len(names))]
     color = alt.Color("part:N", scale=alt.Scale(domain=names, range=colors), legend=legend(names))
-    bars = _rows(parts).mark_bar(size=THICK, yOffset=BELOW).encode(y=_y(), x=x, x2="to:Q", color=color)
+    bars = _rows(parts).mark_bar(size=THICK, yOffset=BELOW).encode(y=_y(), x=x, x2=alt.X2("to:Q"), color=color)
     totals = [
         {"bar": place, "low": bar.total.low, "high": bar.total.high, "label": f"{bar.shown or bar.name}: {bar.label}"}
         for place, bar in enumerate(drawing.bars)
     ]
     limits = [{"bar": place, "at": bar.limit} for place, bar in enumerate(drawing.bars) if bar.limit is not None]
-    limit = _rows(limits).mark_tick(size=26, thickness=4, yOffset=BELOW).encode(y=_y(), x="at:Q")
+    limit = _rows(limits).mark_tick(size=26, thickness=4, yOffset=BELOW).encode(y=_y(), x=alt.X("at:Q"))
     return _layer(bars, *_whiskers(totals), _names(totals), *([limit] if limits else []))
 
 
@@ -52,7 +52,7 @@ def scores(drawing: ScoreBars) -> Plot:
     ]  # fmt: skip
     scale = alt.Scale(domain=[0, drawing.highest], nice=False)
     x = alt.X("zero:Q", title=drawing.x_title, scale=scale, axis=alt.Axis(tickCount=int(drawing.highest), format="d"))
-    bars = _rows(rows).mark_bar(size=THICK, yOffset=BELOW, color=COLORS[0]).encode(y=_y(), x=x, x2="value:Q")
+    bars = _rows(rows).mark_bar(size=THICK, yOffset=BELOW, color=COLORS[0]).encode(y=_y(), x=x, x2=alt.X2("value:Q"))
     return _layer(bars, *_whiskers(rows), _names(rows))
 
 
@@ -64,10 +64,10 @@ def shifts(drawing: Shifts) -> Plot:
     ]
     x = alt.X("now:Q", title=drawing.x_title, scale=alt.Scale(domainMin=0), axis=alt.Axis(tickCount=6))
     base = _rows(rows)
-    line = base.mark_rule(strokeWidth=3, yOffset=BELOW, color=COLORS[0]).encode(y=_y(), x=x, x2="tie:Q")
+    line = base.mark_rule(strokeWidth=3, yOffset=BELOW, color=COLORS[0]).encode(y=_y(), x=x, x2=alt.X2("tie:Q"))
     now = base.mark_point(size=90, yOffset=BELOW, color=INK, filled=False, strokeWidth=2).encode(y=_y(), x=x)
     tie = base.mark_point(size=110, yOffset=BELOW, color=COLORS[0], filled=True, shape="diamond", opacity=1)
-    return _layer(line, now, tie.encode(y=_y(), x="tie:Q"), _names(rows))
+    return _layer(line, now, tie.encode(y=_y(), x=alt.X("tie:Q")), _names(rows))
 
 
 def _rows(rows: list[dict[str, Any]]) -> alt.Chart:
@@ -81,7 +81,7 @@ def _y() -> alt.Y:
 def _names(rows: list[dict[str, Any]]) -> alt.Chart:
     said = [{"bar": row["bar"], "label": shorten(row["label"], LONGEST)} for row in rows]
     text = _rows(said).mark_text(align="left", baseline="middle", dy=-9)
-    named: alt.Chart = text.encode(y=_y(), x=alt.value(0), text="label:N")
+    named: alt.Chart = text.encode(y=_y(), x=alt.XValue(0), text=alt.Text("label:N"))
     return named
 
 
@@ -90,9 +90,10 @@ def _whiskers(rows: list[dict[str, Any]]) -> list[alt.Chart]:
     if not known:
         return []
     base = _rows(known)
-    rule = base.mark_rule(strokeWidth=1.6, yOffset=BELOW).encode(y=_y(), x="low:Q", x2="high:Q")
+    rule = base.mark_rule(strokeWidth=1.6, yOffset=BELOW).encode(y=_y(), x=alt.X("low:Q"), x2=alt.X2("high:Q"))
     ends = [
-        base.mark_tick(size=9, thickness=1.6, yOffset=BELOW).encode(y=_y(), x=f"{end}:Q") for end in ("low", "high")
+        base.mark_tick(size=9, thickness=1.6, yOffset=BELOW).encode(y=_y(), x=alt.X(f"{end}:Q"))
+        for end in ("low", "high")
     ]
     return [rule, *ends]
 

@@ -142,8 +142,8 @@ def _words(name: Sequence[str], lanes: Sequence[_Placed]) -> Iterator[alt.Chart]
         for lane in lanes for box in lane.boxes for place, line in enumerate(box.station.lines)
     ]  # fmt: skip
     look = {"align": "left", "baseline": "middle"}
-    yield _layer(heads).mark_text(fontSize=11.5, fontWeight="bold", **look).encode(text="text:N")
-    yield _layer(lines).mark_text(fontSize=11, **look).encode(text="text:N")
+    yield _layer(heads).mark_text(fontSize=11.5, fontWeight="bold", **look).encode(text=alt.Text("text:N"))
+    yield _layer(lines).mark_text(fontSize=11, **look).encode(text=alt.Text("text:N"))
 
 
 def _letters(across: tuple[float, float], letter: float = LETTER) -> int:

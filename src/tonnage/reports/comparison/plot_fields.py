@@ -45,7 +45,7 @@ def curves(drawing: Curves) -> Plot:
     bands = [
         _rows([row for row in rows if row["name"] == name])
         .mark_area(opacity=faint, color=color)
-        .encode(x=x, y=alt.Y("low:Q", title=drawing.y_title, axis=y_axis, scale=y_scale), y2="high:Q")
+        .encode(x=x, y=alt.Y("low:Q", title=drawing.y_title, axis=y_axis, scale=y_scale), y2=alt.Y2("high:Q"))
         for name, color in zip(names, ranges, strict=True)
     ]
     line = base.mark_line(strokeWidth=2.4).encode(
@@ -71,7 +71,7 @@ def courses(drawing: Courses) -> Plot:
     bands = [
         _rows([row for row in rows if row["name"] == name])
         .mark_area(opacity=faint, color=color)
-        .encode(x=x, y=alt.Y("low:Q", title=drawing.y_title), y2="high:Q")
+        .encode(x=x, y=alt.Y("low:Q", title=drawing.y_title), y2=alt.Y2("high:Q"))
         for name, color in zip(names, ranges, strict=True)
     ]
     line = _rows(rows).mark_line(strokeWidth=2.4).encode(
@@ -87,14 +87,16 @@ def _uprights(drawing: Curves, xs: Sequence[float]) -> Iterable[alt.Chart]:
     for place, one in enumerate(drawing.marks):
         base = _rows([{"x": one.x, "value": one.y, "label": one.label}])
         yield base.mark_rule(strokeDash=[3, 3], opacity=0.7).encode(
-            x="x:Q", y=alt.value(LABEL * place + 10), y2=alt.value(HEIGHT)
+            x=alt.X("x:Q"), y=alt.YValue(LABEL * place + 10), y2=alt.Y2Value(HEIGHT)
         )
-        yield base.mark_point(size=70, color=INK, filled=False, strokeWidth=2).encode(x="x:Q", y="value:Q")
+        yield base.mark_point(size=70, color=INK, filled=False, strokeWidth=2).encode(
+            x=alt.X("x:Q"), y=alt.Y("value:Q")
+        )
         share = math.log(one.x / xs[0]) / math.log(xs[-1] / xs[0])
         side: Literal["left", "right", "center"] = "left" if share < 1 / 3 else "right" if share > 2 / 3 else "center"
         dx = {"left": 6, "right": -6, "center": 0}[side]
         words = base.mark_text(align=side, dx=dx, baseline="middle")
-        yield words.encode(x="x:Q", y=alt.value(LABEL * place + 2), text="label:N")
+        yield words.encode(x=alt.X("x:Q"), y=alt.YValue(LABEL * place + 2), text=alt.Text("label:N"))
 
 
 def front(drawing: Front) -> Plot:
@@ -110,15 +112,15 @@ def front(drawing: Front) -> Plot:
     base, color = _rows(rows), _by_name(names)
     best = sorted((row for row in rows if row["best"]), key=lambda row: row["cost"])
     steps = _rows(best).mark_line(interpolate="step-after", color=INK, opacity=0.55, strokeDash=[4, 3], strokeWidth=1.4)
-    across = base.mark_rule(opacity=0.4).encode(x=alt.X("cost_low:Q"), x2="cost_high:Q", y=y)
-    upright = base.mark_rule(opacity=0.4).encode(x=x, y=alt.Y("time_low:Q"), y2="time_high:Q")
+    across = base.mark_rule(opacity=0.4).encode(x=alt.X("cost_low:Q"), x2=alt.X2("cost_high:Q"), y=y)
+    upright = base.mark_rule(opacity=0.4).encode(x=x, y=alt.Y("time_low:Q"), y2=alt.Y2("time_high:Q"))
     shapes = [SHAPES[place % len(SHAPES)] for place in range(len(names))]
     points = base.mark_point(size=95, strokeWidth=2).encode(
         x=x, y=y, color=color,
         shape=alt.Shape("name:N", scale=alt.Scale(domain=names, range=shapes), legend=legend(names)),
         fill=alt.condition("datum.best", alt.Color("name:N", legend=None), alt.value("transparent")),
     )  # fmt: skip
-    return _sized(alt.layer(points, across, upright, steps.encode(x=x, y=y, order="cost:Q")), HEIGHT)
+    return _sized(alt.layer(points, across, upright, steps.encode(x=x, y=y, order=alt.Order("cost:Q"))), HEIGHT)
 
 
 def _spread(rows: list[dict[str, Any]], key: str, form: str) -> dict[str, Any]:
@@ -148,13 +150,16 @@ def spans(drawing: Spans) -> Plot:
     x = alt.X("start:T", title=drawing.x_title, axis=axis, scale=alt.Scale(type="utc", nice=False))
     base, below = _rows(rows), 8
     bars = base.mark_bar(size=11, yOffset=below).encode(
-        x=x, x2="end:T", y=y, color=_by_name(phases, "phase", symbolStrokeWidth=0),
-        strokeWidth=alt.condition("datum.critical", alt.value(1.8), alt.value(0)), stroke=alt.value(INK),
+        x=x, x2=alt.X2("end:T"), y=y, color=_by_name(phases, "phase", symbolStrokeWidth=0),
+        strokeWidth=alt.condition("datum.critical", alt.value(1.8), alt.value(0)), stroke=alt.StrokeValue(INK),
     )  # fmt: skip
-    slow = base.mark_rule(yOffset=below, strokeWidth=1.4).encode(x="fast:T", x2="slow:T", y=y)
-    ends = [base.mark_tick(yOffset=below, size=8, thickness=1.4).encode(x=f"{key}:T", y=y) for key in ("fast", "slow")]
+    slow = base.mark_rule(yOffset=below, strokeWidth=1.4).encode(x=alt.X("fast:T"), x2=alt.X2("slow:T"), y=y)
+    ends = [
+        base.mark_tick(yOffset=below, size=8, thickness=1.4).encode(x=alt.X(f"{key}:T"), y=y)
+        for key in ("fast", "slow")
+    ]
     words = base.mark_text(align="left", baseline="middle", dy=-7, fontSize=11.5)
-    names = words.encode(x=alt.value(0), y=y, text="label:N")
+    names = words.encode(x=alt.XValue(0), y=y, text=alt.Text("label:N"))
     return alt.layer(bars, slow, *ends, names).properties(height=alt.Step(TASK))
 
 

@@ -74,12 +74,21 @@ def demand_libraries(names: Sequence[str], what: str) -> None:
 
 @lru_cache(maxsize=64)  # a report in several forms draws once
 def _drawn(chart: Chart) -> str:
-    import altair
     import vl_convert
 
-    specification = _plot(chart.drawing).to_dict() | _frame(altair.SCHEMA_URL)
-    svg = vl_convert.vegalite_to_svg(json.dumps(specification, sort_keys=True), vl_version=VEGA_LITE)
+    svg = vl_convert.vegalite_to_svg(json.dumps(specification(chart.drawing), sort_keys=True), vl_version=VEGA_LITE)
     return _inline(svg, chart)
+
+
+def specification(drawing: Drawing, *, checked: bool = False) -> dict[str, Any]:
+    """The picture in Vega-Lite. `checked`: every part against the schema of Vega-Lite, which takes as long as the
+    drawing; the tests check each kind of drawing."""
+    import altair
+    from altair.utils.schemapi import debug_mode
+
+    with debug_mode(checked):
+        made: dict[str, Any] = _plot(drawing).to_dict(validate=checked)
+    return made | _frame(altair.SCHEMA_URL)
 
 
 def _plot(drawing: Drawing) -> alt.TopLevelMixin:

@@ -53,10 +53,11 @@ def digest_of(folder: ModelFolder) -> str:
 
 def _write(folder: ModelFolder, kept: Path, weights: Number) -> None:
     part = kept.with_suffix(".part.onnx")
-    if weights == "int8":
-        from tonnage.serving.encoder.quantising import quantise
+    if weights in ("int8", "fp16"):
+        from tonnage.serving.encoder.narrowing import halve, quantise
 
-        quantise(exported(folder, kept.parent.parent, weights="fp32"), part)
+        narrow = quantise if weights == "int8" else halve
+        narrow(exported(folder, kept.parent.parent, weights="fp32"), part)
     else:
         _export(folder, part)
     os.replace(part, kept)

@@ -102,9 +102,9 @@ class TorchModel:
 def open_model(folder: ModelFolder, service: EncoderService, cache: Path, *, threads: int) -> Model:
     """The model as the service asks. InputError for a number format that its runtime does not compute in."""
     if service.runtime == "onnx":
-        if service.weights in ("bf16", "fp16"):
-            raise InputError(f"ONNX Runtime serves fp32 and int8 here, not {service.weights}",
-                             hint=f"--runtime torch --dtype {service.weights}, or --dtype fp32")  # fmt: skip
+        if service.weights == "bf16":
+            raise InputError("ONNX Runtime serves fp32, fp16 and int8 here, not bf16",
+                             hint="--runtime torch --dtype bf16")  # fmt: skip
         return OnnxModel(exported(folder, cache, weights=service.weights), threads=threads)
     if service.weights == "int8":
         raise InputError("PyTorch serves fp32, bf16 and fp16 here, not int8", hint="--runtime onnx --dtype int8")
