@@ -370,8 +370,8 @@ What neither a row nor its document states bounds them: the speed of the host (b
 device, which kernels a version of an engine chose, how lengths are spread around a mean.
 
 - Vision rests on two families. Without ResNet what is known of convolutions is the structure of the program, and
-  TensorFlow 1 on A100 takes 2 to 4 ms a step more than that says, and up to twice the time in tf32; V100 and T4 under
-  the same program do not.
+  TensorFlow 1 takes up to 4 ms a step more than that says, by the host it ran on, and on A100 up to twice the time in
+  tf32.
 - First tokens and tails of a saturated server are time in a queue: its length follows from the capacity, so that an
   error of the capacity is one of the wait, and engines differ in whom they let in first. All percentiles beyond the
   median that count come from one laboratory: without it, the means of others speak for them, one unknown further away.

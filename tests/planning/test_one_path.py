@@ -27,7 +27,7 @@ ROOMY = replace(Assumptions(), memory_margin_fraction=-1e6)  # rows ran: whether
 
 
 def judged_cases(path: Path, catalog: Catalog) -> Iterator[TrainingCase]:
-    for row in kind_named("training").read(path):
+    for row in kind_named("training").read(path, catalog):
         case = row if isinstance(row, SkippedRow) else time_case(row, catalog, ROOMY)
         if not isinstance(case, SkippedRow):
             yield case
