@@ -51,8 +51,9 @@ class BatchOptions(Options):
     task: str = option(
         "--task", "What plain rows ask for: chat, completions, embeddings or classify.", default="chat", metavar="TASK"
     )
-    model: str | None = option("--model", "The model of rows that name none. [default: the first that the service lists]",
-                               default=None, metavar="NAME")  # fmt: skip
+    model: str | None = option(
+        "--model", "The model of rows that name none. [default: the service's first]", default=None, metavar="NAME"
+    )
     concurrency: int | None = option(
         "--concurrency", "Requests at a time. [default: found by feedback]", default=None, metavar="N", least=1,
         most=10_000,
