@@ -17,4 +17,4 @@ COMPARED = sorted(
 @lru_cache
 def compared_example(name: str) -> Comparison:
     """An example of `examples/compare`, by its name without `.tonnage.yaml`."""
-    return api.compare(EXAMPLES / f"{name}.tonnage.yaml")
+    return api.compare(EXAMPLES / f"{name}.tonnage.yaml", as_of="2026-11-20")

@@ -6,6 +6,7 @@ have an answer other than «not known» (0: the heading has content of its own).
 
 from __future__ import annotations
 
+import json
 from functools import lru_cache
 
 import pytest
@@ -14,6 +15,7 @@ from tests.comparison.shipped import compared_example
 from tonnage.reports.blocks import Bullets, Pairs, Table
 from tonnage.reports.comparison.content import build_sections
 from tonnage.reports.comparison.figures import UNKNOWN
+from tonnage.reports.comparison.report import render_comparison
 from tonnage.reports.comparison.sections import Chart, Checks, CodePart, Section, Subheading, Tree
 
 MACHINES, TOKENS, TREES = "gcp-h100-vs-databricks", "bert-databricks-vs-bedrock", "h2o-vs-pytorch"
@@ -162,3 +164,23 @@ def test_rates_of_different_learners_are_not_scored() -> None:
     assert all(found.totals[name].throughput_per_s is not None for name in found.title_of)
     assert all("throughput" not in scores for scores in found.scores.values())
     assert all("speed" in scores for scores in found.scores.values())
+
+
+def test_databricks_and_bedrock_are_answered() -> None:
+    """Databricks and Bedrock for BERT: both have a cost, what is estimated or another model says so."""
+    found = json.loads(render_comparison(compared_example(TOKENS), "json"))
+    alternatives = {one["name"]: one for one in found["things"]}
+    for name in ("databricks", "bedrock"):
+        assert alternatives[name]["usd_per_month"]["value"] > 0
+    serving = next(one for one in alternatives["databricks"]["works"] if one["work"] == "bert-serving")
+    assert any(risk["kind"] == "estimated fee" for risk in serving["option"]["risk_values"])
+    assert serving["usd_per_month"]["low"] < serving["usd_per_month"]["value"] < serving["usd_per_month"]["high"]
+    tuning = next(one for one in alternatives["bedrock"]["works"] if one["work"] == "bert-finetune")
+    assert tuning["option"]["instance_type"] == "nova-micro"
+    assert {one["thing"]: one["kind"] for one in found["answer"]["out"]}["bedrock"] == "another model"
+    asked = next(one for one in alternatives["bedrock"]["works"] if one["work"] == "bert-serving")
+    quantities = {line["what"].split(" ")[0]: float(line["quantity"]) for line in asked["option"]["ledger"]}
+    assert quantities["output"] >= 52.56  # a token for each of 52.56 million requests
+    assert quantities["input"] > 52.56 * 48
+    served = found["split"]["places"]
+    assert served["bert-serving"] != "bedrock"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tonnage.api.answers import Answer
 from tonnage.api.declaring import Options, option
-from tonnage.api.reading import read_seconds
+from tonnage.api.reading import read_range, read_seconds
 from tonnage.errors import InputError
 from tonnage.values import dataclass
 
@@ -17,15 +17,6 @@ if TYPE_CHECKING:
     from tonnage.scaling.comparing import PolicyComparison, Tuning
     from tonnage.scaling.load import Load
     from tonnage.scaling.schedules import Schedule
-
-
-def _read_range(flag: str, text: str) -> tuple[int, int]:
-    """`1..8`, or one number for both ends."""
-    low, dots, high = text.partition("..")
-    try:
-        return int(low), int(high if dots else low)
-    except ValueError:
-        raise InputError(f"{flag}: found '{text}'", hint=f"write it as {flag} 0..20") from None
 
 
 def _read_names(flag: str, text: str) -> tuple[str, ...]:
@@ -57,7 +48,7 @@ class ScalingOptions(Options):
     kept_percent: float = option("--kept", "Requests, in %, to which that is promised.", default=99.0, metavar="N",
                                  least=1.0, most=99.999)  # fmt: skip
     replicas: tuple[int, int] = option("--replicas", "Fewest and most replicas.", default=(0, 20), metavar="N..M",
-                                       read=_read_range, text="0..20")  # fmt: skip
+                                       read=read_range, text="0..20")  # fmt: skip
     to_zero_after_s: float | None = option(
         "--to-zero-after", "Without a request for so long, no replica stays. Of the policy tonnage alone. "
         "[default: where the promise allows it]", default=None, metavar="TIME", read=read_seconds,
