@@ -284,6 +284,29 @@ def serve(
     return running.process.wait()
 
 
+@contextmanager
+def served_here(target: Path | str, options: ServeOptions, *, settings: Settings | None = None) -> Iterator[str]:
+    """The URL of a replica on a free port of this machine, which ends with the block. Raises as `serve` does."""
+    import socket
+
+    from tonnage.runners.machine import look_at_machine
+    from tonnage.serving.engines.processes import drain_engine, start_engine, stop_engine, wait_ready
+
+    with socket.socket() as free:
+        free.bind((options.host, 0))
+        port = int(free.getsockname()[1])
+    planned = planned_replica(target, replace(options, port=port), settings=settings).checked()
+    _check_machine(planned, look_at_machine())
+    running = start_engine(planned.command, planned.folder)
+    try:
+        wait_ready(running, timeout_s=options.ready_timeout_s)
+        yield planned.command.url
+        if not planned.command.drains:
+            drain_engine(running, timeout_s=DRAIN_S)
+    finally:
+        stop_engine(running)
+
+
 def serve_replicated(planned: PlannedReplica, asked: ServeOptions, tell: Callable[[str], None]) -> None:
     """Serve with replicas behind a balancer until SIGINT or SIGTERM; SIGHUP replaces all replicas, one by one.
 
