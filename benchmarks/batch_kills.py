@@ -2,8 +2,8 @@
 
     python benchmarks/batch_kills.py --kills 100 --rows 100000
 
-A service of our own (`tonnage.testing.upstream`) counts what was asked for, by idempotency key. Kills come at random
-moments, from the check of the input to the last rows.
+A service of our own (`tonnage.testing.upstream`) counts what was asked for, by idempotency key. Of five kills four come
+at a random moment after new rows were recorded, one at a random moment after the start.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--rows", type=int, default=100_000)
-    parser.add_argument("--longest-s", type=float, default=3.0, help="a kill comes within this time of the start")
+    parser.add_argument("--longest-s", type=float, default=0.5, help="from new rows to a kill")
     parser.add_argument("--delay-s", type=float, default=0.01, help="of one answer")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
@@ -34,9 +34,13 @@ def main() -> int:
         with source.open("w") as stream:
             stream.writelines(json.dumps({"id": f"r{at}", "text": f"text {at}"}) + "\n" for at in range(given.rows))
         draw, sizes, torn = random.Random(given.seed), [], 0
-        for _ in range(given.kills):
+        for number in range(given.kills):
             process = start(source, out, upstream.url)
-            time.sleep(draw.uniform(0.3, given.longest_s))
+            if number % 5:
+                wait_for_growth(out, sizes[-1])
+                time.sleep(draw.uniform(0.0, given.longest_s))
+            else:
+                time.sleep(draw.uniform(0.0, 4.0))
             process.kill()
             process.wait()
             text = out.read_bytes()[-1:] if out.exists() else b""
@@ -54,6 +58,14 @@ def main() -> int:
     )
     print(f"{twice} twice in the output, {again:,} asked for again on the wire; last run ended with {code}")
     return int(bool(lost or twice or code))
+
+
+def wait_for_growth(out: Path, from_bytes: int) -> None:
+    for _ in range(6000):
+        if out.exists() and out.stat().st_size > from_bytes:
+            return
+        time.sleep(0.01)
+    raise TimeoutError(out)
 
 
 def start(source: Path, out: Path, url: str) -> subprocess.Popen[bytes]:

@@ -168,6 +168,53 @@ def test_an_encoder_that_is_none_is_refused(tmp_path: Path, arguments: list[str]
     assert (code, words in text) == (2, True), text
 
 
+def test_replicas_answer_behind_one_address(file: Path, tmp_path: Path) -> None:
+    """Two real servers of llama.cpp; one is killed, the others answer; SIGHUP replaces all; Ctrl-C ends all."""
+    for needed in ("xllamacpp", "gguf", "uvicorn", "uvloop"):
+        pytest.importorskip(needed)
+    model = write_tiny_gguf(tmp_path / "tiny.gguf")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = int(free.getsockname()[1])
+    command = [sys.executable, "-m", "tonnage", "serve", str(file), "--engine", "llama.cpp", "--model", str(model),
+               "--port", str(port), "--replicas", "2", "--prefix-bytes", "32"]  # fmt: skip
+    env = {**os.environ, "TONNAGE_HOME": str(tmp_path / "home")}
+    with (
+        subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as served,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client,
+    ):
+        assert served.stderr is not None
+        said = served.stderr
+        while "takes requests after" not in said.readline():
+            assert served.poll() is None
+        while "takes requests after" not in said.readline():
+            assert served.poll() is None
+        question = {"prompt": "the", "max_tokens": 8, "ignore_eos": True}
+        assert client.post("/v1/completions", json=question).json()["usage"]["completion_tokens"] == 8
+        first, second = (one["pid"] for one in client.get("/replicas").json()["replicas"])
+        os.kill(first, signal.SIGKILL)
+        assert all(client.post("/v1/completions", json=question).status_code == 200 for _ in range(5))
+        while "takes requests after" not in said.readline():
+            assert served.poll() is None
+        served.send_signal(signal.SIGHUP)
+        while "all replicas are new" not in said.readline():
+            assert served.poll() is None
+        found = [one for one in client.get("/replicas").json()["replicas"] if one["state"] == "ready"]
+        assert {one["version"] for one in found} == {2}
+        assert not {first, second} & {one["pid"] for one in found}
+        served.send_signal(signal.SIGINT)
+        assert served.wait(timeout=30) == 0
+    for one in found:
+        with pytest.raises(ProcessLookupError):
+            os.kill(one["pid"], 0)
+
+
+def test_replicas_on_gpus_are_refused(file: Path) -> None:
+    """Each would need GPUs of its own: nothing starts."""
+    code, text = asked("serve", file, "--model", "x", "--replicas", "1..2")
+    assert (code, "replicas of vllm on GPUs are not started here yet" in text) == (2, True)
+
+
 def test_a_planned_encoder_keeps_the_plans_format_and_promise(tmp_path: Path) -> None:
     """Of a workload file: its number format and its p95, which batches are held to; --dtype goes before."""
     pytest.importorskip("torch")
@@ -179,5 +226,25 @@ def test_a_planned_encoder_keeps_the_plans_format_and_promise(tmp_path: Path) ->
     service = json.loads(shown["command"]["files"][0]["text"])
     assert (service["weights"], service["p95_s"], service["name"]) == ("fp16", 0.5, "serve-bert")
     assert shown["predicted"]["latency_p95_s"]["value"] <= 0.5
-    code, text = asked("serve", example, "--model", folder, "--dtype", "int8", "--dry-run", "-o", "json")
+    _, text = asked("serve", example, "--model", folder, "--dtype", "int8", "--dry-run", "-o", "json")
     assert json.loads(json.loads(text)["command"]["files"][0]["text"])["weights"] == "int8"
+
+
+def test_a_batch_starts_and_ends_its_own_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`batch --serve`: every row answered by the model that it names, and no server left behind."""
+    import psutil
+
+    pytest.importorskip("onnxruntime")
+    monkeypatch.setenv("TONNAGE_HOME", str(tmp_path / "home"))
+    folder = write_tiny_encoder(tmp_path / "tiny", "classification")
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(json.dumps({"text": f"good film {at}"}) + "\n" for at in range(40)), encoding="utf-8")
+    command = ["batch", rows, tmp_path / "out.jsonl", "--serve", folder, "--task", "classify"]
+    done = CliRunner().invoke(build_app("batch"), [str(one) for one in command])
+    assert done.exit_code == 0, done.output
+    answers = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert {one["response"]["status_code"] for one in answers} == {200}
+    assert len(answers) == 40
+    assert not [
+        one for one in psutil.Process().children(recursive=True) if "tonnage.serving" in " ".join(one.cmdline())
+    ]

@@ -65,3 +65,16 @@ def read_quantum(flag: str, text: str) -> float:
     if seconds <= 0:
         raise InputError(f"{flag} {text}: expected more than nothing", hint="such as 1s, 60s or 1h")
     return seconds
+
+
+def read_range(flag: str, text: str) -> tuple[int, int]:
+    """Two numbers with two dots between, or one for both ends.
+
+    >>> read_range("--replicas", "1..8"), read_range("--replicas", "3")
+    ((1, 8), (3, 3))
+    """
+    low, dots, high = text.partition("..")
+    try:
+        return int(low), int(high if dots else low)
+    except ValueError:
+        raise InputError(f"{flag}: found '{text}'", hint=f"write it as {flag} 1..8") from None

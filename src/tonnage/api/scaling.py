@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tonnage.api.answers import Answer
 from tonnage.api.declaring import Options, option
-from tonnage.api.reading import read_seconds
+from tonnage.api.reading import read_range, read_seconds
 from tonnage.errors import InputError
 from tonnage.values import dataclass
 
@@ -17,15 +17,6 @@ if TYPE_CHECKING:
     from tonnage.scaling.comparing import PolicyComparison, Tuning
     from tonnage.scaling.load import Load
     from tonnage.scaling.schedules import Schedule
-
-
-def _read_range(flag: str, text: str) -> tuple[int, int]:
-    """`1..8`, or one number for both ends."""
-    low, dots, high = text.partition("..")
-    try:
-        return int(low), int(high if dots else low)
-    except ValueError:
-        raise InputError(f"{flag}: found '{text}'", hint=f"write it as {flag} 0..20") from None
 
 
 def _read_names(flag: str, text: str) -> tuple[str, ...]:
@@ -57,7 +48,7 @@ class ScalingOptions(Options):
     kept_percent: float = option("--kept", "Requests, in %, to which that is promised.", default=99.0, metavar="N",
                                  least=1.0, most=99.999)  # fmt: skip
     replicas: tuple[int, int] = option("--replicas", "Fewest and most replicas.", default=(0, 20), metavar="N..M",
-                                       read=_read_range, text="0..20")  # fmt: skip
+                                       read=read_range, text="0..20")  # fmt: skip
     to_zero_after_s: float | None = option(
         "--to-zero-after", "Without a request for so long, no replica stays. Of the policy tonnage alone. "
         "[default: where the promise allows it]", default=None, metavar="TIME", read=read_seconds,
@@ -82,6 +73,11 @@ class ScalingOptions(Options):
                                          default=10_000.0, metavar="N", least=0.001)  # fmt: skip
     decode_s_per_token: float = option("--token-time", "Time of one answer token.", default=0.02, metavar="TIME",
                                        read=read_seconds, text="20ms")  # fmt: skip
+    files: str | None = option(
+        "--files", "Write the tuned settings of KEDA, the HPA, Ray Serve, SkyServe and Knative to this folder.",
+        default=None, metavar="FOLDER",
+    )  # fmt: skip
+    name: str = option("--name", "The deployment's name in those files.", default="service", metavar="NAME")
     seed: int = option("--seed", "Fixes what is drawn at random.", default=0, metavar="N", least=0)
 
 
@@ -117,7 +113,19 @@ def simulate_scaling(
         start_up=start_up, schedule=_schedule(asked), learn_fraction=asked.learn_fraction,
         tuning=cast("Tuning", asked.tuning), seed=asked.seed, on_step=on_step,
     )  # fmt: skip
+    if asked.files is not None:
+        _write_files(Path(asked.files), found, asked)
     return Answer[Any](found, partial(scaling_report, usd_per_hour=asked.usd_per_hour))
+
+
+def _write_files(folder: Path, found: PolicyComparison, asked: ScalingOptions) -> None:
+    from tonnage.files import save_for_user
+    from tonnage.scaling.cluster_files import cluster_files
+
+    if not folder.is_dir():
+        raise InputError(f"{folder} is no folder", hint="make it first, or name another --files")
+    for name, text in cluster_files(found, name=asked.name).items():
+        save_for_user(folder / name, text, hint="name another --files")
 
 
 def _load(trace: Path | str | None, asked: ScalingOptions) -> Load:

@@ -6,11 +6,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 from tonnage.api.answers import Answer
 from tonnage.api.declaring import Options, option
+from tonnage.api.reading import read_range, read_seconds
 from tonnage.errors import InputError, NothingFits, PlanRefused
 from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from tonnage.catalog import Catalog
     from tonnage.planning.plan import MachineOption
     from tonnage.runs.preflight import LocalMachine
+    from tonnage.scaling.schedules import Schedule
     from tonnage.serving.encoder.service import Number, Runtime, Task
     from tonnage.serving.engines.engine import EnginePlace, ServingEngine
     from tonnage.serving.engines.processes import EngineProcess
@@ -79,6 +82,26 @@ class ServeOptions(Options):
     ready_timeout_s: float = option(
         "--ready-timeout", "Seconds until it must take requests.", default=900.0, least=1.0, metavar="SECONDS"
     )
+    replicas: tuple[int, int] | None = option(
+        "--replicas", "Fewest and most replicas: a balancer listens, and replicas follow the load (docs/scaling.md).",
+        default=None, metavar="N..M", read=read_range,
+    )  # fmt: skip
+    slots: int | None = option("--slots", "Requests at a time for each of the replicas. [default: as planned, or 16]",
+                               default=None, least=1, metavar="N")  # fmt: skip
+    start_up_s: float = option("--start-up", "How long a replica takes to start, until it is measured.", default=30.0,
+                               metavar="TIME", read=read_seconds, text="30s")  # fmt: skip
+    promise_s: float = option("--promise", "The longest wait for a slot of a replica, kept for 99 % of requests.",
+                              default=2.0, metavar="TIME", read=read_seconds, text="2s")  # fmt: skip
+    to_zero_after_s: float | None = option("--to-zero-after", "Without a request for so long, no replica stays.",
+                                           default=None, metavar="TIME", read=read_seconds)  # fmt: skip
+    at_least: tuple[str, ...] = option(
+        "--at-least", "At least so many replicas at these hours: 8-20=4, mon-fri:22-6=1.", default=(),
+        metavar="HOURS=N", repeated=True, read=lambda _, texts: tuple(texts),
+    )  # fmt: skip
+    prefix_bytes: int | None = option(
+        "--prefix-bytes", "Requests whose first bytes are alike go to the same replica, for its prefix cache.",
+        default=None, least=1, metavar="N",
+    )  # fmt: skip
 
 
 def planned_replica(
@@ -125,7 +148,8 @@ def _planned_decoder(
     gpus = tuple(range(service.tensor_parallel)) if found.gpu else None
     return PlannedReplica(
         option=found, folder=Path(place.folder), command=engine.render(service, place),
-        container=engine.in_container(service, place, gpus=gpus),
+        container=engine.in_container(service, place, gpus=gpus), render=partial(engine.render, service),
+        slots=service.most_requests,
     )  # fmt: skip
 
 
@@ -163,7 +187,10 @@ def _encoder(target: str, asked: ServeOptions, settings: Settings) -> PlannedRep
         fallback=None if asked.fallback is None else str(_model_folder(asked.fallback, settings)[0]),
     )  # fmt: skip
     place = _engine_place(name, asked, settings)
-    return PlannedReplica(option=None, folder=Path(place.folder), command=engine.render(service, place))
+    return PlannedReplica(
+        option=None, folder=Path(place.folder), command=engine.render(service, place),
+        render=partial(engine.render, service),
+    )  # fmt: skip
 
 
 def _model_folder(target: str, settings: Settings) -> tuple[Path, str | None]:
@@ -232,6 +259,9 @@ def serve(
     from tonnage.serving.report import served_words
 
     asked, tell = options or ServeOptions(), say or (lambda _: None)
+    if asked.replicas is not None:
+        serve_replicated(planned, asked, tell)
+        return 0
     _check_machine(planned, look_at_machine())
     running = start_engine(planned.command, planned.folder)
     tell(f"starting {planned.command.engine}; its log: {running.log_file}")
@@ -252,6 +282,71 @@ def serve(
         finally:
             stop_engine(running, grace_s=DRAIN_S if ready else 0.0)
     return running.process.wait()
+
+
+@contextmanager
+def served_here(target: Path | str, options: ServeOptions, *, settings: Settings | None = None) -> Iterator[str]:
+    """The URL of a replica on a free port of this machine, which ends with the block. Raises as `serve` does."""
+    import socket
+
+    from tonnage.runners.machine import look_at_machine
+    from tonnage.serving.engines.processes import drain_engine, start_engine, stop_engine, wait_ready
+
+    with socket.socket() as free:
+        free.bind((options.host, 0))
+        port = int(free.getsockname()[1])
+    planned = planned_replica(target, replace(options, port=port), settings=settings).checked()
+    _check_machine(planned, look_at_machine())
+    running = start_engine(planned.command, planned.folder)
+    try:
+        wait_ready(running, timeout_s=options.ready_timeout_s)
+        yield planned.command.url
+        if not planned.command.drains:
+            drain_engine(running, timeout_s=DRAIN_S)
+    finally:
+        stop_engine(running)
+
+
+def serve_replicated(planned: PlannedReplica, asked: ServeOptions, tell: Callable[[str], None]) -> None:
+    """Serve with replicas behind a balancer until SIGINT or SIGTERM; SIGHUP replaces all replicas, one by one.
+
+    Raises InputError for an engine whose replicas need GPUs of their own.
+    """
+    from tonnage.scaling.service import ScaledService
+    from tonnage.serving.engines.engine import EngineCommand, EnginePlace
+    from tonnage.serving.replicas.service import ReplicatedService, run_service
+
+    render, (least, most) = planned.render, asked.replicas or (1, 1)
+    if render is None or not _runs_on_cores(planned):
+        raise InputError(f"replicas of {planned.command.engine} on GPUs are not started here yet",
+                         hint="leave out --replicas, or render its files for a cluster")  # fmt: skip
+    scaled = ScaledService(
+        slots=asked.slots or planned.slots or 16, start_up_s=asked.start_up_s, promise_s=asked.promise_s, least=least,
+        most=most, to_zero_after_s=asked.to_zero_after_s,
+    )  # fmt: skip
+    service = ReplicatedService(
+        scaled=scaled, host=asked.host, port=asked.port, most_waiting=asked.queue, prefix_bytes=asked.prefix_bytes,
+        ready_timeout_s=asked.ready_timeout_s, schedule=_schedule(asked.at_least),
+    )  # fmt: skip
+
+    def place(name: str, port: int) -> EngineCommand:
+        folder = str(planned.folder / name)
+        return render(EnginePlace(folder=folder, host="127.0.0.1", port=port, api_key=asked.api_key))
+
+    run_service(service, place, planned.folder, tell)
+
+
+def _schedule(hours: Sequence[str]) -> Schedule | None:
+    """The hours on the clock of this machine, in its own time zone."""
+    from datetime import datetime
+
+    from tonnage.scaling.schedules import Schedule, parse_hours
+
+    if not hours:
+        return None
+    now = datetime.now().astimezone()
+    since_monday_s = now.weekday() * 86_400.0 + now.hour * 3600.0 + now.minute * 60.0 + now.second
+    return Schedule(hours=tuple(map(parse_hours, hours)), offset_s=since_monday_s - time.monotonic())
 
 
 def _finish(running: EngineProcess, tell: Callable[[str], None]) -> None:
@@ -321,11 +416,16 @@ def _engine_arguments(given: Sequence[str]) -> Iterator[str]:
             yield value
 
 
+def _runs_on_cores(planned: PlannedReplica) -> bool:
+    gpu = None if planned.option is None else planned.option.gpu
+    return gpu is None or planned.command.engine in ("llama.cpp", "encoder")
+
+
 def _check_machine(planned: PlannedReplica, machine: LocalMachine) -> None:
     """PlanRefused where a replica's GPUs are not here. llama.cpp and encoders run on cores too, more slowly than on the
     planned GPU."""
     option = planned.option
-    if option is None or option.gpu is None or planned.command.engine in ("llama.cpp", "encoder"):
+    if option is None or _runs_on_cores(planned):
         return
     needed = dict(option.run.layout_fields).get("tensor_parallel", 1)
     if len(machine.gpus) >= int(needed):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tonnage.planning.plan import MachineOption
@@ -17,7 +17,7 @@ from tonnage.reports.wording import (
     render_purchase,
     render_time_interval,
 )
-from tonnage.serving.engines.engine import EngineCommand
+from tonnage.serving.engines.engine import EngineCommand, EnginePlace
 from tonnage.sizing.estimates import Figure
 from tonnage.values import dataclass
 
@@ -26,13 +26,16 @@ from tonnage.values import dataclass
 class PlannedReplica:
     """The command of one replica, as process and in a container, and the option of a plan that it follows.
 
-    None: nothing was planned; the engine has no image.
+    None: nothing was planned; the engine has no image. `render` writes the command of another place, `slots` are the
+    requests that a replica works on at once (None: its own batcher decides).
     """
 
     option: MachineOption | None
     folder: Path  # of its files and its log, on this machine
     command: EngineCommand
     container: EngineCommand | None = None
+    render: Callable[[EnginePlace], EngineCommand] | None = None
+    slots: int | None = None
 
 
 def replica_report(planned: PlannedReplica) -> Report:

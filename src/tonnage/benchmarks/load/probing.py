@@ -1,0 +1,43 @@
+"""A service asked before it is measured: which model it has, whether it answers, how it counts tokens."""
+
+from __future__ import annotations
+
+import json
+import random
+
+from tonnage.benchmarks.load.dialects import Prompt
+from tonnage.benchmarks.load.generator import Target, ask_once
+from tonnage.benchmarks.load.prompts import made_text
+from tonnage.errors import InputError, TonnageError
+from tonnage.http.pool import ExchangeFault, HttpPool, request_bytes
+
+
+async def first_model(target: Target, pool: HttpPool) -> str:
+    """The first model of `/v1/models`."""
+    path = "/models" if target.endpoint.path.endswith("/v1") else "/v1/models"
+    try:
+        request = request_bytes(target.endpoint, path, None, target.headers, "GET")
+        answer = await pool.send(request, timeout_s=target.timeout_s)
+        return str(json.loads(answer.body)["data"][0]["id"])
+    except ExchangeFault as fault:
+        raise _no_service(target, str(fault)) from fault
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        raise InputError(f"the service lists no model at {path}", hint="--model names it") from error
+
+
+async def probe(target: Target, pool: HttpPool, words: int) -> int | None:
+    """Tokens that the service counted in a text of so many words. TonnageError where it does not answer."""
+    exchange, answer = await ask_once(
+        target, pool, Prompt(text=made_text(words, random.Random(words)), output_tokens=2)
+    )
+    if exchange.fault:
+        said = answer.body[:200].decode("utf-8", "replace") if answer else ""
+        raise _no_service(target, f"{exchange.fault} {said}".strip())
+    return exchange.input_tokens
+
+
+def _no_service(target: Target, why: str) -> TonnageError:
+    return TonnageError(
+        f"no answer from {target.endpoint.authority} over {target.dialect.name}: {why}",
+        hint="is the service up, and does it speak that --protocol?",
+    )

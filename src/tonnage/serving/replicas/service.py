@@ -1,0 +1,244 @@
+"""A service of replicas: the balancer listens, the control law decides, replicas come and go."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from dataclasses import replace
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final
+
+from tonnage.errors import MissingExtra, TonnageError
+from tonnage.reports.reasons.scaling import scaling_words
+from tonnage.scaling.law import ControlLaw, control_law
+from tonnage.scaling.schedules import Schedule
+from tonnage.scaling.service import ScaledService
+from tonnage.serving.replicas.app import ReplicaApp
+from tonnage.serving.replicas.balancer import Balancer
+from tonnage.serving.replicas.replica_set import Render, ReplicaRules, ReplicaSet
+from tonnage.values import dataclass
+
+RELEARN: Final = 1.5  # start-ups measured this many times as long, or as short: the law begins anew with them
+FEWEST_START_UP_S: Final = 1.0
+STOPS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicatedService:
+    """What `serve_replicas` needs to know."""
+
+    scaled: ScaledService
+    host: str = "127.0.0.1"
+    port: int = 8000
+    most_waiting: int = 1000
+    longest_wait_s: float = 300.0
+    prefix_bytes: int | None = None
+    ready_timeout_s: float = 900.0
+    drain_timeout_s: float = 300.0
+    schedule: Schedule | None = None
+
+
+class Service:
+    """All parts of a running service, for one event loop."""
+
+    def __init__(self, settings: ReplicatedService, render: Render, folder: Path, say: Callable[[str], None]) -> None:
+        self.settings, self.say = settings, say
+        self.balancer = Balancer(
+            promise_s=settings.scaled.promise_s, most_waiting=settings.most_waiting,
+            longest_wait_s=settings.longest_wait_s,
+        )  # fmt: skip
+        rules = ReplicaRules(
+            slots=settings.scaled.slots, ready_timeout_s=settings.ready_timeout_s,
+            drain_timeout_s=settings.drain_timeout_s,
+        )  # fmt: skip
+        self.replicas = ReplicaSet(render, rules, self.balancer, folder, say)
+        self.app = ReplicaApp(
+            self.balancer, self.replicas.upstreams, self.page, prefix_bytes=settings.prefix_bytes,
+            on_fault=self.replicas.report_fault,
+        )  # fmt: skip
+        self.law: ControlLaw = control_law(settings.scaled, settings.schedule)
+        self.server: Any = None
+        self._scaler: asyncio.Task[None] | None = None
+        self._renewal: asyncio.Task[None] | None = None
+
+    def stop(self) -> None:
+        """Take no more requests, answer those under way, then end."""
+        if self.server is not None:
+            self.server.should_exit = True
+
+    def begin(self) -> None:
+        """Start the least number of replicas, one at least, and decide from now on."""
+        self.replicas.begin()
+        self.replicas.scale_to(max(self.settings.scaled.least, 1))
+        self._scaler = asyncio.ensure_future(self._scale())
+
+    def renew(self) -> None:
+        """Replace all replicas by new ones of the same command, one by one."""
+        self._renewal = asyncio.ensure_future(self._renewed())
+
+    async def _renewed(self) -> None:
+        try:
+            await self.replicas.update(self.replicas.render)
+            self.say("all replicas are new")
+        except TonnageError as error:
+            self.say(f"the old replicas stay: {error}")
+
+    async def close(self) -> None:
+        """Decide no more; drain and end all replicas."""
+        if self._scaler is not None:
+            self._scaler.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._scaler
+        await self.replicas.close()
+
+    async def _scale(self) -> None:
+        state = self.law.begin()
+        while True:
+            await asyncio.sleep(self.law.interval_s)
+            measured_s = self.replicas.start_up_s
+            if measured_s is not None and self._differs(measured_s):
+                scaled = replace(self.law.service, start_up_s=max(measured_s, FEWEST_START_UP_S))
+                self.law = control_law(scaled, self.settings.schedule)
+                state = self.law.begin()
+            seen = self.balancer.observe(ready=self.replicas.count("ready"), starting=self.replicas.count("starting"))
+            state, wanted, reason = self.law.decide(state, seen, monotonic())
+            if wanted != self.replicas.wanted:
+                self.say(f"{self.replicas.wanted} -> {wanted} replicas: {scaling_words(reason)}")
+            self.replicas.scale_to(wanted)
+
+    def _differs(self, measured_s: float) -> bool:
+        known_s = max(self.law.service.start_up_s, FEWEST_START_UP_S)
+        return not 1.0 / RELEARN <= max(measured_s, FEWEST_START_UP_S) / known_s <= RELEARN
+
+    # the service's own pages
+
+    def page(self, path: str) -> tuple[int, str, bytes] | None:
+        """The answer to one of its own paths; None for those of the replicas."""
+        ready = self.replicas.count("ready")
+        match path:
+            case "/health":
+                return 200, "application/json", b'{"status": "ok"}'
+            case "/ready":
+                kind = b'{"ready": %d}' % ready
+                return (200 if ready or self.settings.scaled.least == 0 else 503), "application/json", kind
+            case "/metrics":
+                return 200, "text/plain; version=0.0.4", self.metrics().encode()
+            case "/replicas":
+                return 200, "application/json", json.dumps(self.document()).encode()
+            case _:
+                return None
+
+    def document(self) -> dict[str, Any]:
+        """The replicas as JSON values."""
+        return {
+            "schema": "tonnage/replicas@1",
+            "wanted": self.replicas.wanted,
+            "waiting": self.balancer.waiting,
+            "start_up_s": self.replicas.start_up_s,
+            "replicas": [
+                {"name": one.name, "state": one.state, "version": one.version, "port": one.running.command.port,
+                 "pid": one.running.process.pid, "in_flight": one.seat.in_flight, "ready_after_s": one.ready_s}
+                for one in self.replicas.replicas.values()
+            ],
+        }  # fmt: skip
+
+    def metrics(self) -> str:
+        """Prometheus' text."""
+        counts, replicas = self.balancer.counts, self.replicas
+        counters = {
+            "requests_arrived": counts.arrived, "requests_finished": counts.finished, "requests_late": counts.late,
+            "requests_refused": counts.refused, "requests_retried": counts.retried, "requests_failed": counts.failed,
+            "requests_abandoned": counts.abandoned, "replica_restarts": replicas.restarts,
+        }  # fmt: skip
+        gauges = {
+            "requests_waiting": self.balancer.waiting, "requests_running": self.balancer.running,
+            "replicas_wanted": replicas.wanted, "replicas_ready": replicas.count("ready"),
+            "replicas_starting": replicas.count("starting"), "replicas_draining": replicas.count("draining"),
+            "replica_start_up_seconds": replicas.start_up_s or 0.0,
+        }  # fmt: skip
+        lines = [
+            f"# TYPE tonnage_{name}_total counter\ntonnage_{name}_total {value}" for name, value in counters.items()
+        ]
+        lines += [f"# TYPE tonnage_{name} gauge\ntonnage_{name} {value:g}" for name, value in gauges.items()]
+        return "\n".join([*lines, ""])
+
+
+def listening_socket(host: str, port: int) -> socket.socket:
+    """A socket bound to the address; TonnageError where it is taken. Port 0: any."""
+    found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((host, port))
+    except OSError as error:
+        found.close()
+        raise TonnageError(
+            f"{host}:{port} cannot be listened on: {error.strerror}", hint="name another --port"
+        ) from error
+    return found
+
+
+async def serve_replicas(
+    settings: ReplicatedService,
+    render: Render,
+    folder: Path,
+    say: Callable[[str], None],
+    *,
+    on_begin: Callable[[Service, int], None] | None = None,
+) -> None:
+    """Serve until SIGTERM or SIGINT, then answer what is under way and end all replicas.
+
+    `on_begin` gets the service and its port once it listens. Raises TonnageError where the port is taken.
+    """
+    uvicorn = _uvicorn()
+    listening = listening_socket(settings.host, settings.port)
+    port = int(listening.getsockname()[1])
+    service = Service(settings, render, folder, say)
+    service.server = server = uvicorn.Server(uvicorn.Config(
+        service.app, log_level="warning", access_log=False, lifespan="off", server_header=False,
+        date_header=False, timeout_graceful_shutdown=int(settings.drain_timeout_s),
+    ))  # fmt: skip
+    server.capture_signals = nullcontext  # uvicorn's own would end this process before the replicas have ended
+    loop = asyncio.get_running_loop()
+    for number in STOPS:
+        loop.add_signal_handler(number, service.stop)
+    loop.add_signal_handler(signal.SIGHUP, service.renew)
+    service.begin()
+    if on_begin is not None:
+        on_begin(service, port)
+    say(f"http://{settings.host}:{port} takes requests")
+    try:
+        await server.serve(sockets=[listening])
+    finally:
+        for number in (*STOPS, signal.SIGHUP):
+            loop.remove_signal_handler(number)
+        await service.close()
+        listening.close()
+
+
+def run_service(settings: ReplicatedService, render: Render, folder: Path, say: Callable[[str], None]) -> None:
+    """`serve_replicas` in an event loop of its own: uvloop's where it exists."""
+    work = serve_replicas(settings, render, folder, say)
+    if sys.platform == "win32":
+        asyncio.run(work)
+        return
+    try:
+        import uvloop
+    except ImportError as error:
+        work.close()
+        raise MissingExtra("a balancer before replicas", "load") from error
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(work)
+
+
+def _uvicorn() -> Any:
+    try:
+        import uvicorn
+    except ImportError as error:
+        raise MissingExtra("a balancer before replicas", "serve") from error
+    return uvicorn
