@@ -94,7 +94,7 @@ def test_requests_are_spread_and_answered(tmp_path: Path) -> None:
     """Both replicas work; the service's own pages say so; an unknown path is the replicas'."""
 
     async def work() -> None:
-        async with served(settings(), tmp_path) as (service, client):
+        async with served(settings(2, 2), tmp_path) as (service, client):
             answers = await load(client, 40, 0.005, 0.05)
             assert {one.json()["pid"] for one in answers} == set(pids(service))
             assert all(one.json()["bytes"] == 100 for one in answers)
