@@ -277,7 +277,7 @@ def _fault(outcome: BatchOutcome) -> TonnageError | None:
         failed = "1 row has" if progress.failed == 1 else f"{progress.failed:,} rows have"
         return TonnageError(
             f"{failed} no answer: {outcome.errors} says why",
-            hint="mend them in the input, or ask again with --retry-errors",
+            hint="mend them in the input where they are at fault; --retry-errors asks them again",
         )
     return None
 
