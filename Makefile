@@ -41,7 +41,7 @@ test-facts: $(STAMP)  ## tests over the whole fact tables of the folder TONNAGE_
 test-slow: $(STAMP)  ## tests that take minutes, many more generated workloads, Ray
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,ray]'
 	TONNAGE_EXAMPLES=400 $(BIN)/python -m pytest -n auto tests/planning/test_properties.py tests/planning/test_flips.py \
-		tests/spot_instances/test_engine.py tests/spot_instances/test_optimum.py
+		tests/spot_instances/test_engine.py tests/spot_instances/test_optimum.py tests/workload/test_huggingface.py
 	$(BIN)/python -m pytest -m slow
 
 test-browser: $(STAMP)  ## the reports in headless Chromium: layout, labels, accessibility

@@ -1,7 +1,7 @@
 """`tonnage batch` beside a plain loop that keeps no record: rows a second, CPU a row, the highest memory.
 
     python benchmarks/batch_speed.py --rows 20000 --delays 0,0.005,0.05 --rounds 3
-    python benchmarks/batch_speed.py --rows 1000000 --delays 0 --rounds 1 --no-loop
+    python benchmarks/batch_speed.py --rows 1000000 --delays 0 --rounds 1 --kinds fixed
 
 The service is `tonnage.testing.upstream` in a process of its own. The loop sends the same requests over the same
 client, `--concurrency` at a time, and drops the answers. Rounds alternate; read ratios, not figures of one round.
@@ -31,13 +31,15 @@ def main() -> None:
     parser.add_argument("--delays", default="0,0.005,0.05", help="of one answer, s")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--concurrency", type=int, default=32)
-    parser.add_argument("--no-loop", action="store_true")
+    parser.add_argument(
+        "--kinds", default="loop,found,fixed", help="loop, and batch with its concurrency found or fixed"
+    )
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)  # what, source, url: one measurement, in a process
     given = parser.parse_args()
     if given.one:
         print(json.dumps(measure(given.one[0], Path(given.one[1]), given.one[2], given.concurrency)))
         return
-    kinds = ["found", "fixed"] if given.no_loop else ["loop", "found", "fixed"]
+    kinds = given.kinds.split(",")
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "in.jsonl"
         with source.open("w") as stream:

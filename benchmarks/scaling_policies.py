@@ -4,7 +4,7 @@
 
 reads FOLDER/traces/splitwise_{conv,code}.csv (columns: docs/scaling.md). 16 slots a replica, 60 s start-up, a wait of
 at most 2 s promised to 99 %. The first half of each load is the past, from which the law learns; the second is judged.
-The law's constants were chosen on generated loads of other seeds (3 and 4).
+The law's constants were chosen on generated loads of other seeds (3 and 4), an hour of past each.
 """
 
 from __future__ import annotations

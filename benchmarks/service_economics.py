@@ -1,4 +1,4 @@
-"""How far the closed forms of a fleet and of a queue are from their event simulations, and how long the answers take.
+"""How far the closed form of a fleet is from its event simulation, and how long the answers take.
 
 Run with `python benchmarks/service_economics.py [--cases N]`. Figures held to: within 10 % on every case.
 """
@@ -12,16 +12,15 @@ from time import perf_counter
 
 import numpy as np
 
+from fleet_simulation import simulate_fleet
 from tonnage.catalog import load_catalog
 from tonnage.pricing.tokens import TokenPrices
 from tonnage.rightsizing import Usage, rightsize
 from tonnage.rightsizing.rightsize import Where
 from tonnage.service.answer import BreakEvenQuestion
 from tonnage.service.autoscaling import Autoscaling, held_machines
-from tonnage.service.batch_queue import QueueJob, expected_queue, simulate_queue
 from tonnage.service.breakeven import break_even
 from tonnage.service.economics import Demand
-from tonnage.service.fleet_simulation import simulate_fleet
 from tonnage.service.rate_curve import RateCurve
 from tonnage.workload.loading import load_workload
 
@@ -41,28 +40,13 @@ def fleet_error(seed: int) -> float:
     return held_machines(curve, rate, capacity, policy, variation=variation).mean / run.mean_machines - 1.0
 
 
-def queue_error(seed: int) -> float:
-    """Closed form / mean of 12 simulated queues - 1."""
-    random = np.random.default_rng(seed)
-    rate, machines = float(random.lognormal(0, 1)), int(random.integers(1, 33))
-    items = int(rate * 3600 * machines * random.uniform(1, 10)) + 50 * machines
-    chunk = max(1, min(round(rate * 300), items // (8 * machines)))
-    job = QueueJob(
-        items=items, items_per_s=rate, machines=machines, usd_per_machine_hour=1.0, chunk_items=chunk,
-        interruptions_per_hour=float(random.uniform(0, 1.5)),
-    )  # fmt: skip
-    ends = [simulate_queue(job, seed=seed * 100 + run).finish_s.value for run in range(12)]
-    return expected_queue(job).finish_s.value / float(np.mean(ends)) - 1.0
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=50)
     cases = parser.parse_args().cases
-    for name, error in (("fleet", fleet_error), ("queue", queue_error)):
-        errors = 100 * np.abs([error(seed) for seed in range(cases)])
-        print(f"{name}: {cases} cases, |closed form / simulation - 1|: median {np.median(errors):.2f} %", end=", ")
-        print(f"90th percentile {np.percentile(errors, 90):.2f} %, largest {np.max(errors):.2f} %")
+    errors = 100 * np.abs([fleet_error(seed) for seed in range(cases)])
+    print(f"fleet: {cases} cases, |closed form / simulation - 1|: median {np.median(errors):.2f} %", end=", ")
+    print(f"90th percentile {np.percentile(errors, 90):.2f} %, largest {np.max(errors):.2f} %")
     catalog = load_catalog()
     prices = [TokenPrices(name="p", usd_per_million_input=0.1, usd_per_million_output=0.2, source="", read_on=None)]
     question = BreakEvenQuestion(demand=Demand(curve=RateCurve.sinusoid(4.0)), policy=Autoscaling(spare=1))

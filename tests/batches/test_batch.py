@@ -103,6 +103,20 @@ def test_rows_that_fail_stand_apart_with_the_reason(tmp_path: Path) -> None:
     assert len(lines_of(out)) == 2
 
 
+def test_mended_rows_are_taken_up(tmp_path: Path) -> None:
+    """With `--retry-errors`; without it an input that was changed is refused."""
+    source, out = write_rows(tmp_path, "a", "b"), tmp_path / "out.jsonl"
+    good = source.read_text()
+    source.write_text(good + "{\n")
+    with Upstream() as upstream:
+        tonnage.batch(source, out, asked(upstream))
+        source.write_text(good + json.dumps({"id": "r2", "text": "mended"}) + "\n")
+        with pytest.raises(InputError, match="holds 1 row that"):
+            tonnage.batch(source, out, asked(upstream))
+        tonnage.batch(source, out, asked(upstream, retry_errors=True)).checked()
+    assert once_each(source, out)
+
+
 def test_a_limit_of_the_service_is_kept(tmp_path: Path) -> None:
     """40 a second are allowed: all rows are answered, and few requests are refused."""
     source = write_rows(tmp_path, *(f"text {number}" for number in range(100)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,12 @@ def test_parquet_rows_are_read(tmp_path: Path) -> None:
     whole = {name: [json.dumps(value) if name == "body" else value] for name, value in CHAT.items()}
     parquet.write_table(arrow.table(whole), file)
     assert isinstance(next(BatchInput(path=file, task="chat", model=None).rows()), BatchRow)
+    days = arrow.array([date(2026, 1, 1), None])
+    parquet.write_table(arrow.table({"text": ["x", "y"], "temperature": days, "body": [None, None]}), file)
+    dated, plain = BatchInput(path=file, task="chat", model="m").rows()
+    assert isinstance(dated, BadRow)
+    assert "not JSON serializable" in dated.reason
+    assert isinstance(plain, BatchRow)
     file.write_bytes(b"no Parquet")
     with pytest.raises(InputError, match="cannot be read as Parquet"):
         list(BatchInput(path=file, task="chat", model=None).rows())
@@ -136,7 +143,7 @@ def test_a_file_of_others_is_not_appended_to(tmp_path: Path) -> None:
     file.write_bytes(answer_line(row, 200, b"{}", (0, 0)))
     rows_of(tmp_path, {"text": "changed"})
     source = BatchInput(path=tmp_path / "in.jsonl", task="chat", model="m")
-    with pytest.raises(InputError, match="holds 1 rows that"):
+    with pytest.raises(InputError, match="holds 1 row that"):
         check_input(source, read_finished((file,), cut=True))
 
 

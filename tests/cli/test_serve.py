@@ -226,5 +226,25 @@ def test_a_planned_encoder_keeps_the_plans_format_and_promise(tmp_path: Path) ->
     service = json.loads(shown["command"]["files"][0]["text"])
     assert (service["weights"], service["p95_s"], service["name"]) == ("fp16", 0.5, "serve-bert")
     assert shown["predicted"]["latency_p95_s"]["value"] <= 0.5
-    code, text = asked("serve", example, "--model", folder, "--dtype", "int8", "--dry-run", "-o", "json")
+    _, text = asked("serve", example, "--model", folder, "--dtype", "int8", "--dry-run", "-o", "json")
     assert json.loads(json.loads(text)["command"]["files"][0]["text"])["weights"] == "int8"
+
+
+def test_a_batch_starts_and_ends_its_own_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`batch --serve`: every row answered by the model that it names, and no server left behind."""
+    import psutil
+
+    pytest.importorskip("onnxruntime")
+    monkeypatch.setenv("TONNAGE_HOME", str(tmp_path / "home"))
+    folder = write_tiny_encoder(tmp_path / "tiny", "classification")
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(json.dumps({"text": f"good film {at}"}) + "\n" for at in range(40)), encoding="utf-8")
+    command = ["batch", rows, tmp_path / "out.jsonl", "--serve", folder, "--task", "classify"]
+    done = CliRunner().invoke(build_app("batch"), [str(one) for one in command])
+    assert done.exit_code == 0, done.output
+    answers = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert {one["response"]["status_code"] for one in answers} == {200}
+    assert len(answers) == 40
+    assert not [
+        one for one in psutil.Process().children(recursive=True) if "tonnage.serving" in " ".join(one.cmdline())
+    ]

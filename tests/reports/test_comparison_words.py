@@ -7,7 +7,7 @@ from typing import get_args, get_type_hints
 import pytest
 
 from tonnage.comparison.energy import Missing
-from tonnage.comparison.splitting import Split, SplitGround, Spread
+from tonnage.comparison.splitting import Placement, Split, SplitGround
 from tonnage.reports.reasons.comparison import LACKS, missing_words, split_words
 from tonnage.sizing.estimates import Figure
 
@@ -20,7 +20,7 @@ def split(ground: SplitGround, whole: float = 900.0, rules: str = "") -> Split:
     return Split(
         places=(), usd_per_month=usd(whole / 12), usd=usd(whole), single="one", single_usd_per_month=usd(1000.0 / 12),
         single_usd=usd(1000.0), weeks=52.0, ground=ground, rules=rules, least="one", least_usd=usd(1000.0),
-        cheapest=Spread(places=(), usd_per_month=usd(whole / 12), usd=usd(whole)),
+        cheapest=Placement(places=(), usd_per_month=usd(whole / 12), usd=usd(whole)),
     )  # fmt: skip
 
 

@@ -92,14 +92,14 @@ def test_a_schedule_raises_the_least() -> None:
 
 
 def test_bursts_shorter_than_a_start_up_are_held_for() -> None:
-    """Spikes of 10 to 30 s, replicas that take 60 s: the law holds what the best fixed number holds, no more."""
+    """Spikes of 10 to 30 s, replicas that take 60 s: the law holds as many as the best fixed number, or one more."""
     service = ScaledService(slots=4, most=10)
     load = generated("spikes", peak_slots=24, hours=1.5, seed=5)
     run = simulate_fleet(load, service, control_law(service), initial=6, judged_from_s=2700.0)
     fixed = simulate_fleet(load, service, Fixed(service=service, count=7), initial=7, judged_from_s=2700.0)
     fewer = simulate_fleet(load, service, Fixed(service=service, count=6), initial=6, judged_from_s=2700.0)
     assert run.kept_fraction >= 0.99
-    assert run.replica_hours <= 1.02 * fixed.replica_hours
+    assert run.replica_hours < fixed.replica_hours + 0.75  # the judged part is three quarters of an hour
     assert fewer.kept_fraction < 0.99  # seven is the least fixed number
     assert any(isinstance(change.reason, HoldsFloor) for change in run.changes)
 

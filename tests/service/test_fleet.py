@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from benchmarks.fleet_simulation import arrival_times_s, simulate_fleet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tonnage.errors import InputError
 from tonnage.service.autoscaling import Autoscaling, held_machines
-from tonnage.service.fleet_simulation import arrival_times_s, simulate_fleet
 from tonnage.service.rate_curve import RateCurve
 
 TOLERANCE = 0.10  # windows are taken as independent, counts as gamma gaps; what is left is below a tenth

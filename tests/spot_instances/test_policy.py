@@ -88,7 +88,12 @@ def test_certain_spot_is_taken_at_once(model: HazardModel) -> None:
 
 @pytest.mark.parametrize(
     ("changeover_h", "deadline_h", "price_ratio"),
-    [(0.1, 15.0, 3.0), (0.5, 15.0, 3.0), (0.2, 13.5, 3.0), (0.2, 20.0, 3.0), (0.1, 15.0, 8.0), (0.02, 17.0, 2.0)],
+    [
+        (0.1, 15.0, 3.0),
+        (0.1, 15.0, 8.0),
+        (0.02, 17.0, 2.0),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in ((0.5, 15.0, 3.0), (0.2, 13.5, 3.0), (0.2, 20.0, 3.0))),
+    ],
 )
 def test_it_is_cheaper_than_uniform_progress_where_hazards_fall(
     model: HazardModel, changeover_h: float, deadline_h: float, price_ratio: float

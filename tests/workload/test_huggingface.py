@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tonnage.workload.huggingface.defaults import TRANSFORMERS_DEFAULTS
 from tonnage.workload.known import find_model
 from tonnage.workload.parameters import count_parameters
 
+EXAMPLES = int(os.environ.get("TONNAGE_EXAMPLES", "100"))  # `make test-slow` tries more
 SAMPLES = Path(__file__).parents[1] / "data" / "models"
 FILES = sorted(SAMPLES.glob("*.json"))
 PACKAGED = sorted(Path(str(files("tonnage.workload"))).joinpath("data/configs").glob("*.json"))
@@ -341,7 +343,7 @@ JSON = st.recursive(
 KEYS = sorted({key for config in CONFIGS.values() for key in config} - {"model_type"})
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(config=st.dictionaries(st.sampled_from(["model_type", *KEYS]) | st.text(max_size=8), JSON, max_size=12))
 def test_arbitrary_json_is_a_shape_or_an_error(config: dict[str, Any]) -> None:
     """No JSON object raises anything but WorkloadError."""
@@ -349,7 +351,7 @@ def test_arbitrary_json_is_a_shape_or_an_error(config: dict[str, Any]) -> None:
     assert error is None or error.message
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(
     name=st.sampled_from(sorted(CONFIGS)),
     changes=st.dictionaries(st.sampled_from(KEYS), JSON | st.integers(-2, 9), max_size=4),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +26,8 @@ OnProgress = Callable[["BatchProgress"], None]
 Service = AbstractContextManager[str]  # gives the URL of a service, and ends it afterwards
 TASKS: Final = ("chat", "completions", "embeddings", "classify")
 MILLION: Final = 1e6
+SERVED_NAME: Final = "served"  # of a model that the batch starts itself
+LIST_TIMEOUT_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,13 +37,23 @@ class BatchOptions(Options):
     url: str | None = option(
         "--url", "The service: http://localhost:8000, https://api.example.com/v1.", default=None, metavar="URL"
     )
+    serve: str | None = option(
+        "--serve", "Start this service for the batch, and end it afterwards: what `tonnage serve` takes.", default=None,
+        metavar="TARGET",
+    )  # fmt: skip
+    weights: str | None = option(
+        "--weights", "Of --serve with a workload file: its weights, as `tonnage serve --model` takes them.",
+        default=None, metavar="MODEL",
+    )  # fmt: skip
     api_key_env: str | None = option(
         "--api-key-env", "The environment variable that holds the service's key.", default=None, metavar="NAME"
     )
     task: str = option(
         "--task", "What plain rows ask for: chat, completions, embeddings or classify.", default="chat", metavar="TASK"
     )
-    model: str | None = option("--model", "The model of rows that name none.", default=None, metavar="NAME")
+    model: str | None = option(
+        "--model", "The model of rows that name none. [default: the service's first]", default=None, metavar="NAME"
+    )
     concurrency: int | None = option(
         "--concurrency", "Requests at a time. [default: found by feedback]", default=None, metavar="N", least=1,
         most=10_000,
@@ -103,6 +116,11 @@ def batch(
 
     options = options or BatchOptions()
     _check(options, service)
+    if options.serve is not None:
+        from tonnage.api.serving import ServeOptions, served_here
+
+        service = served_here(options.serve, ServeOptions(model=options.weights, name=options.model or SERVED_NAME))
+    options = replace(options, model=options.model or (SERVED_NAME if options.serve else first_model(options)))
     place = Path(output)
     if options.shared:
         from tonnage.api.shared_batches import share
@@ -117,6 +135,22 @@ def batch(
             with service or nullcontext(options.url or "") as url:
                 outcome = _carried(reading, read_endpoint(url), options, on_progress or _silent)
     return Answer(outcome, batch_report, _fault(outcome))
+
+
+def first_model(options: BatchOptions) -> str | None:
+    """The first model that the service lists; None where it lists none, or does not answer yet."""
+    import httpx
+
+    if options.url is None:
+        return None
+    base = options.url.rstrip("/")
+    listed = base + ("/models" if base.endswith("/v1") else "/v1/models")
+    try:
+        answer = httpx.get(listed, headers=key_headers(options.api_key_env), timeout=LIST_TIMEOUT_S)
+        found = answer.json()["data"][0]["id"]
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, LookupError, TypeError):
+        return None
+    return found if isinstance(found, str) else None
 
 
 class _Reading:
@@ -202,8 +236,8 @@ def carriage_of(to: Endpoint, options: BatchOptions) -> Carriage:
 def _check(options: BatchOptions, service: Service | None) -> None:
     if options.task not in TASKS:
         raise InputError(f"'{options.task}' is no task", hint=f"--task takes {', '.join(TASKS)}")
-    if (options.url is None) == (service is None):
-        raise InputError("a batch needs one service", hint="--url http://localhost:8000")
+    if [options.url, options.serve, service].count(None) != 2:
+        raise InputError("a batch needs one service", hint="--url http://localhost:8000, or --serve MODEL")
     priced = options.usd_per_million_input is not None or options.usd_per_million_output is not None
     if options.shared and options.retry_errors:
         raise InputError("--retry-errors is for one process", hint="run it without --shared once all parts are merged")
@@ -243,7 +277,7 @@ def _fault(outcome: BatchOutcome) -> TonnageError | None:
         failed = "1 row has" if progress.failed == 1 else f"{progress.failed:,} rows have"
         return TonnageError(
             f"{failed} no answer: {outcome.errors} says why",
-            hint="mend them in the input, or ask again with --retry-errors",
+            hint="mend them in the input where they are at fault; --retry-errors asks them again",
         )
     return None
 

@@ -73,6 +73,11 @@ class ScalingOptions(Options):
                                          default=10_000.0, metavar="N", least=0.001)  # fmt: skip
     decode_s_per_token: float = option("--token-time", "Time of one answer token.", default=0.02, metavar="TIME",
                                        read=read_seconds, text="20ms")  # fmt: skip
+    files: str | None = option(
+        "--files", "Write the tuned settings of KEDA, the HPA, Ray Serve, SkyServe and Knative to this folder.",
+        default=None, metavar="FOLDER",
+    )  # fmt: skip
+    name: str = option("--name", "The deployment's name in those files.", default="service", metavar="NAME")
     seed: int = option("--seed", "Fixes what is drawn at random.", default=0, metavar="N", least=0)
 
 
@@ -108,7 +113,19 @@ def simulate_scaling(
         start_up=start_up, schedule=_schedule(asked), learn_fraction=asked.learn_fraction,
         tuning=cast("Tuning", asked.tuning), seed=asked.seed, on_step=on_step,
     )  # fmt: skip
+    if asked.files is not None:
+        _write_files(Path(asked.files), found, asked)
     return Answer[Any](found, partial(scaling_report, usd_per_hour=asked.usd_per_hour))
+
+
+def _write_files(folder: Path, found: PolicyComparison, asked: ScalingOptions) -> None:
+    from tonnage.files import save_for_user
+    from tonnage.scaling.cluster_files import cluster_files
+
+    if not folder.is_dir():
+        raise InputError(f"{folder} is no folder", hint="make it first, or name another --files")
+    for name, text in cluster_files(found, name=asked.name).items():
+        save_for_user(folder / name, text, hint="name another --files")
 
 
 def _load(trace: Path | str | None, asked: ScalingOptions) -> Load:

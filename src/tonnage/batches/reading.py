@@ -84,7 +84,7 @@ class BatchInput:
     def _parsed(self, found: Any, number: int, line: bytes | None) -> BatchRow | BadRow:
         try:
             return read_row(found, number, task=self.task, model=self.model)
-        except (RowFault, ValueError) as error:  # ValueError: NaN, a lone surrogate
+        except (RowFault, ValueError, TypeError) as error:  # NaN, a lone surrogate; a column of dates
             named = found.get("custom_id") if isinstance(found, Mapping) else None
             return _bad(number, named if isinstance(named, str) else None, str(error), line or repr(found).encode())
 
@@ -139,10 +139,15 @@ def check_input(
     _refuse_duplicates(source, hashes)
     if done < len(finished.keys):
         raise InputError(
-            f"the output holds {len(finished.keys) - done:,} rows that {source.path} does not hold as they were asked",
-            hint="the input, --task or --model was changed: name another output, or move the old one away",
+            f"the output holds {_rows_words(len(finished.keys) - done)} that {source.path} does not hold as asked",
+            hint="the input, --task or --model was changed: --retry-errors where failed rows were mended, else name "
+            "another output",
         )
     return Checked(rows=count, bad=bad, part_lines=part_lines, begins=tuple(begins))
+
+
+def _rows_words(count: int) -> str:
+    return "1 row" if count == 1 else f"{count:,} rows"
 
 
 def _refuse_duplicates(source: BatchInput, hashes: array[int]) -> None:
@@ -193,6 +198,7 @@ def _parquet(path: Path) -> Iterator[dict[str, Any]]:
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
             for batch in file.iter_batches(batch_size=READ_ROWS):
-                yield from batch.to_pylist()
+                for row in batch.to_pylist():
+                    yield {name: value for name, value in row.items() if value is not None}
     except (OSError, pyarrow.ArrowInvalid) as error:
         raise InputError(f"{path} cannot be read as Parquet: {error}") from error

@@ -37,7 +37,7 @@ class Split:
     ground: SplitGround
     least: str | None = None
     least_usd: Figure | None = None
-    cheapest: Spread | None = None
+    cheapest: Placement | None = None
     rules: str = ""  # that must be met
     without_hours_of: tuple[str, ...] = ()  # alternatives of the cheapest way, and the cheapest, whose are not known
     people_counted: bool = True  # of any at all
@@ -61,7 +61,7 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
+class Placement:
     """One way to use several alternatives: `usd` over the horizon."""
 
     places: Places
@@ -77,7 +77,7 @@ def best_split(totals: Mapping[str, Total], inputs: DecisionInputs, verdict: Ver
     that is reached, then the running and the people of each.
     """
     works = [row.work for row in next(iter(totals.values())).rows]
-    cheapest, single, month = _cheapest_spread(totals, inputs, entry_of), verdict.choice, None
+    cheapest, single, month = _cheapest_placement(totals, inputs, entry_of), verdict.choice, None
     if single is not None:
         month = inputs.bills[single].usd_per_month
     least = min(verdict.contenders, key=lambda one: one.usd.value, default=None)
@@ -104,7 +104,7 @@ def best_split(totals: Mapping[str, Total], inputs: DecisionInputs, verdict: Ver
     )
 
 
-def _ground(cheapest: Spread | None, least_usd: float | None, single: str | None) -> SplitGround:
+def _ground(cheapest: Placement | None, least_usd: float | None, single: str | None) -> SplitGround:
     """`least_usd`: what the cheapest single alternative costs over the horizon."""
     if single is None or least_usd is None:
         return "no place" if cheapest is None else "needed"
@@ -115,7 +115,7 @@ def _ground(cheapest: Spread | None, least_usd: float | None, single: str | None
     return "saves" if cheapest.usd.value <= (1 - LEAST_SAVING) * least_usd else "saves too little"
 
 
-def _without_hours_of(inputs: DecisionInputs, cheapest: Spread | None, least: str | None) -> tuple[str, ...]:
+def _without_hours_of(inputs: DecisionInputs, cheapest: Placement | None, least: str | None) -> tuple[str, ...]:
     """Of the alternatives that are set against each other, those whose hours count as none, being unknown."""
     named = {name for _, name in (() if cheapest is None else cheapest.places)} | {least}
     return tuple(name for name, bill in inputs.bills.items() if name in named and bill.people is None)
@@ -127,14 +127,14 @@ def _without_people(
     """The places if nobody's hours were counted, neither of running nor of moving."""
     bare = without_hours(inputs)
     verdict = decide_verdict(bare)
-    spread = _cheapest_spread(totals, bare, lambda name, done: EntryCost(usd=None, weeks=entry_of(name, done).weeks))
+    spread = _cheapest_placement(totals, bare, lambda name, done: EntryCost(usd=None, weeks=entry_of(name, done).weeks))
     least = min((one.usd.value for one in verdict.contenders), default=None)
     if spread is not None and _ground(spread, least, verdict.choice) in ("needed", "saves"):
         return spread.places
     return () if verdict.choice is None else tuple((work, verdict.choice) for work in works)
 
 
-def _cheapest_spread(totals: Mapping[str, Total], inputs: DecisionInputs, entry_of: EntryOf) -> Spread | None:
+def _cheapest_placement(totals: Mapping[str, Total], inputs: DecisionInputs, entry_of: EntryOf) -> Placement | None:
     """The cheapest way over two alternatives or more, each of which has work; None where there is none."""
     preferred = inputs.preference
     names = [
@@ -152,7 +152,7 @@ def _cheapest_spread(totals: Mapping[str, Total], inputs: DecisionInputs, entry_
     return min(found, key=lambda one: (one.usd.value, one.places), default=None)
 
 
-def _priced(rows: Sequence[WorkRow], inputs: DecisionInputs, entry_of: EntryOf) -> Spread | None:
+def _priced(rows: Sequence[WorkRow], inputs: DecisionInputs, entry_of: EntryOf) -> Placement | None:
     """What a way to spread the work costs; None where it is not reached within the horizon or a cost is not known.
 
     One team sets the platforms up one after the other: their weeks add up.
@@ -173,7 +173,7 @@ def _priced(rows: Sequence[WorkRow], inputs: DecisionInputs, entry_of: EntryOf) 
     usd, month = horizon_cost(bill, inputs.weeks, today=today), bill.usd_per_month
     if usd is None or month is None or (weeks is not None and weeks > inputs.weeks):
         return None
-    return Spread(places=tuple((row.work, row.alternative) for row in rows), usd_per_month=month, usd=usd)
+    return Placement(places=tuple((row.work, row.alternative) for row in rows), usd_per_month=month, usd=usd)
 
 
 def _ways(chosen: tuple[Total, ...]) -> Iterator[list[WorkRow]]:

@@ -10,7 +10,7 @@ from tonnage.reports.blocks import Block, Heading, Page, Pairs, Paragraph
 from tonnage.reports.flips import Flipped, flip_blocks, flips_document
 from tonnage.reports.ledger_blocks import ledger_blocks
 from tonnage.reports.listing import Field, Fields, cell, field_table, field_values
-from tonnage.reports.option_table import MACHINES, RANK, render_cost, render_hardware, render_option_bought
+from tonnage.reports.option_table import leading_fields, render_cost, render_option_bought
 from tonnage.reports.plain import plain_instant, plain_number
 from tonnage.reports.plan_document import (
     catalog_document,
@@ -140,10 +140,7 @@ def _ranked_losers(plan: Plan, losers: Sequence[Option], top: int) -> Iterator[B
     yield Heading(text=f"Ranked behind it: {len(shown):,} of {len(losers):,}")
     limit = "time" if plan.objective == "time" else "price"
     fields: Fields[Option] = (
-        RANK,
-        cell("provider", lambda one: one.provider),
-        MACHINES,
-        cell("GPUs", render_hardware, folds=2),
+        *leading_fields(gpus_fold=2),
         cell("bought", render_option_bought),
         cell("cost", render_cost, right=True),
         cell("binding limit", lambda _one: limit, folds=1),

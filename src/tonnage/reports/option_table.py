@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from string import ascii_lowercase
-from typing import Final
 
 from tonnage.planning.plan import Option, Plan, TokenOption
 from tonnage.planning.reasons import Risk, has_figures, without_figures
@@ -34,10 +33,7 @@ def option_table(plan: Plan, options: Sequence[Option], *, best_first: bool) -> 
         front.append(cell("front", lambda one: "on" if one.pareto else "behind"))
     promised, cost = ("p95", "cost a month") if plan.horizon == "month" else ("time", "cost")
     fields: Fields[Option] = (
-        RANK,
-        cell("provider", lambda one: one.provider, folds=2, fold_text="at {}"),
-        MACHINES,
-        cell("GPUs", render_hardware, folds=5),
+        *leading_fields(provider_folds=2, gpus_fold=5),
         cell("region", lambda one: one.region or "any region", folds=8, fold_text="in {}"),
         cell("bought", render_option_bought, folds=3),
         cell(promised, lambda one: render_time(one, plan), right=True, folds=1),
@@ -72,15 +68,21 @@ def render_cost(option: Option) -> str:
     return render_money(option.cost_usd.value)
 
 
-RANK: Final[Field[Option]] = cell("#", lambda one: str(one.rank), right=True)
-MACHINES: Final[Field[Option]] = cell("machines", lambda one: render_machines(one.count, one.instance_type), wraps=True)
-
-
 def render_hardware(option: Option) -> str:
     """The GPUs of an option; tokens need none."""
     if isinstance(option, TokenOption):
         return "token API"
     return render_gpus(option.gpu, option.gpu_count, option.count)
+
+
+def leading_fields(*, provider_folds: int = 0, gpus_fold: int = 0) -> Fields[Option]:
+    """What each table of options begins with; where these two columns fold, in which turn."""
+    return (
+        cell("#", lambda one: str(one.rank), right=True),
+        cell("provider", lambda one: one.provider, folds=provider_folds, fold_text="at {}"),
+        cell("machines", lambda one: render_machines(one.count, one.instance_type), wraps=True),
+        cell("GPUs", render_hardware, folds=gpus_fold),
+    )
 
 
 class RiskNotes:

@@ -13,8 +13,7 @@ from tonnage.reports.cheaper import cheaper_blocks
 from tonnage.reports.ledger_blocks import ledger_blocks
 from tonnage.reports.listing import Fields, cell, field_table
 from tonnage.reports.option_table import (
-    MACHINES,
-    RANK,
+    leading_fields,
     option_table,
     render_cost,
     render_hardware,
@@ -181,10 +180,7 @@ def _firsts(plan: Plan, title: str, options: tuple[Option, ...]) -> Iterator[Blo
     yield Heading(text=title)
     time, cost = ("p95", "cost a month") if plan.horizon == "month" else ("time", "cost")
     fields: Fields[Option] = (
-        RANK,
-        cell("provider", lambda one: one.provider, folds=1, fold_text="at {}"),
-        MACHINES,
-        cell("GPUs", render_hardware, folds=4),
+        *leading_fields(provider_folds=1, gpus_fold=4),
         cell("bought", render_option_bought, folds=3),
         cell(time, lambda one: render_time(one, plan), right=True, folds=2),
         cell(cost, render_cost, right=True),

@@ -26,6 +26,7 @@ HOLDS: Final = (0.25, 2.0, 8.0, 30.0)  # start-ups
 FAST_S: Final = 10.0
 SHORTEST_S: Final = 5.0  # a start-up counts as at least this
 SLOW_START_UPS: Final = 4.0
+STRESS: Final = 0.1  # a rule must have kept the promise with so much more inside: the past is only a sample
 ROUND_DOWN: Final = 0.02  # of a replica: so little of one is not started
 FLOORS: Final = 16  # of rules that follow the load
 FIXED_FLOORS: Final = 64
@@ -177,6 +178,6 @@ def _inside(inside: Array, ready: Array, arrived: int, service_s: float, elapsed
 
 def _late(inside: Array, ready: Array, promise_over_service: float) -> Array:
     """The chance that an arrival waits too long; Φ as the logistic function of 1.702 z."""
-    z = (inside - ready * (1.0 + promise_over_service)) / np.sqrt(np.maximum(inside, 1.0) / 2.0)
+    z = (inside * (1.0 + STRESS) - ready * (1.0 + promise_over_service)) / np.sqrt(np.maximum(inside, 1.0) / 2.0)
     late = 1.0 / (1.0 + np.exp(-np.clip(1.702 * z, -40.0, 40.0)))
     return np.where(ready > 0, late, 1.0)

@@ -49,6 +49,8 @@ STREAMING_TILES = 0.75
 
 def streaming_share(operator: Operator, devices: Devices) -> Num:
     """Share of the bandwidth that the tiles of a grouped product can draw; 1 for a product alone, which is split."""
+    if np.max(operator.groups) <= 1.0:
+        return 1.0
     if devices.clock_hz is None or devices.multiprocessor_hz is None:
         width: Num = REFERENCE_MULTIPROCESSORS
     else:

@@ -94,7 +94,7 @@ def test_requests_are_spread_and_answered(tmp_path: Path) -> None:
     """Both replicas work; the service's own pages say so; an unknown path is the replicas'."""
 
     async def work() -> None:
-        async with served(settings(), tmp_path) as (service, client):
+        async with served(settings(2, 2), tmp_path) as (service, client):
             answers = await load(client, 40, 0.005, 0.05)
             assert {one.json()["pid"] for one in answers} == set(pids(service))
             assert all(one.json()["bytes"] == 100 for one in answers)
@@ -239,6 +239,20 @@ def test_what_a_client_gave_up_frees_its_slot(tmp_path: Path) -> None:
             assert (await client.post("/work")).status_code == 200
 
     run(work())
+
+
+def test_an_engine_that_never_starts_ends_the_service(tmp_path: Path) -> None:
+    """Three replicas ended before they were ready: an error that names their logs, no endless loop."""
+    broken = tmp_path / "broken.py"
+    broken.write_text("raise SystemExit('no such model')\n")
+    said: list[str] = []
+
+    async def work() -> None:
+        with pytest.raises(TonnageError, match="no replica became ready"):
+            await asyncio.wait_for(serve_replicas(settings(1, 1), echo(program=broken), tmp_path, said.append), 20)
+
+    run(work())
+    assert any("no such model" in line for line in said)
 
 
 def test_a_port_in_use_is_refused() -> None:

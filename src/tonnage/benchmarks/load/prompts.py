@@ -29,6 +29,10 @@ WORDS: Final = (
 )  # fmt: skip
 
 
+DRAWN_WORDS: Final = 6
+_LONG_TEXT: Final = random.Random(0).choices(WORDS, k=20_000)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenCount:
     """How a service counts: tokens = `fixed` + `per_word` times the words; one a word until it is learned."""
@@ -51,8 +55,15 @@ def learn_count(few: tuple[int, int], many: tuple[int, int]) -> TokenCount:
 
 
 def made_text(words: int, draw: random.Random) -> str:
-    """So many words, drawn at random: no two texts share a beginning for long, so that no prefix cache helps."""
-    return " ".join(draw.choices(WORDS, k=words))
+    """So many words. The first few are drawn for each text, so that no two share a beginning for long and no prefix
+    cache helps; the rest is a piece of one text drawn once, which costs a tenth."""
+    first = draw.choices(WORDS, k=min(words, DRAWN_WORDS))
+    left = words - len(first)
+    begin = draw.randrange(len(_LONG_TEXT))
+    piece = _LONG_TEXT[begin : begin + left]
+    while len(piece) < left:
+        piece += _LONG_TEXT[: left - len(piece)]
+    return " ".join(first + piece)
 
 
 class Prompts:
