@@ -30,10 +30,6 @@ if TYPE_CHECKING:
 
 TASKS: Final = ("classification", "token-classification", "embedding", "reranking", "question-answering")
 NUMBERS: Final = ("fp32", "bf16", "fp16", "int8")
-_OF_RUNS: Final = {  # the task of a run: what its model answers; classifiers of one label rank
-    "sequence-classification": None, "token-classification": "token-classification",
-    "question-answering": "question-answering",
-}  # fmt: skip
 RUNTIMES: Final = ("onnx", "torch")
 DRAIN_S: Final = 60.0
 WATCH_S: Final = 0.5
@@ -169,13 +165,14 @@ def _encoder_alone(target: str, asked: ServeOptions, settings: Settings) -> Plan
 
 
 def _encoder(target: str, asked: ServeOptions, settings: Settings) -> PlannedReplica:
+    from tonnage.api.served_models import model_folder
     from tonnage.serving.encoder.folders import read_folder
     from tonnage.serving.encoder.service import EncoderService
     from tonnage.serving.engines.encoder import EncoderEngine
     from tonnage.serving.report import PlannedReplica
 
     engine: ServingEngine[EncoderService] = EncoderEngine()
-    folder, trained_for = _model_folder(target, settings)
+    folder, trained_for = model_folder(target, settings)
     task = cast("Task | None", _one_of("--task", asked.task, TASKS) or trained_for)
     read_folder(folder, task=task)
     name = asked.name or (folder.parent.name if folder.name == "model" else folder.name)
@@ -184,50 +181,13 @@ def _encoder(target: str, asked: ServeOptions, settings: Settings) -> PlannedRep
         weights=cast("Number", _one_of("--dtype", asked.dtype or "fp32", NUMBERS)), workers=asked.workers,
         batch_tokens=asked.batch_tokens, truncate=asked.truncate, queue_items=asked.queue, p95_s=asked.p95_s,
         exports=str(settings.home / "exported"), cache_items=asked.cache, cache_url=asked.cache_url,
-        fallback=None if asked.fallback is None else str(_model_folder(asked.fallback, settings)[0]),
+        fallback=None if asked.fallback is None else str(model_folder(asked.fallback, settings)[0]),
     )  # fmt: skip
     place = _engine_place(name, asked, settings)
     return PlannedReplica(
         option=None, folder=Path(place.folder), command=engine.render(service, place),
         render=partial(engine.render, service),
     )  # fmt: skip
-
-
-def _model_folder(target: str, settings: Settings) -> tuple[Path, str | None]:
-    """A folder; a run's finished model, with its task; a model of a hub, downloaded into the hub's own cache."""
-    from tonnage.api.home_runs import find_run, run_names
-
-    if Path(target).is_dir():
-        return Path(target).resolve(), None
-    if target.startswith("hf://"):
-        return _downloaded(target.removeprefix("hf://")), None
-    if target not in run_names(settings.home):
-        raise InputError(f"{target} is no workload file, no folder of a model and no run",
-                         hint="tonnage ps --all lists runs; hf://org/name is a model on the hub")  # fmt: skip
-    folder = find_run(settings, target)
-    task, model = folder.spec().task, folder.path / "model"
-    if task not in _OF_RUNS:
-        raise InputError(f"'{target}' is of the task {task}, which is not served",
-                         hint=f"{', '.join(_OF_RUNS)} are; tonnage predict {target} answers rows")  # fmt: skip
-    if not model.is_dir():
-        raise InputError(f"the run {target} has no finished model", hint=f"tonnage show {target}")
-    return model, _OF_RUNS[task]
-
-
-def _downloaded(repository: str) -> Path:
-    import importlib
-
-    from tonnage.errors import FetchError, MissingExtra
-
-    try:
-        hub = importlib.import_module("huggingface_hub")
-    except ImportError as error:
-        raise MissingExtra("a model of the hub", "fetch") from error
-    wanted = ["*.json", "*.txt", "*.safetensors", "model.onnx", "1_Pooling/*"]
-    try:
-        return Path(hub.snapshot_download(repository, allow_patterns=wanted))
-    except Exception as error:  # the hub's own exceptions, and those of the library under it
-        raise FetchError(f"{repository} cannot be read from the hub: {error}", hint="name a folder") from error
 
 
 def _one_of(flag: str, given: str | None, known: Sequence[str]) -> str | None:

@@ -44,7 +44,8 @@ def serve(
     target: Annotated[
         str,
         typer.Argument(
-            metavar="TARGET", help="A workload file of kind serve; or an encoder: a folder, a run, hf://org/name."
+            metavar="TARGET",
+            help="A workload file of kind serve; or an encoder: a folder, a run, hf://org/name, models:/NAME/1.",
         ),
     ],
     asked: ServeOptions,

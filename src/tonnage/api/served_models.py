@@ -1,0 +1,105 @@
+"""Where the model of an encoder server comes from: a folder, a run, a hub, a registry."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tonnage.errors import FetchError, InputError, MissingExtra
+from tonnage.http.urls import without_secrets
+
+if TYPE_CHECKING:
+    from tonnage.settings import Settings
+
+_OF_RUNS: Final = {  # the task of a run: what its model answers; classifiers of one label rank
+    "sequence-classification": None, "token-classification": "token-classification",
+    "question-answering": "question-answering",
+}  # fmt: skip
+REGISTRY: Final = "models:/"
+
+
+def model_folder(target: str, settings: Settings) -> tuple[Path, str | None]:
+    """A folder; a run's finished model, with its task; a model of a hub, downloaded into the hub's own cache;
+    `models:/NAME/VERSION` or `models:/NAME@ALIAS` of MLflow's registry (MLFLOW_TRACKING_URI, else that of the home).
+
+    Raises InputError for what is none of them, FetchError for a hub or registry that does not give it.
+    """
+    from tonnage.api.home_runs import find_run, run_names
+
+    if Path(target).is_dir():
+        return Path(target).resolve(), None
+    if target.startswith(REGISTRY):
+        return _registered(target, settings), None
+    if target.startswith("hf://"):
+        return _downloaded(target.removeprefix("hf://")), None
+    if target not in run_names(settings.home):
+        raise InputError(f"{target} is no workload file, no folder of a model and no run",
+                         hint="tonnage ps --all lists runs; hf://org/name is a model on the hub")  # fmt: skip
+    folder = find_run(settings, target)
+    task, model = folder.spec().task, folder.path / "model"
+    if task not in _OF_RUNS:
+        raise InputError(f"'{target}' is of the task {task}, which is not served",
+                         hint=f"{', '.join(_OF_RUNS)} are; tonnage predict {target} answers rows")  # fmt: skip
+    if not model.is_dir():
+        raise InputError(f"the run {target} has no finished model", hint=f"tonnage show {target}")
+    return model, _OF_RUNS[task]
+
+
+def _downloaded(repository: str) -> Path:
+    try:
+        hub = importlib.import_module("huggingface_hub")
+    except ImportError as error:
+        raise MissingExtra("a model of the hub", "fetch") from error
+    wanted = ["*.json", "*.txt", "*.safetensors", "model.onnx", "1_Pooling/*"]
+    try:
+        return Path(hub.snapshot_download(repository, allow_patterns=wanted))
+    except Exception as error:  # the hub's own exceptions, and those of the library under it
+        raise FetchError(f"{repository} cannot be read from the hub: {error}", hint="name a folder") from error
+
+
+def _registered(target: str, settings: Settings) -> Path:
+    """The files of a version, kept at home under its number: versions do not change."""
+    import yaml
+
+    try:
+        mlflow: Any = importlib.import_module("mlflow")
+    except ImportError as error:
+        raise MissingExtra("a registered model", "train") from error
+    uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{(settings.home / 'mlflow.db').as_posix()}"
+    try:
+        client = mlflow.MlflowClient(tracking_uri=uri, registry_uri=uri)
+        name, version = _version_of(client, target.removeprefix(REGISTRY))
+        kept = settings.home / "registered" / name / version
+        if not kept.is_dir():  # made by a rename, so it is whole
+            _download(mlflow, client.get_model_version_download_uri(name, version), uri, kept)
+    except mlflow.exceptions.MlflowException as error:
+        raise FetchError(
+            f"{target} cannot be read from {without_secrets(uri)}: {error}",
+            hint="models:/NAME/VERSION or models:/NAME@ALIAS; MLFLOW_TRACKING_URI names the server",
+        ) from error
+    place = next((file.parent for file in sorted(kept.rglob("MLmodel"))), None)
+    flavour = {} if place is None else yaml.safe_load((place / "MLmodel").read_text(encoding="utf-8"))
+    data = (flavour.get("flavors", {}).get("python_function", {}) or {}).get("data")
+    if place is None or data is None:
+        raise InputError(f"{target} was not registered by a run", hint="name its folder as save_pretrained wrote it")
+    return place / str(data)
+
+
+def _download(mlflow: Any, source: str, uri: str, kept: Path) -> None:
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=kept.parent) as place:
+        files = Path(place) / "files"
+        files.mkdir()
+        mlflow.artifacts.download_artifacts(artifact_uri=source, dst_path=str(files), tracking_uri=uri)
+        files.rename(kept)
+
+
+def _version_of(client: Any, said: str) -> tuple[str, str]:
+    name, at, alias = said.partition("@")
+    if at:
+        return name, str(client.get_model_version_by_alias(name, alias).version)
+    name, _, version = said.partition("/")
+    return name, version
