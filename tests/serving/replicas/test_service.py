@@ -241,6 +241,20 @@ def test_what_a_client_gave_up_frees_its_slot(tmp_path: Path) -> None:
     run(work())
 
 
+def test_an_engine_that_never_starts_ends_the_service(tmp_path: Path) -> None:
+    """Three replicas ended before they were ready: an error that names their logs, no endless loop."""
+    broken = tmp_path / "broken.py"
+    broken.write_text("raise SystemExit('no such model')\n")
+    said: list[str] = []
+
+    async def work() -> None:
+        with pytest.raises(TonnageError, match="no replica became ready"):
+            await asyncio.wait_for(serve_replicas(settings(1, 1), echo(program=broken), tmp_path, said.append), 20)
+
+    run(work())
+    assert any("no such model" in line for line in said)
+
+
 def test_a_port_in_use_is_refused() -> None:
     """Before any replica starts, with the hint to name another."""
     taken = listening_socket("127.0.0.1", 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +22,7 @@ HEALTH_EVERY_S: Final = 5.0
 UNHEALTHY_LOOKS: Final = 3
 FIRST_BACK_OFF_S: Final = 0.5
 LONGEST_BACK_OFF_S: Final = 30.0
+HOPELESS_STARTS: Final = 3
 START_UP_MEMORY: Final = 0.3  # how much the newest start-up counts in the mean
 
 
@@ -52,6 +54,7 @@ class ReplicaSet:
         self._failures = 0
         self._not_before_s = 0.0
         self._updating = False
+        self.hopeless = asyncio.Event()  # no replica has ever been ready, and enough were tried
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._watcher: asyncio.Task[None] | None = None
@@ -214,6 +217,11 @@ class ReplicaSet:
         self._fill()
 
     def _back_off(self, why: str) -> None:
+        if self.start_up_s is None and self._failures >= HOPELESS_STARTS - 1:
+            self._not_before_s = math.inf
+            self.hopeless.set()
+            self.say(why)
+            return
         wait_s = min(FIRST_BACK_OFF_S * 2**self._failures, LONGEST_BACK_OFF_S)
         self._failures += 1
         self._not_before_s = asyncio.get_running_loop().time() + wait_s

@@ -78,6 +78,11 @@ class Service:
         self.replicas.scale_to(max(self.settings.scaled.least, 1))
         self._scaler = asyncio.ensure_future(self._scale())
 
+    async def stop_if_hopeless(self) -> None:
+        """Stop once replicas were tried and none has ever been ready."""
+        await self.replicas.hopeless.wait()
+        self.stop()
+
     def renew(self) -> None:
         """Replace all replicas by new ones of the same command, one by one."""
         self._renewal = asyncio.ensure_future(self._renewed())
@@ -193,7 +198,8 @@ async def serve_replicas(
 ) -> None:
     """Serve until SIGTERM or SIGINT, then answer what is under way and end all replicas.
 
-    `on_begin` gets the service and its port once it listens. Raises TonnageError where the port is taken.
+    `on_begin` gets the service and its port once it listens. Raises TonnageError where the port is taken,
+    and where the first replicas all fail to get ready.
     """
     uvicorn = _uvicorn()
     listening = listening_socket(settings.host, settings.port)
@@ -209,6 +215,7 @@ async def serve_replicas(
         loop.add_signal_handler(number, service.stop)
     loop.add_signal_handler(signal.SIGHUP, service.renew)
     service.begin()
+    watched = asyncio.ensure_future(service.stop_if_hopeless())
     if on_begin is not None:
         on_begin(service, port)
     say(f"http://{settings.host}:{port} takes requests")
@@ -217,8 +224,11 @@ async def serve_replicas(
     finally:
         for number in (*STOPS, signal.SIGHUP):
             loop.remove_signal_handler(number)
+        watched.cancel()
         await service.close()
         listening.close()
+    if service.replicas.hopeless.is_set():
+        raise TonnageError("no replica became ready", hint=f"the logs of those that were tried: {folder}")
 
 
 def run_service(settings: ReplicatedService, render: Render, folder: Path, say: Callable[[str], None]) -> None:
