@@ -76,7 +76,7 @@ class ServiceTrials:
         return ServiceBench(
             url=self._url, protocol=target.dialect.name, model=target.model, arrivals=words, began=began,
             promise=self._promise, result=result, capacity=capacity,
-            client_cpu_s_per_request=self._cpu_s / sent, rows=(), remarks=tuple(self._remarks),
+            client_cpu_s_per_request=self._cpu_s / sent, rows=(), predicted=(), remarks=tuple(self._remarks),
         )  # fmt: skip
 
     async def _search(self, target: Target, pool: HttpPool, prompts: Prompts) -> Any:

@@ -11,7 +11,7 @@ from tonnage.reports.listing import Field, Fields, cell, field_table, field_valu
 from tonnage.reports.plain import plain_instant, plain_number
 from tonnage.reports.rendering import Report
 from tonnage.reports.wording import render_duration, short
-from tonnage.traffic.bench import ServiceBench
+from tonnage.traffic.bench import PredictedFigure, ServiceBench
 from tonnage.traffic.exchanges import LoadResult, Spread
 
 SCHEMA: Final = "tonnage/bench@1"
@@ -57,6 +57,7 @@ def _document(bench: ServiceBench) -> dict[str, Any]:
             "client_bound": capacity.client_bound,
             "trials": [{"rate_per_s": plain_number(rate), **_result_document(one)} for rate, one in capacity.trials],
         },
+        "predicted": [field_values(_PREDICTED, one) for one in bench.predicted],
         "rows": [dict(row) for row in bench.rows], "remarks": list(bench.remarks),
     }  # fmt: skip
 
@@ -81,6 +82,9 @@ def _blocks(bench: ServiceBench) -> Iterator[Block]:
     if result.faults:
         yield Heading(text="Errors")
         yield Pairs(rows=tuple((kind, f"{count:,}") for kind, count in result.faults))
+    if bench.predicted:
+        yield Heading(text="Predicted for this load, beside it")
+        yield field_table(_PREDICTED, bench.predicted)
     if bench.capacity is not None:
         yield Heading(text="Rates tried")
         yield field_table(_TRIALS, bench.capacity.trials)
@@ -128,6 +132,10 @@ def _capacity_words(bench: ServiceBench) -> str:
     )
 
 
+def _percent(value: float) -> str:
+    return f"{value:+.0f} %"
+
+
 def _seconds(name: str) -> Any:
     return lambda row: render_duration(getattr(row[1], name))
 
@@ -147,6 +155,14 @@ _RESULT: Final[Fields[LoadResult]] = tuple(
         "output_tokens", "in_flight", "kept_fraction", "goodput_per_s",
     )
 )  # fmt: skip
+_PREDICTED: Final[Fields[PredictedFigure]] = (
+    Field("metric", lambda one: one.metric, title=""),
+    Field("measured", lambda one: one.measured, title="measured", right=True),
+    Field("predicted", lambda one: one.predicted, title="predicted", right=True),
+    Field("low", lambda one: one.low, title="low", right=True),
+    Field("high", lambda one: one.high, title="high", right=True),
+    Field("error_percent", lambda one: one.error_percent, title="error", right=True, show=_percent),
+)
 _TIMES: Final[Fields[tuple[str, Spread]]] = (
     cell("", lambda row: _NAMES[row[0]], wraps=True),
     *(cell(name, _seconds(name), right=True) for name in ("mean", "p50", "p90", "p95", "p99", "longest")),

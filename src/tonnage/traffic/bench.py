@@ -11,6 +11,22 @@ from tonnage.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PredictedFigure:
+    """A measured figure beside what a plan predicts for the same load, with its 80 % interval; in the row's unit."""
+
+    metric: str
+    measured: float
+    predicted: float
+    low: float
+    high: float
+
+    @property
+    def error_percent(self) -> float:
+        """Of the prediction, over what was measured."""
+        return 100.0 * (self.predicted / self.measured - 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceBench:
     """`result` is that of the one run; of a search for capacity that of the highest rate that held, else of the last
     trial. `rows` are in the columns of the inference facts."""
@@ -25,4 +41,5 @@ class ServiceBench:
     capacity: Capacity | None
     client_cpu_s_per_request: float
     rows: tuple[Mapping[str, str], ...]
+    predicted: tuple[PredictedFigure, ...]
     remarks: tuple[str, ...]

@@ -68,7 +68,11 @@ def test_rows_are_in_the_file_and_in_the_store(upstream: Upstream, tmp_path: Pat
     with open_store(current_settings().database_url) as store:
         assert store.measurements("inference") == [dict(row) for row in found.rows]
     judged = json.loads(tonnage.validate("inference", tmp_path / "rows.csv").to_json())
-    assert judged["predicted"] > 0
+    assert judged["predicted"] == len(found.predicted) > 0
+    metrics = {one["metric"]: one["bias_pct"] for one in judged["metrics"]}
+    rate = next(one for one in found.predicted if one.metric == "requests_per_s")
+    assert rate.low <= rate.predicted <= rate.high
+    assert rate.error_percent == pytest.approx(metrics["requests_per_s"], rel=0.01)
 
 
 def test_errors_are_counted_by_kind(upstream: Upstream, tmp_path: Path) -> None:
