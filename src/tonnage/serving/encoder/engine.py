@@ -16,7 +16,8 @@ from tonnage.serving.encoder.faults import BadRequest, TooLarge
 from tonnage.serving.encoder.folders import ModelFolder, read_folder
 from tonnage.serving.encoder.runtimes import open_model
 from tonnage.serving.encoder.service import EncoderService
-from tonnage.serving.encoder.tasks import Pair, Tokens, computing
+from tonnage.serving.encoder.tasks import computing
+from tonnage.serving.encoder.tokens import Pair, Tokens
 from tonnage.serving.encoder.tuning import Tuned, tune
 
 
@@ -81,7 +82,7 @@ class Encoder:
         return [one for one in found if one is not None]
 
     async def _computed(self, given: Sequence[str | Pair], *, cut: bool, deadline: float | None) -> list[Kept]:
-        texts = [self.tokens.read(one, truncate=cut) for one in given]
+        texts = await self.tokens.read_all(given, truncate=cut)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
 

@@ -11,7 +11,7 @@ import numpy as np
 from tonnage.serving.encoder.engine import Encoder
 from tonnage.serving.encoder.faults import BadRequest, WrongTask
 from tonnage.serving.encoder.folders import ModelFolder
-from tonnage.serving.encoder.tasks import Pair
+from tonnage.serving.encoder.tokens import Pair
 from tonnage.values import dataclass
 
 Body = Mapping[str, Any]

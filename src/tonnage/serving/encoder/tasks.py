@@ -1,71 +1,19 @@
-"""From a request's texts to token numbers, and from a model's outputs to answers, for each task."""
+"""From a model's outputs to answers, for each task."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from tonnage.errors import MissingExtra
 from tonnage.serving.encoder.batching import Text
-from tonnage.serving.encoder.faults import BadRequest, TooLarge
+from tonnage.serving.encoder.faults import BadRequest
 from tonnage.serving.encoder.folders import ModelFolder
 from tonnage.serving.encoder.runtimes import Array, Model, padded
-from tonnage.values import dataclass
+from tonnage.serving.encoder.tokens import Span
 
 LONGEST_ANSWER: Final = 64  # tokens of a span that answers a question
-Pair = tuple[str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
-    """Where each token stands in the text that answers are read from; None: in the question, or special."""
-
-    text: str
-    offsets: Sequence[tuple[int, int] | None]
-
-
-class Tokens:
-    """Texts to token numbers by the folder's own fast tokenizer (Rust, outside Python's lock)."""
-
-    def __init__(self, folder: ModelFolder, *, most_tokens: int | None) -> None:
-        try:
-            library: Any = importlib.import_module("tokenizers")
-        except ImportError as error:
-            raise MissingExtra("an encoder's tokenizer", "serve") from error
-        self.most_tokens = min(most_tokens or folder.most_tokens, folder.most_tokens)
-        self._whole, self._cut = (library.Tokenizer.from_file(str(folder.path / "tokenizer.json")) for _ in range(2))
-        for one in (self._whole, self._cut):
-            one.no_padding()
-            one.no_truncation()
-        self._cut.enable_truncation(self.most_tokens)
-        self._task = folder.task
-        self.padding = self._whole.token_to_id("[PAD]") or self._whole.token_to_id("<pad>") or 0
-
-    def read(self, given: str | Pair, *, truncate: bool) -> Text:
-        """One text or pair. TooLarge where it has more tokens than the model takes, unless it may be cut."""
-        parts = (given,) if isinstance(given, str) else given
-        found = self._whole.encode(*parts)
-        if len(found.ids) > self.most_tokens:
-            if not truncate:
-                raise TooLarge(f"the text has {len(found.ids)} tokens, the model takes {self.most_tokens}: "
-                               'shorten it, or send "truncate": true')  # fmt: skip
-            found = self._cut.encode(*parts)
-        segments = found.type_ids if len(parts) > 1 else None
-        return Text(ids=found.ids, segments=segments, parts=self._span(found, parts))
-
-    def _span(self, found: Any, parts: Sequence[str]) -> Span | None:
-        if self._task == "token-classification":
-            offsets = [None if special else at for special, at in
-                       zip(found.special_tokens_mask, found.offsets, strict=True)]  # fmt: skip
-            return Span(text=parts[0], offsets=offsets)
-        if self._task == "question-answering":
-            offsets = [at if sequence == 1 else None for sequence, at in
-                       zip(found.sequence_ids, found.offsets, strict=True)]  # fmt: skip
-            return Span(text=parts[-1], offsets=offsets)
-        return None
 
 
 def computing(folder: ModelFolder, model: Model, *, padding: int) -> Callable[[Sequence[Text]], Sequence[Any]]:
