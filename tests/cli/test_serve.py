@@ -160,6 +160,7 @@ def ask_until_gone(port: int, statuses: list[int]) -> None:
         (["FOLDER", "--task", "translation"], "one of classification"),
         (["FOLDER", "--model", "x"], "belong to a workload file"),
         (["FOLDER", "--task", "embedding"], "no config.json"),
+        (["FOLDER", "--cache-url", "redis://:secret@host:1/0"], "has a password"),
     ],
 )
 def test_an_encoder_that_is_none_is_refused(tmp_path: Path, arguments: list[str], words: str) -> None:

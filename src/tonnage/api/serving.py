@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
+from urllib.parse import urlsplit
 
 from tonnage.api.answers import Answer
 from tonnage.api.declaring import Options, option
@@ -172,6 +173,9 @@ def _encoder(target: str, asked: ServeOptions, settings: Settings) -> PlannedRep
     from tonnage.serving.report import PlannedReplica
 
     engine: ServingEngine[EncoderService] = EncoderEngine()
+    if asked.cache_url is not None and urlsplit(asked.cache_url).password:
+        raise InputError("the URL of --cache-url has a password, which the service's file would hold",
+                         hint="export TONNAGE_SERVE_CACHE_URL=... and leave --cache-url out")  # fmt: skip
     folder, trained_for = model_folder(target, settings)
     task = cast("Task | None", _one_of("--task", asked.task, TASKS) or trained_for)
     read_folder(folder, task=task)

@@ -32,6 +32,7 @@ TICK_S: Final = 0.25
 LONGEST_MESSAGE: Final = 500
 AFTER_INTERRUPT_S: Final = 10.0  # that answers on their way may take once the user asked to stop
 _DECODER: Final = json.JSONDecoder()
+MOST_TOKENS: Final = 2**53  # of one answer
 _NO_KEY: Final = (401, 403)
 
 
@@ -131,12 +132,10 @@ class Carrier:
                 if row is None:
                     await self._wait_for_work()
                     continue
+                await self._wait_for_room(tasks)
                 if isinstance(row, BadRow):
                     self._fail(row, "bad row", row.reason, None)
-                    await asyncio.sleep(0)
                     continue
-                while self._commit.waiting > MOST_UNWRITTEN or len(tasks) > MOST_TASKS + 4 * self._gate.limit:
-                    await asyncio.sleep(0.01)
                 await self._gate.enter()
                 if self._over_budget():
                     self._gate.leave()
@@ -150,6 +149,15 @@ class Carrier:
                 await asyncio.wait(tasks)
         except Stopped:
             return
+
+    async def _wait_for_room(self, tasks: set[asyncio.Task[None]]) -> None:
+        """Until the disk and the rows under way leave room for another; Stopped where nothing more is to be sent."""
+        await asyncio.sleep(0)
+        while not self.stopping:
+            if self._commit.waiting <= MOST_UNWRITTEN and len(tasks) <= MOST_TASKS + 4 * self._gate.limit:
+                return
+            await asyncio.sleep(0.01)
+        raise Stopped
 
     async def _wait_for_work(self) -> None:
         """All that is left is others' work, which they may give up."""
@@ -209,7 +217,7 @@ class Carrier:
         self._heard_s = monotonic()
         try:
             tokens = _tokens_of(_DECODER.decode(answer.body.decode()))
-        except (ValueError, TypeError, AttributeError):
+        except (ValueError, TypeError, AttributeError, RecursionError):
             return _Failure("the answer is no JSON of this protocol", "rubbish", 200)
         self._answers += 1
         self._input_tokens += tokens[0]
@@ -331,7 +339,14 @@ def _tokens_of(found: Any) -> tuple[int, int]:
     usage = found.get("usage") or {}
     read = usage.get("prompt_tokens", usage.get("input_tokens")) or 0
     written = usage.get("completion_tokens", usage.get("output_tokens")) or 0
-    return int(read), int(written)
+    return _count(read), _count(written)
+
+
+def _count(value: Any) -> int:
+    """A number of tokens; ValueError for what is none, since the line of an answer must be read back."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < MOST_TOKENS:
+        raise ValueError
+    return int(value)
 
 
 def _message_of(body: bytes) -> str:

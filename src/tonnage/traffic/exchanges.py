@@ -37,6 +37,18 @@ class Exchange:
     def ended_s(self) -> float:
         return self.due_s + self.latency_s
 
+    def shown(self, name: str) -> float:
+        """A figure as its user sees it, for a promise: without a stream nothing is seen before the end. Infinite where
+        nobody knows it."""
+        value: float | None = getattr(self, name)
+        if value is not None:
+            return value
+        if name == "ttft_s":
+            return self.latency_s
+        if self.output_tokens is None:
+            return inf
+        return self.latency_s / (self.output_tokens - 1) if self.output_tokens > 1 else 0.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatencyPromise:
@@ -53,10 +65,11 @@ class LatencyPromise:
         return {name: limit for name, limit in named.items() if limit is not None}
 
     def kept_by(self, one: Exchange) -> bool:
-        """Whether an answer came, inside every limit. A figure it lacks (one token has no tpot) breaks none."""
+        """Whether an answer came, inside every limit. One token has no time per further token, which breaks no limit;
+        an answer that did not stream shows its first token at its end."""
         if one.fault:
             return False
-        return all((getattr(one, name) or 0.0) <= limit for name, limit in self.limits.items())
+        return all(one.shown(name) <= limit for name, limit in self.limits.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,9 +184,8 @@ def _spread_known(values: Iterable[float | None]) -> Spread | None:
 
 
 def _p95_with_faults(sent: Sequence[Exchange], name: str) -> float:
-    """The 95th percentile of a figure; what got no answer counts as infinite. 0 where no request has the figure."""
-    known = ((one.fault, getattr(one, name)) for one in sent)
-    values = sorted(inf if fault else value for fault, value in known if fault or value is not None)
+    """The 95th percentile of a figure; what got no answer counts as infinite."""
+    values = sorted(inf if one.fault else one.shown(name) for one in sent)
     return values[min(int(0.95 * len(values)), len(values) - 1)] if values else 0.0
 
 

@@ -12,6 +12,8 @@ import httpx
 import numpy as np
 import pytest
 
+from tonnage.errors import InputError
+
 Served = Callable[..., Any]
 TEXTS = ["good film", "the film was bad bad bad", "it was", "who wrote the film the film the film the film"]
 
@@ -195,6 +197,19 @@ def test_a_key_is_asked_for(served: Served, monkeypatch: pytest.MonkeyPatch) -> 
     (wrong, refused), (right, _), (health, _) = run(calls())
     assert (wrong, right, health) == (401, 200, 200)
     assert refused.json()["error"]["type"] == "unauthorized"
+
+
+def test_a_variable_without_a_key_serves_nobody(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a key is asked for and the variable holds none, the server does not start: it would let everybody in."""
+    monkeypatch.setenv("SERVED_KEY", " , ")
+    with pytest.raises(InputError, match="SERVED_KEY holds no key"):
+        ask(served, "embedding", "/embed", {"inputs": "it"}, key_variable="SERVED_KEY")
+
+
+def test_a_context_without_tokens_is_a_bad_request(served: Served) -> None:
+    """Not an error of the model."""
+    answer = ask(served, "question-answering", "/answer", {"question": "who wrote it", "context": ""})
+    assert (answer.status_code, answer.json()["error_type"]) == (400, "invalid_request")
 
 
 def test_deadlines_come_in_a_header(served: Served) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tonnage.serving.encoder.batching import FIRST, RATIO, Batcher, Text, Waiting, bucket_of
-from tonnage.serving.encoder.faults import Draining, Failed, Late, Overloaded
+from tonnage.serving.encoder.faults import BadRequest, Draining, Failed, Late, Overloaded
 
 
 class Gate:
@@ -141,6 +141,50 @@ def test_one_bad_text_fails_alone() -> None:
     assert [type(fault) for fault in faults] == [type(None), type(None), Failed, type(None)]
     assert "ValueError: seven" in str(faults[2])
     assert one.computing == 0
+
+
+def test_a_model_that_loses_an_answer_fails_its_requests_alone() -> None:
+    """Fewer answers than texts: those requests fail, the worker lives on, and the next is answered."""
+
+    def short(batch: Sequence[Text]) -> Sequence[int]:
+        return [len(text.ids) for text in batch][: -1 if len(batch[0].ids) == 7 else None]
+
+    one = batcher(short)
+    lost, told = submit(one, 7)
+    assert told.wait(5)
+    assert isinstance(lost.fault, Failed)
+    found, told = submit(one, 5)
+    assert told.wait(5)
+    assert (found.answers, one.alive) == ([5], True)
+    assert one.drain(timeout_s=5)
+
+
+def test_a_fault_of_the_request_stays_what_it_is() -> None:
+    """What the model's reader says of one request reaches that request as it was said."""
+
+    def picky(batch: Sequence[Text]) -> Sequence[int]:
+        if len(batch[0].ids) == 7:
+            raise BadRequest("no tokens")
+        return [len(text.ids) for text in batch]
+
+    one = batcher(picky)
+    request, told = submit(one, 7)
+    assert told.wait(5)
+    assert isinstance(request.fault, BadRequest)
+    one.drain(timeout_s=5)
+
+
+def test_a_loop_that_has_ended_kills_no_worker() -> None:
+    """Telling nobody is no fault: the worker answers the next request."""
+
+    def gone(_: Waiting[int]) -> None:
+        raise RuntimeError("Event loop is closed")
+
+    one = batcher(Gate())
+    one.submit(texts(3), gone)
+    _, told = submit(one, 4)
+    assert told.wait(5)
+    one.drain(timeout_s=5)
 
 
 def test_a_draining_batcher_takes_nothing_and_finishes_all() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -107,3 +108,21 @@ def test_adapters_answer_as_with_their_base(encoders: dict[str, Path], tmp_path:
     with torch.inference_mode():
         expected = made(torch.from_numpy(ids)).logits.numpy()
     assert model.outputs(ids, np.ones_like(ids), np.zeros_like(ids)) == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_kept_embedding_holds_nothing_else(encoders: dict[str, Path]) -> None:
+    """An answer is a copy: what is kept of a batch of 32 is one row, not the batch."""
+    import numpy as np
+
+    from tonnage.serving.encoder.batching import Text
+    from tonnage.serving.encoder.tasks import computing
+
+    class Fixed:
+        device = "cpu"
+
+        def outputs(self, ids: Any, mask: Any, segments: Any) -> Any:  # noqa: ARG002
+            return np.ones((*ids.shape, 8), np.float32)
+
+    answers = computing(read_folder(encoders["embedding"]), Fixed(), padding=0)([Text(ids=[1, 2])] * 32)
+    assert answers[0].base is None
+    assert len(answers) == 32

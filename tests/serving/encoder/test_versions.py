@@ -236,6 +236,21 @@ def test_a_fallback_answers_where_too_much_waits(served: Served, other: Path) ->
     assert fell.headers["x-model-version"] != first.headers["x-model-version"]
 
 
+def test_a_fallback_outlives_every_change(served: Served, other: Path, tmp_path: Path) -> None:
+    """Loaded over twice, the first model has gone; the fallback is still there to answer."""
+
+    async def calls() -> tuple[int, str | None]:
+        async with served("embedding", fallback=str(other), queue_items=1, workers=1) as client:
+            for seed in (2, 3):
+                assert (await change(client, "load", model=str(write_tiny_encoder(tmp_path / str(seed), "embedding",
+                                                                                  seed=seed)))).status_code == 200  # fmt: skip
+            full = await asyncio.gather(*(client.post("/embed", json={"inputs": "it was"}) for _ in range(12)))
+            fell = [one for one in full if one.headers.get("x-fallback")]
+            return max(one.status_code for one in fell), fell[0].headers["x-fallback"]
+
+    assert run(calls())[1] == "true"
+
+
 def test_a_redis_that_cannot_be_named_is_bad_input() -> None:
     """The hint has the form of the URL."""
     pytest.importorskip("redis")

@@ -6,15 +6,18 @@ import asyncio
 import hmac
 import importlib
 import json
+import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from typing import Any, Final
 
+from tonnage.errors import InputError
 from tonnage.serving.encoder.engine import Encoder, deadline_in
 from tonnage.serving.encoder.faults import (
     BadRequest,
     Draining,
+    Failed,
     Fault,
     Forbidden,
     NotFound,
@@ -45,6 +48,7 @@ ADMIN_KEY_VARIABLE: Final = "TONNAGE_SERVE_ADMIN_KEY"
 CLIENT_GONE: Final = 499  # as nginx counts a client that hung up
 DEADLINE: Final = b"x-deadline-ms"  # milliseconds from the request's arrival
 LOOK_AFTER_S: Final = 0.05  # a client is watched for having gone once its answer takes this long
+_LOG: Final = logging.getLogger("uvicorn.error")
 _JSON: Final = ((b"content-type", b"application/json"),)
 _FELL_BACK: Final = (b"x-fallback", b"true")
 
@@ -58,10 +62,13 @@ class App:
 
     def __init__(self, versions: Versions, *, fallback: Encoder | None = None) -> None:
         self.versions, self.fallback, self.service = versions, fallback, versions.main.service
+        versions.kept = fallback
         self.measures = Measures(versions)
         self.ending: Callable[[], bool] = lambda: False  # whether the server takes nothing new
         keys = os.environ.get(self.service.key_variable, "") if self.service.key_variable else ""
         self._keys = tuple(key.strip().encode() for key in keys.split(",") if key.strip())
+        if self.service.key_variable and not self._keys:
+            raise InputError(f"{self.service.key_variable} holds no key", hint="set it, or serve without --api-key")
         self._admin_key = os.environ.get(ADMIN_KEY_VARIABLE, "").encode()
         self._base = f"/v2/models/{self.service.name}"
         self._change_base = f"/v2/repository/models/{self.service.name}"
@@ -88,6 +95,10 @@ class App:
         except Gone:
             self.measures.count(endpoint, CLIENT_GONE, time.perf_counter() - began)
             return
+        except Exception as error:  # a bug of ours: its request fails, the others go on
+            _LOG.exception("%s failed", path)
+            ours = Fault(f"{type(error).__name__}: {error}")
+            status, headers, body = ours.status, _JSON, self._encode(_fault(path, ours))
         self.measures.count(endpoint, status, time.perf_counter() - began)
         await send({"type": "http.response.start", "status": status,
                     "headers": [*headers, (b"content-length", str(len(body)).encode())]})  # fmt: skip
@@ -115,7 +126,8 @@ class App:
 
         chosen = self.versions.choose(version)
         self.versions.shadow(answer)
-        encoder, asked, found, tokens = await _unless_gone(self._with_fallback(answer, chosen), receive)
+        work = answer(chosen) if version is not None else self._with_fallback(answer, chosen)
+        encoder, asked, found, tokens = await _unless_gone(work, receive)
         fell_back = (_FELL_BACK,) if encoder is self.fallback else ()
         named = (*_JSON, (b"x-model-version", encoder.version.encode()), *fell_back)
         return 200, named, self._encode(asked.answer(found, tokens))
@@ -161,6 +173,8 @@ class App:
         if path in ("/ready", "/v2/health/ready", f"{self._base}/ready"):
             if self.ending():
                 raise Draining("the server is ending")
+            if not self.versions.main.batcher.alive:
+                raise Failed("no worker computes any more")
             return 200, _JSON, b"{}"
         if path == "/metrics":
             return 200, ((b"content-type", b"text/plain; version=0.0.4"),), self.measures.text()
@@ -308,11 +322,11 @@ def _fault(path: str, fault: Fault) -> Body:
 
 
 def _json_writer() -> Callable[[Any], bytes]:
-    """orjson where it is installed (the extra `serve`): NaN becomes null in both."""
+    """orjson where it is installed (the extra `serve`), in which NaN is null; without it NaN is an error."""
     try:
         made: Callable[[Any], bytes] = importlib.import_module("orjson").dumps
     except ImportError:
-        return lambda value: json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+        return lambda value: json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
     return made
 
 

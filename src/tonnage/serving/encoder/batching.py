@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final, Generic, TypeVar
 
 from tonnage.serving.encoder.faults import Draining, Failed, Fault, Late, Overloaded
@@ -127,7 +128,12 @@ class Batcher(Generic[Answer]):
         until = time.monotonic() + timeout_s
         for worker in self.workers:
             worker.join(max(0.0, until - time.monotonic()))
-        return not any(worker.is_alive() for worker in self.workers)
+        return not self.waiting and not self.alive
+
+    @property
+    def alive(self) -> bool:
+        """Whether anybody computes."""
+        return any(worker.is_alive() for worker in self.workers)
 
     def _work(self) -> None:
         while (batch := self._take()) is not None:
@@ -157,8 +163,7 @@ class Batcher(Generic[Answer]):
             item = queue.popleft()
             self.waiting -= 1
             if request.deadline is not None and now > request.deadline and not request.done:
-                if request.fail(Late("its deadline passed while it waited")):
-                    request.told(request)
+                self._fail(request, Late("its deadline passed while it waited"))
             elif not request.done:
                 batch.append(item)
         if not queue:
@@ -168,26 +173,38 @@ class Batcher(Generic[Answer]):
     def _answer(self, batch: list[_Item]) -> None:
         began = time.monotonic()
         try:
-            answers = self.compute([text for _, _, text in batch])
+            answers = list(zip(batch, self.compute([text for _, _, text in batch]), strict=True))
         except Exception as error:  # whatever the model raises: the request fails, the worker goes on
-            self._settle(batch, began)
             if len(batch) > 1:  # the others of the batch are not at fault
                 self._again(batch)
-            elif batch[0][0].fail(Failed(f"{type(error).__name__}: {error}")):
-                batch[0][0].told(batch[0][0])
+            else:
+                self._settle(batch, began)
+                self._fail(
+                    batch[0][0], error if isinstance(error, Fault) else Failed(f"{type(error).__name__}: {error}")
+                )
             return
         self._settle(batch, began)
-        for (request, at, _), answer in zip(batch, answers, strict=True):
+        for (request, at, _), answer in answers:
             if request.put(at, answer):
-                request.told(request)
+                self._tell(request)
 
     def _again(self, batch: list[_Item]) -> None:
-        """Each text alone."""
-        with self._changed:
-            self.computing += len(batch)
-            self.computed -= len(batch)
+        """Each text alone, of the requests that still wait for an answer."""
         for item in batch:
-            self._answer([item])
+            if item[0].done:
+                with self._changed:
+                    self.computing -= 1
+            else:
+                self._answer([item])
+
+    def _fail(self, request: Waiting[Answer], fault: Fault) -> None:
+        if request.fail(fault):
+            self._tell(request)
+
+    def _tell(self, request: Waiting[Answer]) -> None:
+        """Nobody to tell is no fault of the worker's: the loop that asked may have ended."""
+        with suppress(RuntimeError):
+            request.told(request)
 
     def _settle(self, batch: list[_Item], began: float) -> None:
         each = (time.monotonic() - began) / len(batch)

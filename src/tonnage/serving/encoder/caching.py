@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import os
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
@@ -11,6 +12,7 @@ from typing import Any, Final, Protocol
 from tonnage.errors import InputError, MissingExtra
 
 KEPT_S: Final = 24 * 3600  # in Redis
+URL_VARIABLE: Final = "TONNAGE_SERVE_CACHE_URL"  # for a URL with a password: no file and no command holds it
 PREFIX: Final = b"tonnage:answer:"
 Kept = tuple[Any, int]  # an answer, and the tokens of its text
 
@@ -67,7 +69,7 @@ class RedisCache:
         try:
             self._client = library.from_url(url, socket_timeout=1.0, socket_connect_timeout=1.0)
         except ValueError as error:
-            raise InputError(f"the cache's URL cannot be used: {error}", hint="redis://HOST:PORT/0") from error
+            raise InputError("the cache's URL cannot be used", hint="redis://HOST:PORT/0") from error
         self._errors = importlib.import_module("redis").RedisError
         self._load, self._orjson = orjson.loads, orjson
         self.failures = 0
@@ -93,6 +95,7 @@ class RedisCache:
 
 def open_cache(items: int, url: str | None) -> AnswerCache | None:
     """As the service says: in Redis, in this process, or none."""
+    url = os.environ.get(URL_VARIABLE) or url
     if url is not None:
         return RedisCache(url)
     return MemoryCache(items) if items else None

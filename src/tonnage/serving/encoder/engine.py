@@ -69,7 +69,8 @@ class Encoder:
         self, cache: AnswerCache, given: Sequence[str | Pair], *, cut: bool, deadline: float | None, tenant: bytes
     ) -> list[Kept]:
         """Those that are kept as they are, the others computed and kept."""
-        keys = [key_of(self.version, tenant, one, cut=cut) for one in given]
+        asked = f"{self.version} {self.service.runtime} {self.tokens.most_tokens}"
+        keys = [key_of(asked, tenant, one, cut=cut) for one in given]
         found = await cache.read(keys)
         missing = [at for at, one in enumerate(found) if one is None]
         self.hits += len(given) - len(missing)

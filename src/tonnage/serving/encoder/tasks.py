@@ -49,7 +49,7 @@ def _embedded(folder: ModelFolder, _: Sequence[Text], hidden: Array, mask: Array
         pooled = np.where(shown > 0, hidden, -np.inf).max(axis=1)
     else:
         pooled = (hidden * shown).sum(axis=1) / shown.sum(axis=1)
-    return list(pooled)
+    return [row.copy() for row in pooled]  # a view would keep the whole batch in memory where answers are kept
 
 
 def _marked(folder: ModelFolder, texts: Sequence[Text], logits: Array, _: Array) -> Sequence[Any]:

@@ -43,6 +43,7 @@ class Versions:
         self.before: Arrangement | None = None
         self.shadowed, self.shadow_faults = 0, 0
         self._load, self._random = load, random.Random(seed)
+        self.kept: Encoder | None = None  # is never drained while the server lives: the fallback
         self._changing = asyncio.Lock()
         self._beside: set[asyncio.Task[Any]] = set()  # shadows and drains under way
 
@@ -133,7 +134,7 @@ class Versions:
         dropped = [one for one in (self.before.encoders if self.before else ()) if one not in to.encoders]
         self.before, self.now = self.now, to
         for one in dropped:
-            if one not in self.before.encoders:
+            if one not in self.before.encoders and one is not self.kept:
                 self._go_on(asyncio.to_thread(one.drain, timeout_s=DRAIN_S))
 
     def _go_on(self, work: Coroutine[Any, Any, Any]) -> None:

@@ -121,7 +121,11 @@ class ReplicaApp:
                 raise UpstreamFault(f"replica {seat.name} is gone")
             target = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
             answer = await upstream.ask(scope["method"], target, scope["headers"], body)
-            await _pass_back(answer, begun)
+            try:
+                await _pass_back(answer, begun)
+            except BaseException:
+                answer.abort()  # the replica stops writing what nobody reads
+                raise
         except UpstreamFault:
             fault = True
             raise

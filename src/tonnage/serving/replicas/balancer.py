@@ -134,6 +134,7 @@ class Balancer:
     async def _wait(self, prefix: bytes | None, avoid: frozenset[str], *, again: bool) -> Seat:
         if self.waiting >= self.most_waiting and not again:
             self.counts.refused += 1
+            self.counts.late += 1  # the law must see those that got no slot at all
             raise QueueFull(self.waiting, self.retry_after_s())
         future: asyncio.Future[Seat] = asyncio.get_running_loop().create_future()
         place = (future, prefix, avoid)
@@ -150,6 +151,7 @@ class Balancer:
                 self.counts.abandoned += 1
                 raise
             self.counts.refused += 1
+            self.counts.late += 0 if again else 1
             raise NoSlotInTime(self.longest_wait_s, self.retry_after_s()) from None
 
     def give_back(self, seat: Seat, took_s: float, *, fault: bool = False, counted: bool = True) -> None:

@@ -14,6 +14,7 @@ from tonnage.errors import MissingExtra
 
 Headers = Sequence[tuple[bytes, bytes]]
 CONNECT_TIMEOUT_S: Final = 5.0
+SILENCE_S: Final = 600.0  # before the first byte, and between two: a replica that hangs gives its slots back
 MOST_UNREAD_BYTES: Final = 1 << 20  # a slow client holds up its replica's connection, not this process's memory
 HOP_BY_HOP: Final = frozenset(
     (b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade")
@@ -102,6 +103,9 @@ class Connection(asyncio.Protocol):
         except asyncio.CancelledError:
             self.abort()
             raise
+        except UpstreamFault:
+            self.abort()
+            raise
         return self
 
     @property
@@ -142,7 +146,11 @@ class Connection(asyncio.Protocol):
             raise self._fault
         self._waiter = asyncio.get_running_loop().create_future()
         try:
-            await self._waiter
+            async with asyncio.timeout(SILENCE_S):
+                await self._waiter
+        except TimeoutError as error:
+            self.abort()
+            raise UpstreamFault(f"nothing came for {SILENCE_S:g} s") from error
         finally:
             self._waiter = None
         if self._fault is not None and not self._pieces:
