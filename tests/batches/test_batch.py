@@ -17,7 +17,9 @@ pytest.importorskip("uvloop")
 
 import tonnage
 from tonnage import BatchOptions
+from tonnage.batches.carrying import _tokens_of
 from tonnage.batches.gate import Gate
+from tonnage.batches.records import Record
 from tonnage.cli import run
 from tonnage.errors import InputError, PlanRefused, TonnageError
 from tonnage.testing.upstream import Upstream
@@ -271,3 +273,27 @@ def test_hanging_answers_time_out(tmp_path: Path) -> None:
     assert dict(found.faults) == {"timeout": 1}
     assert found.progress.answered == 2
     assert time.monotonic() - began < 30
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [{"prompt_tokens": -1}, {"prompt_tokens": 1e400}, {"completion_tokens": "many"}, {"prompt_tokens": True}],
+)
+def test_counts_that_no_line_could_hold_are_rubbish(usage: dict[str, Any]) -> None:
+    """What is recorded must be read back: a count that is none makes the answer rubbish, and stops nothing."""
+    with pytest.raises(ValueError):
+        _tokens_of({"choices": [], "usage": usage})
+    assert _tokens_of({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": None}}) == (3, 0)
+
+
+def test_a_disk_that_is_full_ends_a_batch_of_bad_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing can be recorded any more: the batch ends with that error, however many rows are left."""
+
+    def full(_: Record, __: object) -> None:
+        raise TonnageError("no space left on device")
+
+    source = tmp_path / "in.jsonl"
+    source.write_text("{no JSON\n" * 30_000)
+    monkeypatch.setattr(Record, "write", full)
+    with Upstream() as upstream, pytest.raises(TonnageError, match="no space left"):
+        tonnage.batch(source, tmp_path / "out.jsonl", asked(upstream))

@@ -119,3 +119,12 @@ def test_a_client_that_cannot_offer_more_ends_the_search() -> None:
     while (rate := search.next_rate()) is not None:
         search.note(rate, summed(steady(late_s=0.0 if rate < 100 else 0.5), LatencyPromise(latency_s=1.0)))
     assert search.found().client_bound
+
+
+def test_a_promise_that_was_never_measured_is_not_kept() -> None:
+    """Without a stream the first token is seen at the end; without counted tokens nobody knows the time per token."""
+    unseen = [replace(one, ttft_s=None, tpot_s=None, latency_s=5.0, output_tokens=None) for one in steady()]
+    assert summed(unseen, LatencyPromise(ttft_s=0.1)).broken == ("ttft_s",)
+    assert summed(unseen, LatencyPromise(tpot_s=0.1)).broken == ("tpot_s",)
+    one_token = [replace(one, tpot_s=None, output_tokens=1) for one in steady()]
+    assert summed(one_token, LatencyPromise(tpot_s=0.1)).holds is True

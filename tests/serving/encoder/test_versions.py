@@ -242,8 +242,8 @@ def test_a_fallback_outlives_every_change(served: Served, other: Path, tmp_path:
     async def calls() -> tuple[int, str | None]:
         async with served("embedding", fallback=str(other), queue_items=1, workers=1) as client:
             for seed in (2, 3):
-                assert (await change(client, "load", model=str(write_tiny_encoder(tmp_path / str(seed), "embedding",
-                                                                                  seed=seed)))).status_code == 200  # fmt: skip
+                model = write_tiny_encoder(tmp_path / str(seed), "embedding", seed=seed)
+                assert (await change(client, "load", model=str(model))).status_code == 200
             full = await asyncio.gather(*(client.post("/embed", json={"inputs": "it was"}) for _ in range(12)))
             fell = [one for one in full if one.headers.get("x-fallback")]
             return max(one.status_code for one in fell), fell[0].headers["x-fallback"]

@@ -19,11 +19,16 @@ class Clock:
 
 
 def balanced(
-    work: Callable[[Balancer, Clock], Awaitable[None]], *, seats: int = 2, slots: int = 2, waiting: int = 3
+    work: Callable[[Balancer, Clock], Awaitable[None]],
+    *,
+    seats: int = 2,
+    slots: int = 2,
+    waiting: int = 3,
+    longest_wait_s: float = 10.0,
 ) -> None:
     async def whole() -> None:
         clock = Clock()
-        balancer = Balancer(promise_s=1.0, most_waiting=waiting, longest_wait_s=0.05, clock=clock)
+        balancer = Balancer(promise_s=1.0, most_waiting=waiting, longest_wait_s=longest_wait_s, clock=clock)
         for number in range(seats):
             balancer.add(Seat(f"r{number}", slots))
         await work(balancer, clock)
@@ -84,10 +89,11 @@ def test_too_many_and_too_long_are_refused() -> None:
             with pytest.raises(NoSlotInTime):
                 await one
         assert balancer.waiting == 0
+        assert balancer.counts.late == balancer.counts.refused == 4  # the law sees them
         balancer.give_back(held, 1.0)
         assert (await balancer.take()) is held
 
-    balanced(work, seats=1, slots=1)
+    balanced(work, seats=1, slots=1, longest_wait_s=0.05)
 
 
 def test_a_cancelled_wait_gives_its_slot_on() -> None:
