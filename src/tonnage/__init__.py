@@ -18,11 +18,11 @@ __version__: Final = "0.1.0"
 __all__ = [
     "Answer", "BatchOptions", "BenchServeOptions", "BreakEvenOptions", "CalibrateOptions", "EvaluateOptions",
     "Explanation", "FetchOptions", "LocalOptions", "PipelineOptions", "PlanResult", "PredictOptions", "ResumeOptions",
-    "RightsizeOptions", "RunOptions", "ScalingOptions", "SizeResult", "ValidateOptions", "__version__", "batch",
-    "bench_serve", "breakeven", "calibrate", "calibrate_local", "compare", "diff", "errors", "evaluate",
-    "export_local_rows", "fetch", "load_catalog", "load_workload", "plan", "portfolio", "predict", "resume",
-    "rightsize", "run", "run_pipeline", "show", "show_pipeline", "simulate_scaling", "size", "spot", "stop",
-    "validate", "verify_fetched",
+    "RightsizeOptions", "RunOptions", "ScalingOptions", "ServeOptions", "SizeResult", "ValidateOptions",
+    "__version__", "batch", "bench_serve", "breakeven", "calibrate", "calibrate_local", "compare", "diff", "errors",
+    "evaluate", "export_local_rows", "fetch", "load_catalog", "load_workload", "plan", "planned_replica", "portfolio",
+    "predict", "resume", "rightsize", "run", "run_pipeline", "serve", "show", "show_pipeline", "simulate_scaling",
+    "size", "spot", "stop", "validate", "verify_fetched",
 ]  # fmt: skip
 __getattr__ = lazy_names(__name__, {".errors": (), "tonnage.api": __all__})
 
