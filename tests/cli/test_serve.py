@@ -72,6 +72,7 @@ def test_the_planned_command_is_printed(file: Path) -> None:
         ([], 2, "where are the weights"),
         (["--model", "x", "--engine", "vlm"], 2, "no serving engine named 'vlm'"),
         (["--model", "x", "--engine", "llama.cpp"], 2, "serves GGUF files"),
+        (["--model", "x", "--engine", "tei"], 2, "no plan is made for tei"),
         (["--model", "x", "--option", "5000"], 2, "no machines of rank 5000"),
         (["--model", "x", "--engine-arg", "max-num-seq=3"], 2, "did you mean '--max-num-seqs'"),
     ],

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from tonnage.api.portfolios import portfolio
     from tonnage.api.runs import ResumeOptions, RunOptions, resume, run, show, stop
     from tonnage.api.scaling import ScalingOptions, simulate_scaling
-    from tonnage.api.serving import ServeOptions, planned_replica, serve
+    from tonnage.api.serving import ServeOptions, planned_replica
+    from tonnage.api.started_services import serve
     from tonnage.api.steps import PipelineOptions, run_pipeline, show_pipeline
     from tonnage.api.trained import EvaluateOptions, PredictOptions, evaluate, predict
     from tonnage.diffing import diff
@@ -61,7 +62,8 @@ __getattr__ = lazy_names(
         ".downloads": ("FetchOptions", "fetch", "verify_fetched"),
         ".runs": ("ResumeOptions", "RunOptions", "resume", "run", "show", "stop"),
         ".scaling": ("ScalingOptions", "simulate_scaling"),
-        ".serving": ("ServeOptions", "planned_replica", "serve"),
+        ".serving": ("ServeOptions", "planned_replica"),
+        ".started_services": ("serve",),
         ".steps": ("PipelineOptions", "run_pipeline", "show_pipeline"),
         "tonnage.diffing": ("diff",),
         ".spot": (),

@@ -117,7 +117,8 @@ def batch(
     options = options or BatchOptions()
     _check(options, service)
     if options.serve is not None:
-        from tonnage.api.serving import ServeOptions, served_here
+        from tonnage.api.serving import ServeOptions
+        from tonnage.api.started_services import served_here
 
         service = served_here(options.serve, ServeOptions(model=options.weights, name=options.model or SERVED_NAME))
     options = replace(options, model=options.model or (SERVED_NAME if options.serve else first_model(options)))

@@ -1,39 +1,32 @@
-"""A service's replica rendered and started: `tonnage.planned_replica`, `tonnage.serve`."""
+"""A service's replica, planned and rendered: `tonnage.planned_replica`."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, cast, get_args
 from urllib.parse import urlsplit
 
 from tonnage.api.answers import Answer
 from tonnage.api.declaring import Options, option
 from tonnage.api.reading import read_range, read_seconds
-from tonnage.errors import InputError, NothingFits, PlanRefused
+from tonnage.errors import InputError, NothingFits
 from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     from tonnage.catalog import Catalog
     from tonnage.planning.plan import MachineOption
-    from tonnage.runs.preflight import LocalMachine
-    from tonnage.scaling.schedules import Schedule
     from tonnage.serving.encoder.service import Number, Runtime, Task
     from tonnage.serving.engines.engine import EnginePlace, ServingEngine
-    from tonnage.serving.engines.processes import EngineProcess
     from tonnage.serving.report import PlannedReplica
     from tonnage.workload.jobs import EngineName, ServeJob
 
 TASKS: Final = ("classification", "token-classification", "embedding", "reranking", "question-answering")
 NUMBERS: Final = ("fp32", "bf16", "fp16", "int8")
 RUNTIMES: Final = ("onnx", "torch")
-DRAIN_S: Final = 60.0
-WATCH_S: Final = 0.5
 _TASKS: Final = "What an encoder does; by default what its weights were saved for. " + ", ".join(TASKS) + "."
 
 
@@ -207,135 +200,6 @@ def _engine_place(name: str, asked: ServeOptions, settings: Settings) -> EngineP
     return EnginePlace(folder=folder, host=asked.host, port=asked.port, api_key=asked.api_key)
 
 
-def serve(
-    planned: PlannedReplica,
-    options: ServeOptions | None = None,
-    *,
-    say: Callable[[str], None] | None = None,
-) -> int:
-    """Start the replica here and stay until it ends or SIGINT or SIGTERM comes; it then finishes what it answers.
-
-    Returns the engine's exit code. Raises PlanRefused where this machine has not the GPUs of a replica, InputError or
-    TonnageError where the engine does not start.
-    """
-    from tonnage.runners.machine import look_at_machine
-    from tonnage.serving.engines.processes import start_engine, stop_engine, wait_ready
-    from tonnage.serving.report import served_words
-
-    asked, tell = options or ServeOptions(), say or (lambda _: None)
-    if asked.replicas is not None:
-        serve_replicated(planned, asked, tell)
-        return 0
-    _check_machine(planned, look_at_machine())
-    running = start_engine(planned.command, planned.folder)
-    tell(f"starting {planned.command.engine}; its log: {running.log_file}")
-    ready = False
-    with _interrupting():
-        try:
-            ready_s = wait_ready(running, timeout_s=asked.ready_timeout_s)
-            ready = True
-            for line in served_words(planned.command, ready_s):
-                tell(line)
-            while running.process.poll() is None:
-                time.sleep(WATCH_S)
-        except KeyboardInterrupt:
-            if not ready:
-                raise
-            _finish(running, tell)
-            return 0
-        finally:
-            stop_engine(running, grace_s=DRAIN_S if ready else 0.0)
-    return running.process.wait()
-
-
-@contextmanager
-def served_here(target: Path | str, options: ServeOptions, *, settings: Settings | None = None) -> Iterator[str]:
-    """The URL of a replica on a free port of this machine, which ends with the block. Raises as `serve` does."""
-    import socket
-
-    from tonnage.runners.machine import look_at_machine
-    from tonnage.serving.engines.processes import drain_engine, start_engine, stop_engine, wait_ready
-
-    with socket.socket() as free:
-        free.bind((options.host, 0))
-        port = int(free.getsockname()[1])
-    planned = planned_replica(target, replace(options, port=port), settings=settings).checked()
-    _check_machine(planned, look_at_machine())
-    running = start_engine(planned.command, planned.folder)
-    try:
-        wait_ready(running, timeout_s=options.ready_timeout_s)
-        yield planned.command.url
-        if not planned.command.drains:
-            drain_engine(running, timeout_s=DRAIN_S)
-    finally:
-        stop_engine(running)
-
-
-def serve_replicated(planned: PlannedReplica, asked: ServeOptions, tell: Callable[[str], None]) -> None:
-    """Serve with replicas behind a balancer until SIGINT or SIGTERM; SIGHUP replaces all replicas, one by one.
-
-    Raises InputError for an engine whose replicas need GPUs of their own.
-    """
-    from tonnage.scaling.service import ScaledService
-    from tonnage.serving.engines.engine import EngineCommand, EnginePlace
-    from tonnage.serving.replicas.service import ReplicatedService, run_service
-
-    render, (least, most) = planned.render, asked.replicas or (1, 1)
-    if render is None or not _runs_on_cores(planned):
-        raise InputError(f"replicas of {planned.command.engine} on GPUs are not started here yet",
-                         hint="leave out --replicas, or render its files for a cluster")  # fmt: skip
-    scaled = ScaledService(
-        slots=asked.slots or planned.slots or 16, start_up_s=asked.start_up_s, promise_s=asked.promise_s, least=least,
-        most=most, to_zero_after_s=asked.to_zero_after_s,
-    )  # fmt: skip
-    service = ReplicatedService(
-        scaled=scaled, host=asked.host, port=asked.port, most_waiting=asked.queue, prefix_bytes=asked.prefix_bytes,
-        ready_timeout_s=asked.ready_timeout_s, schedule=_schedule(asked.at_least),
-    )  # fmt: skip
-
-    def place(name: str, port: int) -> EngineCommand:
-        folder = str(planned.folder / name)
-        return render(EnginePlace(folder=folder, host="127.0.0.1", port=port, api_key=asked.api_key))
-
-    run_service(service, place, planned.folder, tell)
-
-
-def _schedule(hours: Sequence[str]) -> Schedule | None:
-    """The hours on the clock of this machine, in its own time zone."""
-    from datetime import datetime
-
-    from tonnage.scaling.schedules import Schedule, parse_hours
-
-    if not hours:
-        return None
-    now = datetime.now().astimezone()
-    since_monday_s = now.weekday() * 86_400.0 + now.hour * 3600.0 + now.minute * 60.0 + now.second
-    return Schedule(hours=tuple(map(parse_hours, hours)), offset_s=since_monday_s - time.monotonic())
-
-
-def _finish(running: EngineProcess, tell: Callable[[str], None]) -> None:
-    from tonnage.serving.engines.processes import drain_engine
-
-    tell(f"finishing what is being answered, for at most {DRAIN_S:g} s; Ctrl-C again ends it at once")
-    if not running.command.drains:
-        drain_engine(running, timeout_s=DRAIN_S)
-
-
-@contextmanager
-def _interrupting() -> Iterator[None]:
-    """SIGTERM ends the work as Ctrl-C does."""
-    import signal
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 def _planned(file: Path | str, asked: ServeOptions, settings: Settings) -> tuple[ServeJob, str, MachineOption, Catalog]:
     """The job, its name and the option that is followed, planned for the engine that will serve it."""
     from tonnage.api.inputs import load_workload, market_of
@@ -362,9 +226,14 @@ def _planned(file: Path | str, asked: ServeOptions, settings: Settings) -> tuple
 
 
 def _engine_name(name: str) -> EngineName:
+    """An engine that plans know too: what is served is what was planned."""
     from tonnage.serving.engines.registry import command_engine
+    from tonnage.workload import jobs
 
-    return cast("EngineName", command_engine(name).name)
+    found, planned = command_engine(name).name, get_args(jobs.EngineName)
+    if found not in planned:
+        raise InputError(f"no plan is made for {found}", hint=f"--engine takes {', '.join(planned)}")
+    return cast("EngineName", found)
 
 
 def _place(model: str) -> str:
@@ -378,21 +247,3 @@ def _engine_arguments(given: Sequence[str]) -> Iterator[str]:
         yield "--" + name.removeprefix("--")
         if equals:
             yield value
-
-
-def _runs_on_cores(planned: PlannedReplica) -> bool:
-    gpu = None if planned.option is None else planned.option.gpu
-    return gpu is None or planned.command.engine in ("llama.cpp", "encoder")
-
-
-def _check_machine(planned: PlannedReplica, machine: LocalMachine) -> None:
-    """PlanRefused where a replica's GPUs are not here. llama.cpp and encoders run on cores too, more slowly than on the
-    planned GPU."""
-    option = planned.option
-    if option is None or _runs_on_cores(planned):
-        return
-    needed = dict(option.run.layout_fields).get("tensor_parallel", 1)
-    if len(machine.gpus) >= int(needed):
-        return
-    raise PlanRefused(f"a replica takes {needed} x {option.gpu}; this machine has {len(machine.gpus)} GPUs",
-                      hint="--dry-run prints the command to start there, as a process and as a container")  # fmt: skip

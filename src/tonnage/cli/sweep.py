@@ -104,9 +104,10 @@ def _first_look(session: Session, sweep: Sweep, *, yes: bool) -> None:
 
 
 def _session(session: Session, sweep: Sweep, folder: SweepFolder, study: OptunaStudy) -> None:
+    from tonnage.api.interrupting import terminations_interrupt
     from tonnage.cli.following import INTERRUPTED
     from tonnage.cli.running import Told
-    from tonnage.cli.sweeping import TrialRuns, result_of, terminations_interrupt
+    from tonnage.cli.sweeping import TrialRuns, result_of
     from tonnage.sweeps.engine import SweepSession, best_of
 
     terms = sweep.terms

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tonnage.api.home_runs import runs_folder
@@ -115,17 +113,3 @@ def result_of(sweep: Sweep, folder: SweepFolder, study: OptunaStudy, runs: Trial
             usd=tuple(None if one is None else one.usd for one in seen),
         )
     )
-
-
-@contextlib.contextmanager
-def terminations_interrupt() -> Iterator[None]:
-    """SIGTERM ends a sweep as Ctrl-C does."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
