@@ -2,53 +2,68 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
+from tonnage.serving.encoder import tuning
 from tonnage.serving.encoder.batching import Text
 from tonnage.serving.encoder.tuning import tune
 
 
 class Device:
-    """Takes `fixed_s` a batch and `each_s` a text; `lock`: one batch at a time, as on one GPU."""
+    """Takes `fixed_s` a batch and `each_s` a text; `shared`: one batch at a time, as on one GPU. No clock is asked."""
 
-    def __init__(self, *, fixed_s: float, each_s: float, alone: bool) -> None:
-        self.fixed_s, self.each_s = fixed_s, each_s
-        self.lock = threading.Lock() if alone else None
+    def __init__(self, *, fixed_s: float, each_s: float, shared: bool) -> None:
+        self.fixed_s, self.each_s, self.shared = fixed_s, each_s, shared
+        self.batch_s = 0.0
 
     def __call__(self, texts: Sequence[Text]) -> None:
-        if self.lock is None:
-            time.sleep(self.fixed_s + self.each_s * len(texts))
-            return
-        with self.lock:
-            time.sleep(self.fixed_s + self.each_s * len(texts))
+        self.batch_s = self.fixed_s + self.each_s * len(texts)
+
+    def rate(self, call: Callable[[], Any], workers: int) -> tuple[float, float]:
+        """What would be measured: calls a second, and the seconds of one."""
+        call()
+        took_s = self.batch_s * (workers if self.shared else 1)
+        return workers / took_s, took_s
+
+
+def tuned(monkeypatch: pytest.MonkeyPatch, device: Device, **asked: Any) -> tuning.Tuned:
+    monkeypatch.setattr(tuning, "_rate", device.rate)
+    return tune(device, **{"workers": [1, 2], "most_tokens": 64, "p95_s": None, "alone": False, **asked})
 
 
 @pytest.mark.parametrize(
     ("device", "batched"),
     [
-        (Device(fixed_s=0.0, each_s=0.004, alone=False), False),  # cores: a batch gains nothing
-        (Device(fixed_s=0.02, each_s=0.001, alone=True), True),  # a GPU: a pass costs the same for many
+        (Device(fixed_s=0.0, each_s=0.004, shared=False), False),  # cores: a batch gains nothing
+        (Device(fixed_s=0.02, each_s=0.001, shared=True), True),  # a GPU: a pass costs the same for many
     ],
 )
-def test_batches_grow_only_where_they_gain(device: Device, batched: bool) -> None:
+def test_batches_grow_only_where_they_gain(device: Device, batched: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """On cores one text at a time on all workers, on a device with a fixed cost as many as the promise bears."""
-    found = tune(device, workers=[1, 2], most_tokens=64, p95_s=1.0, alone=False)
+    found = tuned(monkeypatch, device, p95_s=1.0)
     assert found.workers == 2
     assert (found.batch_tokens >= 8 * 64) is batched
 
 
-def test_a_batch_keeps_its_share_of_the_promise() -> None:
+def test_a_batch_keeps_its_share_of_the_promise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of it: larger ones are not even tried."""
-    slow = Device(fixed_s=0.05, each_s=0.01, alone=True)
-    found = tune(slow, workers=[1], most_tokens=64, p95_s=0.2, alone=False)
-    assert max(one.texts for one in found.tried) <= 4
+    found = tuned(monkeypatch, Device(fixed_s=0.05, each_s=0.01, shared=True), workers=[1], p95_s=0.2)
+    assert max(one.texts for one in found.tried) == 4
 
 
-def test_texts_that_must_be_alone_are() -> None:
+def test_texts_that_must_be_alone_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where an answer would depend on its batch-mates."""
-    found = tune(Device(fixed_s=0.01, each_s=0.0, alone=True), workers=[1], most_tokens=64, p95_s=None, alone=True)
+    found = tuned(monkeypatch, Device(fixed_s=0.01, each_s=0.0, shared=True), workers=[1], alone=True)
     assert found.batch_tokens == 1
+
+
+def test_what_is_measured_is_counted() -> None:
+    """Calls of every worker, and the seconds of one; each is called at least once."""
+    calls: list[int] = []
+    rate, each_s = tuning._rate(lambda: calls.append(1), 2)
+    assert rate > 0
+    assert each_s > 0
+    assert len(calls) >= 2
