@@ -16,6 +16,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
+import tonnage
 from tonnage.cli.app import build_app
 from tonnage.testing.tiny_encoders import write_tiny_encoder
 from tonnage.testing.tiny_gguf import write_tiny_gguf
@@ -105,8 +106,9 @@ def test_a_replica_starts_answers_and_finishes_before_it_ends(file: Path, tmp_pa
     env = {**os.environ, "TONNAGE_HOME": str(tmp_path / "home")}
     with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as served:
         assert served.stderr is not None
-        said = [served.stderr.readline(), served.stderr.readline()]
-        assert "takes requests" in said[1], said
+        said = [served.stderr.readline() for _ in range(3)]
+        assert "do not hold" in said[0], said
+        assert "takes requests" in said[2], said
         question = {"prompt": "the", "max_tokens": 80, "ignore_eos": True, "stream": True}
         with httpx.stream("POST", f"http://127.0.0.1:{port}/v1/completions", json=question, timeout=60) as answer:
             lines = answer.iter_lines()
@@ -222,13 +224,15 @@ def test_a_planned_encoder_keeps_the_plans_format_and_promise(tmp_path: Path) ->
     pytest.importorskip("torch")
     folder = write_tiny_encoder(tmp_path / "tiny", "classification")
     example = Path(__file__).parents[2] / "examples" / "serve-bert.tonnage.yaml"
-    code, text = asked("serve", example, "--model", folder, "--dry-run", "-o", "json")
+    code, text = asked("serve", example, "--model", folder, "--dry-run", "-q", "-o", "json")
     assert code == 0, text
     shown = json.loads(text)
     service = json.loads(shown["command"]["files"][0]["text"])
     assert (service["weights"], service["p95_s"], service["name"]) == ("fp16", 0.5, "serve-bert")
     assert shown["predicted"]["latency_p95_s"]["value"] <= 0.5
-    _, text = asked("serve", example, "--model", folder, "--dtype", "int8", "--dry-run", "-o", "json")
+    answer = tonnage.planned_replica(example, tonnage.ServeOptions(model=str(folder)))
+    assert "the plan is of bert-base-uncased (12 layers, 768 wide)" in answer.remarks[0]
+    _, text = asked("serve", example, "--model", folder, "--dtype", "int8", "--dry-run", "-q", "-o", "json")
     assert json.loads(json.loads(text)["command"]["files"][0]["text"])["weights"] == "int8"
 
 

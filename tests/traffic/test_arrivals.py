@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tonnage.errors import InputError
-from tonnage.traffic.arrivals import ArrivalPlan, read_trace
+from tonnage.sizing.traces import parse_trace
+from tonnage.traffic.arrivals import ArrivalPlan, replayed
 
 
 def times(**said: Any) -> list[float]:
@@ -37,27 +36,8 @@ def test_a_ramp_goes_from_one_rate_to_the_other(first: float, last: float) -> No
         assert abs(count - expected) < 4 * expected**0.5
 
 
-def test_a_trace_is_replayed_in_order_from_nought(tmp_path: Path) -> None:
-    """Lines come in order of time, the first at nought, lengths with them; speed shortens the waits."""
-    file = tmp_path / "trace.csv"
-    file.write_text("arrived_at,num_prefill_tokens,num_decode_tokens\n12,30,4\n10,20,3\n", encoding="utf-8")
-    found = read_trace(file, speed=4.0)
+def test_a_trace_is_replayed_from_nought() -> None:
+    """The first request at nought, lengths with each; speed shortens the waits."""
+    lines = ["arrived_at,num_prefill_tokens,num_decode_tokens", "10,20,3", "12,30,4"]
+    found = replayed(parse_trace(lines), speed=4.0)
     assert [(one.at_s, one.input_tokens, one.output_tokens) for one in found] == [(0.0, 20, 3), (0.5, 30, 4)]
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("arrived_at,num_prefill_tokens\n0,1\n", "num_decode_tokens"),
-        ("arrived_at,num_prefill_tokens,num_decode_tokens\n0,1,2\n1,x,2\n", "csv:3"),
-        ("arrived_at,num_prefill_tokens,num_decode_tokens\nnan,1,2\n", "csv:2"),
-        ("arrived_at,num_prefill_tokens,num_decode_tokens\n0,-1,2\n", "csv:2"),
-        ("arrived_at,num_prefill_tokens,num_decode_tokens\n", "no request"),
-    ],
-)
-def test_a_trace_that_cannot_be_used_says_where(tmp_path: Path, text: str, said: str) -> None:
-    """A missing column, a word for a number, NaN, a negative length, an empty trace."""
-    file = tmp_path / "trace.csv"
-    file.write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match=said):
-        read_trace(file)

@@ -115,12 +115,15 @@ class ServiceTrials:
 
     def _arrivals(self, rate: float) -> tuple[Iterable[Arrival], float, str]:
         """What is due when, for how long, and in words."""
-        from tonnage.traffic.arrivals import PROCESSES, ArrivalPlan, read_trace
+        from tonnage.sizing.traces import load_trace
+        from tonnage.traffic.arrivals import PROCESSES, ArrivalPlan, replayed
 
         options = self._options
         if options.trace is not None:
             found = [
-                one for one in read_trace(Path(options.trace), speed=options.speed) if one.at_s < options.duration_s
+                one
+                for one in replayed(load_trace(Path(options.trace)), speed=options.speed)
+                if one.at_s < options.duration_s
             ]
             return found, min(options.duration_s, found[-1].at_s + 1e-9), f"trace {Path(options.trace).name}"
         if options.arrivals not in PROCESSES:

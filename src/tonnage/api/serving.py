@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from tonnage.api.answers import Answer
 from tonnage.api.declaring import Options, option
 from tonnage.api.reading import read_range, read_seconds
-from tonnage.errors import InputError, NothingFits
+from tonnage.errors import InputError, NothingFits, WorkloadError
 from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tonnage.serving.engines.engine import EnginePlace, ServingEngine
     from tonnage.serving.report import PlannedReplica
     from tonnage.workload.jobs import EngineName, ServeJob
+    from tonnage.workload.shapes import ModelShape
 
 TASKS: Final = ("classification", "token-classification", "embedding", "reranking", "question-answering")
 NUMBERS: Final = ("fp32", "bf16", "fp16", "int8")
@@ -112,8 +113,29 @@ def planned_replica(
         raise InputError(f"where are the weights of {job.model.name}?", hint="--model FOLDER, or a name on a hub")
     name = asked.name or name
     if job.requests.output_tokens is None:
-        return Answer(_planned_encoder(asked.model, job, name, found, asked, settings), replica_report)
-    return Answer(_planned_decoder(asked.model, job, name, found, catalog, asked, settings), replica_report)
+        made = _planned_encoder(asked.model, job, name, found, asked, settings)
+    else:
+        made = _planned_decoder(asked.model, job, name, found, catalog, asked, settings)
+    return Answer(made, replica_report, remarks=tuple(_unlike(asked.model, job.model)))
+
+
+def _unlike(model: str, planned: ModelShape) -> Iterator[str]:
+    """What is said where the weights in a folder are not of the shape that was planned: its figures are another's."""
+    file = Path(model) / "config.json"
+    if not file.is_file():
+        return
+    from tonnage.workload.huggingface.config import load_huggingface_config
+
+    try:
+        found = load_huggingface_config(file)
+    except WorkloadError as error:
+        yield f"whether the model in {model} is the one that was planned is not known: {error}"
+        return
+    if (found.layers, found.hidden) != (planned.layers, planned.hidden):
+        yield (
+            f"the plan is of {planned.name} ({planned.layers} layers, {planned.hidden} wide), the model in {model} has "
+            f"{found.layers} and {found.hidden}: the predicted figures are not this model's"
+        )
 
 
 def _planned_decoder(

@@ -43,7 +43,10 @@ def serve(
     if asked.replicas is not None:
         serve_replicated(planned, asked, tell)
         return 0
-    _check_machine(planned, look_at_machine())
+    machine = look_at_machine()
+    _check_machine(planned, machine)
+    if planned.option is not None and planned.option.gpu is not None and not machine.gpus:
+        tell(f"planned for {planned.option.gpu}: on this machine's cores the predicted figures do not hold")
     running = start_engine(planned.command, planned.folder)
     tell(f"starting {planned.command.engine}; its log: {running.log_file}")
     ready = False
@@ -68,15 +71,12 @@ def serve(
 @contextmanager
 def served_here(target: Path | str, options: ServeOptions, *, settings: Settings | None = None) -> Iterator[str]:
     """The URL of a replica on a free port of this machine, which ends with the block. Raises as `serve` does."""
-    import socket
-
     from tonnage.runners.machine import look_at_machine
     from tonnage.serving.engines.processes import drain_engine, start_engine, stop_engine, wait_ready
+    from tonnage.serving.replicas.replica import free_port
 
-    with socket.socket() as free:
-        free.bind((options.host, 0))
-        port = int(free.getsockname()[1])
-    planned = planned_replica(target, replace(options, port=port), settings=settings).checked()
+    here = replace(options, port=free_port(options.host))
+    planned = planned_replica(target, here, settings=settings).checked()
     _check_machine(planned, look_at_machine())
     running = start_engine(planned.command, planned.folder)
     try:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import csv
 import random
 from collections.abc import Iterator
 from itertools import count
-from math import isfinite, sqrt
-from pathlib import Path
+from math import sqrt
 from typing import Final, Literal
 
-from tonnage.errors import InputError
+from tonnage.sizing.traces import RequestTrace
 from tonnage.values import dataclass
 
 Process = Literal["poisson", "constant", "ramp"]
 PROCESSES: Final = ("poisson", "constant", "ramp")
-TRACE_COLUMNS: Final = ("arrived_at", "num_prefill_tokens", "num_decode_tokens")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,35 +76,9 @@ class ArrivalPlan:
             yield 2.0 * summed / (first + sqrt(square))  # = (root - first) / slope, sound where the slope is nought too
 
 
-def read_trace(path: Path, *, speed: float = 1.0) -> tuple[Arrival, ...]:
-    """The arrivals of a CSV with the columns `arrived_at` (s), `num_prefill_tokens`, `num_decode_tokens`, in order of
-    time and from nought on; `speed` 2 replays it twice as fast. InputError names the line that cannot be used."""
-    try:
-        with path.open(encoding="utf-8", newline="") as stream:
-            reader = csv.DictReader(stream)
-            missing = [name for name in TRACE_COLUMNS if name not in (reader.fieldnames or ())]
-            if missing:
-                raise InputError(
-                    f"{path}: a trace has the column '{missing[0]}'", hint=f"columns: {','.join(TRACE_COLUMNS)}"
-                )
-            found = [_arrival(row, path, reader.line_num) for row in reader]
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read: {error}", hint="name a trace, CSV") from error
-    if not found:
-        raise InputError(f"{path}: the trace has no request")
-    found.sort(key=lambda one: one.at_s)
-    first = found[0].at_s
+def replayed(trace: RequestTrace, *, speed: float = 1.0) -> tuple[Arrival, ...]:
+    """The arrivals of a recorded trace, from nought on; `speed` 2 replays it twice as fast."""
     return tuple(
-        Arrival(at_s=(one.at_s - first) / speed, input_tokens=one.input_tokens, output_tokens=one.output_tokens)
-        for one in found
+        Arrival(at_s=float(at_s) / speed, input_tokens=int(read), output_tokens=int(written))
+        for at_s, read, written in zip(trace.at_s, trace.input_tokens, trace.output_tokens, strict=True)
     )
-
-
-def _arrival(row: dict[str, str], path: Path, line: int) -> Arrival:
-    try:
-        at_s, read, written = float(row[TRACE_COLUMNS[0]]), int(row[TRACE_COLUMNS[1]]), int(row[TRACE_COLUMNS[2]])
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{path}:{line}: {error}", hint="a second, then whole numbers of tokens") from error
-    if not isfinite(at_s) or read < 0 or written < 0:
-        raise InputError(f"{path}:{line}: found {at_s:g}, {read}, {written}, expected numbers of at least zero")
-    return Arrival(at_s=at_s, input_tokens=read, output_tokens=written)

@@ -142,6 +142,27 @@ def test_one_that_never_answers_is_given_up(tmp_path: Path) -> None:
     assert stop_engine(running, grace_s=0.2) == -9
 
 
+def test_an_interrupted_wait_ends_it_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second Ctrl-C, while it finishes: it is killed, and no process is left behind."""
+    deaf = "import signal, time; signal.signal(15, signal.SIG_IGN); print('deaf', flush=True); time.sleep(60)"
+    command = EngineCommand(
+        engine="own", argv=(sys.executable, "-c", deaf), host="127.0.0.1", port=free_port(), health="/"
+    )
+    running = start_engine(command, tmp_path)
+    while "deaf" not in running.last_words():
+        pass
+    waits = iter([True])
+
+    def interrupted(timeout: float | None = None) -> int:
+        if next(waits, False):
+            raise KeyboardInterrupt
+        return whole(timeout=timeout)
+
+    whole = running.process.wait
+    monkeypatch.setattr(running.process, "wait", interrupted)
+    assert stop_engine(running, grace_s=60) == -9
+
+
 @pytest.mark.parametrize(
     ("text", "running", "waiting"),
     [

@@ -164,12 +164,12 @@ def drain_engine(running: EngineProcess, *, timeout_s: float) -> bool:
 
 
 def stop_engine(running: EngineProcess, *, grace_s: float = 30.0) -> int:
-    """SIGTERM to its process group, SIGKILL after `grace_s`; its exit code."""
+    """SIGTERM to its process group, SIGKILL after `grace_s` or where the wait is interrupted; its exit code."""
     if running.process.poll() is None:
         _signal(running, signal.SIGTERM)
         try:
             return running.process.wait(timeout=grace_s)
-        except subprocess.TimeoutExpired:
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
             _signal(running, signal.SIGKILL)
     return running.process.wait()
 
