@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from time import monotonic
 from typing import Any, Final
 
+from tonnage.http.upstream import HOP_BY_HOP, Connection, Upstream, UpstreamFault
 from tonnage.serving.replicas.balancer import Balancer, NoSlotInTime, QueueFull, Seat, prefix_key
-from tonnage.serving.replicas.upstream import HOP_BY_HOP, Connection, Upstream, UpstreamFault
 
 LARGEST_BODY_BYTES: Final = 64 << 20
 LARGEST_HELD_BYTES: Final = 16 << 20  # a larger answer is streamed

@@ -13,10 +13,10 @@ from time import monotonic
 from typing import Final, Literal
 
 from tonnage.errors import TonnageError
+from tonnage.http.upstream import Upstream, UpstreamFault
 from tonnage.serving.engines.engine import EngineCommand
 from tonnage.serving.engines.processes import EngineProcess, start_engine, stop_engine
 from tonnage.serving.replicas.balancer import Seat
-from tonnage.serving.replicas.upstream import Upstream, UpstreamFault
 from tonnage.values import dataclass
 
 POLL_S: Final = 0.1
@@ -84,7 +84,7 @@ def start_replica(name: str, version: int, command: EngineCommand, folder: Path,
     running = start_engine(command, folder / name)
     return Replica(
         name=name, version=version, running=running, seat=Seat(name, slots),
-        upstream=Upstream(command.host, command.port),
+        upstream=Upstream.at(command.host, command.port),
     )  # fmt: skip
 
 

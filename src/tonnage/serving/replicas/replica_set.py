@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.errors import TonnageError
+from tonnage.http.upstream import Upstream
 from tonnage.serving.engines.engine import EngineCommand
 from tonnage.serving.replicas.balancer import Balancer
 from tonnage.serving.replicas.replica import Replica, free_port, start_replica
-from tonnage.serving.replicas.upstream import Upstream
 from tonnage.values import dataclass
 
 Render = Callable[[str, int], EngineCommand]  # (name of the replica, port) -> its command

@@ -1,6 +1,6 @@
-"""A replica's side of a request: kept connections, the answer's head as soon as it is there, its body piece by piece.
+"""Requests passed on to a service: kept connections, the answer's head as soon as it is there, its body piece by piece.
 
-httptools parses, so a streamed answer passes through with some 20 µs of CPU a piece.
+httptools parses, so a streamed answer passes through with some 20 µs of CPU a piece. `http.pool` waits for whole ones.
 """
 
 from __future__ import annotations
@@ -8,53 +8,83 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from tonnage.errors import MissingExtra
+from tonnage.http.client import tls_context
+from tonnage.http.pool import Endpoint
+from tonnage.values import dataclass
 
 Headers = Sequence[tuple[bytes, bytes]]
-CONNECT_TIMEOUT_S: Final = 5.0
-SILENCE_S: Final = 600.0  # before the first byte, and between two: a replica that hangs gives its slots back
-MOST_UNREAD_BYTES: Final = 1 << 20  # a slow client holds up its replica's connection, not this process's memory
+UpstreamFaultKind = Literal["connect", "first-byte", "silence", "closed", "not-http"]
+MOST_UNREAD_BYTES: Final = 1 << 20  # a slow client holds up the service's connection, not this process's memory
 HOP_BY_HOP: Final = frozenset(
     (b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade")
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamTimeouts:
+    """Seconds until there is a connection, until the first byte of an answer, and between two pieces of it."""
+
+    connect_s: float = 5.0
+    first_byte_s: float = 600.0
+    between_s: float = 600.0
+
+
 class UpstreamFault(Exception):
-    """A replica gave no whole answer: it does not listen, closed the connection, or sent what is no HTTP."""
+    """No whole answer: the service does not listen, is silent, closed the connection, or sent what is no HTTP.
+
+    `sent`: the request may have reached the service, which may have computed its answer.
+    """
+
+    def __init__(self, message: str, *, kind: UpstreamFaultKind = "closed", sent: bool = True) -> None:
+        super().__init__(message)
+        self.kind, self.sent = kind, sent
 
 
 class Upstream:
-    """Connections to one replica, kept and used again."""
+    """Connections to one service, kept and used again."""
 
-    def __init__(self, host: str, port: int) -> None:
-        self.host, self.port = host, port
+    def __init__(self, endpoint: Endpoint, timeouts: UpstreamTimeouts | None = None) -> None:
+        self.endpoint, self.timeouts = endpoint, timeouts or UpstreamTimeouts()
+        self._authority = endpoint.authority.encode()
+        self._path = endpoint.path.encode()
+        self._tls = tls_context() if endpoint.secure else None
         self._idle: deque[Connection] = deque()
         self._open: set[Connection] = set()
+
+    @classmethod
+    def at(cls, host: str, port: int) -> Upstream:
+        """A service on a port, without TLS."""
+        return cls(Endpoint(host=host, port=port, secure=False, path=""))
 
     async def ask(self, method: str, target: bytes, headers: Headers, body: bytes) -> Connection:
         """Send a request; the connection, once the head of its answer is there. Raises UpstreamFault.
 
-        A kept connection that the replica had closed meanwhile is replaced by a new one.
+        A kept connection that the service had closed meanwhile is replaced by a new one.
         """
-        request = _request(method, target, headers, body, f"{self.host}:{self.port}".encode())
+        request = _request(method, self._path + target, headers, body, self._authority)
         while self._idle:
             kept = self._idle.pop()
             try:
                 return await kept.begin(request, method)
-            except UpstreamFault:
-                if kept.answered:
+            except UpstreamFault as fault:
+                if kept.answered or fault.kind == "first-byte":
                     raise
         return await (await self._connect()).begin(request, method)
 
     async def _connect(self) -> Connection:
-        loop = asyncio.get_running_loop()
+        loop, to = asyncio.get_running_loop(), self.endpoint
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                _, made = await loop.create_connection(lambda: Connection(self), self.host, self.port)
+            async with asyncio.timeout(self.timeouts.connect_s):
+                _, made = await loop.create_connection(
+                    lambda: Connection(self), to.host, to.port, ssl=self._tls,
+                    server_hostname=to.host if self._tls else None,
+                )  # fmt: skip
         except (OSError, TimeoutError) as error:
-            raise UpstreamFault(f"no connection to {self.host}:{self.port}: {error}") from error
+            said = str(error) or f"none in {self.timeouts.connect_s:g} s"
+            raise UpstreamFault(f"no connection to {to.authority}: {said}", kind="connect", sent=False) from error
         self._open.add(made)
         return made
 
@@ -90,7 +120,7 @@ class Connection(asyncio.Protocol):
 
     async def begin(self, request: bytes, method: str) -> Connection:
         if self._transport is None or self._transport.is_closing():
-            raise UpstreamFault("the kept connection was closed")
+            raise UpstreamFault("the kept connection was closed", sent=False)
         self._parser = _httptools().HttpResponseParser(self)
         self._pieces: deque[bytes] = deque()
         self._unread, self._headed, self._done, self._fault = 0, False, False, None
@@ -99,7 +129,7 @@ class Connection(asyncio.Protocol):
         self._transport.write(request)
         try:
             while not self._headed:
-                await self._wait()
+                await self._wait(self._upstream.timeouts.first_byte_s, "first-byte")
         except asyncio.CancelledError:
             self.abort()
             raise
@@ -127,7 +157,7 @@ class Connection(asyncio.Protocol):
                 self._leave()
                 return None
             try:
-                await self._wait()
+                await self._wait(self._upstream.timeouts.between_s, "silence")
             except asyncio.CancelledError:
                 self.abort()
                 raise
@@ -141,20 +171,24 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    async def _wait(self) -> None:
+    async def _wait(self, timeout_s: float, kind: UpstreamFaultKind) -> None:
         if self._fault is not None:
             raise self._fault
-        self._waiter = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
+        timer = loop.call_later(timeout_s, self._expire, timeout_s, kind)
         try:
-            async with asyncio.timeout(SILENCE_S):
-                await self._waiter
-        except TimeoutError as error:
-            self.abort()
-            raise UpstreamFault(f"nothing came for {SILENCE_S:g} s") from error
+            await self._waiter
         finally:
+            timer.cancel()
             self._waiter = None
         if self._fault is not None and not self._pieces:
             raise self._fault
+
+    def _expire(self, timeout_s: float, kind: UpstreamFaultKind) -> None:
+        self._fault = UpstreamFault(f"nothing came for {timeout_s:g} s", kind=kind)
+        self.abort()
+        self._wake()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -173,7 +207,7 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except _httptools().HttpParserError as error:
-            self._fault = UpstreamFault(f"the answer is not HTTP: {error}")
+            self._fault = UpstreamFault(f"the answer is not HTTP: {error}", kind="not-http")
             self.abort()
         if self._unread > MOST_UNREAD_BYTES and self._transport is not None:
             self._transport.pause_reading()
@@ -239,5 +273,5 @@ def _httptools() -> Any:
     try:
         import httptools
     except ImportError as error:
-        raise MissingExtra("a balancer before replicas", "load") from error
+        raise MissingExtra("passing requests on", "load") from error
     return httptools
