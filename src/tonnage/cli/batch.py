@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -21,8 +20,15 @@ def complete_task(incomplete: str) -> list[str]:
 
 @with_options(BatchOptions, completions={"task": complete_task})
 def batch(
-    source: Annotated[Path, typer.Argument(metavar="IN", help="Requests: JSON lines or .parquet.", show_default=False)],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Answers, JSON lines.", show_default=False)],
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="IN", help="Requests: JSON lines or .parquet; a file or s3://, gs://, az://.", show_default=False
+        ),
+    ],
+    out: Annotated[
+        str, typer.Argument(metavar="OUT", help="Answers, JSON lines: a file or an object.", show_default=False)
+    ],
     asked: BatchOptions,
     output: options.Output = None,
     quiet: options.Quiet = False,

@@ -1,0 +1,80 @@
+"""Tokens of an answer, in one convention for every dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from tonnage.values import dataclass
+
+Surface = Literal["chat", "completions", "responses", "embeddings", "messages"]
+Dialect = Literal["openai", "anthropic", "converse"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """`cached_input_tokens` and `cache_write_tokens` are counted in `input_tokens`, `reasoning_tokens` in
+    `output_tokens`, images and audio in the side they are on."""
+
+    input_tokens: int
+    output_tokens: int
+    cached_input_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+    image_input_tokens: int = 0
+    audio_input_tokens: int = 0
+    audio_output_tokens: int = 0
+
+
+def read_usage(surface: Surface, body: Mapping[str, Any]) -> Usage | None:
+    """The usage of a whole answer of a surface; None where the upstream did not say, or said what is no count."""
+    said = body.get("usage")
+    if not isinstance(said, Mapping):
+        return None
+    if surface == "messages":
+        return _anthropic(said)
+    if surface == "responses":
+        return _openai(said, "input_tokens", "output_tokens")
+    return _openai(said, "prompt_tokens", "completion_tokens")
+
+
+def _openai(said: Mapping[str, Any], read: str, written: str) -> Usage | None:
+    """OpenAI counts cached input in the input, reasoning in the output."""
+    reads, writes = _count(said, read), _count(said, written)
+    if reads is None:
+        return None
+    inputs, outputs = _details(said, f"{read}_details"), _details(said, f"{written}_details")
+    return Usage(
+        input_tokens=reads,
+        output_tokens=writes or 0,  # of embeddings there are none
+        cached_input_tokens=min(_count(inputs, "cached_tokens") or 0, reads),
+        reasoning_tokens=_count(outputs, "reasoning_tokens") or 0,
+        image_input_tokens=_count(inputs, "image_tokens") or 0,
+        audio_input_tokens=_count(inputs, "audio_tokens") or 0,
+        audio_output_tokens=_count(outputs, "audio_tokens") or 0,
+    )
+
+
+def _anthropic(said: Mapping[str, Any]) -> Usage | None:
+    """Anthropic counts input that was read from or written to a cache beside the rest."""
+    fresh, writes = _count(said, "input_tokens"), _count(said, "output_tokens")
+    if fresh is None:
+        return None
+    cached = _count(said, "cache_read_input_tokens") or 0
+    written = _count(said, "cache_creation_input_tokens") or 0
+    return Usage(
+        input_tokens=fresh + cached + written,
+        output_tokens=writes or 0,
+        cached_input_tokens=cached,
+        cache_write_tokens=written,
+    )
+
+
+def _details(said: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = said.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _count(said: Mapping[str, Any], name: str) -> int | None:
+    found = said.get(name)
+    return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else None
