@@ -206,6 +206,7 @@ class ReplicaSet:
             return
         was_ready = replica.state == "ready"
         self._forget(replica)
+        replica.kill()  # workers that outlived it
         replica.upstream.close()
         self.restarts += 1
         self._signal()
