@@ -69,6 +69,7 @@ def _predicted_here(
     """What this machine's profile predicts for the load, and what it does not predict."""
     from tonnage.api.local_service import predict_here
     from tonnage.http.pool import read_endpoint
+    from tonnage.reports.local_service import bench_words
     from tonnage.traffic.bench import PredictedFigure
 
     local = read_endpoint(bench.url).host in ("localhost", "127.0.0.1", "::1")
@@ -90,7 +91,7 @@ def _predicted_here(
                         high=one.high * unit)
         for name, measured, one, unit in figures
     )  # fmt: skip
-    return found, (*late, f"predicted by {made.device} with {made.benches_words}")
+    return found, (*late, f"predicted by {made.device}; benches that it stands on: {bench_words(made)}")
 
 
 def _predicted(

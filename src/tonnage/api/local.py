@@ -124,8 +124,9 @@ def _with_services(
     """The profile that is there, else a new one, with curves of encoder services."""
     from tonnage.api.local_encoders import with_services
 
+    remarks: tuple[str, ...] = ()
     try:
-        profile, remarks = known_profile(out, settings), ()
+        profile = known_profile(out, settings)
     except InputError:
         profile, remarks = _measured(options, kind, out, settings, on_step)
     if options.usd_per_hour is not None:

@@ -47,14 +47,6 @@ class LocalService:
     other_benches: tuple[str, ...]  # of other models on this device and engine: they correct what is common
 
     @property
-    def benches_words(self) -> str:
-        """How many benches it stands on."""
-        own, others = len(self.own_benches), len(self.other_benches)
-        if not own and not others:
-            return "no bench of a service yet"
-        return f"{own} of this service, {others} of other models" if others else f"{own} of this service"
-
-    @property
     def workers(self) -> int:
         return self.queue.workers
 

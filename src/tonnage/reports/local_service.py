@@ -59,9 +59,9 @@ def service_document(made: LocalService) -> dict[str, Any]:
 
 
 def _plain(figure: Figure) -> dict[str, Any]:
-    if not isinf(figure.high):
-        return plain_figure(figure)
-    return {**plain_figure(Figure(value=figure.value, low=figure.low, high=figure.low)), "high": None}
+    ends = {end: getattr(figure, end) for end in ("value", "low", "high")}
+    plain = {end: None if isinf(value) else plain_number(value) for end, value in ends.items()}
+    return {**plain, "basis": figure.basis}
 
 
 def service_blocks(made: LocalService) -> Iterator[Block]:
@@ -71,13 +71,21 @@ def service_blocks(made: LocalService) -> Iterator[Block]:
         rows=(
             ("server", f"{made.workers} workers, {batches}, {made.job.weights}"),
             *_rates(made),
-            ("stands on", f"the profile's curves, benches: {made.benches_words}"),
+            ("stands on", f"the profile's curves, benches: {bench_words(made)}"),
             *_corrected(made),
         )
     )
     yield Heading(text="Where the time of one text goes")
     yield Pairs(rows=tuple((name, render_duration(seconds)) for name, seconds in made.parts_s))
     yield Paragraph(text="Intervals are 80 %. A client on the same cores takes of them too.", tone="faint")
+
+
+def bench_words(made: LocalService) -> str:
+    """How many benches the figures stand on."""
+    own, others = len(made.own_benches), len(made.other_benches)
+    if not own and not others:
+        return "none of a service yet"
+    return f"{own} of this service, {others} of other models" if others else f"{own} of this service"
 
 
 def _rates(made: LocalService) -> Iterator[tuple[str, str]]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Sequence
-from math import exp, inf, log
+from math import exp, inf, log, sqrt
 from typing import Final
 
 import numpy as np
@@ -133,7 +133,8 @@ class LatencyCurve:
         if load > LOADS[-1]:
             return None
         values = np.maximum.accumulate([log(getattr(one, share)) for one in self.seen])
-        return slower * exp(float(np.interp(load, LOADS, values)))
+        found: float = exp(float(np.interp(load, LOADS, values)))
+        return slower * found
 
     def slowness(self, share: str, rate_per_s: float, latency_s: float) -> float | None:
         """How many times as slow the server is that shows this latency at this rate; None where no load below
@@ -144,13 +145,13 @@ class LatencyCurve:
         if most is None or latency_s > most:
             return None
         for _ in range(60):
-            middle = (low * high) ** 0.5
+            middle = sqrt(low * high)
             seen = self.latency_s(share, rate_per_s, middle)
             if seen is not None and seen < latency_s:
                 low = middle
             else:
                 high = middle
-        return (low * high) ** 0.5
+        return sqrt(low * high)
 
     def largest_rate(self, p95_s: float | None, slower: float = 1.0) -> float:
         """The highest rate whose p95 latency keeps the promise; the saturation where nothing is promised, 0 where even
