@@ -157,7 +157,7 @@ def test_what_was_not_measured_is_refused(given: dict[str, Any], said: str) -> N
 ROW = {
     "config_id": "bench@1", "gpu": PROFILE.name, "kind": "encoder", "model": "minilm", "precision": "fp32",
     "engine": "onnxruntime", "input_len": "31.6", "metric": "requests_per_s", "value": "60",
-    "note": "request_rate_qps=60; input mean=32 longest=32; client CPU s=0.001",
+    "note": "request_rate_qps=60; input mean=32 longest=32; client takes s=0.001",
 }  # fmt: skip
 
 

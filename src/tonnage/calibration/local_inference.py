@@ -30,7 +30,7 @@ PRECISION: Final = "fp32"
 _PASS: Final = re.compile(rf"{PASS} (\d+) x (\d+)")
 _RATE: Final = re.compile(r"request_rate_qps=([\d.eE+-]+)")
 _ASKED: Final = re.compile(r"input mean=([\d.]+) longest=(\d+)")
-_CLIENT: Final = re.compile(r"client CPU s=([\d.eE+-]+)")
+_CLIENT: Final = re.compile(r"client takes s=([\d.eE+-]+)")
 # How far one service's latency differs from bench to bench, in logarithms, before benches on the device tell
 # (judgement, range 0.02 to 0.1: the machine, not the queue, which is simulated).
 REPEATS: Final = 0.04

@@ -90,10 +90,12 @@ def _base(result: LoadResult, service: MeasuredService, began: datetime) -> dict
 
 
 def _known(service: MeasuredService) -> str:
-    """What a local profile reads besides (`calibration.local_inference`)."""
+    """What a local profile reads besides, of models that answer in one pass (`calibration.local_inference`)."""
+    if service.generates:
+        return ""
     asked, client_s = service.input_asked, service.client_cpu_s
     said = "" if asked is None else f"; input mean={asked.mean:g} longest={asked.maximum}"
-    return said if client_s is None else f"{said}; client CPU s={client_s:.3g}"
+    return said if client_s is None else f"{said}; client takes s={client_s:.3g}"
 
 
 def _finished(base: dict[str, Any], metric: str, value: float) -> dict[str, str]:
