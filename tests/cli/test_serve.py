@@ -159,7 +159,7 @@ def ask_until_gone(port: int, statuses: list[int]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["nowhere"], "no workload file, no folder of a model and no run"),
+        (["nowhere"], "no workload file, no folder or file of a model and no run"),
         (["FOLDER", "--task", "translation"], "one of classification"),
         (["FOLDER", "--model", "x"], "belong to a workload file"),
         (["FOLDER", "--task", "embedding"], "no config.json"),

@@ -8,6 +8,7 @@ of its session and all its descendants. Its log says why.
 
 from __future__ import annotations
 
+import atexit
 import os
 import select
 import signal
@@ -59,11 +60,21 @@ class EngineWatchdog:
                     [sys.executable, "-I", "-S", __file__, str(os.getpid())], stdin=subprocess.PIPE,
                     stdout=subprocess.DEVNULL, start_new_session=True,
                 )  # fmt: skip
+                atexit.register(self._close)
                 assert self._process.stdin is not None
                 for pid, log_file in self._engines.items():
                     _write(self._process.stdin.fileno(), _said("+", pid, log_file))
             assert self._process.stdin is not None
             return self._process.stdin.fileno()
+
+    def _close(self) -> None:
+        """At this process's own end: the watchdog ends by itself, at once where no engine is left."""
+        with self._lock:
+            if self._process is None or self._process.stdin is None:
+                return
+            self._process.stdin.close()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(0.0 if self._engines else LOOK_S)
 
 
 def _said(sign: str, pid: int, log_file: Path) -> bytes:
