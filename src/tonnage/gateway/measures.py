@@ -31,30 +31,37 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class Measures:
-    """Of one worker. Amounts are integers or floats; a name must be one of those above."""
+    """Of one worker. Amounts are integers or floats; a name must be one of those above.
+
+    A cell that is kept by who counts costs a tenth of a microsecond: `cell[0] += 1`.
+    """
 
     def __init__(self) -> None:
-        self.counts: dict[tuple[str, Labels], float] = {}
+        self.counts: dict[tuple[str, Labels], list[float]] = {}
         self.times: dict[tuple[str, Labels], list[float]] = {}  # a count a bucket, those over the last, the sum
 
-    def count(self, name: str, labels: Labels = (), amount: float = 1) -> None:
-        place = (name, labels)
-        self.counts[place] = self.counts.get(place, 0) + amount
+    def cell(self, name: str, labels: Labels = ()) -> list[float]:
+        """The one-item list of a count."""
+        return self.counts.setdefault((name, labels), [0])
 
-    def time(self, name: str, seconds: float, labels: Labels = ()) -> None:
-        place = (name, labels)
-        found = self.times.get(place)
-        if found is None:
-            found = self.times[place] = [0.0] * (len(BUCKETS_S) + 2)
-        found[bisect_left(BUCKETS_S, seconds)] += 1
-        found[-1] += seconds
+    def count(self, name: str, labels: Labels = (), amount: float = 1) -> None:
+        self.cell(name, labels)[0] += amount
+
+    def histogram(self, name: str, labels: Labels = ()) -> list[float]:
+        """The list that `add_time` fills."""
+        return self.times.setdefault((name, labels), [0.0] * (len(BUCKETS_S) + 2))
 
     def document(self) -> dict[str, Any]:
         """For a file: lists, since JSON has no tuples as keys."""
         return {
-            "counts": [[name, labels, amount] for (name, labels), amount in self.counts.items()],
+            "counts": [[name, labels, cell[0]] for (name, labels), cell in self.counts.items()],
             "times": [[name, labels, values] for (name, labels), values in self.times.items()],
         }
+
+
+def add_time(histogram: list[float], seconds: float) -> None:
+    histogram[bisect_left(BUCKETS_S, seconds)] += 1
+    histogram[-1] += seconds
 
 
 def added_up(documents: Iterable[Mapping[str, Any]]) -> Measures:
@@ -64,9 +71,8 @@ def added_up(documents: Iterable[Mapping[str, Any]]) -> Measures:
         for name, labels, amount in document["counts"]:
             total.count(name, _labels(labels), amount)
         for name, labels, values in document["times"]:
-            place = (name, _labels(labels))
-            known = total.times.get(place, [0.0] * len(values))
-            total.times[place] = [one + other for one, other in zip(known, values, strict=True)]
+            known = total.histogram(name, _labels(labels))
+            known[:] = [one + other for one, other in zip(known, values, strict=True)]
     return total
 
 
@@ -74,12 +80,13 @@ def prometheus_text(measures: Measures, gauges: Mapping[tuple[str, Labels], floa
     """The page that Prometheus reads. `gauges`: what stands at a moment, each with its own name."""
     lines: list[str] = []
     for name, meaning in _COUNTERS.items():
-        found = sorted((labels, amount) for (one, labels), amount in measures.counts.items() if one == name)
+        counted = sorted((labels, cell[0]) for (one, labels), cell in measures.counts.items() if one == name)
         lines += [f"# HELP {name} {meaning}", f"# TYPE {name} counter"]
-        lines += [f"{name}{_shown(labels)} {amount:.12g}" for labels, amount in found]
+        lines += [f"{name}{_shown(labels)} {amount:.12g}" for labels, amount in counted]
     for name, meaning in _TIMES.items():
         lines += [f"# HELP {name} {meaning}", f"# TYPE {name} histogram"]
-        for labels, values in sorted((labels, values) for (one, labels), values in measures.times.items() if one == name):
+        found = sorted((labels, values) for (one, labels), values in measures.times.items() if one == name)
+        for labels, values in found:
             lines += _histogram(name, labels, values)
     for (name, labels), amount in sorted(gauges.items()):
         if f"# TYPE {name} gauge" not in lines:

@@ -54,7 +54,7 @@ class Worker:
         self.task, self.folder = task, Path(task.folder)
         self.measures = Measures()
         self.book = Book(SharedAccounts(task.gateway.store), self.folder / "journals", durable=task.gateway.durable)
-        self.running = Running(task.gateway, make_signer)
+        self.running = Running(task.gateway, self.measures, make_signer)
         self.door = Door(self.running, self.book, self.measures, self.page)
         self.servers: list[DoorServer] = []
         self._stopped = asyncio.Event()
@@ -95,7 +95,7 @@ class Worker:
     def reload(self, gateway: Gateway) -> None:
         """Requests from now on follow the new file; those under way keep the old one."""
         before = self.running
-        self.running = self.door.running = Running(gateway, make_signer, before)
+        self.running = self.door.running = Running(gateway, self.measures, make_signer, before)
         before.retire(self.running.upstreams)
 
     # pages
@@ -107,7 +107,11 @@ class Worker:
                 return 200, b"application/json", b'{"status":"ok"}'
             case "/ready":
                 ready = not self.door.draining and self.book.failing is None
-                return (200 if ready else 503), b"application/json", orjson.dumps({"ready": ready, "accounts": str(self.book.failing or "ok")})
+                return (
+                    (200 if ready else 503),
+                    b"application/json",
+                    orjson.dumps({"ready": ready, "accounts": str(self.book.failing or "ok")}),
+                )
             case "/metrics" | "/gateway" if self._open_pages:
                 return self._figures(path)
         return None
@@ -148,7 +152,10 @@ class Worker:
         """This worker's measures to their file, where the pages of all workers find them."""
         under_way = {name: health.under_way for name, health in self.running.healths.items()}
         gauges = [["tonnage_gateway_under_way", [["deployment", name]], number] for name, number in under_way.items()]
-        gauges += [["tonnage_gateway_open_holds", [], self.book.open_holds], ["tonnage_gateway_uncertain_holds", [], self.door.uncertain]]
+        gauges += [
+            ["tonnage_gateway_open_holds", [], self.book.open_holds],
+            ["tonnage_gateway_uncertain_holds", [], self.door.uncertain],
+        ]
         document = {**self.measures.document(), "gauges": gauges, "under_way": under_way}
         with suppress(OSError):  # a full disk: the figures of this second are missing, requests go on
             self._measured.parent.mkdir(parents=True, exist_ok=True)
@@ -161,13 +168,16 @@ class Worker:
         while True:
             await asyncio.sleep(TICK_S)
             self._measure()
+            self.door.sweep()
             for server in self.servers:
                 server.sweep()
 
     async def _obey(self) -> None:
         """Gateways that the parent sends, until it is gone."""
         reader = asyncio.StreamReader(limit=1 << 26)
-        await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
+        await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer
+        )
         with suppress(asyncio.IncompleteReadError):
             while True:
                 size = SIZE.unpack(await reader.readexactly(SIZE.size))[0]

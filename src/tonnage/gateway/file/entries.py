@@ -28,7 +28,9 @@ Dialect = Literal["openai", "anthropic", "converse"]
 Policy = Literal["in-order", "own-first", "cheapest", "fastest", "weighted"]
 SignInKind = Literal["none", "bearer", "x-api-key", "api-key", "aws", "google", "azure", "databricks"]
 Reference = Annotated[str, Field(pattern=r"^(env|file):.+$"), Spelled("env:NAME or file:PATH")]
-KeyHash = Annotated[str, Field(pattern=r"^(env:.+|file:.+|blake2b:[0-9a-f]{64})$"), Spelled("env:NAME, file:PATH or blake2b:HASH")]
+KeyHash = Annotated[
+    str, Field(pattern=r"^(env:.+|file:.+|blake2b:[0-9a-f]{64})$"), Spelled("env:NAME, file:PATH or blake2b:HASH")
+]
 Dollars = Annotated[float, Field(gt=0, le=9e6), Spelled("dollars")]
 Scope = Annotated[str, Field(pattern=r"^(total|(key|team|project|route|deployment):(\*|[a-z0-9][a-z0-9_.-]{0,60}))$"),
                   Spelled("total, or key:, team:, project:, route: or deployment: with a name or *")]  # fmt: skip
@@ -43,7 +45,9 @@ class ListenEntry(StrictModel):
 
     host: Word = entry("Address to listen on; others than this machine need keys.", default="127.0.0.1")
     port: Count = entry("Port of the door.", default=8080)
-    admin_port: Count | None = entry("Port for health, metrics and spend by key. Default: none but on the door.", default=None)
+    admin_port: Count | None = entry(
+        "Port for health, metrics and spend by key. Default: none but on the door.", default=None
+    )
     workers: Count = entry("Processes that answer.", default=1)
     body_mb: Positive = entry("The largest request, in MB.", default=20.0)
     drain: Duration = entry("How long requests under way may take after SIGTERM.", default=60.0, shown="60s")
@@ -54,8 +58,12 @@ class PriceEntry(StrictModel):
 
     input_usd_per_million: PositiveOrZero = entry("Input.")
     output_usd_per_million: PositiveOrZero = entry("Output.")
-    cached_input_usd_per_million: PositiveOrZero | None = entry("Input read from a prompt cache. Default: as input.", default=None)
-    cache_write_usd_per_million: PositiveOrZero | None = entry("Input written to a prompt cache. Default: as input.", default=None)
+    cached_input_usd_per_million: PositiveOrZero | None = entry(
+        "Input read from a prompt cache. Default: as input.", default=None
+    )
+    cache_write_usd_per_million: PositiveOrZero | None = entry(
+        "Input written to a prompt cache. Default: as input.", default=None
+    )
     usd_per_request: PositiveOrZero = entry("For each request, whatever its tokens.", default=0.0)
     above: LongPriceEntry | None = entry("Other prices for long inputs.", default=None)
     source: Text | None = entry("Where the price was read.", default=None)
@@ -77,7 +85,9 @@ class OwnEntry(StrictModel):
 
     usd_per_hour: Dollars = entry("What the machine costs an hour.")
     input_tokens_per_s: Positive | None = entry("Input tokens it reads a second, when busy.", default=None)
-    output_tokens_per_s: Positive | None = entry("Output tokens it writes a second, over all requests, when busy.", default=None)
+    output_tokens_per_s: Positive | None = entry(
+        "Output tokens it writes a second, over all requests, when busy.", default=None
+    )
     plan: Word | None = entry("A workload file of kind serve, from whose plan the speeds are taken.", default=None)
 
 
@@ -109,7 +119,9 @@ class DeploymentEntry(StrictModel):
     model: Word = entry("The model's name there.")
     dialect: Dialect = entry("What it speaks.", default="openai")
     price: PriceEntry | None = entry("What its tokens cost.", default=None)
-    catalog_price: Word | None = entry("A model of the catalog whose prices it has, such as bedrock/NAME.", default=None)
+    catalog_price: Word | None = entry(
+        "A model of the catalog whose prices it has, such as bedrock/NAME.", default=None
+    )
     own: OwnEntry | None = entry("A machine of one's own instead of a price.", default=None)
     sign_in: SignInEntry | None = entry("How to sign in.", default=None)
     timeouts: TimeoutsEntry = entry("How long to wait.", default=TimeoutsEntry)
@@ -128,7 +140,9 @@ class CacheEntry(StrictModel):
     """Answers that are kept."""
 
     ttl: Duration = entry("How long.", default=3600.0, shown="1h")
-    when: Literal["repeatable", "always"] = entry("At temperature 0 or with a seed only, or every answer.", default="repeatable")
+    when: Literal["repeatable", "always"] = entry(
+        "At temperature 0 or with a seed only, or every answer.", default="repeatable"
+    )
     items: Count = entry("How many, for each worker.", default=10_000)
     redis: Reference | None = entry("A Redis for all workers and hosts.", default=None)
 
@@ -140,7 +154,9 @@ class RuleEntry(StrictModel):
     input_tokens_above: TokenLength | None = entry("Longer inputs than this.", default=None)
     teams: Names | None = entry("Requests of these teams.", default=None)
     keys: Names | None = entry("Requests with these keys.", default=None)
-    regions: Annotated[tuple[Word, ...], BeforeValidator(_as_list)] | None = entry("Residency: only deployments there.", default=None)
+    regions: Annotated[tuple[Word, ...], BeforeValidator(_as_list)] | None = entry(
+        "Residency: only deployments there.", default=None
+    )
 
 
 class ShadowEntry(StrictModel):
@@ -164,11 +180,15 @@ class RouteEntry(StrictModel):
     deployments: Names = entry("Where its requests may go.")
     policy: Policy = entry("Which of them first.", default="in-order")
     weights: dict[str, Positive] | None = entry("For weighted: how much each gets.", default=None)
-    first_byte: Duration | None = entry("The promise: deployments that are expected to be later come last.", default=None)
+    first_byte: Duration | None = entry(
+        "The promise: deployments that are expected to be later come last.", default=None
+    )
     quality: PositiveOrZero | None = entry("Deployments below this quality are not used.", default=None)
     max_tokens: TokenLength | None = entry("Output tokens where the client states none.", default=None)
     cache: CacheEntry | None = entry("Answers that are kept.", default=None)
-    rules: Annotated[tuple[RuleEntry, ...], BeforeValidator(_as_list)] = entry("Other deployments for some.", default=())
+    rules: Annotated[tuple[RuleEntry, ...], BeforeValidator(_as_list)] = entry(
+        "Other deployments for some.", default=()
+    )
     shadow: ShadowEntry | None = entry("Answers measured beside.", default=None)
     retry: RetryEntry = entry("Other attempts.", default=RetryEntry)
     fallback: Word | None = entry("A route to go on with, when every deployment of this one failed.", default=None)
@@ -215,9 +235,13 @@ class GatewayEntries(StrictModel):
     keys: Named[KeyEntry] = entry("Who may ask, by name. Without any, everybody on this machine.", default={})
     budgets: Annotated[tuple[BudgetEntry, ...], BeforeValidator(_as_list)] = entry("Dollars.", default=())
     limits: Annotated[tuple[LimitEntry, ...], BeforeValidator(_as_list)] = entry("Rates.", default=())
-    store: Word | None = entry("Accounts: a file, or env:NAME of a postgresql:// URL. Default: in the home.", default=None)
+    store: Word | None = entry(
+        "Accounts: a file, or env:NAME of a postgresql:// URL. Default: in the home.", default=None
+    )
     durable: Flag = entry("Holds are on the disk before a request is sent, against a loss of power.", default=False)
-    after_disconnect: DurationOrZero = entry("How long an answer is still read when its client has gone, for its usage.", default=30.0, shown="30s")
+    after_disconnect: DurationOrZero = entry(
+        "How long an answer is still read when its client has gone, for its usage.", default=30.0, shown="30s"
+    )
     log_days: Count = entry("Attempts are kept so many days.", default=90)
 
 

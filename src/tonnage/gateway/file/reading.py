@@ -116,7 +116,9 @@ def _deployment_problems(name: str, one: DeploymentEntry) -> Iterator[Problem]:
     if one.own is not None and one.own.plan is None:
         for key in ("input_tokens_per_s", "output_tokens_per_s"):
             if getattr(one.own, key) is None:
-                yield Problem((*here, "own", key), "is missing", "measure it by `tonnage bench serve`, or name a `plan:`")
+                yield Problem(
+                    (*here, "own", key), "is missing", "measure it by `tonnage bench serve`, or name a `plan:`"
+                )
     try:
         read_endpoint(one.url)
     except InputError as error:
@@ -268,7 +270,12 @@ def _allowances(entries: GatewayEntries) -> Iterator[Allowance]:
     for budget in entries.budgets:
         for scope, name in _scopes(budget.of, names):
             yield Allowance(
-                scope=scope, name=name, unit="usd", window=budget.per, cap=pico_usd(budget.usd), hard=budget.at == "hard"
+                scope=scope,
+                name=name,
+                unit="usd",
+                window=budget.per,
+                cap=pico_usd(budget.usd),
+                hard=budget.at == "hard",
             )
     for limit in entries.limits:
         yield from _limit_allowances(limit, names)

@@ -1,7 +1,7 @@
 """A worker's book: holds are taken from leases in memory, told to the journal, and settled; the accounts follow.
 
 Nothing here waits for a disk but when a lease is used up. `flush` brings what was settled into the shared accounts
-ten times a second, and gives back what other workers want.
+four times a second, and gives back what other workers want.
 """
 
 from __future__ import annotations
@@ -32,27 +32,24 @@ from tonnage.gateway.money.shared_accounts import (
 from tonnage.values import dataclass
 
 T = TypeVar("T")
-FLUSH_S: Final = 0.1
+FLUSH_S: Final = 0.25
 PATIENCE_S: Final = 0.5  # how long a request waits for other workers to give back what they do not need
 POLL_S: Final = 0.05
 SWEEP_S: Final = 10.0
+MOST_KNOWN: Final = 10_000
 NO_CAP: Final = 1 << 62
 SOFT_LEASES: Final = 100  # requests' worth that is leased of a soft allowance at a time
 
 
-@dataclass(slots=True, eq=False)
 class Account:
     """A worker's part of an account: `leased` of it, `used` settled since the last flush, `held` by open requests."""
 
-    allowance: Allowance
-    begin: int
-    leased: int = 0
-    used: int = 0
-    held: int = 0
+    __slots__ = ("allowance", "begin", "held", "key", "leased", "unit", "used")
 
-    @property
-    def key(self) -> AccountKey:
-        return self.allowance.id, self.begin
+    def __init__(self, allowance: Allowance, begin: int) -> None:
+        self.allowance, self.begin, self.unit = allowance, begin, allowance.unit
+        self.key: AccountKey = (allowance.id, begin)
+        self.leased = self.used = self.held = 0
 
     @property
     def free(self) -> int:
@@ -70,17 +67,16 @@ class Who:
     deployment: str
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
 class Hold:
     """Amounts taken for one attempt, until it is settled."""
 
-    number: int
-    accounts: tuple[Account, ...]
-    amounts: Amounts
-    who: Who
-    request: str
-    at_s: float
-    settled: bool = False
+    __slots__ = ("accounts", "amounts", "at_s", "number", "request", "settled", "who")
+
+    def __init__(
+        self, number: int, accounts: tuple[Account, ...], amounts: Amounts, who: Who, request: str, at_s: float
+    ):
+        self.number, self.accounts, self.amounts, self.who = number, accounts, amounts, who
+        self.request, self.at_s, self.settled = request, at_s, False
 
 
 class Refused(Exception):
@@ -119,7 +115,7 @@ class Book:
         self.worker = f"{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="gateway-accounts")
         self._accounts: dict[AccountKey, Account] = {}
-        self._current: dict[str, tuple[Account, float]] = {}  # by allowance: the account of now, and until when
+        self._current: dict[int, tuple[Allowance, Account, float]] = {}  # by identity: the account of now, until when
         self._moves: dict[AccountKey, list[int]] = {}  # [used, returned], not in the accounts yet
         self._rows: list[AttemptRow] = []
         self._number = 0
@@ -161,7 +157,7 @@ class Book:
         """
         accounts = self._accounts_of(allowances)
         waited_until = self.now() + PATIENCE_S
-        while short := [one for one in accounts if one.free < amounts.of(one.allowance.unit)]:
+        while short := [one for one in accounts if one.free < amounts.of(one.unit)]:
             async with self._leasing:
                 asks = self._asks(short, amounts)
                 if not asks:
@@ -192,7 +188,7 @@ class Book:
             self._rows.append(row)
         self.open_holds -= 1
         for account in hold.accounts:
-            unit = account.allowance.unit
+            unit = account.unit
             account.held -= hold.amounts.of(unit)
             if outcome is not None and not account.allowance.returns:
                 account.used += outcome.amounts.of(unit)
@@ -201,7 +197,7 @@ class Book:
         """A hold that is kept on for its money no longer counts as a request under way."""
         for account in hold.accounts:
             if account.allowance.returns:
-                account.held -= hold.amounts.of(account.allowance.unit)
+                account.held -= hold.amounts.of(account.unit)
         hold.accounts = tuple(one for one in hold.accounts if not one.allowance.returns)
 
     def left(self, allowances: Iterable[Allowance]) -> int | None:
@@ -239,13 +235,19 @@ class Book:
     # inside
 
     def _accounts_of(self, allowances: Sequence[Allowance]) -> tuple[Account, ...]:
-        now = self.now()
-        return tuple([self._account(one, now) for one in allowances])
+        now, current, found = self.now(), self._current, []
+        for one in allowances:
+            known = current.get(id(one))
+            if known is not None and known[0] is one and now < known[2]:
+                found.append(known[1])
+            else:
+                found.append(self._account(one, now))
+        return tuple(found)
 
     def _account(self, allowance: Allowance, now: float) -> Account:
-        known = self._current.get(allowance.id)
-        if known is not None and now < known[1] and known[0].allowance is allowance:
-            return known[0]
+        """The account of the window of now."""
+        if len(self._current) > MOST_KNOWN:  # of files that were read before
+            self._current.clear()
         moment = datetime.fromtimestamp(now, UTC)
         end = allowance.end(moment)
         key = (allowance.id, allowance.begin(moment))
@@ -253,7 +255,7 @@ class Book:
         if account is None:
             account = self._accounts[key] = Account(allowance, key[1])
         account.allowance = allowance
-        self._current[allowance.id] = (account, float("inf") if end is None else end.timestamp())
+        self._current[id(allowance)] = (allowance, account, float("inf") if end is None else end.timestamp())
         return account
 
     def _asks(self, short: Sequence[Account], amounts: Amounts) -> list[Ask]:
@@ -283,9 +285,9 @@ class Book:
             who.project, who.route, who.deployment,
         )  # fmt: skip
         for account in accounts:
-            account.held += amounts.of(account.allowance.unit)
+            account.held += amounts.of(account.unit)
         self.open_holds += 1
-        return Hold(number=number, accounts=accounts, amounts=amounts, who=who, request=request, at_s=at_s)
+        return Hold(number, accounts, amounts, who, request, at_s)
 
     def _row(self, hold: Hold, outcome: Outcome) -> AttemptRow:
         who = hold.who

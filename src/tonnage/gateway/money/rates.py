@@ -44,10 +44,7 @@ class TierRates:
     cached_input_pico: int
     cache_write_pico: int
     above_tokens: int = 0
-
-    @property
-    def dearest_input_pico(self) -> int:
-        return max(self.input_pico, self.cached_input_pico, self.cache_write_pico)
+    dearest_input_pico: int  # of the three
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +75,9 @@ class Rates:
 
     def most_pico(self, input_tokens: int, output_tokens: int) -> int:
         """What a request of at most so many tokens can cost: each tier that it may fall into, at its dearest input."""
+        if len(self.tiers) == 1:
+            tier = self.tiers[0]
+            return self.request_pico + input_tokens * tier.dearest_input_pico + output_tokens * tier.output_pico
         reached = [tier for tier in self.tiers if tier.above_tokens <= input_tokens]
         return self.request_pico + max(
             input_tokens * tier.dearest_input_pico + output_tokens * tier.output_pico for tier in reached
@@ -114,13 +114,17 @@ def tier_rates(
 ) -> TierRates:
     """Rates from dollars a million tokens. Input of a kind without a price of its own costs what input costs."""
     fresh = _per_token(input_usd)
+    return _tier(
+        fresh, _per_token(output_usd), fresh if cached_input_usd is None else _per_token(cached_input_usd),
+        fresh if cache_write_usd is None else _per_token(cache_write_usd), above_tokens,
+    )  # fmt: skip
+
+
+def _tier(fresh: int, written: int, cached: int, cache_write: int, above_tokens: int = 0) -> TierRates:
     return TierRates(
-        input_pico=fresh,
-        output_pico=_per_token(output_usd),
-        cached_input_pico=fresh if cached_input_usd is None else _per_token(cached_input_usd),
-        cache_write_pico=fresh if cache_write_usd is None else _per_token(cache_write_usd),
-        above_tokens=above_tokens,
-    )
+        input_pico=fresh, output_pico=written, cached_input_pico=cached, cache_write_pico=cache_write,
+        above_tokens=above_tokens, dearest_input_pico=max(fresh, cached, cache_write),
+    )  # fmt: skip
 
 
 def own_rates(*, usd_per_hour: float, input_tokens_per_s: float, output_tokens_per_s: float, source: str) -> Rates:
@@ -133,12 +137,9 @@ def own_rates(*, usd_per_hour: float, input_tokens_per_s: float, output_tokens_p
     (100000, 1000000)
     """
     hour = Decimal(str(usd_per_hour))
-    tier = TierRates(
-        input_pico=pico_usd(hour / (S_PER_HOUR * Decimal(str(input_tokens_per_s)))),
-        output_pico=pico_usd(hour / (S_PER_HOUR * Decimal(str(output_tokens_per_s)))),
-        cached_input_pico=0,
-        cache_write_pico=pico_usd(hour / (S_PER_HOUR * Decimal(str(input_tokens_per_s)))),
-    )
+    reads = pico_usd(hour / (S_PER_HOUR * Decimal(str(input_tokens_per_s))))
+    writes = pico_usd(hour / (S_PER_HOUR * Decimal(str(output_tokens_per_s))))
+    tier = _tier(reads, writes, 0, reads)  # a cached prompt takes no time to read
     return Rates(tiers=(tier,), source=source)
 
 

@@ -1,4 +1,4 @@
-"""What all workers of a gateway share: accounts of allowances, leases on them, attempts. SQLite, or PostgreSQL for hosts.
+"""What all workers of a gateway share: accounts of allowances, leases on them, attempts. SQLite or PostgreSQL.
 
 A worker leases a part of what an account has left and spends it without asking. In every account, at every moment,
 committed + leased <= cap, so that workers together cannot pass a cap, whichever of them is killed when.
@@ -27,7 +27,7 @@ _TABLES: Final = (
     " amount BIGINT NOT NULL, PRIMARY KEY (worker, allowance, begin))",
     "CREATE TABLE IF NOT EXISTS workers (worker TEXT PRIMARY KEY, host TEXT NOT NULL, applied BIGINT NOT NULL,"
     " seen DOUBLE PRECISION NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS attempts (id TEXT PRIMARY KEY, request TEXT NOT NULL, at DOUBLE PRECISION NOT NULL,"
+    "CREATE TABLE IF NOT EXISTS attempts (id TEXT NOT NULL, request TEXT NOT NULL, at DOUBLE PRECISION NOT NULL,"
     " key TEXT NOT NULL, team TEXT NOT NULL, project TEXT NOT NULL, route TEXT NOT NULL, deployment TEXT NOT NULL,"
     " status INTEGER NOT NULL, outcome TEXT NOT NULL, input_tokens BIGINT, output_tokens BIGINT, cached_tokens BIGINT,"
     " usd_pico BIGINT NOT NULL, estimated INTEGER NOT NULL, first_byte_s DOUBLE PRECISION, latency_s DOUBLE PRECISION)",
@@ -48,7 +48,7 @@ class AccountsError(TonnageError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """What a worker needs of an account more than it has; `share`: what it would take, None: a fair part of the rest."""
+    """What a worker lacks of an account; `share`: what it would take, None: a fair part of the rest."""
 
     account: AccountKey
     cap: int
@@ -249,7 +249,7 @@ class SharedAccounts:
                       (gone, worker, *move.account))  # fmt: skip
         if rows:
             places = ", ".join("?" * len(ATTEMPT_COLUMNS))
-            text = f"INSERT INTO attempts VALUES ({places}) ON CONFLICT (id) DO NOTHING"
+            text = f"INSERT INTO attempts VALUES ({places})"
             cursor.executemany(self._text(text), rows)
 
     def _run(self, cursor: Any, text: str, values: tuple[Any, ...]) -> Any:

@@ -27,13 +27,17 @@ OUTPUT_KEYS: Final[Mapping[Surface, tuple[str, ...]]] = {
 }
 TEMPLATE_TOKENS: Final = 512  # what an upstream adds around a request: its template, a prompt for tools
 BYTES_PER_TOKEN: Final = 4  # of English text, for estimates alone
-_IMAGE_ADDRESS: Final = re.compile(rb'"(?:image_url|url|file_id|fileUri|file_url)"\s*:\s*(?:\{\s*"url"\s*:\s*)?"(?!data:)')
+_IMAGE_ADDRESS: Final = re.compile(
+    rb'"(?:image_url|url|file_id|fileUri|file_url)"\s*:\s*(?:\{\s*"url"\s*:\s*)?"(?!data:)'
+)
 
 
 class BadRequest(Exception):
     """The request cannot be read: status, kind and words of the answer."""
 
-    def __init__(self, message: str, *, status: int = 400, kind: str = "invalid_request_error", param: str | None = None):
+    def __init__(
+        self, message: str, *, status: int = 400, kind: str = "invalid_request_error", param: str | None = None
+    ):
         super().__init__(message)
         self.status, self.kind, self.param = status, kind, param
 

@@ -19,11 +19,13 @@ from tonnage.gateway.measures import Measures
 from tonnage.gateway.money.book import Book, Hold, Outcome
 from tonnage.gateway.money.rates import PICO_PER_USD
 from tonnage.gateway.proxy.asked import SURFACES, Asked, BadRequest, read_asked
-from tonnage.gateway.proxy.journey import UNCERTAIN_S, Journey
+from tonnage.gateway.proxy.attempt import Attempt
+from tonnage.gateway.proxy.journey import Journey
 from tonnage.gateway.proxy.replies import JSON, Reply, send_reply
 from tonnage.gateway.proxy.running import Running
 from tonnage.gateway.proxy.server import Exchange
 
+UNCERTAIN_S: Final = 600.0  # a hold whose attempt may have been billed is kept so long, then settled by estimate
 Page = Callable[[str], tuple[int, bytes, bytes] | None]
 _SECRETS_IN_ADDRESSES: Final = (b"key=", b"api_key=", b"api-key=", b"token=", b"access_token=")
 
@@ -35,6 +37,7 @@ class Door:
         self.running, self.book, self.measures, self.pages = running, book, measures, pages
         self.draining = False
         self._numbers = count()
+        self._attempts: set[Attempt] = set()
         self._uncertain: dict[int, tuple[Hold, Outcome, asyncio.TimerHandle]] = {}
 
     async def handle(self, exchange: Exchange) -> None:
@@ -54,9 +57,8 @@ class Door:
             return
         request = f"{self.book.worker}-{next(self._numbers)}"
         journey = Journey(
-            self.running, self.book, self.measures, self, asked, caller, route, exchange=exchange, request=request,
-            began_s=began_s,
-        )  # fmt: skip
+            self.running, self.book, self, asked, caller, route, exchange=exchange, request=request, began_s=began_s
+        )
         cache = self.running.caches.get(route.name)
         if cache is not None and self._kept(cache, journey):
             return
@@ -67,6 +69,18 @@ class Door:
         self.book.give_place_back(hold)
         timer = asyncio.get_running_loop().call_later(UNCERTAIN_S, self._settle_uncertain, hold.number)
         self._uncertain[hold.number] = (hold, outcome, timer)
+
+    def watch(self, attempt: Attempt) -> None:
+        self._attempts.add(attempt)
+
+    def forget(self, attempt: Attempt) -> None:
+        self._attempts.discard(attempt)
+
+    def sweep(self) -> None:
+        """End attempts whose whole time is over: once a second."""
+        now_s = monotonic()
+        for one in tuple(self._attempts):
+            one.expire(now_s)
 
     @property
     def uncertain(self) -> int:
@@ -117,7 +131,8 @@ class Door:
             return route
         known = [name for name in routes if caller.routes is None or name in caller.routes]
         meant = did_you_mean(nearest(asked.model, known), f"known: {', '.join(known)}")
-        raise BadRequest(f"no model is named {asked.model[:100]!r} here; {meant}", status=404, kind="model_not_found", param="model")
+        message = f"no model is named {asked.model[:100]!r} here; {meant}"
+        raise BadRequest(message, status=404, kind="model_not_found", param="model")
 
     # answers without an upstream
 

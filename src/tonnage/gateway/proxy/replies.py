@@ -46,7 +46,9 @@ class Reply:
         return name + b"data: " + self.body(surface) + b"\n\n"
 
 
-def send_reply(exchange: Exchange, reply: Reply, surface: Surface | None, head: bytes = b"", *, close: bool = False) -> None:
+def send_reply(
+    exchange: Exchange, reply: Reply, surface: Surface | None, head: bytes = b"", *, close: bool = False
+) -> None:
     if reply.retry_after_s is not None:
         head += b"retry-after: %d\r\n" % max(1, ceil(reply.retry_after_s))
     exchange.answer(reply.status, JSON + head, reply.body(surface), close=close)
@@ -77,5 +79,3 @@ def _amount(allowance: Allowance, amount: int) -> str:
 
 def _sentence(words: str) -> str:
     return words[0].upper() + words[1:]
-
-

@@ -8,7 +8,10 @@ from time import monotonic
 
 from tonnage.gateway.caching import AnswerCache
 from tonnage.gateway.file.described import Caller, Deployment, Gateway
+from tonnage.gateway.measures import Measures
 from tonnage.gateway.money.allowances import Allowance
+from tonnage.gateway.money.book import Who
+from tonnage.gateway.proxy.meters import Meter
 from tonnage.gateway.routing.health import Health, RetryBudget
 from tonnage.gateway.signing.sign_in import SignIn
 from tonnage.gateway.signing.signers import Signer
@@ -21,8 +24,11 @@ class Running:
     `before`: the one that it takes the place of, whose health and connections of equal deployments go on.
     """
 
-    def __init__(self, gateway: Gateway, make_signer: Callable[[SignIn], Signer], before: Running | None = None) -> None:
-        self.gateway = gateway
+    def __init__(
+        self, gateway: Gateway, measures: Measures, make_signer: Callable[[SignIn], Signer],
+        before: Running | None = None,
+    ) -> None:  # fmt: skip
+        self.gateway, self.measures = gateway, measures
         self.random = Random()
         self.healths: dict[str, Health] = {}
         self.upstreams: dict[str, Upstream] = {}
@@ -38,10 +44,10 @@ class Running:
             for name, route in gateway.routes.items()
             if route.cache is not None
         }
-        self.retries = {
-            name: RetryBudget(route.retry.budget_percent / 100.0) for name, route in gateway.routes.items()
-        }
+        self.retries = {name: RetryBudget(route.retry.budget_percent / 100.0) for name, route in gateway.routes.items()}
         self._allowances: dict[tuple[str, str], tuple[Allowance, ...]] = {}
+        self._meters: dict[tuple[str, str], Meter] = {}
+        self._who: dict[tuple[str, str, str], Who] = {}
 
     def allowances(self, caller: Caller, route: str) -> tuple[Allowance, ...]:
         """What the caller's requests on a route are taken from."""
@@ -50,6 +56,28 @@ class Running:
         if found is None:
             found = self._allowances[place] = self.gateway.allowances_of(caller, route)
         return found
+
+    def meter(self, route: str, deployment: str) -> Meter:
+        found = self._meters.get((route, deployment))
+        if found is None:
+            found = self._meters[route, deployment] = Meter(self.measures, route, deployment)
+        return found
+
+    def who(self, caller: Caller, route: str, deployment: str) -> Who:
+        """As the ledger names them."""
+        place = (caller.name, route, deployment)
+        found = self._who.get(place)
+        if found is None:
+            found = self._who[place] = Who(
+                key=caller.name, team=caller.team, project=caller.project, route=route, deployment=deployment
+            )
+        return found
+
+    def count_refused(self, allowance: Allowance) -> None:
+        self.measures.count("tonnage_gateway_refused_total", (("limit", allowance.id),))
+
+    def count_gone(self) -> None:
+        self.measures.count("tonnage_gateway_gone_total")
 
     def retire(self, after: Mapping[str, Upstream]) -> None:
         """Close the idle connections that the next one does not go on with."""

@@ -10,7 +10,7 @@ import asyncio
 import sys
 import traceback
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from time import monotonic
 from typing import Any, Final
@@ -34,8 +34,9 @@ class Exchange:
     __slots__ = ("_chunked", "_connection", "_keep", "_old", "begun", "body", "headers", "method", "path", "query")
 
     def __init__(
-        self, connection: _ClientConnection, method: bytes, url: bytes, headers: Headers, body: bytes, keep: bool, old: bool
-    ) -> None:
+        self, connection: _ClientConnection, method: bytes, url: bytes, headers: Headers, body: bytes, keep: bool,
+        old: bool,
+    ) -> None:  # fmt: skip
         self._connection, self._keep, self._old = connection, keep, old
         self.method, self.headers, self.body = method, headers, body
         path, _, self.query = url.partition(b"?")
@@ -45,6 +46,10 @@ class Exchange:
     @property
     def gone(self) -> bool:
         return self._connection.transport is None
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self._connection.abort()
 
     def answer(self, status: int, head: bytes, body: bytes, *, close: bool = False) -> None:
         """A whole answer. `head`: header lines, each with its line end."""
@@ -63,12 +68,13 @@ class Exchange:
 
     async def piece(self, data: bytes) -> None:
         """A piece of a stream; waits while the client is slow."""
-        self._connection.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
-        if self._connection.full is not None:
-            await self._connection.full
+        connection = self._connection
+        connection.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+        if connection.full is not None and connection.transport is not None:
+            await connection.full
 
     def end(self, last: bytes = b"", *, whole: bool = True) -> None:
-        """The end of a stream. Where it is not whole the connection closes without its end, so that the client knows."""
+        """The end of a stream. One that is not whole ends with its connection, so that the client knows."""
         if last:
             self._connection.write(b"%x\r\n%b\r\n" % (len(last), last) if self._chunked else last)
         if whole and self._chunked:
@@ -150,7 +156,7 @@ class _ClientConnection(asyncio.Protocol):
         if self._waits == "body":
             self._told_s = monotonic()
 
-    def connection_lost(self, error: Exception | None) -> None:
+    def connection_lost(self, _: Exception | None) -> None:
         self.transport = None
         self.resume_writing()
         self.door.connections.discard(self)
@@ -253,7 +259,8 @@ class _ClientConnection(asyncio.Protocol):
             if exchange.begun:
                 self.abort()
             else:
-                exchange.answer(500, b"content-type: application/json\r\n", _ERROR % (b"the gateway failed", 500), close=True)
+                body = _ERROR % (b"the gateway failed", 500)
+                exchange.answer(500, b"content-type: application/json\r\n", body, close=True)
 
     def _count(self, size: int) -> None:
         self._size += size
@@ -261,7 +268,7 @@ class _ClientConnection(asyncio.Protocol):
             raise _Refusal(431, b"the headers have over %d bytes" % MOST_HEADER_BYTES)
 
     def _refuse(self, status: int, why: bytes) -> None:
-        """A request that is not read to its end; what came before it is given up too, since its answer is out of turn."""
+        """A request that is not read to its end. While an earlier one is under way nothing is said, only closed."""
         if self._task is None:
             body = _ERROR % (why, status)
             self.write(b"%bcontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
@@ -275,11 +282,6 @@ class _Refusal(Exception):
 
 
 _ERROR: Final = b'{"error":{"message":"%b","type":"invalid_request_error","param":null,"code":"%d"}}'
-
-
-def head_lines(headers: Sequence[tuple[bytes, bytes]]) -> bytes:
-    """Header lines. Values come from configuration and upstreams: a line break in one ends it."""
-    return b"".join([b"%b: %b\r\n" % (name, value.split(b"\r")[0].split(b"\n")[0]) for name, value in headers])
 
 
 def _line(status: int) -> bytes:

@@ -25,12 +25,10 @@ class UsageTap:
         self.usage: Usage | None = None
         self.finished = False
         self.events = 0
-        self.bytes = 0
         self._rest = b""
         self._started: dict[str, Any] = {}  # what Anthropic says of the input, at the start
 
     def feed(self, piece: bytes) -> bytes:
-        self.bytes += len(piece)
         data = self._rest + piece if self._rest else piece
         end = _last_end(data)
         whole, self._rest = data[:end], data[end:]
@@ -39,10 +37,10 @@ class UsageTap:
         passed = self._read(whole) if whole else whole
         return passed if self.strip else piece
 
-    def end(self) -> bytes:
-        """What is left when the stream ends in the middle of an event."""
-        rest, self._rest = self._rest, b""
-        return rest if self.strip else b""
+    @property
+    def rest(self) -> bytes:
+        """What was held back of an event that never became whole."""
+        return self._rest if self.strip else b""
 
     def _read(self, whole: bytes) -> bytes:
         """Look at whole events; only those that may speak of usage or of the end are parsed."""

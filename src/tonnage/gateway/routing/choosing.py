@@ -34,7 +34,13 @@ class Considered:
 
 
 def considered(
-    route: Route, facts: Facts, gateway: Gateway, healths: Mapping[str, Health], now_s: float, *, tried: Sequence[str] = ()
+    route: Route,
+    facts: Facts,
+    gateway: Gateway,
+    healths: Mapping[str, Health],
+    now_s: float,
+    *,
+    tried: Sequence[str] = (),
 ) -> list[Considered]:
     """Every deployment that the route names for this request, in the file's order."""
     names, regions = deployments_of(route, facts)

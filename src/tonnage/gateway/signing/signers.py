@@ -47,7 +47,9 @@ def read_key(reference: str) -> str:
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"the key in {name} cannot be read: {error}", hint="check the path") from error
     if not found:
-        raise InputError(f"{reference} holds no key", hint=f"export {name}=..." if kind == "env" else f"write it to {name}")
+        raise InputError(
+            f"{reference} holds no key", hint=f"export {name}=..." if kind == "env" else f"write it to {name}"
+        )
     if not found.isascii() or any(ord(letter) < 32 for letter in found):
         raise InputError(f"{reference} holds what is no key", hint="a key is one line of ASCII")
     return found
