@@ -1,8 +1,9 @@
 """A worker's journal: holds and settlements as lines of a file, written before what they tell of goes on.
 
-The file is mapped into memory, so that a line costs no system call, and a killed process loses nothing: the pages are
-the system's. Room for lines is taken from the disk ahead; the file ends with zero bytes. A worker's lock tells others that it lives; what a dead one left is brought
-into the shared accounts by whoever comes next, once. Lines are JSON arrays:
+The file is mapped into memory, so that a line costs no system call, and a killed process loses nothing: its pages are
+the system's. Room for lines is taken from the disk ahead, so the file ends with zero bytes. A worker's lock tells the
+others that it lives; what a dead one left is brought into the shared accounts by whoever comes next, once. Lines are
+JSON arrays:
 
     ["b", bytes]                              the file was begun anew after so many bytes, all in the accounts
     ["a", number, allowance, begin]           an account, named by a number from here on

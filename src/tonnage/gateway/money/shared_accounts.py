@@ -38,6 +38,7 @@ ATTEMPT_COLUMNS: Final = (
     "id", "request", "at", "key", "team", "project", "route", "deployment", "status", "outcome", "input_tokens",
     "output_tokens", "cached_tokens", "usd_pico", "estimated", "first_byte_s", "latency_s",
 )  # fmt: skip
+GROUPS: Final = ("key", "team", "project", "route", "deployment", "outcome")
 AttemptRow = tuple[Any, ...]  # in the order of ATTEMPT_COLUMNS
 AccountKey = tuple[str, int]  # an allowance's id, and when its window began
 
@@ -134,8 +135,12 @@ class SharedAccounts:
             for account, amount in granted.items():
                 self._run(cursor, "UPDATE accounts SET leased = leased + ? WHERE allowance = ? AND begin = ?",
                           (amount, *account))  # fmt: skip
-                self._run(cursor, "INSERT INTO leases VALUES (?, ?, ?, ?) ON CONFLICT (worker, allowance, begin)"
-                          " DO UPDATE SET amount = leases.amount + excluded.amount", (worker, *account, amount))  # fmt: skip
+                self._run(
+                    cursor,
+                    "INSERT INTO leases VALUES (?, ?, ?, ?) ON CONFLICT (worker, allowance, begin)"
+                    " DO UPDATE SET amount = leases.amount + excluded.amount",
+                    (worker, *account, amount),
+                )
             return Granted(granted=granted, short={}, others=workers > 1)
 
     def apply(
@@ -207,19 +212,38 @@ class SharedAccounts:
             self._connection.commit()
         return [dict(zip(ATTEMPT_COLUMNS, row, strict=True)) for row in rows]
 
-    def spent(self, group: str, since_s: float) -> list[tuple[str, int, int, int, int]]:
-        """(name, attempts, input tokens, output tokens, pico-dollars) by a column of the attempts, dearest first."""
-        if group not in ("key", "team", "project", "route", "deployment"):
-            raise ValueError(group)
+    def spent(self, group: str, since_s: float) -> list[tuple[str, int, int, int, int, int]]:
+        """(name, attempts, input tokens, output tokens, pico-dollars, those of them estimated) by a column of the
+        attempts, dearest first."""
+        if group not in GROUPS:
+            raise InputError(f"nothing is spent by '{group}'", hint=f"one of {', '.join(GROUPS)}")
         with closing(self._connection.cursor()) as cursor:
             rows = self._run(
                 cursor,
                 f"SELECT {group}, count(*), coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0),"
-                f" sum(usd_pico) FROM attempts WHERE at >= ? GROUP BY {group} ORDER BY sum(usd_pico) DESC",
+                f" sum(usd_pico), sum(usd_pico * estimated) FROM attempts WHERE at >= ? GROUP BY {group}"
+                " ORDER BY sum(usd_pico) DESC",
                 (since_s,),
             ).fetchall()
             self._connection.commit()
-        return [(str(row[0]), *(int(one) for one in row[1:])) for row in rows]  # type: ignore[misc]
+        return [(str(row[0]), int(row[1]), int(row[2]), int(row[3]), int(row[4]), int(row[5])) for row in rows]
+
+    def first_bytes(self, since_s: float) -> dict[str, float]:
+        """Mean seconds to the first byte of answers since then, by deployment."""
+        with closing(self._connection.cursor()) as cursor:
+            rows = self._run(
+                cursor,
+                "SELECT deployment, avg(first_byte_s) FROM attempts WHERE at >= ? AND outcome = 'ok'"
+                " AND first_byte_s IS NOT NULL GROUP BY deployment",
+                (since_s,),
+            ).fetchall()
+            self._connection.commit()
+        return {str(name): float(seconds) for name, seconds in rows}
+
+    def forget_attempts(self, before_s: float) -> None:
+        """Attempts older than this are no longer kept; what they cost stays in the accounts."""
+        with self._write() as cursor:
+            self._run(cursor, "DELETE FROM attempts WHERE at < ?", (before_s,))
 
     # inside
 

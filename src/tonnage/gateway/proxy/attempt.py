@@ -102,7 +102,7 @@ class Attempt:
             journey.tracker.forget(self)
 
     def expire(self, now_s: float) -> None:
-        """End the attempt where its whole time is over: a client or an upstream that trickles holds nothing for ever."""
+        """End the attempt where its time is over: nobody who trickles holds something for ever."""
         if now_s - self.began_s > self.deployment.timeouts.total and self._answer is not None:
             self._answer.abort()
             if self.journey.exchange.begun:

@@ -47,9 +47,8 @@ async def most_amounts(
     outputs *= asked.answers
     usd_pico = deployment.rates.most_pico(inputs, outputs)
     if route.most_usd_pico is not None and usd_pico > route.most_usd_pico:
-        raise TooDear(
-            f"this request may cost {usd_text(usd_pico)} USD, the route {route.name} allows {usd_text(route.most_usd_pico)}"
-        )
+        allowed = usd_text(route.most_usd_pico)
+        raise TooDear(f"this request may cost {usd_text(usd_pico)} USD, the route {route.name} allows {allowed}")
     return Bound(amounts=Amounts(usd_pico=usd_pico, tokens=asked.input_tokens_estimate + outputs), told=told)
 
 

@@ -59,10 +59,8 @@ def refusal(refused: Refused, now_s: float) -> Reply:
     allowance = refused.allowance
     wait_s = None if refused.until is None else max(refused.until.timestamp() - now_s, 1.0)
     if allowance.unit == "at-once":
-        return Reply(
-            status=429, kind="rate_limit_exceeded", message=f"{_sentence(allowance.words)} is reached", retry_after_s=1.0,
-            more=(("limit", allowance.id),),
-        )  # fmt: skip
+        message, more = f"{_sentence(allowance.words)} is reached", (("limit", allowance.id),)
+        return Reply(status=429, kind="rate_limit_exceeded", message=message, retry_after_s=1.0, more=more)
     until = "" if refused.until is None else f" until {refused.until.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     message = f"{_sentence(allowance.words)} has {_amount(allowance, refused.has)} left{until}; " \
               f"this request may take {_amount(allowance, refused.need)}"  # fmt: skip

@@ -131,6 +131,8 @@ class _ClientConnection(asyncio.Protocol):
         self._ahead: deque[Exchange] = deque()
         self._task: asyncio.Task[None] | None = None
         self._parser: Any = None
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._body: list[bytes] = []
         self._waits = "idle"  # for: "idle" the next request, "headers", "body"
         self._told_s = monotonic()
         self._expects = False

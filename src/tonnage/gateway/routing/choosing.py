@@ -16,7 +16,7 @@ WhyNot = Literal["resting", "quality", "region", "tried"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What is known of a request before it is sent. `input_tokens`: an estimate; `prefix`: the beginning of its text."""
+    """What is known of a request before it is sent. `input_tokens`: an estimate; `prefix`: how its text begins."""
 
     input_tokens: int
     caller: Caller
@@ -67,7 +67,7 @@ def order(
             usable.append(name)
     if len(usable) < 2:
         return usable
-    usable = _POLICIES[route.policy](usable, route, facts, gateway, healths, random)
+    usable = _POLICIES[route.policy](_Choice(route, facts, gateway, healths, random), usable)
     if route.sticky and facts.prefix:
         usable.sort(key=lambda name: _affinity(facts.prefix, name), reverse=True)
     if route.first_byte_s is not None:
@@ -115,53 +115,61 @@ def _why_not(
     return None if health.available(now_s) else "resting"
 
 
-def _in_order(names: list[str], *_: object) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """What a policy may look at."""
+
+    route: Route
+    facts: Facts
+    gateway: Gateway
+    healths: Mapping[str, Health]
+    random: Random
+
+    def cost(self, name: str) -> int:
+        return expected_pico(self.gateway.deployments[name], self.healths[name], self.facts.input_tokens)
+
+    def first_byte_s(self, name: str) -> float:
+        """0 where nothing is known: it is tried, and then known."""
+        return expected_first_byte_s(self.gateway.deployments[name], self.healths[name]) or 0.0
+
+    def full(self, name: str) -> float:
+        """The share of its places that are taken."""
+        at_once = self.gateway.deployments[name].at_once
+        return self.healths[name].under_way / at_once if at_once else 0.0
+
+
+def _in_order(_: _Choice, names: list[str]) -> list[str]:
     return names
 
 
-def _own_first(
-    names: list[str], route: Route, facts: Facts, gateway: Gateway, healths: Mapping[str, Health], _: Random
-) -> list[str]:
+def _own_first(choice: _Choice, names: list[str]) -> list[str]:
     """Own machines that have a place free, the emptiest first; then tokens, the cheapest first; full machines last."""
 
     def rank(name: str) -> tuple[int, float]:
-        one, health = gateway.deployments[name], healths[name]
-        if not one.own:
-            return 1, float(expected_pico(one, health, facts.input_tokens))
-        full = health.under_way / one.at_once if one.at_once else 0.0
-        return (0, full) if full < 1.0 else (2, full)
+        if not choice.gateway.deployments[name].own:
+            return 1, float(choice.cost(name))
+        return (0 if choice.full(name) < 1.0 else 2), choice.full(name)
 
     return sorted(names, key=rank)
 
 
-def _cheapest(
-    names: list[str], route: Route, facts: Facts, gateway: Gateway, healths: Mapping[str, Health], _: Random
-) -> list[str]:
-    return sorted(names, key=lambda name: expected_pico(gateway.deployments[name], healths[name], facts.input_tokens))
+def _cheapest(choice: _Choice, names: list[str]) -> list[str]:
+    return sorted(names, key=choice.cost)
 
 
-def _fastest(
-    names: list[str], route: Route, facts: Facts, gateway: Gateway, healths: Mapping[str, Health], random: Random
-) -> list[str]:
+def _fastest(choice: _Choice, names: list[str]) -> list[str]:
     """Of two drawn at random the one expected to answer first, then the others by the same measure: the best of all
     would be found by every worker at once. Source: Mitzenmacher 2001, «The power of two choices»."""
-
-    def rank(name: str) -> float:
-        return expected_first_byte_s(gateway.deployments[name], healths[name]) or 0.0
-
-    drawn = random.sample(names, 2)
-    first = min(drawn, key=rank)
-    return [first, *sorted((name for name in names if name != first), key=rank)]
+    first = min(choice.random.sample(names, 2), key=choice.first_byte_s)
+    return [first, *sorted((name for name in names if name != first), key=choice.first_byte_s)]
 
 
-def _weighted(
-    names: list[str], route: Route, facts: Facts, gateway: Gateway, healths: Mapping[str, Health], random: Random
-) -> list[str]:
+def _weighted(choice: _Choice, names: list[str]) -> list[str]:
     """Drawn without replacement, by weight."""
-    weights = dict(zip(route.deployments, route.weights, strict=True))
+    weights = dict(zip(choice.route.deployments, choice.route.weights, strict=True))
     left, found = list(names), []
     while left:
-        (one,) = random.choices(left, [weights.get(name, 1.0) for name in left])
+        (one,) = choice.random.choices(left, [weights.get(name, 1.0) for name in left])
         found.append(one)
         left.remove(one)
     return found
@@ -172,7 +180,7 @@ def _affinity(prefix: bytes, name: str) -> bytes:
     return blake2b(prefix, digest_size=8, key=name.encode()[:64]).digest()
 
 
-_Order = Callable[[list[str], Route, Facts, Gateway, Mapping[str, Health], Random], list[str]]
+_Order = Callable[["_Choice", list[str]], list[str]]
 _POLICIES: dict[str, _Order] = {
     "in-order": _in_order, "own-first": _own_first, "cheapest": _cheapest, "fastest": _fastest, "weighted": _weighted,
 }  # fmt: skip

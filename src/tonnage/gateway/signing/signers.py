@@ -28,7 +28,7 @@ class KeySigner:
         self._made: Headers = ()
         self._read_s = float("-inf")
 
-    def headers(self, method: str, url: str, body: bytes, now_s: float) -> Headers:
+    def headers(self, method: str, url: str, body: bytes, now_s: float) -> Headers:  # noqa: ARG002
         """Raises InputError where the key is not there."""
         if now_s - self._read_s > REREAD_S:
             self._made = [(self._header, self._prefix + read_key(self._reference).encode())]
