@@ -149,9 +149,7 @@ def explain_request(
     try:
         begins = {one.id: one.begin(now) for one in found.allowances}
         taken = {
-            one.account[0]: one.committed + one.leased
-            for one in accounts.states()
-            if begins.get(one.account[0]) == one.account[1]
+            one.account[0]: one.committed for one in accounts.states() if begins.get(one.account[0]) == one.account[1]
         }
         first_bytes = accounts.first_bytes(time() - 86_400.0)
     finally:
@@ -217,8 +215,8 @@ def _catalog_rates(name: str, *, settings: Settings) -> Rates:
     kinds = dearest_by_kind(listed)
     if "input" not in kinds or "output" not in kinds:
         known = [f"{one.platform}/{one.model}" for one in tokens]
-        raise UnknownName(f"the catalog has no price of input and output for '{name}'",
-                          hint=did_you_mean(nearest(name, dict.fromkeys(known)), "`price:` takes one of your own"))  # fmt: skip
+        hint = did_you_mean(nearest(name, dict.fromkeys(known)), "`price:` takes one of your own")
+        raise UnknownName(f"the catalog has no price of input and output for '{name}'", hint=hint)
     usd: dict[str, Any] = {kind: one.usd_per_million_tokens for kind, one in kinds.items()}
     source = kinds["input"].source
     return Rates(

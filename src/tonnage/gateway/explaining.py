@@ -15,7 +15,7 @@ from tonnage.values import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budgeted:
-    """An allowance of a request: what is committed of it and leased to workers now, and what the request would hold."""
+    """An allowance of a request: what is settled of it in its present window, and what the request would hold."""
 
     allowance: Allowance
     taken: int
@@ -45,7 +45,7 @@ class Explained:
 def explain(
     gateway: Gateway, asked: Asked, caller: Caller, taken: dict[str, int], *, first_bytes: dict[str, float]
 ) -> Explained:
-    """`taken`: what is committed and leased, by the id of an allowance in its present window; `first_bytes`: measured
+    """`taken`: what is settled, by the id of an allowance in its present window; `first_bytes`: measured
     seconds to the first byte, by deployment, where there are any."""
     route = gateway.routes[asked.model]
     healths = {name: Health(first_bytes.get(name, one.first_byte_s)) for name, one in gateway.deployments.items()}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from tonnage.gateway.explaining import Explained
-from tonnage.gateway.file.described import Deployment, Gateway
+from tonnage.gateway.file.described import Deployment, Gateway, Route
 from tonnage.gateway.money.allowances import Allowance
 from tonnage.gateway.money.rates import PICO_PER_USD, usd_text
 from tonnage.reports.blocks import Block, Column, Heading, Page, Pairs, Table
@@ -71,22 +71,22 @@ SPENT: Final[Fields[Spent]] = (
 
 def gateway_report(gateway: Gateway) -> Report:
     """A gateway file as it is understood."""
-    routes = [
-        [name, one.policy, ", ".join(one.deployments), one.fallback or ""] for name, one in gateway.routes.items()
-    ]
+    titles = ("route", "policy", "deployments", "then")
+    routes = tuple(
+        (name, one.policy, ", ".join(one.deployments), one.fallback or "") for name, one in gateway.routes.items()
+    )
+    allowances = tuple((str(index + 1), one.words) for index, one in enumerate(gateway.allowances))
     blocks: list[Block] = [
         Heading(text="Deployments"), field_table(DEPLOYMENTS, tuple(gateway.deployments.values())),
-        Heading(text="Routes"),
-        Table(columns=tuple(Column(title=one) for one in ("route", "policy", "deployments", "then")), rows=tuple(map(tuple, routes))),
-        Heading(text="Allowances"), Pairs(rows=tuple((str(index + 1), one.words) for index, one in enumerate(gateway.allowances))),
+        Heading(text="Routes"), Table(columns=tuple(Column(title=one) for one in titles), rows=routes),
+        Heading(text="Allowances"), Pairs(rows=allowances),
     ]  # fmt: skip
     return Report(
         page=lambda: Page(title="Gateway", blocks=tuple(blocks)),
         document=lambda: {
             "schema": "tonnage/gateway@1",
             "deployments": [field_values(DEPLOYMENTS, one) for one in gateway.deployments.values()],
-            "routes": [{"name": name, "policy": one.policy, "deployments": list(one.deployments), "fallback": one.fallback}
-                       for name, one in gateway.routes.items()],
+            "routes": [_route(one) for one in gateway.routes.values()],
             "allowances": [_allowance(one) for one in gateway.allowances],
             "keys": [{"name": one.name, "team": one.team, "project": one.project} for one in gateway.callers.values()],
         },
@@ -137,8 +137,10 @@ def _explained_blocks(found: Explained) -> Iterator[Block]:
     for one in sorted(found.candidates, key=lambda one: _place(found, one.name) or 99):
         first = "-" if one.first_byte_s is None else short(one.first_byte_s, 3)
         place = _place(found, one.name)
-        rows.append(("" if place is None else str(place), one.name, usd_text(one.usd_pico), usd_text(found.held_pico[one.name]),
-                     first, "" if one.why_not is None else _WHY_NOT[one.why_not]))  # fmt: skip
+        rows.append((
+            "" if place is None else str(place), one.name, usd_text(one.usd_pico), usd_text(found.held_pico[one.name]),
+            first, "" if one.why_not is None else _WHY_NOT[one.why_not],
+        ))  # fmt: skip
     yield Table(columns=tuple(Column(title=one) for one in columns), rows=tuple(rows))
     if found.budgets:
         yield Heading(text="Taken from")
@@ -174,14 +176,11 @@ def _amount(allowance: Allowance, amount: int) -> str:
     return f"{usd_text(amount)} USD" if allowance.unit == "usd" else str(amount)
 
 
+def _route(one: Route) -> dict[str, Any]:
+    return {"name": one.name, "policy": one.policy, "deployments": list(one.deployments), "fallback": one.fallback}
+
+
 def _allowance(one: Allowance) -> dict[str, Any]:
     cap = {"cap_usd": usd_text(one.cap)} if one.unit == "usd" else {"cap": one.cap}
-    return {
-        "id": one.id,
-        "scope": one.scope,
-        "name": one.name,
-        "unit": one.unit,
-        "window": one.window,
-        "hard": one.hard,
-        **cap,
-    }
+    said = {"id": one.id, "scope": one.scope, "name": one.name, "unit": one.unit, "window": one.window}
+    return {**said, "hard": one.hard, **cap}

@@ -228,25 +228,30 @@ def simulated_report(found: Simulated) -> Report:
     quantiles = {f"p{round(100 * share)}": _quantile(found.latencies_s, share) for share in (0.5, 0.95, 0.99)}
     total = sum(found.usd_pico.values())
     return Report(
-        page=lambda: Page(title=f"{sum(found.requests.values()):,} requests for {short(total / PICO_PER_USD, 4)} USD", blocks=(
-            Table(
-                columns=(Column(title="deployment"), Column(title="requests", align="right"), Column(title="USD", align="right")),
-                rows=tuple((name, f"{found.requests[name]:,}", short(found.usd_pico[name] / PICO_PER_USD, 4)) for name in names),
-            ),
-            Pairs(rows=(
-                *((f"latency {name}", "not known" if value is None else f"{short(value, 3)} s") for name, value in quantiles.items()),
-                *((f"refused by {name}", f"{count:,}") for name, count in sorted(found.refused.items())),
-                ("taken by no deployment", f"{found.unserved:,}"),
-            )),
-        )),
+        page=lambda: _page(found, names, quantiles),
         document=lambda: {
             "schema": "tonnage/gateway-simulation@1", "usd": usd_text(total),
-            "deployments": [{"name": name, "requests": found.requests[name], "usd": usd_text(found.usd_pico[name])} for name in names],
+            "deployments": [{"name": name, "requests": found.requests[name], "usd": usd_text(found.usd_pico[name])}
+                            for name in names],
             "latency_s": quantiles, "refused": dict(sorted(found.refused.items())), "unserved": found.unserved,
         },
         columns=("deployment", "requests", "usd"),
         rows=lambda: [[name, found.requests[name], usd_text(found.usd_pico[name])] for name in names],
     )  # fmt: skip
+
+
+def _page(found: Simulated, names: Sequence[str], quantiles: Mapping[str, float | None]) -> Page:
+    columns = (Column(title="deployment"), Column(title="requests", align="right"), Column(title="USD", align="right"))
+    rows = [(name, f"{found.requests[name]:,}", short(found.usd_pico[name] / PICO_PER_USD, 4)) for name in names]
+    facts = [
+        (f"latency {name}", "not known" if value is None else f"{short(value, 3)} s")
+        for name, value in quantiles.items()
+    ]
+    facts += [(f"refused by {name}", f"{count:,}") for name, count in sorted(found.refused.items())]
+    facts.append(("taken by no deployment", f"{found.unserved:,}"))
+    usd = short(sum(found.usd_pico.values()) / PICO_PER_USD, 4)
+    title = f"{sum(found.requests.values()):,} requests for {usd} USD"
+    return Page(title=title, blocks=(Table(columns=columns, rows=tuple(rows)), Pairs(rows=tuple(facts))))
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float | None:
