@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, Any, Final
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tonnage.api.answers import Answer
 from tonnage.api.declaring import Options, option
 from tonnage.api.reading import read_seconds
-from tonnage.errors import DataError, InputError, NothingFits, UnknownName, did_you_mean, nearest
+from tonnage.errors import DataError, InputError, MissingExtra, NothingFits, UnknownName, did_you_mean, nearest
 from tonnage.settings import Settings, current_settings
 from tonnage.values import dataclass
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from tonnage.planning.plan import MachineOption
 
 KEY_BYTES: Final = 24
+DAY_S: Final = 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +79,9 @@ def open_gateway(
 
     `on_begin` is told the port once it listens.
     """
+    for name in ("httptools", "orjson", "uvloop"):
+        if find_spec(name) is None:
+            raise MissingExtra("a gateway", "gateway")
     from tonnage.gateway.processes import GatewayProcesses
 
     settings, say = settings or current_settings(), say or (lambda _: None)
@@ -100,11 +106,8 @@ def gateway_spend(
 
     asked = options or GatewaySpendOptions()
     since_s = time() - asked.since_s
-    accounts = _accounts(load_gateway_file(path, settings=settings))
-    try:
-        rows = accounts.spent(asked.by, since_s)
-    finally:
-        accounts.close()
+    with _accounts(load_gateway_file(path, settings=settings)) as accounts:
+        rows = accounts.spent(asked.by, since_s) if accounts else []
     found = tuple(
         Spent(name=name, attempts=attempts, input_tokens=inputs, output_tokens=outputs, usd_pico=pico,
               estimated_usd_pico=estimated)
@@ -145,15 +148,11 @@ def explain_request(
         hint = did_you_mean(nearest(asked.model, found.routes), f"known: {', '.join(found.routes)}")
         raise UnknownName(f"no route is named '{asked.model}'", hint=hint)
     now = datetime.now(UTC)
-    accounts = _accounts(found)
-    try:
-        begins = {one.id: one.begin(now) for one in found.allowances}
-        taken = {
-            one.account[0]: one.committed for one in accounts.states() if begins.get(one.account[0]) == one.account[1]
-        }
-        first_bytes = accounts.first_bytes(time() - 86_400.0)
-    finally:
-        accounts.close()
+    begins = {one.id: one.begin(now) for one in found.allowances}
+    with _accounts(found) as accounts:
+        states = accounts.states() if accounts else []
+        first_bytes = accounts.first_bytes(time() - DAY_S) if accounts else {}
+    taken = {one.account[0]: one.committed for one in states if begins.get(one.account[0]) == one.account[1]}
     made = explain(found, asked, _caller(found, key), taken, first_bytes=first_bytes)
     return Answer(made, explained_report)
 
@@ -170,11 +169,8 @@ def simulate_gateway(
 
     asked = options or GatewaySimulateOptions()
     found = load_gateway_file(path, settings=settings)
-    accounts = _accounts(found)
-    try:
-        attempts = accounts.attempts()
-    finally:
-        accounts.close()
+    with _accounts(found) as accounts:
+        attempts = accounts.attempts() if accounts else []
     requests = logged_requests(attempts) if log is None else read_log(Path(log))
     if not requests:
         raise DataError("there are no requests to replay", hint="name a log, or let the gateway answer some first")
@@ -182,12 +178,20 @@ def simulate_gateway(
     return Answer(made, simulated_report)
 
 
-def _accounts(found: Gateway) -> SharedAccounts:
+@contextmanager
+def _accounts(found: Gateway) -> Iterator[SharedAccounts | None]:
+    """The accounts of a gateway; None where it has not kept any yet."""
     from tonnage.gateway.money.shared_accounts import SharedAccounts
 
     accounts = SharedAccounts(found.store)
+    if not accounts.exist:
+        yield None
+        return
     accounts.open()
-    return accounts
+    try:
+        yield accounts
+    finally:
+        accounts.close()
 
 
 def _caller(found: Gateway, key: str | None) -> Caller:

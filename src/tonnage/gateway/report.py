@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from tonnage.gateway.explaining import Explained
+from tonnage.gateway.explaining import Budgeted, Explained
 from tonnage.gateway.file.described import Deployment, Gateway, Route
 from tonnage.gateway.money.allowances import Allowance
 from tonnage.gateway.money.rates import PICO_PER_USD, usd_text
@@ -144,11 +144,12 @@ def _explained_blocks(found: Explained) -> Iterator[Block]:
     yield Table(columns=tuple(Column(title=one) for one in columns), rows=tuple(rows))
     if found.budgets:
         yield Heading(text="Taken from")
-        yield Pairs(rows=tuple(
-            (one.allowance.words, f"{_amount(one.allowance, one.taken)} taken, needs {_amount(one.allowance, one.needs)}"
-             + (": refused" if one.refuses else ""))
-            for one in found.budgets
-        ))  # fmt: skip
+        yield Pairs(rows=tuple((one.allowance.words, _taken(one)) for one in found.budgets))
+
+
+def _taken(one: Budgeted) -> str:
+    taken, needs = _amount(one.allowance, one.taken), _amount(one.allowance, one.needs)
+    return f"{taken} taken, needs {needs}" + (": refused" if one.refuses else "")
 
 
 def _explained_document(found: Explained) -> dict[str, Any]:

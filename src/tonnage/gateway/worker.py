@@ -16,7 +16,7 @@ import struct
 import sys
 from contextlib import suppress
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 from typing import Final
 
 import orjson
@@ -26,7 +26,7 @@ from tonnage.files import write_whole
 from tonnage.gateway.file.described import Gateway
 from tonnage.gateway.measures import Labels, Measures, added_up, prometheus_text
 from tonnage.gateway.money.book import Book
-from tonnage.gateway.money.shared_accounts import SharedAccounts
+from tonnage.gateway.money.shared_accounts import AccountsError, SharedAccounts
 from tonnage.gateway.proxy.door import Door
 from tonnage.gateway.proxy.running import Running
 from tonnage.gateway.proxy.server import DoorServer, Exchange
@@ -35,6 +35,8 @@ from tonnage.values import dataclass
 
 SIZE: Final = struct.Struct("!I")
 TICK_S: Final = 1.0
+HOUR_S: Final = 3600.0
+DAY_S: Final = 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,12 +78,14 @@ class Worker:
             await server.listen(socket.socket(fileno=os.dup(file)))
         ticks = asyncio.ensure_future(self._tick())
         orders = asyncio.ensure_future(self._obey())
+        tidying = asyncio.ensure_future(self._tidy())
         try:
             await self._stopped.wait()
             await asyncio.gather(*(server.drain(listen.drain) for server in self.servers))
         finally:
             ticks.cancel()
             orders.cancel()
+            tidying.cancel()
             self.door.settle_uncertain()
             await self.book.close()
             self.running.close()
@@ -171,6 +175,13 @@ class Worker:
             self.door.sweep()
             for server in self.servers:
                 server.sweep()
+
+    async def _tidy(self) -> None:
+        """Each hour: attempts that are older than the file keeps them leave the ledger."""
+        while True:
+            await asyncio.sleep(HOUR_S)
+            with suppress(AccountsError):  # told by /ready, tried again
+                await self.book.forget_before(time() - self.running.gateway.log_days * DAY_S)
 
     async def _obey(self) -> None:
         """Gateways that the parent sends, until it is gone."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 
 from tonnage.gateway.dialects.usage import Dialect
-from tonnage.gateway.file.entries import CacheEntry, ListenEntry, Policy, RetryEntry, ShadowEntry, TimeoutsEntry
+from tonnage.gateway.file.entries import CacheEntry, ListenEntry, Policy, RetryEntry, TimeoutsEntry
 from tonnage.gateway.money.allowances import Allowance
 from tonnage.gateway.money.rates import Rates
 from tonnage.gateway.signing.sign_in import SignIn
@@ -29,7 +29,6 @@ class Deployment:
     max_output_tokens: int | None
     quality: float | None
     first_byte_s: float | None
-    tokenizer: str | None
     image_tokens: int
     region: str | None
     allowances: tuple[Allowance, ...]
@@ -59,7 +58,6 @@ class Route:
     max_tokens: int | None
     cache: CacheEntry | None
     rules: tuple[RouteRule, ...]
-    shadow: ShadowEntry | None
     retry: RetryEntry
     fallback: str | None
     sticky: bool
@@ -74,11 +72,10 @@ class Caller:
     team: str
     project: str
     routes: frozenset[str] | None
-    priority: int
     expires: date | None
 
 
-ANYBODY = Caller(name="none", team="none", project="none", routes=None, priority=1, expires=None)
+ANYBODY = Caller(name="none", team="none", project="none", routes=None, expires=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

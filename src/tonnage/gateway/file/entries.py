@@ -114,7 +114,7 @@ class TimeoutsEntry(StrictModel):
 class DeploymentEntry(StrictModel):
     """A model somewhere: an own engine or a token API."""
 
-    name: Word
+    name: Word = entry("The key above the entry.")
     url: Word = entry("Its base URL, such as http://127.0.0.1:8000/v1.")
     model: Word = entry("The model's name there.")
     dialect: Dialect = entry("What it speaks.", default="openai")
@@ -131,7 +131,6 @@ class DeploymentEntry(StrictModel):
     max_output_tokens: TokenLength | None = entry("The most it writes for one request.", default=None)
     quality: PositiveOrZero | None = entry("Its score in your own evaluation.", default=None)
     first_byte_ms: Positive | None = entry("Expected time to the first byte, until it is measured.", default=None)
-    tokenizer: Word | None = entry("A tokenizer.json, to count where the bound of bytes would refuse.", default=None)
     image_tokens: TokenLength = entry("The most that an image given by its address counts.", default=4096)
     region: Word | None = entry("Where it computes, for residency.", default=None)
 
@@ -144,7 +143,6 @@ class CacheEntry(StrictModel):
         "At temperature 0 or with a seed only, or every answer.", default="repeatable"
     )
     items: Count = entry("How many, for each worker.", default=10_000)
-    redis: Reference | None = entry("A Redis for all workers and hosts.", default=None)
 
 
 class RuleEntry(StrictModel):
@@ -159,13 +157,6 @@ class RuleEntry(StrictModel):
     )
 
 
-class ShadowEntry(StrictModel):
-    """A share of the requests goes to another deployment too; its answers are measured and thrown away."""
-
-    deployment: Word = entry("Where.")
-    percent: Annotated[float, Field(gt=0, le=100)] = entry("How many of them.")
-
-
 class RetryEntry(StrictModel):
     """Other attempts before the first byte."""
 
@@ -176,7 +167,7 @@ class RetryEntry(StrictModel):
 class RouteEntry(StrictModel):
     """A name that clients ask for: a use case."""
 
-    name: Word
+    name: Word = entry("The key above the entry.")
     deployments: Names = entry("Where its requests may go.")
     policy: Policy = entry("Which of them first.", default="in-order")
     weights: dict[str, Positive] | None = entry("For weighted: how much each gets.", default=None)
@@ -189,7 +180,6 @@ class RouteEntry(StrictModel):
     rules: Annotated[tuple[RuleEntry, ...], BeforeValidator(_as_list)] = entry(
         "Other deployments for some.", default=()
     )
-    shadow: ShadowEntry | None = entry("Answers measured beside.", default=None)
     retry: RetryEntry = entry("Other attempts.", default=RetryEntry)
     fallback: Word | None = entry("A route to go on with, when every deployment of this one failed.", default=None)
     sticky: Flag = entry("The same beginning of a conversation goes to the same deployment.", default=False)
@@ -199,12 +189,11 @@ class RouteEntry(StrictModel):
 class KeyEntry(StrictModel):
     """Who may ask."""
 
-    name: Word
+    name: Word = entry("The key above the entry.")
     key: KeyHash = entry("The key by reference, or its hash as `tonnage gateway key` prints it.")
     team: Word = entry("Whose budget.", default="none")
     project: Word = entry("Whose budget.", default="none")
     routes: Names | None = entry("Routes it may use. Default: all.", default=None)
-    priority: Count = entry("Under overload, larger ones go first.", default=1)
     expires: Day | None = entry("The first day on which it is refused.", default=None)
 
 

@@ -136,8 +136,6 @@ def _route_problems(name: str, route: RouteEntry, entries: GatewayEntries) -> It
         for one in rule.deployments:
             if one not in entries.deployments:
                 yield unknown((*here, "rules", index, "deployments"), "deployment", one, entries.deployments)
-    if route.shadow is not None and route.shadow.deployment not in entries.deployments:
-        yield unknown((*here, "shadow", "deployment"), "deployment", route.shadow.deployment, entries.deployments)
     if route.policy == "weighted" and set(route.weights or {}) != set(route.deployments):
         yield Problem((*here, "weights"), "must name each deployment of the route, and no other", "deployment: weight")
     if route.fallback is not None and route.fallback not in entries.routes:
@@ -194,7 +192,6 @@ def _deployment(one: DeploymentEntry, folder: Path, catalog: CatalogRates, plann
         max_output_tokens=one.max_output_tokens,
         quality=one.quality,
         first_byte_s=None if one.first_byte_ms is None else one.first_byte_ms / 1000.0,
-        tokenizer=None if one.tokenizer is None else str(folder / one.tokenizer),
         image_tokens=one.image_tokens,
         region=one.region,
         allowances=tuple(made),
@@ -252,7 +249,7 @@ def _route(one: RouteEntry) -> Route:
     weights = tuple((one.weights or {}).get(name, 1.0) for name in one.deployments)
     return Route(
         name=one.name, deployments=one.deployments, policy=one.policy, weights=weights, first_byte_s=one.first_byte,
-        quality=one.quality, max_tokens=one.max_tokens, cache=one.cache, rules=rules, shadow=one.shadow,
+        quality=one.quality, max_tokens=one.max_tokens, cache=one.cache, rules=rules,
         retry=one.retry, fallback=one.fallback, sticky=one.sticky,
         most_usd_pico=None if one.most_usd_per_request is None else pico_usd(one.most_usd_per_request),
     )  # fmt: skip
@@ -260,7 +257,7 @@ def _route(one: RouteEntry) -> Route:
 
 def _caller(one: KeyEntry) -> Caller:
     return Caller(
-        name=one.name, team=one.team, project=one.project, priority=one.priority, expires=one.expires,
+        name=one.name, team=one.team, project=one.project, expires=one.expires,
         routes=None if one.routes is None else frozenset(one.routes),
     )  # fmt: skip
 

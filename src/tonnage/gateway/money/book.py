@@ -232,6 +232,14 @@ class Book:
         self.failing = None
         self.journal.renew_if_long(journal_bytes)
 
+    async def ledger(self) -> list[dict[str, Any]]:
+        """Every attempt that is in the accounts, oldest first."""
+        return await self._in_thread(self.accounts.attempts)
+
+    async def forget_before(self, moment_s: float) -> None:
+        """Attempts older than this leave the ledger. Raises AccountsError."""
+        await self._in_thread(self.accounts.forget_attempts, moment_s)
+
     # inside
 
     def _accounts_of(self, allowances: Sequence[Allowance]) -> tuple[Account, ...]:

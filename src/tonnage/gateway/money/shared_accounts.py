@@ -105,6 +105,11 @@ class SharedAccounts:
             elif found[0] > VERSION:
                 raise AccountsError("the gateway's accounts were made by a newer tonnage", hint="upgrade tonnage")
 
+    @property
+    def exist(self) -> bool:
+        """Whether a gateway has kept accounts here."""
+        return self._postgres or Path(self.url).exists()
+
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()

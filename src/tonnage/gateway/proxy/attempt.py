@@ -221,7 +221,7 @@ class Attempt:
         if not (whole or exchange.begun or exchange.gone):
             self._failed("cut", billed=True)
             return self._no_answer(fault or UpstreamFault("its answer has no end")), True
-        outcome = "ok" if whole else "client-gone" if gone_s is not None else "cut"
+        outcome = "client-gone" if gone_s is not None else "ok" if whole else "cut"
         usd_pico = self._done(tap.usage, written_tokens=tap.events, outcome=outcome)
         self.meter.answered(200)
         if whole and kept is not None and gone_s is None:
