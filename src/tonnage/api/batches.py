@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -17,6 +17,7 @@ from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     from tonnage.batches.carrying import Carriage
+    from tonnage.batches.outputs import BatchOutput
     from tonnage.batches.reading import BatchInput
     from tonnage.batches.records import Finished
     from tonnage.http.pool import Endpoint
@@ -28,6 +29,8 @@ TASKS: Final = ("chat", "completions", "embeddings", "classify")
 MILLION: Final = 1e6
 SERVED_NAME: Final = "served"  # of a model that the batch starts itself
 LIST_TIMEOUT_S: Final = 10.0
+PLACES: Final = ("here", "ray")
+RAY_PART_ROWS: Final = 1000  # of one task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +83,12 @@ class BatchOptions(Options):
     deadline_s: float | None = option(
         "--deadline", "Stop sending after this time.", default=None, metavar="TIME", read=read_seconds
     )
+    on: str = option("--on", "Where requests are sent from: here, or the workers of a Ray cluster (ray).",
+                     default="here", metavar="PLACE")  # fmt: skip
+    workers: int | None = option(
+        "--workers", "Of --on ray. [default: as many as the cluster has processors, less one]", default=None,
+        metavar="N", least=1, most=10_000,
+    )  # fmt: skip
     shared: bool = option(
         "--shared", "Work on the input together with other processes and machines that see the same folder.",
         default=False,
@@ -104,13 +113,18 @@ def batch(
 ) -> Answer[BatchOutcome]:
     """Send each row of `source` (JSONL or Parquet) to a service and append each answer to `output`, in OpenAI's format.
 
+    Both are files or objects (`s3://`, `gs://`, `az://`); an object is written whole once all rows are done, from parts
+    that stand beside it until then.
+
     The output line is the record that a row is done: the same call goes on with what is not there yet, after a kill
     too. Rows without an answer go to `OUT.errors.jsonl`, with the reason. Answers come in the order in which they end.
     `service` gives the URL of a service that runs as long as the batch, in place of `options.url`.
 
     The answer's fault is set where the batch stopped before its end or rows failed. Raises InputError for options and
-    files that cannot be used (DataError: two rows of one custom_id), MissingExtra without the extra `load`.
+    files that cannot be used (DataError: two rows of one custom_id), MissingExtra without the extra `load`, or without
+    that of an object store.
     """
+    from tonnage.batches.outputs import open_output
     from tonnage.http.pool import read_endpoint
     from tonnage.reports.batch import batch_report
 
@@ -122,19 +136,20 @@ def batch(
 
         service = served_here(options.serve, ServeOptions(model=options.weights, name=options.model or SERVED_NAME))
     options = replace(options, model=options.model or (SERVED_NAME if options.serve else first_model(options)))
-    place = Path(output)
     if options.shared:
         from tonnage.api.shared_batches import share
 
-        outcome = share(Path(source), place, options, service, on_check, on_progress or _silent)
+        outcome = share(source, output, options, service, on_check, on_progress or silent)
         return Answer(outcome, batch_report, _fault(outcome))
-    with _alone(place):
+    place = open_output(output)
+    with place.alone():
         reading = _Reading(source, place, options, on_check)
         if reading.left == 0:
+            place.finish()
             outcome = reading.nothing_left()
         else:
             with service or nullcontext(options.url or "") as url:
-                outcome = _carried(reading, read_endpoint(url), options, on_progress or _silent)
+                outcome = _carried(reading, read_endpoint(url), options, on_progress or silent)
     return Answer(outcome, batch_report, _fault(outcome))
 
 
@@ -158,17 +173,19 @@ class _Reading:
     """The input checked against what earlier runs have recorded."""
 
     def __init__(
-        self, source: Path | str, place: Path, options: BatchOptions, on_check: Callable[[int], None] | None
+        self, source: Path | str, output: BatchOutput, options: BatchOptions, on_check: Callable[[int], None] | None
     ) -> None:
-        from tonnage.batches.reading import BatchInput, check_input
-        from tonnage.batches.records import read_finished
+        from tonnage.batches.reading import BatchInput, check_input, open_input
 
-        self.output, self.errors = place, place.with_name(place.name + ".errors.jsonl")
+        self.output = output
+        self.source: BatchInput = BatchInput(path=open_input(source), task=options.task, model=options.model)  # type: ignore[arg-type]
+        if options.on == "ray" and not self.source.in_lines:
+            raise InputError("--on ray reads JSON lines", hint="one process carries a Parquet file")
         if options.retry_errors:
-            self.errors.unlink(missing_ok=True)
-        self.source: BatchInput = BatchInput(path=Path(source), task=options.task, model=options.model)  # type: ignore[arg-type]
-        self.finished: Finished = read_finished((self.output, self.errors), cut=True)
-        self.rows = check_input(self.source, self.finished, on_check).rows
+            output.forget_errors()
+        self.finished: Finished = output.finished()
+        self.checked = check_input(self.source, self.finished, on_check, part_lines=RAY_PART_ROWS)
+        self.rows = self.checked.rows
 
     @property
     def left(self) -> int:
@@ -176,10 +193,10 @@ class _Reading:
 
     def nothing_left(self) -> BatchOutcome:
         """Of a batch that earlier runs have finished."""
-        return finished_outcome(self.rows, self.finished, self.output, self.errors)
+        return finished_outcome(self.rows, self.finished, self.output.shown, self.output.errors_shown)
 
 
-def finished_outcome(rows: int, finished: Finished, output: Path, errors: Path) -> BatchOutcome:
+def finished_outcome(rows: int, finished: Finished, output: str, errors: str) -> BatchOutcome:
     """The outcome where nothing was left to do."""
     from tonnage.traffic.batch import BatchOutcome, BatchProgress
 
@@ -188,35 +205,39 @@ def finished_outcome(rows: int, finished: Finished, output: Path, errors: Path) 
         input_tokens=finished.input_tokens, output_tokens=finished.output_tokens, usd=None,
     )  # fmt: skip
     return BatchOutcome(
-        progress=progress, ending="done", reason="", output=str(output), errors=str(errors), faults=(),
+        progress=progress, ending="done", reason="", output=output, errors=errors, faults=(),
         cut_bytes=finished.cut_bytes, cpu_s=0.0,
     )  # fmt: skip
 
 
 def _carried(reading: _Reading, to: Endpoint, options: BatchOptions, on_progress: OnProgress) -> BatchOutcome:
+    if options.on == "ray":
+        from tonnage.api.ray_batches import carried_on_ray
+
+        return carried_on_ray(
+            reading.source, reading.checked, reading.finished, reading.output, to, options, on_progress
+        )  # fmt: skip
     from tonnage.batches.carrying import Carrier
     from tonnage.batches.reading import undone_rows
-    from tonnage.batches.records import Record
     from tonnage.http.pool import run_in_loop
     from tonnage.traffic.batch import BatchOutcome
 
-    carriage = carriage_of(to, options)
-    answers, errors = Record(reading.output), Record(reading.errors)
+    carriage, output = carriage_of(to, options), reading.output
     before_s = cpu_seconds()
     try:
+        output.open()
         carrier = Carrier(
-            carriage, finished=reading.finished, total=reading.rows, answers=answers, errors=errors,
-            on_progress=on_progress,
+            carriage, finished=reading.finished, total=reading.rows, sink=output, on_progress=on_progress
         )  # fmt: skip
         ending = run_in_loop(carrier.carry(undone_rows(reading.source.rows(), reading.finished)))
+        progress = carrier.progress()
+        if ending == "done":
+            output.finish()
     finally:
-        answers.close()
-        errors.close()
-        if not reading.errors.stat().st_size:
-            reading.errors.unlink()
+        output.close()
     return BatchOutcome(
-        progress=carrier.progress(), ending=ending, reason=carrier.reason, output=str(reading.output),
-        errors=str(reading.errors), faults=tuple(carrier.faults.most_common()), cut_bytes=reading.finished.cut_bytes,
+        progress=progress, ending=ending, reason=carrier.reason, output=output.shown,
+        errors=output.errors_shown, faults=tuple(carrier.faults.most_common()), cut_bytes=reading.finished.cut_bytes,
         cpu_s=cpu_seconds() - before_s,
     )  # fmt: skip
 
@@ -237,6 +258,12 @@ def carriage_of(to: Endpoint, options: BatchOptions) -> Carriage:
 def _check(options: BatchOptions, service: Service | None) -> None:
     if options.task not in TASKS:
         raise InputError(f"'{options.task}' is no task", hint=f"--task takes {', '.join(TASKS)}")
+    if options.on not in PLACES:
+        raise InputError(f"'{options.on}' is no place", hint=f"--on takes {', '.join(PLACES)}")
+    if options.on == "ray" and options.shared:
+        raise InputError("--shared and --on ray are two ways to use several machines", hint="choose one of them")
+    if options.on != "ray" and options.workers is not None:
+        raise InputError("--workers is of --on ray", hint="--concurrency sets the requests at a time of one process")
     if [options.url, options.serve, service].count(None) != 2:
         raise InputError("a batch needs one service", hint="--url http://localhost:8000, or --serve MODEL")
     priced = options.usd_per_million_input is not None or options.usd_per_million_output is not None
@@ -244,26 +271,6 @@ def _check(options: BatchOptions, service: Service | None) -> None:
         raise InputError("--retry-errors is for one process", hint="run it without --shared once all parts are merged")
     if options.most_usd is not None and not priced:
         raise InputError("--max-cost needs the price of tokens", hint="--input-usd 0.5 --output-usd 1.5")
-
-
-@contextmanager
-def _alone(output: Path) -> Iterator[None]:
-    """No other process of this machine writes the same output meanwhile."""
-    from filelock import FileLock, Timeout
-
-    if not output.parent.is_dir():
-        raise InputError(f"{output.parent} is no folder", hint="make it first, or name another output")
-    lock = FileLock(output.with_name(f".{output.name}.lock"))
-    try:
-        lock.acquire(timeout=0)
-    except Timeout as error:
-        raise InputError(f"another process writes {output}", hint="wait for it, or name another output") from error
-    except OSError as error:
-        raise InputError(f"{output} cannot be written: {error.strerror}", hint="name another output file") from error
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _fault(outcome: BatchOutcome) -> TonnageError | None:
@@ -292,5 +299,5 @@ def cpu_seconds() -> float:
     return times.user + times.system
 
 
-def _silent(progress: BatchProgress) -> None:
+def silent(progress: BatchProgress) -> None:
     del progress

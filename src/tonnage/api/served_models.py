@@ -14,29 +14,29 @@ from tonnage.http.urls import without_secrets
 if TYPE_CHECKING:
     from tonnage.settings import Settings
 
-_OF_RUNS: Final = {  # the task of a run: what its model answers; classifiers of one label rank
+_OF_RUNS: Final = {  # the task of a run: what its model answers (None: its folder says); classifiers of one label rank
     "sequence-classification": None, "token-classification": "token-classification",
-    "question-answering": "question-answering",
+    "question-answering": "question-answering", "boosted-trees": None, "mlp": None,
 }  # fmt: skip
 REGISTRY: Final = "models:/"
 
 
 def model_folder(target: str, settings: Settings) -> tuple[Path, str | None]:
-    """A folder; a run's finished model, with its task; a model of a hub, downloaded into the hub's own cache;
-    `models:/NAME/VERSION` or `models:/NAME@ALIAS` of MLflow's registry (MLFLOW_TRACKING_URI, else that of the home).
+    """A folder, a file of trees; a run's finished model, with its task; a model of a hub, downloaded into the hub's own
+    cache; `models:/NAME/VERSION` or `models:/NAME@ALIAS` of MLflow's registry (MLFLOW_TRACKING_URI, else the home's).
 
     Raises InputError for what is none of them, FetchError for a hub or registry that does not give it.
     """
     from tonnage.api.home_runs import find_run, run_names
 
-    if Path(target).is_dir():
+    if Path(target).exists():
         return Path(target).resolve(), None
     if target.startswith(REGISTRY):
         return _registered(target, settings), None
     if target.startswith("hf://"):
         return _downloaded(target.removeprefix("hf://")), None
     if target not in run_names(settings.home):
-        raise InputError(f"{target} is no workload file, no folder of a model and no run",
+        raise InputError(f"{target} is no workload file, no folder or file of a model and no run",
                          hint="tonnage ps --all lists runs; hf://org/name is a model on the hub")  # fmt: skip
     folder = find_run(settings, target)
     task, model = folder.spec().task, folder.path / "model"
@@ -53,7 +53,7 @@ def _downloaded(repository: str) -> Path:
         hub = importlib.import_module("huggingface_hub")
     except ImportError as error:
         raise MissingExtra("a model of the hub", "fetch") from error
-    wanted = ["*.json", "*.txt", "*.safetensors", "model.onnx", "1_Pooling/*"]
+    wanted = ["*.json", "*.txt", "*.safetensors", "model.onnx", "1_Pooling/*", "*.ubj"]
     try:
         return Path(hub.snapshot_download(repository, allow_patterns=wanted))
     except Exception as error:  # the hub's own exceptions, and those of the library under it

@@ -25,10 +25,13 @@ if TYPE_CHECKING:
     from tonnage.workload.jobs import EngineName, ServeJob
     from tonnage.workload.shapes import ModelShape
 
-TASKS: Final = ("classification", "token-classification", "embedding", "reranking", "question-answering")
+TASKS: Final = (
+    "classification", "token-classification", "embedding", "reranking", "question-answering", "tabular-classification",
+    "tabular-regression",
+)  # fmt: skip
 NUMBERS: Final = ("fp32", "bf16", "fp16", "int8")
 RUNTIMES: Final = ("onnx", "torch")
-_TASKS: Final = "What an encoder does; by default what its weights were saved for. " + ", ".join(TASKS) + "."
+_TASKS: Final = "What the model does; by default what its weights were saved for. " + ", ".join(TASKS) + "."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +61,12 @@ class ServeOptions(Options):
     )  # fmt: skip
     runtime: str = option("--runtime", "An encoder's: onnx or torch.", default="onnx")
     workers: int | None = option("--workers", "Batches computed at a time. [default: measured]", default=None, least=1)
-    batch_tokens: int | None = option("--batch-tokens", "Of one batch. [default: measured]", default=None, least=1)
+    batch_tokens: int | None = option(
+        "--batch-tokens", "Of one batch; rows of a table. [default: measured]", default=None, least=1
+    )
+    trust: bool = option("--trust", "A pickle of trees may be read, though it can run any program.", default=False)
     truncate: bool = option("--truncate", "Cut texts that are longer than the model takes.", default=False)
-    queue: int = option("--queue", "Texts that may wait; more are turned away.", default=1024, least=1)
+    queue: int = option("--queue", "Texts (or rows) that may wait; more are turned away.", default=1024, least=1)
     p95_s: float | None = option("--p95", "Seconds promised; batches are held to half of it. [default: the file's]",
                                  default=None, least=0.001, metavar="SECONDS")  # fmt: skip
     cache: int = option("--cache", "Answers that an encoder keeps, for the same text again.", default=0, least=0)
@@ -76,6 +82,10 @@ class ServeOptions(Options):
     replicas: tuple[int, int] | None = option(
         "--replicas", "Fewest and most replicas: a balancer listens, and replicas follow the load (docs/scaling.md).",
         default=None, metavar="N..M", read=read_range,
+    )  # fmt: skip
+    replicas_per_gpu: int = option(
+        "--replicas-per-gpu", "So many replicas share a GPU, or the GPUs of one of them, and their memory.", default=1,
+        least=1, most=64, metavar="N",
     )  # fmt: skip
     slots: int | None = option("--slots", "Requests at a time for each of the replicas. [default: as planned, or 16]",
                                default=None, least=1, metavar="N")  # fmt: skip
@@ -100,8 +110,9 @@ def planned_replica(
 ) -> Answer[PlannedReplica]:
     """The command of one replica; nothing is started.
 
-    `target`: a workload file of kind serve, which is planned; or an encoder: a run, a folder, `hf://org/name`. Raises
-    NothingFits where the plan has no machine, InputError for what the engine cannot be told.
+    `target`: a workload file of kind serve, which is planned; or an encoder or a model of a table: a run, a folder, a
+    file of trees, `hf://org/name`. Raises NothingFits where the plan has no machine, InputError for what the engine
+    cannot be told.
     """
     from tonnage.serving.report import replica_report
 
@@ -147,7 +158,7 @@ def _planned_decoder(
     asked: ServeOptions,
     settings: Settings,
 ) -> PlannedReplica:
-    from tonnage.serving.engines.planned import planned_service
+    from tonnage.serving.engines.planned import planned_service, shared_memory
     from tonnage.serving.engines.registry import command_engine
     from tonnage.serving.report import PlannedReplica
 
@@ -156,12 +167,13 @@ def _planned_decoder(
         job, found, catalog, model=_place(model), name=name, draft_model=asked.draft_model,
         quantized=asked.quantized or model.endswith(".gguf"), extra=tuple(_engine_arguments(asked.engine_args)),
     )  # fmt: skip
+    service = shared_memory(engine.name, service, asked.replicas_per_gpu)
     place = _engine_place(name, asked, settings)
     gpus = tuple(range(service.tensor_parallel)) if found.gpu else None
     return PlannedReplica(
         option=found, folder=Path(place.folder), command=engine.render(service, place),
         container=engine.in_container(service, place, gpus=gpus), render=partial(engine.render, service),
-        slots=service.most_requests,
+        slots=service.most_requests, devices=0 if gpus is None else len(gpus),
     )  # fmt: skip
 
 
@@ -171,7 +183,7 @@ def _planned_encoder(
     """Promise and number format are those of file and plan; workers and batches are measured where it starts."""
     dtype = asked.dtype or str(dict(found.run.layout_fields)["weights"])
     made = _encoder(model, replace(asked, name=name, dtype=dtype, p95_s=asked.p95_s or job.p95_latency_s), settings)
-    return replace(made, option=found)
+    return replace(made, option=found, devices=1 if found.gpu else 0)
 
 
 def _encoder_alone(target: str, asked: ServeOptions, settings: Settings) -> PlannedReplica:
@@ -182,7 +194,7 @@ def _encoder_alone(target: str, asked: ServeOptions, settings: Settings) -> Plan
 
 def _encoder(target: str, asked: ServeOptions, settings: Settings) -> PlannedReplica:
     from tonnage.api.served_models import model_folder
-    from tonnage.serving.encoder.folders import read_folder
+    from tonnage.serving.encoder.kinds import kind_of
     from tonnage.serving.encoder.service import EncoderService
     from tonnage.serving.engines.encoder import EncoderEngine
     from tonnage.serving.report import PlannedReplica
@@ -193,19 +205,19 @@ def _encoder(target: str, asked: ServeOptions, settings: Settings) -> PlannedRep
                          hint="export TONNAGE_SERVE_CACHE_URL=... and leave --cache-url out")  # fmt: skip
     folder, trained_for = model_folder(target, settings)
     task = cast("Task | None", _one_of("--task", asked.task, TASKS) or trained_for)
-    read_folder(folder, task=task)
-    name = asked.name or (folder.parent.name if folder.name == "model" else folder.name)
+    kind_of(folder, task=task, trust=asked.trust)
+    name = asked.name or (folder.parent.name if folder.name == "model" else folder.stem)
     service = EncoderService(
         model=str(folder), name=name, task=task, runtime=cast("Runtime", _one_of("--runtime", asked.runtime, RUNTIMES)),
         weights=cast("Number", _one_of("--dtype", asked.dtype or "fp32", NUMBERS)), workers=asked.workers,
         batch_tokens=asked.batch_tokens, truncate=asked.truncate, queue_items=asked.queue, p95_s=asked.p95_s,
-        exports=str(settings.home / "exported"), cache_items=asked.cache, cache_url=asked.cache_url,
+        trust=asked.trust, exports=str(settings.home / "exported"), cache_items=asked.cache, cache_url=asked.cache_url,
         fallback=None if asked.fallback is None else str(model_folder(asked.fallback, settings)[0]),
     )  # fmt: skip
     place = _engine_place(name, asked, settings)
     return PlannedReplica(
         option=None, folder=Path(place.folder), command=engine.render(service, place),
-        render=partial(engine.render, service),
+        render=partial(engine.render, service), devices=1,
     )  # fmt: skip
 
 

@@ -22,8 +22,8 @@ MERGE_LOOK_S: Final = 0.5
 
 
 def share(
-    source: Path,
-    output: Path,
+    source: Path | str,
+    output: Path | str,
     options: BatchOptions,
     service: Service | None,
     on_check: Callable[[int], None] | None,
@@ -35,12 +35,16 @@ def share(
     done before.
     """
     from tonnage.batches.leases import LeaseBook, worker_name
-    from tonnage.batches.reading import BatchInput, check_input
+    from tonnage.batches.objects import is_object_url
+    from tonnage.batches.reading import BatchInput, check_input, open_input
     from tonnage.batches.records import read_finished
 
+    if is_object_url(str(output)):
+        raise InputError("--shared writes to a folder that all machines see", hint="leave out --shared, or name a file")
+    output = Path(output)
     if not output.parent.is_dir():
         raise InputError(f"{output.parent} is no folder", hint="make it first, or name another output")
-    given = BatchInput(path=source, task=options.task, model=options.model)  # type: ignore[arg-type]
+    given = BatchInput(path=open_input(source), task=options.task, model=options.model)  # type: ignore[arg-type]
     if not given.in_lines:
         raise InputError("--shared reads JSON lines", hint="one process carries a Parquet file")
     folder = output.with_name(output.name + ".parts")
@@ -72,7 +76,7 @@ class _Worker:
 
         from tonnage.batches.carrying import Carrier
         from tonnage.batches.leases import LeasedRows
-        from tonnage.batches.records import Record, read_finished
+        from tonnage.batches.records import FileSink, Record, read_finished
         from tonnage.http.pool import read_endpoint, run_in_loop
         from tonnage.traffic.batch import BatchOutcome
 
@@ -86,8 +90,8 @@ class _Worker:
 
         try:
             carrier = Carrier(
-                carriage, finished=read_finished((), cut=False), total=self._checked.rows, answers=answers,
-                errors=errors, on_progress=told, on_recorded=leased.recorded,
+                carriage, finished=read_finished((), cut=False), total=self._checked.rows,
+                sink=FileSink(answers, errors), on_progress=told, on_recorded=leased.recorded,
             )  # fmt: skip
             ending = run_in_loop(carrier.carry(leased.rows()))
             if ending == "done":
@@ -108,7 +112,7 @@ class _Worker:
 
     def nothing_left(self) -> BatchOutcome:
         """Of a batch that is merged."""
-        return finished_outcome(self._checked.rows, self._finished(), self._output, self._errors)
+        return finished_outcome(self._checked.rows, self._finished(), str(self._output), str(self._errors))
 
     def _finished(self) -> Finished:
         """What all workers have recorded, each row once."""
@@ -143,7 +147,7 @@ def _agree(folder: Path, source: BatchInput, checked: Checked) -> None:
     """All workers read the same rows in the same way: the first says how, the others compare."""
     from tonnage.files import SHARED, write_whole
 
-    own = {"rows": checked.rows, "bytes": source.path.stat().st_size, "task": source.task, "model": source.model,
+    own = {"rows": checked.rows, "bytes": source.size_bytes, "task": source.task, "model": source.model,
            "part_lines": checked.part_lines}  # fmt: skip
     place = folder / "input.json"
     if not place.exists():

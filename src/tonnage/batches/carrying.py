@@ -14,7 +14,7 @@ from time import monotonic
 from typing import Any, Final
 
 from tonnage.batches.gate import Gate, Stopped
-from tonnage.batches.records import Finished, GroupCommit, Record, answer_line, fault_line
+from tonnage.batches.records import MOST_UNWRITTEN, Finished, GroupCommit, LineSink, answer_line, fault_line
 from tonnage.http.pool import Endpoint, ExchangeFault, HttpAnswer, HttpPool, request_bytes
 from tonnage.http.retries import is_temporary, retry_after_s
 from tonnage.traffic.batch import BadRow, BatchProgress, BatchRow, Ending
@@ -23,7 +23,6 @@ from tonnage.values import dataclass
 Rows = Iterator[BatchRow | BadRow | None]
 MOST_TASKS: Final = 512  # rows that wait for another try, and four for each place, before no others are taken
 LEASE_LOOK_S: Final = 0.5  # between two looks for work that others gave up
-MOST_UNWRITTEN: Final = 4096  # lines that wait for a slow disk before nothing more is sent
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.25, 30.0  # between two tries of a row
 REFUSED_WAIT_S: Final = 1.0  # on a 429 that names no wait
 RETRY_SHARE: Final = 0.2  # retries may be this share of the answers, and a few more, before all slow down
@@ -67,14 +66,17 @@ class Carrier:
         *,
         finished: Finished,
         total: int,
-        answers: Record,
-        errors: Record,
+        sink: LineSink,
         on_progress: Callable[[BatchProgress], None],
         on_recorded: Callable[[Sequence[int]], None] | None = None,
+        gate: Gate | None = None,
+        signals: bool = True,
     ) -> None:
-        """`on_recorded` is told the lines whose rows are on the disk."""
+        """`on_recorded` is told the lines whose rows are on the disk. `gate`: of an earlier run, which goes on with
+        the concurrency that was found. `signals`: Ctrl-C and SIGTERM stop this run."""
         self._to, self._finished, self._total, self._on_progress = carriage, finished, total, on_progress
-        self._records, self._on_recorded = (answers, errors), on_recorded
+        self._sink, self._on_recorded, self._signals = sink, on_recorded, signals
+        self._gate = gate or Gate(carriage.concurrency)
         self._input_tokens, self._output_tokens = finished.input_tokens, finished.output_tokens
         self._retries = self._sent = self._answers = 0
         self._usd_answered = 0.0  # of this run, for the mean of a request
@@ -90,8 +92,9 @@ class Carrier:
         before is on the disk in any case.
         """
         self._began_s = self._heard_s = monotonic()
-        self._gate, self._pool = Gate(self._to.concurrency), HttpPool(self._to.endpoint)
-        self._commit = GroupCommit(*self._records, self._on_recorded)
+        self._pool = HttpPool(self._to.endpoint)
+        self._gate.begin()
+        self._commit = GroupCommit(self._sink, self._on_recorded)
         self._stopping = asyncio.Event()
         writer = asyncio.create_task(self._commit.run())
         writer.add_done_callback(self._writer_ended)
@@ -298,7 +301,8 @@ class Carrier:
     def _interrupts(self) -> Iterator[None]:
         """Ctrl-C and SIGTERM stop the batch, a second one ends the process at once."""
         loop = asyncio.get_running_loop()
-        signals = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+        listens = self._signals and threading.current_thread() is threading.main_thread()
+        signals = (signal.SIGINT, signal.SIGTERM) if listens else ()
         try:
             for one in signals:
                 loop.add_signal_handler(one, self._interrupted, signals)

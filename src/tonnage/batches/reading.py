@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tonnage.batches.objects import ObjectChanged, ObjectPlace, is_object_url
 from tonnage.batches.records import Finished
 from tonnage.errors import DataError, InputError, MissingExtra
 from tonnage.traffic.batch import BadRow, BatchRow, RowFault, Task, read_row
@@ -27,15 +28,19 @@ _DECODER: Final = json.JSONDecoder()  # `json.loads` guesses at the encoding of 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchInput:
-    """The rows of a file. `task` and `model` are for rows that do not say theirs."""
+    """The rows of a file or an object. `task` and `model` are for rows that do not say theirs."""
 
-    path: Path
+    path: Path | ObjectPlace
     task: Task
     model: str | None
 
     @property
     def in_lines(self) -> bool:
         return self.path.suffix != ".parquet"
+
+    @property
+    def size_bytes(self) -> int:
+        return self.path.state.size_bytes if isinstance(self.path, ObjectPlace) else self.path.stat().st_size
 
     def rows(self, marks: Callable[[int, int], None] | None = None) -> Iterator[BatchRow | BadRow]:
         """One after another, in the file's order; `marks` is told where each line begins: its number, its byte.
@@ -73,6 +78,8 @@ class BatchInput:
                         yield self._line(line, number)
         except OSError as error:
             raise InputError(f"{self.path} cannot be read: {error.strerror}", hint="JSON lines or Parquet") from error
+        except ObjectChanged as error:
+            raise InputError(str(error), hint="the same command reads it anew") from error
 
     def _line(self, line: bytes, number: int) -> BatchRow | BadRow:
         try:
@@ -189,16 +196,21 @@ def _skip_line(stream: Any) -> int:
     return skipped
 
 
-def _parquet(path: Path) -> Iterator[dict[str, Any]]:
+def open_input(text: Path | str) -> Path | ObjectPlace:
+    """What a name stands for. InputError where an object is not there."""
+    return ObjectPlace(text) if isinstance(text, str) and is_object_url(text) else Path(text)
+
+
+def _parquet(path: Path | ObjectPlace) -> Iterator[dict[str, Any]]:
     try:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
         raise MissingExtra("a Parquet input", "load") from error
     try:
-        with pyarrow.parquet.ParquetFile(path) as file:
+        with path.open("rb") as stream, pyarrow.parquet.ParquetFile(stream) as file:
             for batch in file.iter_batches(batch_size=READ_ROWS):
                 for row in batch.to_pylist():
                     yield {name: value for name, value in row.items() if value is not None}
-    except (OSError, pyarrow.ArrowInvalid) as error:
+    except (OSError, ObjectChanged, pyarrow.ArrowInvalid) as error:
         raise InputError(f"{path} cannot be read as Parquet: {error}") from error

@@ -12,8 +12,9 @@ import os
 import re
 from array import array
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -22,7 +23,9 @@ from tonnage.traffic.batch import BadRow, BatchRow
 from tonnage.values import dataclass
 
 _HEAD: Final = re.compile(rb'\{"id":"batch_req_([0-9a-f]{32})","tokens":\[(\d+),(\d+)\],')
+_NO_FAULT: Final = b',"error":null}\n'
 _READ_BYTES: Final = 2**22
+MOST_UNWRITTEN: Final = 4096  # lines that wait for a slow disk or store before nothing more is sent
 
 
 def answer_line(row: BatchRow, status: int, body: bytes, tokens: tuple[int, int]) -> bytes:
@@ -40,6 +43,11 @@ def fault_line(row: BatchRow | BadRow, code: str, message: str, status: int | No
     rest = {"custom_id": row.custom_id, "line": row.line, "response": response,
             "error": {"code": code, "message": message}}  # fmt: skip
     return b'{"id":"batch_req_%b","tokens":[0,0],%b\n' % (row.key.encode(), _dumped(rest)[1:])
+
+
+def is_answer(line: bytes) -> bool:
+    """Whether a line of the record is an answer, not the fault of a row."""
+    return line.endswith(_NO_FAULT)
 
 
 def line_key(line: bytes) -> bytes | None:
@@ -74,25 +82,41 @@ def read_finished(paths: Iterable[Path], *, cut: bool) -> Finished:
 
     InputError for a file that holds something else: it is not overwritten.
     """
-    keys = array("Q")
-    read, written, torn = 0, 0, 0
+    found, torn = FoundLines(), 0
     for path in paths:
         if not path.exists():
             continue
         if cut:
             torn += _cut_tail(path)
         with path.open("rb", buffering=_READ_BYTES) as stream:
-            for number, line in enumerate(stream, start=1):
-                if not line.endswith(b"\n"):
-                    break  # another process writes it now, or was killed there
-                head = _HEAD.match(line)
-                if head is None:
-                    raise InputError(f"{path}:{number} is no line of a batch", hint="name another output file")
-                keys.append(int(head[1][:16], 16))
-                read, written = read + int(head[2]), written + int(head[3])
-    ordered = np.frombuffer(keys, dtype=np.uint64).copy() if keys else np.empty(0, dtype=np.uint64)
-    ordered.sort()
-    return Finished(keys=ordered, input_tokens=read, output_tokens=written, cut_bytes=torn)
+            found.read(stream, path)
+    return found.finished(cut_bytes=torn)
+
+
+class FoundLines:
+    """Keys and tokens of the lines that were read."""
+
+    def __init__(self) -> None:
+        self._keys, self._read, self._written = array("Q"), 0, 0
+
+    def read(self, lines: Iterable[bytes], shown: object) -> None:
+        """Lines of a record, up to one without its end: another process writes it now, or was killed there.
+
+        InputError, with the number of the line, for what is no record.
+        """
+        for number, line in enumerate(lines, start=1):
+            if not line.endswith(b"\n"):
+                return
+            head = _HEAD.match(line)
+            if head is None:
+                raise InputError(f"{shown}:{number} is no line of a batch", hint="name another output file")
+            self._keys.append(int(head[1][:16], 16))
+            self._read, self._written = self._read + int(head[2]), self._written + int(head[3])
+
+    def finished(self, *, cut_bytes: int = 0) -> Finished:
+        ordered = np.frombuffer(self._keys, dtype=np.uint64).copy() if self._keys else np.empty(0, dtype=np.uint64)
+        ordered.sort()
+        return Finished(keys=ordered, input_tokens=self._read, output_tokens=self._written, cut_bytes=cut_bytes)
 
 
 def _cut_tail(path: Path) -> int:
@@ -140,16 +164,37 @@ class Record:
         os.close(self._file)
 
 
+class LineSink(Protocol):
+    """Where the lines of answers and of faults go."""
+
+    gather_s: float  # that lines wait for others, where each write is dear
+
+    def write(self, answers: Sequence[bytes], faults: Sequence[bytes]) -> None:
+        """Both are safe on return, or TonnageError says why not."""
+
+
+class FileSink:
+    """Two files of lines."""
+
+    gather_s = 0.0
+
+    def __init__(self, answers: Record, faults: Record) -> None:
+        self._records = (answers, faults)
+
+    def write(self, answers: Sequence[bytes], faults: Sequence[bytes]) -> None:
+        for record, lines in zip(self._records, (answers, faults), strict=True):
+            if lines:
+                record.write(lines)
+
+
 class GroupCommit:
     """Lines of many tasks, written by one thread: while a group is on its way to the disk the next one gathers."""
 
-    def __init__(
-        self, answers: Record, faults: Record, on_recorded: Callable[[Sequence[int]], None] | None = None
-    ) -> None:
-        self._records, self._on_recorded = (answers, faults), on_recorded
+    def __init__(self, sink: LineSink, on_recorded: Callable[[Sequence[int]], None] | None = None) -> None:
+        self._sink, self._on_recorded = sink, on_recorded
         self._numbers: list[int] = []
         self._waiting: tuple[list[bytes], list[bytes]] = ([], [])
-        self._wake = asyncio.Event()
+        self._wake, self._enough = asyncio.Event(), asyncio.Event()
         self._closed = False
         self.answered = self.failed = 0  # on the disk
 
@@ -163,17 +208,21 @@ class GroupCommit:
         self._waiting[failed].append(line)
         self._numbers.append(number)
         self._wake.set()
+        if self.waiting >= MOST_UNWRITTEN // 2:
+            self._enough.set()
 
     async def run(self) -> None:
         """Write groups until `close` was called and all is on the disk."""
         while True:
             await self._wake.wait()
+            await self._gather()
             self._wake.clear()
             groups = (self._waiting[0][:], self._waiting[1][:])
             numbers, self._numbers = self._numbers, []
             for waiting in self._waiting:
                 waiting.clear()
-            await asyncio.to_thread(self._write, groups)
+            if numbers:
+                await asyncio.to_thread(self._sink.write, *groups)
             self.answered += len(groups[0])
             self.failed += len(groups[1])
             if self._on_recorded is not None:
@@ -181,14 +230,17 @@ class GroupCommit:
             if self._closed and not any(self._waiting):
                 return
 
+    async def _gather(self) -> None:
+        """Wait for more lines, where the sink asks for it."""
+        if self._sink.gather_s and not self._closed:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._enough.wait(), self._sink.gather_s)
+            self._enough.clear()
+
     def close(self) -> None:
         self._closed = True
         self._wake.set()
-
-    def _write(self, groups: tuple[list[bytes], list[bytes]]) -> None:
-        for record, lines in zip(self._records, groups, strict=True):
-            if lines:
-                record.write(lines)
+        self._enough.set()
 
 
 def _to_disk(descriptor: int) -> None:

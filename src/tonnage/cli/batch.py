@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tonnage.api.batches import TASKS, BatchOptions
+from tonnage.api.batches import PLACES, TASKS, BatchOptions
 from tonnage.cli import options
 from tonnage.cli.declared import with_options
 from tonnage.cli.meter import Meter
@@ -19,10 +18,21 @@ def complete_task(incomplete: str) -> list[str]:
     return [name for name in TASKS if name.startswith(incomplete)]
 
 
-@with_options(BatchOptions, completions={"task": complete_task})
+def complete_place(incomplete: str) -> list[str]:
+    return [name for name in PLACES if name.startswith(incomplete)]
+
+
+@with_options(BatchOptions, completions={"task": complete_task, "on": complete_place})
 def batch(
-    source: Annotated[Path, typer.Argument(metavar="IN", help="Requests: JSON lines or .parquet.", show_default=False)],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Answers, JSON lines.", show_default=False)],
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="IN", help="Requests: JSON lines or .parquet; a file or s3://, gs://, az://.", show_default=False
+        ),
+    ],
+    out: Annotated[
+        str, typer.Argument(metavar="OUT", help="Answers, JSON lines: a file or an object.", show_default=False)
+    ],
     asked: BatchOptions,
     output: options.Output = None,
     quiet: options.Quiet = False,

@@ -45,7 +45,8 @@ def serve(
         str,
         typer.Argument(
             metavar="TARGET",
-            help="A workload file of kind serve; or an encoder: a folder, a run, hf://org/name, models:/NAME/1.",
+            help="A workload file of kind serve; or a model without generated text: a folder, a file of trees, a run, "
+            "hf://org/name, models:/NAME/1.",
         ),
     ],
     asked: ServeOptions,
@@ -58,9 +59,9 @@ def serve(
 ) -> None:
     """Serve a model: one replica on this machine, of a planned service with the flags that the plan chose.
 
-    An encoder (a run's model, a folder) is served by Tonnage's own server, which finds workers and batches at its
-    start; other engines' arguments are checked against their own lists. Ctrl-C finishes what is being answered. Exit
-    code 3: no machine fits; 4: this machine lacks the GPUs of a replica.
+    An encoder or a model of a table (a run's, a folder) is served by Tonnage's own server, which finds workers and
+    batches at its start; other engines' arguments are checked against their own lists. Ctrl-C finishes what is being
+    answered. Exit code 3: no machine fits; 4: this machine lacks the GPUs of a replica.
     """
     session = open_session(output=output, as_of=as_of, quiet=quiet)
     from tonnage import api

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tonnage.errors import InputError
+from tonnage.features.tables import TableCoder
 from tonnage.recipes.data.images import Pixels, pixels_of
 from tonnage.recipes.precision import Precision, choose_device, choose_precision, set_matmul
 from tonnage.recipes.tasks.labels import Labels, trained_labels
 from tonnage.recipes.tasks.models import IMAGES, load_tokenizer, load_trained, longest_input
-from tonnage.recipes.tasks.tables import TableCoder
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.liveness import observed_state
 from tonnage.runs.spec import Device, RunSpec, Task

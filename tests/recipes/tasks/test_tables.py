@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from tonnage.errors import DataError, InputError
+from tonnage.features.tables import TableCoder
 from tonnage.recipes.tasks import program, standalone
-from tonnage.recipes.tasks.tables import TableCoder, load_table
+from tonnage.recipes.tasks.tables import load_table
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.journal import EventKind
 from tonnage.runs.spec import RunSpec, TabularSpec, Task

@@ -9,6 +9,7 @@ import pytest
 
 from tonnage.serving.encoder import tuning
 from tonnage.serving.encoder.batching import Text
+from tonnage.serving.encoder.texts import SIZES
 from tonnage.serving.encoder.tuning import tune
 
 
@@ -31,7 +32,7 @@ class Device:
 
 def tuned(monkeypatch: pytest.MonkeyPatch, device: Device, **asked: Any) -> tuning.Tuned:
     monkeypatch.setattr(tuning, "_rate", device.rate)
-    return tune(device, **{"workers": [1, 2], "most_tokens": 64, "p95_s": None, "alone": False, **asked})
+    return tune(device, Text(ids=[1] * 64), **{"workers": [1, 2], "sizes": SIZES, "p95_s": None, **asked})
 
 
 @pytest.mark.parametrize(
@@ -51,12 +52,12 @@ def test_batches_grow_only_where_they_gain(device: Device, batched: bool, monkey
 def test_a_batch_keeps_its_share_of_the_promise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of it: larger ones are not even tried."""
     found = tuned(monkeypatch, Device(fixed_s=0.05, each_s=0.01, shared=True), workers=[1], p95_s=0.2)
-    assert max(one.texts for one in found.tried) == 4
+    assert max(one.items for one in found.tried) == 4
 
 
 def test_texts_that_must_be_alone_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where an answer would depend on its batch-mates."""
-    found = tuned(monkeypatch, Device(fixed_s=0.01, each_s=0.0, shared=True), workers=[1], alone=True)
+    found = tuned(monkeypatch, Device(fixed_s=0.01, each_s=0.0, shared=True), workers=[1], sizes=(1,))
     assert found.batch_tokens == 1
 
 

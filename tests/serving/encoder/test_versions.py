@@ -194,8 +194,9 @@ def test_what_is_kept_is_bounded_and_the_last_used() -> None:
 def test_keys_tell_everything_apart() -> None:
     """Version, tenant, text, pair and cut: none runs into another."""
     keys = [
-        key_of("v", b"", "ab", cut=False), key_of("va", b"", "b", cut=False), key_of("v", b"a", "b", cut=False),
-        key_of("v", b"", ("a", "b"), cut=False), key_of("v", b"", "ab", cut=True), key_of("v", b"", "a\0b", cut=False),
+        key_of("v", b"", [b"ab"], cut=False), key_of("va", b"", [b"b"], cut=False),
+        key_of("v", b"a", [b"b"], cut=False), key_of("v", b"", [b"a", b"b"], cut=False),
+        key_of("v", b"", [b"ab"], cut=True), key_of("v", b"", [b"a\0b"], cut=False),
     ]  # fmt: skip
     assert len(set(keys)) == len(keys)
 

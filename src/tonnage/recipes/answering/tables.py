@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
-from tonnage.recipes.answering.answerer import Answer, Answerer, PlacedRow, rounded, value_of
+from tonnage.features.tables import softmax
+from tonnage.recipes.answering.answerer import Answer, Answerer, PlacedRow, value_of
 from tonnage.recipes.tasks import boosted_trees, mlp
 from tonnage.recipes.trained import TrainedTable
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 def make(trained: TrainedTable) -> Answerer:
@@ -28,18 +25,5 @@ def _answer(trained: TrainedTable, rows: Sequence[PlacedRow], batch: int) -> lis
         output = boosted_trees.predict_rows(trained.booster, coder, columns)
     else:
         output = mlp.predict_rows(trained.network, coder, columns)
-        output = output if coder.objective == "regression" else _softmax(output)
-    if coder.objective == "regression":
-        return [{"value": float(value)} for value in output]
-    best = output.argmax(axis=1)
-    return [
-        {"label": coder.classes[number], "probability": rounded(output[at, number])} for at, number in enumerate(best)
-    ]
-
-
-def _softmax(logits: NDArray[Any]) -> NDArray[Any]:
-    import numpy as np
-
-    shares: NDArray[Any] = np.exp(logits - logits.max(axis=1, keepdims=True))
-    shares /= shares.sum(axis=1, keepdims=True)
-    return shares
+        output = output if coder.objective == "regression" else softmax(output)
+    return coder.answers(output)

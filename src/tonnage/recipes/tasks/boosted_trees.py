@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tonnage.errors import InputError, MissingExtra
+from tonnage.features.tables import TableCoder
 from tonnage.recipes.alone import Alone
 from tonnage.recipes.interrupts import Interrupts
 from tonnage.recipes.precision import choose_device
 from tonnage.recipes.tasks.table_metrics import judge, table_baseline
-from tonnage.recipes.tasks.tables import LearningTable, TableCoder, TableSplit, load_table
+from tonnage.recipes.tasks.tables import LearningTable, TableSplit, load_table
 from tonnage.runs.folder import RunFolder
 from tonnage.runs.spec import Device, RunSpec
 

@@ -10,9 +10,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
+from tonnage.features.tables import TableCoder
 from tonnage.recipes.task import Evaluation, Item, Items, Prepared
 from tonnage.recipes.tasks.table_metrics import judge, table_baseline
-from tonnage.recipes.tasks.tables import TableCoder, TableSplit, load_table
+from tonnage.recipes.tasks.tables import TableSplit, load_table
 from tonnage.runs.spec import RunSpec
 
 if TYPE_CHECKING:

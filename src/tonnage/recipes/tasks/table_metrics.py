@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
+from tonnage.features.tables import TableCoder
 from tonnage.recipes.task import Evaluation
 from tonnage.recipes.tasks.metrics import area_under_curve, classification_metrics, regression_metrics
-from tonnage.recipes.tasks.tables import LearningTable, TableCoder, TableSplit
+from tonnage.recipes.tasks.tables import LearningTable, TableSplit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -1,16 +1,15 @@
-"""Tables turned into numbers: which columns are numbers, which are categories, and what the label is."""
+"""Tables to learn from: which columns are numbers, which are categories, and what the label is."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
-from pathlib import Path
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tonnage.errors import DataError
+from tonnage.features.tables import Feature, TableCoder, as_number
 from tonnage.recipes.data.rows import Rows
 from tonnage.recipes.data.splits import Splits, load_splits
 from tonnage.recipes.tasks.labels import find_labels, number_trained
@@ -21,65 +20,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    Matrix = NDArray[np.float32]
-
 FEW_CLASSES: Final = 20  # whole numbers with at most so many values are classes, where nothing else is said
 MOST_CATEGORIES: Final = 1000  # of a column, the commonest; others count as missing
-FILE: Final = "table.json"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Feature:
-    """A column: a number with its mean and spread in train, or one of some categories."""
-
-    name: str
-    categories: tuple[str, ...] | None = None
-    mean: float = 0.0
-    spread: float = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableCoder:
-    """How rows become numbers; learned from train, saved beside the model."""
-
-    features: tuple[Feature, ...]
-    label: str
-    objective: Literal["regression", "classification"]
-    classes: tuple[str, ...] = ()
-
-    def codes(self, columns: Mapping[str, Sequence[Any]]) -> Matrix:
-        """A column per feature: the number, or the number of the category; NaN where there is none."""
-        import numpy as np
-
-        found = [_codes(feature, columns[feature.name]) for feature in self.features]
-        return np.asarray(found, dtype=np.float32).T
-
-    def scaled(self, columns: Mapping[str, Sequence[Any]]) -> Matrix:
-        """For linear models and networks: numbers around 0, a missing one 0; a column of 0 and 1 for each category."""
-        import numpy as np
-
-        codes = self.codes(columns)
-        parts = []
-        for at, feature in enumerate(self.features):
-            values = codes[:, at]
-            if feature.categories is None:
-                parts.append(np.nan_to_num((values - feature.mean) / feature.spread)[:, None])
-            else:
-                parts.append((values[:, None] == np.arange(len(feature.categories))).astype(np.float32))
-        return np.concatenate(parts, axis=1).astype(np.float32)
-
-    def save(self, folder: Path) -> None:
-        (folder / FILE).write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
-
-    @classmethod
-    def load(cls, folder: Path) -> TableCoder:
-        """What `save` wrote."""
-        values = json.loads((folder / FILE).read_text(encoding="utf-8"))
-        features = tuple(
-            Feature(**{**one, "categories": None if one["categories"] is None else tuple(one["categories"])})
-            for one in values.pop("features")
-        )
-        return cls(**{**values, "classes": tuple(values["classes"])}, features=features)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,19 +111,6 @@ def _others(rows: Rows, label: str, group: str | None) -> tuple[str, ...]:
     return found
 
 
-def as_number(value: Any) -> float | None:
-    """The number a value is or spells; None for anything else.
-
-    >>> as_number("1e3"), as_number(True), as_number("n/a"), as_number(float("nan"))
-    (1000.0, 1.0, None, None)
-    """
-    try:
-        number = float(value) if isinstance(value, (int, float, str)) else math.nan
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
-
-
 def _objective(
     parts: Iterable[Rows], label: str, asked: Literal["auto", "regression", "classification"]
 ) -> Literal["regression", "classification"]:
@@ -224,21 +153,16 @@ def _feature(name: str, values: Sequence[Any]) -> Feature:
     import numpy as np
 
     present = [value for value in values if value is not None]
+    gaps = len(present) < len(values)
     numbers = [as_number(value) for value in present]
     if all(number is not None or _is_nan(value) for number, value in zip(numbers, present, strict=True)):
         known = np.asarray([number for number in numbers if number is not None] or [0.0], dtype=np.float64)
-        return Feature(name=name, mean=float(known.mean()), spread=float(known.std()) or 1.0)
-    common = [value for value, _ in Counter(str(value) for value in present).most_common(MOST_CATEGORIES)]
-    return Feature(name=name, categories=tuple(sorted(common)))
+        gaps = gaps or None in numbers
+        return Feature(name=name, mean=float(known.mean()), spread=float(known.std()) or 1.0, gaps=gaps)
+    counted = Counter(str(value) for value in present)
+    common = [value for value, _ in counted.most_common(MOST_CATEGORIES)]
+    return Feature(name=name, categories=tuple(sorted(common)), gaps=gaps or len(counted) > len(common))
 
 
 def _is_nan(value: Any) -> bool:
     return isinstance(value, float) and math.isnan(value)
-
-
-def _codes(feature: Feature, values: Sequence[Any]) -> list[float]:
-    if feature.categories is None:
-        numbers = (as_number(value) for value in values)
-        return [math.nan if number is None else number for number in numbers]
-    places = {category: float(at) for at, category in enumerate(feature.categories)}
-    return [math.nan if value is None else places.get(str(value), math.nan) for value in values]

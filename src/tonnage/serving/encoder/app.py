@@ -26,6 +26,7 @@ from tonnage.serving.encoder.faults import (
     Unauthorized,
 )
 from tonnage.serving.encoder.measures import Measures
+from tonnage.serving.encoder.opened import Kind
 from tonnage.serving.encoder.protocols import (
     Asked,
     Body,
@@ -37,6 +38,8 @@ from tonnage.serving.encoder.protocols import (
     ask_rerank,
     model_metadata,
 )
+from tonnage.serving.encoder.tables.protocol import ask_rows, ask_table_infer, table_metadata
+from tonnage.serving.encoder.tensors import HEADER_LENGTH, with_bytes
 from tonnage.serving.encoder.versions import DRAIN_S, Versions
 
 Scope = MutableMapping[str, Any]
@@ -51,6 +54,18 @@ LOOK_AFTER_S: Final = 0.05  # a client is watched for having gone once its answe
 _LOG: Final = logging.getLogger("uvicorn.error")
 _JSON: Final = ((b"content-type", b"application/json"),)
 _FELL_BACK: Final = (b"x-fallback", b"true")
+
+
+def _by_kind(asks: Mapping[Kind, Ask]) -> Ask:
+    """A path that each kind of model reads in its own way."""
+    return lambda encoder, body: asks[encoder.opened.kind](encoder, body)
+
+
+_PREDICT: Final = _by_kind({"texts": ask_predict, "tables": ask_rows})
+_INFER: Final = _by_kind({"texts": ask_infer, "tables": ask_table_infer})
+_METADATA: Final[Mapping[Kind, Callable[[Encoder, str, Sequence[str]], Body]]] = {
+    "texts": model_metadata, "tables": table_metadata,
+}  # fmt: skip
 
 
 class Gone(Exception):
@@ -73,8 +88,8 @@ class App:
         self._base = f"/v2/models/{self.service.name}"
         self._change_base = f"/v2/repository/models/{self.service.name}"
         self._posts: Mapping[str, Ask] = {
-            "/predict": ask_predict, "/classify": ask_predict, "/embed": ask_embed, "/rerank": ask_rerank,
-            "/v1/embeddings": ask_openai_embeddings, "/answer": ask_question, f"{self._base}/infer": ask_infer,
+            "/predict": _PREDICT, "/classify": ask_predict, "/embed": ask_embed, "/rerank": ask_rerank,
+            "/v1/embeddings": ask_openai_embeddings, "/answer": ask_question, f"{self._base}/infer": _INFER,
         }  # fmt: skip
         self._gets: Mapping[str, Callable[[], Any]] = {
             "/info": self._info, "/v1/models": self._models, "/v2": self._server, self._base: self._metadata,
@@ -114,13 +129,13 @@ class App:
         if scope["method"] != "POST":
             raise BadRequest(f"{path} takes POST")
         tenant = self._tenant(headers)
-        body = self._json(await self._body(headers, receive))
+        body = self._request(headers, await self._body(headers, receive))
         deadline = _deadline(headers)
 
         async def answer(encoder: Encoder) -> tuple[Encoder, Asked, list[Any], int]:
             asked = ask(encoder, body)
             found, tokens = await encoder.answers(
-                asked.texts, truncate=asked.truncate, deadline=deadline, tenant=tenant
+                asked.given, truncate=asked.truncate, deadline=deadline, tenant=tenant
             )
             return encoder, asked, found, tokens
 
@@ -147,7 +162,7 @@ class App:
             return self._posts[path], None
         versioned = path.removeprefix(f"{self._base}/versions/").split("/")
         if path.startswith(self._base) and len(versioned) == 2 and versioned[1] == "infer":
-            return ask_infer, versioned[0]
+            return _INFER, versioned[0]
         raise NotFound(self._unknown(path))
 
     async def _change(self, path: str, headers: Mapping[bytes, bytes], receive: Receive) -> Response:
@@ -204,6 +219,17 @@ class App:
             if not message.get("more_body", False):
                 return parts[0] if len(parts) == 1 else b"".join(parts)
 
+    def _request(self, headers: Mapping[bytes, bytes], body: bytes) -> Body:
+        """JSON, with bytes of tensors behind it where a header says how long it is."""
+        said = headers.get(HEADER_LENGTH)
+        if said is None:
+            return self._json(body)
+        if not said.isdigit() or int(said) > len(body):
+            raise BadRequest(
+                f"{HEADER_LENGTH.decode()} is {said.decode(errors='replace')}, the body has {len(body)} bytes"
+            )
+        return with_bytes(self._json(body[: int(said)]), body[int(said) :])
+
     def _json(self, body: bytes) -> Body:
         try:
             found = self._decode(body)
@@ -229,15 +255,16 @@ class App:
         return f"no such path: {path}"
 
     def _metadata(self, encoder: Encoder | None = None) -> Body:
-        return model_metadata((encoder or self.versions.main).folder, self.service.name, self.versions.names())
+        found = encoder or self.versions.main
+        return _METADATA[found.opened.kind](found, self.service.name, self.versions.names())
 
     def _info(self) -> Body:
         encoder = self.versions.main
         return {
             "model_id": self.service.name, "version": encoder.version, "task": encoder.folder.task,
-            "device": encoder.device, "runtime": self.service.runtime, "dtype": self.service.weights,
-            "labels": list(encoder.folder.labels), "max_input_length": encoder.tokens.most_tokens,
-            "max_client_batch_size": self.service.request_items, "workers": encoder.tuned.workers,
+            "device": encoder.device, "runtime": encoder.opened.runtime, "dtype": self.service.weights,
+            "labels": list(encoder.folder.labels), "max_input_length": encoder.opened.most_tokens,
+            "max_client_batch_size": encoder.opened.request_items, "workers": encoder.tuned.workers,
             "max_batch_tokens": encoder.tuned.batch_tokens,
         }  # fmt: skip
 

@@ -1,9 +1,9 @@
-"""The batcher: texts wait by length; each worker takes what is there, the longest-waiting length first, and never waits
+"""The batcher: items wait by length; each worker takes what is there, the longest-waiting length first, and never waits
 for more to come.
 
-Texts are kept in buckets of like length, so that little of a batch is padding: a bucket's longest text has at most a
-quarter more tokens than its shortest. A batch is taken from the bucket whose first text has waited longest (so no
-length starves), as many texts as fit into the budget of tokens, at least one.
+Items are kept in buckets of like length, so that little of a batch is padding: a bucket's longest text has at most a
+quarter more tokens than its shortest. A batch is taken from the bucket whose first item has waited longest (so no
+length starves), as many as fit into the budget (of tokens, padding included; of rows of a table), at least one item.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from tonnage.serving.encoder.faults import Draining, Failed, Fault, Late, Overloaded
 from tonnage.values import dataclass
 
 Answer = TypeVar("Answer")
-Compute = Callable[[Sequence["Text"]], Sequence[Answer]]
+Compute = Callable[[Sequence[Any]], Sequence[Answer]]  # items of one kind
 RATIO: Final = 1.25  # of the lengths in one bucket
 FIRST: Final = 16  # tokens; texts up to here share the first bucket
 SMOOTHING: Final = 0.1  # of the mean seconds an item takes
@@ -37,6 +37,16 @@ def bucket_of(tokens: int) -> int:
     return number
 
 
+class Item(Protocol):
+    """What a batch is made of: `count` things to answer, padded in a batch to the longest `length` in it."""
+
+    @property
+    def length(self) -> int: ...
+
+    @property
+    def count(self) -> int: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
     """Token numbers of one text (or pair), with the segment of each; `parts`: how the task reads its answer back."""
@@ -45,9 +55,17 @@ class Text:
     segments: Sequence[int] | None = None
     parts: Any = None
 
+    @property
+    def length(self) -> int:
+        return len(self.ids)
+
+    @property
+    def count(self) -> int:
+        return 1
+
 
 class Waiting(Generic[Answer]):
-    """The texts of one request: answered together when the last is, or failed together."""
+    """The items of one request: answered together when the last is, or failed together."""
 
     __slots__ = ("answers", "deadline", "done", "fault", "left", "since", "told")
 
@@ -74,7 +92,7 @@ class Waiting(Generic[Answer]):
         return True
 
 
-_Item = tuple[Waiting[Any], int, Text]
+_Placed = tuple[Waiting[Any], int, Item]
 
 
 class Batcher(Generic[Answer]):
@@ -84,36 +102,37 @@ class Batcher(Generic[Answer]):
         self.compute, self.batch_tokens, self.queue_items = compute, batch_tokens, queue_items
         self.waiting, self.computing, self.computed, self.batches = 0, 0, 0, 0
         self.item_s: float | None = None  # mean, of one worker
-        self._buckets: dict[int, deque[_Item]] = {}
+        self._buckets: dict[int, deque[_Placed]] = {}
         self._changed = threading.Condition()
         self._ending = False
         self.workers = [threading.Thread(target=self._work, name=f"encoder-{n}", daemon=True) for n in range(workers)]
         for worker in self.workers:
             worker.start()
 
-    def submit(self, texts: Sequence[Text], told: Callable[[Waiting[Answer]], None], *,
+    def submit(self, items: Sequence[Item], told: Callable[[Waiting[Answer]], None], *,
                deadline: float | None = None) -> Waiting[Answer]:  # fmt: skip
-        """Queue the texts of one request; `told` is called from a worker's thread once all are answered or one failed.
+        """Queue the items of one request; `told` is called from a worker's thread once all are answered or one failed.
 
         `deadline` is of time.monotonic. Raises Overloaded where the queue has no room for all of them, Draining after
         `drain`.
         """
-        request: Waiting[Answer] = Waiting(len(texts), told, deadline)
+        request: Waiting[Answer] = Waiting(len(items), told, deadline)
+        count = sum(item.count for item in items)
         with self._changed:
             if self._ending:
                 raise Draining("the server is ending")
-            if self.waiting + len(texts) > self.queue_items:
+            if self.waiting + count > self.queue_items:
                 wait_s = self.wait_s()
-                raise Overloaded(f"{self.waiting} texts wait, of at most {self.queue_items}",
+                raise Overloaded(f"{self.waiting} wait, of at most {self.queue_items}",
                                  retry_after_s=wait_s, position=self.waiting + 1)  # fmt: skip
-            for at, text in enumerate(texts):
-                self._buckets.setdefault(bucket_of(len(text.ids)), deque()).append((request, at, text))
-            self.waiting += len(texts)
-            self._changed.notify(len(texts))
+            for at, item in enumerate(items):
+                self._buckets.setdefault(bucket_of(item.length), deque()).append((request, at, item))
+            self.waiting += count
+            self._changed.notify(len(items))
         return request
 
     def wait_s(self) -> float:
-        """Seconds until a text that comes now is taken, as it has gone so far."""
+        """Seconds until what comes now is taken, as it has gone so far."""
         return self.waiting * (self.item_s or 0.0) / len(self.workers)
 
     def give_up(self, request: Waiting[Answer]) -> None:
@@ -140,7 +159,7 @@ class Batcher(Generic[Answer]):
             if batch:
                 self._answer(batch)
 
-    def _take(self) -> list[_Item] | None:
+    def _take(self) -> list[_Placed] | None:
         """The next batch, which may turn out empty; None: all is done and the server ends."""
         with self._changed:
             while not self.waiting:
@@ -149,31 +168,32 @@ class Batcher(Generic[Answer]):
                 self._changed.wait()
             number = min(self._buckets, key=lambda one: self._buckets[one][0][0].since)
             batch = self._fill(number)
-            self.computing += len(batch)
+            self.computing += _count(batch)
         return batch
 
-    def _fill(self, number: int) -> list[_Item]:
-        queue, longest, now = self._buckets[number], 0, time.monotonic()
-        batch: list[_Item] = []
+    def _fill(self, number: int) -> list[_Placed]:
+        queue, longest, count, now = self._buckets[number], 0, 0, time.monotonic()
+        batch: list[_Placed] = []
         while queue:
-            request, _, text = queue[0]
-            longest = max(longest, len(text.ids))
-            if batch and longest * (len(batch) + 1) > self.batch_tokens:
+            request, _, item = queue[0]
+            longest = max(longest, item.length)
+            if batch and longest * (count + item.count) > self.batch_tokens:
                 break
-            item = queue.popleft()
-            self.waiting -= 1
+            placed = queue.popleft()
+            self.waiting -= item.count
             if request.deadline is not None and now > request.deadline and not request.done:
                 self._fail(request, Late("its deadline passed while it waited"))
             elif not request.done:
-                batch.append(item)
+                batch.append(placed)
+                count += item.count
         if not queue:
             del self._buckets[number]
         return batch
 
-    def _answer(self, batch: list[_Item]) -> None:
+    def _answer(self, batch: list[_Placed]) -> None:
         began = time.monotonic()
         try:
-            answers = list(zip(batch, self.compute([text for _, _, text in batch]), strict=True))
+            answers = list(zip(batch, self.compute([item for _, _, item in batch]), strict=True))
         except Exception as error:  # whatever the model raises: the request fails, the worker goes on
             if len(batch) > 1:  # the others of the batch are not at fault
                 self._again(batch)
@@ -188,12 +208,12 @@ class Batcher(Generic[Answer]):
             if request.put(at, answer):
                 self._tell(request)
 
-    def _again(self, batch: list[_Item]) -> None:
-        """Each text alone, of the requests that still wait for an answer."""
+    def _again(self, batch: list[_Placed]) -> None:
+        """Each item alone, of the requests that still wait for an answer."""
         for item in batch:
             if item[0].done:
                 with self._changed:
-                    self.computing -= 1
+                    self.computing -= item[2].count
             else:
                 self._answer([item])
 
@@ -206,10 +226,15 @@ class Batcher(Generic[Answer]):
         with suppress(RuntimeError):
             request.told(request)
 
-    def _settle(self, batch: list[_Item], began: float) -> None:
-        each = (time.monotonic() - began) / len(batch)
+    def _settle(self, batch: list[_Placed], began: float) -> None:
+        count = _count(batch)
+        each = (time.monotonic() - began) / count
         with self._changed:
-            self.computing -= len(batch)
-            self.computed += len(batch)
+            self.computing -= count
+            self.computed += count
             self.batches += 1
             self.item_s = each if self.item_s is None else self.item_s + SMOOTHING * (each - self.item_s)
+
+
+def _count(batch: Sequence[_Placed]) -> int:
+    return sum(item.count for _, _, item in batch)

@@ -25,14 +25,13 @@ class AnswerCache(Protocol):
     async def keep(self, answers: Sequence[tuple[bytes, Kept]]) -> None: ...
 
 
-def key_of(version: str, tenant: bytes, text: str | tuple[str, str], *, cut: bool) -> bytes:
-    """The digest under which a text's answer is kept. Each part comes with its length: no two run into one another.
+def key_of(version: str, tenant: bytes, parts: Sequence[bytes], *, cut: bool) -> bytes:
+    """The digest under which an answer is kept. Each part comes with its length: no two run into one another.
 
-    `version` is of the model's bytes and task; `tenant` the key that the request carried.
+    `version` is of the model's bytes and task; `tenant` the key that the request carried; `parts` what was asked.
     """
-    parts = (text,) if isinstance(text, str) else text
     made = hashlib.blake2b(digest_size=20)
-    for part in (version.encode(), tenant, b"cut" if cut else b"whole", *(one.encode() for one in parts)):
+    for part in (version.encode(), tenant, b"cut" if cut else b"whole", *parts):
         made.update(len(part).to_bytes(8, "little") + part)
     return made.digest()
 

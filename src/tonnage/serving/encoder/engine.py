@@ -1,4 +1,4 @@
-"""A served model ready to answer: folder, tokenizer, runtime, batcher."""
+"""A served model ready to answer: opened, its batches measured, its batcher started."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ import asyncio
 import os
 import time
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+from numpy.typing import NDArray
 
 from tonnage.serving.encoder.batching import Batcher, Waiting
 from tonnage.serving.encoder.caching import AnswerCache, Kept, key_of
-from tonnage.serving.encoder.export import digest_of
 from tonnage.serving.encoder.faults import BadRequest, TooLarge
-from tonnage.serving.encoder.folders import ModelFolder, read_folder
-from tonnage.serving.encoder.runtimes import open_model
+from tonnage.serving.encoder.kinds import open_served
+from tonnage.serving.encoder.opened import Kind
 from tonnage.serving.encoder.service import EncoderService
-from tonnage.serving.encoder.tasks import computing
-from tonnage.serving.encoder.tokens import Pair, Tokens
 from tonnage.serving.encoder.tuning import Tuned, tune
+
+_THINGS: Final[dict[Kind, str]] = {"texts": "texts", "tables": "rows"}
+Given = Sequence[Any] | NDArray[Any]  # texts; rows of numbers
 
 
 class Encoder:
@@ -27,37 +28,36 @@ class Encoder:
     def __init__(self, service: EncoderService, *, cache: AnswerCache | None = None) -> None:
         self.service, self.cache = service, cache
         self.hits = 0
-        self.folder: ModelFolder = read_folder(Path(service.model), task=service.task)
-        self.version = f"{digest_of(self.folder)[:12]}-{self.folder.task}-{service.weights}"
-        self.tokens = Tokens(self.folder, most_tokens=service.most_tokens)
-        model = open_model(self.folder, service, Path(service.exports), threads=service.threads)
-        self.device = model.device
-        compute = computing(self.folder, model, padding=self.tokens.padding)
-        self.tuned = self._tuned(compute, model.device)
+        self.opened = open_served(service)
+        self.folder, self.device = self.opened.folder, self.opened.device
+        self.version = f"{self.opened.digest[:12]}-{self.folder.task}-{service.weights}"
+        self.tuned = self._tuned()
         self.batcher: Batcher[Any] = Batcher(
-            compute, workers=self.tuned.workers, batch_tokens=self.tuned.batch_tokens, queue_items=service.queue_items
-        )
+            self.opened.compute, workers=self.tuned.workers, batch_tokens=self.tuned.batch_tokens,
+            queue_items=service.queue_items,
+        )  # fmt: skip
 
-    def _tuned(self, compute: Any, device: str) -> Tuned:
-        """As the service says, or as measured; int8 is computed one text at a time, so that no answer depends on
-        others."""
-        service, alone = self.service, self.service.weights == "int8"
+    def _tuned(self) -> Tuned:
+        """As the service says, or as measured."""
+        service, opened = self.service, self.opened
+        alone = opened.sizes == (1,)
         if service.workers is not None and (service.batch_tokens is not None or alone):
             return Tuned(workers=service.workers, batch_tokens=1 if alone else service.batch_tokens or 1, tried=())
-        workers = [service.workers] if service.workers else _workers(device, service.threads)
-        return tune(compute, workers=workers, most_tokens=self.tokens.most_tokens, p95_s=service.p95_s, alone=alone)
+        workers = [service.workers] if service.workers else _workers(opened.device, service.threads)
+        return tune(opened.compute, opened.example, sizes=opened.sizes, workers=workers, p95_s=service.p95_s)
 
     async def answers(
-        self, given: Sequence[str | Pair], *, truncate: bool | None, deadline: float | None, tenant: bytes = b""
+        self, given: Given, *, truncate: bool | None, deadline: float | None, tenant: bytes = b""
     ) -> tuple[list[Any], int]:
-        """The answer to each text, and their tokens in all. Raises a Fault for what is not answered.
+        """The answer to each text (or row), and their tokens in all. Raises a Fault for what is not answered.
 
         Cancelled, it gives up what still waits.
         """
-        if not given:
+        if not len(given):
             raise BadRequest("there is nothing to answer: the batch is empty")
-        if len(given) > self.service.request_items:
-            raise TooLarge(f"{len(given)} texts in one request, at most {self.service.request_items}")
+        if len(given) > self.opened.request_items:
+            things, most = _THINGS[self.opened.kind], self.opened.request_items
+            raise TooLarge(f"{len(given)} {things} in one request, at most {most}")
         cut = self.service.truncate if truncate is None else truncate
         if self.cache is None:
             kept = await self._computed(given, cut=cut, deadline=deadline)
@@ -66,11 +66,11 @@ class Encoder:
         return [answer for answer, _ in kept], sum(tokens for _, tokens in kept)
 
     async def _kept(
-        self, cache: AnswerCache, given: Sequence[str | Pair], *, cut: bool, deadline: float | None, tenant: bytes
+        self, cache: AnswerCache, given: Given, *, cut: bool, deadline: float | None, tenant: bytes
     ) -> list[Kept]:
         """Those that are kept as they are, the others computed and kept."""
-        asked = f"{self.version} {self.service.runtime} {self.tokens.most_tokens}"
-        keys = [key_of(asked, tenant, one, cut=cut) for one in given]
+        asked = f"{self.version} {self.opened.settings}"
+        keys = [key_of(asked, tenant, self.opened.reader.key_parts(one), cut=cut) for one in given]
         found = await cache.read(keys)
         missing = [at for at, one in enumerate(found) if one is None]
         self.hits += len(given) - len(missing)
@@ -82,22 +82,23 @@ class Encoder:
                 found[at] = one
         return [one for one in found if one is not None]
 
-    async def _computed(self, given: Sequence[str | Pair], *, cut: bool, deadline: float | None) -> list[Kept]:
-        texts = await self.tokens.read_all(given, truncate=cut)
+    async def _computed(self, given: Given, *, cut: bool, deadline: float | None) -> list[Kept]:
+        reader = self.opened.reader
+        items = await reader.read_all(given, truncate=cut)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
 
         def told(_: Waiting[Any]) -> None:
             loop.call_soon_threadsafe(_finish, future)
 
-        request = self.batcher.submit(texts, told, deadline=deadline)
+        request = self.batcher.submit(items, told, deadline=deadline)
         try:
             await future
         finally:
             self.batcher.give_up(request)
         if request.fault is not None:
             raise request.fault
-        return [(answer, len(text.ids)) for answer, text in zip(request.answers, texts, strict=True)]
+        return [one for item, answer in zip(items, request.answers, strict=True) for one in reader.kept(item, answer)]
 
     def drain(self, *, timeout_s: float) -> bool:
         """Finish what waits; whether all was finished."""

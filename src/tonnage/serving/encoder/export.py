@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,9 +41,14 @@ def exported(folder: ModelFolder, cache: Path, *, weights: Number) -> Path:
 
 def digest_of(folder: ModelFolder) -> str:
     """Of the names and bytes of everything in the folder, and in that of its base where it has adapters alone."""
-    made = hashlib.blake2b(LAYOUT.encode(), digest_size=16)
     base = [Path(folder.base)] if folder.base is not None and Path(folder.base).is_dir() else []
-    for file in sorted(file for place in (folder.path, *base) for file in place.rglob("*")):
+    return digest_of_files(sorted(file for place in (folder.path, *base) for file in place.rglob("*")))
+
+
+def digest_of_files(files: Iterable[Path]) -> str:
+    """Of their names and bytes, in the order given."""
+    made = hashlib.blake2b(LAYOUT.encode(), digest_size=16)
+    for file in files:
         if file.is_file():
             made.update(file.name.encode() + b"\0")
             with file.open("rb") as content:

@@ -22,6 +22,36 @@ class BadRequest(Fault):
     kind = "invalid_request"
 
 
+class MissingColumn(BadRequest):
+    """A column that the model reads is not there."""
+
+    kind = "missing_column"
+
+
+class UnknownColumn(BadRequest):
+    """A column that the model does not read."""
+
+    kind = "unknown_column"
+
+
+class WrongType(BadRequest):
+    """A value or tensor of another type than its column has."""
+
+    kind = "wrong_type"
+
+
+class WrongShape(BadRequest):
+    """A tensor or row of another shape than the model takes, or than its data has."""
+
+    kind = "wrong_shape"
+
+
+class MissingValue(BadRequest):
+    """Nothing (null, NaN) in a column where the model takes no gap."""
+
+    kind = "missing_value"
+
+
 class Unauthorized(Fault):
     """The key is missing or wrong."""
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tonnage.serving.encoder.engine import Encoder
 from tonnage.serving.encoder.faults import BadRequest, WrongTask
@@ -16,21 +17,25 @@ from tonnage.values import dataclass
 
 Body = Mapping[str, Any]
 Given = Sequence[str | Pair]
+TEXT_TASKS: Final = ("classification", "token-classification", "embedding", "reranking", "question-answering")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The texts of a request, whether long ones may be cut (None: as the server was told), and how it is answered."""
+    """The texts (or rows) of a request, whether long ones may be cut (None: as the server was told), and how it is
+    answered."""
 
-    texts: Given
+    given: Sequence[Any] | NDArray[Any]
     answer: Callable[[Sequence[Any], int], Any]  # answers and their tokens -> JSON value
     truncate: bool | None = None
 
 
-def needs(folder: ModelFolder, *tasks: str) -> None:
-    """WrongTask where the model has none of these tasks."""
-    if folder.task not in tasks:
+def needs(encoder: Encoder, *tasks: str) -> ModelFolder:
+    """The folder of a text encoder; WrongTask where the model has none of these tasks."""
+    folder = encoder.folder
+    if folder.task not in tasks or not isinstance(folder, ModelFolder):
         raise WrongTask(f"the model's task is {folder.task}; this endpoint needs {' or '.join(tasks)}")
+    return folder
 
 
 def read_inputs(body: Body, key: str = "inputs") -> tuple[Given, bool]:
@@ -62,8 +67,7 @@ def _flag(body: Body, key: str) -> bool | None:
 
 def ask_predict(encoder: Encoder, body: Body) -> Asked:
     """TEI's /predict (and /classify): labels with their probabilities, or labelled tokens."""
-    folder = encoder.folder
-    needs(folder, "classification", "token-classification", "reranking")
+    folder = needs(encoder, "classification", "token-classification", "reranking")
     texts, several = read_inputs(body)
 
     def answer(found: Sequence[Any], _: int) -> Any:
@@ -71,25 +75,23 @@ def ask_predict(encoder: Encoder, body: Body) -> Asked:
             found = [[{"label": (folder.labels or ("LABEL_0",))[-1], "score": _sigmoid(one)}] for one in found]
         return list(found) if several else found[0]
 
-    return Asked(texts=texts, answer=answer, truncate=_flag(body, "truncate"))
+    return Asked(given=texts, answer=answer, truncate=_flag(body, "truncate"))
 
 
 def ask_embed(encoder: Encoder, body: Body) -> Asked:
     """TEI's /embed: one vector a text; `normalize` (true by default) makes their length 1."""
-    folder = encoder.folder
-    needs(folder, "embedding")
+    needs(encoder, "embedding")
     texts, _ = read_inputs(body)
     normal = _flag(body, "normalize")
     return Asked(
-        texts=texts, truncate=_flag(body, "truncate"),
+        given=texts, truncate=_flag(body, "truncate"),
         answer=lambda found, _: [_vector(one, normalise=normal is not False).tolist() for one in found],
     )  # fmt: skip
 
 
 def ask_openai_embeddings(encoder: Encoder, body: Body) -> Asked:
     """OpenAI's /v1/embeddings: `encoding_format` float or base64, `dimensions` cuts the vectors."""
-    folder = encoder.folder
-    needs(folder, "embedding")
+    needs(encoder, "embedding")
     texts, _ = read_inputs(body, "input")
     form, width, model = body.get("encoding_format", "float"), body.get("dimensions"), body.get("model")
     if form not in ("float", "base64"):
@@ -106,13 +108,12 @@ def ask_openai_embeddings(encoder: Encoder, body: Body) -> Asked:
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         return {"object": "list", "data": rows, "model": model or encoder.service.name, "usage": usage}
 
-    return Asked(texts=texts, answer=answer)
+    return Asked(given=texts, answer=answer)
 
 
 def ask_rerank(encoder: Encoder, body: Body) -> Asked:
     """TEI's /rerank: `query` against each of `texts`, best first; `raw_scores` leaves the logits."""
-    folder = encoder.folder
-    needs(folder, "reranking", "classification")
+    needs(encoder, "reranking", "classification")
     query = body.get("query")
     if not isinstance(query, str):
         raise BadRequest("`query` is a text")
@@ -127,17 +128,16 @@ def ask_rerank(encoder: Encoder, body: Body) -> Asked:
                 enumerate(scores)]  # fmt: skip
         return sorted(rows, key=lambda row: -row["score"])
 
-    return Asked(texts=[(query, str(one)) for one in texts], answer=answer, truncate=_flag(body, "truncate"))
+    return Asked(given=[(query, str(one)) for one in texts], answer=answer, truncate=_flag(body, "truncate"))
 
 
 def ask_question(encoder: Encoder, body: Body) -> Asked:
     """The span of `context` that answers `question`."""
-    folder = encoder.folder
-    needs(folder, "question-answering")
+    needs(encoder, "question-answering")
     question, context = body.get("question"), body.get("context")
     if not isinstance(question, str) or not isinstance(context, str):
         raise BadRequest("`question` and `context` are texts")
-    return Asked(texts=[(question, context)], answer=lambda found, _: found[0], truncate=_flag(body, "truncate"))
+    return Asked(given=[(question, context)], answer=lambda found, _: found[0], truncate=_flag(body, "truncate"))
 
 
 def _score(one: Any, *, raw: bool) -> float:
@@ -159,8 +159,9 @@ def _vector(one: Any, *, normalise: bool) -> Any:
 _TEXT: Final = "text"
 
 
-def model_metadata(folder: ModelFolder, name: str, versions: Sequence[str]) -> Body:
+def model_metadata(encoder: Encoder, name: str, versions: Sequence[str]) -> Body:
     """What the model takes and gives: `text` of BYTES; a pair of texts is a row of two."""
+    folder = needs(encoder, *TEXT_TASKS)
     outputs = [{"name": key, "datatype": kind, "shape": [-1, -1] if wide else [-1]} for key, kind, wide in
                _outputs_of(folder)]  # fmt: skip
     pairs = folder.task in ("reranking", "question-answering")
@@ -176,14 +177,14 @@ def model_metadata(folder: ModelFolder, name: str, versions: Sequence[str]) -> B
 
 def ask_infer(encoder: Encoder, body: Body) -> Asked:
     """One tensor `text` of BYTES, of shape [n], [n, 1] or [n, 2]."""
-    folder, name, version = encoder.folder, encoder.service.name, encoder.version
+    folder, name, version = needs(encoder, *TEXT_TASKS), encoder.service.name, encoder.version
     texts = [_text(list(row) if len(row) > 1 else row[0], _TEXT) for row in _rows(_tensor(body))]
 
     def answer(found: Sequence[Any], _: int) -> Any:
         outputs = [_output(folder, key, kind, found) for key, kind, _ in _outputs_of(folder)]
         return {"model_name": name, "model_version": version, "id": body.get("id", ""), "outputs": outputs}
 
-    return Asked(texts=texts, answer=answer, truncate=_flag(body.get("parameters") or {}, "truncate"))
+    return Asked(given=texts, answer=answer, truncate=_flag(body.get("parameters") or {}, "truncate"))
 
 
 def _tensor(body: Body) -> Body:
@@ -200,6 +201,7 @@ def _tensor(body: Body) -> Body:
 
 def _rows(tensor: Body) -> Iterator[list[Any]]:
     shape, data = tensor.get("shape"), tensor.get("data")
+    data = data.tolist() if isinstance(data, np.ndarray) else data  # it came as bytes
     if not isinstance(shape, list) or not all(isinstance(one, int) and one >= 0 for one in shape):
         raise BadRequest("`shape` is a list of whole numbers")
     if len(shape) not in (1, 2) or (len(shape) == 2 and shape[1] not in (1, 2)):

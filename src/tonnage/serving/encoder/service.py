@@ -10,10 +10,8 @@ from pydantic import TypeAdapter, ValidationError
 from tonnage.errors import InputError
 from tonnage.values import dataclass
 
-Task = Literal["classification", "token-classification", "embedding", "reranking", "question-answering"]
-TASKS: Final[tuple[Task, ...]] = (
-    "classification", "token-classification", "embedding", "reranking", "question-answering",
-)  # fmt: skip
+Task = Literal["classification", "token-classification", "embedding", "reranking", "question-answering",
+               "tabular-classification", "tabular-regression"]  # fmt: skip
 Number = Literal["fp32", "bf16", "fp16", "int8"]
 Runtime = Literal["onnx", "torch"]
 SCHEMA: Final = "tonnage/encoder-service@1"
@@ -41,6 +39,7 @@ class EncoderService:
     truncate: bool = False
     queue_items: int = 1024
     request_items: int = 256
+    request_rows: int = 1024  # of a table, in one request
     body_bytes: int = 8_000_000
     p95_s: float | None = None
     host: str = "127.0.0.1"
@@ -49,6 +48,7 @@ class EncoderService:
     fallback: str | None = None  # a model that answers where the first cannot be loaded, or has too much waiting
     cache_items: int = 0  # answers kept in this process
     cache_url: str | None = None  # of a Redis that keeps answers for all replicas
+    trust: bool = False  # a pickle may be read
     exports: str = "exported"  # the folder of exported models
     schema: Literal["tonnage/encoder-service@1"] = SCHEMA
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from tonnage.errors import MissingExtra
 from tonnage.serving.encoder.batching import Text
+from tonnage.serving.encoder.caching import Kept
 from tonnage.serving.encoder.faults import TooLarge
 from tonnage.serving.encoder.folders import ModelFolder
 from tonnage.values import dataclass
@@ -54,6 +55,14 @@ class Tokens:
         if chars <= SHORT_CHARS:
             return [self.read(one, truncate=truncate) for one in given]
         return await asyncio.to_thread(lambda: [self.read(one, truncate=truncate) for one in given])
+
+    def key_parts(self, one: str | Pair) -> Sequence[bytes]:
+        """The bytes of a text, or of both of a pair."""
+        return [part.encode() for part in ((one,) if isinstance(one, str) else one)]
+
+    def kept(self, item: Text, answer: Any) -> Sequence[Kept]:
+        """The one answer of a text."""
+        return [(answer, len(item.ids))]
 
     def read(self, given: str | Pair, *, truncate: bool) -> Text:
         """One text or pair. TooLarge where it has more tokens than the model takes, unless it may be cut."""

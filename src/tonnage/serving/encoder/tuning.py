@@ -1,7 +1,7 @@
 """How many workers and how large a batch: measured at the start, under the promise.
 
 On a CPU texts one by one are within 15 % of the best and larger batches only add latency; on a GPU batches win. Which
-it is here is measured: items a second of batches of several sizes at two lengths, one worker and all at once.
+it is here is measured: items a second of batches of several sizes, one worker and all at once.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from tonnage.serving.encoder.batching import Text
+from tonnage.serving.encoder.batching import Compute, Item
 from tonnage.values import dataclass
 
-SIZES: Final = (1, 2, 4, 8, 16, 32)
-TOKENS: Final = 64
 SECONDS: Final = 0.15  # of one measurement
 GAIN: Final = 1.05  # what a larger batch must gain
 SHARE: Final = 0.5  # of the promise that a batch may take: the other half is for waiting
@@ -23,17 +21,17 @@ SHARE: Final = 0.5  # of the promise that a batch may take: the other half is fo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """Texts a second of batches of one size, of all workers together, and the seconds one batch takes."""
+    """Items a second of batches of one size, of all workers together, and the seconds one batch takes."""
 
     workers: int
-    texts: int
-    texts_per_s: float
+    items: int
+    items_per_s: float
     batch_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuned:
-    """What was chosen, and what it was chosen from."""
+    """What was chosen, and what it was chosen from. `batch_tokens`: tokens of texts; rows of a table."""
 
     workers: int
     batch_tokens: int
@@ -41,38 +39,34 @@ class Tuned:
 
 
 def tune(
-    compute: Callable[[Sequence[Text]], Any], *, workers: Sequence[int], most_tokens: int, p95_s: float | None,
-    alone: bool,
-) -> Tuned:  # fmt: skip
-    """The most workers and the smallest batch, unless fewer or larger gain 5 % in texts a second and keep the promise.
+    compute: Compute[Any], example: Item, *, sizes: Sequence[int], workers: Sequence[int], p95_s: float | None
+) -> Tuned:
+    """The most workers and the smallest batch, unless fewer or larger gain 5 % in items a second and keep the promise.
 
     A worker too many waits; one too few leaves a core idle for as long as the server lives.
-    `alone`: a batch is one text (its answer would depend on its batch-mates).
+    `sizes`: numbers of examples in the batches to be tried, growing.
     """
-    tokens = min(TOKENS, most_tokens)
-    sizes = SIZES[:1] if alone else SIZES
     tried = tuple(
-        one for count in sorted(workers, reverse=True) for one in _measured(compute, count, sizes, tokens, p95_s)
+        one for count in sorted(workers, reverse=True) for one in _measured(compute, example, count, sizes, p95_s)
     )
     best = tried[0]
     for one in tried[1:]:
-        if one.texts_per_s > best.texts_per_s * GAIN:
+        if one.items_per_s > best.items_per_s * GAIN:
             best = one
-    return Tuned(workers=best.workers, batch_tokens=best.texts * tokens if best.texts > 1 else 1, tried=tried)
+    return Tuned(workers=best.workers, batch_tokens=best.items * example.length if best.items > 1 else 1, tried=tried)
 
 
 def _measured(
-    compute: Callable[[Sequence[Text]], Any], workers: int, sizes: Sequence[int], tokens: int, p95_s: float | None
+    compute: Compute[Any], example: Item, workers: int, sizes: Sequence[int], p95_s: float | None
 ) -> Iterator[Measured]:
     """Batches of growing size, until one takes longer than its share of the promise."""
-    text = Text(ids=[1] * tokens)
     for size in sizes:
-        batch = [text] * size
+        batch = [example] * size
         compute(batch)
         rate, batch_s = _rate(lambda: compute(batch), workers)  # noqa: B023  # called before the next round
         if size > sizes[0] and p95_s is not None and batch_s > p95_s * SHARE:
             return
-        yield Measured(workers=workers, texts=size, texts_per_s=rate * size, batch_s=batch_s)
+        yield Measured(workers=workers, items=size, items_per_s=rate * size, batch_s=batch_s)
 
 
 def _rate(call: Callable[[], Any], workers: int) -> tuple[float, float]:

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Final
@@ -14,6 +15,7 @@ from typing import Final
 from tonnage.errors import InputError, TonnageError
 from tonnage.files import write_whole
 from tonnage.serving.engines.engine import EngineCommand, EngineLoad
+from tonnage.serving.engines.watchdog import WATCHDOG
 from tonnage.values import dataclass
 
 LOG: Final = "engine.log"
@@ -45,10 +47,10 @@ class EngineProcess:
 
 
 def start_engine(command: EngineCommand, folder: Path) -> EngineProcess:
-    """Write the command's files and start it in a process group of its own; its output goes to `engine.log`.
+    """Write the command's files and start it in a session of its own; its output goes to `engine.log`.
 
-    Raises InputError where the program is not installed or a named secret is not set, TonnageError where the port is
-    taken.
+    It ends when the process that called this dies, whatever kills that (`watchdog`). Raises InputError where the
+    program is not installed or a named secret is not set, TonnageError where the port is taken.
     """
     missing = [name for name in command.secrets if not os.environ.get(name)]
     if missing:
@@ -63,8 +65,9 @@ def start_engine(command: EngineCommand, folder: Path) -> EngineProcess:
     with (folder / LOG).open("ab") as log:
         process = subprocess.Popen(
             command.argv, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True,
-            env={**os.environ, **dict(command.env)},
+            env={**os.environ, **dict(command.env)}, preexec_fn=WATCHDOG.announcer(folder / LOG),
         )  # fmt: skip
+    WATCHDOG.started(process.pid, folder / LOG)
     return EngineProcess(command=command, process=process, folder=folder, started_at=time.monotonic())
 
 
@@ -164,18 +167,27 @@ def drain_engine(running: EngineProcess, *, timeout_s: float) -> bool:
 
 
 def stop_engine(running: EngineProcess, *, grace_s: float = 30.0) -> int:
-    """SIGTERM to its process group, SIGKILL after `grace_s` or where the wait is interrupted; its exit code."""
+    """SIGTERM to its process group, SIGKILL after `grace_s` or where the wait is interrupted; its exit code.
+
+    Workers that it leaves in its group are killed.
+    """
     if running.process.poll() is None:
         _signal(running, signal.SIGTERM)
-        try:
-            return running.process.wait(timeout=grace_s)
-        except (subprocess.TimeoutExpired, KeyboardInterrupt):
-            _signal(running, signal.SIGKILL)
-    return running.process.wait()
+        with suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
+            running.process.wait(timeout=grace_s)
+    kill_engine(running)
+    code = running.process.wait()
+    WATCHDOG.ended(running.process.pid)
+    return code
+
+
+def kill_engine(running: EngineProcess) -> None:
+    """SIGKILL to its process group: the engine, and workers that outlived it. It is not waited for."""
+    _signal(running, signal.SIGKILL)
+    if running.process.poll() is not None:
+        WATCHDOG.ended(running.process.pid)
 
 
 def _signal(running: EngineProcess, number: signal.Signals) -> None:
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(running.process.pid, number)
-    except ProcessLookupError:
-        return

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import socket
-from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
 from time import monotonic
@@ -15,7 +12,7 @@ from typing import Final, Literal
 from tonnage.errors import TonnageError
 from tonnage.http.upstream import Upstream, UpstreamFault
 from tonnage.serving.engines.engine import EngineCommand
-from tonnage.serving.engines.processes import EngineProcess, start_engine, stop_engine
+from tonnage.serving.engines.processes import EngineProcess, kill_engine, start_engine, stop_engine
 from tonnage.serving.replicas.balancer import Seat
 from tonnage.values import dataclass
 
@@ -74,9 +71,8 @@ class Replica:
         self.upstream.close()
 
     def kill(self) -> None:
-        """SIGKILL to its process group."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.running.process.pid, signal.SIGKILL)
+        """SIGKILL to its process group; it is not waited for."""
+        kill_engine(self.running)
 
 
 def start_replica(name: str, version: int, command: EngineCommand, folder: Path, slots: int) -> Replica:

@@ -1,0 +1,30 @@
+"""What kind of model a folder or file is, told without loading it, and each kind's way to open it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tonnage.serving.encoder.folders import read_folder
+from tonnage.serving.encoder.opened import Kind, Opened
+from tonnage.serving.encoder.service import EncoderService, Task
+from tonnage.serving.encoder.tables.files import find_table
+
+
+def kind_of(path: Path, *, task: Task | None, trust: bool) -> Kind:
+    """The kind of a model that can be served. InputError says what is missing, wrong or refused."""
+    if find_table(path, trust=trust) is not None:
+        return "tables"
+    read_folder(path, task=task)
+    return "texts"
+
+
+def open_served(service: EncoderService) -> Opened:
+    """Load the model that a service names."""
+    kind = kind_of(Path(service.model), task=service.task, trust=service.trust)
+    if kind == "tables":
+        from tonnage.serving.encoder.tables.models import open_table
+
+        return open_table(service)
+    from tonnage.serving.encoder.texts import open_texts
+
+    return open_texts(service)
