@@ -234,6 +234,9 @@ def test_progress_is_told(source: Path, tmp_path: Path) -> None:
         (BatchOptions(url="http://x", task="dance"), "no task"),
         (BatchOptions(url="http://x", most_usd=1.0), "needs the price"),
         (BatchOptions(url="nowhere"), "no URL"),
+        (BatchOptions(url="http://x", on="moon"), "no place"),
+        (BatchOptions(url="http://x", workers=2), "of --on ray"),
+        (BatchOptions(url="http://x", on="ray", shared=True), "two ways"),
         (BatchOptions(url="http://x", api_key_env="NOBODY_SETS_THIS"), "NOBODY_SETS_THIS"),
     ],
 )

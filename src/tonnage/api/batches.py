@@ -29,6 +29,8 @@ TASKS: Final = ("chat", "completions", "embeddings", "classify")
 MILLION: Final = 1e6
 SERVED_NAME: Final = "served"  # of a model that the batch starts itself
 LIST_TIMEOUT_S: Final = 10.0
+PLACES: Final = ("here", "ray")
+RAY_PART_ROWS: Final = 1000  # of one task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +83,12 @@ class BatchOptions(Options):
     deadline_s: float | None = option(
         "--deadline", "Stop sending after this time.", default=None, metavar="TIME", read=read_seconds
     )
+    on: str = option("--on", "Where requests are sent from: here, or the workers of a Ray cluster (ray).",
+                     default="here", metavar="PLACE")  # fmt: skip
+    workers: int | None = option(
+        "--workers", "Of --on ray. [default: as many as the cluster has processors, less one]", default=None,
+        metavar="N", least=1, most=10_000,
+    )  # fmt: skip
     shared: bool = option(
         "--shared", "Work on the input together with other processes and machines that see the same folder.",
         default=False,
@@ -131,7 +139,7 @@ def batch(
     if options.shared:
         from tonnage.api.shared_batches import share
 
-        outcome = share(source, output, options, service, on_check, on_progress or _silent)
+        outcome = share(source, output, options, service, on_check, on_progress or silent)
         return Answer(outcome, batch_report, _fault(outcome))
     place = open_output(output)
     with place.alone():
@@ -141,7 +149,7 @@ def batch(
             outcome = reading.nothing_left()
         else:
             with service or nullcontext(options.url or "") as url:
-                outcome = _carried(reading, read_endpoint(url), options, on_progress or _silent)
+                outcome = _carried(reading, read_endpoint(url), options, on_progress or silent)
     return Answer(outcome, batch_report, _fault(outcome))
 
 
@@ -171,10 +179,13 @@ class _Reading:
 
         self.output = output
         self.source: BatchInput = BatchInput(path=open_input(source), task=options.task, model=options.model)  # type: ignore[arg-type]
+        if options.on == "ray" and not self.source.in_lines:
+            raise InputError("--on ray reads JSON lines", hint="one process carries a Parquet file")
         if options.retry_errors:
             output.forget_errors()
         self.finished: Finished = output.finished()
-        self.rows = check_input(self.source, self.finished, on_check).rows
+        self.checked = check_input(self.source, self.finished, on_check, part_lines=RAY_PART_ROWS)
+        self.rows = self.checked.rows
 
     @property
     def left(self) -> int:
@@ -200,6 +211,12 @@ def finished_outcome(rows: int, finished: Finished, output: str, errors: str) ->
 
 
 def _carried(reading: _Reading, to: Endpoint, options: BatchOptions, on_progress: OnProgress) -> BatchOutcome:
+    if options.on == "ray":
+        from tonnage.api.ray_batches import carried_on_ray
+
+        return carried_on_ray(
+            reading.source, reading.checked, reading.finished, reading.output, to, options, on_progress
+        )  # fmt: skip
     from tonnage.batches.carrying import Carrier
     from tonnage.batches.reading import undone_rows
     from tonnage.http.pool import run_in_loop
@@ -241,6 +258,12 @@ def carriage_of(to: Endpoint, options: BatchOptions) -> Carriage:
 def _check(options: BatchOptions, service: Service | None) -> None:
     if options.task not in TASKS:
         raise InputError(f"'{options.task}' is no task", hint=f"--task takes {', '.join(TASKS)}")
+    if options.on not in PLACES:
+        raise InputError(f"'{options.on}' is no place", hint=f"--on takes {', '.join(PLACES)}")
+    if options.on == "ray" and options.shared:
+        raise InputError("--shared and --on ray are two ways to use several machines", hint="choose one of them")
+    if options.on != "ray" and options.workers is not None:
+        raise InputError("--workers is of --on ray", hint="--concurrency sets the requests at a time of one process")
     if [options.url, options.serve, service].count(None) != 2:
         raise InputError("a batch needs one service", hint="--url http://localhost:8000, or --serve MODEL")
     priced = options.usd_per_million_input is not None or options.usd_per_million_output is not None
@@ -276,5 +299,5 @@ def cpu_seconds() -> float:
     return times.user + times.system
 
 
-def _silent(progress: BatchProgress) -> None:
+def silent(progress: BatchProgress) -> None:
     del progress

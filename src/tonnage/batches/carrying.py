@@ -69,10 +69,14 @@ class Carrier:
         sink: LineSink,
         on_progress: Callable[[BatchProgress], None],
         on_recorded: Callable[[Sequence[int]], None] | None = None,
+        gate: Gate | None = None,
+        signals: bool = True,
     ) -> None:
-        """`on_recorded` is told the lines whose rows are on the disk."""
+        """`on_recorded` is told the lines whose rows are on the disk. `gate`: of an earlier run, which goes on with
+        the concurrency that was found. `signals`: Ctrl-C and SIGTERM stop this run."""
         self._to, self._finished, self._total, self._on_progress = carriage, finished, total, on_progress
-        self._sink, self._on_recorded = sink, on_recorded
+        self._sink, self._on_recorded, self._signals = sink, on_recorded, signals
+        self._gate = gate or Gate(carriage.concurrency)
         self._input_tokens, self._output_tokens = finished.input_tokens, finished.output_tokens
         self._retries = self._sent = self._answers = 0
         self._usd_answered = 0.0  # of this run, for the mean of a request
@@ -88,7 +92,8 @@ class Carrier:
         before is on the disk in any case.
         """
         self._began_s = self._heard_s = monotonic()
-        self._gate, self._pool = Gate(self._to.concurrency), HttpPool(self._to.endpoint)
+        self._pool = HttpPool(self._to.endpoint)
+        self._gate.begin()
         self._commit = GroupCommit(self._sink, self._on_recorded)
         self._stopping = asyncio.Event()
         writer = asyncio.create_task(self._commit.run())
@@ -296,7 +301,8 @@ class Carrier:
     def _interrupts(self) -> Iterator[None]:
         """Ctrl-C and SIGTERM stop the batch, a second one ends the process at once."""
         loop = asyncio.get_running_loop()
-        signals = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+        listens = self._signals and threading.current_thread() is threading.main_thread()
+        signals = (signal.SIGINT, signal.SIGTERM) if listens else ()
         try:
             for one in signals:
                 loop.add_signal_handler(one, self._interrupted, signals)

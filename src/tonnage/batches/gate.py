@@ -32,6 +32,11 @@ class Gate:
         self.in_flight = 0
         self.stopped = False
 
+    def begin(self) -> None:
+        """Another run begins, maybe in another event loop; what was found and a pause hold on."""
+        self._queue.clear()
+        self._alarm, self.in_flight, self.stopped = None, 0, False
+
     @property
     def limit(self) -> int:
         return self._fixed if self._search is None else self._search.limit

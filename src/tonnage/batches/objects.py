@@ -80,16 +80,20 @@ class ObjectPlace:
     """One object in the place of a `Path` that is read: `open`, `suffix`, its URL as text. All reads of one
     ObjectPlace see one version of it."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, state: ObjectState | None = None) -> None:
         self._store, self._key = open_store(url)
         self._url = url
-        state = self._store.look(self._key)
+        state = state or self._store.look(self._key)
         if state is None:
             raise InputError(f"{url} is not there", hint="check the spelling")
         self.state = state
 
     def __str__(self) -> str:
         return self._url
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """In another process: the same version, or an error where it is read."""
+        return _opened_again, (self._url, self.state)
 
     @property
     def suffix(self) -> str:
@@ -99,6 +103,10 @@ class ObjectPlace:
         if mode != "rb":
             raise ValueError(mode)
         return open_object(self._store, self._key, self.state, shown=self._url)
+
+
+def _opened_again(url: str, state: ObjectState) -> ObjectPlace:
+    return ObjectPlace(url, state)
 
 
 def open_object(store: ObjectStore, key: str, state: ObjectState, *, shown: str) -> BinaryIO:

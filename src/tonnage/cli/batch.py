@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tonnage.api.batches import TASKS, BatchOptions
+from tonnage.api.batches import PLACES, TASKS, BatchOptions
 from tonnage.cli import options
 from tonnage.cli.declared import with_options
 from tonnage.cli.meter import Meter
@@ -18,7 +18,11 @@ def complete_task(incomplete: str) -> list[str]:
     return [name for name in TASKS if name.startswith(incomplete)]
 
 
-@with_options(BatchOptions, completions={"task": complete_task})
+def complete_place(incomplete: str) -> list[str]:
+    return [name for name in PLACES if name.startswith(incomplete)]
+
+
+@with_options(BatchOptions, completions={"task": complete_task, "on": complete_place})
 def batch(
     source: Annotated[
         str,
