@@ -213,10 +213,11 @@ def test_replicas_answer_behind_one_address(file: Path, tmp_path: Path) -> None:
             os.kill(one["pid"], 0)
 
 
-def test_replicas_on_gpus_are_refused(file: Path) -> None:
-    """Each would need GPUs of its own: nothing starts."""
+def test_replicas_without_gpus_of_their_own_are_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they need and what is here; nothing starts."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     code, text = asked("serve", file, "--model", "x", "--replicas", "1..2")
-    assert (code, "replicas of vllm on GPUs are not started here yet" in text) == (2, True)
+    assert (code, "2 replicas of 1 GPUs each need 2; 0 are visible here" in text) == (4, True)
 
 
 def test_a_planned_encoder_keeps_the_plans_format_and_promise(tmp_path: Path) -> None:
