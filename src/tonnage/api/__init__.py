@@ -18,7 +18,8 @@ from tonnage.lazy import lazy_names
 if TYPE_CHECKING:
     from tonnage.api import spot
     from tonnage.api.answers import Answer, Result
-    from tonnage.api.batches import BatchOptions, batch
+    from tonnage.api.batch_options import BatchOptions
+    from tonnage.api.batches import batch
     from tonnage.api.bench import BenchServeOptions, bench_serve
     from tonnage.api.downloads import FetchOptions, fetch, verify_fetched
     from tonnage.api.economics import BreakEvenOptions, breakeven
@@ -61,7 +62,8 @@ __getattr__ = lazy_names(
     __name__,
     {
         ".answers": ("Answer", "Result"),
-        ".batches": ("BatchOptions", "batch"),
+        ".batch_options": ("BatchOptions",),
+        ".batches": ("batch",),
         ".bench": ("BenchServeOptions", "bench_serve"),
         ".economics": ("BreakEvenOptions", "breakeven"),
         ".gateway": (
