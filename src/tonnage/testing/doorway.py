@@ -201,7 +201,7 @@ def play(scenario: Awaitable[None]) -> None:
     """Run a scenario in an event loop of its own."""
 
     async def run() -> None:
-        await asyncio.wait_for(scenario, 30)  # type: ignore[arg-type]
+        await asyncio.wait_for(scenario, 30)
 
     asyncio.run(run())
 
