@@ -23,6 +23,7 @@ __all__ = [
     "evaluate", "export_local_rows", "fetch", "load_catalog", "load_workload", "plan", "planned_replica", "portfolio",
     "predict", "resume", "rightsize", "run", "run_pipeline", "serve", "show", "show_pipeline", "simulate_scaling",
     "size", "spot", "stop", "validate", "verify_fetched",
+    "write_service_files",
 ]  # fmt: skip
 __getattr__ = lazy_names(__name__, {".errors": (), "tonnage.api": __all__})
 
