@@ -18,10 +18,21 @@ from tonnage.lazy import lazy_names
 if TYPE_CHECKING:
     from tonnage.api import spot
     from tonnage.api.answers import Answer, Result
-    from tonnage.api.batches import BatchOptions, batch
+    from tonnage.api.batch_options import BatchOptions
+    from tonnage.api.batches import batch
     from tonnage.api.bench import BenchServeOptions, bench_serve
     from tonnage.api.downloads import FetchOptions, fetch, verify_fetched
     from tonnage.api.economics import BreakEvenOptions, breakeven
+    from tonnage.api.gateway import (
+        GatewaySimulateOptions,
+        GatewaySpendOptions,
+        check_gateway,
+        explain_request,
+        gateway_key,
+        gateway_spend,
+        open_gateway,
+        simulate_gateway,
+    )
     from tonnage.api.inputs import calibrated_model_of, load_catalog, load_workload, newest_snapshot, snapshot_order
     from tonnage.api.judging import CalibrateOptions, ValidateOptions, calibrate, validate
     from tonnage.api.local import LocalOptions, calibrate_local, export_local_rows
@@ -39,21 +50,34 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer", "BatchOptions", "BenchServeOptions", "BreakEvenOptions", "CalibrateOptions", "EvaluateOptions",
-    "Explanation", "FetchOptions", "LocalOptions", "PipelineOptions", "PlanResult", "PredictOptions", "Result",
-    "ResumeOptions", "RightsizeOptions", "RunOptions", "ScalingOptions", "ServeOptions", "SizeResult",
-    "ValidateOptions", "batch", "bench_serve", "breakeven", "calibrate", "calibrate_local", "calibrated_model_of",
-    "compare", "diff", "evaluate", "export_local_rows", "fetch", "load_catalog", "load_workload", "newest_snapshot",
-    "plan", "planned_replica", "portfolio", "predict", "resume", "rightsize", "run", "run_pipeline", "serve", "show",
-    "show_pipeline", "simulate_scaling", "size", "snapshot_order", "spot", "stop", "validate", "verify_fetched",
+    "Explanation", "FetchOptions", "GatewaySimulateOptions", "GatewaySpendOptions", "LocalOptions", "PipelineOptions",
+    "PlanResult", "PredictOptions", "Result", "ResumeOptions", "RightsizeOptions", "RunOptions", "ScalingOptions",
+    "ServeOptions", "SizeResult", "ValidateOptions", "batch", "bench_serve", "breakeven", "calibrate",
+    "calibrate_local", "calibrated_model_of", "check_gateway", "compare", "diff", "evaluate", "explain_request",
+    "export_local_rows", "fetch", "gateway_key", "gateway_spend", "load_catalog", "load_workload", "newest_snapshot",
+    "open_gateway", "plan", "planned_replica", "portfolio", "predict", "resume", "rightsize", "run", "run_pipeline",
+    "serve", "show", "show_pipeline", "simulate_gateway", "simulate_scaling", "size", "snapshot_order", "spot", "stop",
+    "validate", "verify_fetched",
     "write_service_files",
 ]  # fmt: skip
 __getattr__ = lazy_names(
     __name__,
     {
         ".answers": ("Answer", "Result"),
-        ".batches": ("BatchOptions", "batch"),
+        ".batch_options": ("BatchOptions",),
+        ".batches": ("batch",),
         ".bench": ("BenchServeOptions", "bench_serve"),
         ".economics": ("BreakEvenOptions", "breakeven"),
+        ".gateway": (
+            "GatewaySimulateOptions",
+            "GatewaySpendOptions",
+            "check_gateway",
+            "explain_request",
+            "gateway_key",
+            "gateway_spend",
+            "open_gateway",
+            "simulate_gateway",
+        ),
         ".inputs": ("calibrated_model_of", "load_catalog", "load_workload", "newest_snapshot", "snapshot_order"),
         ".machines": ("RightsizeOptions", "rightsize"),
         ".plans": ("Explanation", "PlanResult", "SizeResult", "compare", "plan", "size"),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 TASKS: Final = (
     "classification", "token-classification", "embedding", "reranking", "question-answering", "tabular-classification",
-    "tabular-regression",
+    "tabular-regression", "image-classification", "image-embedding",
 )  # fmt: skip
 NUMBERS: Final = ("fp32", "bf16", "fp16", "int8")
 RUNTIMES: Final = ("onnx", "torch")

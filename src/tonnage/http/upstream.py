@@ -96,6 +96,12 @@ class Upstream:
         if connection in self._idle:
             self._idle.remove(connection)
 
+    def close_idle(self) -> None:
+        """End connections that nothing waits for; the others end with their answers."""
+        for one in tuple(self._idle):
+            one.abort()
+        self._idle.clear()
+
     def close(self) -> None:
         """End all connections, answers under way included."""
         for one in tuple(self._open):
