@@ -24,6 +24,7 @@ __all__ = [
     "gateway_key", "gateway_spend", "load_catalog", "load_workload", "open_gateway", "plan", "planned_replica",
     "portfolio", "predict", "resume", "rightsize", "run", "run_pipeline", "serve", "show", "show_pipeline",
     "simulate_gateway", "simulate_scaling", "size", "spot", "stop", "validate", "verify_fetched",
+    "write_service_files",
 ]  # fmt: skip
 __getattr__ = lazy_names(__name__, {".errors": (), "tonnage.api": __all__})
 

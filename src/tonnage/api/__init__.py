@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from tonnage.api.portfolios import portfolio
     from tonnage.api.runs import ResumeOptions, RunOptions, resume, run, show, stop
     from tonnage.api.scaling import ScalingOptions, simulate_scaling
+    from tonnage.api.service_files import write_service_files
     from tonnage.api.serving import ServeOptions, planned_replica
     from tonnage.api.started_services import serve
     from tonnage.api.steps import PipelineOptions, run_pipeline, show_pipeline
@@ -57,6 +58,7 @@ __all__ = [
     "open_gateway", "plan", "planned_replica", "portfolio", "predict", "resume", "rightsize", "run", "run_pipeline",
     "serve", "show", "show_pipeline", "simulate_gateway", "simulate_scaling", "size", "snapshot_order", "spot", "stop",
     "validate", "verify_fetched",
+    "write_service_files",
 ]  # fmt: skip
 __getattr__ = lazy_names(
     __name__,
@@ -86,6 +88,7 @@ __getattr__ = lazy_names(
         ".downloads": ("FetchOptions", "fetch", "verify_fetched"),
         ".runs": ("ResumeOptions", "RunOptions", "resume", "run", "show", "stop"),
         ".scaling": ("ScalingOptions", "simulate_scaling"),
+        ".service_files": ("write_service_files",),
         ".serving": ("ServeOptions", "planned_replica"),
         ".started_services": ("serve",),
         ".steps": ("PipelineOptions", "run_pipeline", "show_pipeline"),
