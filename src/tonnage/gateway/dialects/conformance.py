@@ -60,7 +60,8 @@ CHAT: Final[dict[str, dict[str, Any]]] = {
     "`response_format: json_object`": {"response_format": {"type": "json_object"}},
     "`reasoning_effort: high`": {"reasoning_effort": "high"},
     "`reasoning_effort: none`": {"reasoning_effort": "none"},
-    "`user`": {"user": "u"}, "`stream`": {"stream": True}, "`seed`": {"seed": 1}, "`metadata`": {"metadata": {"a": "b"}},
+    "`user`": {"user": "u"}, "`stream`": {"stream": True}, "`seed`": {"seed": 1},
+    "`metadata`": {"metadata": {"a": "b"}},
     "`store`": {"store": True}, "`service_tier`": {"service_tier": "flex"},
     "`prompt_cache_key`": {"prompt_cache_key": "k"}, "`verbosity`": {"verbosity": "low"},
     "`n` above 1": {"n": 2}, "`logprobs`": {"logprobs": True}, "`logit_bias`": {"logit_bias": {"1": 1}},
@@ -135,7 +136,11 @@ def outcome(surface: Surface, dialect: Dialect, probe: Mapping[str, Any]) -> str
         paths.append(asked.path)
     found = ", ".join(f"`{path}`" for path in paths)
     dropped = len(asked.dropped) > len(plain.dropped)
-    return f"{found}; the mark itself dropped" if found and dropped else found or ("dropped" if dropped else "as if not said")
+    return (
+        f"{found}; the mark itself dropped"
+        if found and dropped
+        else found or ("dropped" if dropped else "as if not said")
+    )
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
