@@ -17,9 +17,8 @@ pytest.importorskip("uvloop")
 
 import tonnage
 from tonnage import BatchOptions
-from tonnage.batches.carrying import _tokens_of
 from tonnage.batches.gate import Gate
-from tonnage.batches.records import Record
+from tonnage.batches.records import Record, tokens_of
 from tonnage.cli import run
 from tonnage.errors import InputError, PlanRefused, TonnageError
 from tonnage.testing.upstream import Upstream
@@ -285,8 +284,8 @@ def test_hanging_answers_time_out(tmp_path: Path) -> None:
 def test_counts_that_no_line_could_hold_are_rubbish(usage: dict[str, Any]) -> None:
     """What is recorded must be read back: a count that is none makes the answer rubbish, and stops nothing."""
     with pytest.raises(ValueError):
-        _tokens_of({"choices": [], "usage": usage})
-    assert _tokens_of({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": None}}) == (3, 0)
+        tokens_of({"choices": [], "usage": usage})
+    assert tokens_of({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": None}}) == (3, 0)
 
 
 def test_a_disk_that_is_full_ends_a_batch_of_bad_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

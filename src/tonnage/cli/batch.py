@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tonnage.api.batches import PLACES, TASKS, BatchOptions
+from tonnage.api.batch_options import PLACES, TASKS, BatchOptions
 from tonnage.cli import options
 from tonnage.cli.declared import with_options
 from tonnage.cli.meter import Meter
