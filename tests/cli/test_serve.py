@@ -66,6 +66,21 @@ def test_the_planned_command_is_printed(file: Path) -> None:
     assert shown["container"]["argv"][:2] == ["docker", "run"]
 
 
+def test_files_of_existing_balancers_are_written(file: Path, tmp_path: Path) -> None:
+    """For the most of --replicas; a model in a folder of this machine gives no file for a cluster, and why is said."""
+    folder = tmp_path / "files"
+    code, text = asked("serve", file, "--model", "org/t", "--dry-run", "--files", folder)
+    assert (code, "is no folder" in text) == (2, True)
+    folder.mkdir()
+    code, text = asked("serve", file, "--model", "org/t", "--replicas", "1..3", "--dry-run", "--files", folder)
+    assert (code, sorted(path.name for path in folder.iterdir())) == (0, ["envoy.yaml", "kserve.yaml", "nginx.conf"])
+    assert "server 127.0.0.1:8003 " in (folder / "nginx.conf").read_text()
+    assert "maxReplicas: 3\n" in (folder / "kserve.yaml").read_text()
+    code, text = asked("serve", file, "--model", tmp_path, "--dry-run", "--files", folder, "--backend", "chat:8000")
+    assert "kserve.yaml is not written: the model lies in" in text
+    assert "address: chat\n" in (folder / "envoy.yaml").read_text()
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
