@@ -26,9 +26,10 @@ from tonnage.sizing.decoder_curves import lay_out_decoder
 from tonnage.sizing.decoder_loads import serve_load
 from tonnage.sizing.decoder_reading import capacity_per_s
 from tonnage.sizing.decoder_replicas import cache_room, decoder_rows
-from tonnage.sizing.devices import Devices, Machine, stack
+from tonnage.sizing.devices import Devices, Machine
 from tonnage.sizing.dynamic_batching import DynamicBatching
 from tonnage.sizing.encoder_replicas import encoder_replicas
+from tonnage.sizing.inference_devices import serving_devices
 from tonnage.sizing.inference_pass import FORMATS
 from tonnage.sizing.promises import endless
 from tonnage.sizing.replica_model import ReplicaModel
@@ -46,9 +47,10 @@ SPREADS = (("decoder, lengths alike", False, True), ("decoder, lengths spread", 
 
 
 def device(name: str, assumed: Assumptions) -> Devices:
+    """One GPU as plans serve on it, the speed of its usual host included."""
     accelerator = load_catalog().accelerator(name)
     machine = Machine(accelerator=accelerator, count=1, intra=None, network_gb_per_s=None, network_latency_us=40.0)
-    return stack([machine], "fp16", assumed)
+    return serving_devices([machine], "fp16", assumed)
 
 
 def between(random: np.random.Generator, low: float, high: float) -> int:

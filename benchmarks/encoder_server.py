@@ -37,6 +37,7 @@ from tonnage.serving.encoder.export import exported
 from tonnage.serving.encoder.folders import read_folder
 from tonnage.serving.encoder.service import EncoderService, dump_service
 
+WARM_UP = json.dumps({"inputs": "warm up"})
 HERE = Path(__file__).parent
 WORDS = ("data", "file", "build", "package", "tool", "server", "image", "network", "small", "fast", "library", "page")
 LUA = """
@@ -74,7 +75,9 @@ def commands(folder: Path, python: str, rivals: list[str]) -> dict[str, tuple[li
 
 
 @contextmanager
-def served(name: str, command: list[str], path: str, port: int, env: dict[str, str], log: Path) -> Iterator[int]:
+def served(
+    name: str, command: list[str], path: str, port: int, env: dict[str, str], log: Path, *, warm_up: str = WARM_UP
+) -> Iterator[int]:
     """The server's process number while it answers; its whole process group ends with it."""
     with log.open("wb") as output:
         process = subprocess.Popen(command, env=env, stdout=output, stderr=output, start_new_session=True)
@@ -82,7 +85,7 @@ def served(name: str, command: list[str], path: str, port: int, env: dict[str, s
         until = time.monotonic() + 90
         while True:
             try:
-                body = json.dumps({"inputs": "warm up"}).encode()
+                body = warm_up.encode()
                 headers = {"content-type": "application/json"}
                 asked = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data=body, headers=headers)
                 urllib.request.urlopen(asked, timeout=10).read()

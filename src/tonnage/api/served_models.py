@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _OF_RUNS: Final = {  # the task of a run: what its model answers (None: its folder says); classifiers of one label rank
     "sequence-classification": None, "token-classification": "token-classification",
     "question-answering": "question-answering", "boosted-trees": None, "mlp": None,
+    "image-classification": None,
 }  # fmt: skip
 REGISTRY: Final = "models:/"
 

@@ -27,10 +27,11 @@ if TYPE_CHECKING:
 
 TASKS: Final = (
     "classification", "token-classification", "embedding", "reranking", "question-answering", "tabular-classification",
-    "tabular-regression",
+    "tabular-regression", "image-classification", "image-embedding",
 )  # fmt: skip
 NUMBERS: Final = ("fp32", "bf16", "fp16", "int8")
 RUNTIMES: Final = ("onnx", "torch")
+BATCHER_SLOTS: Final = 16  # requests at once of a replica whose own batcher decides
 _TASKS: Final = "What the model does; by default what its weights were saved for. " + ", ".join(TASKS) + "."
 
 
@@ -83,6 +84,10 @@ class ServeOptions(Options):
         "--replicas", "Fewest and most replicas: a balancer listens, and replicas follow the load (docs/scaling.md).",
         default=None, metavar="N..M", read=read_range,
     )  # fmt: skip
+    replicas_per_gpu: int = option(
+        "--replicas-per-gpu", "So many replicas share a GPU, or the GPUs of one of them, and their memory.", default=1,
+        least=1, most=64, metavar="N",
+    )  # fmt: skip
     slots: int | None = option("--slots", "Requests at a time for each of the replicas. [default: as planned, or 16]",
                                default=None, least=1, metavar="N")  # fmt: skip
     start_up_s: float = option("--start-up", "How long a replica takes to start, until it is measured.", default=30.0,
@@ -98,6 +103,14 @@ class ServeOptions(Options):
     prefix_bytes: int | None = option(
         "--prefix-bytes", "Requests whose first bytes are alike go to the same replica, for its prefix cache.",
         default=None, least=1, metavar="N",
+    )  # fmt: skip
+    files: str | None = option(
+        "--files", "Write what puts an existing balancer before the replicas to this folder: nginx.conf, envoy.yaml, "
+        "kserve.yaml.", default=None, metavar="FOLDER",
+    )  # fmt: skip
+    backends: tuple[str, ...] = option(
+        "--backend", "A replica that nginx and Envoy pass requests to. [default: 127.0.0.1, the ports after --port]",
+        default=(), metavar="HOST:PORT", repeated=True, read=lambda _, texts: tuple(texts),
     )  # fmt: skip
 
 
@@ -124,6 +137,11 @@ def planned_replica(
     else:
         made = _planned_decoder(asked.model, job, name, found, catalog, asked, settings)
     return Answer(made, replica_report, remarks=tuple(_unlike(asked.model, job.model)))
+
+
+def slots_of(planned: PlannedReplica, asked: ServeOptions) -> int:
+    """Requests that a replica gets at once."""
+    return asked.slots or planned.slots or BATCHER_SLOTS
 
 
 def _unlike(model: str, planned: ModelShape) -> Iterator[str]:
@@ -154,7 +172,8 @@ def _planned_decoder(
     asked: ServeOptions,
     settings: Settings,
 ) -> PlannedReplica:
-    from tonnage.serving.engines.planned import planned_service
+    from tonnage.serving.engines.kserve_file import render_kserve
+    from tonnage.serving.engines.planned import planned_service, shared_memory
     from tonnage.serving.engines.registry import command_engine
     from tonnage.serving.report import PlannedReplica
 
@@ -163,12 +182,14 @@ def _planned_decoder(
         job, found, catalog, model=_place(model), name=name, draft_model=asked.draft_model,
         quantized=asked.quantized or model.endswith(".gguf"), extra=tuple(_engine_arguments(asked.engine_args)),
     )  # fmt: skip
+    service = shared_memory(engine.name, service, asked.replicas_per_gpu)
     place = _engine_place(name, asked, settings)
     gpus = tuple(range(service.tensor_parallel)) if found.gpu else None
     return PlannedReplica(
         option=found, folder=Path(place.folder), command=engine.render(service, place),
         container=engine.in_container(service, place, gpus=gpus), render=partial(engine.render, service),
-        slots=service.most_requests,
+        cluster_file=partial(render_kserve, engine, service), slots=service.most_requests,
+        devices=0 if gpus is None else len(gpus),
     )  # fmt: skip
 
 
@@ -178,7 +199,7 @@ def _planned_encoder(
     """Promise and number format are those of file and plan; workers and batches are measured where it starts."""
     dtype = asked.dtype or str(dict(found.run.layout_fields)["weights"])
     made = _encoder(model, replace(asked, name=name, dtype=dtype, p95_s=asked.p95_s or job.p95_latency_s), settings)
-    return replace(made, option=found)
+    return replace(made, option=found, devices=1 if found.gpu else 0)
 
 
 def _encoder_alone(target: str, asked: ServeOptions, settings: Settings) -> PlannedReplica:
@@ -212,7 +233,7 @@ def _encoder(target: str, asked: ServeOptions, settings: Settings) -> PlannedRep
     place = _engine_place(name, asked, settings)
     return PlannedReplica(
         option=None, folder=Path(place.folder), command=engine.render(service, place),
-        render=partial(engine.render, service),
+        render=partial(engine.render, service), devices=1,
     )  # fmt: skip
 
 

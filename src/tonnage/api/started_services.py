@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tonnage.api.interrupting import terminations_interrupt
-from tonnage.api.serving import ServeOptions, planned_replica
-from tonnage.errors import InputError, PlanRefused
+from tonnage.api.serving import ServeOptions, planned_replica, slots_of
+from tonnage.errors import PlanRefused
 
 if TYPE_CHECKING:
     from tonnage.runs.preflight import LocalMachine
     from tonnage.scaling.schedules import Schedule
+    from tonnage.serving.engines.devices import Device
     from tonnage.serving.engines.processes import EngineProcess
     from tonnage.serving.report import PlannedReplica
     from tonnage.settings import Settings
@@ -91,23 +92,21 @@ def served_here(target: Path | str, options: ServeOptions, *, settings: Settings
 def serve_replicated(planned: PlannedReplica, asked: ServeOptions, tell: Callable[[str], None]) -> None:
     """Serve with replicas behind a balancer until SIGINT or SIGTERM; SIGHUP replaces all replicas, one by one.
 
-    Raises InputError for an engine whose replicas need GPUs of their own.
+    Each replica gets GPUs of its own. Raises PlanRefused where there are too few.
     """
     from tonnage.scaling.service import ScaledService
     from tonnage.serving.engines.engine import EngineCommand, EnginePlace
     from tonnage.serving.replicas.service import ReplicatedService, run_service
 
     render, (least, most) = planned.render, asked.replicas or (1, 1)
-    if render is None or not _runs_on_cores(planned):
-        raise InputError(f"replicas of {planned.command.engine} on GPUs are not started here yet",
-                         hint="leave out --replicas, or render its files for a cluster")  # fmt: skip
     scaled = ScaledService(
-        slots=asked.slots or planned.slots or 16, start_up_s=asked.start_up_s, promise_s=asked.promise_s, least=least,
+        slots=slots_of(planned, asked), start_up_s=asked.start_up_s, promise_s=asked.promise_s, least=least,
         most=most, to_zero_after_s=asked.to_zero_after_s,
     )  # fmt: skip
     service = ReplicatedService(
         scaled=scaled, host=asked.host, port=asked.port, most_waiting=asked.queue, prefix_bytes=asked.prefix_bytes,
         ready_timeout_s=asked.ready_timeout_s, schedule=_schedule(asked.at_least),
+        devices=_replica_devices(planned, asked, most),
     )  # fmt: skip
 
     def place(name: str, port: int) -> EngineCommand:
@@ -115,6 +114,17 @@ def serve_replicated(planned: PlannedReplica, asked: ServeOptions, tell: Callabl
         return render(EnginePlace(folder=folder, host="127.0.0.1", port=port, api_key=asked.api_key))
 
     run_service(service, place, planned.folder, tell)
+
+
+def _replica_devices(planned: PlannedReplica, asked: ServeOptions, most: int) -> tuple[tuple[Device, ...], ...]:
+    """A group for each replica; none where they run on the cores."""
+    from tonnage.serving.engines.device_listing import devices_here
+    from tonnage.serving.engines.devices import device_groups
+
+    here = devices_here() if planned.devices else ()
+    if not here and _runs_on_cores(planned):
+        return ()
+    return device_groups(here, each=planned.devices, shared_by=asked.replicas_per_gpu, most=most)
 
 
 def _schedule(hours: Sequence[str]) -> Schedule | None:

@@ -1,1 +1,1 @@
-"""How rows of a table become the numbers that a model takes, and its outputs the answers that are written."""
+"""How rows of a table and pictures become the numbers that a model takes, and its outputs the answers written."""

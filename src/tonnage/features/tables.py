@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -121,12 +122,18 @@ def as_number(value: Any) -> float | None:
 def feature_codes(feature: Feature, values: Sequence[Any]) -> Sequence[float] | NDArray[Any]:
     """The values of a column as numbers; NaN for what is none, or none of the categories."""
     if feature.categories is not None:
-        places = {category: float(at) for at, category in enumerate(feature.categories)}
+        places = _places(feature.categories)
         return [math.nan if value is None else places.get(str(value), math.nan) for value in values]
     if set(map(type, values)) <= _NUMBERS:
         return _numbers(values)
     numbers = (as_number(value) for value in values)
     return [math.nan if number is None else number for number in numbers]
+
+
+@lru_cache(maxsize=1024)
+def _places(categories: tuple[str, ...]) -> Mapping[str, float]:
+    """The number of each category; made once, since a served row asks for all of them."""
+    return {category: float(at) for at, category in enumerate(categories)}
 
 
 def _numbers(values: Sequence[Any]) -> Sequence[float] | NDArray[Any]:

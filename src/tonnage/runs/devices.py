@@ -57,7 +57,7 @@ def list_gpus(nvml: Any, environ: Mapping[str, str]) -> list[ListedGpu]:
     Of a board that is cut up, CUDA gives a process one instance: the first, unless a `MIG-` name says which. Source:
     NVIDIA, «Multi-Instance GPU User Guide», section «Device Enumeration».
     """
-    boards = [ListedGpu(index, nvml.nvmlDeviceGetHandleByIndex(index)) for index in range(nvml.nvmlDeviceGetCount())]
+    boards = list_boards(nvml)
     wanted = environ.get("CUDA_VISIBLE_DEVICES")
     if wanted is None:
         return [_as_cuda_gives(nvml, board) for board in boards]
@@ -65,21 +65,26 @@ def list_gpus(nvml: Any, environ: Mapping[str, str]) -> list[ListedGpu]:
     return [one for one in found if one is not None]
 
 
+def list_boards(nvml: Any) -> list[ListedGpu]:
+    """All boards by PCI bus, whatever the environment says."""
+    return [ListedGpu(index, nvml.nvmlDeviceGetHandleByIndex(index)) for index in range(nvml.nvmlDeviceGetCount())]
+
+
 def _named(nvml: Any, boards: list[ListedGpu], name: str) -> ListedGpu | None:
     if name.isdigit():
         number = int(name)
         return _as_cuda_gives(nvml, boards[number]) if number < len(boards) else None
     if name.startswith("MIG-"):
-        parts = [part for board in boards for part in _instances(nvml, board)]
-        return next((part for part in parts if _uuid(nvml, part).startswith(name)), None)
-    return next((_as_cuda_gives(nvml, board) for board in boards if _uuid(nvml, board).startswith(name)), None)
+        parts = [part for board in boards for part in list_instances(nvml, board)]
+        return next((part for part in parts if uuid_of(nvml, part).startswith(name)), None)
+    return next((_as_cuda_gives(nvml, board) for board in boards if uuid_of(nvml, board).startswith(name)), None)
 
 
 def _as_cuda_gives(nvml: Any, board: ListedGpu) -> ListedGpu:
-    return next(iter(_instances(nvml, board)), board)
+    return next(iter(list_instances(nvml, board)), board)
 
 
-def _instances(nvml: Any, board: ListedGpu) -> list[ListedGpu]:
+def list_instances(nvml: Any, board: ListedGpu) -> list[ListedGpu]:
     """The MIG instances of a board; none where it is whole."""
     try:
         mode = nvml.nvmlDeviceGetMigMode(board.handle)[0]
@@ -96,7 +101,8 @@ def _instances(nvml: Any, board: ListedGpu) -> list[ListedGpu]:
     return found
 
 
-def _uuid(nvml: Any, gpu: ListedGpu) -> str:
+def uuid_of(nvml: Any, gpu: ListedGpu) -> str:
+    """`GPU-...` of a board, `MIG-...` of an instance; empty where the device does not tell."""
     found = told(nvml, lambda: nvml.nvmlDeviceGetUUID(gpu.handle)) or ""
     return found.decode() if isinstance(found, bytes) else found
 

@@ -18,6 +18,7 @@ from tonnage.reports.wording import (
     render_time_interval,
 )
 from tonnage.serving.engines.engine import EngineCommand, EnginePlace
+from tonnage.serving.engines.kserve_file import ClusterReplicas
 from tonnage.sizing.estimates import Figure
 from tonnage.values import dataclass
 
@@ -27,15 +28,18 @@ class PlannedReplica:
     """The command of one replica, as process and in a container, and the option of a plan that it follows.
 
     None: nothing was planned; the engine has no image. `render` writes the command of another place, `slots` are the
-    requests that a replica works on at once (None: its own batcher decides).
+    requests that a replica works on at once (None: its own batcher decides), `devices` the GPUs of each (0: none).
+    `cluster_file` writes the file of a cluster; None: the engine has no image.
     """
 
     option: MachineOption | None
     folder: Path  # of its files and its log, on this machine
     command: EngineCommand
+    render: Callable[[EnginePlace], EngineCommand]
     container: EngineCommand | None = None
-    render: Callable[[EnginePlace], EngineCommand] | None = None
     slots: int | None = None
+    devices: int = 0
+    cluster_file: Callable[[ClusterReplicas], str] | None = None
 
 
 def replica_report(planned: PlannedReplica) -> Report:

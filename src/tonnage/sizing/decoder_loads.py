@@ -66,7 +66,7 @@ def _until_last(run: Run, latency: LatencySpread) -> Array:
     """From the first request to the last answer: what the work takes, or until the last has come and is answered. Users
     who all have a slot leave it while the front end works on their next request."""
     work = makespan_s(run)
-    latest = np.where(run.finite, run.load.requests, 0.0) / run.paced_per_s + latency.mean
+    latest = np.where(run.finite, np.maximum(run.load.requests - 1.0, 0.0), 0.0) / run.paced_per_s + latency.mean
     front_s = run.curves.rows.scheduler.front_s(run.curves.engine) + run.curves.engine.reply_us * 1e-6
     leave = run.load.users <= run.curves.rows.slots
     turns = np.where(leave, run.load.requests, 0.0) / np.where(leave, run.load.users, 1.0)

@@ -42,7 +42,11 @@ def _wait_s(run: Run, token_s: Array) -> Array:
     square = np.sum(run.reading.each_s**2 * run.curves.rows.prompt_shares, axis=1)
     prompts = arriving * square / (2.0 * (1.0 - busy))  # Pollaczek-Khinchine
     wait = np.minimum(run.most, 1.0)[_WIDE] * token_s[_WIDE] * place
-    wait = wait + np.where(closed, 0.0, prompts[_WIDE] * -np.log(1.0 - place))
+    # Before others' prompts: where a queue stands it is counted below; of a short run no more than all others.
+    others = np.where(run.finite, np.maximum(run.load.requests - 1.0, 0.0), 0.0)
+    before = np.where(run.finite, others * run.reading.mean_s, np.inf)
+    met = np.minimum(prompts[_WIDE] * -np.log(1.0 - place), before[_WIDE])
+    wait = wait + np.where(closed | run.queue[_WIDE], 0.0, met)
     wait = wait + np.where(closed | finite, 0.0, _slot_wait_s(run.flying, place))
     without = np.maximum(run.load.users - run.curves.rows.slots, 0.0) / run.capacity_per_s
     return wait + np.where(closed, without[_WIDE], 0.0) + _queue_s(run)
@@ -51,7 +55,7 @@ def _wait_s(run: Run, token_s: Array) -> Array:
 def _queue_s(run: Run) -> Array:
     """What a run of so many requests adds: those who come faster than they are answered wait for those before."""
     requests = np.where(run.finite, run.load.requests, 1.0)[_WIDE]
-    number = WAIT_PLACES[None, :] * requests + 0.5
+    number = np.minimum(WAIT_PLACES[None, :] * requests + 0.5, np.maximum(requests, 1.0))  # none is after the last
     with np.errstate(divide="ignore", invalid="ignore"):
         came = np.where(np.isfinite(run.load.rate_per_s)[_WIDE], number / run.load.rate_per_s[_WIDE], 0.0)
         handed = np.where(np.isfinite(run.paced_per_s)[_WIDE], number / run.paced_per_s[_WIDE], 0.0)

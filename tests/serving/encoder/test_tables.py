@@ -271,13 +271,18 @@ def test_a_bare_file_of_xgboost(tmp_path: Path) -> None:
     booster.save_model(tmp_path / "mine.json")
     matrix = {"name": "input-0", "datatype": "FP64", "shape": [4, 3], "data": codes[:4].tolist()}
     rows = {"rows": codes[:4].tolist()}
-    infer, plain, told = calls(
-        tmp_path / "mine.json", (INFER, {"inputs": [matrix]}), ("/predict", rows), ("/info", None)
-    )
+    gap, huge = ([[value, 0, 0], *codes[1:4].tolist()] for value in (None, 1e300))
+    infer, plain, told, missing, beyond = calls(
+        tmp_path / "mine.json", (INFER, {"inputs": [matrix]}), ("/predict", rows), ("/info", None),
+        *((INFER, {"inputs": [{**matrix, "data": values}]}) for values in (gap, huge)),
+    )  # fmt: skip
     own = booster.predict(xgboost.DMatrix(codes[:4]))
     assert np.array(infer.json()["outputs"][1]["data"]).reshape(4, 2)[:, 1] == pytest.approx(own, abs=1e-7)
     assert [one["label"] for one in plain.json()] == [str(int(one > 0.5)) for one in own]
     assert told.json()["labels"] == ["0", "1"]
+    with_gap = booster.predict(xgboost.DMatrix(np.array([[np.nan, 0, 0]])))[0]
+    assert missing.json()["outputs"][1]["data"][1] == pytest.approx(with_gap, abs=1e-7)
+    assert (beyond.status_code, beyond.json()["error_type"]) == (400, "wrong_type")
 
 
 def test_files_of_a_data_frame_keep_their_categories(tmp_path: Path) -> None:

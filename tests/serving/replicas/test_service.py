@@ -17,6 +17,7 @@ import pytest
 
 from tonnage.errors import TonnageError
 from tonnage.scaling.service import ScaledService
+from tonnage.serving.engines.devices import Device
 from tonnage.serving.engines.engine import EngineCommand
 from tonnage.serving.replicas.service import ReplicatedService, Service, listening_socket, serve_replicas
 
@@ -222,6 +223,34 @@ def test_a_rolling_update_fails_no_request(tmp_path: Path) -> None:
                 await service.replicas.update(echo(program=broken))
             assert set(kept) <= set(pids(service))
             assert (await client.post("/work")).status_code == 200
+
+    run(work())
+
+
+@pytest.mark.slow
+def test_replicas_with_devices_of_their_own_are_updated(tmp_path: Path) -> None:
+    """Two replicas on all two devices: each has its own; an update drains one before its successor gets the device,
+    and no request fails; a killed one's device goes to the next."""
+    devices = tuple((Device(index=index, uuid=f"GPU-{index}", model="T4"),) for index in range(2))
+
+    def held(service: Service) -> list[str]:
+        replicas = service.document()["replicas"]
+        return sorted(name for one in replicas if one["state"] == "ready" for name in one["devices"])
+
+    async def work() -> None:
+        async with served(settings(2, 2, devices=devices), tmp_path) as (service, client):
+            assert held(service) == ["0", "1"]
+            environments = {one.running.command.env for one in service.replicas.live}
+            assert environments == {
+                (("CUDA_DEVICE_ORDER", "PCI_BUS_ID"), ("CUDA_VISIBLE_DEVICES", name)) for name in "01"
+            }
+            under_way = asyncio.ensure_future(load(client, 150, 0.015, 0.05))
+            await service.replicas.update(echo(0.1))
+            assert {one.status_code for one in await under_way} == {200}
+            assert held(service) == ["0", "1"]
+            os.kill(pids(service)[0], signal.SIGKILL)
+            await until(lambda: service.replicas.restarts == 1 and service.replicas.count("ready") == 2)
+            assert held(service) == ["0", "1"]
 
     run(work())
 

@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.errors import DataError, InputError, MissingExtra
+from tonnage.features.pixels import BICUBIC, SETTINGS, View, fitted
 from tonnage.recipes.data.rows import Rows
 from tonnage.values import dataclass
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-SETTINGS: Final = "preprocessor_config.json"  # beside weights: how transformers' image processors are told
 _HALF: Final = (0.5, 0.5, 0.5)
-_BICUBIC: Final = 3  # PIL's number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +32,7 @@ class Pixels:
         size = {"height": self.side, "width": self.side}
         said = {
             "image_processor_type": "CLIPImageProcessor", "do_convert_rgb": True, "do_resize": True,
-            "size": {"shortest_edge": self.side}, "resample": _BICUBIC, "do_center_crop": True, "crop_size": size,
+            "size": {"shortest_edge": self.side}, "resample": BICUBIC, "do_center_crop": True, "crop_size": size,
             "do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": True, "image_mean": list(self.mean),
             "image_std": list(self.sd),
         }  # fmt: skip
@@ -105,8 +104,6 @@ class Images:
 
 def see(source: str | bytes, place: str, side: int) -> NDArray[Any]:
     """An image as (channel, row, column) of bytes: its shorter side scaled to `side`, its centre cut out."""
-    import numpy as np
-
     try:
         from PIL import Image, UnidentifiedImageError
     except ImportError as error:
@@ -117,11 +114,7 @@ def see(source: str | bytes, place: str, side: int) -> NDArray[Any]:
     except (UnidentifiedImageError, OSError, ValueError) as error:
         name = "the image" if isinstance(source, bytes) else source
         raise DataError(f"{place}: {name} cannot be read: {error}", hint="replace the file, or remove it") from error
-    scale = side / min(image.size)
-    width, height = (max(side, round(length * scale)) for length in image.size)
-    image = image.resize((width, height), Image.Resampling.BICUBIC)
-    left, top = (width - side) // 2, (height - side) // 2
-    return np.asarray(image.crop((left, top, left + side, top + side))).transpose(2, 0, 1).copy()
+    return fitted(image, View(shorter=side, cut=(side, side)))
 
 
 def find_images(rows: Rows, column: str) -> tuple[list[str | bytes], list[str]]:

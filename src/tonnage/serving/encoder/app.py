@@ -24,9 +24,16 @@ from tonnage.serving.encoder.faults import (
     Overloaded,
     TooLarge,
     Unauthorized,
+    WrongTask,
 )
 from tonnage.serving.encoder.measures import Measures
 from tonnage.serving.encoder.opened import Kind
+from tonnage.serving.encoder.pictures.protocol import (
+    ask_picture_infer,
+    ask_picture_vectors,
+    ask_pictures,
+    picture_metadata,
+)
 from tonnage.serving.encoder.protocols import (
     Asked,
     Body,
@@ -58,13 +65,20 @@ _FELL_BACK: Final = (b"x-fallback", b"true")
 
 def _by_kind(asks: Mapping[Kind, Ask]) -> Ask:
     """A path that each kind of model reads in its own way."""
-    return lambda encoder, body: asks[encoder.opened.kind](encoder, body)
+
+    def ask(encoder: Encoder, body: Body) -> Asked:
+        if encoder.opened.kind not in asks:
+            raise WrongTask(f"the model's task is {encoder.folder.task}, which has no such endpoint")
+        return asks[encoder.opened.kind](encoder, body)
+
+    return ask
 
 
-_PREDICT: Final = _by_kind({"texts": ask_predict, "tables": ask_rows})
-_INFER: Final = _by_kind({"texts": ask_infer, "tables": ask_table_infer})
+_PREDICT: Final = _by_kind({"texts": ask_predict, "tables": ask_rows, "images": ask_pictures})
+_EMBED: Final = _by_kind({"texts": ask_embed, "images": ask_picture_vectors})
+_INFER: Final = _by_kind({"texts": ask_infer, "tables": ask_table_infer, "images": ask_picture_infer})
 _METADATA: Final[Mapping[Kind, Callable[[Encoder, str, Sequence[str]], Body]]] = {
-    "texts": model_metadata, "tables": table_metadata,
+    "texts": model_metadata, "tables": table_metadata, "images": picture_metadata,
 }  # fmt: skip
 
 
@@ -88,7 +102,7 @@ class App:
         self._base = f"/v2/models/{self.service.name}"
         self._change_base = f"/v2/repository/models/{self.service.name}"
         self._posts: Mapping[str, Ask] = {
-            "/predict": _PREDICT, "/classify": ask_predict, "/embed": ask_embed, "/rerank": ask_rerank,
+            "/predict": _PREDICT, "/classify": ask_predict, "/embed": _EMBED, "/rerank": ask_rerank,
             "/v1/embeddings": ask_openai_embeddings, "/answer": ask_question, f"{self._base}/infer": _INFER,
         }  # fmt: skip
         self._gets: Mapping[str, Callable[[], Any]] = {

@@ -18,8 +18,8 @@ from tonnage.serving.encoder.opened import Kind
 from tonnage.serving.encoder.service import EncoderService
 from tonnage.serving.encoder.tuning import Tuned, tune
 
-_THINGS: Final[dict[Kind, str]] = {"texts": "texts", "tables": "rows"}
-Given = Sequence[Any] | NDArray[Any]  # texts; rows of numbers
+_THINGS: Final[dict[Kind, str]] = {"texts": "texts", "tables": "rows", "images": "pictures"}
+Given = Sequence[Any] | NDArray[Any]  # texts; pictures; rows of numbers
 
 
 class Encoder:

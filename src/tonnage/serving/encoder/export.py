@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,20 +29,46 @@ def exported(folder: ModelFolder, cache: Path, *, weights: Number) -> Path:
     """The graph's file; a `model.onnx` that lies in the folder is taken as it is. MissingExtra without torch."""
     if weights == "fp32" and (folder.path / "model.onnx").is_file():
         return folder.path / "model.onnx"
-    kept = cache / digest_of(folder) / f"{folder.task}-{weights}.onnx"
+
+    def write(file: Path) -> None:
+        if weights == "fp32":
+            _export(folder, file)
+        else:
+            narrowed(exported(folder, cache, weights="fp32"), file, weights)
+
+    return kept_graph(cache, digest_of(folder), f"{folder.task}-{weights}", write)
+
+
+def kept_graph(cache: Path, digest: str, name: str, write: Callable[[Path], None]) -> Path:
+    """The graph that was made before of what has this digest, else written now; by one process at a time, and whole."""
+    kept = cache / digest / f"{name}.onnx"
     if kept.is_file():
         return kept
     kept.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{kept}.lock"):
         if not kept.is_file():
-            _write(folder, kept, weights)
+            part = kept.with_suffix(".part.onnx")
+            write(part)
+            os.replace(part, kept)
     return kept
+
+
+def narrowed(graph: Path, file: Path, weights: Number) -> None:
+    """Write a graph of fp32 in fewer bits."""
+    from tonnage.serving.encoder.narrowing import halve, quantise
+
+    (quantise if weights == "int8" else halve)(graph, file)
 
 
 def digest_of(folder: ModelFolder) -> str:
     """Of the names and bytes of everything in the folder, and in that of its base where it has adapters alone."""
-    base = [Path(folder.base)] if folder.base is not None and Path(folder.base).is_dir() else []
-    return digest_of_files(sorted(file for place in (folder.path, *base) for file in place.rglob("*")))
+    return digest_of_folders(folder.path, folder.base)
+
+
+def digest_of_folders(path: Path, base: str | None) -> str:
+    """The same, of a folder and the one its adapters were trained on."""
+    bases = [Path(base)] if base is not None and Path(base).is_dir() else []
+    return digest_of_files(sorted(file for place in (path, *bases) for file in place.rglob("*")))
 
 
 def digest_of_files(files: Iterable[Path]) -> str:
@@ -57,18 +83,6 @@ def digest_of_files(files: Iterable[Path]) -> str:
     return made.hexdigest()
 
 
-def _write(folder: ModelFolder, kept: Path, weights: Number) -> None:
-    part = kept.with_suffix(".part.onnx")
-    if weights in ("int8", "fp16"):
-        from tonnage.serving.encoder.narrowing import halve, quantise
-
-        narrow = quantise if weights == "int8" else halve
-        narrow(exported(folder, kept.parent.parent, weights="fp32"), part)
-    else:
-        _export(folder, part)
-    os.replace(part, kept)
-
-
 def load_torch(folder: ModelFolder) -> Any:
     """The model in evaluation mode, on the CPU in fp32. InputError for weights that cannot be read."""
     try:
@@ -77,27 +91,33 @@ def load_torch(folder: ModelFolder) -> Any:
         raise MissingExtra("reading a model's weights", "train") from error
     transformers.utils.logging.disable_progress_bar()
     made = getattr(transformers, _CLASSES[folder.task if folder.task == "embedding" else folder.head])
+    if folder.base is not None:
+        base = folder.base
+        return loaded(lambda: adapted(folder.path, base, made, transformers).eval().float(), folder.path)
+    return loaded(lambda: made.from_pretrained(str(folder.path), local_files_only=True).eval().float(), folder.path)
+
+
+def loaded(load: Callable[[], Any], path: Path) -> Any:
+    """What `load` gives; InputError for weights of `path` that cannot be read."""
     try:
-        if folder.base is not None:
-            return _adapted(folder, made, transformers).eval().float()
-        return made.from_pretrained(str(folder.path), local_files_only=True).eval().float()
+        return load()
     except (OSError, ValueError, RuntimeError, KeyError) as error:
-        raise InputError(f"the weights of {folder.path} cannot be read: {error}") from error
+        raise InputError(f"the weights of {path} cannot be read: {error}") from error
     except Exception as error:  # safetensors raises an exception of its own for a file that is cut short
         if type(error).__module__.startswith("safetensors"):
-            raise InputError(f"the weights of {folder.path} cannot be read: {error}") from error
+            raise InputError(f"the weights of {path} cannot be read: {error}") from error
         raise
 
 
-def _adapted(folder: ModelFolder, made: Any, transformers: Any) -> Any:
+def adapted(path: Path, base: str, made: Any, transformers: Any) -> Any:
     """Adapters added into the weights of the base that they were trained on."""
     try:
         peft: Any = importlib.import_module("peft")
     except ImportError as error:
         raise MissingExtra("adapters", "train") from error
-    config = transformers.AutoConfig.from_pretrained(str(folder.path), local_files_only=True)
-    base = made.from_pretrained(folder.base, config=config)
-    return peft.PeftModel.from_pretrained(base, str(folder.path)).merge_and_unload()
+    config = transformers.AutoConfig.from_pretrained(str(path), local_files_only=True)
+    under = made.from_pretrained(base, config=config)
+    return peft.PeftModel.from_pretrained(under, str(path)).merge_and_unload()
 
 
 def _export(folder: ModelFolder, file: Path) -> None:

@@ -52,6 +52,18 @@ class MissingValue(BadRequest):
     kind = "missing_value"
 
 
+class PictureFormat(BadRequest):
+    """No picture of a format that is read."""
+
+    kind = "image_format"
+
+
+class BadPicture(BadRequest):
+    """A picture that cannot be decoded: cut short, corrupt, no base64."""
+
+    kind = "invalid_image"
+
+
 class Unauthorized(Fault):
     """The key is missing or wrong."""
 

@@ -41,14 +41,14 @@ def read_folder(path: Path, *, task: Task | None = None) -> ModelFolder:
     """The folder as Hugging Face's `save_pretrained` writes it. InputError names what is missing or refused."""
     if not path.is_dir():
         raise InputError(f"{path} is no folder of a model", hint="name a folder that save_pretrained wrote, or a run")
-    config = _read_json(path / "config.json")
+    config = read_json(path / "config.json")
     if config is None:
         raise InputError(f"{path} has no config.json", hint="it is no model's folder")
-    _check_weights(path)
+    check_weights(path)
     if not (path / "tokenizer.json").is_file():
         raise InputError(f"{path} has no tokenizer.json", hint="save the fast tokenizer beside the model")
-    labels = _labels(config)
-    adapters = _read_json(path / "adapter_config.json") or {}
+    labels = labels_of(config)
+    adapters = read_json(path / "adapter_config.json") or {}
     found = _task_of(config, labels, str(adapters.get("task_type")), task)
     _check_task(path, asked=task, found=found)
     pooling, normalised = _pooling(path)
@@ -59,7 +59,8 @@ def read_folder(path: Path, *, task: Task | None = None) -> ModelFolder:
     )  # fmt: skip
 
 
-def _read_json(path: Path) -> Any:
+def read_json(path: Path) -> Any:
+    """What a file holds; None where there is none. InputError for what is no JSON."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -68,7 +69,8 @@ def _read_json(path: Path) -> Any:
         raise InputError(f"{path} cannot be read: {error}") from error
 
 
-def _check_weights(path: Path) -> None:
+def check_weights(path: Path) -> None:
+    """InputError for a folder without weights, or with a pickle of them."""
     if any((path / name).is_file() for name in WEIGHTS):
         return
     pickle = next((name for name in PICKLES if (path / name).is_file()), None)
@@ -78,7 +80,8 @@ def _check_weights(path: Path) -> None:
                      hint="save it as safetensors: model.save_pretrained(FOLDER)")  # fmt: skip
 
 
-def _labels(config: Any) -> tuple[str, ...]:
+def labels_of(config: Any) -> tuple[str, ...]:
+    """The names of the classes, in the order of their numbers."""
     named = config.get("id2label") or {}
     return tuple(str(named[key]) for key in sorted(named, key=int))
 
@@ -109,15 +112,15 @@ def _most_tokens(path: Path, config: Any) -> int:
     """What positions hold, or the tokenizer's limit where that is less; RoBERTa's first two positions are padding's."""
     positions = int(config.get("max_position_embeddings") or 512)
     positions -= 2 if config.get("model_type") in ("roberta", "xlm-roberta", "camembert") else 0
-    said = (_read_json(path / "tokenizer_config.json") or {}).get("model_max_length")
+    said = (read_json(path / "tokenizer_config.json") or {}).get("model_max_length")
     return min(positions, said) if isinstance(said, int) and said > 0 else positions
 
 
 def _pooling(path: Path) -> tuple[Pooling, bool]:
     """As sentence-transformers saves it: `modules.json`, `1_Pooling/config.json`; else the mean, as they are."""
-    modules = _read_json(path / "modules.json") or []
+    modules = read_json(path / "modules.json") or []
     normalised = any(str(one.get("type", "")).endswith("Normalize") for one in modules)
-    said = _read_json(path / "1_Pooling" / "config.json") or {}
+    said = read_json(path / "1_Pooling" / "config.json") or {}
     if said.get("pooling_mode_cls_token"):
         return "cls", normalised
     return "max" if said.get("pooling_mode_max_tokens") else "mean", normalised

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tonnage.serving.encoder.folders import read_folder
 from tonnage.serving.encoder.opened import Kind, Opened
+from tonnage.serving.encoder.pictures.folders import is_of_pictures, read_pictures
 from tonnage.serving.encoder.service import EncoderService, Task
 from tonnage.serving.encoder.tables.files import find_table
 
@@ -14,6 +15,9 @@ def kind_of(path: Path, *, task: Task | None, trust: bool) -> Kind:
     """The kind of a model that can be served. InputError says what is missing, wrong or refused."""
     if find_table(path, trust=trust) is not None:
         return "tables"
+    if is_of_pictures(path):
+        read_pictures(path, task=task)
+        return "images"
     read_folder(path, task=task)
     return "texts"
 
@@ -25,6 +29,10 @@ def open_served(service: EncoderService) -> Opened:
         from tonnage.serving.encoder.tables.models import open_table
 
         return open_table(service)
+    if kind == "images":
+        from tonnage.serving.encoder.pictures.models import open_pictures
+
+        return open_pictures(service)
     from tonnage.serving.encoder.texts import open_texts
 
     return open_texts(service)

@@ -34,11 +34,15 @@ class Measures:
         )  # fmt: skip
         self._children: dict[tuple[str, int], tuple[Any, Any]] = {}
         for name, words, read in (
-            (WAITING, "Texts (or rows of a table) that wait.", lambda one: one.batcher.waiting),
-            (RUNNING, "Texts (or rows) in the batches being computed.", lambda one: one.batcher.computing),
-            ("tonnage_encoder_texts_total", "Texts (or rows) computed.", lambda one: one.batcher.computed),
+            (WAITING, "Texts (or rows, pictures) that wait.", lambda one: one.batcher.waiting),
+            (RUNNING, "Texts (or rows, pictures) in the batches being computed.", lambda one: one.batcher.computing),
+            ("tonnage_encoder_texts_total", "Texts (or rows, pictures) computed.", lambda one: one.batcher.computed),
             ("tonnage_encoder_batches_total", "Batches computed.", lambda one: one.batcher.batches),
-            ("tonnage_encoder_kept_answers_total", "Texts (or rows) answered out of the cache.", lambda one: one.hits),
+            (
+                "tonnage_encoder_kept_answers_total",
+                "Texts (or rows, pictures) answered out of the cache.",
+                lambda one: one.hits,
+            ),
         ):
             gauge = library.Gauge(name, words, registry=registry)
             gauge.set_function(partial(_sum_of, versions, read))

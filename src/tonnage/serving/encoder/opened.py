@@ -10,7 +10,7 @@ from tonnage.serving.encoder.caching import Kept
 from tonnage.serving.encoder.service import Task
 from tonnage.values import dataclass
 
-Kind = Literal["texts", "tables"]
+Kind = Literal["texts", "tables", "images"]
 
 
 class Described(Protocol):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tonnage.serving.encoder.engine import Encoder
 from tonnage.serving.encoder.faults import BadRequest, WrongTask
 from tonnage.serving.encoder.folders import ModelFolder
+from tonnage.serving.encoder.tensors import as_text
 from tonnage.serving.encoder.tokens import Pair
 from tonnage.values import dataclass
 
@@ -58,7 +59,8 @@ def _text(one: Any, where: str) -> str | Pair:
     raise BadRequest(f"`{where}` is not a text, or a pair of texts")
 
 
-def _flag(body: Body, key: str) -> bool | None:
+def flag(body: Body, key: str) -> bool | None:
+    """True, false, or None where the request does not say. BadRequest for anything else."""
     value = body.get(key)
     if value is not None and not isinstance(value, bool):
         raise BadRequest(f"`{key}` is true or false")
@@ -75,17 +77,17 @@ def ask_predict(encoder: Encoder, body: Body) -> Asked:
             found = [[{"label": (folder.labels or ("LABEL_0",))[-1], "score": _sigmoid(one)}] for one in found]
         return list(found) if several else found[0]
 
-    return Asked(given=texts, answer=answer, truncate=_flag(body, "truncate"))
+    return Asked(given=texts, answer=answer, truncate=flag(body, "truncate"))
 
 
 def ask_embed(encoder: Encoder, body: Body) -> Asked:
     """TEI's /embed: one vector a text; `normalize` (true by default) makes their length 1."""
     needs(encoder, "embedding")
     texts, _ = read_inputs(body)
-    normal = _flag(body, "normalize")
+    normal = flag(body, "normalize")
     return Asked(
-        given=texts, truncate=_flag(body, "truncate"),
-        answer=lambda found, _: [_vector(one, normalise=normal is not False).tolist() for one in found],
+        given=texts, truncate=flag(body, "truncate"),
+        answer=lambda found, _: [unit_vector(one, normalise=normal is not False).tolist() for one in found],
     )  # fmt: skip
 
 
@@ -100,7 +102,7 @@ def ask_openai_embeddings(encoder: Encoder, body: Body) -> Asked:
         raise BadRequest("`dimensions` is a whole number of at least 1")
 
     def vector(one: Any) -> Any:
-        made = _vector(one[:width], normalise=True)
+        made = unit_vector(one[:width], normalise=True)
         return made.tolist() if form == "float" else base64.b64encode(made.astype("<f4").tobytes()).decode()
 
     def answer(found: Sequence[Any], tokens: int) -> Any:
@@ -120,7 +122,7 @@ def ask_rerank(encoder: Encoder, body: Body) -> Asked:
     texts, _ = read_inputs(body, "texts")
     if not all(isinstance(one, str) for one in texts):
         raise BadRequest("`texts` is a list of texts")
-    raw, shown = _flag(body, "raw_scores"), _flag(body, "return_text")
+    raw, shown = flag(body, "raw_scores"), flag(body, "return_text")
 
     def answer(found: Sequence[Any], _: int) -> Any:
         scores = [_score(one, raw=bool(raw)) for one in found]
@@ -128,7 +130,7 @@ def ask_rerank(encoder: Encoder, body: Body) -> Asked:
                 enumerate(scores)]  # fmt: skip
         return sorted(rows, key=lambda row: -row["score"])
 
-    return Asked(given=[(query, str(one)) for one in texts], answer=answer, truncate=_flag(body, "truncate"))
+    return Asked(given=[(query, str(one)) for one in texts], answer=answer, truncate=flag(body, "truncate"))
 
 
 def ask_question(encoder: Encoder, body: Body) -> Asked:
@@ -137,7 +139,7 @@ def ask_question(encoder: Encoder, body: Body) -> Asked:
     question, context = body.get("question"), body.get("context")
     if not isinstance(question, str) or not isinstance(context, str):
         raise BadRequest("`question` and `context` are texts")
-    return Asked(given=[(question, context)], answer=lambda found, _: found[0], truncate=_flag(body, "truncate"))
+    return Asked(given=[(question, context)], answer=lambda found, _: found[0], truncate=flag(body, "truncate"))
 
 
 def _score(one: Any, *, raw: bool) -> float:
@@ -151,7 +153,8 @@ def _sigmoid(logit: float) -> float:
     return float(1.0 / (1.0 + np.exp(-logit)))
 
 
-def _vector(one: Any, *, normalise: bool) -> Any:
+def unit_vector(one: Any, *, normalise: bool) -> Any:
+    """A vector, of length 1 where asked."""
     made = np.asarray(one, dtype=np.float32)
     return made / max(float(np.linalg.norm(made)), 1e-12) if normalise else made
 
@@ -184,7 +187,7 @@ def ask_infer(encoder: Encoder, body: Body) -> Asked:
         outputs = [_output(folder, key, kind, found) for key, kind, _ in _outputs_of(folder)]
         return {"model_name": name, "model_version": version, "id": body.get("id", ""), "outputs": outputs}
 
-    return Asked(given=texts, answer=answer, truncate=_flag(body.get("parameters") or {}, "truncate"))
+    return Asked(given=texts, answer=answer, truncate=flag(body.get("parameters") or {}, "truncate"))
 
 
 def _tensor(body: Body) -> Body:
@@ -201,7 +204,8 @@ def _tensor(body: Body) -> Body:
 
 def _rows(tensor: Body) -> Iterator[list[Any]]:
     shape, data = tensor.get("shape"), tensor.get("data")
-    data = data.tolist() if isinstance(data, np.ndarray) else data  # it came as bytes
+    if isinstance(data, np.ndarray):  # it came as bytes
+        data = [as_text(one, _TEXT) for one in data.tolist()]
     if not isinstance(shape, list) or not all(isinstance(one, int) and one >= 0 for one in shape):
         raise BadRequest("`shape` is a list of whole numbers")
     if len(shape) not in (1, 2) or (len(shape) == 2 and shape[1] not in (1, 2)):
@@ -225,7 +229,7 @@ def _outputs_of(folder: ModelFolder) -> tuple[tuple[str, str, bool], ...]:
 
 def _output(folder: ModelFolder, key: str, kind: str, found: Sequence[Any]) -> Body:
     if key == "embedding":
-        rows = [_vector(one, normalise=folder.normalised) for one in found]
+        rows = [unit_vector(one, normalise=folder.normalised) for one in found]
         return {"name": key, "datatype": kind, "shape": [len(rows), len(rows[0])],
                 "data": [float(value) for row in rows for value in row]}  # fmt: skip
     if folder.task == "classification" and key == "score":

@@ -42,27 +42,33 @@ def padded(texts: Sequence[Text], *, padding: int) -> tuple[Array, Array, Array]
     return ids, mask, segments
 
 
+def open_session(graph: Path, *, threads: int) -> tuple[Any, str]:
+    """A session of ONNX Runtime and its device. Its threads do not spin: beside other workers they would take the cores
+    from them. InputError for a file that is no graph."""
+    try:
+        library: Any = importlib.import_module("onnxruntime")
+    except ImportError as error:
+        raise MissingExtra("serving with ONNX Runtime", "serve") from error
+    options = library.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    providers = [one for one in ("CUDAExecutionProvider", "CPUExecutionProvider")
+                 if one in library.get_available_providers()]  # fmt: skip
+    try:
+        session = library.InferenceSession(str(graph), options, providers=providers)
+    except Exception as error:  # the library's own exceptions have no common base but this
+        raise InputError(f"{graph} is not a graph that ONNX Runtime can load: {error}") from error
+    return session, "cuda" if "CUDAExecutionProvider" in session.get_providers() else "cpu"
+
+
 class OnnxModel:
-    """ONNX Runtime. Threads of a session do not spin: beside other workers they would take the cores from them."""
+    """ONNX Runtime."""
 
     def __init__(self, graph: Path, *, threads: int) -> None:
-        try:
-            library: Any = importlib.import_module("onnxruntime")
-        except ImportError as error:
-            raise MissingExtra("serving with ONNX Runtime", "serve") from error
-        options = library.SessionOptions()
-        options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        providers = [one for one in ("CUDAExecutionProvider", "CPUExecutionProvider")
-                     if one in library.get_available_providers()]  # fmt: skip
-        try:
-            self._session = library.InferenceSession(str(graph), options, providers=providers)
-        except Exception as error:  # the library's own exceptions have no common base but this
-            raise InputError(f"{graph} is not a graph that ONNX Runtime can load: {error}") from error
+        self._session, self.device = open_session(graph, threads=threads)
         self._takes = [one.name for one in self._session.get_inputs()]
         if not set(self._takes) <= set(INPUTS):
             raise InputError(f"{graph} takes {', '.join(self._takes)}, expected {', '.join(INPUTS)}")
-        self.device = "cuda" if "CUDAExecutionProvider" in self._session.get_providers() else "cpu"
 
     def outputs(self, ids: Array, mask: Array, segments: Array) -> Array:
         given = dict(zip(INPUTS, (ids, mask, segments), strict=True))

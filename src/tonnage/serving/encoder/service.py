@@ -11,7 +11,7 @@ from tonnage.errors import InputError
 from tonnage.values import dataclass
 
 Task = Literal["classification", "token-classification", "embedding", "reranking", "question-answering",
-               "tabular-classification", "tabular-regression"]  # fmt: skip
+               "tabular-classification", "tabular-regression", "image-classification", "image-embedding"]  # fmt: skip
 Number = Literal["fp32", "bf16", "fp16", "int8"]
 Runtime = Literal["onnx", "torch"]
 SCHEMA: Final = "tonnage/encoder-service@1"
@@ -48,6 +48,7 @@ class EncoderService:
     fallback: str | None = None  # a model that answers where the first cannot be loaded, or has too much waiting
     cache_items: int = 0  # answers kept in this process
     cache_url: str | None = None  # of a Redis that keeps answers for all replicas
+    picture_pixels: int = 40_000_000  # of one picture, before and after it is scaled
     trust: bool = False  # a pickle may be read
     exports: str = "exported"  # the folder of exported models
     schema: Literal["tonnage/encoder-service@1"] = SCHEMA

@@ -24,7 +24,7 @@ SIZE: Final = "binary_data_size"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
-    """One tensor; `values` has its shape: numbers of its type, or texts as objects."""
+    """One tensor; `values` has its shape: numbers of its type, or texts (bytes, where they came as such) as objects."""
 
     name: str
     datatype: str
@@ -112,7 +112,7 @@ def with_bytes(body: Body, tail: bytes) -> Body:
 def _of_bytes(said: Body, content: bytes) -> Any:
     """Numbers as they lie; of texts, each with its length before it (a list where the tensor's JSON would have one)."""
     if said.get("datatype") == TEXTS:
-        found = list(_texts(content))
+        found = list(_elements(content))
         made: NDArray[Any] = np.empty(len(found), dtype=object)
         made[:] = found
         return made
@@ -122,15 +122,20 @@ def _of_bytes(said: Body, content: bytes) -> Any:
     return np.frombuffer(content, dtype=kind)
 
 
-def _texts(content: bytes) -> Iterator[str | bytes]:
-    """Texts where the bytes are UTF-8, else the bytes (of a picture)."""
+def _elements(content: bytes) -> Iterator[bytes]:
     at = 0
     while at < len(content):
         if len(content) - at < 4 or len(content) - at - 4 < (size := struct.unpack_from("<I", content, at)[0]):
             raise WrongShape("a tensor of BYTES ends within an element")
-        one = content[at + 4 : at + 4 + size]
-        try:
-            yield one.decode()
-        except UnicodeDecodeError:
-            yield one
+        yield content[at + 4 : at + 4 + size]
         at += 4 + size
+
+
+def as_text(one: Any, name: str) -> Any:
+    """An element of BYTES as text, also where it came as bytes. WrongType for what is no UTF-8."""
+    if not isinstance(one, bytes):
+        return one
+    try:
+        return one.decode()
+    except UnicodeDecodeError as error:
+        raise WrongType(f"`{name}` holds bytes that are no text in UTF-8") from error

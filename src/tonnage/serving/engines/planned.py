@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, cast
 
@@ -57,6 +58,23 @@ def planned_service(
         memory_fraction=SHARES.get(scheduler.name), prefix_cache=True if job.prefix_cache_fraction else None,
         draft=_draft(job, draft_model), extra=extra,
     )  # fmt: skip
+
+
+def shared_memory(engine: str, service: GenerationService, replicas: int) -> GenerationService:
+    """The service where so many replicas share its devices: each gets its part of the memory.
+
+    InputError for engines whose argument is no share of the whole memory (TensorRT-LLM: of what weights leave) or
+    that choose it themselves (SGLang), unless `extra` says it.
+    """
+    if replicas == 1 or engine in ("llama.cpp", "tei"):  # these allocate what they need
+        return service
+    if service.memory_fraction is not None and engine == "vllm":
+        return replace(service, memory_fraction=service.memory_fraction / replicas)
+    own = {"sglang": "--mem-fraction-static", "tensorrt-llm": "--kv_cache_free_gpu_memory_fraction"}.get(engine)
+    if own is not None and own not in service.extra:
+        raise InputError(f"{engine} takes no share of a device that {replicas} replicas have",
+                         hint=f"say it yourself: --engine-arg {own.removeprefix('--')}=PART")  # fmt: skip
+    return service
 
 
 def _draft(job: ServeJob | BatchJob, model: str | None) -> Draft | None:

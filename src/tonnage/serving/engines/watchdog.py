@@ -8,6 +8,7 @@ of its session and all its descendants. Its log says why.
 
 from __future__ import annotations
 
+import atexit
 import os
 import select
 import signal
@@ -59,11 +60,20 @@ class EngineWatchdog:
                     [sys.executable, "-I", "-S", __file__, str(os.getpid())], stdin=subprocess.PIPE,
                     stdout=subprocess.DEVNULL, start_new_session=True,
                 )  # fmt: skip
+                atexit.register(self._close)
                 assert self._process.stdin is not None
                 for pid, log_file in self._engines.items():
                     _write(self._process.stdin.fileno(), _said("+", pid, log_file))
             assert self._process.stdin is not None
             return self._process.stdin.fileno()
+
+    def _close(self) -> None:
+        """At this process's own end: the watchdog outlives it for as long as it needs to end what is left."""
+        with self._lock:
+            if self._process is None or self._process.stdin is None:
+                return
+            self._process.stdin.close()
+            self._process.returncode = 0  # nobody waits for it: no warning that it still runs
 
 
 def _said(sign: str, pid: int, log_file: Path) -> bytes:
@@ -79,7 +89,7 @@ def _write(pipe: int, words: bytes) -> None:
 
 def watch(orders: int, parent: int) -> None:
     """Keep the list of engines until the parent is dead, then end what stands on it."""
-    engines: dict[int, str] = {}
+    engines: dict[int, tuple[str, int | None]] = {}
     rest = b""
     while os.getppid() == parent:
         if not select.select([orders], [], [], LOOK_S)[0]:
@@ -91,10 +101,11 @@ def watch(orders: int, parent: int) -> None:
         for line in lines:
             pid, _, log_file = line[1:].decode(errors="surrogateescape").partition(" ")
             if line[:1] == b"+":
-                engines[int(pid)] = log_file
+                engines[int(pid)] = log_file, started_at(int(pid))
             else:
                 engines.pop(int(pid), None)
-    end_engines(engines, parent)
+    same = {pid: log for pid, (log, start) in engines.items() if started_at(pid) in (None, start)}
+    end_engines(same, parent)
 
 
 def end_engines(engines: Mapping[int, str], parent: int) -> None:
@@ -138,6 +149,16 @@ def _table() -> Iterator[tuple[int, tuple[int, int]]]:
             continue
         if state not in (b"Z", b"X"):
             yield int(name), (int(above), int(session))
+
+
+def started_at(pid: int) -> int | None:
+    """Clock ticks from boot to the process's start, which tell it from a later one of the same pid; None: it is gone,
+    or there is no /proc."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[19])
+    except OSError:
+        return None
 
 
 def _is_there(pid: int) -> bool:

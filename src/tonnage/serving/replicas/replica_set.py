@@ -6,11 +6,13 @@ import asyncio
 import math
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from tonnage.errors import TonnageError
 from tonnage.http.upstream import Upstream
+from tonnage.serving.engines.devices import DevicePool, device_environment
 from tonnage.serving.engines.engine import EngineCommand
 from tonnage.serving.replicas.balancer import Balancer
 from tonnage.serving.replicas.replica import Replica, free_port, start_replica
@@ -38,11 +40,19 @@ class ReplicaRules:
 
 
 class ReplicaSet:
-    """`wanted` replicas are kept running; the balancer knows those that are ready."""
+    """`wanted` replicas are kept running; the balancer knows those that are ready. Each gets a group of `devices`;
+    None: they share what this process sees."""
 
     def __init__(
-        self, render: Render, rules: ReplicaRules, balancer: Balancer, folder: Path, say: Callable[[str], None]
+        self,
+        render: Render,
+        rules: ReplicaRules,
+        balancer: Balancer,
+        folder: Path,
+        say: Callable[[str], None],
+        devices: DevicePool | None = None,
     ) -> None:
+        self.devices = devices
         self.render, self.rules, self.balancer, self.folder, self.say = render, rules, balancer, folder, say
         self.replicas: dict[str, Replica] = {}
         self.upstreams: dict[str, Upstream] = {}
@@ -90,7 +100,8 @@ class ReplicaSet:
     async def update(self, render: Render) -> None:
         """Replace every replica by one of the new command: start one, wait until it is ready, drain an old one.
 
-        Where a new one does not become ready, the old command stays and TonnageError says why.
+        Where no device is free the old one is drained first; its requests wait or go to others. Where a new one does
+        not become ready, the old command stays and TonnageError says why.
         """
         if self._updating:
             raise TonnageError("an update is under way", hint="wait until it is done")
@@ -100,9 +111,12 @@ class ReplicaSet:
             for old in [one for one in self.live if one.version < self.version]:
                 if old.state == "gone":
                     continue
-                new = self._start()
-                await self._until_ready(new)
-                self._drain(old)
+                if self._has_room():
+                    await self._until_ready(self._start())
+                    self._drain(old)
+                else:
+                    await self._drain(old)
+                    await self._until_ready(self._start())
         except TonnageError:
             self.render = before
             self.version += 1  # what comes is neither old nor of the command that failed
@@ -133,8 +147,16 @@ class ReplicaSet:
 
     # inside
 
+    def _has_room(self) -> bool:
+        """Whether devices are free for one more."""
+        return self.devices is None or self.devices.free > 0
+
     def _fill(self) -> None:
+        if self.devices is not None and self._updating:
+            return  # the update counts on the devices that it freed
         lacking = self.wanted - len(self.live)
+        if self.devices is not None:
+            lacking = min(lacking, self.devices.free)
         if lacking > 0 and asyncio.get_running_loop().time() >= self._not_before_s:
             for _ in range(lacking):
                 try:
@@ -147,7 +169,14 @@ class ReplicaSet:
         self._number += 1
         name = f"r{self._number}"
         command = self.render(name, free_port(self.rules.host))
-        replica = start_replica(name, self.version, command, self.folder, self.rules.slots)
+        if self.devices is not None:
+            group = self.devices.take(name)
+            command = replace(command, env=(*command.env, *device_environment(group)))
+        try:
+            replica = start_replica(name, self.version, command, self.folder, self.rules.slots)
+        except BaseException:
+            self._free_devices(name)
+            raise
         self.replicas[name] = replica
         replica.task = self._spawn(self._come_up(replica))
         return replica
@@ -179,10 +208,15 @@ class ReplicaSet:
             raise TonnageError(f"replica {replica.name} of the new command did not become ready",
                                hint=f"the old command stays; its log: {replica.running.log_file}")  # fmt: skip
 
-    def _drain(self, replica: Replica) -> None:
+    def _free_devices(self, name: str) -> None:
+        if self.devices is not None:
+            self.devices.give_back(name)
+
+    def _drain(self, replica: Replica) -> asyncio.Task[None]:
+        """The task that ends with the replica."""
         ready = replica.state == "ready"
         replica.state = "draining"
-        self._spawn(self._drained(replica) if ready else self._end(replica))
+        return self._spawn(self._drained(replica) if ready else self._end(replica))
 
     async def _drained(self, replica: Replica) -> None:
         if not await self.balancer.drain(replica.name, self.rules.drain_timeout_s):
@@ -192,6 +226,7 @@ class ReplicaSet:
     async def _end(self, replica: Replica) -> None:
         self._forget(replica)
         await replica.stop(self.rules.grace_s)
+        self._free_devices(replica.name)
         self._signal()
 
     def _forget(self, replica: Replica) -> None:
@@ -207,6 +242,7 @@ class ReplicaSet:
         was_ready = replica.state == "ready"
         self._forget(replica)
         replica.kill()  # workers that outlived it
+        self._free_devices(replica.name)
         replica.upstream.close()
         self.restarts += 1
         self._signal()

@@ -19,6 +19,7 @@ from tonnage.reports.reasons.scaling import scaling_words
 from tonnage.scaling.law import ControlLaw, control_law
 from tonnage.scaling.schedules import Schedule
 from tonnage.scaling.service import ScaledService
+from tonnage.serving.engines.devices import Device, DevicePool
 from tonnage.serving.replicas.app import ReplicaApp
 from tonnage.serving.replicas.balancer import Balancer
 from tonnage.serving.replicas.replica_set import Render, ReplicaRules, ReplicaSet
@@ -31,7 +32,7 @@ STOPS: Final = (signal.SIGTERM, signal.SIGINT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicatedService:
-    """What `serve_replicas` needs to know."""
+    """What `serve_replicas` needs to know. `devices`: a group for each replica; none: they run on the cores."""
 
     scaled: ScaledService
     host: str = "127.0.0.1"
@@ -42,6 +43,7 @@ class ReplicatedService:
     ready_timeout_s: float = 900.0
     drain_timeout_s: float = 300.0
     schedule: Schedule | None = None
+    devices: tuple[tuple[Device, ...], ...] = ()
 
 
 class Service:
@@ -57,7 +59,8 @@ class Service:
             slots=settings.scaled.slots, ready_timeout_s=settings.ready_timeout_s,
             drain_timeout_s=settings.drain_timeout_s,
         )  # fmt: skip
-        self.replicas = ReplicaSet(render, rules, self.balancer, folder, say)
+        devices = DevicePool(settings.devices) if settings.devices else None
+        self.replicas = ReplicaSet(render, rules, self.balancer, folder, say, devices)
         self.app = ReplicaApp(
             self.balancer, self.replicas.upstreams, self.page, prefix_bytes=settings.prefix_bytes,
             on_fault=self.replicas.report_fault,
@@ -148,10 +151,14 @@ class Service:
             "start_up_s": self.replicas.start_up_s,
             "replicas": [
                 {"name": one.name, "state": one.state, "version": one.version, "port": one.running.command.port,
-                 "pid": one.running.process.pid, "in_flight": one.seat.in_flight, "ready_after_s": one.ready_s}
+                 "pid": one.running.process.pid, "in_flight": one.seat.in_flight, "ready_after_s": one.ready_s,
+                 "devices": [device.name for device in self._devices_of(one.name)]}
                 for one in self.replicas.replicas.values()
             ],
         }  # fmt: skip
+
+    def _devices_of(self, replica: str) -> tuple[Device, ...]:
+        return () if self.replicas.devices is None else self.replicas.devices.of(replica)
 
     def metrics(self) -> str:
         """Prometheus' text."""

@@ -11,7 +11,7 @@ from tonnage.serving.encoder.engine import Encoder
 from tonnage.serving.encoder.faults import BadRequest, WrongShape, WrongType
 from tonnage.serving.encoder.protocols import Asked, Body
 from tonnage.serving.encoder.tables.rows import TableModel, TableReader
-from tonnage.serving.encoder.tensors import TEXTS, Tensor, read_tensors
+from tonnage.serving.encoder.tensors import TEXTS, Tensor, as_text, read_tensors
 
 MATRIX: Final = "rows"
 
@@ -49,14 +49,23 @@ def ask_table_infer(encoder: Encoder, body: Body) -> Asked:
 def _matrix(reader: TableReader, tensors: Sequence[Tensor]) -> Any:
     first = tensors[0]
     if len(tensors) == 1 and first.values.ndim == 2 and first.name not in reader.names:
-        return reader.matrix(first.values)
+        return reader.matrix(_texts(first))
     counts = {one.name: _count(one) for one in tensors}
     if len(set(counts.values())) > 1:
         raise WrongShape(f"the tensors have different numbers of rows: {counts}")
     for one in tensors:
         _check_type(reader.model, one)
-    columns = {one.name: one.values.reshape(-1).tolist() for one in tensors}
+    columns = {one.name: _texts(one).reshape(-1).tolist() for one in tensors}
     return reader.columns(columns, counts[first.name])
+
+
+def _texts(one: Tensor) -> Any:
+    """The values of a tensor, texts as texts."""
+    if one.datatype != TEXTS:
+        return one.values
+    made = np.empty(one.values.size, dtype=object)
+    made[:] = [as_text(value, one.name) for value in one.values.reshape(-1).tolist()]
+    return made.reshape(one.values.shape)
 
 
 def _count(one: Tensor) -> int:

@@ -132,6 +132,11 @@ class TableReader:
         if of_texts and values.dtype != object:
             raise WrongType(f"{_listing(of_texts)} hold categories by their text: send a tensor for each column, "
                             "or one of BYTES")  # fmt: skip
+        if values.dtype != object:
+            with np.errstate(over="ignore"):
+                codes = values.astype(self.model.dtype)
+            if np.isfinite(codes).all():
+                return codes
         return self.columns(dict(zip(self.names, values.T.tolist(), strict=True)), len(values))
 
     def _check_gaps(self, columns: Mapping[str, Sequence[Any]], codes: NDArray[Any]) -> None:

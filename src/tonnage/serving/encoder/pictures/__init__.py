@@ -1,0 +1,1 @@
+"""Models of pictures: their classes, or vectors of them."""
