@@ -19,7 +19,8 @@ from tonnage.errors import TonnageError
 from tonnage.scaling.service import ScaledService
 from tonnage.serving.engines.devices import Device
 from tonnage.serving.engines.engine import EngineCommand
-from tonnage.serving.replicas.service import ReplicatedService, Service, listening_socket, serve_replicas
+from tonnage.serving.listening import listening_socket
+from tonnage.serving.replicas.service import ReplicatedService, Service, serve_replicas
 
 for needed in ("uvicorn", "httptools"):
     pytest.importorskip(needed)
